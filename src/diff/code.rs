@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rayon::prelude::*;
 
-use super::DiffError;
+use super::error::DiffError;
 use crate::fatbin::{CodeObject, CodeScan, Kernel, OpenBundle, Scanned};
 use crate::kpack::{ArchiveReader, KpackError, TocEntry};
 use crate::resources::Resources;
 
 /// The most bytes of kernel names. Further kernels are counted without their names.
-const MOST_NAMES: usize = 256 << 20;
+const MAX_NAME_BYTES: usize = 256 << 20;
 /// The most kernels that are kept, counted once for each wrapper. The kernels of further code objects are not read.
-const MOST_KERNELS: usize = 32 << 20;
+const MAX_KERNELS: usize = 32 << 20;
 
 /// A code object in a library, with its digest and kernels.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl KernelNames {
         {
             let mut known = self.0.lock();
             let all = kernels.len().saturating_mul(users).saturating_add(known.kernels);
-            known.kernels = Some(all).filter(|all| *all <= MOST_KERNELS)?;
+            known.kernels = Some(all).filter(|all| *all <= MAX_KERNELS)?;
         }
         kernels.iter().map(|kernel| Some((self.number(&kernel.name)?, kernel.size))).collect()
     }
@@ -74,7 +74,7 @@ impl KernelNames {
         if let Some(number) = known.numbers.get(name) {
             return Some(*number);
         }
-        let number = u32::try_from(known.names.len()).ok().filter(|_| known.bytes + cost <= MOST_NAMES)?;
+        let number = u32::try_from(known.names.len()).ok().filter(|_| known.bytes + cost <= MAX_NAME_BYTES)?;
         let name: Arc<str> = name.into();
         known.bytes += cost;
         known.names.push(Arc::clone(&name));

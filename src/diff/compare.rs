@@ -3,20 +3,20 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::amount::{Amount, Change, Changes, Pair};
 use super::code::{KernelNames, LibraryCode};
+use super::error::DiffError;
 use super::inventory::{Inventory, InventoryLibrary, InventoryMember};
 use super::members;
+use super::metadata::MetadataChange;
+use super::model::{Diff, Download, Head, KernelChange, LibraryChange, PackageChange, TargetChange};
 use super::side::{Downloads, Side};
-use super::{
-    Amount, Change, Changes, Diff, DiffError, Download, Head, KernelChange, LibraryChange, MetadataChange,
-    PackageChange, Pair, TargetChange,
-};
 use crate::metrics::Progress;
 use crate::report::details::{package_name, root};
 use crate::source::EntryPath;
 
 /// The most kernels in the list. Further ones are counted.
-const MOST_KERNELS: usize = 1000;
+const MAX_LISTED_KERNELS: usize = 1000;
 /// The name of the download of everything.
 const ALL: &str = "all";
 
@@ -25,55 +25,49 @@ type Kernels = BTreeMap<u32, Amount>;
 /// Kernels that differ, by library and number.
 type Different<'a> = HashMap<(&'a str, u32), (BTreeSet<&'a str>, Pair<Amount>)>;
 
-pub(super) fn compare(
-    sides: Pair<&Side>,
-    inventories: &Pair<Inventory>,
-    names: &KernelNames,
-    progress: &Progress,
-) -> Result<Diff, DiffError> {
-    let Pair { before, after } = inventories;
-    let mut targets = BTreeMap::<String, TargetChange>::new();
-    let mut databases = BTreeMap::<String, BTreeMap<String, Pair<Amount>>>::new();
-    for (inventory, is_after) in [(before, false), (after, true)] {
-        for ((library, key), amount) in inventory.databases() {
-            let of_library = databases.entry(library.to_owned()).or_default().entry(key.to_owned()).or_default();
-            *of_library.side(is_after) = amount;
-            let of_target = targets.entry(key.to_owned()).or_default().databases.side(is_after);
-            *of_target = of_target.plus(amount);
+impl Diff {
+    /// Reads all code objects of both inputs, and files that may be equal.
+    pub(crate) fn of(before: &Side, after: &Side, progress: &Progress) -> Result<Self, DiffError> {
+        let names = &KernelNames::default();
+        let sides = Pair { before, after };
+        let (before, after) = (&Inventory::of(before, names, progress)?, &Inventory::of(after, names, progress)?);
+        let mut targets = BTreeMap::<String, TargetChange>::new();
+        let mut databases = BTreeMap::<String, BTreeMap<String, Pair<Amount>>>::new();
+        for (inventory, is_after) in [(before, false), (after, true)] {
+            for ((library, key), amount) in inventory.databases() {
+                let of_library = databases.entry(library.to_owned()).or_default().entry(key.to_owned()).or_default();
+                *of_library.side(is_after) = amount;
+                let of_target = targets.entry(key.to_owned()).or_default().databases.side(is_after);
+                *of_target = of_target.plus(amount);
+            }
         }
-    }
-    let mut different = Different::new();
-    let mut libraries = libraries(before, after, &mut targets, &mut different);
-    libraries.sort_by_cached_key(|library| (Reverse(library.distance()), library.path.clone()));
-    let all = |of: fn(&LibraryChange) -> Changes| libraries.iter().map(of).fold(Changes::default(), Changes::plus);
-    let unread = |inventory: &Inventory| {
-        let codes = inventory.libraries.values().flat_map(|library| library.code.values().flatten());
-        codes.filter(|code| code.kernels.is_none()).count() as u64
-    };
-    let (changed_kernels, more_changed_kernels) = listed(different, names);
-    let warnings = [&sides.before.warnings, &before.warnings, &sides.after.warnings, &after.warnings];
-    Ok(Diff {
-        inputs: Pair { before: head(sides.before, before), after: head(sides.after, after) },
-        metadata: MetadataChange::of(sides.before.metadata().as_ref(), sides.after.metadata().as_ref()),
-        downloads: downloads(&sides.before.downloads(), &sides.after.downloads()),
-        packages: packages(before, after),
-        code_objects: all(|library| library.code_objects),
-        kernels: all(|library| library.kernels),
-        unread_symbols: Pair { before: unread(before), after: unread(after) },
-        members: members::compare(&before.members, &after.members, progress)?,
-        targets,
-        libraries,
-        databases,
-        changed_kernels,
-        more_changed_kernels,
-        gate: None,
-        warnings: warnings.into_iter().flatten().cloned().collect(),
-    })
-}
-
-impl<T> Pair<T> {
-    pub(super) fn side(&mut self, is_after: bool) -> &mut T {
-        if is_after { &mut self.after } else { &mut self.before }
+        let mut different = Different::new();
+        let mut libraries = libraries(before, after, &mut targets, &mut different);
+        libraries.sort_by_cached_key(|library| (Reverse(library.distance()), library.path.clone()));
+        let all = |of: fn(&LibraryChange) -> Changes| libraries.iter().map(of).fold(Changes::default(), Changes::plus);
+        let unread = |inventory: &Inventory| {
+            let codes = inventory.libraries.values().flat_map(|library| library.code.values().flatten());
+            codes.filter(|code| code.kernels.is_none()).count() as u64
+        };
+        let (changed_kernels, more_changed_kernels) = listed(different, names);
+        let warnings = [&sides.before.warnings, &before.warnings, &sides.after.warnings, &after.warnings];
+        Ok(Self {
+            inputs: Pair { before: head(sides.before, before), after: head(sides.after, after) },
+            metadata: MetadataChange::of(sides.before.metadata().as_ref(), sides.after.metadata().as_ref()),
+            downloads: downloads(&sides.before.downloads(), &sides.after.downloads()),
+            packages: packages(before, after),
+            code_objects: all(|library| library.code_objects),
+            kernels: all(|library| library.kernels),
+            unread_symbols: Pair { before: unread(before), after: unread(after) },
+            members: members::compare(&before.members, &after.members, progress)?,
+            targets,
+            libraries,
+            databases,
+            changed_kernels,
+            more_changed_kernels,
+            gate: None,
+            warnings: warnings.into_iter().flatten().cloned().collect(),
+        })
     }
 }
 
@@ -145,11 +139,10 @@ fn libraries<'a>(
             let kernels = by_symbol(&kernels(old), &kernels(new), |number, pair| {
                 let (targets, sum) = different.entry((path.as_str(), number)).or_default();
                 targets.insert(name.as_str());
-                *sum = Pair { before: sum.before.plus(pair.before), after: sum.after.plus(pair.after) };
+                *sum = sum.plus(pair);
             });
             let target = all_targets.entry(name.clone()).or_default();
-            target.code =
-                Pair { before: target.code.before.plus(pair.before), after: target.code.after.plus(pair.after) };
+            target.code = target.code.plus(pair);
             target.code_objects = target.code_objects.plus(code_objects);
             target.kernels = target.kernels.plus(kernels);
             change.targets.insert(name.clone(), pair);
@@ -224,10 +217,7 @@ fn by_symbol(before: &Kernels, after: &Kernels, mut different: impl FnMut(u32, P
                 changes.same = changes.same.plus(new);
                 continue;
             }
-            (Some(old), Some(new)) => {
-                changes.changed.before = changes.changed.before.plus(old);
-                changes.changed.after = changes.changed.after.plus(new);
-            }
+            (Some(before), Some(after)) => changes.changed = changes.changed.plus(Pair { before, after }),
             (None, Some(new)) => changes.came = changes.came.plus(new),
             (Some(old), None) => changes.went = changes.went.plus(old),
             (None, None) => {}
@@ -241,10 +231,10 @@ fn by_symbol(before: &Kernels, after: &Kernels, mut different: impl FnMut(u32, P
 fn listed(different: Different<'_>, names: &KernelNames) -> (Vec<KernelChange>, usize) {
     let mut changes: Vec<_> = different.into_iter().collect();
     let distance = |pair: &Pair<Amount>| pair.before.size.abs_diff(pair.after.size);
-    let more = changes.len().saturating_sub(MOST_KERNELS);
+    let more = changes.len().saturating_sub(MAX_LISTED_KERNELS);
     changes
         .sort_by_cached_key(|((library, number), (_, pair))| (Reverse(distance(pair)), *library, names.name(*number)));
-    changes.truncate(MOST_KERNELS);
+    changes.truncate(MAX_LISTED_KERNELS);
     let kernels = changes.into_iter().map(|((library, number), (targets, pair))| KernelChange {
         library: library.to_owned(),
         name: names.name(number).to_string(),

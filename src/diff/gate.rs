@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Diff;
+use super::model::Diff;
 use crate::report::table::size;
 
 /// The most names in a sentence.

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::amount::Amount;
 use super::code::{self, CodeLocation, KernelNames, LibraryCode, Wanted};
+use super::error::DiffError;
 use super::side::{Side, SidePart};
-use super::{Amount, DiffError};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::begins_archive;
@@ -176,8 +177,8 @@ impl Inventory {
     fn library(&self, archive: &FoundArchive, name: &str) -> String {
         let below = |root: &EntryPath| EntryPath::new(name.as_bytes()).ok().map(|name| joined(root, &name));
         let places = [below(&joined(&archive.place, &archive.root)), below(&archive.place)];
-        let there = places.iter().flatten().find(|path| self.members.contains_key(*path));
-        there.or_else(|| places.iter().flatten().next()).map_or_else(|| name.to_owned(), EntryPath::to_string)
+        let existing = places.iter().flatten().find(|path| self.members.contains_key(*path));
+        existing.or_else(|| places.iter().flatten().next()).map_or_else(|| name.to_owned(), EntryPath::to_string)
     }
 
     /// Sets the sizes of the libraries.

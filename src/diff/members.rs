@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::amount::{Amount, Change, Changes, Pair};
+use super::error::DiffError;
 use super::inventory::{InventoryMember, MemberKind};
-use super::{Amount, Change, Changes, DiffError, Pair};
 use crate::metrics::Progress;
 use crate::rope::equal;
 use crate::source::EntryPath;
 
 /// The most members in the list. Further ones are counted.
-const MOST: usize = 1000;
+const MAX_LISTED: usize = 1000;
 
 /// Changes of files and symlinks.
 #[derive(Debug, Default, Serialize)]
@@ -58,18 +59,18 @@ pub(super) fn compare(
         Ok((path, Pair { before: Some(old), after: Some(new) }, is_equal))
     });
     let mut compared = compared.collect::<Result<Vec<_>, DiffError>>()?;
-    let went = before.iter().filter(|(path, _)| !after.contains_key(*path));
-    compared.extend(went.map(|(path, old)| (path, Pair { before: Some(old), after: None }, false)));
-    let came = after.iter().filter(|(path, _)| !before.contains_key(*path));
-    compared.extend(came.map(|(path, new)| (path, Pair { before: None, after: Some(new) }, false)));
+    let removed = before.iter().filter(|(path, _)| !after.contains_key(*path));
+    compared.extend(removed.map(|(path, old)| (path, Pair { before: Some(old), after: None }, false)));
+    let added = after.iter().filter(|(path, _)| !before.contains_key(*path));
+    compared.extend(added.map(|(path, new)| (path, Pair { before: None, after: Some(new) }, false)));
     let mut members = Members::default();
     for (path, Pair { before, after }, is_equal) in compared {
         let sizes = Pair { before: before.map(|it| it.size), after: after.map(|it| it.size) };
         members.add(path, sizes, is_equal);
     }
     members.list.sort_by_cached_key(|member| (Reverse(member.distance()), member.path.clone()));
-    members.more = members.list.len().saturating_sub(MOST);
-    members.list.truncate(MOST);
+    members.more = members.list.len().saturating_sub(MAX_LISTED);
+    members.list.truncate(MAX_LISTED);
     Ok(members)
 }
 
@@ -91,10 +92,7 @@ impl Members {
         let [old, new] = [before, after].map(|size| size.map_or(Amount::default(), |size| Amount { count: 1, size }));
         match change {
             Change::Same => return self.all.same = self.all.same.plus(new),
-            Change::Changed => {
-                self.all.changed.before = self.all.changed.before.plus(old);
-                self.all.changed.after = self.all.changed.after.plus(new);
-            }
+            Change::Changed => self.all.changed = self.all.changed.plus(Pair { before: old, after: new }),
             Change::Came => self.all.came = self.all.came.plus(new),
             Change::Went => self.all.went = self.all.went.plus(old),
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::Pair;
+use super::amount::Pair;
 use crate::wheel::Metadata;
 
 /// METADATA of two wheels.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::DiffError;
+use super::error::DiffError;
 use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, find};
 use crate::disk;
 use crate::gpu::{BundleKey, Level};
@@ -288,12 +288,13 @@ fn parts_of_split(location: &Path) -> std::io::Result<Option<(InputForm, Vec<Pat
         return Ok((directories.is_empty() && !wheels.is_empty()).then_some((InputForm::Wheels, wheels)));
     }
     // Other files may be there if the split has a statement.
-    let said = disk::read(&location.join(REPORTS).join(STATEMENT)).ok();
-    let said = said.and_then(|said| Statement::parse(&said).ok()?.parts().ok()).filter(|parts| !parts.is_empty());
+    let named = disk::read(&location.join(REPORTS).join(STATEMENT)).ok();
+    let named =
+        named.and_then(|statement| Statement::parse(&statement).ok()?.parts().ok()).filter(|parts| !parts.is_empty());
     let is_part = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         let is_reserved = RESERVED.iter().any(|reserved| reserved.as_bytes() == name);
-        !is_reserved && said.as_ref().is_none_or(|parts| parts.iter().any(|part| part.as_bytes() == name))
+        !is_reserved && named.as_ref().is_none_or(|parts| parts.iter().any(|part| part.as_bytes() == name))
     };
     directories.retain(is_part);
     directories.insert(0, host);

@@ -1,10 +1,11 @@
 //! The tables of a comparison.
 
-use super::{Amount, Changes, Diff, LibraryChange, Pair};
+use super::amount::{Amount, Changes, Pair};
+use super::model::{Diff, LibraryChange};
 use crate::report::table::{Column, Table, known_size, percent, size};
 
 /// The most letters of a kernel's name in a table.
-const NAME: usize = 90;
+const MAX_NAME: usize = 90;
 
 impl Diff {
     /// A sentence about the result.
@@ -303,26 +304,7 @@ impl Diff {
 impl LibraryChange {
     /// All of its code objects.
     pub(crate) fn code(&self) -> Pair<Amount> {
-        let sum = |of: fn(&Pair<Amount>) -> Amount| self.targets.values().map(of).fold(Amount::default(), Amount::plus);
-        Pair { before: sum(|pair| pair.before), after: sum(|pair| pair.after) }
-    }
-}
-
-impl Changes {
-    /// Everything before.
-    pub(crate) fn before(&self) -> Amount {
-        self.same.plus(self.changed.before).plus(self.went)
-    }
-
-    /// Everything after.
-    pub(crate) fn after(&self) -> Amount {
-        self.same.plus(self.changed.after).plus(self.came)
-    }
-
-    /// The share of equal items in those after; `None` if there are none on one side.
-    pub(crate) fn equal(&self) -> Option<String> {
-        let all = self.after().count;
-        (all > 0 && self.before().count > 0).then(|| percent(self.same.count, all))
+        self.targets.values().copied().fold(Pair::default(), Pair::plus)
     }
 }
 
@@ -338,10 +320,10 @@ fn some_size(amount: Amount) -> String {
 }
 
 fn shortened(name: &str) -> String {
-    if name.chars().count() <= NAME {
+    if name.chars().count() <= MAX_NAME {
         return name.to_owned();
     }
-    name.chars().take(NAME - 1).chain(['…']).collect()
+    name.chars().take(MAX_NAME - 1).chain(['…']).collect()
 }
 
 /// The change of a size: bytes and percent.

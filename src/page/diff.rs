@@ -13,7 +13,7 @@ use crate::report::table::size;
 use crate::view::JSON_VERSION;
 
 /// The most rows of a table. The JSON has the rest.
-const MOST_ROWS: usize = 200;
+const MAX_ROWS: usize = 200;
 
 /// The most letters of a kernel's name in a table.
 const LONGEST_NAME: usize = 200;
@@ -162,7 +162,7 @@ impl Diff {
             "went",
         ]);
         let body = html! {
-            @for library in self.libraries.iter().take(MOST_ROWS) {
+            @for library in self.libraries.iter().take(MAX_ROWS) {
                 @let code = library.code();
                 tr class=[mark(library.change)] {
                     th scope="row" { (shown(&library.path)) }
@@ -178,7 +178,7 @@ impl Diff {
             !self.libraries.is_empty(),
             &html! {
                 (table("libraries", "Libraries with device code, the largest change first", &head, &body))
-                (left_out(self.libraries.len().saturating_sub(MOST_ROWS)))
+                (left_out(self.libraries.len().saturating_sub(MAX_ROWS)))
             },
         )
     }
@@ -189,7 +189,7 @@ impl Diff {
             @for title in ["before", "after", "change", "targets"] { th.n scope="col" { (title) } }
             th scope="col" { "library" }
         };
-        let body = html! { @for kernel in self.changed_kernels.iter().take(MOST_ROWS) { tr class=[mark(kernel.change)] {
+        let body = html! { @for kernel in self.changed_kernels.iter().take(MAX_ROWS) { tr class=[mark(kernel.change)] {
             th.long scope="row" { (shown(&kernel.name).shortened(LONGEST_NAME)) }
             td { (kernel.change.name()) }
             (amount(kernel.before)) (amount(kernel.after)) (amounts(Pair { before: kernel.before, after: kernel.after }))
@@ -201,7 +201,7 @@ impl Diff {
             !self.changed_kernels.is_empty(),
             &html! {
                 (table("kernels", "Kernels by symbol, summed up over the targets for which they are different", &head, &body))
-                (left_out(self.changed_kernels.len().saturating_sub(MOST_ROWS) + self.more_changed_kernels))
+                (left_out(self.changed_kernels.len().saturating_sub(MAX_ROWS) + self.more_changed_kernels))
             },
         )
     }
@@ -234,7 +234,7 @@ impl Diff {
             "databases before",
             "databases after",
         ]);
-        let body = html! { @for it in self.packages.iter().take(MOST_ROWS) { tr {
+        let body = html! { @for it in self.packages.iter().take(MAX_ROWS) { tr {
             th scope="row" { @if it.name == "." { "files in no directory" } @else { (shown(&it.name)) } }
             (number(it.files.before.count)) (number(it.files.after.count))
             (bytes(Some(it.host_size.before))) (bytes(Some(it.host_size.after))) (change(Some(it.host_size.before), Some(it.host_size.after)))
@@ -246,7 +246,7 @@ impl Diff {
             true,
             &html! {
                 (table("packages", "Top-level directories, the largest change first", &head, &body))
-                (left_out(self.packages.len().saturating_sub(MOST_ROWS)))
+                (left_out(self.packages.len().saturating_sub(MAX_ROWS)))
             },
         )
     }
@@ -256,7 +256,7 @@ impl Diff {
             th scope="col" { "file" } th scope="col" { "what" }
             @for title in ["before", "after", "change"] { th.n scope="col" { (title) } }
         };
-        let body = html! { @for it in self.members.list.iter().take(MOST_ROWS) { tr class=[mark(it.change)] {
+        let body = html! { @for it in self.members.list.iter().take(MAX_ROWS) { tr class=[mark(it.change)] {
             th.long scope="row" { (shown(&it.path)) } td { (it.change.name()) }
             (bytes(it.before)) (bytes(it.after)) (change(it.before, it.after))
         } } };
@@ -266,7 +266,7 @@ impl Diff {
             !self.members.list.is_empty(),
             &html! {
                 (table("members", "Files and symlinks, the largest change first", &head, &body))
-                (left_out(self.members.list.len().saturating_sub(MOST_ROWS) + self.members.more))
+                (left_out(self.members.list.len().saturating_sub(MAX_ROWS) + self.members.more))
             },
         )
     }
@@ -277,8 +277,8 @@ impl Diff {
             "Warnings",
             !self.warnings.is_empty(),
             &html! {
-                ul.warnings { @for warning in self.warnings.iter().take(MOST_ROWS) { li { (shown(warning)) } } }
-                (left_out(self.warnings.len().saturating_sub(MOST_ROWS)))
+                ul.warnings { @for warning in self.warnings.iter().take(MAX_ROWS) { li { (shown(warning)) } } }
+                (left_out(self.warnings.len().saturating_sub(MAX_ROWS)))
             },
         )
     }
@@ -289,8 +289,8 @@ fn page_metadata(metadata: &MetadataChange) -> Markup {
     let list = |title: &str, values: &[String]| {
         html! { @if !values.is_empty() {
             h3 { (title) }
-            ul.warnings { @for value in values.iter().take(MOST_ROWS) { li { code { (shown(value)) } } } }
-            (left_out(values.len().saturating_sub(MOST_ROWS)))
+            ul.warnings { @for value in values.iter().take(MAX_ROWS) { li { code { (shown(value)) } } } }
+            (left_out(values.len().saturating_sub(MAX_ROWS)))
         } }
     };
     section(

@@ -11,8 +11,8 @@ use super::{Page, shown};
 use crate::report::table::size;
 
 /// The most rows and columns of a matrix. The JSON has the rest.
-const MOST_ROWS: usize = 100;
-const MOST_COLUMNS: usize = 64;
+const MAX_ROWS: usize = 100;
+const MAX_COLUMNS: usize = 64;
 
 /// The cells of a row by column: bytes, and a number of items.
 type MatrixRow<'a> = (&'a str, BTreeMap<&'a str, (u64, u64)>);
@@ -32,7 +32,7 @@ fn matrix(
         *columns.entry(column).or_default() += bytes;
     }
     let most = rows.iter().flat_map(|(_, cells)| cells.values()).map(|(bytes, _)| *bytes).max().unwrap_or(0);
-    let columns: Vec<_> = columns.into_iter().take(MOST_COLUMNS).collect();
+    let columns: Vec<_> = columns.into_iter().take(MAX_COLUMNS).collect();
     let head = html! {
         th scope="col" { (first) }
         th.n scope="col" { "all" }
@@ -76,7 +76,7 @@ impl Page {
             .summary
             .binaries
             .iter()
-            .take(MOST_ROWS)
+            .take(MAX_ROWS)
             .map(|binary| {
                 let code = self.details.code.get(&binary.path).into_iter().flatten();
                 let cells = code.map(|(target, code)| (target.as_str(), (code.code_size, code.code_objects)));
@@ -90,10 +90,10 @@ impl Page {
                 (matrix("matrix", "Uncompressed code and code objects by library and target; – where there is none", "library", "obj.", &rows, &parts))
                 @if !parts.is_empty() { p.note {
                     "In a part of another name, which their users install: "
-                    @for (number, (target, part)) in parts.iter().take(MOST_COLUMNS).enumerate() {
+                    @for (number, (target, part)) in parts.iter().take(MAX_COLUMNS).enumerate() {
                         @if number > 0 { ", " } (shown(target)) " in " (shown(part))
                     }
-                    @if parts.len() > MOST_COLUMNS { ", and " (parts.len() - MOST_COLUMNS) " more" } "."
+                    @if parts.len() > MAX_COLUMNS { ", and " (parts.len() - MAX_COLUMNS) " more" } "."
                 } }
                 @let left = self.report.summary.binaries.len() + self.folded.binaries - rows.len();
                 @if left > 0 { p.note { (left) " smaller libraries are not shown." } }

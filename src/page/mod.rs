@@ -35,7 +35,7 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// The most libraries and warnings. Further ones are summed up, so that the page stays small.
-const MOST: usize = 200;
+const MAX_LISTED: usize = 200;
 
 /// A page about an input.
 pub(crate) struct Page {
@@ -150,7 +150,7 @@ impl Page {
         let Self { report, details, folded, .. } = self;
         let summary = &mut report.summary;
         summary.binaries.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.path.cmp(&b.path)));
-        for binary in summary.binaries.split_off(summary.binaries.len().min(MOST)) {
+        for binary in summary.binaries.split_off(summary.binaries.len().min(MAX_LISTED)) {
             folded.binaries += 1;
             folded.size += binary.size;
             folded.host_size += binary.host_size;
@@ -158,7 +158,7 @@ impl Page {
             folded.code_size += binary.code_size;
             details.code.remove(&binary.path);
         }
-        folded.warnings = summary.warnings.split_off(summary.warnings.len().min(MOST)).len();
+        folded.warnings = summary.warnings.split_off(summary.warnings.len().min(MAX_LISTED)).len();
     }
 
     /// The page as HTML.

@@ -13,7 +13,7 @@ use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, PlannedBinary};
 
 /// The most packages and files. Further ones are summed up.
-const MOST: usize = 60;
+const MAX_LISTED: usize = 60;
 
 /// Device parts by target.
 type Keys<'a> = BTreeMap<&'a TargetId, &'a BundleKey>;
@@ -151,7 +151,7 @@ impl Details {
             }
         }
         all.files.sort_by_key(|file| Reverse(file.size));
-        all.files.truncate(MOST);
+        all.files.truncate(MAX_LISTED);
         all.packages = largest(all.packages);
         all
     }
@@ -254,9 +254,9 @@ fn files(input: &Input, plan: &Plan) -> Vec<PlainFile> {
     let host = input.entries.iter().zip(&plan.places).filter(|(_, place)| matches!(place, Destination::Host));
     let mut files: Vec<_> = host.map(|(entry, _)| (Reverse(size(entry)), &entry.path)).collect();
     files.retain(|(Reverse(size), _)| *size > 0);
-    if files.len() > MOST {
-        files.select_nth_unstable(MOST);
-        files.truncate(MOST);
+    if files.len() > MAX_LISTED {
+        files.select_nth_unstable(MAX_LISTED);
+        files.truncate(MAX_LISTED);
     }
     files.sort_unstable();
     files.into_iter().map(|(Reverse(size), path)| PlainFile { path: path.to_string(), size }).collect()
@@ -288,10 +288,10 @@ fn packages(input: &Input, plan: &Plan, root: &EntryPath) -> Vec<DirectoryDetail
     largest(packages.into_values().collect())
 }
 
-/// The largest packages first. All beyond [`MOST`] are summed up as one.
+/// The largest packages first. All beyond [`MAX_LISTED`] are summed up as one.
 fn largest(mut packages: Vec<DirectoryDetails>) -> Vec<DirectoryDetails> {
     packages.sort_by(|a, b| (Reverse(a.size), &a.name).cmp(&(Reverse(b.size), &b.name)));
-    let others = packages.split_off(packages.len().min(MOST)).into_iter().reduce(DirectoryDetails::and);
+    let others = packages.split_off(packages.len().min(MAX_LISTED)).into_iter().reduce(DirectoryDetails::and);
     packages.extend(others.map(|others| DirectoryDetails { name: None, ..others }));
     packages
 }

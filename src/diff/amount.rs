@@ -1,0 +1,123 @@
+//! Amounts, and how they change.
+
+use serde::Serialize;
+
+use crate::report::table::percent;
+
+/// A number of things and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Amount {
+    /// Their number.
+    pub count: u64,
+    /// Their bytes.
+    pub size: u64,
+}
+
+/// A value before and after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Pair<T> {
+    /// In the first input.
+    pub before: T,
+    /// In the second input.
+    pub after: T,
+}
+
+/// Numbers of equal, changed, added and removed items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Changes {
+    /// In both, and equal.
+    pub same: Amount,
+    /// In both, and different.
+    pub changed: Pair<Amount>,
+    /// In the second input only.
+    pub came: Amount,
+    /// In the first input only.
+    pub went: Amount,
+}
+
+/// The change of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Change {
+    /// Equal.
+    Same,
+    /// Different.
+    Changed,
+    /// Added.
+    Came,
+    /// Removed.
+    Went,
+}
+
+impl<T> Pair<T> {
+    pub(super) fn side(&mut self, is_after: bool) -> &mut T {
+        if is_after { &mut self.after } else { &mut self.before }
+    }
+}
+
+impl Pair<Amount> {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { before: self.before.plus(other.before), after: self.after.plus(other.after) }
+    }
+}
+
+impl Amount {
+    pub(super) fn add(&mut self, count: u64, size: u64) {
+        self.count += count;
+        self.size = self.size.saturating_add(size);
+    }
+
+    pub(super) fn plus(mut self, other: Self) -> Self {
+        self.add(other.count, other.size);
+        self
+    }
+}
+
+impl Changes {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            same: self.same.plus(other.same),
+            changed: self.changed.plus(other.changed),
+            came: self.came.plus(other.came),
+            went: self.went.plus(other.went),
+        }
+    }
+
+    /// Everything before.
+    pub(crate) fn before(&self) -> Amount {
+        self.same.plus(self.changed.before).plus(self.went)
+    }
+
+    /// Everything after.
+    pub(crate) fn after(&self) -> Amount {
+        self.same.plus(self.changed.after).plus(self.came)
+    }
+
+    /// The share of equal items in those after; `None` if there are none on one side.
+    pub(crate) fn equal(&self) -> Option<String> {
+        let all = self.after().count;
+        (all > 0 && self.before().count > 0).then(|| percent(self.same.count, all))
+    }
+}
+
+impl Change {
+    /// The change of an item that exists or not on each side.
+    pub(super) fn of(before: bool, after: bool, is_equal: bool) -> Self {
+        match (before, after) {
+            (false, _) => Self::Came,
+            (true, false) => Self::Went,
+            (true, true) if is_equal => Self::Same,
+            (true, true) => Self::Changed,
+        }
+    }
+
+    /// The word for it in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Changed => "changed",
+            Self::Came => "came",
+            Self::Went => "went",
+        }
+    }
+}

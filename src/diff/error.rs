@@ -1,0 +1,33 @@
+//! Why two inputs cannot be compared.
+
+use std::path::PathBuf;
+
+use crate::artifact::ManifestError;
+use crate::rope::ReadError;
+use crate::source::SourceError;
+use crate::split::SplitError;
+
+/// Why two inputs cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DiffError {
+    /// An input cannot be listed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// An artifact's manifest cannot be used.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// An input cannot be planned.
+    #[error("{}: {source}", location.display())]
+    Split {
+        /// The input.
+        location: PathBuf,
+        /// The reason.
+        source: SplitError,
+    },
+    /// A file cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A code object of an archive cannot be read.
+    #[error("an archive: {0}")]
+    Archive(String),
+}
