@@ -68,7 +68,7 @@ impl KernelNames {
 
     /// The number of a name; `None` if there are too many names.
     fn number(&self, name: &str) -> Option<u32> {
-        // An empty name takes memory, too.
+        // An empty name occupies memory as well.
         let cost = name.len().max(1);
         let mut known = self.0.lock();
         if let Some(number) = known.numbers.get(name) {

@@ -2,7 +2,8 @@
 
 use super::amount::{Amount, Changes, Pair};
 use super::model::{Diff, LibraryChange};
-use crate::report::table::{Column, Table, known_size, percent, size};
+use crate::report::table::Column::{Number, Text};
+use crate::report::table::{Table, known_size, percent, size};
 
 /// The most letters of a kernel's name in a table.
 const MAX_NAME: usize = 90;
@@ -31,7 +32,7 @@ impl Diff {
                 text = format!("{text} {share} of the {of}.");
             }
         }
-        for (names, what) in [(self.came(), "came"), (self.went(), "went")] {
+        for (names, what) in [(self.added_targets(), "came"), (self.removed_targets(), "went")] {
             if !names.is_empty() {
                 text = format!("{text} Targets that {what}: {}.", names.join(", "));
             }
@@ -40,12 +41,12 @@ impl Diff {
     }
 
     /// The targets that were added.
-    pub(crate) fn came(&self) -> Vec<&str> {
+    pub(crate) fn added_targets(&self) -> Vec<&str> {
         self.targets_with(|is| !is.before && is.after)
     }
 
     /// The targets that were removed.
-    pub(crate) fn went(&self) -> Vec<&str> {
+    pub(crate) fn removed_targets(&self) -> Vec<&str> {
         self.targets_with(|is| is.before && !is.after)
     }
 
@@ -72,8 +73,7 @@ impl Diff {
     }
 
     fn inputs_table(&self) -> Table {
-        let columns =
-            [Column::Text("part"), Column::Number("before"), Column::Number("after"), Column::Number("change")];
+        let columns = [Text("part"), Number("before"), Number("after"), Number("change")];
         let Pair { before, after } = &self.inputs;
         let mut table = Table::new(format!("{} → {}", before.name, after.name), columns);
         let mut row =
@@ -95,7 +95,7 @@ impl Diff {
     }
 
     fn metadata_table(&self) -> Table {
-        let mut table = Table::new("Metadata", [Column::Text("field"), Column::Text("before"), Column::Text("after")]);
+        let mut table = Table::new("Metadata", [Text("field"), Text("before"), Text("after")]);
         let Some(metadata) = &self.metadata else { return table };
         let mut row = |field: &str, before: &str, after: &str| {
             table.row([field.to_owned(), before.to_owned(), after.to_owned()]);
@@ -109,14 +109,14 @@ impl Diff {
         if before != after {
             row("Requires-Python", before.as_deref().unwrap_or_default(), after.as_deref().unwrap_or_default());
         }
-        for (field, went, came) in [
+        for (field, removed, added) in [
             ("Requires-Dist", &metadata.requirements_went, &metadata.requirements_came),
             ("Provides-Extra", &metadata.extras_went, &metadata.extras_came),
         ] {
-            for value in went {
+            for value in removed {
                 row(field, value, "");
             }
-            for value in came {
+            for value in added {
                 row(field, "", value);
             }
         }
@@ -124,13 +124,7 @@ impl Diff {
     }
 
     fn downloads_table(&self) -> Table {
-        let columns = [
-            Column::Text("GPU"),
-            Column::Number("before"),
-            Column::Number("after"),
-            Column::Number("change"),
-            Column::Text("note"),
-        ];
+        let columns = [Text("GPU"), Number("before"), Number("after"), Number("change"), Text("note")];
         let mut table = Table::new("What a user downloads", columns);
         for (name, it) in &self.downloads {
             let is_known = it.before.is_some() || it.after.is_some();
@@ -148,20 +142,20 @@ impl Diff {
 
     fn targets_table(&self) -> Table {
         let columns = [
-            Column::Text("target"),
-            Column::Number("code before"),
-            Column::Number("code after"),
-            Column::Number("change"),
-            Column::Number("databases before"),
-            Column::Number("databases after"),
-            Column::Number("equal objects"),
-            Column::Number("changed"),
-            Column::Number("came"),
-            Column::Number("went"),
-            Column::Number("equal kernels"),
-            Column::Number("changed"),
-            Column::Number("came"),
-            Column::Number("went"),
+            Text("target"),
+            Number("code before"),
+            Number("code after"),
+            Number("change"),
+            Number("databases before"),
+            Number("databases after"),
+            Number("equal objects"),
+            Number("changed"),
+            Number("came"),
+            Number("went"),
+            Number("equal kernels"),
+            Number("changed"),
+            Number("came"),
+            Number("went"),
         ];
         let mut table = Table::new("Targets", columns);
         for (name, it) in &self.targets {
@@ -177,16 +171,16 @@ impl Diff {
 
     fn libraries_table(&self) -> Table {
         let columns = [
-            Column::Text("library"),
-            Column::Text("change"),
-            Column::Number("host before"),
-            Column::Number("host after"),
-            Column::Number("change"),
-            Column::Number("code before"),
-            Column::Number("code after"),
-            Column::Number("change"),
-            Column::Number("equal objects"),
-            Column::Number("equal kernels"),
+            Text("library"),
+            Text("change"),
+            Number("host before"),
+            Number("host after"),
+            Number("change"),
+            Number("code before"),
+            Number("code after"),
+            Number("change"),
+            Number("equal objects"),
+            Number("equal kernels"),
         ];
         let mut table = Table::new("Libraries with device code", columns);
         for library in &self.libraries {
@@ -210,13 +204,13 @@ impl Diff {
 
     fn databases_table(&self) -> Table {
         let columns = [
-            Column::Text("database"),
-            Column::Text("part"),
-            Column::Number("files before"),
-            Column::Number("files after"),
-            Column::Number("before"),
-            Column::Number("after"),
-            Column::Number("change"),
+            Text("database"),
+            Text("part"),
+            Number("files before"),
+            Number("files after"),
+            Number("before"),
+            Number("after"),
+            Number("change"),
         ];
         let mut table = Table::new("Kernel databases", columns);
         for (library, keys) in &self.databases {
@@ -237,14 +231,14 @@ impl Diff {
 
     fn packages_table(&self) -> Table {
         let columns = [
-            Column::Text("package"),
-            Column::Number("host before"),
-            Column::Number("host after"),
-            Column::Number("change"),
-            Column::Number("code before"),
-            Column::Number("code after"),
-            Column::Number("databases before"),
-            Column::Number("databases after"),
+            Text("package"),
+            Number("host before"),
+            Number("host after"),
+            Number("change"),
+            Number("code before"),
+            Number("code after"),
+            Number("databases before"),
+            Number("databases after"),
         ];
         let mut table = Table::new("Packages", columns);
         for it in &self.packages {
@@ -266,13 +260,13 @@ impl Diff {
 
     fn kernels_table(&self) -> Table {
         let columns = [
-            Column::Text("kernel"),
-            Column::Text("change"),
-            Column::Number("before"),
-            Column::Number("after"),
-            Column::Number("change"),
-            Column::Number("targets"),
-            Column::Text("library"),
+            Text("kernel"),
+            Text("change"),
+            Number("before"),
+            Number("after"),
+            Number("change"),
+            Number("targets"),
+            Text("library"),
         ];
         let mut table = Table::new("Kernels with the largest changes", columns);
         for kernel in &self.changed_kernels {
@@ -291,7 +285,7 @@ impl Diff {
     }
 
     fn members_table(&self) -> Table {
-        let columns = [Column::Text("file"), Column::Text("change"), Column::Number("before"), Column::Number("after")];
+        let columns = [Text("file"), Text("change"), Number("before"), Number("after")];
         let mut table = Table::new("Files that are different", columns);
         for it in &self.members.list {
             table.row([it.path.clone(), it.change.name().to_owned(), known_size(it.before), known_size(it.after)]);

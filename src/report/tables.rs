@@ -1,6 +1,7 @@
 //! The tables of a report.
 
-use super::table::{Column, Table, known_size, percent, size};
+use super::table::Column::{Number, Text};
+use super::table::{Table, known_size, percent, size};
 use super::{InspectReport, PartSize};
 
 impl InspectReport {
@@ -19,7 +20,7 @@ impl InspectReport {
 
     fn parts(&self) -> Table {
         let Self { summary, sizes, .. } = self;
-        let columns = [Column::Text("part"), Column::Number("unpacked"), Column::Number("wheel"), Column::Text("name")];
+        let columns = [Text("part"), Number("unpacked"), Number("wheel"), Text("name")];
         let mut table = Table::new(format!("Split of {}: {} entries", summary.group, summary.entries), columns);
         let mut row = |part: &str, files: Option<u64>, wheel: Option<u64>, name: &str| {
             table.row([part.to_owned(), known_size(files), known_size(wheel), name.to_owned()]);
@@ -44,15 +45,15 @@ impl InspectReport {
 
     fn binaries(&self) -> Table {
         let columns = [
-            Column::Text("fat binary"),
-            Column::Number("original"),
-            Column::Number("stripped"),
-            Column::Number("saved"),
-            Column::Number("%"),
-            Column::Number("wrappers"),
-            Column::Number("kernels"),
-            Column::Number("code"),
-            Column::Text("targets"),
+            Text("fat binary"),
+            Number("original"),
+            Number("stripped"),
+            Number("saved"),
+            Number("%"),
+            Number("wrappers"),
+            Number("kernels"),
+            Number("code"),
+            Text("targets"),
         ];
         let mut table = Table::new("Fat binaries", columns);
         for binary in &self.summary.binaries {
@@ -73,8 +74,7 @@ impl InspectReport {
     }
 
     fn embedded(&self) -> Table {
-        let columns =
-            [Column::Text("binary"), Column::Number("bundles"), Column::Number("size"), Column::Text("targets")];
+        let columns = [Text("binary"), Number("bundles"), Number("size"), Text("targets")];
         let mut table = Table::new("Device code that stays: no wrapper points at it", columns);
         for binary in self.embedded.iter().flatten() {
             let targets = binary.targets.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
@@ -84,8 +84,7 @@ impl InspectReport {
     }
 
     fn databases(&self) -> Table {
-        let columns =
-            [Column::Text("database"), Column::Number("files"), Column::Number("size"), Column::Text("targets")];
+        let columns = [Text("database"), Number("files"), Number("size"), Text("targets")];
         let mut table = Table::new("Kernel databases", columns);
         for (name, database) in &self.summary.databases {
             let keys = database.keys.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
@@ -96,15 +95,15 @@ impl InspectReport {
 
     fn keys(&self) -> Table {
         let columns = [
-            Column::Text("key"),
-            Column::Text("level"),
-            Column::Number("archives"),
-            Column::Number("kernels"),
-            Column::Number("code"),
-            Column::Number("archive size"),
-            Column::Number("database files"),
-            Column::Number("database size"),
-            Column::Number("wheel size"),
+            Text("key"),
+            Text("level"),
+            Number("archives"),
+            Number("kernels"),
+            Number("code"),
+            Number("archive size"),
+            Number("database files"),
+            Number("database size"),
+            Number("wheel size"),
         ];
         let mut table = Table::new("Bundle keys", columns);
         for (key, device) in &self.summary.device {
@@ -127,12 +126,12 @@ impl InspectReport {
 
     fn users(&self) -> Table {
         let columns = [
-            Column::Text("GPU"),
-            Column::Number("download"),
-            Column::Number("of the fat wheel"),
-            Column::Number("installed"),
-            Column::Number("of the input"),
-            Column::Text("parts"),
+            Text("GPU"),
+            Number("download"),
+            Number("of the fat wheel"),
+            Number("installed"),
+            Number("of the input"),
+            Text("parts"),
         ];
         let mut table = Table::new("What a user needs", columns);
         let share = |size: Option<u64>, whole: Option<u64>| match (size, whole) {

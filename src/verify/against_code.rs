@@ -43,12 +43,8 @@ impl Comparison<'_> {
         let mut fat = Vec::new();
         for content in versions {
             let Ok(Some(binary)) = FatBinary::scan(content) else { return false };
-            let bundle = |wrapper: &Wrapper| -> Result<Vec<CodeObject>, FatbinError> {
-                Bundle::read(content, wrapper.bundle, wrapper.limit, self.resources)?.objects(content, self.resources)
-            };
-            let Ok(bundles) = binary.wrappers().iter().map(bundle).collect::<Result<Vec<_>, _>>() else {
-                return false;
-            };
+            let bundle = |wrapper: &Wrapper| self.objects(content, wrapper.bundle, wrapper.limit);
+            let Ok(bundles) = binary.wrappers().iter().map(bundle).collect::<Result<Vec<_>, _>>() else { return false };
             fat.push((binary, bundles));
         }
         if let (Some(gpus), [(binary, bundles)]) = (self.thin.gpus(path), &*fat) {
@@ -81,6 +77,11 @@ impl Comparison<'_> {
         true
     }
 
+    /// The code objects of a bundle.
+    fn objects(&self, content: &Arc<dyn Content>, start: u64, limit: u64) -> Result<Vec<CodeObject>, FatbinError> {
+        Bundle::read(content, start, limit, self.resources)?.objects(content, self.resources)
+    }
+
     /// Compares a bundle file with code for several targets with its thin form. `false` if it is not such a file, or
     /// must be unchanged.
     pub(super) fn compare_bundle_file(
@@ -93,9 +94,7 @@ impl Comparison<'_> {
         if targets_of_bundle_file(path.name(), content, self.resources).is_none_or(|targets| targets.len() < 2) {
             return false;
         }
-        let objects = |content: &Arc<dyn Content>| {
-            Bundle::read(content, 0, content.size(), self.resources)?.objects(content, self.resources)
-        };
+        let objects = |content: &Arc<dyn Content>| self.objects(content, 0, content.size());
         let compared = objects(content).and_then(|fat| Ok((fat, objects(thin)?))).map_err(CodeError::from);
         if let Err(error) = compared.and_then(|(fat, thin)| self.compare_thin_bundle(path, "it", &fat, &thin, gpus)) {
             self.say(path, error);
@@ -125,9 +124,7 @@ impl Comparison<'_> {
             return true;
         }
         wrappers.par_iter().zip(bundles).enumerate().with_max_len(1).for_each(|(position, (wrapper, bundle))| {
-            let found = Bundle::read(thin, wrapper.bundle, wrapper.limit, self.resources)
-                .and_then(|found| found.objects(thin, self.resources));
-            let Ok(found) = found else { return };
+            let Ok(found) = self.objects(thin, wrapper.bundle, wrapper.limit) else { return };
             let name = format!("wrapper {position}");
             if let Err(error) = self.compare_thin_bundle(path, &name, bundle, &found, gpus) {
                 self.say(path, format!("{name}: {error}"));

@@ -18,6 +18,9 @@ use crate::source::{EntryPath, Input, SourceError};
 use crate::split::{STATEMENT, component_of_statement, statement_of_component};
 use crate::view::REPORTS;
 
+/// The artifacts of a directory, and whether the directory is a single shard.
+type ShardArtifacts = (Vec<(ArtifactName, PathBuf)>, bool);
+
 /// The components of the artifacts in `paths`; `None` if `paths` are not artifacts.
 pub(super) fn open(
     paths: &[PathBuf],
@@ -188,32 +191,15 @@ pub(super) fn check_components(
     components: &[String],
     findings: &Findings,
 ) -> Result<(), VerifyError> {
-    let io = |source| SourceError::Io { path: against.to_owned(), source };
     let has_all = paths.iter().any(|path| matches!(find(path), Ok(Some(FoundArtifacts::Several { .. }))));
     if !has_all {
         return Ok(());
     }
+    let Some((artifacts, is_one_shard)) = artifacts_in(against)? else { return Ok(()) };
     let mut wanted = BTreeMap::<String, BTreeSet<String>>::new();
-    let mut add = |artifacts: BTreeMap<String, PathBuf>| {
-        for name in artifacts.keys().filter_map(|name| ArtifactName::parse(name)) {
-            wanted.entry(name.component).or_default().insert(name.family);
-        }
-    };
-    let is_one_shard = match find(against).map_err(io)? {
-        Some(FoundArtifacts::One) => return Ok(()),
-        Some(FoundArtifacts::Several { artifacts, .. }) => {
-            add(artifacts);
-            true
-        }
-        None => {
-            for shard in shards(against).map_err(io)?.into_values() {
-                if let Some(FoundArtifacts::Several { artifacts, .. }) = find(&shard).map_err(io)? {
-                    add(artifacts);
-                }
-            }
-            false
-        }
-    };
+    for (name, _) in artifacts {
+        wanted.entry(name.component).or_default().insert(name.family);
+    }
     let is_wanted = |component: &String| components.is_empty() || components.contains(component);
     let needs_none = |families: &BTreeSet<String>| is_one_shard && families.iter().all(|family| family == GENERIC);
     for (component, families) in wanted {
@@ -227,25 +213,33 @@ pub(super) fn check_components(
 
 /// The fat artifacts of a component, as installed, in `against`, which may have several shards.
 pub(super) fn fats(against: &Path, component: &str, resources: &Arc<Resources>) -> Result<Vec<Input>, VerifyError> {
-    let io = |source| SourceError::Io { path: against.to_owned(), source };
-    let mut places = Vec::new();
-    let of_component = |artifacts: BTreeMap<String, PathBuf>| {
-        let is_it = |name: &String| ArtifactName::parse(name).is_some_and(|name| name.component == component);
-        artifacts.into_iter().filter(move |(name, _)| is_it(name)).map(|(_, path)| path).collect::<Vec<_>>()
-    };
-    match find(against).map_err(io)? {
-        Some(FoundArtifacts::One) => places.push(against.to_owned()),
-        Some(FoundArtifacts::Several { artifacts, .. }) => places.extend(of_component(artifacts)),
-        None => {
-            for shard in shards(against).map_err(io)?.into_values() {
-                if let Some(FoundArtifacts::Several { artifacts, .. }) = find(&shard).map_err(io)? {
-                    places.extend(of_component(artifacts));
-                }
-            }
+    let places = match artifacts_in(against)? {
+        None => vec![against.to_owned()],
+        Some((artifacts, _)) => {
+            let of_component = artifacts.into_iter().filter(|(name, _)| name.component == component);
+            of_component.map(|(_, path)| path).collect()
         }
-    }
+    };
     if places.is_empty() {
         return Err(ManifestError::Missing(against.join(component)).into());
     }
     places.iter().map(|place| Ok(flattened(place, resources, |_, _| {})?.0)).collect()
+}
+
+/// The artifacts in a directory, or in all of its shards. `None` if the path itself is an artifact.
+fn artifacts_in(path: &Path) -> Result<Option<ShardArtifacts>, SourceError> {
+    let io = |source| SourceError::Io { path: path.to_owned(), source };
+    let (shards, is_one_shard) = match find(path).map_err(io)? {
+        Some(FoundArtifacts::One) => return Ok(None),
+        Some(found) => (vec![Some(found)], true),
+        None => {
+            (shards(path).map_err(io)?.values().map(|shard| find(shard)).collect::<Result<_, _>>().map_err(io)?, false)
+        }
+    };
+    let artifacts = shards.into_iter().filter_map(|found| match found {
+        Some(FoundArtifacts::Several { artifacts, .. }) => Some(artifacts),
+        Some(FoundArtifacts::One) | None => None,
+    });
+    let named = artifacts.flatten().filter_map(|(name, path)| Some((ArtifactName::parse(&name)?, path)));
+    Ok(Some((named.collect(), is_one_shard)))
 }

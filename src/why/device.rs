@@ -37,15 +37,15 @@ pub(super) fn model(device: &TargetId, lookup: &mut Lookup) {
 }
 
 /// The cause if the code that is there would do for the GPU, but a runtime does not take it.
-pub(super) fn unserved(device: &TargetId, there: &BTreeSet<&TargetId>) -> Option<Cause> {
-    if let Some(open) = device.open_fallback().filter(|open| there.iter().any(|it| it.processor() == open.generic)) {
+pub(super) fn unserved(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Option<Cause> {
+    if let Some(open) = device.open_fallback().filter(|open| existing.iter().any(|it| it.processor() == open.generic)) {
         let (generic, source) = (open.generic, open.source);
         let reason = format!(
             "there is code for {generic}, which needs a HIP runtime that has {source}; that is open, and no release has it"
         );
         return Some(Cause::new(reason, None));
     }
-    let other = there.iter().find(|it| it.processor() != device.processor() && it.is_same_gpu(device))?;
+    let other = existing.iter().find(|it| it.processor() != device.processor() && it.is_same_gpu(device))?;
     let is_strict = device.processor().ends_with("-strict");
     let command = if is_strict { format!("unset {STRICT_SWITCH}") } else { format!("export {STRICT_SWITCH}=0") };
     let reason = format!(

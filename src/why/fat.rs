@@ -29,7 +29,7 @@ pub(super) fn targets(
 
 /// Looks up the targets of each wrapper.
 pub(super) fn look_up(all: &[BTreeSet<TargetId>], wrappers: &[usize], device: &TargetId, lookup: &mut Lookup) {
-    let mut there = BTreeSet::new();
+    let mut existing = BTreeSet::new();
     let mut used = BTreeSet::new();
     for targets in wrappers.iter().filter_map(|&number| all.get(number)) {
         let targets: Vec<_> = targets.iter().collect();
@@ -37,14 +37,14 @@ pub(super) fn look_up(all: &[BTreeSet<TargetId>], wrappers: &[usize], device: &T
         let found: Vec<_> = found.map(|(it, _)| it.to_string()).collect();
         lookup.with_code += usize::from(!found.is_empty());
         used.extend(found);
-        there.extend(targets.iter().map(ToString::to_string));
+        existing.extend(targets.iter().map(ToString::to_string));
     }
     let names = |targets: &BTreeSet<String>| targets.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-    lookup.saw(format!("its wrappers are HIPF: the device code is in the library, for {}", names(&there)));
+    lookup.saw(format!("its wrappers are HIPF: the device code is in the library, for {}", names(&existing)));
     if lookup.with_code > 0 {
         lookup.saw(format!("{} of {} wrappers have code: {}", lookup.with_code, lookup.wrappers, names(&used)));
     } else {
-        let reason = format!("the library holds its code itself, and only for {}", names(&there));
+        let reason = format!("the library holds its code itself, and only for {}", names(&existing));
         let of_library = all.iter().flatten().collect();
         lookup.fail(device::unserved(device, &of_library).unwrap_or_else(|| Cause::new(reason, None)));
     }

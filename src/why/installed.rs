@@ -49,7 +49,7 @@ pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, l
     let (name, version) = (normalise(&host.metadata.name), host.metadata.version.clone());
     lookup.saw(format!("{} {version} installed the library", host.metadata.name));
     let devices = devices_of(&host.metadata);
-    let there: BTreeMap<_, _> =
+    let existing: BTreeMap<_, _> =
         distributions.iter().map(|it| (normalise(&it.metadata.name), it.metadata.version.clone())).collect();
     let extra = normalise(device.processor());
     let pip = pip(&site);
@@ -73,7 +73,7 @@ pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, l
         return Some(Cause::new(reason, None));
     }
     for (device, wanted) in &wanted {
-        match there.get(device) {
+        match existing.get(device) {
             None => {
                 return Some(Cause::new(format!("the package {device} {wanted} is not installed"), Some(install)));
             }
