@@ -9,15 +9,13 @@ use rayon::prelude::*;
 use super::choices::Choices;
 use super::context::Context;
 use super::distributions::{self, Distribution};
-use super::lookup::{Binaries, OverlaidArchives, names_archive};
-use super::parts::{Part, Parts, PartsKind};
-use super::report::{Check, Findings};
-use super::thin::ThinFiles;
+use super::lookup::names_archive;
+use super::parts::{Part, PartsKind};
+use super::report::Check;
 use crate::database::{Databases, NamedFile};
 use crate::gpu::BundleKey;
 use crate::loader::resolve;
 use crate::metrics::Progress;
-use crate::resources::Resources;
 use crate::rope::{Content, equal};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::is_wanted;
@@ -26,18 +24,11 @@ use crate::wheel::is_elsewhere;
 /// A fat input, or several builds of it, and their split.
 pub(super) struct Comparison<'a> {
     fats: &'a [Input],
-    pub(super) parts: &'a Parts,
-    pub(super) archives: &'a OverlaidArchives,
-    pub(super) binaries: &'a Binaries,
-    pub(super) distributions: &'a [Distribution<'a>],
+    pub(super) context: &'a Context<'a>,
     /// The normalised name of the fat input's distribution, if it is a wheel.
     fat_name: Option<&'a str>,
-    pub(super) thin: &'a ThinFiles,
-    choices: &'a Choices,
     /// The databases, including those of the fat input, which may be in no part.
     databases: Databases,
-    pub(super) resources: &'a Arc<Resources>,
-    pub(super) findings: &'a Findings,
     /// The keys of an installation; `None` for a split, which has all of them.
     present: Option<HashSet<BundleKey>>,
     /// Code objects in archives, by archive, name and target, that belong to a wrapper of the fat input.
@@ -45,11 +36,10 @@ pub(super) struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    pub(super) fn new(fats: &'a [Input], fat_name: Option<&'a str>, context: &Context<'a>) -> Self {
-        let Context { parts, archives, binaries, distributions, thin, choices, resources, findings } = *context;
-        let databases = choices
-            .databases
-            .of(fats.iter().flat_map(files).chain(parts.files().map(|file| (file.path, file.content))), resources);
+    pub(super) fn new(fats: &'a [Input], fat_name: Option<&'a str>, context: &'a Context<'a>) -> Self {
+        let Context { parts, archives, distributions, thin, choices, resources, .. } = *context;
+        let of_parts = parts.files().map(|file| (file.path, file.content));
+        let databases = choices.databases.of(fats.iter().flat_map(files).chain(of_parts), resources);
         let present = parts.kind.is_partial().then(|| {
             let of_archives = archives.targets.iter().map(BundleKey::of);
             let of_databases = || parts.files().filter_map(|file| Some(databases.classify(file.path)?.arch.key()));
@@ -57,22 +47,7 @@ impl<'a> Comparison<'a> {
             let others = thin.keys().unwrap_or_else(|| of_databases().collect());
             of_archives.chain(others).chain(distributions::present_keys(distributions)).collect()
         });
-        let accounted = Mutex::default();
-        Self {
-            fats,
-            parts,
-            archives,
-            binaries,
-            distributions,
-            fat_name,
-            thin,
-            choices,
-            databases,
-            resources,
-            findings,
-            present,
-            accounted,
-        }
+        Self { fats, context, fat_name, databases, present, accounted: Mutex::default() }
     }
 
     pub(super) fn run(&self, progress: &Progress) {
@@ -93,12 +68,12 @@ impl<'a> Comparison<'a> {
     }
 
     pub(super) fn say(&self, path: &EntryPath, reason: impl std::fmt::Display) {
-        self.findings.add(Check::Against, path.to_string(), reason);
+        self.context.findings.add(Check::Against, path.to_string(), reason);
     }
 
     /// Whether code and databases for this key must exist.
     pub(super) fn is_expected(&self, key: &BundleKey) -> bool {
-        let Choices { gpu_targets, exclude_targets, .. } = self.choices;
+        let Choices { gpu_targets, exclude_targets, .. } = self.context.choices;
         is_wanted(key, gpu_targets.as_deref(), exclude_targets)
             && self.present.as_ref().is_none_or(|present| present.contains(key))
     }
@@ -140,7 +115,7 @@ impl<'a> Comparison<'a> {
     /// themselves.
     fn compare_directory(&self, entry: &Entry) {
         let counterparts: Vec<_> =
-            (0..self.parts.all.len()).filter_map(|part| self.counterpart(part, &entry.path)).collect();
+            (0..self.context.parts.all.len()).filter_map(|part| self.counterpart(part, &entry.path)).collect();
         let is_empty = |fat: &Input| {
             let next = fat.entries.partition_point(|other| other.path <= entry.path);
             fat.entries.get(next).is_none_or(|next| next.path.below(&entry.path).is_none())
@@ -156,29 +131,30 @@ impl<'a> Comparison<'a> {
     }
 
     fn compare_file(&self, entry: &Entry, versions: &[&Entry]) {
-        self.findings.counts.compared_files.add(1);
+        self.context.findings.counts.compared_files.add(1);
         let database = self.databases.classify(&entry.path);
-        let key = database.as_ref().map(|found| self.parts.packaging().key_of_database(&found.arch));
+        let key = database.as_ref().map(|found| self.context.parts.packaging().key_of_database(&found.arch));
         let is_expected = key.as_ref().is_none_or(|key| self.is_expected(key));
-        let places: Vec<_> =
-            (0..self.parts.all.len()).filter_map(|part| Some((part, self.counterpart(part, &entry.path)?))).collect();
+        let places: Vec<_> = (0..self.context.parts.all.len())
+            .filter_map(|part| Some((part, self.counterpart(part, &entry.path)?)))
+            .collect();
         let (&(part, counterpart), rest) = match (places.split_first(), is_expected) {
             (Some(found), true) => found,
             (Some(_), false) => return self.say(&entry.path, "it is for a target that is not wanted"),
             // Another splitter may have made it from one of several builds.
-            (None, true) if self.parts.component.is_some() && is_of_device_part(&entry.path) => return,
+            (None, true) if self.context.parts.component.is_some() && is_of_device_part(&entry.path) => return,
             // Scripts, headers and data are installed elsewhere.
             (None, true) if is_elsewhere(&entry.path) && self.is_installed() => return,
             (None, true) => return self.say(&entry.path, "the file is lost"),
             (None, false) => return,
         };
         // Packages for groups of processors share the databases of their family.
-        let is_shared = part > 0 && self.parts.component.is_some();
+        let is_shared = part > 0 && self.context.parts.component.is_some();
         if !rest.is_empty() && !is_shared {
             self.say(&entry.path, format!("it is in {} parts", places.len()));
         }
         let in_host = part == 0;
-        if self.parts.kind.is_separate() && in_host == database.is_some() {
+        if self.context.parts.kind.is_separate() && in_host == database.is_some() {
             self.say(
                 &entry.path,
                 if in_host { "the database file is in the host part" } else { "it is in a device part" },
@@ -222,7 +198,8 @@ impl<'a> Comparison<'a> {
 
     /// Whether this is an installation, whose scripts, headers and data are elsewhere.
     fn is_installed(&self) -> bool {
-        self.parts.kind == PartsKind::Installation && !self.parts.all.iter().any(|part| part.holds_all())
+        self.context.parts.kind == PartsKind::Installation
+            && !self.context.parts.all.iter().any(|part| part.holds_all())
     }
 
     fn is_in_fat(&self, path: &EntryPath) -> bool {
@@ -230,29 +207,29 @@ impl<'a> Comparison<'a> {
     }
 
     fn counterpart(&self, part: usize, path: &EntryPath) -> Option<&'a Entry> {
-        self.parts.all.get(part)?.input.entry(path)
+        self.context.parts.all.get(part)?.input.entry(path)
     }
 
     /// Reports files of the parts that are not in the fat input, except archives.
     fn extra_files(&self) {
-        let reached = self.archives.list.iter().filter(|archive| archive.is_reached());
+        let reached = self.context.archives.list.iter().filter(|archive| archive.is_reached());
         let archives: HashSet<_> = reached.map(|archive| (archive.part, &archive.path)).collect();
         let mut above: HashSet<EntryPath> = HashSet::new();
         for (_, path) in &archives {
             above.extend(std::iter::successors(path.parent(), EntryPath::parent));
         }
         let others = self.of_other_distributions();
-        for (number, part) in self.parts.all.iter().enumerate() {
+        for (number, part) in self.context.parts.all.iter().enumerate() {
             let is_known = |entry: &&Entry| {
                 Part::is_metadata(&entry.path)
                     || others.as_ref().is_some_and(|others| others.has(&entry.path))
                     || self.is_in_fat(&entry.path)
-                    || self.parts.component.is_some() && entry.path.name().ends_with(b".kpm")
+                    || self.context.parts.component.is_some() && entry.path.name().ends_with(b".kpm")
                     || archives.contains(&(number, &entry.path))
                     || above.contains(&entry.path)
             };
             for entry in part.input.entries.iter().filter(|entry| !is_known(entry)) {
-                self.findings.add(Check::Against, part.label(&entry.path), "the fat input does not have it");
+                self.context.findings.add(Check::Against, part.label(&entry.path), "the fat input does not have it");
             }
         }
     }
@@ -260,8 +237,8 @@ impl<'a> Comparison<'a> {
     /// The files of an installation that belong to other distributions; `None` if it is not an installation.
     fn of_other_distributions(&self) -> Option<Others> {
         let is_own = |it: &&Distribution<'_>| it.is_of_split() && self.fat_name.is_none_or(|fat| it.is_made_of(fat));
-        let (of_split, others): (Vec<_>, Vec<_>) = self.distributions.iter().partition(is_own);
-        if self.parts.kind != PartsKind::Installation || of_split.is_empty() {
+        let (of_split, others): (Vec<_>, Vec<_>) = self.context.distributions.iter().partition(is_own);
+        if self.context.parts.kind != PartsKind::Installation || of_split.is_empty() {
             return None;
         }
         let paths = |of: &[&Distribution<'_>]| -> HashSet<EntryPath> {
@@ -281,7 +258,7 @@ impl<'a> Comparison<'a> {
         }
         let others = self.of_other_distributions();
         let is_of_other = |path: &EntryPath| others.as_ref().is_some_and(|others| others.has(path));
-        for (number, archive) in self.archives.list.iter().enumerate() {
+        for (number, archive) in self.context.archives.list.iter().enumerate() {
             // Archives of the fat input are ordinary files.
             if self.is_in_fat(&archive.path) || is_of_other(&archive.path) {
                 continue;
@@ -291,7 +268,7 @@ impl<'a> Comparison<'a> {
                 archive.reader.entries().filter(|(key, target, _)| !known.contains(&(*key, *target)))
             {
                 let reason = format!("{key} for {target}: the fat input has no such code object");
-                self.findings.add(Check::Against, archive.label.as_str(), reason);
+                self.context.findings.add(Check::Against, archive.label.as_str(), reason);
             }
         }
     }

@@ -47,10 +47,10 @@ impl Comparison<'_> {
             let Ok(bundles) = binary.wrappers().iter().map(bundle).collect::<Result<Vec<_>, _>>() else { return false };
             fat.push((binary, bundles));
         }
-        if let (Some(gpus), [(binary, bundles)]) = (self.thin.gpus(path), &*fat) {
+        if let (Some(gpus), [(binary, bundles)]) = (self.context.thin.gpus(path), &*fat) {
             return self.compare_thin(path, (binary, bundles), split, gpus);
         }
-        let Some(requests) = self.binaries.get(path) else {
+        let Some(requests) = self.context.binaries.get(path) else {
             // It is still fat, which has been reported. Nothing is lost if the file is unchanged.
             return false;
         };
@@ -79,7 +79,7 @@ impl Comparison<'_> {
 
     /// The code objects of a bundle.
     fn objects(&self, content: &Arc<dyn Content>, start: u64, limit: u64) -> Result<Vec<CodeObject>, FatbinError> {
-        Bundle::read(content, start, limit, self.resources)?.objects(content, self.resources)
+        Bundle::read(content, start, limit, self.context.resources)?.objects(content, self.context.resources)
     }
 
     /// Compares a bundle file with code for several targets with its thin form. `false` if it is not such a file, or
@@ -90,8 +90,9 @@ impl Comparison<'_> {
         versions: &[&Arc<dyn Content>],
         thin: &Arc<dyn Content>,
     ) -> bool {
-        let (Some(gpus), [content]) = (self.thin.gpus(path), versions) else { return false };
-        if targets_of_bundle_file(path.name(), content, self.resources).is_none_or(|targets| targets.len() < 2) {
+        let (Some(gpus), [content]) = (self.context.thin.gpus(path), versions) else { return false };
+        if targets_of_bundle_file(path.name(), content, self.context.resources).is_none_or(|targets| targets.len() < 2)
+        {
             return false;
         }
         let objects = |content: &Arc<dyn Content>| self.objects(content, 0, content.size());
@@ -154,7 +155,7 @@ impl Comparison<'_> {
                     self.say(path, format!("{name} has code for {target}, which {gpus} does not need"));
                 }
                 (Some(expected), Some(found)) => {
-                    self.findings.counts.compared_code_objects.add(1);
+                    self.context.findings.counts.compared_code_objects.add(1);
                     if !equal(&*expected.content, &*found.content)? {
                         self.say(path, format!("{name}: its code for {target} is other code"));
                     }
@@ -192,21 +193,21 @@ impl Comparison<'_> {
         let search_paths = &request.marker.search_paths;
         // Code must be found for every target that has some. Empty code objects run nowhere.
         let has_code = |(target, versions): &(&TargetId, &Vec<&CodeObject>)| {
-            let is_expected = || self.is_expected(&self.parts.packaging().key_of(target));
+            let is_expected = || self.is_expected(&self.context.parts.packaging().key_of(target));
             versions.iter().any(|object| object.content.size() > 0) && is_expected()
         };
         for (target, versions) in objects.iter().filter(has_code) {
-            let steps = self.archives.steps(&directory, search_paths, target);
-            match steps.iter().find(|step| self.archives.holds(step, &key)) {
+            let steps = self.context.archives.steps(&directory, search_paths, target);
+            match steps.iter().find(|step| self.context.archives.holds(step, &key)) {
                 Some(step) => found.extend(self.found(&key, step, target, versions)?),
                 None => self.say(path, format!("wrapper {position}: its code for {target} is not found")),
             }
         }
         // Any other code that is found under its name must be code that a device of that target would have run.
-        for target in &self.archives.targets {
-            let steps = self.archives.steps(&directory, search_paths, target);
+        for target in &self.context.archives.targets {
+            let steps = self.context.archives.steps(&directory, search_paths, target);
             let own = target.to_string();
-            for step in steps.iter().filter(|step| step.target == own && self.archives.holds(step, &key)) {
+            for step in steps.iter().filter(|step| step.target == own && self.context.archives.holds(step, &key)) {
                 if !self.account(step, &key) {
                     continue;
                 }
@@ -244,11 +245,11 @@ impl Comparison<'_> {
         expected: &[&'a CodeObject],
     ) -> Result<Option<ArchivedObject<'a>>, CodeError> {
         self.account(step, key);
-        let Some(archive) = self.archives.list.get(step.archive) else { return Ok(None) };
+        let Some(archive) = self.context.archives.list.get(step.archive) else { return Ok(None) };
         let mut sha256 = Sha256::default();
         let mut size = 0;
         if let Some(entry) = archive.reader.find(key, &step.target)? {
-            archive.reader.read(&entry, &self.resources.budget, |piece| {
+            archive.reader.read(&entry, &self.context.resources.budget, |piece| {
                 size += piece.len() as u64;
                 sha256.update(piece);
                 Ok(())
@@ -265,12 +266,12 @@ impl Comparison<'_> {
     }
 
     fn compare_object(&self, path: &EntryPath, position: usize, found: &ArchivedObject) -> Result<(), CodeError> {
-        self.findings.counts.compared_code_objects.add(1);
+        self.context.findings.counts.compared_code_objects.add(1);
         let mut is_same = false;
         for object in &found.expected {
             is_same = is_same || found.equals(&*object.content)?;
         }
-        if !is_same && let Some(archive) = self.archives.list.get(found.archive) {
+        if !is_same && let Some(archive) = self.context.archives.list.get(found.archive) {
             let (archive, target) = (&archive.label, &found.target);
             self.say(path, format!("wrapper {position}: what is found for {target} in {archive} is other code"));
         }
