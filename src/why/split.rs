@@ -223,7 +223,12 @@ impl ArchiveSearch<'_> {
             let names = unfit.open().map(|archive| archive.targets().join(", ")).unwrap_or_default();
             return Cause::new(format!("{} is an archive for {names}", unfit.path.display()), command);
         }
-        let existing = neighbours(candidates);
+        self.cause_of_names(&neighbours(candidates), of_packages)
+    }
+
+    /// Why none of the `existing` archives is tried, by the targets in their names.
+    fn cause_of_names(&self, existing: &BTreeSet<TargetId>, of_packages: Option<Cause>) -> Cause {
+        let device = self.device;
         if let Some(unserved) = device::unserved(device, &existing.iter().collect()) {
             return unserved;
         }
