@@ -184,7 +184,10 @@ impl Budget {
                 return Ok(self.take(state, purpose, bytes));
             }
             drop(state);
-            // Asked first: a lease that ends from here on ends the wait as well.
+            if is_first && self.reclaim_for(purpose, bytes) {
+                continue;
+            }
+            // Asked before the last attempt: a lease that ends from here on ends the wait as well.
             let lease_left = if is_first { self.lease_left() } else { None };
             if is_first && self.reclaim_for(purpose, bytes) {
                 continue;

@@ -82,6 +82,71 @@ fn idle_buffers_are_used_again_and_make_room_for_others() {
     drop((small, large));
 }
 
+/// A reader at another place takes no value that a reader will continue, and does not evict it.
+#[test]
+fn leased_values_are_left_to_their_reader() {
+    let budget = Budget::new(1000);
+    let pool = Pool::<Vec<u8>>::new(&budget, MemoryClass::Streams);
+    let mut leased = pool.buffer(400);
+    let address = leased.as_ptr();
+    leased.lease(u64::MAX, 1);
+    drop(leased);
+    assert!(pool.idle(|_| true).is_none());
+    let other = pool.buffer(200);
+    assert_eq!(other.capacity(), 200, "the leased one would do");
+    assert!(pool.try_buffer(600).is_none(), "the leased one would have to go");
+    let mut resumed = pool.resume(|buffer| Some(buffer.capacity() as u64)).unwrap();
+    assert_eq!(resumed.as_ptr(), address);
+    resumed.end_lease();
+    drop(resumed);
+    assert_eq!(pool.idle(|_| true).unwrap().as_ptr(), address);
+}
+
+/// A cache of small values without leases.
+struct Counting {
+    values: AtomicUsize,
+    /// How many times all leases were looked through.
+    scans: AtomicUsize,
+    reservation: Mutex<Reservation>,
+}
+
+impl Reclaim for Counting {
+    fn purpose(&self) -> MemoryClass {
+        MemoryClass::Streams
+    }
+
+    fn oldest(&self) -> Option<u64> {
+        (self.values.load(Ordering::SeqCst) > 0).then_some(0)
+    }
+
+    fn reclaim(&self) -> bool {
+        self.values.fetch_sub(1, Ordering::SeqCst);
+        let mut reservation = self.reservation.lock().unwrap();
+        let left = reservation.bytes() - 1;
+        reservation.resize(left);
+        true
+    }
+
+    fn lease_left(&self) -> Option<Duration> {
+        self.scans.fetch_add(1, Ordering::SeqCst);
+        None
+    }
+}
+
+#[test]
+fn evictions_do_not_look_through_leases() {
+    let budget = Budget::new(1000);
+    let (values, scans) = (AtomicUsize::new(1000), AtomicUsize::new(0));
+    let reservation = Mutex::new(budget.account(MemoryClass::Streams, 1000));
+    let counting = Arc::new(Counting { values, scans, reservation });
+    let reclaimable: Arc<dyn Reclaim> = Arc::<Counting>::clone(&counting);
+    budget.register(Arc::downgrade(&reclaimable));
+    drop(budget.reserve(MemoryClass::Bundles, 500));
+    // The guaranteed minima of two caches are unused.
+    let evicted = 1000 - counting.values.load(Ordering::SeqCst);
+    assert_eq!((evicted, counting.scans.load(Ordering::SeqCst)), (562, 0));
+}
+
 #[test]
 fn who_waits_for_a_buffer_gets_it_before_those_who_come_later() {
     let budget = Budget::new(1000);
