@@ -278,6 +278,8 @@ impl Compressed {
     /// Fills `buffer` with the next bytes of one of its streams. At the end it checks the checksum.
     pub fn read_stream(&self, stream: &mut OpenStream, buffer: &mut [u8]) -> Result<(), ReadError> {
         self.check(stream.at.saturating_add(buffer.len() as u64))?;
+        // Absent while it decodes, so that a panic leaves none at a wrong position.
+        let mut reader = stream.reader.take();
         let mut filled = 0;
         let mut fill = |reader: &mut dyn Read| -> io::Result<()> {
             while filled < buffer.len() {
@@ -289,7 +291,7 @@ impl Compressed {
             let is_at_end = stream.at + filled as u64 == self.size();
             if is_at_end { reader.read(&mut [0]).map(drop) } else { Ok(()) }
         };
-        let result = stream.reader.as_mut().map_or(Err(io::ErrorKind::UnexpectedEof.into()), |reader| fill(reader));
+        let result = reader.as_mut().map_or(Err(io::ErrorKind::UnexpectedEof.into()), |reader| fill(reader));
         self.resources.counters.bytes_decompressed.add(filled as u64);
         stream.at += filled as u64;
         if let Err(error) = result {
@@ -297,6 +299,7 @@ impl Compressed {
             *stream = OpenStream::default();
             return Err(error);
         }
+        stream.reader = reader;
         if stream.at == self.size() {
             self.damage.note_checked();
         }

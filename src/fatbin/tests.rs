@@ -1,11 +1,15 @@
+use std::cell::Cell;
 use std::io::Write;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::resources::Resources;
-use crate::rope::{Rope, Segment};
+use crate::rope::{ReadError, Rope, Segment};
 
 /// An uncompressed bundle, with entries at multiples of 64.
 fn bundle(entries: &[(&str, &[u8])]) -> Vec<u8> {
@@ -168,12 +172,100 @@ fn what_is_needed_may_grow_while_a_bundle_is_decompressed() {
     let resources = Resources::new(16 << 20);
     let objects = read_bundle(&content(bytes), 0, limit, &resources).unwrap();
     let packed = objects[0].bundle.as_ref().unwrap();
-    let asked = std::cell::Cell::new(0);
+    let asked = Cell::new(0);
     let end = || {
         asked.set(asked.get() + 1);
         if asked.get() <= 2 { 1 } else { packed.size() }
     };
     assert_eq!(packed.pin(&end).len() as u64, packed.size());
+}
+
+/// A thread that decompresses may wait for the memory that the other one holds.
+#[test]
+fn extending_a_bundle_does_not_wait_for_another_thread() {
+    let code = vec![7; 4 << 20];
+    let bytes = compressed(3, Packing::Zstd, &bundle(&[("hip-amdgcn-amd-amdhsa--gfx942", &code)]));
+    let limit = bytes.len() as u64;
+    let objects = read_bundle(&content(bytes), 0, limit, &Resources::new(16 << 20)).unwrap();
+    let packed = objects[0].bundle.as_ref().unwrap();
+    let begun = Cell::new(Some(packed.pin(&|| 1)));
+    assert!(begun.take().map(|held| (held.can_be_extended(), begun.set(Some(held)))).unwrap().0);
+    let extended = Cell::new(None);
+    packed.pin(&|| {
+        // Called while this thread decompresses.
+        if let Some(held) = begun.take() {
+            let (packed, (done, finished)) = (Arc::clone(packed), std::sync::mpsc::channel());
+            std::thread::spawn(move || done.send(packed.extend(held, &|| packed.size())));
+            extended.set(finished.recv_timeout(Duration::from_secs(20)).ok());
+        }
+        packed.size()
+    });
+    let extended = extended.take().expect("it waits");
+    assert!((extended.len() as u64) < packed.size() && !extended.can_be_extended() && !extended.is_failed());
+}
+
+/// A panic in the middle of a read leaves no decoder that has decoded more than its reader has got.
+#[test]
+fn a_panic_leaves_no_decoder_at_a_wrong_position() {
+    let mut state = 1_u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0] & 0x3f
+    };
+    let code: Vec<_> = (0..2 << 20).map(|_| next()).collect();
+    let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.window_log(17).unwrap();
+    encoder.set_pledged_src_size(Some(code.len() as u64)).unwrap();
+    encoder.write_all(&code).unwrap();
+    let frame = encoder.finish().unwrap();
+    let length = frame.len() as u64;
+    // In the third block of the second half.
+    let panicking =
+        Arc::new(PanicsInMiddle { inner: content(frame), at: length * 5 / 8, is_armed: AtomicBool::new(true) });
+    let panicking: Arc<dyn Content> = panicking;
+    let resources = Resources::new(3 << 19);
+    let stored = StoredObject::frame(&panicking, (0, length), code.len() as u64, "x", &resources).unwrap();
+    let read = |at: usize| {
+        let mut bytes = vec![0; 1 << 20];
+        stored.content().read_at(at as u64, &mut bytes).unwrap();
+        assert!(bytes == code[at..][..1 << 20], "from {at} on");
+    };
+    read(0);
+    std::panic::catch_unwind(AssertUnwindSafe(|| read(1 << 20))).unwrap_err();
+    read(1 << 20);
+}
+
+/// Panics once, when the byte at a place is read.
+#[derive(Debug)]
+struct PanicsInMiddle {
+    inner: Arc<dyn Content>,
+    at: u64,
+    is_armed: AtomicBool,
+}
+
+impl Content for PanicsInMiddle {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let is_there = (offset..offset + buffer.len() as u64).contains(&self.at);
+        assert!(!(is_there && self.is_armed.swap(false, Ordering::SeqCst)), "on purpose");
+        self.inner.read_at(offset, buffer)
+    }
+}
+
+/// A runtime takes the first one; the others have names of their own.
+#[test]
+fn entries_for_one_target_have_different_names() {
+    let id = "hipv4-amdgcn-amd-amdhsa--gfx942";
+    let entries: [(&str, &[u8]); 4] = [(id, b"first"), (id, b"second"), (id, b"third"), (id, b"fourth")];
+    for bytes in [bundle(&entries), compressed(3, Packing::Zstd, &bundle(&entries))] {
+        let read = read(&bytes).unwrap();
+        let names: Vec<_> = read.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["gfx942", "unknown-gfx942", "unknown-gfx942.233", "unknown-gfx942.234"]);
+        assert!(read.iter().zip(&entries).all(|((_, code), (_, expected))| code == expected));
+    }
 }
 
 #[test]

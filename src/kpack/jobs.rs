@@ -21,7 +21,6 @@ use super::schedule::{BundleTask, Ended, JobKey, Schedule, key};
 use super::ticket::Ticket;
 use crate::fatbin::{CodeObject, Compressed, Decompressed, OpenBundle, Pinned};
 use crate::gpu::TargetId;
-use crate::memory::OpenStream;
 use crate::resources::Resources;
 use crate::rope::{ReadError, to_usize};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, thread};
@@ -196,10 +195,6 @@ impl BundleJobs {
             BundleTask::Extend(key, bundle, held) => self.extend(key, &bundle, held),
             BundleTask::Make(key, frame, mut bundle) => {
                 let made = contained(|| frame.make(&mut bundle));
-                if let (Err(_), OpenBundle::Stream(Some(stream))) = (&made, &mut bundle) {
-                    // The stream's position may be wrong.
-                    **stream = OpenStream::default();
-                }
                 self.made(key, &frame, bundle, &made);
             }
         }
