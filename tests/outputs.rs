@@ -319,6 +319,39 @@ fn existing_files_are_replaced_on_request_only() {
     }
 }
 
+/// Ways to make something that is neither a file nor a directory. Only root makes devices.
+const NO_FILES: [&[&str]; 4] = [
+    &["mkfifo", "special"],
+    &["ln", "-s", "/dev/null", "special"],
+    &["mknod", "special", "c", "1", "3"],
+    &["mkdir", "-p", "special/one.hsaco"],
+];
+
+#[test]
+fn what_is_no_file_is_not_replaced_by_one() {
+    let inputs = Place::new();
+    for step in NO_FILES {
+        let place = inputs.copied();
+        let made = Command::new(step[0]).args(&step[1..]).current_dir(place.at("")).output().unwrap();
+        if !made.status.success() {
+            skipped(&format!("{step:?}: {}", String::from_utf8_lossy(&made.stderr)));
+            continue;
+        }
+        let output = if step[0] == "mkdir" { "special/one.hsaco" } else { "special" };
+        let kind = || place.at(output).symlink_metadata().unwrap().file_type();
+        let before = kind();
+        let extract = format!("kpack extract archives/x.kpack --binary x.so#0 --target gfx90a -o {output} --force");
+        for command in [extract, format!("kpack bundle code/x.so.0.gfx90a.hsaco -o {output} --force")] {
+            let is_directory = command.contains("extract") && before.is_dir();
+            let ended = place.run(&command);
+            let said = String::from_utf8_lossy(&ended.stderr);
+            assert_eq!(ended.status.success(), is_directory, "{step:?}: {command}: {said}");
+            assert!(is_directory || said.contains("it is no regular file"), "{step:?}: {command}: {said}");
+            assert_eq!(kind(), before, "{step:?}: {command}");
+        }
+    }
+}
+
 #[test]
 fn code_objects_that_would_have_one_file_are_refused_by_name() {
     let place = Place::new();
