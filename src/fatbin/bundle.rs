@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::compressed::Compressed;
+use super::error::{FatbinError, malformed};
 use super::packing::{self, CompressedHeader};
-use super::{CodeObject, FatbinError};
+use super::CodeObject;
 use crate::gpu::{TargetId, begins_with_target};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment, to_usize};
@@ -277,8 +278,4 @@ fn read_up_to(content: &Arc<dyn Content>, offset: u64, length: u64) -> Result<Ve
     let mut bytes = vec![0; to_usize(length)];
     content.read_at(offset, &mut bytes)?;
     Ok(bytes)
-}
-
-pub(super) fn malformed(offset: u64, reason: impl Into<String>) -> FatbinError {
-    FatbinError::Malformed { offset, reason: reason.into() }
 }

@@ -3,16 +3,14 @@
 use std::fmt;
 use std::io::{self, Read};
 
-use super::FatbinError;
-use super::bundle::malformed;
 use super::damage::Damage;
 use super::decoder::{BundleDecoder, headroom};
+use super::error::{FatbinError, malformed};
 use super::packing::CompressedHeader;
-use super::pinned::Pinned;
-use super::slice_reader::SliceReader;
+use super::pinned::{Decompressed, Pinned};
 use crate::memory::{OpenStream, Pooled};
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, InOrderReader, ReadError, check_range, copy_from, head_mut, to_usize};
+use crate::rope::{Content, ReadError, head_mut, to_usize};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
@@ -48,9 +46,6 @@ pub struct Compressed {
     /// How many times decoding was started.
     decodings: AtomicU32,
 }
-
-/// A decompressed bundle in memory, or its beginning. Its buffer is reused after the last use.
-pub(crate) type Decompressed = Pooled<Vec<u8>>;
 
 impl Compressed {
     /// The bundle that `packing` describes.
@@ -223,7 +218,8 @@ impl Compressed {
         Some(bytes)
     }
 
-    fn in_use_to(&self, end: u64) -> Option<Arc<Decompressed>> {
+    /// Like [`Compressed::resident`], but does not count as a use.
+    pub(super) fn in_use_to(&self, end: u64) -> Option<Arc<Decompressed>> {
         self.in_use().upgrade().filter(|bytes| bytes.len() as u64 >= end.min(self.size()))
     }
 
@@ -246,14 +242,8 @@ impl Compressed {
         Some(found.unwrap_or_else(|reservation| streams.lend(OpenStream::default(), reservation)))
     }
 
-    /// A stream for a piece at `offset`. It is the one that the reader of the piece before has left there, if it still has its
-    /// lease.
-    fn stream_for_piece(&self, offset: u64) -> Pooled<OpenStream> {
-        let position = |stream: &OpenStream| (stream.id == self.id && stream.at <= offset).then_some(stream.at);
-        self.resources.streams.resume(position).unwrap_or_else(|| self.stream())
-    }
-
-    fn stream_memory(&self) -> u64 {
+    /// Memory of a decoder and its window, in bytes.
+    pub(super) fn stream_memory(&self) -> u64 {
         self.packing.window.saturating_add(DECODER)
     }
 
@@ -349,88 +339,10 @@ impl Compressed {
     fn reader(&self) -> io::Result<BundleDecoder> {
         BundleDecoder::new(&self.content, &self.packing, STREAM_INPUT, false)
     }
-
-    /// The decompressed bundle as a content.
-    pub fn whole(self: &Arc<Self>) -> Arc<dyn Content> {
-        Arc::new(Slice { bundle: Arc::clone(self), offset: 0, size: self.size() })
-    }
-
-    /// A part of the decompressed bundle as a content.
-    pub(super) fn slice(self: &Arc<Self>, offset: u64, size: u64) -> Result<Slice, ReadError> {
-        match offset.checked_add(size) {
-            Some(end) if end <= self.size() => Ok(Slice { bundle: Arc::clone(self), offset, size }),
-            _ => Err(ReadError::OutOfRange { offset, length: size, size: self.size() }),
-        }
-    }
 }
 
 impl fmt::Debug for Compressed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Compressed({:?})", self.packing)
-    }
-}
-
-/// A part of a compressed bundle.
-#[derive(Debug)]
-pub(super) struct Slice {
-    pub(super) bundle: Arc<Compressed>,
-    pub(super) offset: u64,
-    pub(super) size: u64,
-}
-
-impl Content for Slice {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        check_range(offset, buffer.len(), self.size)?;
-        let (bundle, start, length) = (&self.bundle, self.offset.saturating_add(offset), buffer.len() as u64);
-        let end = start.saturating_add(length);
-        bundle.check(end)?;
-        // A reader that has not reached the end is expected to go on.
-        let goes_on = offset + length < self.size;
-        if !bundle.is_decompressed_in_memory() {
-            let mut stream = bundle.stream_for_piece(start);
-            let read = bundle.seek(&mut stream, start).and_then(|()| bundle.read_stream(&mut stream, buffer));
-            if goes_on && read.is_ok() {
-                stream.lease(start.saturating_add(bundle.stream_memory()), length);
-            } else {
-                stream.end_lease();
-            }
-            return read;
-        }
-        copy_from(&bundle.decompressed(end)?, start, buffer)?;
-        let bundles = &bundle.resources.bundles;
-        if goes_on {
-            bundles.lease(&bundle.id, bundle.size(), length);
-        } else {
-            bundles.end_lease(&bundle.id);
-        }
-        Ok(())
-    }
-
-    fn reader(&self, offset: u64) -> Box<dyn InOrderReader + '_> {
-        Box::new(SliceReader::new(self, offset))
-    }
-
-    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
-        let start = self.offset.saturating_add(offset);
-        self.bundle.in_use_to(start.saturating_add(length as u64)).is_some()
-    }
-
-    fn identity(&self) -> Option<Identity> {
-        let bundle = &self.bundle;
-        let whole = bundle.content.identity()?;
-        let mut identity = Identity::describe("offload bundle");
-        Some(
-            identity
-                .add(&whole.0)
-                .number(bundle.packing.start)
-                .number(bundle.packing.length)
-                .number(self.offset)
-                .number(self.size)
-                .finish(),
-        )
     }
 }

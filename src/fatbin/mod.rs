@@ -28,13 +28,14 @@ mod bundle;
 mod compressed;
 mod damage;
 mod decoder;
+mod error;
 mod header;
 mod kernels;
 mod open;
 mod packing;
 mod pinned;
 mod search;
-mod slice_reader;
+mod slice;
 mod stored;
 mod thin;
 
@@ -42,16 +43,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::gpu::TargetId;
-use crate::rope::{Content, ReadError};
+use crate::rope::Content;
 
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
-pub(crate) use compressed::{Compressed, DECODER, Decompressed};
+pub(crate) use compressed::{Compressed, DECODER};
+pub use error::FatbinError;
 pub use header::{CODE_HEADER, code_problem, code_target};
 pub(crate) use header::{is_code, tells_features};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};
 pub(crate) use open::OpenBundle;
 pub(crate) use packing::{CompressedFormat, Method, WINDOW_LOG, is_absurd, window_of};
-pub(crate) use pinned::Pinned;
+pub(crate) use pinned::{Decompressed, Pinned};
 pub(crate) use search::{Effort, search};
 pub(crate) use stored::StoredObject;
 pub use thin::bundle_of;
@@ -88,22 +90,6 @@ impl fmt::Debug for CodeObject {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "CodeObject({}, {} bytes)", self.target, self.content.size())
     }
-}
-
-/// Why an offload bundle cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum FatbinError {
-    /// There is no valid bundle where the wrapper points to.
-    #[error("offload bundle at {offset:#x}: {reason}")]
-    Malformed {
-        /// File offset of the bundle.
-        offset: u64,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The file's bytes cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
 }
 
 #[cfg(test)]

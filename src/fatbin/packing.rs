@@ -10,8 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::FatbinError;
-use super::bundle::malformed;
+use super::error::{FatbinError, malformed};
 use crate::rope::to_usize;
 
 pub(super) const MAGIC: &[u8; 4] = b"CCOB";

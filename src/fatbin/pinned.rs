@@ -2,10 +2,13 @@
 
 use std::ops::Deref;
 
-use super::compressed::Decompressed;
 use super::decoder::BundleDecoder;
+use crate::memory::Pooled;
 use crate::rope::ReadError;
 use crate::sync::Arc;
+
+/// A decompressed bundle in memory, or its beginning. Its buffer is reused after the last use.
+pub(crate) type Decompressed = Pooled<Vec<u8>>;
 
 /// A bundle in memory, as far as it was decompressed. It stays there as long as this value.
 pub(crate) struct Pinned {

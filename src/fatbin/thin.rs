@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::bundle::{Bundle, BundleEntry, MAGIC, target};
+use super::error::{FatbinError, malformed};
 use super::packing::CompressedFormat;
-use super::{CodeObject, Compressed, FatbinError};
+use super::{CodeObject, Compressed};
 use crate::gpu::{GpuSet, TargetId};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment};
@@ -112,7 +113,7 @@ impl Bundle {
         let smallest = ways.iter().map(|parts| parts.size).min().unwrap_or(0);
         let fitting = ways.into_iter().find(|parts| parts.size <= slot);
         let reason = || format!("cut down it takes {smallest} bytes, and there are {slot}");
-        fitting.map(ThinBundle::Raw).ok_or_else(|| super::bundle::malformed(self.offset, reason()))
+        fitting.map(ThinBundle::Raw).ok_or_else(|| malformed(self.offset, reason()))
     }
 
     /// The entries to keep: the host's, and the code that the GPUs can run. Entries without code are kept, too, but do
