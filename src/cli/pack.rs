@@ -131,13 +131,13 @@ impl Create {
         let jobs = BundleJobs::of(resources);
         let group = self.group()?;
         let entry = |(binary, (name, object)): (usize, (String, CodeObject))| {
-            let frame = Arc::new(Frame::new(object, self.compression_level, &jobs));
+            let frame = Arc::new(Frame::new(object, self.compression_level, resources));
             ArchiveEntry { binary, kernel_name: name.into(), wrapper: None, frame }
         };
         let archive = |(target, objects): (TargetId, BTreeMap<String, CodeObject>)| {
             let name = format!("{group}_{target}.kpack");
             let entries = objects.into_iter().enumerate().map(entry).collect();
-            (name, Arc::new(ArchiveRope::new(&group, target, self.compression(), entries)))
+            (name, Arc::new(ArchiveRope::new(&group, target, self.compression(), entries, &jobs)))
         };
         Ok(objects.into_iter().map(archive).collect())
     }

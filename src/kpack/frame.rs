@@ -2,17 +2,17 @@
 //! the frame store keeps it.
 
 use std::io;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-use super::jobs::BundleJobs;
 use super::selection::{BundleSelection, HASH_SIZE, compress_zlib};
 use crate::fatbin::{COMPRESSION, COMPRESSION_LEVEL, CodeObject, Method, OpenBundle};
 use crate::index::Location;
 use crate::memory::{Original, STREAMED};
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
-use crate::rope::{Identity, ReadError, check_range, copy_from, to_usize};
+use crate::rope::{Identity, ReadError, copy_from, to_usize};
 use crate::source::is_cached;
+use crate::sync::{Mutex, PoisonError};
 
 /// What follows the reason why a bundle cannot be read, before the target.
 const NO_CODE: &str = "; no code for ";
@@ -31,7 +31,7 @@ pub struct Frame {
     length: OnceLock<u64>,
     key: OnceLock<Identity>,
     id: u64,
-    jobs: Arc<BundleJobs>,
+    resources: Arc<Resources>,
 }
 
 /// A frame that was made: on disk or in memory.
@@ -52,23 +52,14 @@ impl MadeFrame {
 
 impl Frame {
     /// A frame of a zstd level. It is made later.
-    pub fn new(object: CodeObject, level: i32, jobs: &Arc<BundleJobs>) -> Self {
-        Self::of(object, None, level, jobs)
-    }
-
-    /// Like [`Frame::new`], but code objects for one target that share a content share the frame.
-    pub(crate) fn shared(object: CodeObject, level: i32, jobs: &Arc<BundleJobs>) -> Arc<Self> {
-        jobs.shared_frame(object, level)
+    pub fn new(object: CodeObject, level: i32, resources: &Arc<Resources>) -> Self {
+        let (id, resources) = (resources.next_id(), Arc::clone(resources));
+        Self { object, selection: None, level, length: OnceLock::new(), key: OnceLock::new(), id, resources }
     }
 
     /// Several code objects of a bundle that are compressed together.
-    pub(super) fn of_selection(object: CodeObject, selection: BundleSelection, jobs: &Arc<BundleJobs>) -> Self {
-        Self::of(object, Some(selection), COMPRESSION_LEVEL, jobs)
-    }
-
-    fn of(object: CodeObject, selection: Option<BundleSelection>, level: i32, jobs: &Arc<BundleJobs>) -> Self {
-        let id = jobs.resources().next_id();
-        Self { object, selection, level, length: OnceLock::new(), key: OnceLock::new(), id, jobs: Arc::clone(jobs) }
+    pub(super) fn selected(object: CodeObject, selection: BundleSelection, resources: &Arc<Resources>) -> Self {
+        Self { selection: Some(selection), ..Self::new(object, COMPRESSION_LEVEL, resources) }
     }
 
     /// Its length in bytes, if it has been made or its length is in the index.
@@ -80,7 +71,7 @@ impl Frame {
     /// Sets the length that the frame had in an earlier session. `false` if that contradicts a known length or is
     /// impossible. If the frame turns out to have another length when it is made, reading it fails.
     pub(super) fn restore_length(&self, length: u64) -> bool {
-        (1..=self.most()).contains(&length) && *self.length.get_or_init(|| length) == length
+        (1..=self.max_length()).contains(&length) && *self.length.get_or_init(|| length) == length
     }
 
     /// Identifies the frame. Versions of zstd may compress to different bytes, and so does zstd if it is fed in pieces.
@@ -97,11 +88,11 @@ impl Frame {
 
     /// Its key in the store. Without an identity, the key is valid in this session only.
     fn key(&self) -> &Identity {
-        let of_session = || {
-            let session = self.resources().session;
+        let session_key = || {
+            let session = self.resources.session;
             Identity::describe("frame of this session").add(&session).number(self.id).finish()
         };
-        self.key.get_or_init(|| self.identity().unwrap_or_else(of_session))
+        self.key.get_or_init(|| self.identity().unwrap_or_else(session_key))
     }
 
     fn is_streamed(&self) -> bool {
@@ -120,12 +111,12 @@ impl Frame {
 
     /// The offset in its decompressed bundle after the last byte that it needs.
     pub(super) fn end(&self) -> u64 {
-        let of_object = || self.object.offset.saturating_add(self.size());
-        self.selection.as_ref().map_or_else(of_object, BundleSelection::end)
+        let object_end = || self.object.offset.saturating_add(self.size());
+        self.selection.as_ref().map_or_else(object_end, BundleSelection::end)
     }
 
     /// The largest possible number of bytes (`ZSTD_COMPRESSBOUND`).
-    fn most(&self) -> u64 {
+    fn max_length(&self) -> u64 {
         let bound = zstd::zstd_safe::compress_bound(to_usize(self.size())) as u64;
         bound.saturating_add(self.selection.as_ref().map_or(0, |_| HASH_SIZE))
     }
@@ -133,15 +124,6 @@ impl Frame {
     /// Its number, which is unique in this session.
     pub(super) fn id(&self) -> u64 {
         self.id
-    }
-
-    /// The jobs that make it.
-    pub(super) fn jobs(&self) -> &Arc<BundleJobs> {
-        &self.jobs
-    }
-
-    fn resources(&self) -> &Resources {
-        self.jobs.resources()
     }
 
     /// Fails if its code is known to be unreadable.
@@ -160,9 +142,14 @@ impl Frame {
         }
     }
 
+    /// Removes it from the store if it is at this place.
+    pub(super) fn forget_stored(&self, location: &Location) {
+        self.resources.store.forget(self.key(), location);
+    }
+
     /// Removes it from memory and from the store.
     pub(super) fn forget(&self) {
-        let Resources { frames, store, .. } = self.resources();
+        let Resources { frames, store, .. } = &*self.resources;
         frames.remove(&self.id);
         if let Some(location) = store.get(self.key()) {
             store.forget(self.key(), &location);
@@ -175,8 +162,8 @@ impl Frame {
         if self.object.bundle.as_ref().is_some_and(|bundle| bundle.is_void()) {
             return None;
         }
-        let held = self.resources().frames.get(&self.id).map(MadeFrame::Held);
-        held.or_else(|| self.resources().store.get(self.key()).map(MadeFrame::Stored))
+        let held = self.resources.frames.get(&self.id).map(MadeFrame::Held);
+        held.or_else(|| self.resources.store.get(self.key()).map(MadeFrame::Stored))
     }
 
     /// Whether it has been made and its length is known. An equal frame of another bundle may have been stored.
@@ -187,27 +174,7 @@ impl Frame {
     /// Whether nothing is left to do for it before archives are written. If frames are not spooled, it is enough that
     /// its length is known.
     pub(super) fn is_prepared(&self) -> bool {
-        if self.resources().store.is_spooling() { self.made().is_some() } else { self.known_length().is_some() }
-    }
-
-    /// The bytes of the frame.
-    pub fn bytes(self: &Arc<Self>) -> Result<Vec<u8>, ReadError> {
-        let length = self.jobs.get(self)?.length();
-        let mut bytes = vec![0; to_usize(length)];
-        self.read_at(length, 0, &mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// Fills `buffer` with bytes of the frame, which has `length` bytes.
-    pub(super) fn read_at(self: &Arc<Self>, length: u64, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        check_range(offset, buffer.len(), length)?;
-        let made = self.jobs.get(self)?;
-        let result = self.read_made(&made, length, offset, buffer);
-        let (Err(error @ ReadError::Io { .. }), MadeFrame::Stored(location)) = (&result, &made) else { return result };
-        // A frame that is damaged on disk is made again, once.
-        tracing::info!("a compressed {} is made again: {error}", self.name());
-        self.resources().store.forget(self.key(), location);
-        self.read_made(&self.jobs.get(self)?, length, offset, buffer)
+        if self.resources.store.is_spooling() { self.made().is_some() } else { self.known_length().is_some() }
     }
 
     /// Whether these bytes can be read without compressing and without waiting for a disk.
@@ -222,7 +189,14 @@ impl Frame {
         }
     }
 
-    fn read_made(&self, made: &MadeFrame, length: u64, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+    /// Fills `buffer` with bytes of the frame, which has `length` bytes and was made.
+    pub(super) fn read_made(
+        &self,
+        made: &MadeFrame,
+        length: u64,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), ReadError> {
         if made.length() != length {
             return Err(ReadError::Changed { entry: self.name() });
         }
@@ -230,7 +204,7 @@ impl Frame {
             MadeFrame::Held(bytes) => copy_from(bytes, offset, buffer)?,
             MadeFrame::Stored(location) => location.read_at(offset, buffer).map_err(|error| self.failed(error))?,
         }
-        self.resources().counters.cache_hits.add(1);
+        self.resources.counters.cache_hits.add(1);
         Ok(())
     }
 
@@ -238,18 +212,19 @@ impl Frame {
         ReadError::io(&self.name(), error)
     }
 
-    fn name(&self) -> Arc<str> {
+    pub(super) fn name(&self) -> Arc<str> {
         let what = if self.selection.is_some() { "offload bundle" } else { "code object" };
         format!("{what} for {}", self.object.target).into()
     }
 
-    /// Makes it, and puts it into the store or else into the cache. `bundle` is its open bundle.
-    pub(super) fn make(&self, bundle: &mut OpenBundle) -> Result<MadeFrame, ReadError> {
-        let made = if self.has_pieces() { self.make_streamed(bundle) } else { self.make_whole(bundle) }?;
+    /// Makes it, and puts it into the store or else into the cache. `bundle` is its open bundle. `growing` is held while a
+    /// large frame grows in memory.
+    pub(super) fn make(&self, bundle: &mut OpenBundle, growing: &Mutex<()>) -> Result<MadeFrame, ReadError> {
+        let made = if self.has_pieces() { self.make_streamed(bundle, growing) } else { self.make_whole(bundle) }?;
         if *self.length.get_or_init(|| made.length()) != made.length() {
             return Err(ReadError::Changed { entry: self.name() });
         }
-        let counters = &self.resources().counters;
+        let counters = &self.resources.counters;
         counters.bytes_compressed.add(self.size());
         counters.frames_made.add(1);
         Ok(made)
@@ -259,7 +234,7 @@ impl Frame {
         let mut made = None;
         self.compress(bundle, &mut |frame| {
             let length = frame.len() as u64;
-            let stored = self.resources().store.put(self.key(), length, |write| write(frame)).unwrap_or_default();
+            let stored = self.resources.store.put(self.key(), length, |write| write(frame)).unwrap_or_default();
             made = Some(stored.map_or_else(|| self.hold(frame.to_vec()), MadeFrame::Stored));
             Ok(())
         })?;
@@ -267,10 +242,10 @@ impl Frame {
     }
 
     /// Writes a frame that may not fit into memory to the store in pieces.
-    fn make_streamed(&self, bundle: &mut OpenBundle) -> Result<MadeFrame, ReadError> {
-        let store = &self.resources().store;
+    fn make_streamed(&self, bundle: &mut OpenBundle, growing: &Mutex<()>) -> Result<MadeFrame, ReadError> {
+        let store = &self.resources.store;
         let mut has_failed = false;
-        let stored = store.put(self.key(), self.most(), |write| {
+        let stored = store.put(self.key(), self.max_length(), |write| {
             self.compress(bundle, &mut |piece| {
                 write(piece).map_err(|error| {
                     has_failed = true;
@@ -283,21 +258,21 @@ impl Frame {
             Err(error) if !has_failed => return Err(error),
             Ok(None) | Err(_) => {}
         }
-        self.make_in_memory(bundle)
+        self.make_in_memory(bundle, growing)
     }
 
     /// Without room on disk, only one large frame at a time grows in memory, up to the size of the cache.
-    fn make_in_memory(&self, bundle: &mut OpenBundle) -> Result<MadeFrame, ReadError> {
-        let _growing = self.jobs.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        let budget = &self.resources().budget;
-        let most = self.resources().frames.capacity();
+    fn make_in_memory(&self, bundle: &mut OpenBundle, growing: &Mutex<()>) -> Result<MadeFrame, ReadError> {
+        let _growing = growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let budget = &self.resources.budget;
+        let limit = self.resources.frames.capacity();
         let mut reservation = budget.account(MemoryClass::Frames, 0);
         let mut frame = Vec::new();
         self.compress(bundle, &mut |piece| {
             let length = frame.len() + piece.len();
-            if length as u64 > most {
+            if length as u64 > limit {
                 let reason =
-                    format!("there is no disk space, and no memory beyond {most} bytes, to keep it compressed");
+                    format!("there is no disk space, and no memory beyond {limit} bytes, to keep it compressed");
                 return Err(ReadError::damaged(&self.name(), reason));
             }
             if length > frame.capacity() {
@@ -315,7 +290,7 @@ impl Frame {
 
     fn hold(&self, frame: Vec<u8>) -> MadeFrame {
         let frame = Arc::new(frame);
-        self.resources().frames.put(self.id, Arc::clone(&frame));
+        self.resources.frames.put(self.id, Arc::clone(&frame));
         MadeFrame::Held(frame)
     }
 
@@ -330,7 +305,7 @@ impl Frame {
         let CodeObject { content, bundle: compressed, offset, .. } = &self.object;
         let compress = |original: Original<ReadError>| {
             let failed = |error| self.failed(error);
-            self.resources().compressors.compress(self.level, self.size(), original, sink, failed)
+            self.resources.compressors.compress(self.level, self.size(), original, sink, failed)
         };
         match (compressed, bundle) {
             (Some(_), OpenBundle::InMemory(bundle)) => {
@@ -368,7 +343,7 @@ impl Frame {
             Method::Zstd => {
                 let failed = |error| self.failed(error);
                 let original = Original::Source(&mut read);
-                self.resources().compressors.compress(self.level, self.size(), original, &mut *sink, failed)?;
+                self.resources.compressors.compress(self.level, self.size(), original, &mut *sink, failed)?;
             }
             Method::Zlib => compress_zlib(self.size(), &mut read, &mut *sink, |error| self.failed(error))?,
         }

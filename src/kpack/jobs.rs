@@ -22,7 +22,7 @@ use super::ticket::Ticket;
 use crate::fatbin::{CodeObject, Compressed, Decompressed, OpenBundle, Pinned};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
-use crate::rope::{ReadError, to_usize};
+use crate::rope::{ReadError, check_range, to_usize};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, thread};
 
 /// Memory for each thread, in bytes. With less, threads would only wait for each other's memory. A zstd context of
@@ -42,14 +42,14 @@ pub struct BundleJobs {
     shared: Mutex<HashMap<(usize, TargetId, i32), Weak<Frame>>>,
     state: Mutex<Schedule>,
     /// Held while a large frame grows in memory.
-    pub(super) growing: Mutex<()>,
+    growing: Mutex<()>,
 }
 
 impl BundleJobs {
     /// The jobs of all archives that share these resources.
     pub fn of(resources: &Arc<Resources>) -> Arc<Self> {
-        let most = to_usize(resources.budget.capacity() / MEMORY_OF_THREAD);
-        resources.shared(|| Self::with_threads(resources, rayon::current_num_threads().clamp(1, most.max(1))))
+        let max = to_usize(resources.budget.capacity() / MEMORY_OF_THREAD);
+        resources.shared(|| Self::with_threads(resources, rayon::current_num_threads().clamp(1, max.max(1))))
     }
 
     /// Jobs with at most `threads` threads.
@@ -76,14 +76,14 @@ impl BundleJobs {
     }
 
     /// The frame of a code object. Code objects for one target that share a content share the frame.
-    pub(super) fn shared_frame(self: &Arc<Self>, object: CodeObject, level: i32) -> Arc<Frame> {
+    pub(crate) fn shared_frame(self: &Arc<Self>, object: CodeObject, level: i32) -> Arc<Frame> {
         let key = (std::sync::Arc::as_ptr(&object.content).addr(), object.target.clone(), level);
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         // A frame keeps its content, so no other content has its address as long as the frame exists.
         if let Some(frame) = shared.get(&key).and_then(Weak::upgrade) {
             return frame;
         }
-        let frame = Arc::new(Frame::new(object, level, self));
+        let frame = Arc::new(Frame::new(object, level, &self.resources));
         shared.insert(key, Arc::downgrade(&frame));
         frame
     }
@@ -109,6 +109,32 @@ impl BundleJobs {
                 return Ok(made);
             }
         }
+    }
+
+    /// The bytes of a frame.
+    pub fn bytes(self: &Arc<Self>, frame: &Arc<Frame>) -> Result<Vec<u8>, ReadError> {
+        let length = self.get(frame)?.length();
+        let mut bytes = vec![0; to_usize(length)];
+        self.read_at(frame, length, 0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Fills `buffer` with bytes of a frame, which has `length` bytes.
+    pub(super) fn read_at(
+        self: &Arc<Self>,
+        frame: &Arc<Frame>,
+        length: u64,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), ReadError> {
+        check_range(offset, buffer.len(), length)?;
+        let made = self.get(frame)?;
+        let result = frame.read_made(&made, length, offset, buffer);
+        let (Err(error @ ReadError::Io { .. }), MadeFrame::Stored(location)) = (&result, &made) else { return result };
+        // A frame that is damaged on disk is made again, once.
+        tracing::info!("a compressed {} is made again: {error}", frame.name());
+        frame.forget_stored(location);
+        frame.read_made(&self.get(frame)?, length, offset, buffer)
     }
 
     /// Starts making frames for which no caller waits yet.
@@ -194,7 +220,7 @@ impl BundleJobs {
             BundleTask::Open(key, bundle) => self.open(key, &bundle, may_wait),
             BundleTask::Extend(key, bundle, held) => self.extend(key, &bundle, held),
             BundleTask::Make(key, frame, mut bundle) => {
-                let made = contained(|| frame.make(&mut bundle));
+                let made = contained(|| frame.make(&mut bundle, &self.growing));
                 self.made(key, &frame, bundle, &made);
             }
         }

@@ -8,6 +8,7 @@ use once_cell::sync::OnceCell;
 use rocm_kpack::{Blob, HEADER_SIZE, Toc, TocEntry, VERSION, header};
 
 use super::frame::Frame;
+use super::jobs::BundleJobs;
 use super::{Compression, make_archives, toc_key};
 use crate::gpu::TargetId;
 use crate::index::RecordKind;
@@ -36,6 +37,7 @@ pub struct ArchiveRope {
     target: TargetId,
     compression: Compression,
     entries: Vec<ArchiveEntry>,
+    jobs: Arc<BundleJobs>,
     made: OnceCell<Arc<dyn Content>>,
     is_being_made: AtomicBool,
     /// The key of the recorded lengths of its frames. Empty until they were looked up.
@@ -43,15 +45,34 @@ pub struct ArchiveRope {
 }
 
 impl ArchiveRope {
-    /// An archive of these code objects in this order.
-    pub fn new(group: &str, target: TargetId, compression: Compression, entries: Vec<ArchiveEntry>) -> Self {
-        let (made, is_being_made, lengths_key) = (OnceCell::new(), AtomicBool::new(false), OnceLock::new());
-        let archive = Self { group: group.to_owned(), target, compression, entries, made, is_being_made, lengths_key };
+    /// An archive of these code objects in this order. The jobs make its frames.
+    pub fn new(
+        group: &str,
+        target: TargetId,
+        compression: Compression,
+        entries: Vec<ArchiveEntry>,
+        jobs: &Arc<BundleJobs>,
+    ) -> Self {
+        let archive = Self {
+            group: group.to_owned(),
+            target,
+            compression,
+            entries,
+            jobs: Arc::clone(jobs),
+            made: OnceCell::new(),
+            is_being_made: AtomicBool::new(false),
+            lengths_key: OnceLock::new(),
+        };
         let mut seen = HashSet::new();
         for frame in archive.frames().filter(|frame| seen.insert(frame.id())) {
-            frame.jobs().register(frame);
+            jobs.register(frame);
         }
         archive
+    }
+
+    /// The jobs that make its frames.
+    pub(super) fn jobs(&self) -> &Arc<BundleJobs> {
+        &self.jobs
     }
 
     /// The target that the archive is for.
@@ -78,13 +99,13 @@ impl ArchiveRope {
     /// Loads the recorded lengths of its frames at the first call. Returns their key in the index.
     pub(super) fn load_lengths(&self) -> Option<&Identity> {
         let load = || {
-            let index = &self.frames().next()?.jobs().resources().index;
+            self.frames().next()?;
             let mut identity = Identity::describe("frames");
             for frame in self.frames() {
                 identity.add(&frame.identity()?.0);
             }
             let identity = identity.finish();
-            if let Some(lengths) = index.get::<Vec<u64>>(RecordKind::Frames, &identity) {
+            if let Some(lengths) = self.jobs.resources().index.get::<Vec<u64>>(RecordKind::Frames, &identity) {
                 self.restore_lengths(&lengths);
             }
             Some(identity)
@@ -94,11 +115,8 @@ impl ArchiveRope {
 
     /// Records the lengths of its frames, if all are known.
     pub(super) fn save_lengths(&self) {
-        let (Some(identity), Some(frame), Some(lengths)) = (self.load_lengths(), self.frames().next(), self.lengths())
-        else {
-            return;
-        };
-        let index = &frame.jobs().resources().index;
+        let (Some(identity), Some(lengths)) = (self.load_lengths(), self.lengths()) else { return };
+        let index = &self.jobs.resources().index;
         if index.get::<Vec<u64>>(RecordKind::Frames, identity).as_ref() != Some(&lengths) {
             index.put(RecordKind::Frames, identity, &lengths);
         }
@@ -196,8 +214,8 @@ impl ArchiveRope {
         let lengths = self.lengths().ok_or_else(unknown)?;
         let (header, toc) = self.frame_around(&lengths);
         let mut segments = vec![Segment::literal(header)];
-        let frames = FrameSequence { frames: self.frames().cloned().collect(), lengths, last: AtomicUsize::new(0) };
-        let frames = Arc::new(frames);
+        let (frames, jobs) = (self.frames().cloned().collect(), Arc::clone(&self.jobs));
+        let frames = Arc::new(FrameSequence { frames, lengths, jobs, last: AtomicUsize::new(0) });
         for (number, (frame, &length)) in frames.frames.iter().zip(&frames.lengths).enumerate() {
             segments.push(Segment::literal(length_field(length)?));
             let (frames, frame) = (Arc::clone(&frames), Arc::clone(frame));
@@ -219,6 +237,7 @@ fn length_field(length: u64) -> Result<[u8; 4], ReadError> {
 struct FrameSequence {
     frames: Vec<Arc<Frame>>,
     lengths: Vec<u64>,
+    jobs: Arc<BundleJobs>,
     /// The number of the frame that was read last.
     last: AtomicUsize,
 }
@@ -231,13 +250,13 @@ impl FrameSequence {
         if last > number || number - last > DISORDER || frame.made().is_some() {
             return;
         }
-        let mut left = frame.jobs().resources().frames.capacity();
+        let mut left = self.jobs.resources().frames.capacity();
         let fits = |(_, length): &(&Arc<Frame>, &u64)| {
             left = left.saturating_sub(**length);
             left > 0
         };
         let next = self.frames.iter().zip(&self.lengths).skip(number).take_while(fits);
-        frame.jobs().prefetch(&next.map(|(frame, _)| Arc::clone(frame)).collect::<Vec<_>>());
+        self.jobs.prefetch(&next.map(|(frame, _)| Arc::clone(frame)).collect::<Vec<_>>());
     }
 }
 
@@ -257,7 +276,7 @@ impl Content for FrameContent {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         self.frames.read_ahead(self.number);
-        self.frame.read_at(self.length, offset, buffer)
+        self.frames.jobs.read_at(&self.frame, self.length, offset, buffer)
     }
 
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {

@@ -16,9 +16,9 @@
 //! let resources = Resources::new(64 << 20);
 //! let target: TargetId = "gfx90a:xnack-".parse()?;
 //! let code = Rope::new([Segment::literal(*b"a code object")])?;
-//! let frame = Frame::new(CodeObject::new(target.clone(), Arc::new(code)), DEFAULT_LEVEL, &BundleJobs::of(&resources));
+//! let frame = Frame::new(CodeObject::new(target.clone(), Arc::new(code)), DEFAULT_LEVEL, &resources);
 //! let entry = ArchiveEntry { binary: 0, kernel_name: "lib/libx.so".into(), wrapper: Some(0), frame: Arc::new(frame) };
-//! let archive = ArchiveRope::new("x", target, Compression::default(), vec![entry]);
+//! let archive = ArchiveRope::new("x", target, Compression::default(), vec![entry], &BundleJobs::of(&resources));
 //!
 //! // Its code objects are compressed now, since the size of an archive is that of its frames.
 //! let content = archive.make()?;
@@ -31,6 +31,7 @@
 mod frame;
 mod jobs;
 mod layout;
+mod packed_bundle;
 mod pieces;
 mod reader;
 mod schedule;
@@ -48,9 +49,9 @@ use rocm_kpack::Scheme;
 pub use frame::Frame;
 pub use jobs::BundleJobs;
 pub use layout::{ArchiveEntry, ArchiveRope};
+pub(crate) use packed_bundle::PackedBundle;
 pub use reader::ArchiveReader;
 pub use rocm_kpack::{Error as KpackError, MAGIC, Toc, TocEntry, toc_key};
-pub(crate) use selection::PackedBundle;
 
 use crate::rope::ReadError;
 
@@ -99,8 +100,8 @@ impl FromStr for Compression {
 /// are made.
 pub(crate) fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Result<(), ReadError> {
     let frames = unprepared(archives);
-    let made = frames.first().map_or(Ok(None), |frame| {
-        frame.jobs().demand(&frames).wait(|bytes| {
+    let made = archives.first().map_or(Ok(None), |archive| {
+        archive.jobs().demand(&frames).wait(|bytes| {
             done.fetch_add(bytes, Ordering::Relaxed);
         })
     });
@@ -114,12 +115,12 @@ pub(crate) fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Resu
 /// Fails if a bundle of the archives is damaged anywhere, if the command has to find that. Bundles that were decompressed
 /// to their ends are not decompressed again.
 fn check_bundles(archives: &[&ArchiveRope]) -> Result<(), ReadError> {
-    let frames = || archives.iter().flat_map(|archive| archive.entries()).map(|entry| &entry.frame);
-    if !frames().next().is_some_and(|frame| frame.jobs().resources().checks_streams()) {
+    if !archives.first().is_some_and(|archive| archive.jobs().resources().checks_streams()) {
         return Ok(());
     }
+    let frames = archives.iter().flat_map(|archive| archive.entries()).map(|entry| &entry.frame);
     let mut seen = HashSet::new();
-    let bundles = frames().filter_map(|frame| frame.object.bundle.as_ref()).filter(|bundle| seen.insert(bundle.id()));
+    let bundles = frames.filter_map(|frame| frame.object.bundle.as_ref()).filter(|bundle| seen.insert(bundle.id()));
     bundles.collect::<Vec<_>>().par_iter().try_for_each(|bundle| bundle.check_whole())
 }
 

@@ -15,7 +15,7 @@ use crate::rope::{Content, ReadError, head, to_usize};
 const PIECE: usize = 128 << 10;
 
 /// Bytes of the longest header of a zstd frame, including its magic (RFC 8878, 3.1.1).
-const LONGEST_HEADER: u64 = 18;
+const MAX_HEADER: u64 = 18;
 
 /// Collects the bytes of one code object and passes them on in pieces.
 pub(super) struct Pieces<F> {
@@ -58,13 +58,13 @@ impl<F: FnMut(&[u8]) -> io::Result<()>> Pieces<F> {
         budget: &Arc<Budget>,
     ) -> Result<(), Error> {
         while blob.size > 0 {
-            let mut header = vec![0; to_usize(blob.size.min(LONGEST_HEADER))];
+            let mut header = vec![0; to_usize(blob.size.min(MAX_HEADER))];
             content.read_at(blob.offset, &mut header).map_err(io::Error::other)?;
             let window = window_of(&header).unwrap_or(0);
             if window > 1 << WINDOW_LOG {
-                let most = 1_u64 << WINDOW_LOG;
+                let limit = 1_u64 << WINDOW_LOG;
                 return Err(Error::Frame(format!(
-                    "a zstd frame needs a window of {window} bytes; the limit is {most}"
+                    "a zstd frame needs a window of {window} bytes; the limit is {limit}"
                 )));
             }
             let _window = budget.reserve(MemoryClass::Bundles, window.saturating_add(DECODER));

@@ -1,20 +1,13 @@
-//! Some code objects of a compressed bundle, compressed to a bundle that contains only these.
-//!
-//! The jobs make, and the store keeps, the compressed data followed by the hash. The header is added in front when both
-//! exist.
+//! The content of a bundle that consists of selected parts of another one.
 
 use std::io::Write;
-use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use md5::{Digest, Md5};
 
-use super::frame::Frame;
-use super::jobs::BundleJobs;
 use crate::fatbin::{BundlePart, BundleParts, CodeObject, Compressed, CompressedFormat, Method, OpenBundle};
-use crate::gpu::TargetId;
-use crate::rope::{Content, Identity, ReadError, check_range, copy_from, to_usize};
+use crate::rope::{ReadError, copy_from, to_usize};
 
 /// Bytes of the hash: the low half of an MD5 (LLVM's `CompressedOffloadBundle::compress`).
 pub(super) const HASH_SIZE: u64 = 8;
@@ -30,6 +23,10 @@ pub(super) struct BundleSelection {
 }
 
 impl BundleSelection {
+    pub(super) fn new(parts: BundleParts, format: CompressedFormat) -> Self {
+        Self { parts, format }
+    }
+
     pub(super) fn method(&self) -> Method {
         self.format.method
     }
@@ -153,115 +150,4 @@ pub(super) fn compress_zlib(
         encoder.get_mut().clear();
     }
     sink(&encoder.finish().map_err(failed)?)
-}
-
-/// A compressed bundle with some code objects of another one. It is made later.
-#[derive(Debug)]
-pub(crate) struct PackedBundle {
-    frame: Arc<Frame>,
-    format: CompressedFormat,
-}
-
-impl PackedBundle {
-    /// The given parts of the decompressed `bundle`, in a format.
-    pub(crate) fn new(
-        bundle: &Arc<Compressed>,
-        parts: BundleParts,
-        format: CompressedFormat,
-        target: &TargetId,
-        jobs: &Arc<BundleJobs>,
-    ) -> Result<Self, ReadError> {
-        let content: Arc<dyn Content> = Arc::new(parts.rope(&bundle.whole())?);
-        let first = parts
-            .list
-            .iter()
-            .find_map(|part| if let BundlePart::Code { offset, .. } = part { Some(*offset) } else { None });
-        let (target, offset) = (target.clone(), first.unwrap_or(0));
-        let object = CodeObject { target, content, bundle: Some(Arc::clone(bundle)), offset };
-        let frame = Arc::new(Frame::of_selection(object, BundleSelection { parts, format }, jobs));
-        Ok(Self { frame, format })
-    }
-
-    /// Registers it, so that it is made together with the archives' frames when its bundle is decompressed again for
-    /// one of them.
-    pub(crate) fn make_with_others(&self) {
-        self.frame.jobs().register(&self.frame);
-    }
-
-    /// Its size in bytes, if it has been made or its size is in the index.
-    pub(crate) fn known_size(&self) -> Option<u64> {
-        Some(self.format.header_size() + self.frame.known_length()?.checked_sub(HASH_SIZE)?)
-    }
-
-    /// Sets the size that it had in an earlier session. `false` if it cannot have this size.
-    pub(crate) fn restore_size(&self, size: u64) -> bool {
-        let length = size.checked_sub(self.format.header_size()).and_then(|length| length.checked_add(HASH_SIZE));
-        length.is_some_and(|length| self.frame.restore_length(length))
-    }
-
-    /// Makes several of them, and decompresses each bundle once.
-    pub(crate) fn make_all(bundles: &[&Self]) -> Result<(), ReadError> {
-        let frames: Vec<_> = bundles.iter().map(|bundle| Arc::clone(&bundle.frame)).collect();
-        frames.first().map_or(Ok(()), |frame| frame.jobs().demand(&frames).wait(|_| ()).map(drop))
-    }
-
-    /// The bundle, if its size is known.
-    pub(crate) fn content(&self) -> Option<Arc<dyn Content>> {
-        let length = self.frame.known_length()?;
-        Some(Arc::new(SizedBundle {
-            frame: Arc::clone(&self.frame),
-            format: self.format,
-            size: self.known_size()?,
-            length,
-        }))
-    }
-}
-
-/// A compressed bundle of a known size.
-#[derive(Debug)]
-struct SizedBundle {
-    frame: Arc<Frame>,
-    format: CompressedFormat,
-    size: u64,
-    /// Bytes of the frame, including the hash after it.
-    length: u64,
-}
-
-impl SizedBundle {
-    fn header(&self) -> Result<Vec<u8>, ReadError> {
-        let mut hash = [0; 8];
-        let packed = self.length.saturating_sub(HASH_SIZE);
-        self.frame.read_at(self.length, packed, &mut hash)?;
-        let header = self.format.header(packed, self.frame.size(), u64::from_le_bytes(hash));
-        header.ok_or_else(|| ReadError::damaged(&"compressed bundle".into(), "it is too large for its version"))
-    }
-}
-
-impl Content for SizedBundle {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        check_range(offset, buffer.len(), self.size)?;
-        let header_size = self.format.header_size();
-        let in_header = to_usize(header_size.saturating_sub(offset)).min(buffer.len());
-        let (front, behind) = buffer.split_at_mut(in_header);
-        if !front.is_empty() {
-            copy_from(&self.header()?, offset, front)?;
-        }
-        if behind.is_empty() {
-            return Ok(());
-        }
-        self.frame.read_at(self.length, offset.saturating_sub(header_size), behind)
-    }
-
-    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
-        let behind = offset.checked_sub(self.format.header_size());
-        behind.is_some_and(|offset| self.frame.is_nonblocking(offset, length))
-    }
-
-    fn identity(&self) -> Option<Identity> {
-        Some(Identity::describe("compressed bundle").add(&self.frame.identity()?.0).finish())
-    }
 }

@@ -23,13 +23,12 @@ fn archive_in(
     codes: &[(&str, usize, Vec<u8>)],
 ) -> Arc<ArchiveRope> {
     let target: TargetId = target.parse().unwrap();
-    let jobs = BundleJobs::of(resources);
     let entries = codes.iter().enumerate().map(|(binary, (name, wrapper, code))| {
         let object = CodeObject::new(target.clone(), content(code));
-        let frame = Arc::new(Frame::new(object, 3, &jobs));
+        let frame = Arc::new(Frame::new(object, 3, resources));
         ArchiveEntry { binary, kernel_name: (*name).into(), wrapper: Some(*wrapper), frame }
     });
-    Arc::new(ArchiveRope::new("torch", target.clone(), compression, entries.collect()))
+    Arc::new(ArchiveRope::new("torch", target.clone(), compression, entries.collect(), &BundleJobs::of(resources)))
 }
 
 fn bytes(archive: &ArchiveRope) -> Vec<u8> {

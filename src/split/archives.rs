@@ -163,7 +163,7 @@ pub(super) fn assign(
         of_set.retain(|code| options.wants(&options.packaging.key_of(&code.object.target)));
         let mut entries = archives(input, stem, binaries, roots, options);
         take_over(input, &mut entries, &of_set, options, &plan.jobs);
-        plan.archives.extend(entries.into_iter().map(|draft| draft.archive(stem, options)));
+        plan.archives.extend(entries.into_iter().map(|draft| draft.archive(stem, options, &plan.jobs)));
     }
     plan.archives.sort_by(|a, b| a.path.cmp(&b.path));
 }
@@ -267,10 +267,10 @@ struct Draft {
 }
 
 impl Draft {
-    fn archive(self, group: &str, options: &PlanOptions) -> PlannedArchive {
+    fn archive(self, group: &str, options: &PlanOptions, jobs: &Arc<BundleJobs>) -> PlannedArchive {
         let Self { path, target, attributes, entries } = self;
         let key = options.packaging.key_of(&target);
-        let archive = Arc::new(ArchiveRope::new(group, target, options.compression, entries));
+        let archive = Arc::new(ArchiveRope::new(group, target, options.compression, entries, jobs));
         PlannedArchive { path, key, archive, attributes }
     }
 }
@@ -305,7 +305,7 @@ fn take_over(
     let is_there = |code: &Unasked| there.get(&code.object.target).is_some_and(|names| names.contains(&code.key));
     for code in unasked.iter().filter(|code| !is_there(code)) {
         let target = &code.object.target;
-        let frame = Frame::shared(code.object.clone(), level(options), jobs);
+        let frame = jobs.shared_frame(code.object.clone(), level(options));
         let kernel_name = code.key.as_str().into();
         let entry = ArchiveEntry { binary: usize::MAX, kernel_name, wrapper: None, frame };
         match drafts.iter_mut().find(|draft| draft.target == *target) {

@@ -136,7 +136,7 @@ fn scan_file(
         if let Some(compressed) = objects.iter().find_map(|object| object.bundle.as_ref()) {
             compressed.set_name(&file, first_wrappers.get(&number).copied());
         }
-        Ok(Arc::new(objects.into_iter().map(|object| Arc::new(Frame::new(object, level, jobs))).collect()))
+        Ok(Arc::new(objects.into_iter().map(|object| Arc::new(Frame::new(object, level, resources))).collect()))
     };
     let warnings = code.bundles.iter().find_map(absurd_claim).into_iter().chain(unknown_code(&code.bundles)).collect();
     let bundles = code.bundles.iter().enumerate().map(frames).collect::<Result<Vec<_>, _>>()?;
@@ -153,7 +153,7 @@ fn take_over(
 ) -> Result<Fat, ScanError> {
     let frames = |objects: &Vec<CodeObject>| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
         check(objects)?;
-        let frame = |object: &CodeObject| Frame::shared(object.clone(), level(options), jobs);
+        let frame = |object: &CodeObject| jobs.shared_frame(object.clone(), level(options));
         Ok(Arc::new(objects.iter().map(frame).collect()))
     };
     let wrappers = split.wrappers.iter().map(frames).collect::<Result<_, _>>()?;

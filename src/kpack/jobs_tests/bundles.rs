@@ -27,7 +27,8 @@ fn a_damaged_bundle_is_an_error_of_the_frames_behind_the_damage() {
             // Only the first of three code objects is in the first block.
             let is_sound = number == 0;
             assert_eq!(read(&archives[number]).is_ok(), is_sound);
-            let frames: Vec<_> = archives[number].frames().map(|frame| frame.bytes().is_ok()).collect();
+            let frames: Vec<_> =
+                archives[number].frames().map(|frame| archives[number].jobs().bytes(frame).is_ok()).collect();
             assert_eq!(frames, [true, true, true, is_sound, true, true]);
         }
     }
@@ -52,7 +53,7 @@ fn bundles_with_small_windows_are_streamed() {
         }
     });
     assert!(bytes <= BUNDLES * BUNDLE, "{bytes}");
-    assert_eq!(resources.counters.frames_made.get(), OF_ALL);
+    assert_eq!(resources.counters.frames_made.get(), FRAMES_OF_ALL);
     // The uncompressed code objects.
     for (archive, number) in archives.iter().zip(0..) {
         let object = &archive.entries()[2].frame.object;
@@ -72,7 +73,7 @@ fn large_code_objects_are_compressed_as_streams() {
     large.resize(usize::try_from(size).unwrap(), 3);
     let large = [&large[..], &code(8, 1 << 20)].concat();
     let frame_of = |object: CodeObject, resources: &Arc<Resources>| {
-        Arc::new(Frame::new(object, 3, &BundleJobs::of(resources))).bytes().unwrap()
+        BundleJobs::of(resources).bytes(&Arc::new(Frame::new(object, 3, resources))).unwrap()
     };
     let directory = tempfile::tempdir().unwrap();
     let target: TargetId = "gfx942".parse().unwrap();

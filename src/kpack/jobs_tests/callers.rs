@@ -32,7 +32,7 @@ fn many_readers_and_a_tiny_budget_do_not_stop_each_other() {
                 }
             });
             if capacity == 1 << 30 {
-                assert_eq!(resources.counters.frames_made.get(), OF_ALL, "each frame is made once");
+                assert_eq!(resources.counters.frames_made.get(), FRAMES_OF_ALL, "each frame is made once");
             }
             resources.budget.release_idle();
             assert!(resources.budget.gauges().total() <= budget.max(CODE));
@@ -106,11 +106,11 @@ fn callers_wait_for_their_bundle_only_and_join_its_job() {
             thread::scope(|scope| {
                 for archive in &archives {
                     let frame = archive.frames().next().unwrap();
-                    scope.spawn(|| frame.bytes().unwrap());
+                    scope.spawn(|| archive.jobs().bytes(frame).unwrap());
                     gate.wait_for_somebody();
                 }
                 let second = archives[1].frames().nth(1).unwrap();
-                pool.install(|| second.bytes().unwrap());
+                pool.install(|| archives[1].jobs().bytes(second).unwrap());
                 gate.open();
             });
         });
@@ -219,7 +219,7 @@ fn a_panic_fails_one_frame_and_its_bundle_can_be_used_again() {
         let frame = archives[0].frames().next().unwrap();
         let arm = || armed.lock().unwrap().as_ref().unwrap().is_armed.store(true, std::sync::atomic::Ordering::Relaxed);
         arm();
-        frame.bytes().unwrap_err();
+        archives[0].jobs().bytes(frame).unwrap_err();
         let bundle = frame.object.bundle.as_ref().unwrap();
         arm();
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bundle.pin_whole())).unwrap_err();
@@ -227,7 +227,7 @@ fn a_panic_fails_one_frame_and_its_bundle_can_be_used_again() {
         let held = bundle.pin_whole().unwrap();
         assert!(bundle.is_resident(), "a panic before does not matter");
         drop(held);
-        assert!(frame.bytes().is_ok());
+        assert!(archives[0].jobs().bytes(frame).is_ok());
     });
 }
 

@@ -9,8 +9,12 @@ fn all_architectures_together_cost_one_decompression_of_each_bundle_and_one_alon
         let resources = with_store(budget, directory.path(), 1 << 30);
         let archives = archives(&resources);
         let size = unmade_size(&archives.iter().map(|archive| &**archive).collect::<Vec<_>>());
-        assert_eq!(size, OF_ALL * CODE);
-        assert_eq!(work(&resources, || assert_eq!(together(&archives), size)), (WHOLE, OF_ALL), "budget {budget}");
+        assert_eq!(size, FRAMES_OF_ALL * CODE);
+        assert_eq!(
+            work(&resources, || assert_eq!(together(&archives), size)),
+            (WHOLE, FRAMES_OF_ALL),
+            "budget {budget}"
+        );
         assert_eq!(work(&resources, || assert_eq!(together(&archives), 0)), (0, 0));
         let read: Vec<_> = archives.iter().map(|archive| read(archive).unwrap()).collect();
         assert!(read == expected());
@@ -18,8 +22,8 @@ fn all_architectures_together_cost_one_decompression_of_each_bundle_and_one_alon
     let directory = tempfile::tempdir().unwrap();
     let resources = with_store(0, directory.path(), 1 << 30);
     let one = &archives(&resources)[..1];
-    let (bytes, made) = work(&resources, || assert_eq!(together(one), OF_ONE * CODE));
-    assert!((up_to(0)..WHOLE).contains(&bytes) && made == OF_ONE, "{bytes} bytes, {made} frames");
+    let (bytes, made) = work(&resources, || assert_eq!(together(one), FRAMES_OF_ONE * CODE));
+    assert!((up_to(0)..WHOLE).contains(&bytes) && made == FRAMES_OF_ONE, "{bytes} bytes, {made} frames");
     assert_eq!(work(&resources, || drop(read(&one[0]).unwrap())), (0, 0), "they are in the store");
 }
 
@@ -40,7 +44,10 @@ fn one_after_the_other_costs_at_most_two_decompressions_whatever_the_memory_is()
                     resources.budget.release_idle();
                 }
             });
-            assert!((least..=most).contains(&bytes) && made == OF_ALL, "budget {budget}: {bytes} bytes, {made} frames");
+            assert!(
+                (least..=most).contains(&bytes) && made == FRAMES_OF_ALL,
+                "budget {budget}: {bytes} bytes, {made} frames"
+            );
         }
     }
 }
@@ -51,7 +58,7 @@ fn one_architecture_makes_no_frame_of_another_one() {
     let resources = with_store(64 << 20, directory.path(), 1 << 30);
     let archives = archives(&resources);
     read(&archives[1]).unwrap();
-    assert_eq!(resources.counters.frames_made.get(), OF_ONE);
+    assert_eq!(resources.counters.frames_made.get(), FRAMES_OF_ONE);
     assert_eq!((archives[0].lengths(), archives[2].lengths()), (None, None));
 }
 
@@ -64,7 +71,7 @@ fn without_a_disk_a_frame_larger_than_the_cache_is_made_once_for_all_pieces_of_i
     let (_, made) = work(&resources, || assert!(read(archive).unwrap() == expected()[0]));
     let lengths = archive.lengths().unwrap();
     assert!(lengths.iter().all(|length| *length > CODE / 2), "{lengths:?}");
-    assert!(made <= OF_ONE, "{made} frames made");
+    assert!(made <= FRAMES_OF_ONE, "{made} frames made");
 }
 
 #[test]
@@ -73,12 +80,12 @@ fn without_a_disk_all_that_fits_into_memory_is_made_at_once() {
     let first = archives(&resources);
     let cost = work(&resources, || {
         read(&first[0]).unwrap();
-        wait_for_frames(&resources, OF_ALL);
+        wait_for_frames(&resources, FRAMES_OF_ALL);
         for (archive, expected) in first.iter().zip(expected()) {
             assert!(read(archive).unwrap() == expected);
         }
     });
-    assert_eq!(cost, (WHOLE, OF_ALL));
+    assert_eq!(cost, (WHOLE, FRAMES_OF_ALL));
     // Without memory it takes longer, and the result is the same.
     for budget in [0, 1 << 20] {
         for (archive, expected) in archives(&Resources::new(budget)).iter().zip(expected()) {
@@ -120,7 +127,7 @@ fn a_reader_of_a_whole_archive_finds_the_next_frames_made() {
         let whole = usize::try_from(content.size()).unwrap();
         assert!(!content.is_nonblocking(0, whole) && content.is_nonblocking(0, 64));
         let (bytes, made) = work(&resources, || assert!(read(archive).unwrap() == expected()[1]));
-        assert!((up_to(1)..=WHOLE).contains(&bytes) && made == OF_ONE, "{bytes} bytes, {made} frames");
+        assert!((up_to(1)..=WHOLE).contains(&bytes) && made == FRAMES_OF_ONE, "{bytes} bytes, {made} frames");
         assert!(content.is_nonblocking(0, whole));
     }
     // The first read makes all of them.
@@ -129,7 +136,7 @@ fn a_reader_of_a_whole_archive_finds_the_next_frames_made() {
     let archives = archives(&resources);
     assert!(archives[1].restore_lengths(&made[1].lengths().unwrap()));
     archives[1].make().unwrap().read_at(80, &mut [0; 10]).unwrap();
-    wait_for_frames(&resources, OF_ONE);
+    wait_for_frames(&resources, FRAMES_OF_ONE);
 }
 
 #[test]

@@ -29,8 +29,8 @@ const BUNDLE: u64 = 4096 + 3 * CODE;
 /// Bytes of all bundles.
 const WHOLE: u64 = BUNDLES * BUNDLE;
 /// Number of frames of one archive.
-const OF_ONE: u64 = BUNDLES;
-const OF_ALL: u64 = 3 * BUNDLES;
+const FRAMES_OF_ONE: u64 = BUNDLES;
+const FRAMES_OF_ALL: u64 = 3 * BUNDLES;
 
 /// Fails instead of hanging if `work` does not end.
 fn in_bounded_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -99,13 +99,13 @@ fn archives_from(resources: &Arc<Resources>, compress: fn(&[u8]) -> Vec<u8>, cha
         let content = change(wrapper, Arc::new(Rope::new([Segment::literal(bytes)]).unwrap()));
         for (object, entries) in read_bundle(&content, 0, size, resources).unwrap().into_iter().zip(&mut entries) {
             let wrapper = usize::try_from(wrapper).unwrap();
-            let frame = Arc::new(Frame::new(object, 3, &jobs));
+            let frame = Arc::new(Frame::new(object, 3, resources));
             entries.push(ArchiveEntry { binary: 0, kernel_name: "lib/a.so".into(), wrapper: Some(wrapper), frame });
         }
     }
     let archive = |(target, entries): (&str, _)| {
         let target: TargetId = target.parse().unwrap();
-        Arc::new(ArchiveRope::new("torch", target, Compression::default(), entries))
+        Arc::new(ArchiveRope::new("torch", target, Compression::default(), entries, &jobs))
     };
     TARGETS.into_iter().zip(entries).map(archive).collect()
 }

@@ -49,30 +49,28 @@ fn packed(compress: fn(&[u8]) -> Vec<u8>) -> Vec<Vec<u8>> {
 }
 
 /// Jobs on three threads, and the frames of each bundle.
-fn frames(resources: &Arc<Resources>) -> [Vec<Arc<Frame>>; BUNDLES] {
-    frames_of(&PACKED, resources)
-}
-
-fn frames_of(packed: &[Vec<u8>], resources: &Arc<Resources>) -> [Vec<Arc<Frame>>; BUNDLES] {
+fn frames(packed: &[Vec<u8>], resources: &Arc<Resources>) -> (Arc<BundleJobs>, [Vec<Arc<Frame>>; BUNDLES]) {
     let jobs = BundleJobs::with_threads(resources, 3);
     let mut bundles = packed.iter().map(|bytes| {
         let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(bytes.clone())]).unwrap());
         let objects = read_bundle(&content, 0, bytes.len() as u64, resources).unwrap();
-        let frames: Vec<_> = objects.into_iter().map(|object| Arc::new(Frame::new(object, 1, &jobs))).collect();
+        let frames: Vec<_> = objects.into_iter().map(|object| Arc::new(Frame::new(object, 1, resources))).collect();
         frames.iter().for_each(|frame| jobs.register(frame));
         frames
     });
-    [(); BUNDLES].map(|()| bundles.next().unwrap())
+    let frames = [(); BUNDLES].map(|()| bundles.next().unwrap());
+    (jobs, frames)
 }
 
 /// Demands each of these lists of frames on a thread of its own, all at the same time.
-fn demand(lists: Vec<Vec<Arc<Frame>>>) {
+fn demand(jobs: &Arc<BundleJobs>, lists: Vec<Vec<Arc<Frame>>>) {
     let callers: Vec<_> = lists
         .into_iter()
         .map(|list| {
+            let jobs = Arc::clone(jobs);
             schedule::spawn(move || {
                 for frame in &list {
-                    assert!(frame.jobs().get(frame).unwrap().length() > 0);
+                    assert!(jobs.get(frame).unwrap().length() > 0);
                 }
             })
         })
@@ -95,13 +93,12 @@ fn decompressed(bundles: usize) -> u64 {
 fn a_bundle_is_decompressed_once_for_all_callers_and_gives_its_memory_back() {
     check(|| {
         let resources = Resources::new(64 << 20);
-        let [a, b] = frames(&resources);
+        let (jobs, [a, b]) = frames(&PACKED, &resources);
         let before = resources.counters.bytes_decompressed.get();
-        let jobs = Arc::clone(a[0].jobs());
         let lists = vec![vec![a[0].clone(), b[1].clone()], vec![b[0].clone(), a[2].clone()], vec![a[0].clone()]];
-        demand(lists);
+        demand(&jobs, lists);
         // All other frames are made after those that callers wait for.
-        demand([a, b].concat().into_iter().map(|frame| vec![frame]).collect());
+        demand(&jobs, [a, b].concat().into_iter().map(|frame| vec![frame]).collect());
         settle(&jobs);
         assert_eq!(resources.counters.bytes_decompressed.get() - before, decompressed(BUNDLES));
         assert_eq!(resources.counters.frames_made.get(), (BUNDLES * TARGETS.len()) as u64);
@@ -116,7 +113,7 @@ fn a_bundle_is_decompressed_once_for_all_callers_and_gives_its_memory_back() {
 fn a_bundle_is_decompressed_once_for_all_its_readers() {
     check(|| {
         let resources = Resources::new(64 << 20);
-        let [a, _] = frames(&resources);
+        let (_jobs, [a, _]) = frames(&PACKED, &resources);
         let before = resources.counters.bytes_decompressed.get();
         let readers: Vec<_> = a
             .iter()
@@ -136,11 +133,10 @@ fn callers_that_need_more_of_a_bundle_are_served() {
     check(|| {
         let directory = tempfile::tempdir().unwrap();
         let resources = with_store(64 << 20, directory.path(), 1 << 30);
-        let [a, b] = frames_of(&BY_ZLIB, &resources);
+        let (jobs, [a, b]) = frames(&BY_ZLIB, &resources);
         let before = resources.counters.bytes_decompressed.get();
-        let jobs = Arc::clone(a[0].jobs());
         let lists = vec![vec![a[0].clone(), b[2].clone()], vec![a[2].clone(), b[1].clone()], vec![b[0].clone()]];
-        demand(lists);
+        demand(&jobs, lists);
         settle(&jobs);
         assert!(resources.counters.bytes_decompressed.get() - before <= 2 * decompressed(BUNDLES));
         resources.budget.release_idle();
@@ -154,9 +150,9 @@ fn callers_that_need_more_of_a_bundle_are_served() {
 fn callers_without_memory_go_on() {
     check(|| {
         let resources = Resources::new(0);
-        let [a, b] = frames(&resources);
-        demand(vec![vec![a[0].clone()], vec![b[0].clone()]]);
-        settle(a[0].jobs());
+        let (jobs, [a, b]) = frames(&PACKED, &resources);
+        demand(&jobs, vec![vec![a[0].clone()], vec![b[0].clone()]]);
+        settle(&jobs);
         resources.budget.release_idle();
         assert_eq!(resources.budget.gauges().buffers(), 0);
     });
@@ -167,11 +163,11 @@ fn callers_without_memory_go_on() {
 fn work_in_the_background_joins_that_of_callers() {
     check(|| {
         let resources = Resources::new(64 << 20);
-        let [a, b] = frames(&resources);
+        let (jobs, [a, b]) = frames(&PACKED, &resources);
         let before = resources.counters.bytes_decompressed.get();
-        a[0].jobs().prefetch(&[a[0].clone(), b[2].clone()]);
-        demand(vec![vec![b[2].clone()], vec![a[1].clone()]]);
-        demand(vec![[a, b].concat()]);
+        jobs.prefetch(&[a[0].clone(), b[2].clone()]);
+        demand(&jobs, vec![vec![b[2].clone()], vec![a[1].clone()]]);
+        demand(&jobs, vec![[a, b].concat()]);
         assert_eq!(resources.counters.bytes_decompressed.get() - before, decompressed(BUNDLES));
     });
 }
@@ -182,16 +178,16 @@ fn damage_fails_only_the_frames_behind_it() {
     check(|| {
         let directory = tempfile::tempdir().unwrap();
         let resources = with_store(64 << 20, directory.path(), 1 << 30);
-        let [a, b] = frames_of(&DAMAGED, &resources);
-        let jobs = Arc::clone(a[0].jobs());
+        let (jobs, [a, b]) = frames(&DAMAGED, &resources);
         let lists = [[(&a, 0), (&a, 2), (&b, 1)], [(&a, 2), (&a, 1), (&b, 2)], [(&b, 0), (&b, 2), (&a, 1)]];
         let callers: Vec<_> = lists
             .into_iter()
             .map(|list| {
                 let list = list.map(|(frames, number)| (Arc::clone(&frames[number]), number < 2));
+                let jobs = Arc::clone(&jobs);
                 schedule::spawn(move || {
                     for (frame, is_sound) in list {
-                        assert_eq!(frame.jobs().get(&frame).is_ok(), is_sound);
+                        assert_eq!(jobs.get(&frame).is_ok(), is_sound);
                     }
                 })
             })
