@@ -44,7 +44,7 @@ struct Queue {
 
 struct ExecutorState {
     /// Threads at most.
-    most: usize,
+    max: usize,
     requests: VecDeque<Job>,
     background: VecDeque<Job>,
     /// Threads that do background work.
@@ -67,10 +67,10 @@ impl Default for Executor {
 }
 
 impl Executor {
-    /// An executor of at most `most` threads.
-    fn with_threads(most: usize) -> Self {
+    /// An executor of at most `max` threads.
+    fn with_threads(max: usize) -> Self {
         let state = ExecutorState {
-            most,
+            max,
             requests: VecDeque::new(),
             background: VecDeque::new(),
             busy_in_background: 0,
@@ -132,7 +132,7 @@ impl Drop for Executor {
 impl ExecutorState {
     /// Background jobs that may start now: background work occupies at most half of the threads.
     fn free_in_background(&self) -> usize {
-        (self.most / 2).saturating_sub(self.busy_in_background)
+        (self.max / 2).saturating_sub(self.busy_in_background)
     }
 
     /// Whether another thread would find work if a job were added to this lane. Idle threads are about to take the jobs
@@ -140,7 +140,7 @@ impl ExecutorState {
     fn needs_thread(&self, lane: Lane) -> bool {
         let is_full = lane == Lane::Background && self.background.len() >= self.free_in_background();
         let ready = self.requests.len() + self.background.len().min(self.free_in_background());
-        !is_full && ready >= self.idle && self.threads < self.most
+        !is_full && ready >= self.idle && self.threads < self.max
     }
 
     fn next(&mut self) -> Option<(Lane, Job)> {

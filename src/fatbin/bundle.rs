@@ -8,10 +8,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
+use super::CodeObject;
 use super::compressed::Compressed;
 use super::error::{FatbinError, malformed};
 use super::packing::{self, CompressedHeader};
-use super::CodeObject;
 use crate::gpu::{TargetId, begins_with_target};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment, to_usize};

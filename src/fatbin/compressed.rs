@@ -63,13 +63,13 @@ impl Compressed {
     }
 
     /// A single compressed code object, which is read like a bundle. `label` is its name in messages.
-    pub(super) fn of_frame(
+    pub(super) fn for_frame(
         content: &Arc<dyn Content>,
         packing: CompressedHeader,
         label: Arc<str>,
         resources: &Arc<Resources>,
     ) -> Self {
-        Self { damage: Damage::of_frame(label), ..Self::new(content, packing, resources) }
+        Self { damage: Damage::for_frame(label), ..Self::new(content, packing, resources) }
     }
 
     /// Its first bytes. Does not decompress the rest.

@@ -40,7 +40,7 @@ struct FoundDamage {
 
 impl Damage {
     /// For a single compressed code object of this name.
-    pub(super) fn of_frame(name: Arc<str>) -> Self {
+    pub(super) fn for_frame(name: Arc<str>) -> Self {
         Self { name: BundleName::Frame(name).into(), ..Self::default() }
     }
 

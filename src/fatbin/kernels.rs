@@ -18,16 +18,16 @@ use crate::metrics::MemoryClass;
 use crate::rope::{Sha256, head, tail, to_usize};
 
 /// The largest first segment that is kept, in bytes. Those of real code objects have at most a few MiB.
-const MOST_KEPT: usize = 64 << 20;
+const MAX_KEPT: usize = 64 << 20;
 /// Bytes that are kept without a reservation.
 const SMALL: usize = 64 << 10;
 /// The most sections. Real code objects have a few dozen.
-const MOST_SECTIONS: u64 = 1 << 12;
+const MAX_SECTIONS: u64 = 1 << 12;
 /// Bytes of the longest kernel name. Names of C++ templates have a few thousand bytes.
-const LONGEST_NAME: usize = 16 << 10;
+const MAX_NAME: usize = 16 << 10;
 /// Bytes scanned for names of symbols, as a multiple of their table's size. Symbols may share the bytes of their names,
 /// but those of real code objects hardly do.
-const MOST_SCANNED: usize = 4;
+const MAX_SCANNED: usize = 4;
 /// The suffix of kernel descriptors.
 const DESCRIPTOR: &[u8] = b".kd";
 
@@ -113,7 +113,7 @@ impl CodeScan {
     /// Determines from the kept bytes how much to keep: header, program headers, and the first segment.
     fn want_more(&mut self) {
         let Some(header) = self.header() else { return };
-        let sections = u64::from(header.e_shnum.get(LE)).min(MOST_SECTIONS);
+        let sections = u64::from(header.e_shnum.get(LE)).min(MAX_SECTIONS);
         let place = header.e_shoff.get(LE);
         let segments = (header.e_phoff.get(LE), u64::from(header.e_phnum.get(LE)));
         let end_of_table = segments.0.saturating_add(segments.1 * size_of::<ProgramHeader64<LE>>() as u64);
@@ -126,7 +126,7 @@ impl CodeScan {
         let needed = end_of_table.max(first().unwrap_or(0));
         self.place = place..place.saturating_add(length);
         match usize::try_from(needed) {
-            Ok(needed) if needed > self.head.len() && needed <= MOST_KEPT => {
+            Ok(needed) if needed > self.head.len() && needed <= MAX_KEPT => {
                 if needed > SMALL && self.memory.is_none() {
                     self.memory = Some(self.budget.reserve(MemoryClass::Compression, needed as u64));
                 }
@@ -166,14 +166,14 @@ impl CodeScan {
 
 /// The kernels of a symbol table. `None` if the names of its symbols exceed the limit.
 fn kernels(symbols: &[Sym64<LE>], names: &[u8]) -> Option<Vec<Kernel>> {
-    let mut rest = names.len().saturating_mul(MOST_SCANNED);
+    let mut rest = names.len().saturating_mul(MAX_SCANNED);
     let mut sizes = HashMap::new();
     let mut descriptors = Vec::new();
     for symbol in symbols.iter().filter(|symbol| symbol.st_shndx.get(LE) != elf::SHN_UNDEF) {
         let Some(name) = usize::try_from(symbol.st_name.get(LE)).ok().and_then(|start| names.get(start..)) else {
             continue;
         };
-        let name = head(name, name.len().min(LONGEST_NAME));
+        let name = head(name, name.len().min(MAX_NAME));
         let end = memchr::memchr(0, name);
         rest = rest.checked_sub(end.map_or(name.len(), |end| end + 1))?;
         let Some(name) = end.and_then(|end| name.get(..end)) else { continue };

@@ -88,7 +88,7 @@ impl CompressedFormat {
 
 impl Method {
     /// The largest decompressed size of `length` compressed bytes.
-    fn most(self, length: u64) -> u64 {
+    fn max_size(self, length: u64) -> u64 {
         match self {
             // A match of 258 bytes takes at least two bits (RFC 1951).
             Self::Zlib => length.saturating_mul(1032),
@@ -139,8 +139,8 @@ impl CompressedHeader {
             return Err(malformed(offset, format!("it claims to hold {size} bytes; the limit is {MAX_SIZE}")));
         }
         // Version 1 does not state its length. This is the most that can belong to it.
-        let length = (total - header_size).min(longest(size));
-        if size > method.most(length) {
+        let length = (total - header_size).min(compress_bound(size));
+        if size > method.max_size(length) {
             return Err(malformed(offset, format!("{length} compressed bytes cannot hold the {size} that it claims")));
         }
         let window = match method {
@@ -155,10 +155,10 @@ impl CompressedHeader {
             }
         };
         if window > 1 << WINDOW_LOG {
-            let most = 1_u64 << WINDOW_LOG;
+            let limit = 1_u64 << WINDOW_LOG;
             return Err(malformed(
                 offset,
-                format!("decompressing it needs a window of {window} bytes; the limit is {most}"),
+                format!("decompressing it needs a window of {window} bytes; the limit is {limit}"),
             ));
         }
         Ok(Some(Self { start: offset + header_size, length, format, size, window: window.min(size) }))
@@ -173,7 +173,7 @@ impl CompressedHeader {
     pub(super) fn is_possible(&self, size: u64) -> bool {
         let end = self.start.checked_add(self.length);
         end.is_some_and(|end| end <= size)
-            && self.size <= MAX_SIZE.min(self.format.method.most(self.length))
+            && self.size <= MAX_SIZE.min(self.format.method.max_size(self.length))
             && self.window <= self.size.min(1 << WINDOW_LOG)
     }
 
@@ -195,7 +195,7 @@ pub(crate) fn is_absurd(length: u64, size: u64) -> bool {
 
 /// The most bytes that `size` bytes can take when compressed with either method (zstd's `ZSTD_COMPRESSBOUND`; zlib's
 /// `compressBound` is less), plus some for headers.
-fn longest(size: u64) -> u64 {
+fn compress_bound(size: u64) -> u64 {
     size + size / 128 + (128 << 10)
 }
 

@@ -10,7 +10,7 @@ use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment, to_usize};
 
 /// Bytes of the longest header of a zstd frame, including its magic (RFC 8878, 3.1.1).
-const LONGEST_HEADER: u64 = 18;
+const MAX_HEADER: u64 = 18;
 
 /// A code object in a file.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl StoredObject {
     ) -> Result<Self, ReadError> {
         let label: Arc<str> = label.into();
         let damaged = |reason: String| ReadError::damaged(&label, reason);
-        let mut header = vec![0; to_usize(length.min(LONGEST_HEADER))];
+        let mut header = vec![0; to_usize(length.min(MAX_HEADER))];
         content.read_at(offset, &mut header)?;
         if size == 0 && (length == 0 || content_size(&header) == Some(0)) {
             return Self::plain(content, offset, 0);
@@ -49,8 +49,8 @@ impl StoredObject {
             return Err(damaged(reason));
         }
         if window > 1 << WINDOW_LOG {
-            let most = 1_u64 << WINDOW_LOG;
-            return Err(damaged(format!("decompressing it needs a window of {window} bytes; the limit is {most}")));
+            let limit = 1_u64 << WINDOW_LOG;
+            return Err(damaged(format!("decompressing it needs a window of {window} bytes; the limit is {limit}")));
         }
         if size > MAX_SIZE {
             return Err(damaged(format!("it claims to hold {size} bytes; the limit is {MAX_SIZE}")));
@@ -63,7 +63,7 @@ impl StoredObject {
         if !packing.is_possible(content.size()) {
             return Err(damaged(format!("{length} compressed bytes cannot hold the {size} that it claims")));
         }
-        let frame = Arc::new(Compressed::of_frame(content, packing, label, resources));
+        let frame = Arc::new(Compressed::for_frame(content, packing, label, resources));
         Ok(Self { content: frame.whole(), frame: Some(frame) })
     }
 

@@ -249,8 +249,8 @@ impl Content for PanicsInMiddle {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let is_there = (offset..offset + buffer.len() as u64).contains(&self.at);
-        assert!(!(is_there && self.is_armed.swap(false, Ordering::SeqCst)), "on purpose");
+        let is_read = (offset..offset + buffer.len() as u64).contains(&self.at);
+        assert!(!(is_read && self.is_armed.swap(false, Ordering::SeqCst)), "on purpose");
         self.inner.read_at(offset, buffer)
     }
 }

@@ -20,7 +20,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 /// If values are evicted for at least this many bytes, the heap's free pages are also returned to the system.
-const WORTH_TRIMMING: u64 = 4 << 20;
+const TRIM_THRESHOLD: u64 = 4 << 20;
 
 /// Each cache has a guaranteed minimum of the capacity divided by this.
 const SHARES: u64 = 32;
@@ -207,10 +207,10 @@ impl Budget {
         self.reclaimables().iter().filter_map(|reclaimable| reclaimable.lease_left()).min()
     }
 
-    /// Waits until memory is released, or at most this long.
-    fn wait(&self, state: MutexGuard<'_, BudgetState>, most: Option<Duration>) {
-        match most {
-            Some(most) => drop(self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner)),
+    /// Waits until memory is released, or until the timeout.
+    fn wait(&self, state: MutexGuard<'_, BudgetState>, timeout: Option<Duration>) {
+        match timeout {
+            Some(timeout) => drop(self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner)),
             None => drop(self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)),
         }
     }
@@ -255,7 +255,7 @@ impl Budget {
     /// serve the caller as well as fresh memory, so callers check before they go on.
     fn reclaim_for(&self, purpose: MemoryClass, bytes: u64) -> bool {
         let has_reclaimed = self.lock().taken(purpose, bytes) > self.capacity && self.reclaim_oldest(None);
-        if has_reclaimed && bytes >= WORTH_TRIMMING && self.lock().taken(purpose, bytes) <= self.capacity {
+        if has_reclaimed && bytes >= TRIM_THRESHOLD && self.lock().taken(purpose, bytes) <= self.capacity {
             trim_malloc();
         }
         has_reclaimed

@@ -148,7 +148,7 @@ fn evictions_do_not_look_through_leases() {
 }
 
 #[test]
-fn who_waits_for_a_buffer_gets_it_before_those_who_come_later() {
+fn a_waiting_thread_gets_a_buffer_before_later_ones() {
     let budget = Budget::new(1000);
     let pool = Arc::new(Pool::<Vec<u8>>::new(&budget, MemoryClass::Bundles));
     let held = pool.buffer(600);
@@ -178,7 +178,7 @@ fn idle_buffers_are_given_back_after_a_while() {
 }
 
 #[test]
-fn whoever_waits_gets_what_others_give_back_in_turn() {
+fn waiting_threads_get_released_memory_in_order() {
     let budget = Budget::new(1000);
     let first = budget.reserve(MemoryClass::Compression, 800);
     let (sender, order) = mpsc::channel();

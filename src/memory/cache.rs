@@ -54,7 +54,7 @@ struct CacheState<K: Hash + Eq, V> {
     /// Bytes that are held at most in normal operation, however much of the budget is free.
     capacity: u64,
     /// Bytes that are held at most while a larger cache avoids computing values again.
-    most: u64,
+    max: u64,
     held: Mutex<CacheEntries<K, V>>,
 }
 
@@ -76,7 +76,7 @@ const GROWTH: u64 = 8;
 const DECAY: u64 = 16;
 
 /// A ghost counts as at least this many bytes, which bounds the number of ghosts of small values.
-const LEAST_GHOST: u64 = 16 << 10;
+const MIN_GHOST: u64 = 16 << 10;
 
 /// A value and its bookkeeping. The value is dropped before the reservation.
 #[derive(Debug)]
@@ -103,12 +103,12 @@ where
         Self::adaptive(budget, purpose, capacity, capacity)
     }
 
-    /// A cache of `capacity` bytes that grows up to `most` while values are computed again soon after their eviction.
+    /// A cache of `capacity` bytes that grows up to `max` while values are computed again soon after their eviction.
     /// It returns to `capacity` when nothing happens for a while.
-    pub fn adaptive(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64, most: u64) -> Self {
+    pub fn adaptive(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64, max: u64) -> Self {
         let (values, ghosts) = (LruCache::unbounded(), LruCache::unbounded());
         let held = Mutex::new(CacheEntries { values, bytes: 0, limit: capacity, ghosts });
-        let held = Arc::new(CacheState { budget: Arc::clone(budget), purpose, capacity, most, held });
+        let held = Arc::new(CacheState { budget: Arc::clone(budget), purpose, capacity, max, held });
         let reclaimable: Arc<dyn Reclaim> = Arc::<CacheState<K, V>>::clone(&held);
         budget.register(Arc::downgrade(&reclaimable));
         Self { held }
@@ -236,7 +236,7 @@ impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
     fn limit(&self, key: &K, weight: u64) -> u64 {
         let mut held = self.lock();
         held.limit = match held.ghosts.pop(key) {
-            Some(()) => held.limit.saturating_add(weight.saturating_mul(GROWTH)).min(self.most),
+            Some(()) => held.limit.saturating_add(weight.saturating_mul(GROWTH)).min(self.max),
             None => held.limit.saturating_sub(weight / DECAY).max(self.capacity),
         };
         held.limit
@@ -244,12 +244,12 @@ impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
 
     /// Records an evicted key as a ghost. Ghosts reach back as far as the cache can grow.
     fn note_ghost(&self, key: K, weight: u64) {
-        if self.most == self.capacity {
+        if self.max == self.capacity {
             return;
         }
         let mut held = self.lock();
         held.ghosts.push(key, ());
-        while (held.ghosts.len() as u64).saturating_mul(weight.max(LEAST_GHOST)) > self.most - self.capacity {
+        while (held.ghosts.len() as u64).saturating_mul(weight.max(MIN_GHOST)) > self.max - self.capacity {
             held.ghosts.pop_lru();
         }
     }

@@ -10,13 +10,13 @@
 use std::time::{Duration, Instant};
 
 /// About the time that it takes to decompress one byte.
-const OF_BYTE: Duration = Duration::from_nanos(1);
+const TIME_PER_BYTE: Duration = Duration::from_nanos(1);
 
 /// The shortest time after which a reader counts as silent.
-const LEAST: Duration = Duration::from_millis(20);
+const MIN_PATIENCE: Duration = Duration::from_millis(20);
 
 /// A lease lasts at most this many times as long as its reader may be silent, however often it reads.
-const MOST_OF_ALL: u32 = 4;
+const MAX_PAUSES: u32 = 4;
 
 /// A lease of a value, from the last read on.
 #[derive(Clone, Copy, Debug)]
@@ -51,10 +51,10 @@ impl Lease {
         if cfg!(feature = "shuttle") {
             return Some(Duration::MAX);
         }
-        let patience = OF_BYTE.saturating_mul(u32::try_from(self.cost).unwrap_or(u32::MAX)).max(LEAST);
+        let patience = TIME_PER_BYTE.saturating_mul(u32::try_from(self.cost).unwrap_or(u32::MAX)).max(MIN_PATIENCE);
         let since = self.last.elapsed();
-        let of_all = patience.saturating_mul(MOST_OF_ALL).saturating_sub(self.elapsed.saturating_add(since));
-        Some(patience.saturating_sub(since).min(of_all)).filter(|left| !left.is_zero())
+        let total = patience.saturating_mul(MAX_PAUSES).saturating_sub(self.elapsed.saturating_add(since));
+        Some(patience.saturating_sub(since).min(total)).filter(|left| !left.is_zero())
     }
 }
 

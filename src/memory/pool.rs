@@ -11,8 +11,8 @@ use super::malloc;
 use crate::metrics::MemoryClass;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A buffer is reused for at least its capacity divided by this, and not for less.
-const LEAST_PART: usize = 4;
+/// A buffer is reused only for sizes of at least its capacity divided by this.
+const MAX_OVERSIZE: usize = 4;
 
 /// Reusable values. They count towards the budget while they are idle, too, and are dropped when it needs their memory.
 pub struct Pool<T>(Arc<PoolState<T>>);
@@ -118,7 +118,7 @@ impl Pool<Vec<u8>> {
 }
 
 fn is_fit_buffer(buffer: &Vec<u8>, size: usize) -> bool {
-    (size..=size.saturating_mul(LEAST_PART)).contains(&buffer.capacity())
+    (size..=size.saturating_mul(MAX_OVERSIZE)).contains(&buffer.capacity())
 }
 
 impl<T> PoolState<T> {
