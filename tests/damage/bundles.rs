@@ -1,5 +1,6 @@
 //! Damaged offload bundles.
 
+use std::fs;
 use std::path::Path;
 use std::thread;
 
@@ -178,5 +179,58 @@ fn split_and_index_fail_by_name() {
         let input = tree(place.path(), compressed(form, Damage::None));
         let output = tempfile::tempdir().unwrap();
         succeeds(program().arg("split").arg(&input).arg("-o").arg(output.path()).args(["--gpu-targets", "gfx906"]));
+    }
+}
+
+/// Damage that commands find, and none.
+const FOUND: [Damage; 5] = [Damage::None, Damage::Block(20), Damage::Block(90), Damage::Cut(50), Damage::Checksum];
+
+/// Packages from several shards, one of which is fat and damaged.
+#[test]
+fn recombine_fails_by_name() {
+    for (form, damage) in FORMS.into_iter().flat_map(|form| FOUND.map(|damage| (form, damage))) {
+        let place = tempfile::tempdir().unwrap();
+        let at = |path: &str| place.path().join(path);
+        let input = tree(place.path(), compressed(form, damage));
+        fs::create_dir_all(at("shards/a/x_lib_gfx9")).unwrap();
+        fs::rename(input, at("shards/a/x_lib_gfx9/stage")).unwrap();
+        fs::write(at("shards/a/x_lib_gfx9/artifact_manifest.txt"), "stage").unwrap();
+        // The code of the first target is before most damage.
+        let config = r#"{"primary_shard": "a", "architecture_groups": {"all": {"architectures": ["gfx906"]}}}"#;
+        fs::write(at("config.json"), config).unwrap();
+        let mut recombine = program();
+        recombine.args(["recombine", "config.json", "shards", "-o", "out"]).current_dir(place.path());
+        let ended = recombine.env("KPACKFS_CACHE_DIR", at("cache")).output().unwrap();
+        let message = String::from_utf8_lossy(&ended.stderr);
+        let is_sound = damage == Damage::None;
+        assert_eq!(ended.status.code(), Some(i32::from(!is_sound)), "{form:?} {damage:?}: {message}");
+        let names = ["lib/x.so: offload bundle at 0x", "(wrapper 0): damaged "];
+        assert!(is_sound || names.iter().all(|name| message.contains(name)), "{form:?} {damage:?}: {message}");
+        assert_eq!(at("out/x_lib_all").exists(), is_sound, "{form:?} {damage:?}");
+    }
+}
+
+/// A damaged thin tree, and a split that is compared with a damaged fat tree.
+#[test]
+fn verify_finds_damage_by_name() {
+    for form in FORMS {
+        let (place, split) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let input = tree(place.path(), compressed(form, Damage::None));
+        succeeds(program().arg("split").arg(&input).arg("-o").arg(split.path()));
+        for damage in FOUND {
+            let input = tree(place.path(), compressed(form, damage));
+            let mut thin = program();
+            thin.arg("verify").arg(&input).args(["--thin", "gfx906"]);
+            let mut against = program();
+            against.arg("verify").arg(split.path()).arg("--against").arg(&input);
+            for (mut command, has_other_findings) in [(thin, true), (against, false)] {
+                let ended = command.output().unwrap();
+                let said = String::from_utf8_lossy(&ended.stdout);
+                let (is_sound, what) = (damage == Damage::None, format!("{form:?} {damage:?} {command:?}: {said}"));
+                assert_eq!(ended.status.code(), Some(i32::from(has_other_findings || !is_sound)), "{what}");
+                let names = ["lib/x.so: wrapper 0: offload bundle at 0x", ": damaged "];
+                assert!(names.iter().all(|name| said.contains(name)) != is_sound, "{what}");
+            }
+        }
     }
 }

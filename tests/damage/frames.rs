@@ -63,15 +63,7 @@ fn blocks_before_damage_of_a_frame_are_served_in_all_cases() {
     let forwards: Vec<_> = (0..sound.len().div_ceil(PIECE)).collect();
     let backwards: Vec<_> = forwards.iter().rev().copied().collect();
 
-    let mut archives = fs::read_dir(installed.join(".kpack")).unwrap().map(|entry| entry.unwrap().path());
-    let archive = archives.find(|path| path.to_str().unwrap().contains("gfx90a")).unwrap();
-    let mut bytes = fs::read(&archive).unwrap();
-    let frame = bytes.windows(4).position(|window| window == [0x28, 0xB5, 0x2F, 0xFD]).unwrap();
-    let (blocks, _) = zstd_blocks(&bytes[frame..]);
-    // The third of four blocks.
-    bytes[frame + blocks[2]] |= 6;
-    fs::write(&archive, bytes).unwrap();
-
+    damage_third_block(&installed);
     let mut expected = None;
     for memory in [64 << 20, 200_000] {
         for has_cache in [false, true] {
@@ -92,4 +84,38 @@ fn blocks_before_damage_of_a_frame_are_served_in_all_cases() {
         expected.unwrap().iter().enumerate().filter(|(_, is_served)| !**is_served).map(|it| it.0).collect();
     assert!((3..=4).contains(&lost.len()) && lost.is_sorted(), "{lost:?}");
     assert!(lost[0] * PIECE > 400_000 + (2 << 17) - PIECE, "{lost:?}");
+}
+
+/// Damages the code of the second target: the third of four blocks.
+fn damage_third_block(installed: &Path) {
+    let mut archives = fs::read_dir(installed.join(".kpack")).unwrap().map(|entry| entry.unwrap().path());
+    let archive = archives.find(|path| path.to_str().unwrap().contains("gfx90a")).unwrap();
+    let mut bytes = fs::read(&archive).unwrap();
+    let frame = bytes.windows(4).position(|window| window == [0x28, 0xB5, 0x2F, 0xFD]).unwrap();
+    let (blocks, _) = zstd_blocks(&bytes[frame..]);
+    bytes[frame + blocks[2]] |= 6;
+    fs::write(&archive, bytes).unwrap();
+}
+
+#[test]
+fn commands_name_the_damaged_frame() {
+    let place = tempfile::tempdir().unwrap();
+    let installed = installed(place.path());
+    let output = place.path().join("again");
+    let commands: [(&str, Vec<&Path>); 3] = [
+        ("split", vec![&installed, Path::new("-o"), &output]),
+        ("index", vec![&installed]),
+        ("verify", vec![&installed]),
+    ];
+    succeeds(program().arg("verify").arg(&installed));
+    damage_third_block(&installed);
+    for (command, arguments) in commands {
+        let ended = program().arg(command).args(arguments).env("KPACKFS_CACHE_DIR", place.path()).output().unwrap();
+        let said = [ended.stdout, ended.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(ended.status.code(), Some(1), "{command}: {said}");
+        assert!(said.contains(".kpack/rocm_gfx90a.kpack: lib/x.so#0 for gfx90a: "), "{command}: {said}");
+        assert!(said.contains("Data corruption detected"), "{command}: {said}");
+        assert!(!output.join("host").exists(), "{command}");
+    }
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use md5::{Digest, Md5};
+
 use crate::elf::fat_with;
 use crate::plain_bundle::plain;
 
@@ -146,7 +148,7 @@ pub(crate) fn compressed(form: Form, damage: Damage) -> Vec<u8> {
     let method = u16::from(form != Form::Zlib);
     let mut out = [b"CCOB", &3_u16.to_le_bytes()[..], &method.to_le_bytes()].concat();
     out.extend([32 + bytes.len(), claimed].into_iter().flat_map(|field| (field as u64).to_le_bytes()));
-    out.extend([0; 8]);
+    out.extend(&Md5::digest(&content)[..8]);
     out.extend(blocks.bytes);
     out
 }
