@@ -9,10 +9,10 @@
 //! the last class always proceeds. When it has released its memory, the class before it proceeds, and so on. A bundle
 //! larger than the whole budget can therefore be read, but only one at a time.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
+use super::accounts::BudgetState;
 use super::idle::Idle;
 use super::malloc::trim_malloc;
 use crate::metrics::{Gauges, MemoryClass};
@@ -62,47 +62,6 @@ pub struct Budget {
     reclaimables: Mutex<Vec<Weak<dyn Reclaim>>>,
     clock: AtomicU64,
     idle: Arc<Idle>,
-}
-
-#[derive(Default)]
-struct BudgetState {
-    bundles: Account,
-    compression: Account,
-    frames: Account,
-    spans: Account,
-    streams: Account,
-    tickets: u64,
-    /// Number of notifications. A waiting thread sees from it that it has to check again.
-    changes: u64,
-}
-
-#[derive(Default)]
-struct Account {
-    bytes: u64,
-    /// The guaranteed minimum of each cache, in bytes.
-    guaranteed: u64,
-    /// Tickets of waiting threads, in the order of their arrival.
-    waiting: VecDeque<u64>,
-}
-
-impl BudgetState {
-    fn account(&mut self, purpose: MemoryClass) -> &mut Account {
-        match purpose {
-            MemoryClass::Bundles => &mut self.bundles,
-            MemoryClass::Compression => &mut self.compression,
-            MemoryClass::Frames => &mut self.frames,
-            MemoryClass::Spans => &mut self.spans,
-            MemoryClass::Streams => &mut self.streams,
-        }
-    }
-
-    /// Bytes in use if `more` bytes of class `purpose` were added, with guaranteed minima counted as used.
-    fn taken(&mut self, purpose: MemoryClass, more: u64) -> u64 {
-        let account = self.account(purpose);
-        let here = account.bytes.saturating_add(more).max(account.guaranteed) - account.bytes.max(account.guaranteed);
-        let all = [&self.bundles, &self.compression, &self.frames, &self.spans, &self.streams];
-        all.iter().map(|account| account.bytes.max(account.guaranteed)).sum::<u64>().saturating_add(here)
-    }
 }
 
 /// Reserved bytes of the budget, released on drop.

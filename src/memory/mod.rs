@@ -2,6 +2,7 @@
 //!
 //! This room does not know what the bytes are for, apart from their [class](crate::metrics::MemoryClass).
 
+mod accounts;
 mod budget;
 mod cache;
 mod compressors;
