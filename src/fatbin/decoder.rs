@@ -78,7 +78,8 @@ impl BundleDecoder {
         self.is_at_end
     }
 
-    /// Decoded bytes. After an error, those before the damage; all of them if these are no reason to trust any.
+    /// Number of decoded bytes; after an error, of those before the damage. It is the claimed size if the damage has no
+    /// known place.
     pub(super) fn at(&self) -> u64 {
         self.at
     }

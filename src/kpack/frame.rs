@@ -14,7 +14,7 @@ use crate::rope::{Identity, ReadError, copy_from, to_usize};
 use crate::source::is_cached;
 use crate::sync::{Mutex, PoisonError};
 
-/// What follows the reason why a bundle cannot be read, before the target.
+/// Separates the reason why a bundle cannot be read from the target.
 const NO_CODE: &str = "; no code for ";
 
 /// Bytes by which a frame in memory grows.

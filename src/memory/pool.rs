@@ -25,7 +25,7 @@ struct PoolState<T> {
 }
 
 struct IdleEntry<T> {
-    thing: T,
+    value: T,
     reservation: Reservation,
     since: u64,
     lease: Option<Lease>,
@@ -40,7 +40,7 @@ impl<T> IdleEntry<T> {
 
 /// A value that returns to its pool when it is dropped.
 pub struct Pooled<T: Default> {
-    thing: T,
+    value: T,
     reservation: Option<Reservation>,
     lease: Option<Lease>,
     pool: Arc<PoolState<T>>,
@@ -58,10 +58,10 @@ impl<T: Default + Send + 'static> Pool<T> {
     /// The most recently used idle value without a lease that is fit for use.
     pub(super) fn idle(&self, mut is_fit: impl FnMut(&T) -> bool) -> Option<Pooled<T>> {
         let mut idle = self.0.lock();
-        let found = idle.iter().rposition(|entry| entry.may_go() && is_fit(&entry.thing))?;
-        let IdleEntry { thing, reservation, .. } = idle.remove(found);
+        let found = idle.iter().rposition(|entry| entry.may_go() && is_fit(&entry.value))?;
+        let IdleEntry { value, reservation, .. } = idle.remove(found);
         drop(idle);
-        Some(self.lend(thing, reservation))
+        Some(self.lend(value, reservation))
     }
 
     /// The idle value with a lease for which `rank` is greatest. The caller needs not wait for those that want its memory:
@@ -69,10 +69,10 @@ impl<T: Default + Send + 'static> Pool<T> {
     pub fn resume(&self, rank: impl Fn(&T) -> Option<u64>) -> Option<Pooled<T>> {
         let mut idle = self.0.lock();
         let leased = idle.iter().enumerate().filter(|(_, entry)| !entry.may_go());
-        let (_, found) = leased.filter_map(|(number, entry)| Some((rank(&entry.thing)?, number))).max()?;
-        let IdleEntry { thing, reservation, lease, .. } = idle.remove(found);
+        let (_, found) = leased.filter_map(|(number, entry)| Some((rank(&entry.value)?, number))).max()?;
+        let IdleEntry { value, reservation, lease, .. } = idle.remove(found);
         drop(idle);
-        let mut found = self.lend(thing, reservation);
+        let mut found = self.lend(value, reservation);
         found.lease = lease;
         Some(found)
     }
@@ -98,8 +98,8 @@ impl<T: Default + Send + 'static> Pool<T> {
     }
 
     /// Makes a new value a member of the pool. `reservation` is for its memory.
-    pub fn lend(&self, thing: T, reservation: Reservation) -> Pooled<T> {
-        Pooled { thing, reservation: Some(reservation), lease: None, pool: Arc::clone(&self.0) }
+    pub fn lend(&self, value: T, reservation: Reservation) -> Pooled<T> {
+        Pooled { value, reservation: Some(reservation), lease: None, pool: Arc::clone(&self.0) }
     }
 }
 
@@ -140,12 +140,12 @@ impl<T: Send> Reclaim for PoolState<T> {
     }
 
     fn oldest(&self) -> Option<u64> {
-        self.lock().iter().find(|entry| entry.may_go()).map(|resting| resting.since)
+        self.lock().iter().find(|entry| entry.may_go()).map(|entry| entry.since)
     }
 
     fn reclaim(&self) -> bool {
         // The memory is freed before its reservation.
-        self.pop().map(|IdleEntry { thing, reservation, .. }| (drop(thing), drop(reservation))).is_some()
+        self.pop().map(|IdleEntry { value, reservation, .. }| (drop(value), drop(reservation))).is_some()
     }
 
     fn lease_left(&self) -> Option<Duration> {
@@ -186,22 +186,22 @@ impl<T: Default> Deref for Pooled<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.thing
+        &self.value
     }
 }
 
 impl<T: Default> DerefMut for Pooled<T> {
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.thing
+        &mut self.value
     }
 }
 
 impl<T: Default> Drop for Pooled<T> {
     fn drop(&mut self) {
         if let Some(reservation) = self.reservation.take() {
-            let thing = std::mem::take(&mut self.thing);
+            let value = std::mem::take(&mut self.value);
             let since = self.pool.budget.now();
-            self.pool.lock().push(IdleEntry { thing, reservation, since, lease: self.lease });
+            self.pool.lock().push(IdleEntry { value, reservation, since, lease: self.lease });
             self.pool.budget.mark_idle();
         }
     }
