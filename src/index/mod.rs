@@ -12,5 +12,5 @@ mod state;
 
 pub use cache_dir::{CacheEntry, list, remove_orphans};
 pub use frames::{FrameStore, FramesUsage, Location, frames_usage, remove_frames};
-pub use persistent::{Index, RecordKind};
-pub use records::RecordsError;
+pub use persistent::Index;
+pub use records::{RecordKind, RecordsError};

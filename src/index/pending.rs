@@ -97,7 +97,7 @@ fn remove(path: &Path, file: &File) -> bool {
 fn is_at(path: &Path, file: &File) -> bool {
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     match (file.metadata(), fs::symlink_metadata(path)) {
-        (Ok(here), Ok(there)) => identity(here) == identity(there),
+        (Ok(opened), Ok(found)) => identity(opened) == identity(found),
         _ => false,
     }
 }
@@ -128,14 +128,14 @@ mod tests {
         assert_eq!(count(), 0);
         // A running daemon that has saved once.
         let mark = Pending::mark(&index);
-        let begun = Instant::now();
+        let started = Instant::now();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| Pending::wait(&index));
             while !waiting.is_finished() {
                 fs::write(&index, "saved").unwrap();
             }
         });
-        assert!(begun.elapsed() < LOCK_TIMEOUT);
+        assert!(started.elapsed() < LOCK_TIMEOUT);
         drop(mark);
         // A killed daemon leaves its file behind.
         fs::write(index.with_extension(SUFFIX), "").unwrap();
@@ -175,19 +175,19 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// By a process that is stopped, or of which an NFS server does not know that it has ended.
+    /// The holder is a stopped process, or one whose end an NFS server has not noticed.
     #[test]
     fn a_lock_that_is_never_released_is_waited_for_once() {
         let place = tempfile::tempdir().unwrap();
         let index = place.path().join("x.index");
         let held = File::create(index.with_extension(SUFFIX)).unwrap();
         try_lock(&held, LockKind::Exclusive).unwrap();
-        let begun = Instant::now();
+        let started = Instant::now();
         thread::scope(|scope| {
             scope.spawn(|| Pending::wait(&index));
             assert!(Pending::mark(&index).is_none());
         });
-        assert!((LOCK_TIMEOUT..2 * LOCK_TIMEOUT).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert!((LOCK_TIMEOUT..2 * LOCK_TIMEOUT).contains(&started.elapsed()), "{:?}", started.elapsed());
     }
 
     #[test]

@@ -75,6 +75,33 @@ pub enum RecordsError {
     },
 }
 
+/// The subject of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum RecordKind {
+    /// Whether a file has device code, and which.
+    Scan = 1,
+    /// The edits that remove a binary's device code.
+    Rewritten = 2,
+    /// Where decoding of a deflate stream can start.
+    Stream = 3,
+    /// Lengths of the compressed code objects of an archive.
+    Frames = 4,
+    /// Digests of a content.
+    Digest = 5,
+    /// Length and CRC-32 of a deflate stream for a new wheel.
+    Spliced = 6,
+    /// Length of the content of a gzip file.
+    Gzip = 7,
+    /// Which files have no device code.
+    Plain = 8,
+    /// What is wrong with the RECORD of a wheel, if anything.
+    Claims = 9,
+    /// What is wrong with a compressed content as a whole: a checksum at its end, or more data than it claims. It is
+    /// recorded under the identity of the compressed content, and nothing of such a content is served.
+    Damage = 10,
+}
+
 /// Identifies the input of an index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {

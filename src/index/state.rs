@@ -1,10 +1,9 @@
-//! What an open index holds of a record. Large records are only in the file, except while planning needs them.
+//! Records of an open index. Large records are only in the file, except while planning needs them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::RecordKind;
-use super::records::Record;
+use super::records::{Record, RecordKind};
 
 /// Records of at least this many bytes are dropped from memory once they are saved, and read again on demand. Reading one
 /// takes as long as reading the index.

@@ -11,9 +11,10 @@ use std::collections::{HashSet, VecDeque};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
+use parking_lot::Mutex;
 
 pub use disk::{FramesUsage, frames_usage, remove_frames};
 pub use segment::Location;
@@ -42,7 +43,7 @@ enum Sink {
     Folder,
     /// An unnamed file on the filesystem of this directory.
     Unnamed(PathBuf),
-    /// The same without a limit, because its content is written to this directory next.
+    /// An unnamed file without a limit, because its content is written to this directory next.
     Output(PathBuf),
 }
 
@@ -92,7 +93,7 @@ impl FrameStore {
     /// Prepares for output to `directory`: new frames go to an unnamed file there. If the user chose a limit, only
     /// frames beyond it do.
     pub fn spool_to(&self, directory: &Path) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.sinks.retain(|sink| self.is_chosen && matches!(sink, Sink::Folder));
         state.sinks.push_back(Sink::Output(directory.to_owned()));
         (state.segment, state.bytes, state.left) = (None, 0, 0);
@@ -113,12 +114,12 @@ impl FrameStore {
 
     /// Whether all frames are kept until the output is written; see [`FrameStore::spool_to`].
     pub fn is_spooling(&self) -> bool {
-        self.lock().sinks.iter().any(|sink| matches!(sink, Sink::Output(_)))
+        self.state.lock().sinks.iter().any(|sink| matches!(sink, Sink::Output(_)))
     }
 
     /// Whether there is room for new frames, as far as the last attempt to store one showed.
     pub fn has_room(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         !state.sinks.is_empty() && !state.is_full
     }
 
@@ -161,7 +162,7 @@ impl FrameStore {
     pub fn finish(&self) {
         // Closes the segments that this session reads.
         self.table.clear();
-        let state = std::mem::take(&mut *self.lock());
+        let state = std::mem::take(&mut *self.state.lock());
         let (Some(folder), Some((segment, own))) = (&self.folder, state.named) else { return };
         if segment.is_empty() {
             fs::remove_file(&own).ok();
@@ -173,10 +174,6 @@ impl FrameStore {
                 disk::remove_unused_after(&other.path, |file| merge(&FrameSegment::new(file), &segment).is_ok());
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, StoreState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the locations of frames that earlier sessions stored.
@@ -195,7 +192,7 @@ impl FrameStore {
 
     /// The segment for the next `bytes` bytes, if there is room for them.
     fn segment_for(&self, bytes: u64) -> Option<Arc<FrameSegment>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             let segment = match self.segment(&mut state) {
                 Ok(segment) => segment?,
@@ -255,7 +252,7 @@ impl FrameStore {
 
     /// Returns bytes that were reserved for a frame but not used.
     fn give_back(&self, segment: &Arc<FrameSegment>, bytes: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.segment.as_ref().is_some_and(|used| Arc::ptr_eq(used, segment)) {
             state.left = state.left.saturating_add(bytes);
             state.bytes = state.bytes.saturating_sub(bytes);
@@ -263,7 +260,7 @@ impl FrameStore {
     }
 
     fn give_up(&self, segment: &Arc<FrameSegment>, error: &io::Error) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // Several writers may fail at the same time; the first one switches the sink.
         if state.segment.as_ref().is_some_and(|used| Arc::ptr_eq(used, segment)) {
             state.skip_sink(error);
@@ -286,9 +283,9 @@ impl StoreState {
 /// Copies records that a segment lacks from another one. Damaged records are skipped: their frames are made again on
 /// demand.
 fn merge(from: &Arc<FrameSegment>, to: &Arc<FrameSegment>) -> io::Result<()> {
-    let mut there: HashSet<_> = to.scan()?.into_iter().map(|(identity, _)| identity).collect();
+    let mut existing: HashSet<_> = to.scan()?.into_iter().map(|(identity, _)| identity).collect();
     for (identity, location) in from.scan()? {
-        if there.insert(identity) {
+        if existing.insert(identity) {
             let mut appender = to.append(&identity, location.length());
             if copy(&location, &mut appender)? {
                 appender.finish()?;

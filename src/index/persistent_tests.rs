@@ -1,0 +1,173 @@
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use super::*;
+
+fn identity(number: u64) -> Identity {
+    Identity::describe("test").number(number).finish()
+}
+
+#[test]
+fn what_was_put_is_there_in_the_next_session() {
+    let place = tempfile::tempdir().unwrap();
+    let input = place.path().join("x.whl");
+    let cache = place.path().join("cache/deep");
+    fs::write(&input, "input").unwrap();
+    let index = Index::open(&cache, &input);
+    assert_eq!(index.get::<u64>(RecordKind::Scan, &identity(1)), None);
+    index.save().unwrap();
+    assert!(!cache.exists(), "nothing was put, so nothing is written");
+    index.put(RecordKind::Scan, &identity(1), &7_u64);
+    index.put(RecordKind::Digest, &identity(1), &"text");
+    assert!(index.is_changed());
+    index.save().unwrap();
+    assert!(!index.is_changed());
+
+    let next = Index::open(&cache, &input);
+    assert_eq!(next.get::<u64>(RecordKind::Scan, &identity(1)), Some(7));
+    assert_eq!(next.get::<String>(RecordKind::Digest, &identity(1)), Some("text".to_owned()));
+    assert_eq!(next.get::<u64>(RecordKind::Digest, &identity(1)), None, "of another type");
+    assert_eq!(next.get::<u64>(RecordKind::Scan, &identity(2)), None);
+}
+
+/// Autosave runs while the session ends. A save that began earlier must not write later.
+#[test]
+fn one_saves_at_a_time() {
+    let place = tempfile::tempdir().unwrap();
+    let input = place.path().join("x.whl");
+    fs::write(&input, "input").unwrap();
+    let index = Index::open(place.path(), &input);
+    index.put(RecordKind::Scan, &identity(1), &1_u64);
+    std::thread::scope(|scope| {
+        let other = index.saving.lock();
+        let waiting = scope.spawn(|| index.save().unwrap());
+        (0..1000).for_each(|_| std::thread::yield_now());
+        assert!(index.is_changed() && !waiting.is_finished());
+        index.put(RecordKind::Scan, &identity(2), &2_u64);
+        drop(other);
+    });
+    let next = Index::open(place.path(), &input);
+    assert_eq!([1, 2].map(|number| next.get::<u64>(RecordKind::Scan, &identity(number))), [Some(1), Some(2)]);
+}
+
+#[test]
+fn two_sessions_at_once_lose_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let input = place.path().join("x.whl");
+    fs::write(&input, "input").unwrap();
+    let [one, two] = [(); 2].map(|()| Index::open(place.path(), &input));
+    one.put(RecordKind::Scan, &identity(1), &1);
+    two.put(RecordKind::Scan, &identity(2), &2);
+    one.save().unwrap();
+    two.save().unwrap();
+    let next = Index::open(place.path(), &input);
+    let found = [1, 2].map(|number| next.get::<u64>(RecordKind::Scan, &identity(number)));
+    assert_eq!(found, [Some(1), Some(2)]);
+}
+
+#[test]
+fn a_changed_input_and_a_damaged_index_start_anew() {
+    let place = tempfile::tempdir().unwrap();
+    let input = place.path().join("x.whl");
+    fs::write(&input, "input").unwrap();
+    let index = Index::open(place.path(), &input);
+    let file = index.file().unwrap().to_owned();
+    index.put(RecordKind::Scan, &identity(1), &1);
+    index.save().unwrap();
+    let known = || Index::open(place.path(), &input).get::<u64>(RecordKind::Scan, &identity(1)).is_some();
+    assert!(known());
+    let good = fs::read(&file).unwrap();
+    for at in 0..good.len() {
+        let index = fs::File::options().write(true).open(&file).unwrap();
+        index.write_all_at(&[good[at] ^ 0x20], at as u64).unwrap();
+        assert!(!known(), "byte {at} is wrong");
+        fs::write(&file, &good[..at]).unwrap();
+        assert!(!known(), "{at} bytes only");
+        fs::write(&file, &good).unwrap();
+    }
+    assert!(known());
+    fs::write(&input, "other").unwrap();
+    assert!(!known());
+}
+
+/// Records of block indexes can have many MB.
+#[test]
+fn large_records_leave_memory_when_they_are_saved_and_are_read_again() {
+    let place = tempfile::tempdir().unwrap();
+    let input = place.path().join("x.whl");
+    fs::write(&input, "input").unwrap();
+    let large = |number: u64| serde_bytes::ByteBuf::from(vec![u8::try_from(number).unwrap(); LARGE]);
+    let known = |index: &Index, number| index.get(RecordKind::Stream, &identity(number)) == Some(large(number));
+    let resident = |index: &Index| index.records.iter().filter(|held| held.bytes.is_some()).count();
+    let index = Index::open(place.path(), &input);
+    index.put(RecordKind::Scan, &identity(1), &7_u64);
+    index.put(RecordKind::Stream, &identity(2), &large(2));
+    assert_eq!(resident(&index), 2);
+    index.save().unwrap();
+    assert_eq!(resident(&index), 1);
+    assert!(known(&index, 2));
+    // They are copied from the old file to the new one, even after the old one was unlinked. The next session does
+    // the same.
+    fs::remove_file(index.file().unwrap()).unwrap();
+    index.put(RecordKind::Stream, &identity(3), &large(3));
+    index.save().unwrap();
+    let next = Index::open(place.path(), &input);
+    assert_eq!(resident(&next), 1);
+    next.put(RecordKind::Stream, &identity(4), &large(4));
+    next.save().unwrap();
+    assert!((2..5).all(|number| known(&next, number)));
+    // Another session has saved without them.
+    fs::remove_file(index.file().unwrap()).unwrap();
+    let other = Index::open(place.path(), &input);
+    other.put(RecordKind::Scan, &identity(5), &7_u64);
+    other.save().unwrap();
+    next.put(RecordKind::Stream, &identity(6), &large(6));
+    next.save().unwrap();
+    assert!(known(&next, 6) && !known(&next, 2));
+    assert_eq!(Index::open(place.path(), &input).get::<u64>(RecordKind::Scan, &identity(5)), Some(7));
+    // What planning asks for is in memory until it has asked.
+    next.put(RecordKind::Scan, &identity(7), &large(7));
+    next.save().unwrap();
+    let last = Index::open(place.path(), &input);
+    let get = || (resident(&last), last.get(RecordKind::Scan, &identity(7)) == Some(large(7)));
+    assert_eq!([get(), get()], [(3, true), (2, true)]);
+    let last = Index::open(place.path(), &input);
+    let before = resident(&last);
+    last.end_planning();
+    let get = last.get(RecordKind::Scan, &identity(7));
+    assert_eq!((before, resident(&last), get), (3, 2, Some(large(7))));
+}
+
+#[test]
+fn what_is_not_saved_is_bounded() {
+    let place = tempfile::tempdir().unwrap();
+    let input = place.path().join("x.whl");
+    fs::write(&input, "input").unwrap();
+    let index = Index::open(place.path(), &input);
+    let value = serde_bytes::ByteBuf::from(vec![1; 1 << 20]);
+    for number in 0..20 {
+        index.put(RecordKind::Stream, &identity(number), &value);
+        let unsaved: u64 = index.records.iter().filter(|held| held.bytes.is_some()).map(|held| held.length).sum();
+        assert!(unsaved <= MAX_UNSAVED, "{unsaved}");
+    }
+}
+
+#[test]
+fn without_a_place_nothing_is_put_down() {
+    let index = Index::default();
+    index.put(RecordKind::Scan, &identity(1), &1);
+    assert!(index.get::<u64>(RecordKind::Scan, &identity(1)).is_none() && !index.is_changed());
+    index.save().unwrap();
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_an_error_and_costs_nothing_else() {
+    let place = tempfile::tempdir().unwrap();
+    let input = place.path().join("x.whl");
+    fs::write(&input, "input").unwrap();
+    let index = Index::open(&input.join("below a file"), &input);
+    index.put(RecordKind::Scan, &identity(1), &1_u64);
+    assert!(index.save().unwrap_err().to_string().contains("below a file"));
+    assert!(index.is_changed());
+    assert_eq!(index.get::<u64>(RecordKind::Scan, &identity(1)), Some(1));
+}
