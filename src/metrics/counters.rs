@@ -46,7 +46,7 @@ pub struct Counters {
     pub bytes_decompressed: Counter,
     /// Code object bytes that were compressed.
     pub bytes_compressed: Counter,
-    /// Content bytes of which digests were computed.
+    /// Content bytes that were hashed.
     pub bytes_hashed: Counter,
     /// Number of zstd frames made.
     pub frames_made: Counter,

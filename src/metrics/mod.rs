@@ -12,4 +12,4 @@ pub use counters::{Counter, Counters};
 pub use gauges::{Gauges, MemoryClass};
 pub use openmetrics::{MetricsSource, openmetrics};
 pub use progress::Progress;
-pub use requests::{Answering, Begun, RequestKind, Requests};
+pub use requests::{Answering, RequestKind, Requests, StartedRequest};

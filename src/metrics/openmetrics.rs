@@ -146,8 +146,8 @@ mod tests {
     fn text() -> String {
         let source = Nothing::default();
         source.0.bytes_read.add(5);
-        let begun = source.0.requests.begin(RequestKind::Read);
-        drop(source.0.requests.answer(begun));
+        let started = source.0.requests.begin(RequestKind::Read);
+        drop(source.0.requests.answer(started));
         openmetrics(&Arc::new(source))
     }
 

@@ -73,7 +73,7 @@ pub struct Requests {
 
 /// A request that has arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun {
+pub struct StartedRequest {
     kind: RequestKind,
     at: Instant,
     waits: bool,
@@ -83,27 +83,27 @@ pub struct Begun {
 #[derive(Debug)]
 pub struct Answering<'a> {
     requests: &'a Requests,
-    begun: Begun,
+    started: StartedRequest,
 }
 
 impl Requests {
     /// Counts a request.
-    pub fn begin(&self, kind: RequestKind) -> Begun {
+    pub fn begin(&self, kind: RequestKind) -> StartedRequest {
         if let Some(counter) = self.kinds.get(kind as usize) {
             counter.add(1);
         }
-        Begun { kind, at: Instant::now(), waits: false }
+        StartedRequest { kind, at: Instant::now(), waits: false }
     }
 
     /// Counts a request as waiting, because a worker will answer it.
-    pub fn hand_over(&self, begun: Begun) -> Begun {
+    pub fn hand_over(&self, started: StartedRequest) -> StartedRequest {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        Begun { waits: true, ..begun }
+        StartedRequest { waits: true, ..started }
     }
 
     /// Measures time until the result is dropped.
-    pub fn answer(&self, begun: Begun) -> Answering<'_> {
-        Answering { requests: self, begun }
+    pub fn answer(&self, started: StartedRequest) -> Answering<'_> {
+        Answering { requests: self, started }
     }
 
     /// Requests so far.
@@ -148,19 +148,19 @@ impl RequestKind {
 
 impl Drop for Answering<'_> {
     fn drop(&mut self) {
-        let elapsed = self.begun.at.elapsed();
+        let elapsed = self.started.at.elapsed();
         let microseconds = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX >> 8);
         let bucket = BUCKETS.partition_point(|&bound| bound < elapsed.as_secs_f64());
         if let Some(counter) = self.requests.times.get(bucket) {
             counter.add(1);
         }
         self.requests.microseconds.add(microseconds);
-        let packed = microseconds << 8 | self.begun.kind as u64;
+        let packed = microseconds << 8 | self.started.kind as u64;
         // Most requests are not the longest; then nothing is written.
         if packed > self.requests.longest.load(Ordering::Relaxed) {
             self.requests.longest.fetch_max(packed, Ordering::Relaxed);
         }
-        if self.begun.waits {
+        if self.started.waits {
             self.requests.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(requests.longest(), None);
         let ago = |kind, milliseconds| {
             let at = Instant::now().checked_sub(Duration::from_millis(milliseconds)).unwrap();
-            drop(requests.answer(Begun { at, ..requests.begin(kind) }));
+            drop(requests.answer(StartedRequest { at, ..requests.begin(kind) }));
         };
         ago(RequestKind::Read, 500);
         ago(RequestKind::Lookup, 20);
@@ -224,9 +224,9 @@ mod tests {
     #[test]
     fn who_was_handed_over_waits_until_it_is_answered() {
         let requests = Requests::default();
-        let begun = requests.hand_over(requests.begin(RequestKind::Read));
+        let started = requests.hand_over(requests.begin(RequestKind::Read));
         assert_eq!(requests.waiting(), 1);
-        drop(requests.answer(begun));
+        drop(requests.answer(started));
         assert_eq!(requests.waiting(), 0);
     }
 }
