@@ -38,7 +38,7 @@ fn timed(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<[f64; 2]> 
 
 /// The control: inflates into the same 1 MiB repeatedly.
 fn bare(content: &dyn Content) -> anyhow::Result<()> {
-    let packed = content.packed().context("not in a zip file")?.bytes;
+    let packed = content.member().context("not in a zip file")?.packed().bytes;
     let (mut input, mut output) = (vec![0; 64 << 10], vec![0; 1 << 20]);
     let mut decoder = Decompress::new(false);
     let mut at = 0;
@@ -121,7 +121,7 @@ fn main() -> anyhow::Result<()> {
             name = path;
             let control = timed(|| bare(&*content))?;
             speed.push(content.size() as f64 / 1e6 / control[1]);
-            let joints = timed(|| Ok(content.block_boundaries().map(drop)?))?;
+            let joints = timed(|| Ok(content.member().context("not in a zip file")?.block_boundaries().map(drop)?))?;
             std::fs::create_dir_all(&cache)?;
             let memory = || Index::open(&cache, &wheel);
             let resources = Resources::with_index(BUDGET, memory());

@@ -84,7 +84,7 @@ fn main() -> anyhow::Result<()> {
                 continue;
             };
             let start = seconds()?;
-            let joints = unread.block_boundaries()?.context("not deflated")?.len();
+            let joints = unread.member().context("not a member")?.block_boundaries()?.context("not deflated")?.len();
             let index = seconds()? - start;
             let start = seconds()?;
             for _ in 1..ROUNDS {
@@ -108,7 +108,7 @@ fn main() -> anyhow::Result<()> {
             let deflated = counters.bytes_deflated.get();
             #[expect(clippy::cast_precision_loss, reason = "for display")]
             let verbatim = 100.0 * (1.0 - deflated as f64 / spliced.size as f64);
-            let packed = content.packed().context("not packed")?.bytes.size();
+            let packed = content.member().context("not packed")?.packed_size();
             println!(
                 "{} | {} | {packed} | {} | {joints} | {deflated} | {verbatim:.2} % | {index:.3} | {cost:.4} | \
                  {copying:.4} | {reference:.3}, {anew}",

@@ -1,18 +1,18 @@
-//! What all work on one input shares: counters, caches and buffers in one byte budget, the index, the frame store, threads.
+//! Resources that all work on one input shares: counters, caches and buffers in one byte budget, the index, the frame store, threads.
 
 use std::any::Any;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::executor::Executor;
 use crate::index::{FrameStore, Index};
 use crate::memory::{Budget, ByteCache, Compressors, OpenStream, Pool, Pooled};
 use crate::metrics::{Counter, Counters, Gauges, MemoryClass, MetricsSource};
 
-/// What all work on one input shares.
+/// Resources that all work on one input shares.
 #[derive(Debug)]
 pub struct Resources {
     /// What the work cost so far.
@@ -48,46 +48,14 @@ pub struct Resources {
     /// Threads for work that may block.
     #[doc(hidden)]
     pub executor: Executor,
-    /// What is hashed in passing: nothing, unless a command asks for it.
-    #[doc(hidden)]
-    pub hashed: HashedInPassing,
     /// Random bytes that distinguish this session from all others.
     #[doc(hidden)]
     pub session: [u8; 16],
-    shared: Mutex<Weak<dyn Any + Send + Sync>>,
     ids: Counter,
+    shared: Mutex<Weak<dyn Any + Send + Sync>>,
+    hashes_spliced: AtomicBool,
     /// Whether compressed bundles are decompressed to their ends.
     checks_streams: AtomicBool,
-}
-
-/// Of which bytes the SHA-256 is computed in passes that are made for something else. This spares other passes where the sums
-/// of all of them will be asked for.
-#[derive(Debug, Default)]
-pub struct HashedInPassing {
-    members: AtomicBool,
-    spliced: AtomicBool,
-}
-
-impl HashedInPassing {
-    /// Has members of wheels hashed when they are inflated first.
-    pub fn hash_members(&self) {
-        self.members.store(true, Ordering::Relaxed);
-    }
-
-    /// Has rewritten members hashed when their streams are spliced.
-    pub fn hash_spliced(&self) {
-        self.spliced.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether members are.
-    pub fn has_members(&self) -> bool {
-        self.members.load(Ordering::Relaxed)
-    }
-
-    /// Whether rewritten members are.
-    pub fn has_spliced(&self) -> bool {
-        self.spliced.load(Ordering::Relaxed)
-    }
 }
 
 impl Resources {
@@ -122,9 +90,9 @@ impl Resources {
             store,
             executor: Executor::default(),
             session: random(),
-            shared: Mutex::new(Weak::<()>::new()),
             ids: Counter::default(),
-            hashed: HashedInPassing::default(),
+            shared: Mutex::new(Weak::<()>::new()),
+            hashes_spliced: AtomicBool::new(false),
             checks_streams: AtomicBool::new(false),
             budget,
         })
@@ -141,6 +109,16 @@ impl Resources {
         let value = make();
         *shared = Arc::downgrade(&value) as Weak<dyn Any + Send + Sync>;
         value
+    }
+
+    /// Has the pass that splices a member compute the SHA-256 of the result, since the digests of all members will be needed.
+    pub fn hash_spliced(&self) {
+        self.hashes_spliced.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was asked for.
+    pub fn hashes_spliced(&self) -> bool {
+        self.hashes_spliced.load(Ordering::Relaxed)
     }
 
     /// Has each compressed bundle that is opened decompressed to its end, so that damage behind the code that is needed,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::{Decompress, FlushDecompress, Status};
 use kpackfs::resources::Resources;
-use kpackfs::rope::{Content, Packed, ReadError, copy_from};
+use kpackfs::rope::{Content, Packed, PackedContent, ReadError, copy_from};
 use tempfile::TempDir;
 
 /// The longest content that is read completely.
@@ -150,9 +150,14 @@ impl Content for Watched {
         copy_from(&self.bytes, offset, buffer)
     }
 
-    fn packed(&self) -> Option<Packed> {
-        let bytes: Arc<dyn Content> = Self::new(&[]);
-        self.deflated.then_some(Packed { bytes, deflated: true, crc32: 0 })
+    fn member(&self) -> Option<&dyn PackedContent> {
+        self.deflated.then_some(self)
+    }
+}
+
+impl PackedContent for Watched {
+    fn packed(&self) -> Packed {
+        Packed { bytes: Self::new(&[]), deflated: true, crc32: 0 }
     }
 }
 

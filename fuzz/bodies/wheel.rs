@@ -80,7 +80,7 @@ fn check_member(member: &dyn Content, counterpart: &dyn Content, random: &mut Ra
 
 /// What the packed bytes inflate to, up to the first damage; `None` if they cannot be read.
 fn truth(member: &dyn Content) -> Option<Vec<u8>> {
-    let packed = member.packed()?;
+    let packed = member.member()?.packed();
     assert!(packed.bytes.size() <= MOST || packed.deflated);
     let bytes = (packed.bytes.size() <= MOST).then(|| read(&*packed.bytes).ok())??;
     if !packed.deflated {

@@ -66,19 +66,20 @@ fn look_into_members(prepared: &Prepared) {
         .entries
         .iter()
         .filter_map(|entry| match &entry.kind {
-            EntryKind::File { content, .. } if content.packed().is_some_and(|packed| packed.deflated) => {
-                Some((&entry.path, content))
+            EntryKind::File { content, .. } => {
+                let member = content.member().filter(|member| member.packed().deflated);
+                member.map(|member| (&entry.path, member))
             }
-            _ => None,
+            EntryKind::Directory | EntryKind::Symlink(_) => None,
         })
         .collect();
     show_bytes("Indexing", |progress| {
-        progress.expect(members.iter().map(|(_, content)| content.size()).sum());
-        members.par_iter().with_max_len(1).for_each(|(path, content)| {
-            if let Err(error) = content.block_boundaries() {
+        progress.expect(members.iter().map(|(_, member)| member.size()).sum());
+        members.par_iter().with_max_len(1).for_each(|(path, member)| {
+            if let Err(error) = member.block_boundaries() {
                 eprintln!("kpackfs: warning: {}", message(&format!("{path}: cannot be read: {error}")));
             }
-            progress.advance(content.size());
+            progress.advance(member.size());
         });
     });
 }

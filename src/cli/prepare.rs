@@ -138,7 +138,7 @@ fn prepare_with(inputs: &[PathBuf], options: &SplitOptions, list: List, is_check
         several => join::open_wheels(several, &resources)?,
     };
     if is_checked && states_digests(&input) {
-        resources.hashed.hash_members();
+        input.hash_members();
     }
     let joined = show_bytes("Joining", |progress| join::join(&mut input, &resources, progress));
     let plan = show_bytes("Planning", |progress| Plan::of_joined(&input, &joined, &choices, &resources, progress))?;

@@ -92,7 +92,7 @@ impl Split {
         let is_compared = !matches!(self.format, OutputFormat::ThinWheel);
         let prepare = if is_compared { prepare_to_check } else { prepare };
         let mut prepared = prepare(&self.source.paths(), &self.options)?;
-        prepared.resources.hashed.hash_spliced();
+        prepared.resources.hash_spliced();
         prepared.resources.check_streams();
         if let Some(wheels) = &mut prepared.wheels {
             wheels.has_local_versions = self.versions.are_local();

@@ -41,7 +41,7 @@ pub struct Deflation {
     pub size: u64,
     /// CRC-32 of the inflated content.
     pub crc32: u32,
-    /// SHA-256 of the same, if that was asked for.
+    /// SHA-256 of the inflated content, if it was asked for.
     pub sha256: Option<[u8; 32]>,
 }
 
@@ -55,7 +55,7 @@ pub fn splice(
     splice_with(original, edits, None, counters)
 }
 
-/// The same, with a SHA-256. Reused blocks are inflated for it, in the pass in which the rest is encoded.
+/// Like [`splice`], with the SHA-256 of the result. Reused blocks are inflated for it, in the pass that encodes the rest.
 pub fn splice_and_hash(
     original: &Arc<dyn Content>,
     edits: &[Edit],
@@ -71,8 +71,8 @@ fn splice_with(
     counters: &Counters,
 ) -> Result<Option<Deflation>, DeflateError> {
     let content = edited(original, edits.to_vec())?;
-    let Some(packed) = original.packed().filter(|packed| packed.deflated) else { return Ok(None) };
-    let Some(boundaries) = original.block_boundaries()? else { return Ok(None) };
+    let Some(member) = original.member() else { return Ok(None) };
+    let (packed, Some(boundaries)) = (member.packed(), member.block_boundaries()?) else { return Ok(None) };
     let parts = plan(&changes(&**original, edits)?, &boundaries, original.size());
     let encoded =
         parts.iter().map(|part| if let StreamPart::Encoded(range) = part { range.end - range.start } else { 0 });

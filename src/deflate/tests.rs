@@ -177,7 +177,7 @@ fn little_is_encoded_again() {
     let whole = data(8 << 20, 5);
     let packed = deflated(&whole, 6, whole.len(), Z_NO_FLUSH);
     let original = deflated_member(&packed, whole.len() as u64, crc32fast::hash(&whole));
-    let boundaries = original.block_boundaries().unwrap().unwrap();
+    let boundaries = original.member().unwrap().block_boundaries().unwrap().unwrap();
     let longest = boundaries.windows(2).map(|pair| pair[1].output - pair[0].output).max().unwrap();
     assert_eq!(boundaries[0], BlockBoundary::default());
     let end = BlockBoundary { bit: packed.len() as u64 * 8, output: 8 << 20, crc32: crc32fast::hash(&whole) };

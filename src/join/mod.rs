@@ -97,7 +97,7 @@ impl Joined {
     pub fn witnesses(&self) -> impl Iterator<Item = Arc<dyn Content>> + '_ {
         let contents = self.binaries.values().map(|form| &form.content).chain(&self.archives);
         // Inflated bytes may be in a cache; stored ones are read from the file.
-        contents.map(|content| content.packed().map_or_else(|| Arc::clone(content), |packed| packed.bytes))
+        contents.map(|content| content.member().map_or_else(|| Arc::clone(content), |member| member.packed().bytes))
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::SizedParts;
 use crate::gpu::{BundleKey, TargetId};
-use crate::rope::Content;
+use crate::rope::{Content, PackedContent};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, PlannedBinary};
 
@@ -213,7 +213,7 @@ fn size(entry: &Entry) -> u64 {
 
 fn packed_size(entry: &Entry) -> u64 {
     match &entry.kind {
-        EntryKind::File { content, .. } => content.packed_size().unwrap_or_else(|| content.size()),
+        EntryKind::File { content, .. } => content.member().map_or_else(|| content.size(), PackedContent::packed_size),
         EntryKind::Directory | EntryKind::Symlink(_) => 0,
     }
 }

@@ -19,7 +19,7 @@ impl Edit {
     /// Overwrites the bytes at `start` with as many others.
     pub fn patch(start: u64, bytes: impl Into<Arc<[u8]>>) -> Self {
         let segment = Segment::literal(bytes);
-        Self { start, end: start.saturating_add(segment.length), replacement: vec![segment] }
+        Self { start, end: start.saturating_add(segment.length()), replacement: vec![segment] }
     }
 
     /// Replaces `start..end` with `bytes`.

@@ -2,8 +2,18 @@
 //! reading them.
 
 use std::fmt;
+use std::fs::File;
 
-use super::Backing;
+use super::ReadError;
+
+/// A file of the operating system that holds exactly the bytes of a content.
+pub trait Backing {
+    /// Opens it. Fails with [`ReadError::Changed`] if it is no longer the file that was planned with.
+    fn open(&self) -> Result<File, ReadError>;
+
+    /// Fails with [`ReadError::Changed`] if a file that was opened is no longer what was planned with.
+    fn check(&self, file: &File) -> Result<(), ReadError>;
+}
 
 /// A run of bytes of a content with one source.
 #[derive(Clone, Copy, Debug)]

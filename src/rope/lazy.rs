@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use once_cell::sync::OnceCell;
 
-use super::read::PositionedReader;
+use super::content::PositionedReader;
 use super::{Content, Identity, InOrderReader, ReadError, Rope};
 
 type Work = Box<dyn Fn() -> Result<Rope, ReadError> + Send + Sync>;

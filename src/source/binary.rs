@@ -5,8 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::tree::{attributes, open_file};
-use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError};
+use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, open_file};
 use crate::disk;
 use crate::resources::Resources;
 
@@ -28,7 +27,7 @@ pub(super) fn is_binary(location: &Path) -> io::Result<bool> {
 /// The binary at `location`, in a directory of its own.
 pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Input, SourceError> {
     let io = |source| SourceError::Io { path: location.clone(), source };
-    let of_file = attributes(&location.metadata().map_err(io)?);
+    let of_file = Attributes::of(&location.metadata().map_err(io)?);
     let name = location.file_name().unwrap_or_default().as_bytes();
     let path = EntryPath::new(name).map_err(|error| io(io::Error::other(error)))?;
     let kind = EntryKind::File { content: open_file(&location, resources)?, link_group: None };

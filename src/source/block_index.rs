@@ -5,17 +5,17 @@
 //! So the index stays below 1 % of the stream, and a random read takes milliseconds.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::checkpoint::Checkpoint;
 use super::damage::DecodeError;
-use super::decoder::{Decoder, Stream};
+use super::decoder::Decoder;
 use super::inflate::DecoderPosition;
-use super::stream_index::StreamIndex;
+use super::stream::Stream;
 use crate::rope::{BlockBoundary, Sha256};
 
 /// Block boundaries are recorded at least this many bytes of output apart, so that their list takes at most 0.3 % of
 /// the content. Of usual blocks, zlib's blocks of incompressible data are the shortest; they have 16 KiB.
-const JOINT_DISTANCE: u64 = 8 << 10;
+const BOUNDARY_DISTANCE: u64 = 8 << 10;
 
 /// Checkpoints are at least this many bytes of output apart: decoding less takes no longer than a seek.
 const CHECKPOINT_DISTANCE: u64 = 1 << 20;
@@ -28,34 +28,8 @@ pub(super) const WRONG_CRC32: &str = "the content does not have the CRC-32 that 
 /// The decoding cost between two checkpoints, in input bytes: this multiple of the last window's compressed size,
 /// clamped to the limits below.
 const WINDOW_SHARE: u64 = 160;
-const LEAST_COST: u64 = 256 << 10;
-const MOST_COST: u64 = 9 << 18;
-
-/// A place where decoding can start.
-#[derive(Debug, Default)]
-pub(super) struct Checkpoint {
-    /// Its block boundary.
-    pub(super) boundary: BlockBoundary,
-    /// The content before it, up to 32 KiB, as a zstd frame. Empty at the beginning of the stream.
-    pub(super) window: Box<[u8]>,
-    /// Whether the window is known to be right. A window from a stored index is not, until it was checked.
-    proved: AtomicBool,
-}
-
-impl Checkpoint {
-    /// A checkpoint that the caller vouches for.
-    pub(super) fn claimed(boundary: BlockBoundary, window: Box<[u8]>) -> Self {
-        Self { boundary, window, proved: AtomicBool::new(false) }
-    }
-
-    pub(super) fn is_proved(&self) -> bool {
-        self.proved.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn prove(&self) {
-        self.proved.store(true, Ordering::Relaxed);
-    }
-}
+const MIN_COST: u64 = 256 << 10;
+const MAX_COST: u64 = 9 << 18;
 
 /// The index of a stream, which covers the part that was decoded so far.
 #[derive(Debug)]
@@ -70,7 +44,7 @@ pub(super) struct BlockIndex {
     pub(super) checkpoints: Vec<Arc<Checkpoint>>,
     /// CRC-32 of everything before `indexed_to`.
     crc: crc32fast::Hasher,
-    /// The same, if it is wanted.
+    /// SHA-256 of the same bytes, if it is wanted.
     sha256: Option<Box<Sha256>>,
     /// Bytes of all windows.
     windows: u64,
@@ -78,12 +52,11 @@ pub(super) struct BlockIndex {
 
 impl Default for BlockIndex {
     fn default() -> Self {
-        let start = Checkpoint { proved: AtomicBool::new(true), ..Checkpoint::default() };
         Self {
             indexed_to: 0,
             complete: false,
             boundaries: vec![BlockBoundary::default()],
-            checkpoints: vec![Arc::new(start)],
+            checkpoints: vec![Arc::default()],
             crc: crc32fast::Hasher::new(),
             sha256: None,
             windows: 0,
@@ -92,13 +65,10 @@ impl Default for BlockIndex {
 }
 
 impl BlockIndex {
-    /// The index that an earlier session recorded, unless it contradicts the stream or itself.
-    pub(super) fn restored(index: &StreamIndex, stream: &Stream) -> Option<Self> {
-        let (boundaries, mut checkpoints) = index.unpack(stream)?;
+    /// A complete index of `size` bytes of content. `checkpoints` begin with the start of the stream.
+    pub(super) fn complete(size: u64, boundaries: Vec<BlockBoundary>, checkpoints: Vec<Arc<Checkpoint>>) -> Self {
         let windows = checkpoints.iter().map(|checkpoint| checkpoint.window.len() as u64).sum();
-        let mut restored = Self { indexed_to: stream.size, complete: true, boundaries, windows, ..Self::default() };
-        restored.checkpoints.append(&mut checkpoints);
-        Some(restored)
+        Self { indexed_to: size, complete: true, boundaries, checkpoints, windows, ..Self::default() }
     }
 
     /// The last checkpoint at or before `offset`.
@@ -108,9 +78,9 @@ impl BlockIndex {
     }
 
     /// The first block boundary at or after `offset`, or else the end.
-    pub(super) fn joint_from(&self, offset: u64) -> Option<BlockBoundary> {
+    pub(super) fn boundary_from(&self, offset: u64) -> BlockBoundary {
         let found = self.boundaries.partition_point(|boundary| boundary.output < offset);
-        self.boundaries.get(found).or(self.boundaries.last()).copied()
+        self.boundaries.get(found).or(self.boundaries.last()).copied().unwrap_or_default()
     }
 
     /// Bytes of memory.
@@ -123,7 +93,7 @@ impl BlockIndex {
         self.windows.saturating_add(lists as u64)
     }
 
-    /// The SHA-256 of the whole content, if it was wanted when this index was begun.
+    /// The SHA-256 of the whole content, if it was wanted when this index was started.
     pub(super) fn sha256(&self) -> Option<[u8; 32]> {
         self.sha256.as_ref().filter(|_| self.complete).map(|sha256| Sha256::clone(sha256).finish())
     }
@@ -208,14 +178,13 @@ impl IndexBuilder {
             crc32: self.crc.clone().finalize(),
         };
         match place {
-            DecoderPosition::Boundary(unused) if decoder.output - self.last.output >= JOINT_DISTANCE => {
+            DecoderPosition::Boundary(unused) if decoder.output - self.last.output >= BOUNDARY_DISTANCE => {
                 self.last = boundary(unused);
                 self.boundaries.push(self.last);
                 // A checkpoint at the very end would never be used.
                 if decoder.output < stream.size && self.is_far(self.last) {
                     let window = decoder.window(stream)?;
-                    self.checkpoint = Arc::new(Checkpoint::claimed(self.last, window));
-                    self.checkpoint.prove();
+                    self.checkpoint = Arc::new(Checkpoint::new(self.last, window, true));
                     self.checkpoints.push(Arc::clone(&self.checkpoint));
                 }
             }
@@ -237,7 +206,7 @@ impl IndexBuilder {
         let last = &self.checkpoint;
         let output = here.output - last.boundary.output;
         let cost = (here.bit - last.boundary.bit) / 8 + output / OUTPUT_PER_INPUT;
-        let limit = (last.window.len() as u64 * WINDOW_SHARE).clamp(LEAST_COST, MOST_COST);
+        let limit = (last.window.len() as u64 * WINDOW_SHARE).clamp(MIN_COST, MAX_COST);
         output >= CHECKPOINT_DISTANCE && cost >= limit
     }
 }

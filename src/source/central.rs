@@ -16,10 +16,10 @@ use super::member::OpenWheel;
 use crate::rope::to_usize;
 
 /// The most members that a wheel may have. The largest ROCm wheels have some ten thousand.
-pub(super) const MOST_MEMBERS: u64 = 1 << 20;
+pub(super) const MAX_MEMBERS: u64 = 1 << 20;
 
-/// The most bytes that are read to find and parse the central directory: 512 for each of [`MOST_MEMBERS`].
-const MOST_READ: u64 = 512 << 20;
+/// The most bytes that are read to find and parse the central directory: 512 for each of [`MAX_MEMBERS`].
+const MAX_READ: u64 = 512 << 20;
 
 /// Bytes read at a time.
 const BLOCK: u64 = 16 << 10;
@@ -58,8 +58,8 @@ pub(super) fn parse<T>(
             return Err(SourceError::NotAWheel { path: location.to_owned(), reason: reason.into() });
         }
         None => return Err(SourceError::UnknownKind(location.to_owned())),
-        Some(members) if members > MOST_MEMBERS => {
-            let reason = format!("it has {members} members, and the limit is {MOST_MEMBERS}");
+        Some(members) if members > MAX_MEMBERS => {
+            let reason = format!("it has {members} members, and the limit is {MAX_MEMBERS}");
             return Err(SourceError::NotAWheel { path: location.to_owned(), reason });
         }
         Some(_) => {}
@@ -87,7 +87,7 @@ pub(super) fn parse<T>(
     Ok((members.collect::<Result<_, _>>()?, archive.central_directory_start()))
 }
 
-/// The same without a table of names. `None` if something is wrong with an entry.
+/// Parses the central directory without a table of names. `None` if something is wrong with an entry.
 fn one_by_one<T>(
     window: Window<'_>,
     config: Config,
@@ -162,7 +162,7 @@ struct Window<'a> {
 
 impl<'a> Window<'a> {
     fn new(wheel: &'a OpenWheel, entry: &'a Arc<str>) -> Self {
-        Self { wheel, entry, at: 0, start: 0, block: Vec::new(), allowance: MOST_READ }
+        Self { wheel, entry, at: 0, start: 0, block: Vec::new(), allowance: MAX_READ }
     }
 }
 
@@ -203,7 +203,7 @@ impl Read for Window<'_> {
             self.allowance = self
                 .allowance
                 .checked_sub(length)
-                .ok_or_else(|| io::Error::other(format!("the central directory takes more than {MOST_READ} bytes")))?;
+                .ok_or_else(|| io::Error::other(format!("the central directory takes more than {MAX_READ} bytes")))?;
             self.block.clear();
             let mut block = vec![0; usize::try_from(length).unwrap_or(0)];
             self.wheel.read(self.entry, start, &mut block).map_err(io::Error::other)?;

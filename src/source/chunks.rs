@@ -9,10 +9,14 @@ mod guard;
 use std::sync::OnceLock;
 
 use self::guard::DecodeGuard;
-use super::block_index::{BlockIndex, Checkpoint, IndexBuilder};
+use super::block_index::{BlockIndex, IndexBuilder};
+use super::checkpoint::Checkpoint;
 use super::damage::{self, DamageExtent, DecodeError, StreamDamage};
-use super::decoder::{Decoder, INPUT, Stream};
+use super::decoder::{Decoder, INPUT};
+use super::decoders::{CHUNK, Decoders};
 use super::inflate::WINDOW;
+use super::loaded_indexes::EvictIndex;
+use super::stream::Stream;
 use super::stream_index::StreamIndex;
 use crate::index::RecordKind;
 use crate::metrics::MemoryClass;
@@ -20,32 +24,30 @@ use crate::rope::{BlockBoundary, ReadError, to_usize};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Chunks begin at multiples of this many bytes. Small chunks are decoded soon and stay in the processor's cache.
-pub(super) const CHUNK: u64 = 256 << 10;
-
 /// A decode that passes other chunks keeps this many of the first and of the last ones. Sections that are read together
 /// are close to each other, but not in the order of reading. Keeping more would evict chunks that others are about to
 /// read.
 const KEPT: u64 = 4;
 
-/// After this many waits a reader decodes by itself. If the cache has no room, chunks of other decodes may be gone
-/// before it wakes.
-const MOST_WAITS: usize = 64;
+/// After this many waits a reader decodes by itself: without room in the cache, chunks may be evicted before it wakes.
+const MAX_WAITS: usize = 64;
 
 /// A stream's chunks and its index.
 #[derive(Debug)]
 pub(super) struct Chunks {
     pub(super) stream: Stream,
+    /// Decoders and indexes, which all members of a wheel share.
+    pub(super) decoders: Arc<Decoders>,
     /// The member's number in the list of loaded indexes.
     number: usize,
-    this: Weak<Self>,
+    this: Weak<dyn EvictIndex>,
     /// Held for look-ups and updates, never while decoding.
     state: Mutex<ChunksState>,
     /// Notified when a decode has progressed or ended.
     progress: Condvar,
     /// Where the last captured bundle header ends.
     header_end: AtomicU64,
-    /// Of the whole content, once the pass that builds the index has computed it. It stays when the index is evicted.
+    /// SHA-256 of the content, once the indexing pass has computed it. It stays when the index is evicted.
     sha256: OnceLock<[u8; 32]>,
     /// Whether a pass over the whole stream, in this session or an earlier one, has found sizes and CRC-32 right.
     is_passed: AtomicBool,
@@ -57,22 +59,22 @@ struct ChunksState {
     id: usize,
     index: BlockIndex,
     /// Whether `index` comes from another session.
-    recalled: Recalled,
+    load_state: LoadState,
     decodes: Vec<Decode>,
     /// Number of decodes that were started.
-    begun: u64,
+    started: u64,
     /// What is wrong with the stream, if a decode has met it.
     damage: Option<StreamDamage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Recalled {
+enum LoadState {
     /// Not looked up yet.
     Unknown,
-    /// `index` was stored by another session.
-    Yes,
-    /// `index` was built in this session.
-    No,
+    /// Stored by another session.
+    Loaded,
+    /// Built in this session.
+    Built,
 }
 
 /// A decode in flight.
@@ -100,24 +102,25 @@ enum Task<'a> {
 
 impl Drop for Chunks {
     fn drop(&mut self) {
-        self.stream.decoders.indexes.remove(self.number);
+        self.decoders.indexes.remove(self.number);
     }
 }
 
 impl Chunks {
-    pub(super) fn new(stream: Stream) -> Arc<Self> {
+    pub(super) fn new(stream: Stream, decoders: Arc<Decoders>) -> Arc<Self> {
         let state = ChunksState {
             id: new_id(&stream),
             index: BlockIndex::default(),
-            recalled: Recalled::Unknown,
+            load_state: LoadState::Unknown,
             decodes: Vec::new(),
-            begun: 0,
+            started: 0,
             damage: None,
         };
         Arc::new_cyclic(|this| Self {
             number: state.id,
-            this: Weak::clone(this),
+            this: Weak::<Self>::clone(this),
             stream,
+            decoders,
             state: Mutex::new(state),
             progress: Condvar::new(),
             header_end: AtomicU64::new(0),
@@ -159,16 +162,16 @@ impl Chunks {
 
     /// All block boundaries. Decodes whatever is not indexed yet.
     pub(super) fn block_boundaries(&self) -> Result<Arc<[BlockBoundary]>, ReadError> {
-        self.of_complete_index(|index| index.boundaries.as_slice().into())
+        self.with_complete_index(|index| index.boundaries.as_slice().into())
     }
 
     /// Decodes whatever is not indexed yet, so that sizes and CRC-32 are compared.
     pub(super) fn check_all(&self) -> Result<(), ReadError> {
         let is_passed = self.is_passed.load(Ordering::Relaxed);
-        if is_passed { self.check(self.stream.size) } else { self.of_complete_index(|_| ()) }
+        if is_passed { self.check(self.stream.size) } else { self.with_complete_index(|_| ()) }
     }
 
-    fn of_complete_index<T>(&self, take: impl Fn(&BlockIndex) -> T) -> Result<T, ReadError> {
+    fn with_complete_index<T>(&self, take: impl Fn(&BlockIndex) -> T) -> Result<T, ReadError> {
         loop {
             let mut state = self.lock();
             self.restore(&mut state);
@@ -187,8 +190,8 @@ impl Chunks {
 
     /// The SHA-256 of the content, if the pass that builds the index computes it. An index of an earlier session has none.
     pub(super) fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
-        if self.sha256.get().is_none() && self.stream.resources.hashed.has_members() {
-            self.of_complete_index(|_| ())?;
+        if self.sha256.get().is_none() && self.decoders.hashes.load(Ordering::Relaxed) {
+            self.with_complete_index(|_| ())?;
         }
         Ok(self.sha256.get().copied())
     }
@@ -206,28 +209,12 @@ impl Chunks {
     /// Fills `buffer` with a captured bundle header at `offset`. `false` if there is none.
     pub(super) fn read_header(&self, offset: u64, buffer: &mut [u8]) -> bool {
         let id = self.lock().id;
-        self.stream.decoders.headers.read(id, offset, buffer)
-    }
-
-    /// Drops the index. `false` if it is in use.
-    pub(super) fn evict_index(&self) -> bool {
-        let Ok(mut state) = self.state.try_lock() else { return false };
-        if !state.decodes.is_empty() {
-            return false;
-        }
-        // A cached chunk implies that the index covers it, so the cached chunks get unreachable keys.
-        state.id = new_id(&self.stream);
-        state.recalled = Recalled::Unknown;
-        let index = std::mem::take(&mut state.index);
-        self.stream.decoders.indexes.remove(self.number);
-        drop(state);
-        drop(index);
-        true
+        self.decoders.headers.read(id, offset, buffer)
     }
 
     /// Updates the account of the index's memory.
     fn account(&self, state: &ChunksState) {
-        self.stream.decoders.indexes.account(self.number, &self.this, state.index.bytes());
+        self.decoders.indexes.account(self.number, &self.this, state.index.bytes());
     }
 
     /// Finds out what a reader has to do for a chunk. Waits while another thread decodes it.
@@ -246,33 +233,31 @@ impl Chunks {
                 return Ok(Task::Nothing(chunk));
             }
             self.restore(&mut state);
-            self.stream.decoders.indexes.touch(self.number);
+            self.decoders.indexes.touch(self.number);
             let indexed_to = state.index.indexed_to;
             let checkpoint = state.index.checkpoint(start.min(indexed_to));
             let near = checkpoint.boundary.output..=start.min(indexed_to);
-            let standing = self.stream.decoders.nearest(id, &near);
+            let idle_at = self.decoders.nearest(id, &near);
             // A decode that passes the checkpoint with its next chunk is worth waiting for, too.
-            let coming = checkpoint.boundary.output.saturating_sub(CHUNK)..=*near.end();
-            let running = state.decodes.iter().map(|decode| decode.at).filter(|at| coming.contains(at)).max();
+            let in_flight = checkpoint.boundary.output.saturating_sub(CHUNK)..=*near.end();
+            let decoding_at = state.decodes.iter().map(|decode| decode.at).filter(|at| in_flight.contains(at)).max();
             let must_wait = end > indexed_to && state.decodes.iter().any(|decode| decode.end > indexed_to);
-            if must_wait || (running > standing && waits < MOST_WAITS) {
+            if must_wait || (decoding_at > idle_at && waits < MAX_WAITS) {
                 waits += 1;
                 state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let decoder = standing.and_then(|output| self.stream.decoders.take(id, output));
-            let start = decoder.map_or(Start::Seek(checkpoint), Start::Resume);
-            let at = match &start {
-                Start::Resume(decoder) => decoder.output,
-                Start::Seek(checkpoint) => checkpoint.boundary.output,
+            let (at, start) = match idle_at.and_then(|output| self.decoders.take(id, output)) {
+                Some(decoder) => (decoder.output, Start::Resume(decoder)),
+                None => (checkpoint.boundary.output, Start::Seek(checkpoint)),
             };
-            state.begun += 1;
-            let number = state.begun;
+            state.started += 1;
+            let number = state.started;
             state.decodes.push(Decode { number, at, end });
             // The index of a damaged stream is never complete.
             let is_damaged = state.damage.is_some();
             let extends_index = end > indexed_to && !is_damaged;
-            let hashes = self.stream.resources.hashed.has_members();
+            let hashes = self.decoders.hashes.load(Ordering::Relaxed);
             let builder = extends_index.then(|| Box::new(state.index.builder(hashes)));
             return Ok(Task::Decode(DecodeGuard { chunks: self, id, number, readable, is_damaged, builder }, start));
         }
@@ -280,8 +265,7 @@ impl Chunks {
 
     /// Decodes up to the end of the chunk `wanted`, and returns that chunk.
     fn decode(&self, mut guard: DecodeGuard<'_>, start: Start, wanted: u64) -> Result<Arc<[u8]>, DecodeError> {
-        let stream = &self.stream;
-        let _permit = stream.decoders.permit();
+        let _permit = self.decoders.permit();
         let mut decoder = match start {
             Start::Resume(decoder) => decoder,
             Start::Seek(checkpoint) => self.seek(&checkpoint)?,
@@ -292,38 +276,29 @@ impl Chunks {
             let begin = number * CHUNK;
             let skip = to_usize(decoder.output - begin);
             let length = to_usize((guard.readable - begin).min(CHUNK));
-            let mut chunk = stream.decoders.chunk(length);
+            let mut chunk = self.decoders.chunk(length);
             let bytes = Arc::get_mut(&mut chunk).and_then(|bytes| bytes.get_mut(skip..)).unwrap_or_default();
             guard.fill(&mut decoder, bytes)?;
             let is_kept = skip == 0 && (number < first + KEPT || number + KEPT >= wanted);
             guard.advance(decoder.output, is_kept.then(|| (number, Arc::clone(&chunk))));
             if number >= wanted {
                 let owner = (decoder.output < guard.readable).then_some(guard.id);
-                stream.decoders.put_back(owner, decoder);
+                self.decoders.put_back(owner, decoder);
                 return Ok(chunk);
             }
-            self.reuse(chunk);
+            self.decoders.reuse(chunk);
             number += 1;
-        }
-    }
-
-    /// Recycles the memory of an unused chunk. Last chunks of members have various lengths and would take the place
-    /// of others.
-    fn reuse(&self, chunk: Arc<[u8]>) {
-        if chunk.len() as u64 == CHUNK {
-            self.stream.decoders.reuse(chunk);
         }
     }
 
     /// A decoder at a checkpoint. A window from another session is checked first.
     fn seek(&self, checkpoint: &Checkpoint) -> Result<Decoder, DecodeError> {
-        let mut decoder = self.stream.decoders.seek(&self.stream, checkpoint, INPUT)?;
-        if checkpoint.is_proved() {
+        let mut decoder = self.decoders.seek(&self.stream, checkpoint, INPUT)?;
+        if checkpoint.is_verified() {
             return Ok(decoder);
         }
         // 32 KiB later nothing refers to the window any more.
-        let until = self.lock().index.joint_from(checkpoint.boundary.output.saturating_add(WINDOW as u64));
-        let until = until.unwrap_or_default();
+        let until = self.lock().index.boundary_from(checkpoint.boundary.output.saturating_add(WINDOW as u64));
         let mut crc = crc32fast::Hasher::new_with_initial(checkpoint.boundary.crc32);
         let mut buffer = vec![0; WINDOW];
         while decoder.output < until.output {
@@ -335,22 +310,22 @@ impl Chunks {
         if crc.finalize() != until.crc32 {
             return Err(DecodeError::whole(&self.stream, "inflates differently than before"));
         }
-        checkpoint.prove();
+        checkpoint.set_verified();
         decoder.seek(&self.stream, checkpoint, INPUT)?;
         Ok(decoder)
     }
 
     /// Loads the index that another session has stored. Looks for it once.
     fn restore(&self, state: &mut ChunksState) {
-        if state.recalled != Recalled::Unknown {
+        if state.load_state != LoadState::Unknown {
             return;
         }
         let stream = &self.stream;
         let index = (stream.size > CHUNK).then(|| stream.resources.index.get(RecordKind::Stream, &stream.identity));
-        let restored = index.flatten().and_then(|index| BlockIndex::restored(&index, stream));
-        state.recalled = if restored.is_some() { Recalled::Yes } else { Recalled::No };
-        state.index = restored.unwrap_or_default();
-        if state.recalled == Recalled::Yes {
+        let loaded = index.flatten().and_then(|index: StreamIndex| index.unpack(stream));
+        state.load_state = if loaded.is_some() { LoadState::Loaded } else { LoadState::Built };
+        state.index = loaded.unwrap_or_default();
+        if state.load_state == LoadState::Loaded {
             self.account(state);
         }
     }
@@ -367,9 +342,9 @@ impl Chunks {
         if state.id != id {
             return Ok(());
         }
-        let is_restored = std::mem::replace(&mut state.recalled, Recalled::No) == Recalled::Yes;
+        let is_loaded = std::mem::replace(&mut state.load_state, LoadState::Built) == LoadState::Loaded;
         let readable = if let DamageExtent::From(output) = extent { output } else { 0 };
-        if is_restored {
+        if is_loaded {
             tracing::warn!("the index of {} is wrong and is built again: {error}", self.stream.entry);
             state.index = BlockIndex::default();
         } else if state.damage.as_ref().is_none_or(|damage| readable < damage.readable) {
@@ -378,12 +353,12 @@ impl Chunks {
             // Otherwise another reader has recorded it meanwhile.
             return if is_damaged { Err(error) } else { Ok(()) };
         }
-        if is_restored || readable == 0 {
+        if is_loaded || readable == 0 {
             state.id = new_id(&self.stream);
             drop(state);
             self.drop_chunks(id);
         }
-        if extent == DamageExtent::Whole && !is_restored {
+        if extent == DamageExtent::Whole && !is_loaded {
             damage::remember(&self.stream.resources, &self.stream.identity, &error);
         }
         Ok(())
@@ -395,42 +370,20 @@ impl Chunks {
     }
 }
 
-#[cfg(test)]
-impl Chunks {
-    /// The index in its stored form.
-    pub(super) fn export(&self) -> Option<StreamIndex> {
-        StreamIndex::of(&self.lock().index, &self.stream)
-    }
-
-    /// Whether the whole index is in memory.
-    pub(super) fn is_complete(&self) -> bool {
-        self.lock().index.complete
-    }
-
-    /// Makes the index count as this many bytes.
-    pub(super) fn account_for(&self, bytes: u64) {
-        self.stream.decoders.indexes.account(self.number, &self.this, bytes);
-    }
-
-    /// See [`super::loaded_indexes`].
-    pub(super) fn number(&self) -> usize {
-        self.number
-    }
-
-    /// Whether no decode is in flight.
-    pub(super) fn is_idle(&self) -> bool {
-        self.lock().decodes.is_empty()
-    }
-
-    /// Removes all chunks from the cache.
-    pub(super) fn forget(&self) {
-        let id = self.lock().id;
-        self.drop_chunks(id);
-    }
-
-    /// Offsets of checkpoints.
-    pub(super) fn checkpoints(&self) -> Vec<u64> {
-        self.lock().index.checkpoints.iter().map(|checkpoint| checkpoint.boundary.output).collect()
+impl EvictIndex for Chunks {
+    fn evict_index(&self) -> bool {
+        let Ok(mut state) = self.state.try_lock() else { return false };
+        if !state.decodes.is_empty() {
+            return false;
+        }
+        // A cached chunk implies that the index covers it, so the cached chunks get unreachable keys.
+        state.id = new_id(&self.stream);
+        state.load_state = LoadState::Unknown;
+        let index = std::mem::take(&mut state.index);
+        self.decoders.indexes.remove(self.number);
+        drop(state);
+        drop(index);
+        true
     }
 }
 
@@ -441,3 +394,7 @@ fn new_id(stream: &Stream) -> usize {
 fn key(id: usize, number: u64) -> (usize, usize) {
     (id, to_usize(number))
 }
+
+#[cfg(test)]
+#[path = "chunks_tests.rs"]
+mod tests;

@@ -1,4 +1,4 @@
-//! Damage of streams: what of a stream can be read, and why not the rest.
+//! Damage of streams: how much of a stream can be read, and the error of the rest.
 //!
 //! Damage that a decoder meets has a *place*: everything before it can be read, in any order and by any reader. The place is
 //! the offset of the first byte that cannot be decoded. It depends on the stream alone.
@@ -6,9 +6,9 @@
 //! A wrong checksum or size has no place. A pass over the whole stream finds it. From then on nothing of the stream can
 //! be read, in this session and, if there is an index, in later ones.
 
-use super::decoder::Stream;
 use super::path::EntryPath;
 use super::stamp::Label;
+use super::stream::Stream;
 use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError};
@@ -93,3 +93,7 @@ impl Content for DamagedBytes {
         Err(self.error.clone())
     }
 }
+
+#[cfg(test)]
+#[path = "damage_tests.rs"]
+mod tests;

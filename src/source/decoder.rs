@@ -2,49 +2,19 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::block_index::{Checkpoint, IndexBuilder};
+use super::checkpoint::Checkpoint;
 use super::damage::DecodeError;
-use super::decoders::Decoders;
 use super::inflate::{DecoderPosition, Inflater, Refused, Stops, WINDOW};
-use super::path::EntryPath;
 use super::stamp::Label;
-use crate::resources::Resources;
-use crate::rope::{Content, Identity, ReadError, to_usize};
+use super::stream::Stream;
+use crate::rope::{ReadError, to_usize};
 
 /// Compressed bytes read at a time.
 pub(super) const INPUT: usize = 128 << 10;
 
-/// A deflate stream and what the zip file claims about it.
-#[derive(Debug)]
-pub(super) struct Stream {
-    /// The member, for messages.
-    pub(super) entry: EntryPath,
-    /// The compressed bytes.
-    pub(super) packed: Arc<dyn Content>,
-    /// Its inflated size in bytes, as claimed.
-    pub(super) size: u64,
-    /// The CRC-32 of the inflated content, as claimed.
-    pub(super) crc32: u32,
-    /// The member's identity.
-    pub(super) identity: Identity,
-    /// Decoders and indexes, which all members of a wheel share.
-    pub(super) decoders: Arc<Decoders>,
-    /// Caches and counters.
-    pub(super) resources: Arc<Resources>,
-}
-
-impl Stream {
-    pub(super) fn damaged(&self, reason: impl Into<Arc<str>>) -> ReadError {
-        ReadError::damaged(&self.entry.label(), reason)
-    }
-
-    /// The error of this process, not of the stream, so another try may succeed.
-    fn refused(&self, refused: &Refused) -> ReadError {
-        ReadError::io(&self.entry.label(), io::Error::other(refused.to_string()))
-    }
-}
+/// Observes each piece that is decoded, and where the decoder stands after it.
+pub(super) type Observer<'a> = &'a mut dyn FnMut(&Decoder, &[u8], DecoderPosition) -> Result<(), DecodeError>;
 
 /// A decoder at a position of a stream, which reads its own input.
 #[derive(Debug)]
@@ -63,7 +33,7 @@ pub(super) struct Decoder {
 
 impl Decoder {
     pub(super) fn new(stream: &Stream) -> Result<Self, ReadError> {
-        let inflater = Inflater::new().map_err(|refused| stream.refused(&refused))?;
+        let inflater = Inflater::new().map_err(|code| refused(stream, &code))?;
         Ok(Self { output: 0, inflater, input: Vec::new(), rest: 0..0, fetched: 0, step_in: INPUT })
     }
 
@@ -87,7 +57,7 @@ impl Decoder {
             value = byte.ok_or_else(|| stream.damaged(ENDS_EARLY))? >> used;
             self.rest.start += 1;
         }
-        self.inflater.enter((8 - used) % 8, value, &window).map_err(|refused| stream.refused(&refused))
+        self.inflater.enter((8 - used) % 8, value, &window).map_err(|code| refused(stream, &code))
     }
 
     fn fetch(&mut self, stream: &Stream) -> Result<(), ReadError> {
@@ -102,26 +72,26 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes until `buffer` is full. `builder` observes what is decoded. At the end of the content it also observes the end
-    /// of the stream, where sizes and checksums are compared.
+    /// Decodes until `buffer` is full. `observer` sees what is decoded. At the end of the content it also sees the end of the
+    /// stream, where sizes and checksums are compared.
     pub(super) fn fill(
         &mut self,
         stream: &Stream,
         buffer: &mut [u8],
-        mut builder: Option<&mut IndexBuilder>,
+        mut observer: Option<Observer<'_>>,
     ) -> Result<(), DecodeError> {
-        let stops = if builder.is_some() { Stops::AtBlocks } else { Stops::Never };
+        let stops = if observer.is_some() { Stops::AtBlocks } else { Stops::Never };
         let mut room = buffer;
         // One byte more than claimed, to detect a stream that holds more.
         let mut beyond = [0];
-        let observes_end = builder.is_some();
+        let observes_end = observer.is_some();
         while !room.is_empty() || (observes_end && self.output >= stream.size) {
             if self.rest.is_empty() {
                 self.fetch(stream)?;
             }
             let input = self.input.get(self.rest.clone()).unwrap_or_default();
             let target = if room.is_empty() { &mut beyond[..] } else { &mut *room };
-            let step = self.inflater.step(input, target, stops).map_err(|refused| stream.refused(&refused))?;
+            let step = self.inflater.step(input, target, stops).map_err(|code| refused(stream, &code))?;
             self.rest.start += step.consumed;
             self.output = self.output.saturating_add(step.produced as u64);
             stream.resources.counters.bytes_inflated.add(step.produced as u64);
@@ -130,8 +100,8 @@ impl Decoder {
                 return Err(DecodeError::whole(stream, format!("inflates to more than the {claimed} bytes it claims")));
             }
             let (piece, after) = room.split_at_mut_checked(step.produced).unwrap_or_default();
-            if let Some(builder) = &mut builder {
-                builder.observe(stream, self, piece, step.place)?;
+            if let Some(observe) = &mut observer {
+                observe(self, piece, step.place)?;
             }
             room = after;
             match step.place {
@@ -157,10 +127,15 @@ impl Decoder {
 
     /// The last 32 KiB that were decoded, as a zstd frame.
     pub(super) fn window(&self, stream: &Stream) -> Result<Box<[u8]>, ReadError> {
-        let window = self.inflater.window().map_err(|refused| stream.refused(&refused))?;
+        let window = self.inflater.window().map_err(|code| refused(stream, &code))?;
         let window = zstd::bulk::compress(&window, WINDOW_LEVEL);
         Ok(window.map_err(|source| ReadError::io(&stream.entry.label(), source))?.into())
     }
+}
+
+/// The error of this process, not of the stream, so another try may succeed.
+fn refused(stream: &Stream, code: &Refused) -> ReadError {
+    ReadError::io(&stream.entry.label(), io::Error::other(code.to_string()))
 }
 
 const ENDS_EARLY: &str = "the compressed data ends too early";

@@ -1,18 +1,21 @@
-//! What all members of a wheel share for decoding: idle decoders, free chunks, captured headers, and the list of block
+//! Decoding state that all members of a wheel share: idle decoders, free chunks, captured headers, and the list of block
 //! indexes in memory. All of it counts towards the budget.
 
 use std::ops::RangeInclusive;
 
-use super::block_index::Checkpoint;
 use super::bundle_headers::BundleHeaderCache;
-use super::chunks::CHUNK;
-use super::decoder::{Decoder, Stream};
+use super::checkpoint::Checkpoint;
+use super::decoder::Decoder;
 use super::loaded_indexes::LoadedIndexes;
+use super::stream::Stream;
 use crate::memory::{Budget, Reclaim, Reservation};
 use crate::metrics::MemoryClass;
 use crate::rope::ReadError;
-use crate::sync::atomic::AtomicUsize;
+use crate::sync::atomic::{AtomicBool, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of content that are decoded and cached together. Small chunks are decoded soon and stay in the processor's cache.
+pub(super) const CHUNK: u64 = 256 << 10;
 
 /// Bytes of a decoder: its state, its window and its input.
 const DECODER: u64 = 176 << 10;
@@ -23,7 +26,7 @@ const IDLE: usize = 24;
 
 /// This many idle decoders are kept even if the budget has no room. Without one, each read of a sequential reader would
 /// start at a checkpoint.
-const LEAST_IDLE: usize = 4;
+const MIN_IDLE: usize = 4;
 
 /// The most free chunks that are kept. Fresh memory costs a good part of the time of decoding into it: the kernel
 /// allocates it page by page and fills it with zeros.
@@ -31,8 +34,8 @@ const FREE_CHUNKS: usize = 8;
 
 /// The fewest and the most parallel decodes. Between these limits, decodes in flight take at most the budget divided by
 /// `PART_AT_WORK`.
-const LEAST_AT_WORK: u64 = 4;
-const MOST_AT_WORK: u64 = 64;
+const MIN_AT_WORK: u64 = 4;
+const MAX_AT_WORK: u64 = 64;
 const PART_AT_WORK: u64 = 8;
 
 /// See the [module](self).
@@ -42,6 +45,8 @@ pub(super) struct Decoders {
     unused: Arc<Unused>,
     /// Number of decodes in flight, and a condition variable that is notified when one ends.
     at_work: (Mutex<u64>, Condvar),
+    /// Whether the passes that build indexes compute the SHA-256 of the members.
+    pub(super) hashes: AtomicBool,
     /// Number of readahead tasks.
     pub(super) ahead: AtomicUsize,
     /// Headers of bundles in all members.
@@ -50,7 +55,7 @@ pub(super) struct Decoders {
     pub(super) indexes: Arc<LoadedIndexes>,
 }
 
-/// What is kept for the next decode, the oldest first.
+/// Idle decoders and free chunks, the oldest first.
 #[derive(Debug, Default)]
 struct Unused {
     decoders: Mutex<Vec<IdleDecoder>>,
@@ -89,6 +94,7 @@ impl Decoders {
             budget: Arc::clone(budget),
             unused,
             at_work: Default::default(),
+            hashes: AtomicBool::new(false),
             ahead: AtomicUsize::new(0),
             headers: BundleHeaderCache::new(budget),
             indexes,
@@ -100,7 +106,7 @@ impl Decoders {
         let most = self.budget.capacity() / PART_AT_WORK / (DECODER + CHUNK);
         let (at_work, ended) = &self.at_work;
         let mut count = at_work.lock().unwrap_or_else(PoisonError::into_inner);
-        while *count >= most.clamp(LEAST_AT_WORK, MOST_AT_WORK) {
+        while *count >= most.clamp(MIN_AT_WORK, MAX_AT_WORK) {
             count = ended.wait(count).unwrap_or_else(PoisonError::into_inner);
         }
         *count += 1;
@@ -141,7 +147,7 @@ impl Decoders {
         let memory = self.budget.claim(MemoryClass::Streams, DECODER);
         let mut decoders = self.unused.decoders();
         let memory = match memory {
-            None if decoders.len() >= LEAST_IDLE => return,
+            None if decoders.len() >= MIN_IDLE => return,
             memory => memory.unwrap_or_else(|| self.budget.account(MemoryClass::Streams, DECODER)),
         };
         let oldest = (decoders.len() >= IDLE).then(|| decoders.remove(0));
@@ -151,9 +157,13 @@ impl Decoders {
         self.budget.touch();
     }
 
-    /// Keeps the memory of a chunk for another chunk of the same length.
+    /// Keeps the memory of a chunk for another one. Last chunks of members have various lengths and would take the place
+    /// of others.
     pub(super) fn reuse(&self, mut chunk: Arc<[u8]>) {
-        if self.unused.free_chunks().len() >= FREE_CHUNKS || Arc::get_mut(&mut chunk).is_none() {
+        if chunk.len() as u64 != CHUNK
+            || self.unused.free_chunks().len() >= FREE_CHUNKS
+            || Arc::get_mut(&mut chunk).is_none()
+        {
             return;
         }
         if let Some(memory) = self.budget.claim(MemoryClass::Streams, chunk.len() as u64) {

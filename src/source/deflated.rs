@@ -2,11 +2,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::block_index::Checkpoint;
-use super::chunks::{CHUNK, Chunks};
+use super::checkpoint::Checkpoint;
+use super::chunks::Chunks;
 use super::damage::{DamagedBytes, StreamDamage};
-use super::decoder::{INPUT, Stream};
-use crate::rope::{BlockBoundary, Content, Identity, Packed, ReadError, check_range, copy_from, to_usize};
+use super::decoder::INPUT;
+use super::decoders::{CHUNK, Decoders};
+use super::stream::Stream;
+use crate::rope::{
+    BlockBoundary, Content, Identity, Packed, PackedContent, ReadError, check_range, copy_from, to_usize,
+};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -45,8 +49,8 @@ struct SequentialReader {
 
 impl Deflated {
     /// The content into which `stream` inflates.
-    pub(super) fn new(stream: Stream) -> Self {
-        Self { chunks: Chunks::new(stream), reader: Arc::default() }
+    pub(super) fn new(stream: Stream, decoders: Arc<Decoders>) -> Self {
+        Self { chunks: Chunks::new(stream, decoders), reader: Arc::default() }
     }
 
     fn stream(&self) -> &Stream {
@@ -61,7 +65,7 @@ impl Deflated {
         }
         reader.to = reader.to.max(end);
         let resources = &self.stream().resources;
-        let served = &self.stream().decoders.ahead;
+        let served = &self.chunks.decoders.ahead;
         // Readahead must not evict chunks that were decoded ahead and have not been read yet, for this reader or
         // another.
         let room = resources.spans.capacity() / CHUNK / 4 / (served.load(Ordering::Relaxed) as u64).max(1);
@@ -100,16 +104,16 @@ fn lock(reader: &Mutex<SequentialReader>) -> MutexGuard<'_, SequentialReader> {
 }
 
 /// Decodes the first bytes of a stream, and caches nothing.
-pub(super) fn peek(stream: &Stream, buffer: &mut [u8]) -> Result<(), ReadError> {
+pub(super) fn peek(stream: &Stream, decoders: &Decoders, buffer: &mut [u8]) -> Result<(), ReadError> {
     check_range(0, buffer.len(), stream.size)?;
     if buffer.is_empty() {
         return Ok(());
     }
-    let _permit = stream.decoders.permit();
+    let _permit = decoders.permit();
     let input = if buffer.len() > PEEK_INPUT { INPUT } else { PEEK_INPUT };
-    let mut decoder = stream.decoders.seek(stream, &Checkpoint::default(), input)?;
+    let mut decoder = decoders.seek(stream, &Checkpoint::default(), input)?;
     decoder.fill(stream, buffer, None).map_err(|failed| failed.error)?;
-    stream.decoders.put_back(None, decoder);
+    decoders.put_back(None, decoder);
     Ok(())
 }
 
@@ -128,7 +132,7 @@ impl ReadaheadTask {
             if number >= reader.end {
                 // Under the same lock, so that a reader that sees `is_served` is really served.
                 reader.is_served = false;
-                self.chunks.stream.decoders.ahead.fetch_sub(1, Ordering::Relaxed);
+                self.chunks.decoders.ahead.fetch_sub(1, Ordering::Relaxed);
                 return;
             }
             reader.next = number + 1;
@@ -177,7 +181,7 @@ impl Content for Deflated {
         self.chunks.check(buffer.len() as u64)?;
         match self.chunks.cached(0) {
             Some(chunk) => copy_from(&chunk, 0, buffer),
-            None => peek(self.stream(), buffer),
+            None => peek(self.stream(), &self.chunks.decoders, buffer),
         }
     }
 
@@ -194,22 +198,32 @@ impl Content for Deflated {
         Some(self.stream().identity)
     }
 
-    fn packed(&self) -> Option<Packed> {
+    fn check(&self) -> Result<(), ReadError> {
+        self.chunks.check_all()
+    }
+
+    fn member(&self) -> Option<&dyn PackedContent> {
+        Some(self)
+    }
+}
+
+impl PackedContent for Deflated {
+    fn packed(&self) -> Packed {
         let stream = self.stream();
         let bytes: Arc<dyn Content> = match self.chunks.damage() {
             None => Arc::clone(&stream.packed),
             // Damaged data is not passed on in its compressed form.
             Some(StreamDamage { error, .. }) => Arc::new(DamagedBytes { size: stream.packed.size(), error }),
         };
-        Some(Packed { bytes, deflated: true, crc32: stream.crc32 })
+        Packed { bytes, deflated: true, crc32: stream.crc32 }
+    }
+
+    fn hash_in_passing(&self) {
+        self.chunks.decoders.hashes.store(true, Ordering::Relaxed);
     }
 
     fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
         self.chunks.sha256()
-    }
-
-    fn check(&self) -> Result<(), ReadError> {
-        self.chunks.check_all()
     }
 
     fn block_boundaries(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {

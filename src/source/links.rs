@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{Entry, EntryKind, EntryPath};
 
 /// The most links that are followed on the way to a file, as in Linux (`path_resolution(7)`).
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// The place to which a path of an input leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(crate) fn resolve<'a>(
             Some(EntryKind::File { .. }) => (at, is_file) = (next, true),
             Some(EntryKind::Symlink(target)) => {
                 followed += 1;
-                if followed > MOST_LINKS {
+                if followed > MAX_LINKS {
                     return Resolved::Nothing;
                 }
                 let mut relative = &**target;

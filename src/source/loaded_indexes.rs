@@ -1,9 +1,10 @@
 //! The block indexes in memory, in the order of their use. When the budget is short, the least recently used ones are
 //! evicted. They are later loaded from the index of the input, or built again.
 
+use std::fmt;
+
 use lru::LruCache;
 
-use super::chunks::Chunks;
 use crate::memory::{Budget, Reclaim, Reservation};
 use crate::metrics::MemoryClass;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,6 +16,12 @@ const GUARANTEED: u64 = 1 << 20;
 
 /// Bytes of an entry of the list, including the list's own.
 const ENTRY: u64 = 160;
+
+/// A member whose block index can be evicted.
+pub(super) trait EvictIndex: fmt::Debug + Send + Sync {
+    /// Drops the index, and removes the member from the list. `false` if the index is in use.
+    fn evict_index(&self) -> bool;
+}
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -32,7 +39,7 @@ struct LoadedState {
 
 #[derive(Debug)]
 struct LoadedEntry {
-    member: Weak<Chunks>,
+    member: Weak<dyn EvictIndex>,
     memory: Reservation,
     used: u64,
 }
@@ -55,7 +62,7 @@ impl LoadedIndexes {
     }
 
     /// Sets the bytes of a member's index.
-    pub(super) fn account(&self, number: usize, member: &Weak<Chunks>, bytes: u64) {
+    pub(super) fn account(&self, number: usize, member: &Weak<dyn EvictIndex>, bytes: u64) {
         let bytes = bytes + ENTRY;
         let used = self.budget.now();
         let mut state = self.lock();

@@ -1,19 +1,21 @@
 //! The members of a wheel as contents.
 
 use std::fs::File;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use once_cell::race::OnceBox;
 
 use super::damage;
-use super::decoder::Stream;
 use super::decoders::Decoders;
 use super::deflated::{Deflated, peek};
 use super::path::EntryPath;
 use super::stamp::{Label, Stamp, is_cached, read_unchanged};
 use super::stored::StoredMember;
+use super::stream::Stream;
 use crate::resources::Resources;
-use crate::rope::{BlockBoundary, Content, Identifier, Identity, Packed, ReadError, check_range};
+use crate::rope::{BlockBoundary, Content, Identifier, Identity, Packed, PackedContent, ReadError, check_range};
+use crate::sync::atomic::Ordering;
 
 /// Length of a local file header without name and extra fields (APPNOTE.TXT 4.3.7).
 pub(super) const LOCAL_HEADER: u64 = 30;
@@ -150,7 +152,6 @@ impl MemberPlace {
             size: *size,
             crc32: *crc32,
             identity: self.identity(),
-            decoders: Arc::clone(&wheel.decoders),
             resources: Arc::clone(&wheel.resources),
         }
     }
@@ -243,12 +244,27 @@ enum OpenMember {
     Deflated(Deflated),
 }
 
+impl Deref for OpenMember {
+    type Target = dyn PackedContent;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Stored(stored) => stored,
+            Self::Deflated(deflated) => deflated,
+        }
+    }
+}
+
 impl Member {
     fn open(&self) -> &OpenMember {
         self.opened.get_or_init(|| {
             let place = &self.place;
-            let deflated = || OpenMember::Deflated(Deflated::new(place.stream()));
-            Box::new(if place.is_deflated { deflated() } else { OpenMember::Stored(place.stored()) })
+            let deflated = || Deflated::new(place.stream(), Arc::clone(&place.wheel.decoders));
+            Box::new(if place.is_deflated {
+                OpenMember::Deflated(deflated())
+            } else {
+                OpenMember::Stored(place.stored())
+            })
         })
     }
 }
@@ -259,65 +275,54 @@ impl Content for Member {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        match self.open() {
-            OpenMember::Stored(stored) => stored.read_at(offset, buffer),
-            OpenMember::Deflated(deflated) => deflated.read_at(offset, buffer),
-        }
+        self.open().read_at(offset, buffer)
     }
 
     fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
         match self.opened.get() {
-            Some(OpenMember::Stored(stored)) => stored.peek(buffer),
-            Some(OpenMember::Deflated(deflated)) => deflated.peek(buffer),
-            None if self.place.is_deflated => peek(&self.place.stream(), buffer),
+            Some(open) => open.peek(buffer),
+            None if self.place.is_deflated => peek(&self.place.stream(), &self.place.wheel.decoders, buffer),
             None => self.place.raw().peek(buffer),
         }
     }
 
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
-        match self.opened.get() {
-            Some(OpenMember::Stored(stored)) => stored.is_nonblocking(offset, length),
-            Some(OpenMember::Deflated(deflated)) => deflated.is_nonblocking(offset, length),
-            None => length == 0,
-        }
+        self.opened.get().map_or(length == 0, |open| open.is_nonblocking(offset, length))
     }
 
     fn identity(&self) -> Option<Identity> {
         Some(self.place.identity())
     }
 
-    fn packed(&self) -> Option<Packed> {
-        let bytes: Arc<dyn Content> = match self.opened.get() {
-            Some(OpenMember::Stored(stored)) => stored.packed(),
-            Some(OpenMember::Deflated(deflated)) => return deflated.packed(),
-            None => self.place.raw(),
-        };
-        Some(Packed { bytes, deflated: self.place.is_deflated, crc32: self.place.crc32 })
+    fn check(&self) -> Result<(), ReadError> {
+        self.open().check()
     }
 
-    fn check(&self) -> Result<(), ReadError> {
-        match self.open() {
-            OpenMember::Stored(stored) => stored.sha256().map(drop),
-            OpenMember::Deflated(deflated) => deflated.check(),
-        }
+    fn member(&self) -> Option<&dyn PackedContent> {
+        Some(self)
+    }
+}
+
+impl PackedContent for Member {
+    fn packed(&self) -> Packed {
+        let MemberPlace { is_deflated: deflated, crc32, .. } = self.place;
+        self.opened.get().map_or_else(|| Packed { bytes: self.place.raw(), deflated, crc32 }, |open| open.packed())
+    }
+
+    fn packed_size(&self) -> u64 {
+        self.place.packed_size
+    }
+
+    fn hash_in_passing(&self) {
+        self.place.wheel.decoders.hashes.store(true, Ordering::Relaxed);
     }
 
     fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
-        match self.open() {
-            OpenMember::Stored(stored) => stored.sha256().map(Some),
-            OpenMember::Deflated(deflated) => deflated.sha256(),
-        }
-    }
-
-    fn packed_size(&self) -> Option<u64> {
-        Some(self.place.packed_size)
+        self.open().sha256()
     }
 
     fn block_boundaries(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
-        match self.open() {
-            OpenMember::Stored(_) => Ok(None),
-            OpenMember::Deflated(deflated) => deflated.block_boundaries(),
-        }
+        self.open().block_boundaries()
     }
 }
 

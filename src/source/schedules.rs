@@ -2,8 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::chunks::CHUNK;
-use super::decoders::Decoders;
+use super::decoders::{CHUNK, Decoders};
 use super::deflated::tests::{member, read};
 use super::inflate::testing::{Z_NO_FLUSH, deflated};
 use crate::memory::Budget;

@@ -7,9 +7,9 @@ use super::damage::{self, DamagedBytes};
 use super::path::EntryPath;
 use super::stamp::Label;
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, ReadError, Sha256, read_all};
+use crate::rope::{Content, Identity, Packed, PackedContent, ReadError, Sha256, read_all};
 
-/// See the [module](self). Reads need not cover all of it, so only [`StoredMember::sha256`] compares the CRC-32.
+/// See the [module](self). Reads need not cover all of it, so only [`PackedContent::sha256`] compares the CRC-32.
 #[derive(Debug)]
 pub(super) struct StoredMember {
     entry: EntryPath,
@@ -32,30 +32,42 @@ impl StoredMember {
         Self { entry, bytes, identity, crc32, resources, passed: OnceLock::new() }
     }
 
-    pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+    fn damage(&self) -> Option<&ReadError> {
+        self.passed.get()?.as_ref().err()
+    }
+}
+
+impl Content for StoredMember {
+    fn size(&self) -> u64 {
+        self.bytes.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         self.damage().map_or_else(|| self.bytes.read_at(offset, buffer), |error| Err(error.clone()))
     }
 
-    pub(super) fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
-        self.read_at(0, buffer)
-    }
-
-    pub(super) fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         self.damage().is_some() || self.bytes.is_nonblocking(offset, length)
     }
 
-    /// The bytes, to be copied into another zip file.
-    pub(super) fn packed(&self) -> Arc<dyn Content> {
-        match self.damage() {
+    fn check(&self) -> Result<(), ReadError> {
+        self.sha256().map(drop)
+    }
+}
+
+impl PackedContent for StoredMember {
+    fn packed(&self) -> Packed {
+        let bytes: Arc<dyn Content> = match self.damage() {
             None => Arc::clone(&self.bytes),
             Some(error) => Arc::new(DamagedBytes { size: self.bytes.size(), error: error.clone() }),
-        }
+        };
+        Packed { bytes, deflated: false, crc32: self.crc32 }
     }
 
-    /// The SHA-256 of all bytes. Compares their CRC-32 in the same pass.
-    pub(super) fn sha256(&self) -> Result<[u8; 32], ReadError> {
+    /// Compares the CRC-32 of all bytes in the same pass.
+    fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
         if let Some(result) = self.passed.get() {
-            return result.clone();
+            return result.clone().map(Some);
         }
         let (mut sha256, mut crc32) = (Sha256::default(), crc32fast::Hasher::new());
         read_all(&*self.bytes, |piece| {
@@ -71,10 +83,6 @@ impl StoredMember {
             damage::remember(&self.resources, &self.identity, &error);
             Err(error)
         });
-        passed.clone()
-    }
-
-    fn damage(&self) -> Option<&ReadError> {
-        self.passed.get()?.as_ref().err()
+        passed.clone().map(Some)
     }
 }

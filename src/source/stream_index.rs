@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::block_index::{BlockIndex, Checkpoint};
-use super::decoder::Stream;
+use super::block_index::BlockIndex;
+use super::checkpoint::Checkpoint;
+use super::stream::Stream;
 use crate::rope::BlockBoundary;
 
 /// A complete block index. Offsets are stored as distances, which take fewer bytes.
@@ -48,9 +49,8 @@ impl StreamIndex {
         })
     }
 
-    /// The block boundaries, and the checkpoints but the first. `None` if they contradict each other or cannot belong
-    /// to `stream`.
-    pub(super) fn unpack(&self, stream: &Stream) -> Option<(Vec<BlockBoundary>, Vec<Arc<Checkpoint>>)> {
+    /// The index. `None` if it contradicts itself or cannot belong to `stream`.
+    pub(super) fn unpack(&self, stream: &Stream) -> Option<BlockIndex> {
         if self.outputs.len() != self.bits.len() || self.crcs.len() != self.bits.len() {
             return None;
         }
@@ -64,7 +64,8 @@ impl StreamIndex {
         if !of_stream || self.crc32 != stream.crc32 || at.crc32 != stream.crc32 || self.bits.contains(&0) {
             return None;
         }
-        let mut checkpoints = Vec::with_capacity(self.checkpoints.len());
+        let mut checkpoints = Vec::with_capacity(1 + self.checkpoints.len());
+        checkpoints.push(Arc::<Checkpoint>::default());
         let mut last = 0;
         for (number, window) in &self.checkpoints {
             let boundary = *boundaries.get(*number).filter(|boundary| boundary.output < stream.size)?;
@@ -72,9 +73,9 @@ impl StreamIndex {
                 return None;
             }
             last = *number;
-            checkpoints.push(Arc::new(Checkpoint::claimed(boundary, window.as_slice().into())));
+            checkpoints.push(Arc::new(Checkpoint::new(boundary, window.as_slice().into(), false)));
         }
-        Some((boundaries, checkpoints))
+        Some(BlockIndex::complete(stream.size, boundaries, checkpoints))
     }
 }
 

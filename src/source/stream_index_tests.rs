@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::StreamIndex;
 use crate::index::{Index, RecordKind};
 use crate::resources::Resources;
-use crate::rope::Content;
+use crate::rope::{Content, PackedContent};
 use crate::source::deflated::tests::{member, member_of, read, with_checkpoints};
 use crate::source::inflate::testing::{Z_NO_FLUSH, deflated};
 

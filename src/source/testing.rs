@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use super::decoder::Stream;
 use super::decoders::Decoders;
 use super::deflated::Deflated;
 use super::path::EntryPath;
+use super::stream::Stream;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, Rope, Segment};
 
@@ -147,8 +147,7 @@ pub(crate) fn deflated_member(packed: &[u8], size: u64, crc32: u32) -> Arc<dyn C
         size,
         crc32,
         identity: Identity::describe("test").finish(),
-        decoders: Decoders::new(&resources.budget),
-        resources,
+        resources: Arc::clone(&resources),
     };
-    Arc::new(Deflated::new(stream))
+    Arc::new(Deflated::new(stream, Decoders::new(&resources.budget)))
 }

@@ -6,14 +6,16 @@ use std::num::NonZeroUsize;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use rustix::fs::statfs;
 use rustix::process::{Resource, getrlimit};
 
+use super::input::find_dist_info;
 use super::stamp::{Stamp, check_unchanged, is_cached, read_unchanged};
-use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
+use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links};
 use crate::disk::{self, NotRegular};
 use crate::resources::Resources;
 use crate::rope::{Backing, Content, Identity, ReadError, to_usize};
@@ -31,7 +33,7 @@ pub(super) fn list(location: PathBuf, is_strict: bool, resources: &Arc<Resources
     let device = root.dev();
     let input = Input {
         kind: InputKind::Tree,
-        root: attributes(&root),
+        root: Attributes::of(&root),
         location,
         entries: Vec::new(),
         warnings: Vec::new(),
@@ -96,14 +98,14 @@ struct Lister<'a> {
 impl Lister<'_> {
     fn list(&mut self, directory: &EntryPath, device: u64) -> Result<(), SourceError> {
         let place = self.input.location.join(directory.as_path());
-        let Some(entries) = self.there(fs::read_dir(&place), &place)? else { return Ok(()) };
+        let Some(entries) = self.existing(fs::read_dir(&place), &place)? else { return Ok(()) };
         for found in entries {
-            let Some(found) = self.there(found, &place)? else { break };
+            let Some(found) = self.existing(found, &place)? else { break };
             let path = directory.child(found.file_name().as_bytes());
             let place = self.input.location.join(path.as_path());
-            let Some(metadata) = self.there(fs::symlink_metadata(&place), &place)? else { continue };
+            let Some(metadata) = self.existing(fs::symlink_metadata(&place), &place)? else { continue };
             let Some(kind) = self.kind(&path, &place, &metadata, device)? else { continue };
-            self.input.entries.push(Entry { path, kind, attributes: attributes(&metadata) });
+            self.input.entries.push(Entry { path, kind, attributes: Attributes::of(&metadata) });
         }
         Ok(())
     }
@@ -126,7 +128,7 @@ impl Lister<'_> {
             return Ok(Some(EntryKind::Directory));
         }
         if metadata.is_symlink() {
-            let target = self.there(fs::read_link(place), place)?;
+            let target = self.existing(fs::read_link(place), place)?;
             return Ok(target.map(|target| EntryKind::Symlink(target.into_os_string().into_vec().into())));
         }
         if !metadata.is_file() {
@@ -147,7 +149,7 @@ impl Lister<'_> {
 
     /// The result of a look-up at a place; `None`, with a warning, if the entry has vanished since its name was read.
     /// The same holds for what this user may not see, unless `is_strict`.
-    fn there<T>(&mut self, found: io::Result<T>, place: &Path) -> Result<Option<T>, SourceError> {
+    fn existing<T>(&mut self, found: io::Result<T>, place: &Path) -> Result<Option<T>, SourceError> {
         match found {
             Ok(found) => Ok(Some(found)),
             Err(source) if place == self.input.location => Err(SourceError::Io { path: place.to_owned(), source }),
@@ -171,8 +173,8 @@ fn has_vanished(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ESRCH | libc::EINVAL))
 }
 
-/// A single file of the operating system as a content.
-pub(super) fn open_file(path: &Path, resources: &Arc<Resources>) -> Result<Arc<dyn Content>, SourceError> {
+/// A single file as a content.
+pub fn open_file(path: &Path, resources: &Arc<Resources>) -> Result<Arc<dyn Content>, SourceError> {
     let io = |source| SourceError::Io { path: path.to_owned(), source };
     let metadata = fs::metadata(path).map_err(io)?;
     NotRegular::check(&metadata).map_err(io)?;
@@ -188,16 +190,6 @@ pub(super) fn open_file(path: &Path, resources: &Arc<Resources>) -> Result<Arc<d
 
 fn metadata(path: &Path) -> Result<Metadata, SourceError> {
     fs::symlink_metadata(path).map_err(|source| SourceError::Io { path: path.to_owned(), source })
-}
-
-pub(super) fn attributes(metadata: &Metadata) -> Attributes {
-    Attributes {
-        mode: u16::try_from(metadata.mode() & 0o7777).unwrap_or(0),
-        uid: metadata.uid(),
-        gid: metadata.gid(),
-        mtime: metadata.mtime(),
-        mtime_nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
-    }
 }
 
 #[derive(Debug)]
@@ -277,13 +269,13 @@ impl OpenFiles {
             return Ok(file);
         }
         let file = Arc::new(self.open(place)?);
-        self.lock().put(id, Arc::clone(&file));
+        self.files.lock().put(id, Arc::clone(&file));
         Ok(file)
     }
 
     /// A file that is already open.
     fn kept(&self, id: u64) -> Option<Arc<File>> {
-        self.lock().get(&id).cloned()
+        self.files.lock().get(&id).cloned()
     }
 
     /// Opens a file. Closes unused files if there are too many.
@@ -291,7 +283,7 @@ impl OpenFiles {
         loop {
             match disk::open_listed(place) {
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-                    let kept = std::mem::replace(&mut *self.lock(), LruCache::new(self.capacity));
+                    let kept = std::mem::replace(&mut *self.files.lock(), LruCache::new(self.capacity));
                     if kept.is_empty() {
                         return Err(error);
                     }
@@ -300,123 +292,8 @@ impl OpenFiles {
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, LruCache<u64, Arc<File>>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[cfg(test)]
-mod tests {
-
-    use std::fs;
-    use std::io::Write;
-    use std::os::unix::fs::symlink;
-
-    use super::{Arc, Lister, OpenFiles, io};
-    use crate::resources::Resources;
-    use crate::rope::{Content, ReadError};
-    use crate::source::{EntryKind, EntryPath, Input, InputKind};
-
-    fn content(input: &Input, path: &str) -> std::sync::Arc<dyn Content> {
-        match &input.entry(&EntryPath::new(path.as_bytes()).unwrap()).unwrap().kind {
-            EntryKind::File { content, .. } => content.clone(),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn everything_in_a_directory_is_listed() {
-        let place = tempfile::tempdir().unwrap();
-        let root = place.path();
-        fs::create_dir_all(root.join("lib/empty")).unwrap();
-        fs::write(root.join("lib/a.so"), "hello").unwrap();
-        fs::hard_link(root.join("lib/a.so"), root.join("lib/b.so")).unwrap();
-        symlink("a.so", root.join("lib/link")).unwrap();
-        std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
-        let input = Input::open(root, &Resources::new(1 << 20)).unwrap();
-        let paths: Vec<_> = input.entries.iter().map(|entry| entry.path.to_string()).collect();
-        assert_eq!(paths, ["lib", "lib/a.so", "lib/b.so", "lib/empty", "lib/link"]);
-        assert!(input.warnings[0].starts_with("socket: left out"));
-        assert_eq!(input.kind, InputKind::Tree);
-        let links: Vec<_> = input
-            .entries
-            .iter()
-            .filter_map(|entry| match entry.kind {
-                EntryKind::File { link_group, .. } => link_group,
-                _ => None,
-            })
-            .collect();
-        assert_eq!((links.len(), links[0]), (2, links[1]));
-        let mut bytes = [0; 3];
-        content(&input, "lib/b.so").read_at(2, &mut bytes).unwrap();
-        assert_eq!(&bytes, b"llo");
-    }
-
-    #[test]
-    fn file_systems_of_the_kernel_are_no_trees() {
-        for (location, name) in [("/proc", "proc"), ("/sys", "sysfs")] {
-            let error = Input::survey(std::path::Path::new(location), &Resources::new(0)).unwrap_err().to_string();
-            assert_eq!(
-                error,
-                format!("{location}: {name}, whose files the kernel generates, so it contains nothing to split")
-            );
-        }
-    }
-
-    #[test]
-    fn what_a_user_may_not_list_is_refused_or_left_out_with_its_name() {
-        let place = tempfile::tempdir().unwrap();
-        let resources = Resources::new(0);
-        let found = |errno: i32, is_strict: bool, path: &str| {
-            let input = Input::open(place.path(), &resources).unwrap();
-            let files = Arc::new(OpenFiles::new(1));
-            let mut lister = Lister { input, directories: Vec::new(), files, resources: &resources, is_strict };
-            let result = lister.there::<()>(Err(io::Error::from_raw_os_error(errno)), &place.path().join(path));
-            result.map(|_| lister.input.warnings.join("")).map_err(|error| error.to_string())
-        };
-        let (secret, root) = (place.path().join("secret").display().to_string(), place.path().display().to_string());
-        let denied = "Permission denied (os error 13)";
-        assert_eq!(found(libc::EACCES, false, "secret"), Ok(format!("{secret}: left out: {denied}")));
-        assert_eq!(found(libc::EACCES, true, "secret"), Err(format!("{secret}: {denied}")));
-        assert_eq!(found(libc::EACCES, false, ""), Err(format!("{root}/: {denied}")));
-        assert!(found(libc::EIO, false, "secret").is_err());
-        assert!(
-            found(libc::ENOENT, true, "secret").unwrap().starts_with(&format!("{secret}: left out: it was deleted"))
-        );
-    }
-
-    #[test]
-    fn a_file_that_changes_or_shrinks_is_not_served() {
-        let place = tempfile::tempdir().unwrap();
-        let file = place.path().join("data");
-        fs::write(&file, "0123456789").unwrap();
-        let resources = Resources::new(1 << 20);
-        let input = Input::open(place.path(), &resources).unwrap();
-        let content = content(&input, "data");
-        assert!(!content.is_nonblocking(0, 10));
-        content.read_at(0, &mut [0; 10]).unwrap();
-        assert!(content.is_nonblocking(0, 10));
-        assert_eq!(content.backing().unwrap().open().unwrap().metadata().unwrap().len(), 10);
-        assert_eq!(resources.counters.bytes_read.get(), 10);
-        fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b"x").unwrap();
-        assert!(matches!(content.read_at(0, &mut [0; 4]), Err(ReadError::Changed { .. })));
-        fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(2).unwrap();
-        assert!(matches!(content.read_at(0, &mut [0; 4]), Err(ReadError::Changed { .. })));
-        assert!(matches!(content.backing().unwrap().open(), Err(ReadError::Changed { .. })));
-    }
-
-    #[test]
-    fn an_unpacked_wheel_is_recognised() {
-        let place = tempfile::tempdir().unwrap();
-        let info = place.path().join("x-1.dist-info");
-        fs::create_dir(&info).unwrap();
-        let open = || Input::open(place.path(), &Resources::new(0)).unwrap().kind;
-        assert_eq!(open(), InputKind::Tree);
-        fs::write(info.join("METADATA"), "").unwrap();
-        fs::write(info.join("WHEEL"), "").unwrap();
-        assert_eq!(open(), InputKind::UnpackedWheel(EntryPath::new(b"x-1.dist-info").unwrap()));
-        fs::create_dir(place.path().join("y-1.dist-info")).unwrap();
-        assert_eq!(open(), InputKind::Tree);
-    }
-}
+#[path = "tree_tests.rs"]
+mod tests;

@@ -8,11 +8,11 @@ use zip::read::{HasZipMetadata, ZipFileEntry};
 use zip::result::ZipError;
 use zip::{CompressionMethod, DateTime};
 
-use super::central::{self, MOST_MEMBERS};
+use super::central::{self, MAX_MEMBERS};
+use super::input::find_dist_info;
 use super::member::{self, CentralHeader, LOCAL_HEADER, OpenWheel};
 use super::stamp::Stamp;
-use super::tree::attributes;
-use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
+use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links};
 use crate::disk;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
@@ -21,13 +21,13 @@ use crate::rope::{Content, ReadError};
 const EARLIEST: i64 = 315_532_800;
 
 /// The deepest nesting of directories that is accepted. Each member can imply as many directories as its path is deep.
-const DEEPEST: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// The most bytes of all paths together, including those of implied directories.
-const MOST_PATH_BYTES: usize = 256 << 20;
+const MAX_PATH_BYTES: usize = 256 << 20;
 
 /// The longest symlink target that Linux accepts in bytes (`PATH_MAX` counts a terminating NUL).
-const LONGEST_TARGET: u64 = 4095;
+const MAX_TARGET: u64 = 4095;
 
 /// File type bits of a Unix mode.
 const TYPE: u32 = 0o170_000;
@@ -39,7 +39,7 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     let io = |source| SourceError::Io { path: location.clone(), source };
     let (file, metadata) = disk::open(&location).map_err(io)?;
     let wheel = OpenWheel::new(file, Stamp::of(&metadata), resources);
-    let owner = attributes(&metadata);
+    let owner = Attributes::of(&metadata);
     let (members, directory_start) = members(&wheel, &location)?;
     let limits = limits(&members, directory_start, &location);
     // Members of one name may be one.
@@ -104,8 +104,8 @@ fn member(found: &ZipFileEntry<'_>, location: &Path) -> Result<WheelMember, Sour
     let path = EntryPath::new(name.strip_suffix('/').unwrap_or(&name).as_bytes());
     let path = path.map_err(|error| bad(error.to_string()))?;
     let raw_name = found.name_raw();
-    if path.depth() > DEEPEST {
-        return Err(bad(format!("more than {DEEPEST} directories deep")));
+    if path.depth() > MAX_DEPTH {
+        return Err(bad(format!("more than {MAX_DEPTH} directories deep")));
     }
     if directory && found.size() > 0 {
         return Err(bad("a directory with content".into()));
@@ -209,7 +209,7 @@ impl WheelMember {
 /// The target of a symlink, which is the content of its member.
 fn target(content: &dyn Content, crc32: u32) -> Result<Vec<u8>, String> {
     let size = content.size();
-    if size == 0 || size > LONGEST_TARGET {
+    if size == 0 || size > MAX_TARGET {
         return Err(format!("its target has {size} bytes"));
     }
     let mut target = vec![0; usize::try_from(size).unwrap_or(0)];
@@ -283,9 +283,9 @@ impl WheelEntries<'_> {
     /// Adds an entry. Fails if the tree is out of proportion to the wheel.
     fn push(&self, entries: &mut Entries, entry: Entry) -> Result<(), SourceError> {
         entries.path_bytes = entries.path_bytes.saturating_add(entry.path.as_bytes().len());
-        if entries.path_bytes > MOST_PATH_BYTES || entries.list.len() as u64 > MOST_MEMBERS {
+        if entries.path_bytes > MAX_PATH_BYTES || entries.list.len() as u64 > MAX_MEMBERS {
             let reason = format!(
-                "the limit of {MOST_MEMBERS} members and directories, or of {MOST_PATH_BYTES} bytes of names, is exceeded"
+                "the limit of {MAX_MEMBERS} members and directories, or of {MAX_PATH_BYTES} bytes of names, is exceeded"
             );
             return Err(self.bad(&entry.path, reason));
         }

@@ -90,12 +90,12 @@ fn members_are_listed_and_read() {
     assert!(
         content(&input, "pkg/b").is_nonblocking(0, 1) && content(&input, "pkg/lib/a.so").is_nonblocking(0, 100_000)
     );
-    let raw = content(&input, "pkg/lib/a.so").packed().unwrap();
+    let raw = content(&input, "pkg/lib/a.so").member().unwrap().packed();
     let mut bytes = vec![0; usize::try_from(raw.bytes.size()).unwrap()];
     raw.bytes.read_at(0, &mut bytes).unwrap();
     assert_eq!(bytes, deflated(&vec![7; 100_000], 6, 100_000, Z_NO_FLUSH));
     assert_eq!((raw.deflated, raw.crc32), (true, crc32fast::hash(&vec![7; 100_000])));
-    assert!(!content(&input, "pkg/b").packed().unwrap().deflated);
+    assert!(!content(&input, "pkg/b").member().unwrap().packed().deflated);
 }
 
 #[test]

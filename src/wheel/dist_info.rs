@@ -1,7 +1,7 @@
 //! The files of a dist-info directory, read from an input.
 
 use super::{Claims, Metadata, Stated, WheelError, WheelFile};
-use crate::rope::Content;
+use crate::rope::{Content, PackedContent};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 
 /// Bytes of the longest METADATA and WHEEL. The longest METADATA on `PyPI` has a few MB.
@@ -77,7 +77,7 @@ fn whole(path: &EntryPath, content: Option<&dyn Content>, longest: u64) -> Resul
     let mut bytes = vec![0; size.ok_or_else(too_long)?];
     // It is read once, so nothing of it should be cached.
     content.peek(&mut bytes)?;
-    match content.packed() {
+    match content.member().map(PackedContent::packed) {
         Some(packed) if packed.deflated && packed.crc32 != crc32fast::hash(&bytes) => {
             Err(bad("the content does not have the CRC-32 that the zip file claims"))
         }

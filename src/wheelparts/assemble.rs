@@ -131,7 +131,7 @@ impl Wheels {
 
     /// The digest in RECORD of an entry that is replaced, to be compared with what there is.
     pub fn original(&self, path: &EntryPath, content: &Arc<dyn Content>) -> Digest {
-        let crc32 = content.packed().map(|packed| packed.crc32);
+        let crc32 = content.member().map(|member| member.packed().crc32);
         let digest = Digest::remembered(path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
         digest.claimed(&self.fat.record, path, false)
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::input_record::InputRecord;
 use crate::index::RecordKind;
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, ReadError, Sha256, check_range, copy_from, read_all};
+use crate::rope::{Content, Identity, PackedContent, ReadError, Sha256, check_range, copy_from, read_all};
 use crate::source::EntryPath;
 use crate::wheel::{SHA256_TEXT, sha256_text};
 
@@ -211,8 +211,9 @@ impl Digest {
 
     fn read(&self) -> Result<Sums, ReadError> {
         // The pass over a member fails if its CRC-32 is not the claimed one.
-        let of_member = |crc32| Ok(self.content.sha256()?.map(|sha256| Sums { sha256, crc32 }));
-        match self.known_crc32().map(of_member).transpose()?.flatten() {
+        let of_member =
+            |(member, crc32): (&dyn PackedContent, u32)| Ok(member.sha256()?.map(|sha256| Sums { sha256, crc32 }));
+        match self.content.member().zip(self.known_crc32()).map(of_member).transpose()?.flatten() {
             Some(sums) => Ok(sums),
             None => self.read_all(),
         }

@@ -41,7 +41,7 @@ pub(crate) fn spliced(
         };
         return Ok(known.map(later));
     }
-    let splice = if resources.hashed.has_spliced() { splice_and_hash } else { splice };
+    let splice = if resources.hashes_spliced() { splice_and_hash } else { splice };
     let made = make(&entry.into(), rewritten, resources, splice)?;
     if let Some(identity) = identity {
         let known = made.as_ref().map(|made| (made.stream.size(), made.crc32));

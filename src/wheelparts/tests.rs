@@ -10,7 +10,7 @@ use super::record::record;
 use super::*;
 use crate::gpu::BundleKey;
 use crate::resources::Resources;
-use crate::rope::{Content, Packed, ReadError, Rope, Segment, check_range};
+use crate::rope::{Content, Packed, PackedContent, ReadError, Rope, Segment, check_range};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::wheel::{Claim, Claims, VariantLabel, WheelError, line_size};
 
@@ -49,8 +49,14 @@ impl Content for Counted {
         Ok(())
     }
 
-    fn packed(&self) -> Option<Packed> {
-        Some(Packed { bytes: literal(&self.bytes), deflated: false, crc32: self.packed? })
+    fn member(&self) -> Option<&dyn PackedContent> {
+        self.packed.is_some().then_some(self)
+    }
+}
+
+impl PackedContent for Counted {
+    fn packed(&self) -> Packed {
+        Packed { bytes: literal(&self.bytes), deflated: false, crc32: self.packed.unwrap() }
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::{Arc, PoisonError};
 
 use super::{Digest, WheelEntry, Wheels};
-use crate::rope::{Content, Packed};
+use crate::rope::{Content, PackedContent};
 use crate::source::{Entry, EntryKind, EntryPath};
 use crate::wheel::Paths;
 
@@ -33,7 +33,7 @@ impl Unchanged {
     pub(crate) fn of(entry: &Entry) -> Option<Self> {
         let EntryKind::File { content, link_group } = &entry.kind else { return None };
         // RECORD may refer to the text of a former symlink.
-        let stands = link_group.is_none() && content.is_packed();
+        let stands = link_group.is_none() && content.member().is_some();
         let executable = entry.attributes.mode & 0o111 != 0;
         Some(Self { entry: entry.path.clone(), content: Arc::clone(content), executable, stands })
     }
@@ -49,7 +49,7 @@ impl Unchanged {
     }
 
     fn file(&self, path: EntryPath, digest: Arc<Digest>) -> WheelEntry {
-        let packed = self.content.packed().filter(|packed| packed.deflated);
+        let packed = self.content.member().map(PackedContent::packed).filter(|packed| packed.deflated);
         WheelEntry { path, executable: self.executable, digest, deflated: packed.map(|packed| packed.bytes) }
     }
 }
@@ -106,7 +106,7 @@ impl Wheels {
 
     fn new_digest(&self, unchanged: &Unchanged) -> Digest {
         let Unchanged { entry, content, stands, .. } = unchanged;
-        let crc32 = content.packed().map(|Packed { crc32, .. }| crc32);
+        let crc32 = content.member().map(|member| member.packed().crc32);
         let digest = Digest::remembered(entry.to_text(), Arc::clone(content), crc32, &self.fat.resources);
         digest.claimed(&self.fat.record, entry, *stands)
     }

@@ -248,7 +248,7 @@ impl WheelPart {
         }
         let is_known = |payload: &Payload| match payload {
             Payload::Unchanged(..) | Payload::Joined(..) => true,
-            Payload::Rewritten(it) => it.1.original().packed().is_none_or(|packed| !packed.deflated),
+            Payload::Rewritten(it) => it.1.original().member().is_none_or(|member| !member.packed().deflated),
             Payload::Thin(..) => false,
             Payload::Archive(_, _, make) => make.made().is_some(),
         };

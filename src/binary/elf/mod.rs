@@ -34,7 +34,7 @@ use crate::rope::Content;
 /// Whether a file may have device code or may have been split. A compressed file is judged by a small part of it;
 /// others are not read.
 pub(super) fn may_have_code(content: &Arc<dyn Content>) -> Result<bool, BinaryError> {
-    let is_compressed = content.packed().is_some_and(|packed| packed.deflated);
+    let is_compressed = content.member().is_some_and(|member| member.packed().deflated);
     Ok(!is_compressed || prefilter::is_possible(content)?)
 }
 

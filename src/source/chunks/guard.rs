@@ -28,13 +28,15 @@ impl DecodeGuard<'_> {
     /// Decodes the next bytes. Indexes them unless they are indexed already.
     pub(super) fn fill(&mut self, decoder: &mut Decoder, buffer: &mut [u8]) -> Result<(), DecodeError> {
         let start = decoder.output;
-        let Chunks { stream, header_end, .. } = self.chunks;
-        decoder.fill(stream, buffer, self.builder.as_deref_mut())?;
+        let Chunks { stream, decoders, header_end, .. } = self.chunks;
+        let Some(builder) = &mut self.builder else { return decoder.fill(stream, buffer, None) };
+        let mut observe = |decoder: &Decoder, piece: &[u8], place| builder.observe(stream, decoder, piece, place);
+        decoder.fill(stream, buffer, Some(&mut observe))?;
         // There is one builder at a time.
-        if self.builder.as_ref().is_some_and(|builder| !builder.is_indexed(start)) {
+        if !builder.is_indexed(start) {
             // After an eviction the index is built again from the beginning.
             let before = if start == 0 { 0 } else { header_end.load(Ordering::Relaxed) };
-            let end = stream.decoders.headers.observe(self.id, start, buffer, before);
+            let end = decoders.headers.observe(self.id, start, buffer, before);
             header_end.store(end, Ordering::Relaxed);
         }
         Ok(())
@@ -57,14 +59,14 @@ impl DecodeGuard<'_> {
             self.chunks.account(&state);
             complete = StreamIndex::of(&state.index, stream);
             self.chunks.is_passed.fetch_or(state.index.complete, Ordering::Relaxed);
-            // If it was evicted and built again, the sum is there, and is the same.
+            // If the index was evicted and built again, the same sum is set already.
             let _ = state.index.sha256().map(|sha256| self.chunks.sha256.set(sha256));
         }
         let bytes = state.index.bytes();
         drop(state);
         self.chunks.progress.notify_all();
         if let Some(chunk) = left {
-            self.chunks.reuse(chunk);
+            self.chunks.decoders.reuse(chunk);
         }
         let budget = &stream.resources.budget;
         // Planning will need idle memory again, so it is kept while a stream is being indexed.

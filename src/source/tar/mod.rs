@@ -1,40 +1,31 @@
 //! A tar archive as input (POSIX.1-2001 "pax", GNU tar's manual, "Basic Tar Format"). Listing reads headers only; members
 //! are ranges of the archive.
 
+mod reader;
 mod unpacked;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use tar::{Archive, EntryType};
 
-use super::tree::{attributes, open_file};
-use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
+use self::reader::{ContentReader, MAX_HEADER};
+pub(super) use self::unpacked::TarCompression;
+use super::input::find_dist_info;
+use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links, open_file};
 use crate::disk;
 use crate::resources::Resources;
-use crate::rope::{Content, Rope, Segment, to_usize};
+use crate::rope::{Content, Rope, Segment};
 
 /// Bytes of a header.
 const BLOCK: u64 = 512;
 
-/// The most bytes of the headers of a member, which are held in memory.
-const LONGEST_HEADER: u64 = 1 << 20;
-
 /// The most bytes that the list of members takes: paths and entries.
-const MOST_PATH_BYTES: usize = 256 << 20;
-
-/// How an archive is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TarCompression {
-    Plain,
-    Gzip,
-    Zstd,
-    Xz,
-}
+const MAX_PATH_BYTES: usize = 256 << 20;
 
 /// How the tar archive at `location` is compressed; `None` if it is no tar archive. A wheel may begin with anything.
 pub(super) fn packing(location: &Path) -> io::Result<Option<TarCompression>> {
@@ -60,7 +51,7 @@ pub(super) fn list(
     resources: &Arc<Resources>,
 ) -> Result<Input, SourceError> {
     let io = |source| SourceError::Io { path: location.clone(), source };
-    let of_file = attributes(&location.metadata().map_err(io)?);
+    let of_file = Attributes::of(&location.metadata().map_err(io)?);
     let file = open_file(&location, resources)?;
     let archive = unpacked::open(&location, &file, packing, resources)?;
     let mut tree =
@@ -91,13 +82,10 @@ impl TarEntries<'_> {
         let unusable =
             |error: io::Error| SourceError::NotATar { path: self.location.to_owned(), reason: error.to_string() };
         // Members are skipped, so only their headers are read.
-        let allowance = Rc::new(Cell::new(LONGEST_HEADER));
-        let is_at_end = Rc::new(Cell::new(false));
-        let reader = ContentReader {
-            allowance: Some(Rc::clone(&allowance)),
-            is_at_end: Rc::clone(&is_at_end),
-            ..ContentReader::new(archive)
-        };
+        let allowance = Rc::new(Cell::new(MAX_HEADER));
+        let mut reader = ContentReader::new(archive);
+        reader.allowance = Some(Rc::clone(&allowance));
+        let is_at_end = Rc::clone(&reader.is_at_end);
         let mut tar = Archive::new(reader);
         let mut last = None;
         for member in tar.entries_with_seek().map_err(unusable)? {
@@ -107,7 +95,7 @@ impl TarEntries<'_> {
             })?;
             last = Some(String::from_utf8_lossy(&member.path_bytes()).into_owned());
             self.add(member, archive)?;
-            allowance.set(LONGEST_HEADER);
+            allowance.set(MAX_HEADER);
         }
         // Empty blocks end an archive. Without them, members may be lost.
         if is_at_end.get() {
@@ -201,7 +189,7 @@ impl TarEntries<'_> {
         self.count(&entry.path)?;
         let is_directory = |kind: &EntryKind| matches!(kind, EntryKind::Directory);
         match self.entries.get(&entry.path) {
-            Some(there) if is_directory(&there.kind) != is_directory(&entry.kind) => {
+            Some(existing) if is_directory(&existing.kind) != is_directory(&entry.kind) => {
                 Err("it is there twice, as a directory and as something else".to_owned())
             }
             _ => {
@@ -214,8 +202,8 @@ impl TarEntries<'_> {
     /// Bounds the memory of the list.
     fn count(&mut self, path: &EntryPath) -> Result<(), String> {
         self.path_bytes = self.path_bytes.saturating_add(path.as_bytes().len() + size_of::<Entry>());
-        if self.path_bytes > MOST_PATH_BYTES {
-            return Err(format!("the list of members takes more than {MOST_PATH_BYTES} bytes"));
+        if self.path_bytes > MAX_PATH_BYTES {
+            return Err(format!("the list of members takes more than {MAX_PATH_BYTES} bytes"));
         }
         Ok(())
     }
@@ -260,55 +248,6 @@ fn path_of(name: &[u8]) -> Result<Option<EntryPath>, super::PathError> {
     }
     let name = name.strip_suffix(b"/").unwrap_or(name);
     if name.is_empty() || name == b"." { Ok(None) } else { EntryPath::new(name).map(Some) }
-}
-
-/// Reads a content sequentially.
-struct ContentReader {
-    content: Arc<dyn Content>,
-    at: u64,
-    /// The bytes that may still be read; `None` for no limit.
-    allowance: Option<Rc<Cell<u64>>>,
-    /// Set when bytes behind the end were asked for.
-    is_at_end: Rc<Cell<bool>>,
-}
-
-impl ContentReader {
-    fn new(content: &Arc<dyn Content>) -> Self {
-        Self { content: Arc::clone(content), at: 0, allowance: None, is_at_end: Rc::default() }
-    }
-
-    fn spend(&self, count: usize) -> io::Result<()> {
-        let Some(allowance) = &self.allowance else { return Ok(()) };
-        let rest = allowance.get().checked_sub(count as u64);
-        let rest = rest.ok_or_else(|| io::Error::other(format!("a header of more than {LONGEST_HEADER} bytes")))?;
-        allowance.set(rest);
-        Ok(())
-    }
-}
-
-impl Read for ContentReader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let rest = self.content.size().saturating_sub(self.at);
-        let count = to_usize(rest).min(buffer.len());
-        self.spend(count)?;
-        self.is_at_end.set(count == 0 && !buffer.is_empty());
-        let buffer = buffer.get_mut(..count).unwrap_or_default();
-        self.content.read_at(self.at, buffer).map_err(io::Error::other)?;
-        self.at += count as u64;
-        Ok(count)
-    }
-}
-
-impl Seek for ContentReader {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::End(by) => self.content.size().checked_add_signed(by),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
-        };
-        self.at = at.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        Ok(self.at)
-    }
 }
 
 #[cfg(test)]

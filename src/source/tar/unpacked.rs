@@ -13,12 +13,12 @@ use lzma_rust2::XzReader;
 use serde::{Deserialize, Serialize};
 
 use super::super::damage;
-use super::super::decoder::Stream;
 use super::super::decoders::Decoders;
 use super::super::deflated::Deflated;
 use super::super::stamp::is_cached;
+use super::super::stream::Stream;
 use super::super::{EntryPath, SourceError};
-use super::{ContentReader, TarCompression};
+use super::reader::ContentReader;
 use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, Rope, Segment, check_range};
@@ -30,7 +30,16 @@ const PIECE: usize = 256 << 10;
 const WINDOW_LOG: u32 = 27;
 
 /// The memory limit of xz in KiB: a dictionary of the same size, and 4 MiB for the rest.
-const MOST_MEMORY: u32 = 132 << 10;
+const MAX_MEMORY: u32 = 132 << 10;
+
+/// How an archive is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::source) enum TarCompression {
+    Plain,
+    Gzip,
+    Zstd,
+    Xz,
+}
 
 /// The bytes of the archive in `file`.
 pub(super) fn open(
@@ -50,7 +59,7 @@ pub(super) fn open(
             unpack(decoder, file, resources).map_err(unusable)
         }
         TarCompression::Xz => {
-            unpack(XzReader::new_mem_limit(input, true, MOST_MEMORY), file, resources).map_err(unusable)
+            unpack(XzReader::new_mem_limit(input, true, MAX_MEMORY), file, resources).map_err(unusable)
         }
     }
 }
@@ -81,15 +90,15 @@ fn gzip(location: &Path, file: &Arc<dyn Content>, resources: &Arc<Resources>) ->
     let (identity, entry) = (identity.finish(), EntryPath::new(name).map_err(io::Error::other)?);
     damage::known(resources, &identity, &entry).map_err(io::Error::other)?;
     let packed = Segment::range(Arc::clone(file), gzip.start, gzip.packed).and_then(|range| Rope::new([range]));
-    Ok(Arc::new(Deflated::new(Stream {
+    let stream = Stream {
         entry,
         packed: Arc::new(packed.map_err(io::Error::other)?),
         size: gzip.size,
         crc32: gzip.crc32,
         identity,
-        decoders: Decoders::new(&resources.budget),
         resources: Arc::clone(resources),
-    })))
+    };
+    Ok(Arc::new(Deflated::new(stream, Decoders::new(&resources.budget))))
 }
 
 impl Gzip {

@@ -1,0 +1,42 @@
+//! What tests ask of chunks.
+
+use super::Chunks;
+use crate::source::stream_index::StreamIndex;
+
+impl Chunks {
+    /// The index in its stored form.
+    pub(in crate::source) fn export(&self) -> Option<StreamIndex> {
+        StreamIndex::of(&self.lock().index, &self.stream)
+    }
+
+    /// Whether the whole index is in memory.
+    pub(in crate::source) fn is_complete(&self) -> bool {
+        self.lock().index.complete
+    }
+
+    /// Makes the index count as this many bytes.
+    pub(in crate::source) fn account_for(&self, bytes: u64) {
+        self.decoders.indexes.account(self.number, &self.this, bytes);
+    }
+
+    /// See [`crate::source::loaded_indexes`].
+    pub(in crate::source) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Whether no decode is in flight.
+    pub(in crate::source) fn is_idle(&self) -> bool {
+        self.lock().decodes.is_empty()
+    }
+
+    /// Removes all chunks from the cache.
+    pub(in crate::source) fn forget(&self) {
+        let id = self.lock().id;
+        self.drop_chunks(id);
+    }
+
+    /// Offsets of checkpoints.
+    pub(in crate::source) fn checkpoints(&self) -> Vec<u64> {
+        self.lock().index.checkpoints.iter().map(|checkpoint| checkpoint.boundary.output).collect()
+    }
+}

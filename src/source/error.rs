@@ -1,0 +1,53 @@
+//! Why an input cannot be listed.
+
+use std::path::PathBuf;
+
+/// Why an input cannot be listed.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// What was accessed.
+        path: PathBuf,
+        /// The error.
+        source: std::io::Error,
+    },
+    /// It is neither a directory nor a zip file, and does not begin as binaries do.
+    #[error("{}: neither a directory nor a wheel (a zip file), nor a binary (ELF or PE)", .0.display())]
+    UnknownKind(PathBuf),
+    /// It looks like a tar archive but cannot be read as one.
+    #[error("{}: not a usable tar archive: {reason}", path.display())]
+    NotATar {
+        /// The archive.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It is on a file system whose files the kernel generates.
+    #[error("{}: {name}, whose files the kernel generates, so it contains nothing to split", path.display())]
+    OfKernel {
+        /// The directory.
+        path: PathBuf,
+        /// The file system's name.
+        name: &'static str,
+    },
+    /// It is not a usable wheel.
+    #[error("{}: not a usable wheel: {reason}", path.display())]
+    NotAWheel {
+        /// The wheel.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A member of the wheel or archive makes the whole unusable.
+    #[error("{}: member {member:?}: {reason}", path.display())]
+    BadMember {
+        /// The wheel.
+        path: PathBuf,
+        /// The member's name as it is written there.
+        member: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}

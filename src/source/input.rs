@@ -1,0 +1,113 @@
+//! A listed input.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::entry::{Attributes, Entry, EntryKind};
+use super::path::EntryPath;
+use crate::rope::Content;
+
+/// Contents that show whether an input has changed: after a change, at least one of them cannot be read.
+pub type Witnesses = Vec<Arc<dyn Content>>;
+
+/// An input that has been listed.
+#[derive(Debug)]
+pub struct Input {
+    /// Its kind.
+    pub kind: InputKind,
+    /// Its absolute path.
+    pub location: PathBuf,
+    /// Attributes of the root directory.
+    pub root: Attributes,
+    /// Everything below the root, sorted by path, without duplicates. Each directory comes before its content.
+    pub entries: Vec<Entry>,
+    /// Warnings about what could not be listed.
+    pub warnings: Vec<String>,
+    /// The tar archive that holds all entries.
+    pub file: Option<Arc<dyn Content>>,
+}
+
+/// The kind of an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// Any directory.
+    Tree,
+    /// A directory that holds exactly one `*.dist-info`, named here.
+    UnpackedWheel(EntryPath),
+    /// Wheels laid over each other, as they are installed. If all but one are device wheels of that one, its
+    /// `*.dist-info` directory is named here, and those of the others are left out.
+    Wheels(Option<EntryPath>),
+    /// An ELF or PE file, which is the only entry.
+    Binary,
+    /// A `.whl` file; the `*.dist-info` directory is named here.
+    Wheel(EntryPath),
+}
+
+impl Input {
+    /// The wheel's `*.dist-info` directory, if the input is a wheel.
+    pub fn dist_info(&self) -> Option<&EntryPath> {
+        match &self.kind {
+            InputKind::Tree | InputKind::Binary | InputKind::Wheels(None) => None,
+            InputKind::UnpackedWheel(path) | InputKind::Wheel(path) | InputKind::Wheels(Some(path)) => Some(path),
+        }
+    }
+
+    /// Contents that show whether the input has changed.
+    pub fn witnesses(&self) -> Witnesses {
+        if let Some(file) = &self.file {
+            return vec![Arc::clone(file)];
+        }
+        let mut files = self.entries.iter().filter_map(|entry| match &entry.kind {
+            EntryKind::File { content, .. } if content.size() > 0 => Some(content),
+            _ => None,
+        });
+        match self.kind {
+            // All members are in one file. The stored bytes of a member are read from that file; its inflated bytes may
+            // be in a cache.
+            InputKind::Wheel(_) => files.find_map(|file| Some(file.member()?.packed().bytes)).into_iter().collect(),
+            InputKind::Wheels(_) => files.filter_map(|file| Some(file.member()?.packed().bytes)).collect(),
+            InputKind::Tree | InputKind::Binary | InputKind::UnpackedWheel(_) => files.cloned().collect(),
+        }
+    }
+
+    /// Has the first pass over each member of a wheel compute its SHA-256. This spares a second pass if the digests of all
+    /// members will be needed.
+    pub fn hash_members(&self) {
+        for entry in &self.entries {
+            if let EntryKind::File { content, .. } = &entry.kind
+                && let Some(member) = content.member()
+            {
+                member.hash_in_passing();
+            }
+        }
+    }
+
+    /// Determines again whether a directory holds exactly one wheel, after entries were removed.
+    pub fn recognise(&mut self) {
+        if let (InputKind::Tree, Some(dist_info)) = (&self.kind, find_dist_info(&self.entries)) {
+            self.kind = InputKind::UnpackedWheel(dist_info);
+        }
+    }
+
+    /// The entry at `path`.
+    pub fn entry(&self, path: &EntryPath) -> Option<&Entry> {
+        let found = self.entries.binary_search_by(|entry| entry.path.cmp(path)).ok()?;
+        self.entries.get(found)
+    }
+}
+
+/// The one top-level `*.dist-info` directory that holds METADATA and WHEEL, if there is exactly one.
+pub(super) fn find_dist_info(entries: &[Entry]) -> Option<EntryPath> {
+    let is_file = |path: &EntryPath| {
+        let found = entries.binary_search_by(|entry| entry.path.cmp(path)).ok().and_then(|found| entries.get(found));
+        found.is_some_and(|entry| matches!(entry.kind, EntryKind::File { .. }))
+    };
+    let mut candidates = entries.iter().filter(|entry| {
+        matches!(entry.kind, EntryKind::Directory)
+            && entry.path.depth() == 1
+            && entry.path.as_bytes().ends_with(b".dist-info")
+    });
+    let only = candidates.next()?;
+    let complete = ["METADATA", "WHEEL"].iter().all(|name| is_file(&only.path.child(name.as_bytes())));
+    (complete && candidates.next().is_none()).then(|| only.path.clone())
+}
