@@ -1,10 +1,7 @@
 //! Resources that all work on one input shares: counters, caches and buffers in one byte budget, the index, the frame store, threads.
 
-use std::any::Any;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Weak};
-
-use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::executor::Executor;
@@ -52,7 +49,6 @@ pub struct Resources {
     #[doc(hidden)]
     pub session: [u8; 16],
     ids: Counter,
-    shared: Mutex<Weak<dyn Any + Send + Sync>>,
     hashes_spliced: AtomicBool,
     /// Whether compressed bundles are decompressed to their ends.
     checks_streams: AtomicBool,
@@ -91,24 +87,10 @@ impl Resources {
             executor: Executor::default(),
             session: random(),
             ids: Counter::default(),
-            shared: Mutex::new(Weak::<()>::new()),
             hashes_spliced: AtomicBool::new(false),
             checks_streams: AtomicBool::new(false),
             budget,
         })
-    }
-
-    /// The value of type `T` that all users of these resources share. The first caller makes it; it is dropped with its
-    /// last user.
-    #[doc(hidden)]
-    pub fn shared<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
-        let mut shared = self.shared.lock();
-        if let Some(found) = shared.upgrade().and_then(|found| found.downcast().ok()) {
-            return found;
-        }
-        let value = make();
-        *shared = Arc::downgrade(&value) as Weak<dyn Any + Send + Sync>;
-        value
     }
 
     /// Has the pass that splices a member compute the SHA-256 of the result, since the digests of all members will be needed.

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kpackfs::database::Databases;
+use kpackfs::kpack::BundleJobs;
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::Input;
@@ -100,7 +101,7 @@ fn held(count: usize) -> usize {
     let tree = {
         let input = Input::open(&location, &resources).unwrap();
         let options = PlanOptions { databases: Databases::all(), ..PlanOptions::default() };
-        let plan = Plan::make(&input, &options, &resources, &Progress::default()).unwrap();
+        let plan = Plan::make(&input, &options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
         let wheels = WheelSet::new(&input, &plan, &WheelOptions::default(), &resources).unwrap();
         lay_out(&input, &plan, wheels.as_ref(), &[], Vec::new()).unwrap()
     };

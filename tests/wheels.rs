@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use kpackfs::database::Databases;
-use kpackfs::kpack::Compression;
+use kpackfs::kpack::{BundleJobs, Compression};
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Materialize, Rope, Segment};
@@ -81,7 +81,7 @@ fn split(location: &Path, label: Option<&VariantLabel>, device_requires: Vec<Str
     let input = Input::open(location, &resources).unwrap();
     let options =
         SplitOptions { databases: Databases::all(), compression: Compression::Zstd(3), ..SplitOptions::default() };
-    let plan = Plan::make(&input, &options, &resources, &Progress::default()).unwrap();
+    let plan = Plan::make(&input, &options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
     assert!(!plan.keys.is_empty());
     let fat = FatWheel::read(&input, &resources).unwrap();
     let options = AssemblyOptions { device_prefix: None, device_requires };

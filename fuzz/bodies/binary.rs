@@ -47,7 +47,7 @@ pub(crate) fn run(bytes: &[u8]) {
 /// The thin binary contains a part of each wrapper's code, byte for byte.
 fn check_thin(bytes: &[u8], content: &Arc<dyn Content>, fat: &FatBinary, gpus: &str) {
     let (resources, gpus) = (resources(), Arc::new(gpus.parse().expect("targets")));
-    let thin = ThinBinary::new("x", content, &gpus, &Arc::from([]), &BundleJobs::of(&resources));
+    let thin = ThinBinary::new("x", content, &gpus, &Arc::from([]), &BundleJobs::new(&resources));
     let Ok(rewritten) = thin.rewritten() else { return };
     assert!(rewritten.size() <= bytes.len() as u64 + (64 << 10), "{} bytes of {}", rewritten.size(), bytes.len());
     // A compressed code object may be damaged.

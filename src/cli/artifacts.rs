@@ -18,7 +18,7 @@ use super::terminal::message;
 use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::artifact::{ArtifactName, MANIFEST, ManifestError, find};
 use crate::export::{Inputs, Output, Replace, StatementChange};
-use crate::kpack::ArchiveRope;
+use crate::kpack::{ArchiveRope, BundleJobs};
 use crate::mount::{Served, autosave};
 use crate::packages::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
 use crate::page::Page;
@@ -68,7 +68,8 @@ fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow::Result<Opt
         bail!("--overlay-root: the manifest of an artifact says what its overlay roots are");
     }
     let resources = resources(input, options)?;
-    let artifacts = show_bytes("Planning", |progress| Artifacts::split(input, &choices, &resources, progress));
+    let artifacts =
+        show_bytes("Planning", |progress| Artifacts::split(input, &choices, &BundleJobs::new(&resources), progress));
     let artifacts = match artifacts {
         // A tar archive named as an artifact may contain any tree.
         Err(ArtifactError::Manifest(ManifestError::Missing(_))) if input.is_file() => return Ok(None),

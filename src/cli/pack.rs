@@ -97,7 +97,8 @@ impl Create {
             compression: self.compression(),
             ..split::PlanOptions::default()
         };
-        let plan = Plan::make(&Input::open(binary, resources)?, &options, resources, &Progress::default())?;
+        let plan =
+            Plan::make(&Input::open(binary, resources)?, &options, &BundleJobs::new(resources), &Progress::default())?;
         for warning in &plan.warnings {
             eprintln!("kpackfs: warning: {}", message(warning));
         }
@@ -128,7 +129,7 @@ impl Create {
         if objects.is_empty() {
             bail!("there are no code objects in what was named");
         }
-        let jobs = BundleJobs::of(resources);
+        let jobs = BundleJobs::new(resources);
         let group = self.group()?;
         let entry = |(binary, (name, object)): (usize, (String, CodeObject))| {
             let frame = Arc::new(Frame::new(object, self.compression_level, resources));

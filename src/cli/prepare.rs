@@ -14,6 +14,7 @@ use super::terminal::message;
 use crate::gpu::BundleKey;
 use crate::index::Index;
 use crate::join::{self, Joined};
+use crate::kpack::BundleJobs;
 use crate::metrics::Counters;
 use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, Input, SourceError};
@@ -141,7 +142,9 @@ fn prepare_with(inputs: &[PathBuf], options: &SplitOptions, list: List, is_check
         input.hash_members();
     }
     let joined = show_bytes("Joining", |progress| join::join(&mut input, &resources, progress));
-    let plan = show_bytes("Planning", |progress| Plan::of_joined(&input, &joined, &choices, &resources, progress))?;
+    let plan = show_bytes("Planning", |progress| {
+        Plan::of_joined(&input, &joined, &choices, &BundleJobs::new(&resources), progress)
+    })?;
     resources.index.end_planning();
     let wheels = WheelSet::new(&input, &plan, &options.to_wheel_options()?, &resources)?;
     let of_wheels = wheels.iter().flat_map(|wheels| &wheels.warnings);

@@ -11,6 +11,7 @@ use super::error::DiffError;
 use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, find};
 use crate::disk;
 use crate::gpu::{BundleKey, Level};
+use crate::kpack::BundleJobs;
 use crate::metrics::Progress;
 use crate::report::details::Details;
 use crate::report::{InspectReport, SizedParts, Sizes};
@@ -57,6 +58,7 @@ pub(crate) struct Side {
     pub(super) form: InputForm,
     pub(super) parts: Vec<SidePart>,
     pub(super) resources: Arc<Resources>,
+    jobs: Arc<BundleJobs>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -100,6 +102,7 @@ impl Side {
             form: InputForm::Tree,
             parts: Vec::new(),
             resources: Arc::clone(resources),
+            jobs: BundleJobs::new(resources),
             warnings: Vec::new(),
         };
         let artifacts = match find(&absolute).map_err(io)? {
@@ -144,7 +147,7 @@ impl Side {
     fn add(&mut self, location: &Path, settings: &Settings, progress: &Progress) -> Result<(), DiffError> {
         let input = Input::survey(location, &self.resources)?;
         let refused = |source| DiffError::Split { location: location.to_owned(), source };
-        let plan = Plan::make(&input, &settings.options, &self.resources, progress).map_err(refused)?;
+        let plan = Plan::make(&input, &settings.options, &self.jobs, progress).map_err(refused)?;
         let is_wheel = matches!(input.kind, InputKind::Wheel(_));
         let file_size = is_wheel.then(|| location.metadata().ok().map(|metadata| metadata.len())).flatten();
         match input.kind {
@@ -184,7 +187,7 @@ impl Side {
             ..settings.artifacts.clone()
         };
         let refused = |source| DiffError::Split { location: location.to_owned(), source };
-        let plan = Plan::make(&input, &options, &self.resources, progress).map_err(refused)?;
+        let plan = Plan::make(&input, &options, &self.jobs, progress).map_err(refused)?;
         self.warnings.extend(plan.warnings.iter().map(|warning| format!("{name}/{warning}")));
         self.parts.push(SidePart { place: Some(place), input, plan, wheels: None, file_size: None });
         Ok(())

@@ -46,10 +46,10 @@ pub struct BundleJobs {
 }
 
 impl BundleJobs {
-    /// The jobs of all archives that share these resources.
-    pub fn of(resources: &Arc<Resources>) -> Arc<Self> {
+    /// Jobs for all archives that share these resources. Archives with other jobs compete with them for threads.
+    pub fn new(resources: &Arc<Resources>) -> Arc<Self> {
         let max = to_usize(resources.budget.capacity() / MEMORY_OF_THREAD);
-        resources.shared(|| Self::with_threads(resources, rayon::current_num_threads().clamp(1, max.max(1))))
+        Self::with_threads(resources, rayon::current_num_threads().clamp(1, max.max(1)))
     }
 
     /// Jobs with at most `threads` threads.

@@ -18,7 +18,7 @@
 //! let code = Rope::new([Segment::literal(*b"a code object")])?;
 //! let frame = Frame::new(CodeObject::new(target.clone(), Arc::new(code)), DEFAULT_LEVEL, &resources);
 //! let entry = ArchiveEntry { binary: 0, kernel_name: "lib/libx.so".into(), wrapper: Some(0), frame: Arc::new(frame) };
-//! let archive = ArchiveRope::new("x", target, Compression::default(), vec![entry], &BundleJobs::of(&resources));
+//! let archive = ArchiveRope::new("x", target, Compression::default(), vec![entry], &BundleJobs::new(&resources));
 //!
 //! // Its code objects are compressed now, since the size of an archive is that of its frames.
 //! let content = archive.make()?;

@@ -28,7 +28,7 @@ fn archive_in(
         let frame = Arc::new(Frame::new(object, 3, resources));
         ArchiveEntry { binary, kernel_name: (*name).into(), wrapper: Some(*wrapper), frame }
     });
-    Arc::new(ArchiveRope::new("torch", target.clone(), compression, entries.collect(), &BundleJobs::of(resources)))
+    Arc::new(ArchiveRope::new("torch", target.clone(), compression, entries.collect(), &BundleJobs::new(resources)))
 }
 
 fn bytes(archive: &ArchiveRope) -> Vec<u8> {

@@ -9,6 +9,7 @@ use crate::artifact::{
 };
 use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::ArchiveRope;
+use crate::kpack::BundleJobs;
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{ReadError, Rope, Segment};
@@ -106,7 +107,7 @@ impl Artifacts {
     pub fn split(
         location: &Path,
         options: &PlanOptions,
-        resources: &Arc<Resources>,
+        jobs: &Arc<BundleJobs>,
         progress: &Progress,
     ) -> Result<Option<Self>, ArtifactError> {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
@@ -118,7 +119,7 @@ impl Artifacts {
                 if options.group.is_none() {
                     options.group = Some(name_of(location)?.component);
                 }
-                artifacts.add_fat(location, options, resources, progress);
+                artifacts.add_fat(location, options, jobs, progress);
                 if let Some(error) = artifacts.failures.pop() {
                     return Err(error);
                 }
@@ -132,7 +133,7 @@ impl Artifacts {
                     match kind(name, &found) {
                         Some((name, ArtifactRole::Fat)) => {
                             let options = PlanOptions { group: Some(name.component), ..options.clone() };
-                            artifacts.add_fat(place, options, resources, progress);
+                            artifacts.add_fat(place, options, jobs, progress);
                         }
                         Some((name, ArtifactRole::Device)) => {
                             let (place, generic) = (place.display(), ArtifactName::new(&name.component, GENERIC));
@@ -157,7 +158,7 @@ impl Artifacts {
         location: &Path,
         components: &[String],
         options: &PlanOptions,
-        resources: &Arc<Resources>,
+        jobs: &Arc<BundleJobs>,
         progress: &Progress,
     ) -> Result<Self, ArtifactError> {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
@@ -173,11 +174,11 @@ impl Artifacts {
                 Some((name, _)) if !components.is_empty() && !components.contains(&name.component) => {}
                 Some((name, ArtifactRole::Fat)) => {
                     let options = PlanOptions { group: Some(name.component), ..options.clone() };
-                    artifacts.add_fat(place, options, resources, progress);
+                    artifacts.add_fat(place, options, jobs, progress);
                 }
                 Some((name, ArtifactRole::Device)) if !is_wanted(&name, options) => {}
                 Some((name, ArtifactRole::Generic | ArtifactRole::Device)) => {
-                    match ArtifactPart::take_over(place, name, resources) {
+                    match ArtifactPart::take_over(place, name, jobs.resources()) {
                         Ok((part, witnesses, note)) => {
                             artifacts.parts.push(part);
                             artifacts.witnesses.extend(witnesses);
@@ -202,8 +203,8 @@ impl Artifacts {
         self.failures.extend(packed.map(|name| ArtifactError::Archive(location.join(name))));
     }
 
-    fn add_fat(&mut self, location: &Path, options: PlanOptions, resources: &Arc<Resources>, progress: &Progress) {
-        match SplitArtifact::make(location, options, resources, progress) {
+    fn add_fat(&mut self, location: &Path, options: PlanOptions, jobs: &Arc<BundleJobs>, progress: &Progress) {
+        match SplitArtifact::make(location, options, jobs, progress) {
             Ok((artifact, notes)) => {
                 self.parts.extend(artifact.parts());
                 self.witnesses.extend(artifact.input.witnesses());
@@ -267,14 +268,14 @@ impl SplitArtifact {
     fn make(
         location: &Path,
         options: PlanOptions,
-        resources: &Arc<Resources>,
+        jobs: &Arc<BundleJobs>,
         progress: &Progress,
     ) -> Result<(Self, Vec<String>), ArtifactError> {
-        let (input, manifest, note) = open(location, resources)?;
+        let (input, manifest, note) = open(location, jobs.resources())?;
         let roots = Some(manifest.prefixes.clone());
         let options = PlanOptions { overlay_roots: roots, packaging: Packaging::Processors, ..options };
         let refused = |source| ArtifactError::Split { location: location.to_owned(), source };
-        let plan = Plan::make(&input, &options, resources, progress).map_err(refused)?;
+        let plan = Plan::make(&input, &options, jobs, progress).map_err(refused)?;
         if !plan.unsplit.is_empty() {
             return Err(ArtifactError::Unsplit { location: location.to_owned(), reasons: plan.warnings.join("; ") });
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::artifacts::{ArtifactError, ArtifactPart, Artifacts};
 use super::package::Package;
 use crate::artifact::{ArtifactName, KpmError, PackagingConfig, Recombination, recombine, shards};
+use crate::kpack::BundleJobs;
 use crate::kpack::KpackError;
 use crate::metrics::Progress;
 use crate::resources::Resources;
@@ -194,8 +195,9 @@ impl Shards {
             notes: Vec::new(),
             witnesses: Vec::new(),
         };
+        let jobs = BundleJobs::new(resources);
         for (name, location) in found {
-            let mut artifacts = Artifacts::shard(&location, components, options, resources, progress)?;
+            let mut artifacts = Artifacts::shard(&location, components, options, &jobs, progress)?;
             // A package without one of its artifacts would look complete.
             if !artifacts.failures.is_empty() {
                 return Err(artifacts.failures.swap_remove(0).into());

@@ -231,14 +231,14 @@ pub fn join(keys: &[BundleKey]) -> String {
 }
 
 impl Plan {
-    /// Examines the input and decides.
+    /// Examines the input and decides. `jobs` make the archives.
     pub fn make(
         input: &Input,
         options: &PlanOptions,
-        resources: &Arc<Resources>,
+        jobs: &Arc<BundleJobs>,
         progress: &Progress,
     ) -> Result<Self, SplitError> {
-        Self::of_joined(input, &Joined::default(), options, resources, progress)
+        Self::of_joined(input, &Joined::default(), options, jobs, progress)
     }
 
     /// Like [`Plan::make`], for an input in which some binaries were joined with archives.
@@ -246,10 +246,11 @@ impl Plan {
         input: &Input,
         joined: &Joined,
         options: &PlanOptions,
-        resources: &Arc<Resources>,
+        jobs: &Arc<BundleJobs>,
         progress: &Progress,
     ) -> Result<Self, SplitError> {
         claims::check_members(input)?;
+        let resources = jobs.resources();
         let roots = Roots::new(input, options)?;
         let group = roots::group(input, options)?;
         let (places, warnings) = database_places(input, &roots, options, resources);
@@ -262,11 +263,11 @@ impl Plan {
             group,
             warnings: [&*input.warnings, &*joined.warnings, &warnings].concat(),
             targets: Targets::of(options),
-            jobs: BundleJobs::of(resources),
+            jobs: Arc::clone(jobs),
             joined: joined.binaries.keys().cloned().collect(),
             unsplit: Vec::new(),
         };
-        let fat = scan::scan(input, joined, &mut plan, options, resources, progress);
+        let fat = scan::scan(input, joined, &mut plan, options, progress);
         archives::assign(input, &joined.unasked, &mut plan, fat, &roots, options, resources);
         claims::check_archives(input, &plan, &roots)?;
         plan.bundle_files = bundles::bundle_files(input, &plan.places, resources);

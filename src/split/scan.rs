@@ -55,9 +55,10 @@ pub(super) fn scan(
     joined: &Joined,
     plan: &mut Plan,
     options: &PlanOptions,
-    resources: &Arc<Resources>,
     progress: &Progress,
 ) -> Vec<Fat> {
+    let jobs = Arc::clone(&plan.jobs);
+    let resources = jobs.resources();
     let mut known = PlainFiles::get(resources);
     // For each file that can be a binary, its identity if it has no device code.
     let mut without_code = Vec::with_capacity(input.entries.len());
@@ -76,7 +77,6 @@ pub(super) fn scan(
         }
     }
     candidates.sort_by_key(|(_, content, ..)| Reverse(content.size()));
-    let jobs = BundleJobs::of(resources);
     progress.expect(candidates.iter().map(|(_, content, ..)| content.size()).sum());
     let mut results: Vec<_> = candidates
         .into_iter()

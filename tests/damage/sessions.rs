@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kpackfs::database::Databases;
 use kpackfs::index::{FrameStore, Index};
 use kpackfs::join::join;
+use kpackfs::kpack::BundleJobs;
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, ReadError};
@@ -45,7 +46,8 @@ impl Session {
         let mut input = Input::open(place, &resources).unwrap();
         let joined = join(&mut input, &resources, &Progress::default());
         let options = PlanOptions { databases: Databases::all(), ..PlanOptions::default() };
-        let plan = Plan::of_joined(&input, &joined, &options, &resources, &Progress::default()).unwrap();
+        let plan =
+            Plan::of_joined(&input, &joined, &options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
         let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
         Self { resources, plan, input, tree }
     }

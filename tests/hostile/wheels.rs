@@ -5,6 +5,7 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 
+use kpackfs::kpack::BundleJobs;
 use kpackfs::metrics::Progress;
 use kpackfs::source::Input;
 use kpackfs::split::{Plan, PlanOptions};
@@ -160,7 +161,7 @@ fn too_many_targets_are_refused() {
     let path = wheel(&directory, &zipped(&members));
     let resources = resources();
     let input = Input::open(&path, &resources).unwrap();
-    let plan = |options: &PlanOptions| Plan::make(&input, options, &resources, &Progress::default());
+    let plan = |options: &PlanOptions| Plan::make(&input, options, &BundleJobs::new(&resources), &Progress::default());
     let error = plan(&PlanOptions::default()).unwrap_err().to_string();
     assert!(error.contains("4000 targets") && error.contains("--gpu-targets"), "{error}");
     let some = PlanOptions { gpu_targets: Some(vec!["gfx7".parse().unwrap()]), ..PlanOptions::default() };

@@ -14,10 +14,10 @@ mod library;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::sync::Arc;
 
 use facts::{ProcessorFact, processors};
 use kpackfs::gpu::BundleKey;
+use kpackfs::kpack::BundleJobs;
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::Input;
@@ -45,7 +45,7 @@ fn plan_for(place: &Place, target: &str) -> Plan {
     let input = Input::open(&place.at("tree"), &resources).unwrap();
     let gpu_targets = Some(vec![target.parse::<BundleKey>().unwrap()]);
     let options = PlanOptions { gpu_targets, ..PlanOptions::default() };
-    let plan = Plan::make(&input, &options, &Arc::clone(&resources), &Progress::default()).unwrap();
+    let plan = Plan::make(&input, &options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
     plan.check_selection(&options).unwrap();
     plan
 }

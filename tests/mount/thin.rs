@@ -11,6 +11,7 @@ use std::sync::Arc;
 use kpackfs::fatbin::read_bundle;
 use kpackfs::gpu::GpuSet;
 use kpackfs::index::{FrameStore, Index};
+use kpackfs::kpack::BundleJobs;
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Rope, Segment};
@@ -156,7 +157,7 @@ fn a_link_leads_to_the_view_for_the_gpus_of_the_machine() {
     let fat = fat();
     let resources = Resources::new(64 << 20);
     let input = Input::open(fat.path(), &resources).unwrap();
-    let plan = Plan::make(&input, &PlanOptions::default(), &resources, &Progress::default()).unwrap();
+    let plan = Plan::make(&input, &PlanOptions::default(), &BundleJobs::new(&resources), &Progress::default()).unwrap();
     let tree = |auto: &str| {
         let views = ThinViews { auto: Some(auto.parse().unwrap()), ..ThinViews::default() };
         view::lay_out_with(&input, &plan, None, &[], &views, Vec::new())
@@ -228,7 +229,7 @@ fn bundles_are_decompressed_twice_for_all_views() {
     // Without memory, no decompressed bundle is kept.
     let resources = Resources::with_store(1, Index::default(), store);
     let input = Input::open(fat.path(), &resources).unwrap();
-    let plan = Plan::make(&input, &PlanOptions::default(), &resources, &Progress::default()).unwrap();
+    let plan = Plan::make(&input, &PlanOptions::default(), &BundleJobs::new(&resources), &Progress::default()).unwrap();
     let gpus = ["gfx90a", "gfx1100", "gfx1030", "gfx1151"].map(|gpu| gpu.parse::<GpuSet>().unwrap());
     let path = EntryPath::new(b"lib/compressed.so").unwrap();
     let decompressed = |binaries: &FatBinaries, gpus: &GpuSet| {

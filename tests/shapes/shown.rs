@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kpackfs::binary::{SplitBinary, read_marker};
 use kpackfs::database::Databases;
 use kpackfs::gpu::TargetId;
-use kpackfs::kpack::{ArchiveReader, Compression, toc_key};
+use kpackfs::kpack::{ArchiveReader, BundleJobs, Compression, toc_key};
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Rope, Segment};
@@ -86,7 +86,7 @@ impl Shown {
         let resources = Resources::new(64 << 20);
         let input = Input::open(fat.path(), &resources).unwrap();
         let options = PlanOptions { databases: Databases::all(), compression, ..PlanOptions::default() };
-        let plan = Plan::make(&input, &options, &resources, &Progress::default()).unwrap();
+        let plan = Plan::make(&input, &options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
         let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
         let mut shown = Self { fat, plan, tree, archives: BTreeMap::new() };
         let archives = shown.plan.archives.iter().map(|planned| {

@@ -38,7 +38,7 @@ fn thin(shown: &Shown, gpus: &str) -> BTreeMap<String, Arc<dyn Content>> {
             return None;
         };
         let name = String::from_utf8(entry.path.name().to_vec()).unwrap();
-        let thin = ThinBinary::new(&name, content, &gpus, bundles, &BundleJobs::of(&resources));
+        let thin = ThinBinary::new(&name, content, &gpus, bundles, &BundleJobs::new(&resources));
         let rewritten: Arc<dyn Content> = thin.rewritten().unwrap_or_else(|error| panic!("{name}: {error}"));
         Some((name, rewritten))
     });

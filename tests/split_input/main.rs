@@ -22,6 +22,7 @@ use kpackfs::binary::FatBinary;
 use kpackfs::fatbin::read_bundle;
 use kpackfs::gpu::{BundleKey, GpuSet};
 use kpackfs::join::{Joined, join};
+use kpackfs::kpack::BundleJobs;
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
@@ -116,7 +117,8 @@ impl Opened {
     }
 
     fn plan_with(&self, options: &PlanOptions) -> Plan {
-        Plan::of_joined(&self.input, &self.joined, options, &self.resources, &Progress::default()).unwrap()
+        Plan::of_joined(&self.input, &self.joined, options, &BundleJobs::new(&self.resources), &Progress::default())
+            .unwrap()
     }
 
     fn code(&self) -> All {

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 
 use kpackfs::join::join;
-use kpackfs::kpack::{Toc, TocEntry};
+use kpackfs::kpack::{BundleJobs, Toc, TocEntry};
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::{EntryPath, Input};
@@ -90,7 +90,8 @@ fn work_of(place: &TempDir, threads: usize) -> u64 {
     let mut input = Input::open(&place.path().join("in"), &resources).unwrap();
     let joined = join(&mut input, &resources, &Progress::default());
     assert_eq!(joined.binaries.len(), BINARIES, "{:?}", joined.warnings);
-    let plan = Plan::of_joined(&input, &joined, &options(), &resources, &Progress::default()).unwrap();
+    let plan =
+        Plan::of_joined(&input, &joined, &options(), &BundleJobs::new(&resources), &Progress::default()).unwrap();
     let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
     let out = place.path().join(format!("fat-{threads}"));
     let before = resources.counters.bytes_decompressed.get();

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use kpackfs::gpu::BundleKey;
-use kpackfs::kpack::Toc;
+use kpackfs::kpack::{BundleJobs, Toc};
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::{EntryPath, Input};
@@ -54,7 +54,7 @@ impl Split {
         let out = tempfile::tempdir().unwrap();
         let resources = Resources::new(64 << 20);
         let input = Input::open(fat.path(), &resources).unwrap();
-        let plan = Plan::make(&input, options, &resources, &Progress::default()).unwrap();
+        let plan = Plan::make(&input, options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
         assert_eq!(plan.warnings, Vec::<String>::new());
         let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
         let names = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str)).chain(views.iter().copied());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kpackfs::export;
 use kpackfs::gpu::BundleKey;
+use kpackfs::kpack::BundleJobs;
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::{EntryPath, Input};
@@ -34,7 +35,7 @@ fn fat() -> TempDir {
 fn shown(fat: &Path, arch: &[&str]) -> TempDir {
     let resources = Resources::new(64 << 20);
     let input = Input::open(fat, &resources).unwrap();
-    let plan = Plan::make(&input, &all(), &resources, &Progress::default()).unwrap();
+    let plan = Plan::make(&input, &all(), &BundleJobs::new(&resources), &Progress::default()).unwrap();
     let wheels = WheelSet::new(&input, &plan, &WheelOptions::default(), &resources).unwrap();
     let arch: Vec<BundleKey> = arch.iter().map(|name| name.parse().unwrap()).collect();
     let tree = view::lay_out(&input, &plan, wheels.as_ref(), &arch, Vec::new()).unwrap();

@@ -73,7 +73,7 @@ fn large_code_objects_are_compressed_as_streams() {
     large.resize(usize::try_from(size).unwrap(), 3);
     let large = [&large[..], &code(8, 1 << 20)].concat();
     let frame_of = |object: CodeObject, resources: &Arc<Resources>| {
-        BundleJobs::of(resources).bytes(&Arc::new(Frame::new(object, 3, resources))).unwrap()
+        BundleJobs::new(resources).bytes(&Arc::new(Frame::new(object, 3, resources))).unwrap()
     };
     let directory = tempfile::tempdir().unwrap();
     let target: TargetId = "gfx942".parse().unwrap();

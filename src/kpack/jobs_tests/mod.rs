@@ -89,7 +89,7 @@ type Wrap<'a> = &'a dyn Fn(u64, Arc<dyn Content>) -> Arc<dyn Content>;
 
 /// An archive for each target, of bundles that `compress` compresses and `change` modifies.
 fn archives_from(resources: &Arc<Resources>, compress: fn(&[u8]) -> Vec<u8>, change: Wrap) -> Vec<Arc<ArchiveRope>> {
-    let jobs = BundleJobs::of(resources);
+    let jobs = BundleJobs::new(resources);
     let mut entries: Vec<_> = TARGETS.iter().map(|_| Vec::new()).collect();
     for wrapper in 0..BUNDLES {
         let objects: Vec<_> =
