@@ -8,7 +8,6 @@ mod frames;
 mod pending;
 mod persistent;
 mod records;
-mod state;
 
 pub use cache_dir::{CacheEntry, list, remove_orphans};
 pub use frames::{FrameStore, FramesUsage, Location, frames_usage, remove_frames};

@@ -19,7 +19,6 @@ use serde::de::DeserializeOwned;
 
 use super::pending::Pending;
 use super::records::{self, Header, Record, RecordKind, RecordsError};
-use super::state::{IndexState, LARGE};
 use crate::rope::Identity;
 
 /// The index is saved at once when more than this many bytes are unsaved.
@@ -68,6 +67,39 @@ impl RecordPlace {
         };
         records::read(&self.file, &file, Some(&self.header), visit).ok()?;
         found
+    }
+}
+
+/// Records of at least this many bytes are dropped from memory once they are saved, and read again on demand. Reading one
+/// takes as long as reading the index.
+const LARGE: usize = 64 << 10;
+
+/// A record of an open index.
+#[derive(Debug)]
+struct IndexState {
+    /// The last day on which a session used it, in days since 1970.
+    day: u32,
+    length: u64,
+    /// `None` if only the file has it.
+    bytes: Option<Arc<[u8]>>,
+    /// Whether this session used it.
+    used: AtomicBool,
+    /// Whether the bytes are large and in the file as well, so that they leave when they have been asked for.
+    leaves: bool,
+}
+
+/// Whether planning looks up such records, once, at the beginning of every session.
+fn is_for_planning(kind: u8) -> bool {
+    kind == RecordKind::Plain as u8 || kind == RecordKind::Scan as u8
+}
+
+impl IndexState {
+    /// A record that was read from the file.
+    fn stored(record: Record) -> Self {
+        let Record { kind, day, bytes, .. } = record;
+        let (length, is_large) = (bytes.len() as u64, bytes.len() >= LARGE);
+        let bytes = (!is_large || is_for_planning(kind)).then_some(bytes);
+        Self { day, length, bytes, used: AtomicBool::new(false), leaves: is_large }
     }
 }
 

@@ -25,7 +25,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod compare;
 mod content;
 mod edit;
 mod error;
@@ -37,14 +36,13 @@ mod segments;
 mod sha256;
 mod slice;
 
-pub use compare::equal;
 pub use content::{BlockBoundary, Content, InOrderReader, Materialize, Packed, PackedContent};
 pub use edit::{Edit, EditError, edited};
 pub use error::ReadError;
 pub use extent::{Backing, Extent, ExtentSource};
 pub use identity::{Identifier, Identity};
 pub use lazy::LazyContent;
-pub use read::{read_all, read_range};
+pub use read::{equal, read_all, read_range};
 pub use segments::{Rope, Segment};
 pub use sha256::Sha256;
 pub use slice::{check_range, copy_from};

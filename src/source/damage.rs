@@ -11,7 +11,7 @@ use super::stamp::Label;
 use super::stream::Stream;
 use crate::index::RecordKind;
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, ReadError};
+use crate::rope::{Content, Identity, ReadError, check_range};
 
 /// What is wrong with a stream.
 #[derive(Clone, Debug)]
@@ -77,19 +77,24 @@ pub(super) fn remember(resources: &Resources, identity: &Identity, error: &ReadE
     }
 }
 
-/// The bytes of a damaged member as they are in the zip file. They are not passed on.
+/// A content whose reads all fail: a member that cannot be read, or the stored bytes of a damaged one.
 #[derive(Debug)]
-pub(super) struct DamagedBytes {
+pub(super) struct UnreadableContent {
     pub(super) size: u64,
     pub(super) error: ReadError,
 }
 
-impl Content for DamagedBytes {
+impl Content for UnreadableContent {
     fn size(&self) -> u64 {
         self.size
     }
 
-    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), ReadError> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        check_range(offset, buffer.len(), self.size)?;
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), ReadError> {
         Err(self.error.clone())
     }
 }

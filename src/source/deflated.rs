@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::checkpoint::Checkpoint;
 use super::chunks::Chunks;
-use super::damage::{DamagedBytes, StreamDamage};
+use super::damage::{StreamDamage, UnreadableContent};
 use super::decoder::INPUT;
 use super::decoders::{CHUNK, Decoders};
 use super::stream::Stream;
@@ -213,7 +213,7 @@ impl PackedContent for Deflated {
         let bytes: Arc<dyn Content> = match self.chunks.damage() {
             None => Arc::clone(&stream.packed),
             // Damaged data is not passed on in its compressed form.
-            Some(StreamDamage { error, .. }) => Arc::new(DamagedBytes { size: stream.packed.size(), error }),
+            Some(StreamDamage { error, .. }) => Arc::new(UnreadableContent { size: stream.packed.size(), error }),
         };
         Packed { bytes, deflated: true, crc32: stream.crc32 }
     }

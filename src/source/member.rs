@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use once_cell::race::OnceBox;
 
-use super::damage;
+use super::damage::{self, UnreadableContent};
 use super::decoders::Decoders;
 use super::deflated::{Deflated, peek};
 use super::path::EntryPath;
@@ -87,7 +87,8 @@ pub(super) fn content(
     limit: u64,
 ) -> (Arc<dyn Content>, Option<String>) {
     if let Some(reason) = claims.objection() {
-        return (Arc::new(Unreadable { entry, size: claims.size, reason: reason.as_str().into() }), Some(reason));
+        let error = ReadError::damaged(&entry.label(), reason.as_str());
+        return (Arc::new(UnreadableContent { size: claims.size, error }), Some(reason));
     }
     let place = MemberPlace {
         wheel: Arc::clone(wheel),
@@ -323,28 +324,5 @@ impl PackedContent for Member {
 
     fn block_boundaries(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
         self.open().block_boundaries()
-    }
-}
-
-/// A member that is listed but cannot be read.
-#[derive(Debug)]
-struct Unreadable {
-    entry: EntryPath,
-    size: u64,
-    reason: Arc<str>,
-}
-
-impl Content for Unreadable {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        check_range(offset, buffer.len(), self.size)?;
-        self.check()
-    }
-
-    fn check(&self) -> Result<(), ReadError> {
-        Err(ReadError::damaged(&self.entry.label(), Arc::clone(&self.reason)))
     }
 }

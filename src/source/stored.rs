@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::block_index::WRONG_CRC32;
-use super::damage::{self, DamagedBytes};
+use super::damage::{self, UnreadableContent};
 use super::path::EntryPath;
 use super::stamp::Label;
 use crate::resources::Resources;
@@ -59,7 +59,7 @@ impl PackedContent for StoredMember {
     fn packed(&self) -> Packed {
         let bytes: Arc<dyn Content> = match self.damage() {
             None => Arc::clone(&self.bytes),
-            Some(error) => Arc::new(DamagedBytes { size: self.bytes.size(), error: error.clone() }),
+            Some(error) => Arc::new(UnreadableContent { size: self.bytes.size(), error: error.clone() }),
         };
         Packed { bytes, deflated: false, crc32: self.crc32 }
     }

@@ -26,7 +26,8 @@ const OPEN_FILES: u64 = 128;
 /// Lists everything below the directory `location`. Symlinks are not followed. Anything that is neither a file, a
 /// directory nor a symlink is left out with a warning. So is what this user may not list, unless `is_strict`.
 pub(super) fn list(location: PathBuf, is_strict: bool, resources: &Arc<Resources>) -> Result<Input, SourceError> {
-    let root = metadata(&location)?;
+    let io = |source| SourceError::Io { path: location.clone(), source };
+    let root = fs::symlink_metadata(&location).map_err(io)?;
     if let Some(name) = kernel_file_system(&location) {
         return Err(SourceError::OfKernel { path: location, name });
     }
@@ -188,10 +189,6 @@ pub fn open_file(path: &Path, resources: &Arc<Resources>) -> Result<Arc<dyn Cont
     }))
 }
 
-fn metadata(path: &Path) -> Result<Metadata, SourceError> {
-    fs::symlink_metadata(path).map_err(|source| SourceError::Io { path: path.to_owned(), source })
-}
-
 #[derive(Debug)]
 struct TreeFile {
     entry: Arc<str>,
@@ -254,14 +251,13 @@ impl Backing for TreeFile {
 /// Keeps the most recently used files open.
 #[derive(Debug)]
 struct OpenFiles {
-    capacity: NonZeroUsize,
     files: Mutex<LruCache<u64, Arc<File>>>,
 }
 
 impl OpenFiles {
     fn new(capacity: usize) -> Self {
         let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
-        Self { capacity, files: Mutex::new(LruCache::new(capacity)) }
+        Self { files: Mutex::new(LruCache::new(capacity)) }
     }
 
     fn get(&self, id: u64, place: &Path) -> io::Result<Arc<File>> {
@@ -283,10 +279,11 @@ impl OpenFiles {
         loop {
             match disk::open_listed(place) {
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-                    let kept = std::mem::replace(&mut *self.files.lock(), LruCache::new(self.capacity));
-                    if kept.is_empty() {
+                    let mut files = self.files.lock();
+                    if files.is_empty() {
                         return Err(error);
                     }
+                    files.clear();
                 }
                 result => return result,
             }
