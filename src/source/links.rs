@@ -23,7 +23,8 @@ pub(crate) enum Resolved {
 }
 
 /// Follows all symlinks on the way to a path, as the operating system does. `kind` returns the kind of the entry at a
-/// path. `location` is the directory of the input, below which absolute symlinks may lead.
+/// path. `location` is the directory of the input. A symlink may lead out of it and back into it; the names outside are
+/// then looked up on the disk, and no file there is read.
 pub(crate) fn resolve<'a>(
     path: &EntryPath,
     location: Option<&Path>,
@@ -31,18 +32,29 @@ pub(crate) fn resolve<'a>(
 ) -> Resolved {
     let mut at = EntryPath::root();
     let mut is_file = false;
-    let mut link = None;
     let mut followed = 0;
     let mut ahead: Vec<Vec<u8>> = path.components().rev().map(<[u8]>::to_vec).collect();
+    // The symlinks with names in `ahead`, each with the number of names that are not its own.
+    let mut links = Vec::<(EntryPath, usize)>::new();
     while let Some(name) = ahead.pop() {
         if is_file {
             return Resolved::Nothing;
         }
+        links.truncate(links.partition_point(|&(_, others)| others <= ahead.len()));
         match &*name {
             b"" | b"." => continue,
             b".." => {
-                let Some(above) = at.parent() else { return link.map_or(Resolved::Nothing, Resolved::Outside) };
-                at = above;
+                if let Some(above) = at.parent() {
+                    at = above;
+                    continue;
+                }
+                let Some((link, others)) = links.pop() else { return Resolved::Nothing };
+                let Some(real) = location.and_then(|location| on_disk(&link, location)) else {
+                    return Resolved::Outside(link);
+                };
+                at = EntryPath::root();
+                ahead.truncate(others);
+                ahead.extend(real.components().rev().map(<[u8]>::to_vec));
                 continue;
             }
             _ => {}
@@ -57,22 +69,22 @@ pub(crate) fn resolve<'a>(
                 if followed > MAX_LINKS {
                     return Resolved::Nothing;
                 }
+                let others = ahead.len();
                 let mut relative = &**target;
                 if target.starts_with(b"/") {
+                    at = EntryPath::root();
                     if let Some(below) = location.and_then(|location| below(target, location)) {
-                        (at, relative) = (EntryPath::root(), below);
+                        relative = below;
                     } else {
-                        // The path may lead inside through symlinks outside.
                         let Some(real) = location.and_then(|location| on_disk(&next, location)) else {
                             return Resolved::Outside(next);
                         };
-                        at = EntryPath::root();
                         ahead.extend(real.components().rev().map(<[u8]>::to_vec));
                         relative = b"";
                     }
                 }
                 ahead.extend(relative.split(|&byte| byte == b'/').rev().map(<[u8]>::to_vec));
-                link = Some(next);
+                links.push((next, others));
             }
         }
     }

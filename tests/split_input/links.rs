@@ -91,7 +91,7 @@ fn targets(library: &Path) -> Vec<String> {
 
 type Case = (&'static str, fn(&Place), &'static str, Expected);
 
-const CASES: [Case; 17] = [
+const CASES: [Case; 20] = [
     ("no symlink", |_| {}, "lib/plain.so", Joined),
     (
         "file",
@@ -107,6 +107,25 @@ const CASES: [Case; 17] = [
         |it| {
             symlink(it.at(""), it.at("alias")).unwrap();
             it.link(".kpack", "tree/store", it.at("alias/tree/store"));
+        },
+        "lib/plain.so",
+        Joined,
+    ),
+    ("out of the tree and back", |it| it.link(ARCHIVE, "tree/store/g", "../../tree/store/g"), "lib/plain.so", Joined),
+    (
+        "directory, out of the tree and back by another path",
+        |it| {
+            symlink("tree/store", it.at("alias")).unwrap();
+            it.link(".kpack", "tree/store", "../outside/../alias");
+        },
+        "lib/plain.so",
+        Joined,
+    ),
+    (
+        "out of the tree and back through another symlink",
+        |it| {
+            it.link(ARCHIVE, "tree/store/g", "../one/../../tree/store/g");
+            symlink("store", it.at("tree/one")).unwrap();
         },
         "lib/plain.so",
         Joined,
