@@ -53,11 +53,11 @@ pub struct Missing {
 /// Decides where the parts go. Each part is given by shard and name, sorted by shard.
 pub fn recombine(config: &PackagingConfig, parts: &[(&str, &ArtifactName)]) -> Recombination {
     let mut result = Recombination::default();
-    let mut device = BTreeMap::<&str, Vec<(usize, &str)>>::new();
+    let mut device = BTreeMap::<&str, Vec<DevicePart<'_>>>::new();
     let mut primary = BTreeMap::<&str, usize>::new();
     for (number, (shard, name)) in parts.iter().enumerate() {
         if !name.is_generic() {
-            device.entry(&name.component).or_default().push((number, &name.family));
+            device.entry(&name.component).or_default().push(DevicePart { number, shard, family: &name.family });
         } else if *shard == config.primary_shard {
             result.generic.push(number);
             primary.insert(&name.component, number);
@@ -77,11 +77,11 @@ pub fn recombine(config: &PackagingConfig, parts: &[(&str, &ArtifactName)]) -> R
         };
         let is_grouped = |family: &str| groups.values().any(|members| belongs(family, members));
         let parts = without_duplicates(parts, is_grouped, &mut result.duplicates);
-        let families: BTreeSet<&str> = parts.iter().map(|(_, family)| *family).collect();
+        let families: BTreeSet<&str> = parts.iter().map(|part| part.family).collect();
         let mut grouped = BTreeSet::new();
         for (group, members) in groups {
-            let of_group = parts.iter().filter(|(_, family)| belongs(family, members));
-            let numbers: Vec<usize> = of_group.map(|(number, _)| *number).collect();
+            let of_group = parts.iter().filter(|part| belongs(part.family, members));
+            let numbers: Vec<usize> = of_group.map(|part| part.number).collect();
             grouped.extend(numbers.iter().copied());
             let is_there = |arch: &String| families.iter().any(|family| is_variant(family, arch));
             let missing = members.architectures.iter().filter(|arch| !is_there(arch));
@@ -91,30 +91,40 @@ pub fn recombine(config: &PackagingConfig, parts: &[(&str, &ArtifactName)]) -> R
                 result.groups.push(Combined { name: name(group), parts: numbers });
             }
         }
-        result.ungrouped.extend(parts.iter().map(|(number, _)| *number).filter(|number| !grouped.contains(number)));
+        result.ungrouped.extend(parts.iter().map(|part| part.number).filter(|number| !grouped.contains(number)));
     }
     result
 }
 
+/// A part with device code.
+#[derive(Clone, Copy)]
+struct DevicePart<'a> {
+    number: usize,
+    shard: &'a str,
+    family: &'a str,
+}
+
 /// Removes parts for a processor that an earlier shard has. A part for several processors is needed by each of them, so
 /// every shard has it. Parts that go into no package are not duplicates. Variants of a processor (`gfx942-xnack+`) are
-/// parts of their own.
+/// parts of their own. One shard may have a processor under two names: 0.2.0 split code for gfx1250 into `gfx1250` and
+/// `gfx1250:xnack+`. Both are kept.
 fn without_duplicates<'a>(
-    parts: &[(usize, &'a str)],
+    parts: &[DevicePart<'a>],
     is_grouped: impl Fn(&str) -> bool,
     duplicates: &mut Vec<Duplicate>,
-) -> Vec<(usize, &'a str)> {
-    let mut seen = BTreeMap::new();
+) -> Vec<DevicePart<'a>> {
+    let mut seen = BTreeMap::<String, Vec<DevicePart<'a>>>::new();
     let mut kept = Vec::new();
-    for &(number, family) in parts {
-        let variant = canonical(family);
-        match seen.get(&variant) {
-            Some(&first) if !is_shared(family) => {
-                duplicates.extend(is_grouped(family).then_some(Duplicate { first, second: number }));
+    for &part in parts {
+        let earlier = seen.entry(canonical(part.family)).or_default();
+        match earlier.first().filter(|first| first.shard != part.shard && !is_shared(part.family)) {
+            Some(first) => {
+                let first = earlier.iter().find(|other| other.family == part.family).unwrap_or(first).number;
+                duplicates.extend(is_grouped(part.family).then_some(Duplicate { first, second: part.number }));
             }
-            _ => {
-                seen.insert(variant, number);
-                kept.push((number, family));
+            None => {
+                earlier.push(part);
+                kept.push(part);
             }
         }
     }
@@ -250,6 +260,21 @@ mod tests {
         // A variant is enough.
         let (result, _) = decide(&[("a", "x_gfx942:xnack+"), ("a", "x_gfx1250")]);
         assert!(!result.missing.iter().any(|missing| missing.name.family == "gfx942"));
+    }
+
+    #[test]
+    fn a_processor_under_two_names_in_one_shard_is_not_a_duplicate() {
+        let (result, groups) = decide(&[
+            ("a", "x_gfx1250"),
+            ("a", "x_gfx1250:xnack+"),
+            ("b", "x_gfx1250"),
+            ("b", "x_gfx1250:xnack+"),
+            ("c", "x_gfx1250-xnack+"),
+        ]);
+        let both = ["a/x_gfx1250", "a/x_gfx1250:xnack+"].map(str::to_owned).to_vec();
+        assert_eq!(groups, [("x_gfx125X".to_owned(), both)]);
+        let pairs: Vec<_> = result.duplicates.iter().map(|it| (it.first, it.second)).collect();
+        assert_eq!(pairs, [(0, 2), (1, 3), (0, 4)]);
     }
 
     #[test]

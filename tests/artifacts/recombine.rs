@@ -66,6 +66,20 @@ fn variants_and_portable_code_are_in_groups() {
     assert_eq!(archives("gfx110X"), set(["x_lib_gfx1100.kpack", "x_lib_gfx1101.kpack"]), "{said}");
 }
 
+/// 0.2.0 split code for gfx1250 into two parts, with and without XNACK. They are parts for one processor.
+#[test]
+fn a_processor_under_two_names_goes_into_one_package() {
+    let place = split_shards();
+    for family in ["gfx1250", "gfx1250:xnack+"] {
+        let part = format!("shards/a/x_lib_{family}");
+        place.manifest(&part, &["stage"]).file(&format!("{part}/stage/.kpack/x_lib_{family}.kpack"), family);
+    }
+    place.file("config.json", CONFIG.replace("VALIDATION", "").replace("\"gfx1101\"", "\"gfx1250\""));
+    let said = recombine(&place, &[]);
+    let archives = place.names("out/x_lib_gfx110X/stage/.kpack");
+    assert_eq!(archives, set(["x_lib_gfx1100.kpack", "x_lib_gfx1250.kpack", "x_lib_gfx1250:xnack+.kpack"]), "{said}");
+}
+
 #[test]
 fn host_code_once_and_device_code_by_groups() {
     let place = split_shards();
