@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{ArtifactName, MANIFEST};
-use crate::gpu::begins_with_target;
+use crate::gpu::begins_device_part;
 
 /// Artifacts that were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub fn name_of_archive(path: &Path) -> Option<&str> {
 
 /// Whether a tar archive is that of an artifact. Without unpacking, only its name shows it.
 fn is_artifact(archive: &Path) -> bool {
-    let is_family = |name: ArtifactName| name.is_generic() || begins_with_target(name.family.as_bytes());
+    let is_family = |name: ArtifactName| name.is_generic() || begins_device_part(name.family.as_bytes());
     archive.is_file() && name_of_archive(archive).and_then(ArtifactName::parse).is_some_and(is_family)
 }
 
@@ -104,7 +104,7 @@ mod tests {
         }
         assert_eq!(find(place.path()).unwrap(), None);
         fs::write(place.path().join("blas_lib_gfx1100/artifact_manifest.txt"), "").unwrap();
-        for name in ["rand_lib_gfx1100.tar.zst", "blas_lib_gfx1100.tar.xz", "notes.tar"] {
+        for name in ["rand_lib_gfx1100.tar.zst", "blas_lib_gfx1100.tar.xz", "notes.tar", "rand_lib_unknown.tar"] {
             fs::write(place.path().join(name), "").unwrap();
         }
         let Some(FoundArtifacts::Several { artifacts, others, archives }) = find(place.path()).unwrap() else {
@@ -112,7 +112,8 @@ mod tests {
         };
         assert_eq!(archives, ["notes.tar"]);
         let found: Vec<_> = artifacts.iter().map(|(name, path)| (name.as_str(), path.is_dir())).collect();
-        assert_eq!(found, [("blas_lib_gfx1100", true), ("rand_lib_gfx1100", false)]);
+        assert_eq!(found, [("blas_lib_gfx1100", true), ("rand_lib_gfx1100", false), ("rand_lib_unknown", false)]);
+        assert_eq!(find(&place.path().join("rand_lib_unknown.tar")).unwrap(), Some(FoundArtifacts::One));
         assert_eq!(find(&place.path().join("rand_lib_gfx1100.tar.zst")).unwrap(), Some(FoundArtifacts::One));
         assert_eq!(find(&place.path().join("notes.tar")).unwrap(), None);
         assert_eq!(others, ["fft_lib_generic", "notes"]);

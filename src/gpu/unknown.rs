@@ -33,7 +33,8 @@ impl TargetId {
 
 /// Whether a name begins as those of device parts do, and as the targets in the names of archives.
 pub fn begins_device_part(name: &[u8]) -> bool {
-    begins_with_target(name) || name.starts_with(UNKNOWN.as_bytes())
+    let rest = name.strip_prefix(UNKNOWN.as_bytes());
+    begins_with_target(name) || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"-"))
 }
 
 /// FNV-1a.
@@ -43,7 +44,7 @@ fn hash(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{TargetId, UNKNOWN};
+    use super::{TargetId, UNKNOWN, begins_device_part};
     use crate::gpu::{BundleKey, Level};
 
     #[test]
@@ -61,5 +62,8 @@ mod tests {
         }
         assert_eq!(TargetId::unknown("gfx90a:x").to_string(), "unknown-gfx90a.3ax");
         assert!(!"gfx90a".parse::<TargetId>().unwrap().is_unknown());
+        let begins = |name: &str| begins_device_part(name.as_bytes());
+        assert!(["unknown", "unknown-gfx90a.3ax", "gfx90a", "amdgcnspirv"].into_iter().all(begins));
+        assert!(!["unknowns", "unknown_vendor", "host", ""].into_iter().any(begins));
     }
 }
