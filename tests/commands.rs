@@ -72,6 +72,20 @@ fn a_target_that_nothing_matches_is_an_error() {
     assert!(place.has("out/gfx90a") && place.has("out/gfx942") && !place.has("out/gfx1030"));
 }
 
+/// As from an empty variable of a script. 0.2.0 ignored it.
+#[test]
+fn an_empty_list_of_gpus_is_an_error() {
+    let place = Place::new();
+    place.file("m/.keep", b"");
+    for option in ["--arch", "--thin"] {
+        for list in ["", " ", ",", ";"] {
+            let said = place.ends(1, &["mount", "--fake", "fat", "m", option, list]);
+            let expected = "the list is empty; name GPUs such as gfx942, or \"auto\" for those of this machine";
+            assert_eq!(said, format!("kpackfs: {option}: {expected}\n"));
+        }
+    }
+}
+
 #[test]
 fn nothing_to_split_is_an_error_of_split() {
     let place = Place::new();

@@ -73,7 +73,7 @@ impl Mount {
 
     fn arch(&self) -> anyhow::Result<Vec<BundleKey>> {
         let mut keys = Vec::new();
-        for name in self.arch.iter().flat_map(|list| pieces(list)) {
+        for name in names("--arch", &self.arch)? {
             if name == "auto" {
                 let found = detect(Path::new(KFD_TOPOLOGY)).context("--arch auto")?;
                 keys.extend(found.iter().map(BundleKey::of));
@@ -87,7 +87,7 @@ impl Mount {
     /// The requested thin views. `topology` is where the kernel describes the GPUs.
     fn thin_views(&self, topology: &Path) -> anyhow::Result<ThinViews> {
         let mut views = ThinViews::default();
-        for name in self.thin.iter().flat_map(|list| pieces(list)) {
+        for name in names("--thin", &self.thin)? {
             if name == "auto" {
                 views.auto = GpuSet::new(detect(topology).context("--thin auto")?);
             } else {
@@ -96,6 +96,14 @@ impl Mount {
         }
         Ok(views)
     }
+}
+
+/// The names in the lists of an option. A list without names is probably an empty variable of a script.
+fn names<'a>(option: &str, lists: &'a [String]) -> anyhow::Result<Vec<&'a str>> {
+    if lists.iter().any(|list| pieces(list).is_empty()) {
+        bail!("{option}: the list is empty; name GPUs such as gfx942, or \"auto\" for those of this machine");
+    }
+    Ok(lists.iter().flat_map(|list| pieces(list)).collect())
 }
 
 fn served(prepared: &Prepared, arch: &[BundleKey], thin: &ThinViews) -> anyhow::Result<Served> {
