@@ -9,8 +9,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use rocm_kpack::search::PLACEHOLDER;
 
+use super::binary::SMALLEST;
 use crate::binary::{SplitBinary, read_marker};
-use crate::loader::{begins_archive, named_target};
+use crate::loader::{DOT_KPACK, begins_archive, named_target};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, Resolved, begins_binary, open_file, resolve_links};
@@ -51,7 +52,7 @@ fn problem(link: &EntryPath, target: &Path, resources: &Arc<Resources>) -> Optio
     let name = target.display();
     let unread =
         |what| Some((format!("a symlink to {what} {name}, which is outside of the input and is not read"), false));
-    if link.name() == b".kpack" && target.is_dir() {
+    if link.name() == DOT_KPACK.as_bytes() && target.is_dir() {
         return unread("the archives in");
     }
     let content = open_file(target, resources).ok()?;
@@ -75,7 +76,7 @@ fn problem(link: &EntryPath, target: &Path, resources: &Arc<Resources>) -> Optio
 
 fn is_split(content: &Arc<dyn Content>) -> bool {
     let mut magic = [0; 4];
-    let is_binary = content.size() >= super::SMALLEST && content.peek(&mut magic).is_ok() && begins_binary(magic);
+    let is_binary = content.size() >= SMALLEST && content.peek(&mut magic).is_ok() && begins_binary(magic);
     is_binary && SplitBinary::find(content).is_ok_and(|split| split.is_some())
 }
 

@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::Archives;
+use super::joined::Archives;
+use crate::loader::{DOT_KPACK, archive_root};
 use crate::source::{Entry, EntryKind, EntryPath};
-
-/// The directory of archives.
-pub(super) const DIRECTORY: &[u8] = b".kpack";
 
 /// Whether an archive is one of those that a marker names.
 pub(super) fn is_of(path: &EntryPath, archives: &Archives) -> bool {
-    let is_there = path.parent().is_some_and(|parent| parent == archives.root.child(DIRECTORY));
-    is_there && path.name().strip_prefix(archives.stem.as_bytes()).is_some_and(|rest| rest.starts_with(b"_"))
+    archive_root(path).is_some_and(|root| root == archives.root)
+        && path.name().strip_prefix(archives.stem.as_bytes()).is_some_and(|rest| rest.starts_with(b"_"))
 }
 
 /// The places of directories of archives where symlinks stay.
@@ -22,7 +20,7 @@ pub(super) fn blocked(
 ) -> BTreeSet<EntryPath> {
     let stays = |entry: &&Entry| matches!(entry.kind, EntryKind::Symlink(_)) && !gone.contains(&entry.path);
     let places = entries.iter().filter(stays).map(|entry| installed(&entry.path));
-    places.filter(|place| place.name() == DIRECTORY).collect()
+    places.filter(|place| place.name() == DOT_KPACK.as_bytes()).collect()
 }
 
 /// Archives, directories that contain nothing else, and the symlinks to both. `links` has the symlinks to each path.

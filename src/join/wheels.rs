@@ -52,7 +52,7 @@ pub enum WheelsError {
     },
     /// One is unrelated to the others.
     #[error("{}: it neither requires one of the other wheels in exactly one version, nor does one of them require it so", .0.display())]
-    Stranger(PathBuf),
+    Unrelated(PathBuf),
     /// Two install different files at one path.
     #[error("{} and {}: {reason} at {installed:?}, where both are installed", first.display(), second.display())]
     OnePath {
@@ -145,9 +145,9 @@ fn open(path: &Path, resources: &Arc<Resources>) -> Result<JoinedWheel, WheelsEr
 
 /// Checks that versions match, and that each wheel is related to another one.
 fn check(wheels: &[JoinedWheel]) -> Result<(), WheelsError> {
-    let mut there = BTreeMap::<&str, &JoinedWheel>::new();
+    let mut existing = BTreeMap::<&str, &JoinedWheel>::new();
     for wheel in wheels {
-        if let Some(first) = there.insert(&wheel.name, wheel) {
+        if let Some(first) = existing.insert(&wheel.name, wheel) {
             let (first, second) = (first.path.clone(), wheel.path.clone());
             return Err(WheelsError::Twice { first, second, name: wheel.metadata.name.clone() });
         }
@@ -156,7 +156,7 @@ fn check(wheels: &[JoinedWheel]) -> Result<(), WheelsError> {
     for wheel in wheels {
         let of_extras = wheel.metadata.pins_of_extras().map(|(_, name, version)| (name, version));
         for (name, wanted) in wheel.metadata.pins().chain(of_extras) {
-            let Some(other) = there.get(name.as_str()).filter(|other| other.name != wheel.name) else { continue };
+            let Some(other) = existing.get(name.as_str()).filter(|other| other.name != wheel.name) else { continue };
             if !wheel::accepts(wanted, &other.metadata.version) {
                 return Err(WheelsError::Version {
                     path: wheel.path.clone(),
@@ -170,7 +170,7 @@ fn check(wheels: &[JoinedWheel]) -> Result<(), WheelsError> {
         }
     }
     match wheels.iter().find(|wheel| !related.contains(&wheel.name)) {
-        Some(stranger) => Err(WheelsError::Stranger(stranger.path.clone())),
+        Some(unrelated) => Err(WheelsError::Unrelated(unrelated.path.clone())),
         None => Ok(()),
     }
 }

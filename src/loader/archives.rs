@@ -7,10 +7,18 @@ use crate::kpack::MAGIC;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, resolve_links};
 
+/// Name of the directories of archives, and suffix of the names of archives.
+pub(crate) const DOT_KPACK: &str = ".kpack";
+
+/// The directory whose `.kpack` directory holds an archive.
+pub(crate) fn archive_root(archive: &EntryPath) -> Option<EntryPath> {
+    archive.parent().filter(|directory| directory.name() == DOT_KPACK.as_bytes())?.parent()
+}
+
 /// Whether a file is an archive by its name or its magic.
 pub(crate) fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
     // Names are checked first, since that reads nothing. Only files in a `.kpack` directory are opened.
-    path.as_bytes().ends_with(b".kpack") || (is_in_kpack(path.directory()) && begins_archive(content))
+    path.as_bytes().ends_with(DOT_KPACK.as_bytes()) || (is_in_kpack(path.directory()) && begins_archive(content))
 }
 
 /// Whether a file begins with the magic of archives.
@@ -22,8 +30,6 @@ pub(crate) fn begins_archive(content: &Arc<dyn Content>) -> bool {
 /// The archives of an input to which symlinks called `*.kpack` lead, whatever the names of the archives are.
 pub(crate) fn linked_archives(input: &Input) -> HashSet<EntryPath> {
     let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);
-    let is_link =
-        |entry: &&Entry| matches!(entry.kind, EntryKind::Symlink(_)) && entry.path.name().ends_with(b".kpack");
     let archive = |link: &Entry| match resolve_links(&link.path, Some(&input.location), kind) {
         Resolved::Entry(path) => match kind(&path) {
             Some(EntryKind::File { content, .. }) if begins_archive(content) => Some(path),
@@ -31,17 +37,22 @@ pub(crate) fn linked_archives(input: &Input) -> HashSet<EntryPath> {
         },
         Resolved::Outside(_) | Resolved::Nothing => None,
     };
-    input.entries.iter().filter(is_link).filter_map(archive).collect()
+    input.entries.iter().filter(|entry| is_archive_link(entry)).filter_map(archive).collect()
+}
+
+/// Whether an entry is a symlink called `*.kpack`.
+pub(crate) fn is_archive_link(entry: &Entry) -> bool {
+    matches!(entry.kind, EntryKind::Symlink(_)) && entry.path.name().ends_with(DOT_KPACK.as_bytes())
 }
 
 /// Whether a directory is called `.kpack`.
 fn is_in_kpack(directory: &[u8]) -> bool {
-    directory.strip_suffix(b".kpack").is_some_and(|above| above.is_empty() || above.ends_with(b"/"))
+    directory.strip_suffix(DOT_KPACK.as_bytes()).is_some_and(|above| above.is_empty() || above.ends_with(b"/"))
 }
 
 /// The target at the end of an archive's name.
 pub(crate) fn named_target(name: &str) -> Option<&str> {
-    let stem = name.trim_end_matches(".kpack");
+    let stem = name.trim_end_matches(DOT_KPACK);
     let start = ["_gfx", "_amdgcnspirv", "_unknown-"].iter().filter_map(|start| Some(stem.rfind(start)? + 1)).max()?;
     stem.get(start..)
 }

@@ -2,6 +2,7 @@
 
 use rocm_kpack::search::{PLACEHOLDER, candidates};
 
+use super::archives::DOT_KPACK;
 use crate::gpu::TargetId;
 use crate::source::EntryPath;
 
@@ -78,7 +79,7 @@ impl SearchPath {
     /// The directory of `.kpack` and the first part of the archives' names, if the path is
     /// `DIRECTORY/.kpack/STEM_@GFXARCH@.kpack`.
     pub(crate) fn parts(&self) -> Option<(EntryPath, String)> {
-        if self.behind.as_deref() != Some(b".kpack") {
+        if self.behind.as_deref() != Some(DOT_KPACK.as_bytes()) {
             return None;
         }
         let before = self.before.strip_suffix(b"_")?;
@@ -86,7 +87,7 @@ impl SearchPath {
         let (directory, stem) = before.split_at_checked(slash)?;
         let root = EntryPath::new(directory).ok()?;
         let stem = std::str::from_utf8(stem.strip_prefix(b"/")?).ok().filter(|stem| !stem.is_empty())?;
-        (root.name() == b".kpack").then(|| Some((root.parent()?, stem.to_owned())))?
+        (root.name() == DOT_KPACK.as_bytes()).then(|| Some((root.parent()?, stem.to_owned())))?
     }
 
     /// The directory of the archives and what follows it, in three pieces: the beginning of a name, its end, and the

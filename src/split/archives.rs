@@ -9,7 +9,7 @@ use super::{Destination, Packaging, Plan, PlanOptions, PlannedArchive, PlannedBi
 use crate::binary::{BinaryError, FatBinary, Rewritten, marker};
 use crate::fatbin::Compressed;
 use crate::gpu::{TargetId, begins_device_part};
-use crate::join::{self, Unasked};
+use crate::join::{self, OrphanCode};
 use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Frame, toc_key};
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -67,7 +67,7 @@ fn is_of_group(path: &EntryPath, group: &str) -> bool {
 /// Decides the name of each binary, and then the archives of each overlay root, or of all roots together.
 pub(super) fn assign(
     input: &Input,
-    unasked: &[Unasked],
+    orphans: &[OrphanCode],
     plan: &mut Plan,
     fat: Vec<Fat>,
     roots: &Roots,
@@ -140,7 +140,7 @@ pub(super) fn assign(
             Err(error) => plan.refuse(&entry.path, &error),
         }
     }
-    for code in unasked {
+    for code in orphans {
         together.entry((code.root.clone(), code.stem.clone())).or_default();
     }
     plan.binaries.sort_by(|a, b| a.path.cmp(&b.path));
@@ -153,8 +153,8 @@ pub(super) fn assign(
     for ((root, stem), binaries) in &mut together {
         binaries.sort_by_key(|binary| binary.fat.entry);
         plan.warnings.extend(stems.note(root, stem));
-        let of_set = unasked.iter().filter(|code| code.root == *root && code.stem == *stem);
-        let is_replaced = |code: &Unasked| {
+        let of_set = orphans.iter().filter(|code| code.root == *root && code.stem == *stem);
+        let is_replaced = |code: &OrphanCode| {
             let name = code.key.rsplit_once('#').map(|(name, _)| name.to_owned());
             name.is_some_and(|name| fat.contains(&(code.root.clone(), name)))
         };
@@ -276,9 +276,9 @@ impl Draft {
 }
 
 /// Warnings about code without a binary, for each archive.
-fn not_joined(unasked: &[&Unasked]) -> Vec<String> {
+fn not_joined(orphans: &[&OrphanCode]) -> Vec<String> {
     let mut keys = BTreeMap::<_, BTreeSet<_>>::new();
-    for code in unasked {
+    for code in orphans {
         keys.entry(&code.archive).or_default().insert(&*code.key);
     }
     let warning = |(archive, keys): (&EntryPath, BTreeSet<&str>)| {
@@ -294,7 +294,7 @@ fn not_joined(unasked: &[&Unasked]) -> Vec<String> {
 fn take_over(
     input: &Input,
     drafts: &mut Vec<Draft>,
-    unasked: &[&Unasked],
+    orphans: &[&OrphanCode],
     options: &PlanOptions,
     jobs: &Arc<BundleJobs>,
 ) {
@@ -302,8 +302,8 @@ fn take_over(
         |it: &ArchiveEntry| it.wrapper.map_or_else(|| it.kernel_name.to_string(), |at| toc_key(&it.kernel_name, at));
     let names = |draft: &Draft| (draft.target.clone(), draft.entries.iter().map(name).collect::<HashSet<_>>());
     let there: BTreeMap<_, _> = drafts.iter().map(names).collect();
-    let is_there = |code: &Unasked| there.get(&code.object.target).is_some_and(|names| names.contains(&code.key));
-    for code in unasked.iter().filter(|code| !is_there(code)) {
+    let is_there = |code: &OrphanCode| there.get(&code.object.target).is_some_and(|names| names.contains(&code.key));
+    for code in orphans.iter().filter(|code| !is_there(code)) {
         let target = &code.object.target;
         let frame = jobs.shared_frame(code.object.clone(), level(options));
         let kernel_name = code.key.as_str().into();

@@ -268,7 +268,7 @@ impl Plan {
             unsplit: Vec::new(),
         };
         let fat = scan::scan(input, joined, &mut plan, options, progress);
-        archives::assign(input, &joined.unasked, &mut plan, fat, &roots, options, resources);
+        archives::assign(input, &joined.orphans, &mut plan, fat, &roots, options, resources);
         claims::check_archives(input, &plan, &roots)?;
         plan.bundle_files = bundles::bundle_files(input, &plan.places, resources);
         let unserved = unserved::warnings(&plan);

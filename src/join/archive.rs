@@ -1,0 +1,105 @@
+//! An archive of the input. It is opened when a search path leads to it.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use crate::fatbin::StoredObject;
+use crate::gpu::TargetId;
+use crate::kpack::ArchiveReader;
+use crate::loader::{DOT_KPACK, archive_root, named_target};
+use crate::resources::Resources;
+use crate::rope::{Content, ReadError};
+use crate::source::EntryPath;
+
+/// An archive.
+pub(super) struct InputArchive {
+    /// Its path in the input.
+    pub(super) path: EntryPath,
+    /// Its path in an installation.
+    pub(super) installed: EntryPath,
+    pub(super) content: Arc<dyn Content>,
+    reader: OnceLock<Result<ArchiveReader, String>>,
+    /// Binaries that stay split and may need it.
+    pub(super) needed: Mutex<BTreeSet<EntryPath>>,
+    /// The entries that wrappers ask for: name and target.
+    pub(super) asked: Mutex<HashSet<(String, String)>>,
+    /// What was read of it: entries with the same bytes share one code object.
+    stored: Mutex<HashMap<StoredPlace, StoredObject>>,
+}
+
+/// The location of a code object in an archive, its size in the table of contents, and whether it is compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct StoredPlace {
+    pub(super) offset: u64,
+    pub(super) length: u64,
+    pub(super) size: u64,
+    pub(super) is_compressed: bool,
+}
+
+/// What the name of an archive says.
+pub(super) struct ArchiveName {
+    /// The directory of `.kpack` in an installation.
+    pub(super) root: EntryPath,
+    /// The name without its target and suffix.
+    pub(super) stem: String,
+    pub(super) target: TargetId,
+}
+
+impl InputArchive {
+    pub(super) fn new(path: EntryPath, installed: EntryPath, content: Arc<dyn Content>) -> Self {
+        let (reader, needed, asked, stored) = (OnceLock::new(), Mutex::default(), Mutex::default(), Mutex::default());
+        Self { path, installed, content, reader, needed, asked, stored }
+    }
+
+    /// A fat binary that has replaced a split one with code in this archive.
+    pub(super) fn fat_binary(&self, is_fat: impl Fn(&EntryPath) -> bool) -> Option<EntryPath> {
+        let root = self.name()?.root;
+        let keys = self.reader().ok()?.toc().toc.keys();
+        let names: BTreeSet<_> = keys.filter_map(|key| key.rsplit_once('#')).map(|(name, _)| name.as_bytes()).collect();
+        let names = names.into_iter().filter_map(|name| EntryPath::new(name).ok());
+        names.map(|name| root.child(name.as_bytes())).find(is_fat)
+    }
+
+    /// The parts of its name, if that is `.kpack/STEM_TARGET.kpack`.
+    pub(super) fn name(&self) -> Option<ArchiveName> {
+        let root = archive_root(&self.installed)?;
+        let name = std::str::from_utf8(self.installed.name()).ok()?;
+        let target = named_target(name)?;
+        let stem =
+            name.strip_suffix(DOT_KPACK)?.strip_suffix(target)?.strip_suffix('_').filter(|stem| !stem.is_empty())?;
+        Some(ArchiveName { root, stem: stem.to_owned(), target: target.parse().ok()? })
+    }
+
+    /// The code object at a place. `label` is its name in messages if it is the first one there.
+    pub(super) fn stored(
+        &self,
+        place: StoredPlace,
+        label: &str,
+        resources: &Arc<Resources>,
+    ) -> Result<StoredObject, ReadError> {
+        if let Some(stored) = self.stored.lock().get(&place) {
+            return Ok(stored.clone());
+        }
+        let StoredPlace { offset, length, size, is_compressed } = place;
+        let made = if is_compressed {
+            StoredObject::frame(&self.content, (offset, length), size, label, resources)?
+        } else {
+            StoredObject::plain(&self.content, offset, size)?
+        };
+        // Another thread may have been faster.
+        Ok(self.stored.lock().entry(place).or_insert(made).clone())
+    }
+
+    /// The archive, or why it cannot be read. `None` if it was not opened.
+    pub(super) fn opened(&self) -> Option<&Result<ArchiveReader, String>> {
+        self.reader.get()
+    }
+
+    /// The opened archive.
+    pub(super) fn reader(&self) -> Result<&ArchiveReader, String> {
+        let open = || ArchiveReader::open(Arc::clone(&self.content)).map_err(|error| error.to_string());
+        self.reader.get_or_init(open).as_ref().map_err(|error| format!("{}: {error}", self.path))
+    }
+}

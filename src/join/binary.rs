@@ -1,0 +1,201 @@
+//! Joins a split binary with its archives.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::archives::InputArchives;
+use super::joined::{Archives, SplitForm};
+use super::names::Names;
+use super::sets;
+use crate::binary::{self, BinaryError, MAX_WRAPPERS, SplitBinary, SplitWrapper, read_marker};
+use crate::fatbin::{CodeObject, bundle_of, bundle_table_size};
+use crate::kpack::{KpackError, toc_key};
+use crate::loader::{Reach, SearchPath};
+use crate::resources::Resources;
+use crate::rope::{Content, to_usize};
+use crate::source::EntryPath;
+
+/// Bytes of the smallest file that can be a binary: an ELF header.
+pub(super) const SMALLEST: u64 = 64;
+
+/// Bytes of a bundle that HIP searches for code objects (`hip_fatbin.cpp` of CLR).
+const SEARCHED_TABLE: u64 = 4096;
+
+/// A binary to be joined.
+pub(super) struct JoinCandidate {
+    pub(super) joined: Arc<dyn Content>,
+    pub(super) form: SplitForm,
+    pub(super) warnings: Vec<String>,
+    /// The code objects that its wrappers ask for: number of the archive, name, target.
+    pub(super) asked: Vec<(usize, String, String)>,
+    /// Archives with entries that cannot be used. They stay.
+    pub(super) unusable: BTreeSet<usize>,
+}
+
+/// Why a binary stays split.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum JoinError {
+    #[error(transparent)]
+    Binary(#[from] BinaryError),
+    #[error(
+        "its archives are outside of the input, where the symlink {0} leads; name a directory that holds both, or replace \
+         symlinks by files"
+    )]
+    Outside(EntryPath),
+    #[error("{0}")]
+    Code(String),
+}
+
+/// A file's result: none if it is not split. An error comes with the archives that the file may need.
+pub(super) type Examined = Result<Option<JoinCandidate>, (JoinError, BTreeSet<usize>)>;
+
+/// The request of a wrapper.
+struct CodeRequest {
+    marker: Arc<SharedMarker>,
+    /// The wrapper's index.
+    index: u64,
+}
+
+/// A decoded marker, which wrappers share.
+#[derive(PartialEq, Eq)]
+struct SharedMarker {
+    kernel_name: String,
+    paths: Vec<SearchPath>,
+    /// The archives to which each search path leads, without paths that lead to none.
+    archives: Vec<Vec<(usize, Reach)>>,
+    /// Symlinks out of the input, through which a loader finds archives.
+    outside: Vec<EntryPath>,
+}
+
+/// Joins a file with its archives.
+pub(super) fn join_file(
+    installed: &EntryPath,
+    content: &Arc<dyn Content>,
+    (archives, names): (&InputArchives, &Names<'_>),
+    resources: &Arc<Resources>,
+) -> Examined {
+    let requests = match requests(installed, content, (archives, names)) {
+        Ok(requests) if requests.is_empty() => return Ok(None),
+        Ok(requests) => requests,
+        Err(error) => return Err((error, archives.around(installed))),
+    };
+    let mut reached = reached(&requests);
+    if requests.iter().any(Result::is_err) {
+        reached.extend(archives.around(installed));
+    }
+    let requests = requests.into_iter().collect::<Result<Vec<_>, _>>();
+    let found = requests.and_then(|requests| match requests.iter().find_map(|it| it.marker.outside.first()) {
+        Some(link) => Err(JoinError::Outside(link.clone())),
+        None => put_together(content, &requests, archives, resources),
+    });
+    found.map(Some).map_err(|error| (error, reached))
+}
+
+/// The archives that the readable markers lead to.
+fn reached(requests: &[Result<CodeRequest, JoinError>]) -> BTreeSet<usize> {
+    let markers: HashMap<_, _> =
+        requests.iter().flatten().map(|request| (Arc::as_ptr(&request.marker), &request.marker)).collect();
+    markers.values().flat_map(|marker| &marker.archives).flatten().map(|&(number, _)| number).collect()
+}
+
+/// The request of each wrapper of a file. Each marker is decoded once: it may be long, and there may be many wrappers.
+fn requests(
+    installed: &EntryPath,
+    content: &Arc<dyn Content>,
+    archives: (&InputArchives, &Names<'_>),
+) -> Result<Vec<Result<CodeRequest, JoinError>>, JoinError> {
+    let Some(split) = SplitBinary::find(content)? else { return Ok(Vec::new()) };
+    if split.wrappers.len() > MAX_WRAPPERS {
+        return Err(JoinError::Code(format!("it has more than {MAX_WRAPPERS} wrappers")));
+    }
+    let directory = installed.parent().unwrap_or_else(EntryPath::root);
+    let mut markers = HashMap::new();
+    let request = |(position, wrapper): (usize, &SplitWrapper)| {
+        let broken =
+            |error: &dyn std::fmt::Display| JoinError::Code(format!("the marker of wrapper {position}: {error}"));
+        let bytes = wrapper.marker.as_ref().map_err(|error| broken(error))?;
+        let marker =
+            markers.entry(Arc::as_ptr(bytes)).or_insert_with(|| SharedMarker::read(bytes, &directory, archives));
+        let marker = marker.as_ref().map_err(|error| broken(error))?;
+        Ok(CodeRequest { marker: Arc::clone(marker), index: wrapper.index })
+    };
+    Ok(split.wrappers.iter().enumerate().map(request).collect())
+}
+
+impl SharedMarker {
+    fn read(
+        bytes: &[u8],
+        directory: &EntryPath,
+        (archives, names): (&InputArchives, &Names<'_>),
+    ) -> Result<Arc<Self>, KpackError> {
+        let (kernel_name, paths) = read_marker(bytes)?;
+        let paths: Vec<_> = paths.iter().filter_map(|path| SearchPath::new(directory, path)).collect();
+        let (mut by_path, mut outside) = (Vec::new(), Vec::new());
+        for reached in paths.iter().map(|path| names.reached(path, archives)) {
+            by_path.push(reached.archives);
+            outside.extend(reached.outside);
+        }
+        by_path.retain(|reached| !reached.is_empty());
+        Ok(Arc::new(Self { kernel_name, paths, archives: by_path, outside }))
+    }
+}
+
+/// The fat binary for these requests.
+fn put_together(
+    content: &Arc<dyn Content>,
+    requests: &[CodeRequest],
+    archives: &InputArchives,
+    resources: &Arc<Resources>,
+) -> Result<JoinCandidate, JoinError> {
+    let (mut wrappers, mut asked, mut warnings) = (Vec::new(), Vec::new(), Vec::<String>::new());
+    let mut unusable = Vec::new();
+    for (position, request) in requests.iter().enumerate() {
+        // HIP uses the lower half.
+        let index = to_usize(request.index & u64::from(u32::MAX));
+        let found =
+            sets::of(&toc_key(&request.marker.kernel_name, index), &request.marker.archives, archives, resources);
+        let found = found.map_err(|reason| JoinError::Code(format!("wrapper {position}: {reason}")))?;
+        asked.extend(found.asked);
+        unusable.extend(found.unusable);
+        // One warning is enough for a binary.
+        warnings.extend(found.warning.filter(|_| warnings.is_empty()));
+        wrappers.push(found.objects);
+    }
+    let without = wrappers.iter().enumerate().filter(|(_, objects)| objects.is_empty());
+    let without: Vec<_> = without.map(|(position, _)| position.to_string()).collect();
+    if without.len() == wrappers.len() {
+        let reason = unusable.into_iter().map(|(_, reason)| reason).next();
+        let reason = reason.unwrap_or_else(|| "no archive has code for any of its wrappers".to_owned());
+        return Err(JoinError::Code(reason));
+    }
+    if let Some((_, reason)) = unusable.first() {
+        warnings.push(format!("joined without {} of its code objects; {reason}", unusable.len()));
+    }
+    let unusable = unusable.into_iter().map(|(number, _)| number).collect();
+    if !without.is_empty() {
+        warnings.push(format!("no archive has code for wrapper {}", without.join(", ")));
+    }
+    let long = wrappers.iter().filter(|objects| bundle_table_size(objects) > SEARCHED_TABLE).count();
+    if long > 0 {
+        warnings.push(format!(
+            "joined, the headers of {long} bundles take more than {SEARCHED_TABLE} bytes, and HIP finds no code in such bundles; \
+             use a thin view, or choose fewer targets"
+        ));
+    }
+    let bundle = |objects: &Vec<CodeObject>| Ok::<Arc<dyn Content>, BinaryError>(Arc::new(bundle_of(objects)?));
+    let bundles = wrappers.iter().map(bundle).collect::<Result<Vec<_>, _>>()?;
+    let joined = binary::join(content, &bundles)?;
+    let form = SplitForm { content: Arc::clone(content), archives: named_archives(requests), wrappers };
+    Ok(JoinCandidate { joined, form, warnings, asked, unusable })
+}
+
+/// The location for new archives, if all wrappers have the same marker and are numbered by position.
+fn named_archives(requests: &[CodeRequest]) -> Option<Archives> {
+    let first = &requests.first()?.marker;
+    let is_like_first = |(position, request): (usize, &CodeRequest)| {
+        request.index == position as u64 && (Arc::ptr_eq(&request.marker, first) || request.marker == *first)
+    };
+    let (root, stem) = first.paths.iter().find_map(SearchPath::parts)?;
+    let all = requests.iter().enumerate().all(is_like_first);
+    all.then(|| Archives { root, stem, kernel_name: first.kernel_name.clone() })
+}

@@ -1,0 +1,67 @@
+//! The result of joining.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::fatbin::CodeObject;
+use crate::rope::Content;
+use crate::source::EntryPath;
+
+/// The split binaries of an input.
+#[derive(Debug, Default)]
+pub struct Joined {
+    /// By path. The input has a fat binary at each path.
+    pub binaries: HashMap<EntryPath, Arc<SplitForm>>,
+    /// The archives that were removed from the input as a whole.
+    pub archives: Vec<Arc<dyn Content>>,
+    /// Their code objects that belong to no split binary.
+    pub orphans: Vec<OrphanCode>,
+    /// Warnings for the user.
+    pub warnings: Vec<String>,
+}
+
+/// A code object that no split binary asks for. The binary that needs it may have been replaced by a fat one.
+#[derive(Debug)]
+pub struct OrphanCode {
+    /// The archive in the input.
+    pub archive: EntryPath,
+    /// The directory of `.kpack` in an installation.
+    pub root: EntryPath,
+    /// First part of the archive's name.
+    pub stem: String,
+    /// Its key in the archive.
+    pub key: String,
+    /// The code object, for the archive's target.
+    pub object: CodeObject,
+}
+
+/// A binary in its split form, as the input had it.
+#[derive(Debug)]
+pub struct SplitForm {
+    /// The file.
+    pub content: Arc<dyn Content>,
+    /// The archives that its marker names, if all wrappers have the same marker, and archives can be made there again.
+    pub archives: Option<Archives>,
+    /// The code objects of each wrapper.
+    pub wrappers: Vec<Vec<CodeObject>>,
+}
+
+/// The content of a marker: archives `ROOT/.kpack/STEM_@GFXARCH@.kpack`, and the binary's name in them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Archives {
+    /// The directory of `.kpack` in an installation.
+    pub root: EntryPath,
+    /// First part of the archives' names.
+    pub stem: String,
+    /// The binary's name.
+    pub kernel_name: String,
+}
+
+impl Joined {
+    /// Contents that show whether files have changed that are no longer in the input.
+    pub fn witnesses(&self) -> impl Iterator<Item = Arc<dyn Content>> + '_ {
+        let contents = self.binaries.values().map(|form| &form.content).chain(&self.archives);
+        // Inflated bytes may be in a cache; stored ones are read from the file.
+        contents.map(|content| content.member().map_or_else(|| Arc::clone(content), |member| member.packed().bytes))
+    }
+}
