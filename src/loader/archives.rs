@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::gpu::TargetId;
 use crate::kpack::MAGIC;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, resolve_links};
@@ -13,6 +14,11 @@ pub(crate) const DOT_KPACK: &str = ".kpack";
 /// The directory whose `.kpack` directory holds an archive.
 pub(crate) fn archive_root(archive: &EntryPath) -> Option<EntryPath> {
     archive.parent().filter(|directory| directory.name() == DOT_KPACK.as_bytes())?.parent()
+}
+
+/// The path of an archive for `target` below the directory that holds `.kpack`.
+pub(crate) fn archive_path(root: &EntryPath, stem: &str, target: &TargetId) -> EntryPath {
+    root.child(format!("{DOT_KPACK}/{stem}_{target}{DOT_KPACK}").as_bytes())
 }
 
 /// Whether a file is an archive by its name or its magic.

@@ -6,6 +6,6 @@ mod archives;
 mod search_path;
 
 pub(crate) use archives::{
-    DOT_KPACK, archive_root, begins_archive, is_archive, is_archive_link, linked_archives, named_target,
+    DOT_KPACK, archive_path, archive_root, begins_archive, is_archive, is_archive_link, linked_archives, named_target,
 };
 pub(crate) use search_path::{Reach, SearchPath, resolve};

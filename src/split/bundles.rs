@@ -6,24 +6,15 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::Destination;
+use super::plan::{BundleFile, Destination};
 use super::scan::{Holder, find};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::source::{Entry, EntryKind, Input};
 
 /// Suffixes of code object files (`hipcc --genco`, Tensile, Triton).
 const SUFFIXES: [&[u8]; 4] = [b".hsaco", b".co", b".fatbin", b".hipfb"];
-
-/// A file that is a bundle with code for several targets.
-#[derive(Debug)]
-pub struct BundleFile {
-    /// Its path in the input.
-    pub path: EntryPath,
-    /// The targets for which it has code.
-    pub targets: BTreeSet<TargetId>,
-}
 
 /// The files of an input that are bundles. Unreadable ones stay unchanged.
 pub(super) fn bundle_files(input: &Input, places: &[Destination], resources: &Arc<Resources>) -> Vec<BundleFile> {

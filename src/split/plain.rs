@@ -14,7 +14,7 @@ use crate::rope::Identity;
 /// Length of an identity.
 const LENGTH: usize = 16;
 
-/// What stands in the place of a file that has device code, or may have: no content has this identity.
+/// Placeholder for files that have or may have device code: no content has this identity.
 const OTHER: [u8; LENGTH] = [0; LENGTH];
 
 /// The files without device code, according to an earlier session.

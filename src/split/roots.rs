@@ -1,6 +1,7 @@
 //! Overlay roots and group names, which determine the paths of archives.
 
-use super::{Packaging, PlanOptions, SplitError};
+use super::error::{GroupError, SplitError};
+use super::options::{Packaging, PlanOptions};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::wheel;
 
@@ -19,11 +20,6 @@ enum RootKind {
     /// Every top-level package.
     Packages,
 }
-
-/// A group name that cannot be part of a file name.
-#[derive(Debug, thiserror::Error)]
-#[error("--group {0:?}: a group is a name of letters, digits, \".\", \"_\", \"-\" and \"+\"")]
-pub struct GroupError(String);
 
 impl Roots {
     pub(super) fn new(input: &Input, options: &PlanOptions) -> Result<Self, SplitError> {

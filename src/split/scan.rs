@@ -7,8 +7,10 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::options::PlanOptions;
+use super::parts::RESERVED;
 use super::plain::PlainFiles;
-use super::{Destination, Plan, PlanOptions, RESERVED};
+use super::plan::{Destination, Plan};
 use crate::binary::{BinaryError, FatBinary};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::gpu::{TargetId, UNKNOWN};
@@ -18,7 +20,7 @@ use crate::kpack::{BundleJobs, Compression, DEFAULT_LEVEL, Frame};
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
-use crate::source::{EntryKind, Input};
+use crate::source::{Entry, EntryKind, Input};
 
 /// Bytes of the smallest file that can be a binary: an ELF header.
 const SMALLEST: u64 = 64;
@@ -60,7 +62,58 @@ pub(super) fn scan(
     let jobs = Arc::clone(&plan.jobs);
     let resources = jobs.resources();
     let mut known = PlainFiles::get(resources);
-    // For each file that can be a binary, its identity if it has no device code.
+    let (candidates, mut without_code) = candidates(input, joined, plan, &mut known);
+    progress.expect(candidates.iter().map(|it| it.content.size()).sum());
+    let scan = |candidate| {
+        let ScanCandidate { position, entry, content, .. } = candidate;
+        let result = match joined.binaries.get(&entry.path) {
+            Some(split) => take_over(position, split, options, &jobs).map(Some),
+            None => scan_file(position, (&|| entry.path.to_text().into(), content), options, &jobs),
+        };
+        progress.advance(content.size());
+        (candidate, result)
+    };
+    // Splitting the list in halves would process the second largest file last.
+    let mut results: Vec<_> = candidates.into_iter().par_bridge().map(scan).collect();
+    results.sort_by_key(|(candidate, _)| candidate.position);
+    let mut fat = Vec::new();
+    for (ScanCandidate { entry, identity, among_files, .. }, result) in results {
+        match result {
+            Ok(None) => {
+                if let Some(place) = without_code.get_mut(among_files) {
+                    *place = identity;
+                }
+            }
+            Ok(Some(found)) => {
+                plan.warnings.extend(found.warnings.iter().map(|warning| format!("{}: {warning}", entry.path)));
+                fat.push(found);
+            }
+            Err(error) => plan.refuse(&entry.path, &error),
+        }
+    }
+    known.note(&without_code, resources);
+    fat
+}
+
+/// A file that may have device code.
+struct ScanCandidate<'a> {
+    /// Its position among the input's entries.
+    position: usize,
+    entry: &'a Entry,
+    content: &'a Arc<dyn Content>,
+    identity: Option<Identity>,
+    /// Its position among the files that can be binaries.
+    among_files: usize,
+}
+
+/// The files that may have device code, the largest first; and for each file that can be a binary its identity if it is
+/// known to have none.
+fn candidates<'a>(
+    input: &'a Input,
+    joined: &Joined,
+    plan: &Plan,
+    known: &mut PlainFiles,
+) -> (Vec<ScanCandidate<'a>>, Vec<Option<Identity>>) {
     let mut without_code = Vec::with_capacity(input.entries.len());
     let mut candidates = Vec::new();
     for (position, (entry, place)) in input.entries.iter().zip(&plan.places).enumerate() {
@@ -72,50 +125,12 @@ pub(super) fn scan(
         if known.is_next(identity.as_ref()) {
             without_code.push(identity);
         } else {
-            candidates.push((position, content, identity, without_code.len()));
+            candidates.push(ScanCandidate { position, entry, content, identity, among_files: without_code.len() });
             without_code.push(None);
         }
     }
-    candidates.sort_by_key(|(_, content, ..)| Reverse(content.size()));
-    progress.expect(candidates.iter().map(|(_, content, ..)| content.size()).sum());
-    let mut results: Vec<_> = candidates
-        .into_iter()
-        // Splitting the list in halves would process the second largest file last.
-        .par_bridge()
-        .map(|(position, content, identity, among_files)| {
-            let split = input.entries.get(position).and_then(|entry| joined.binaries.get(&entry.path));
-            let result = if let Some(split) = split {
-                take_over(position, split, options, &jobs).map(Some)
-            } else {
-                let name = || input.entries.get(position).map(|entry| entry.path.to_text()).unwrap_or_default().into();
-                scan_file(position, (&name, content), options, &jobs)
-            };
-            progress.advance(content.size());
-            (position, result, identity, among_files)
-        })
-        .collect();
-    results.sort_by_key(|(position, ..)| *position);
-    let mut fat = Vec::new();
-    for (position, result, identity, among_files) in results {
-        match result {
-            Ok(None) => {
-                if let Some(place) = without_code.get_mut(among_files) {
-                    *place = identity;
-                }
-            }
-            Ok(Some(found)) => {
-                let path = input.entries.get(position).map(|entry| entry.path.to_string()).unwrap_or_default();
-                plan.warnings.extend(found.warnings.iter().map(|warning| format!("{path}: {warning}")));
-                fat.push(found);
-            }
-            Err(error) => {
-                let Some(entry) = input.entries.get(position) else { continue };
-                plan.refuse(&entry.path, &error);
-            }
-        }
-    }
-    known.note(&without_code, resources);
-    fat
+    candidates.sort_by_key(|it| Reverse(it.content.size()));
+    (candidates, without_code)
 }
 
 fn scan_file(

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Destination, Packaging, Plan, PlanOptions, SplitError};
+use super::error::SplitError;
+use super::options::{Packaging, PlanOptions};
+use super::plan::{Destination, Plan};
 use crate::gpu::BundleKey;
 
 /// Whether a device part is made, if `wanted` lists the targets to keep (all if `None`) and `excluded` those to omit.
@@ -48,19 +50,19 @@ impl PlanOptions {
 impl Plan {
     /// Refuses a selection of targets for which the input has nothing. They are probably misspelt.
     pub fn check_selection(&self, options: &PlanOptions) -> Result<(), SplitError> {
-        let there = self.keys_of_input(options.packaging);
+        let existing = self.keys_of_input(options.packaging);
         let refuse = |option, wanted: &BundleKey| {
-            let (wanted, there) = (wanted.clone(), there.iter().cloned().collect());
-            Err(SplitError::NoSuchTarget { option, wanted, there })
+            let (wanted, existing) = (wanted.clone(), existing.iter().cloned().collect());
+            Err(SplitError::NoSuchTarget { option, wanted, existing })
         };
-        let is_there = |is: &dyn Fn(&BundleKey) -> bool| there.iter().any(is);
+        let exists = |is: &dyn Fn(&BundleKey) -> bool| existing.iter().any(is);
         for target in options.gpu_targets.iter().flatten() {
-            if !is_there(&|key| is_among(key, Some(std::slice::from_ref(target)))) {
+            if !exists(&|key| is_among(key, Some(std::slice::from_ref(target)))) {
                 return refuse("--gpu-targets", target);
             }
         }
         for target in &options.exclude_targets {
-            if !is_there(&|key| is_excluded(key, std::slice::from_ref(target))) {
+            if !exists(&|key| is_excluded(key, std::slice::from_ref(target))) {
                 return refuse("--exclude-targets", target);
             }
         }

@@ -19,7 +19,7 @@ use crate::source::{EntryKind, EntryPath, Input};
 use super::{Destination, Plan};
 
 /// The most thin binaries that are kept. Each takes some KB. Results of the others are in the index.
-const MOST_THIN: NonZeroUsize = NonZeroUsize::new(2048).unwrap();
+const MAX_THIN: NonZeroUsize = NonZeroUsize::new(2048).unwrap();
 
 /// A binary of the input in its thin form.
 ///
@@ -87,7 +87,7 @@ impl FatBinaries {
         });
         let listed = |source| Arc::new(ThinSource { listed: Arc::clone(&listed), ..source });
         let list = fat.chain(files).map(|(path, source)| (path, listed(source))).collect();
-        Self { list, thin: Mutex::new(LruCache::new(MOST_THIN)) }
+        Self { list, thin: Mutex::new(LruCache::new(MAX_THIN)) }
     }
 
     /// Whether the file at a path of the input has a thin form.

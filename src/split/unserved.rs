@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Plan;
+use super::plan::Plan;
 use crate::gpu::{BundleKey, TargetId};
 
 /// One warning for each target that no GPU has, and for each processor that is not known, with a file that has it.

@@ -1,0 +1,79 @@
+//! Why an input cannot be split.
+
+use crate::gpu::BundleKey;
+use crate::rope::ReadError;
+use crate::source::EntryPath;
+
+/// Number of files and directories in all views together. The largest ROCm wheels have some hundred thousand.
+pub(super) const MAX_SHOWN: usize = 8 << 20;
+
+/// A group name that cannot be part of a file name.
+#[derive(Debug, thiserror::Error)]
+#[error("--group {0:?}: a group is a name of letters, digits, \".\", \"_\", \"-\" and \"+\"")]
+pub struct GroupError(pub(super) String);
+
+/// Why an input cannot be split at all.
+#[derive(Debug, thiserror::Error)]
+pub enum SplitError {
+    /// An overlay root is not a directory of the input.
+    #[error("--overlay-root {0}: there is no such directory in the input")]
+    NoSuchRoot(EntryPath),
+    /// The group cannot be a part of a file name.
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    /// The input has nothing for a target that an option names.
+    #[error("{option} {wanted}: the input has nothing for it; it has code for {}", join(.existing))]
+    NoSuchTarget {
+        /// The option.
+        option: &'static str,
+        /// The target.
+        wanted: BundleKey,
+        /// The targets of the input.
+        existing: Vec<BundleKey>,
+    },
+    /// Two members of a wheel are installed at one path.
+    #[error(
+        "{first:?} and {second:?}: both are installed as {installed:?}, and {reason}, so that one of them would be lost; \
+         remove or rename one"
+    )]
+    OnePath {
+        /// A member.
+        first: EntryPath,
+        /// Another one.
+        second: EntryPath,
+        /// Where both are installed.
+        installed: EntryPath,
+        /// The difference.
+        reason: &'static str,
+    },
+    /// An entry of the input is in the way of an archive.
+    #[error(
+        "{path:?} of the input and the archive {archive:?} of the split: both cannot be there; rename the first, or choose \
+         another name or place for archives (--group, --overlay-root)"
+    )]
+    Blocked {
+        /// The entry of the input.
+        path: EntryPath,
+        /// The archive.
+        archive: EntryPath,
+    },
+    /// A file of the input cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The views would be too large: each target has a view of all files.
+    #[error(
+        "{keys} targets and families with {entries} files and directories each are more than {MAX_SHOWN}; choose some with --gpu-targets"
+    )]
+    TooManyTargets {
+        /// Number of parts.
+        keys: usize,
+        /// Number of entries of the input.
+        entries: usize,
+    },
+}
+
+/// A list of targets for messages.
+pub fn join(keys: &[BundleKey]) -> String {
+    let names: Vec<_> = keys.iter().map(BundleKey::as_str).collect();
+    if names.is_empty() { "no GPU at all".to_owned() } else { names.join(", ") }
+}

@@ -1,0 +1,107 @@
+//! The plan: the decisions about an input.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::selection::Targets;
+use crate::binary::Rewritten;
+use crate::database::Handler;
+use crate::fatbin::Compressed;
+use crate::gpu::{BundleKey, TargetId};
+use crate::kpack::{ArchiveRope, BundleJobs};
+use crate::source::{Attributes, EntryPath};
+
+/// The decisions about a whole input.
+#[derive(Debug)]
+pub struct Plan {
+    /// The destination of each entry of the input, in the same order.
+    pub places: Vec<Destination>,
+    /// The archives, sorted by path.
+    pub archives: Vec<PlannedArchive>,
+    /// The binaries that were rewritten, sorted by path.
+    pub binaries: Vec<PlannedBinary>,
+    /// Bundle files with code for several targets.
+    pub bundle_files: Vec<BundleFile>,
+    /// Every bundle key that has an archive or a database.
+    pub keys: BTreeSet<BundleKey>,
+    /// First part of the archives' names.
+    pub group: String,
+    /// Warnings for the user: what could not be split, and why.
+    pub warnings: Vec<String>,
+    /// The targets of the plan.
+    pub targets: Targets,
+    /// Makes compressed code objects and bundles.
+    pub jobs: Arc<BundleJobs>,
+    /// Binaries that were joined with their archives.
+    pub joined: BTreeSet<EntryPath>,
+    /// Binaries that keep their device code because they cannot be split. `warnings` has the reasons.
+    pub unsplit: Vec<EntryPath>,
+}
+
+/// The destination of an entry of the input.
+#[derive(Clone, Debug)]
+pub enum Destination {
+    /// The host part, unchanged.
+    Host,
+    /// The host part, without device code.
+    Rewritten {
+        /// The rewritten binary.
+        content: Arc<Rewritten>,
+        /// Its compressed offload bundles.
+        bundles: Arc<[Arc<Compressed>]>,
+        /// Entries with the same number are hard links to one file.
+        link_group: Option<u64>,
+    },
+    /// The device part of a key: a database.
+    Device(BundleKey, Handler),
+    /// None: a database of a target that is not wanted.
+    Unwanted(BundleKey, Handler),
+}
+
+/// A new archive.
+#[derive(Debug)]
+pub struct PlannedArchive {
+    /// Its path, in the device part and in trees that the part is overlaid on.
+    pub path: EntryPath,
+    /// The device part that it belongs to.
+    pub key: BundleKey,
+    /// Its content.
+    pub archive: Arc<ArchiveRope>,
+    /// Its attributes. The time is that of the newest binary in it.
+    pub attributes: Attributes,
+}
+
+/// A binary that is split.
+#[derive(Debug)]
+pub struct PlannedBinary {
+    /// Its path.
+    pub path: EntryPath,
+    /// Its name in archives: its path below the overlay root.
+    pub kernel_name: String,
+    /// Bytes in the input.
+    pub size: u64,
+    /// Bytes without device code.
+    pub host_size: u64,
+    /// For each wrapper, the targets for which it has code and the sizes of the code objects in bytes.
+    pub wrappers: Vec<Vec<(TargetId, u64)>>,
+}
+
+/// A file that is a bundle with code for several targets.
+#[derive(Debug)]
+pub struct BundleFile {
+    /// Its path in the input.
+    pub path: EntryPath,
+    /// The targets for which it has code.
+    pub targets: BTreeSet<TargetId>,
+}
+
+impl Plan {
+    /// Records that a binary stays unchanged.
+    pub(super) fn refuse(&mut self, path: &EntryPath, reason: &dyn std::fmt::Display) {
+        let (name, reason) = (path.to_string(), reason.to_string());
+        // Read errors name the file themselves.
+        let reason = reason.strip_prefix(&name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&reason);
+        self.warnings.push(format!("{name}: not split: {reason}"));
+        self.unsplit.push(path.clone());
+    }
+}
