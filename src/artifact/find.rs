@@ -71,7 +71,7 @@ pub fn find(directory: &Path) -> io::Result<Option<FoundArtifacts>> {
     Ok((!is_empty).then_some(FoundArtifacts::Several { artifacts, others, archives }))
 }
 
-/// The subdirectories of `directory`, each of which is a shard, by name.
+/// The shards in `directory` by name: its subdirectories.
 pub fn shards(directory: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
     directories(directory)
 }

@@ -117,15 +117,13 @@ fn without_duplicates<'a>(
     let mut kept = Vec::new();
     for &part in parts {
         let earlier = seen.entry(canonical(part.family)).or_default();
-        match earlier.first().filter(|first| first.shard != part.shard && !is_shared(part.family)) {
-            Some(first) => {
-                let first = earlier.iter().find(|other| other.family == part.family).unwrap_or(first).number;
-                duplicates.extend(is_grouped(part.family).then_some(Duplicate { first, second: part.number }));
-            }
-            None => {
-                earlier.push(part);
-                kept.push(part);
-            }
+        let of_other_shard = earlier.first().filter(|first| first.shard != part.shard && !is_shared(part.family));
+        if let Some(first) = of_other_shard {
+            let first = earlier.iter().find(|other| other.family == part.family).unwrap_or(first).number;
+            duplicates.extend(is_grouped(part.family).then_some(Duplicate { first, second: part.number }));
+        } else {
+            earlier.push(part);
+            kept.push(part);
         }
     }
     kept

@@ -121,7 +121,7 @@ fn examine(
     examined.collect()
 }
 
-/// Puts joined binaries in the place of split ones.
+/// Replaces split binaries by joined ones.
 fn replace(
     input: &mut Input,
     candidates: Vec<(usize, JoinCandidate)>,

@@ -115,7 +115,7 @@ pub fn open_wheels(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Inpu
     Ok(whole)
 }
 
-/// The wheel of which all others are device wheels: its extras require them.
+/// The host wheel, whose extras require all others.
 fn host(wheels: &[JoinedWheel]) -> Option<&JoinedWheel> {
     wheels.iter().find(|host| {
         let added = host.metadata.added();

@@ -11,7 +11,7 @@ use super::scan::{Fat, level};
 use super::stems::Stems;
 use crate::gpu::TargetId;
 use crate::join::{self, OrphanCode};
-use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Frame, toc_key};
+use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, toc_key};
 use crate::loader::archive_path;
 use crate::resources::Resources;
 use crate::source::{Attributes, EntryPath, Input};

@@ -24,8 +24,11 @@ pub(super) struct NamedBinary {
     pub(super) kernel_name: Arc<str>,
 }
 
-/// Binaries by overlay root and first part of the archives' names.
-pub(super) type NamedBinaries = BTreeMap<(EntryPath, String), Vec<NamedBinary>>;
+/// Archives of several targets: the overlay root in an installation, and the first part of their names.
+type ArchiveSet = (EntryPath, String);
+
+/// Binaries by their archives.
+pub(super) type NamedBinaries = BTreeMap<ArchiveSet, Vec<NamedBinary>>;
 
 /// Decides the name of each binary, and rewrites it.
 pub(super) fn named(
@@ -104,7 +107,7 @@ impl Naming<'_> {
         path: &EntryPath,
         content: &Arc<dyn Content>,
         root: EntryPath,
-    ) -> Result<((EntryPath, String), NamedBinary, Arc<Rewritten>), String> {
+    ) -> Result<(ArchiveSet, NamedBinary, Arc<Rewritten>), String> {
         let archive_root = self.roots.installed(&root);
         let stem = self.stems.of(&archive_root);
         let as_before = kept(&fat, (&archive_root, &stem), self.options)

@@ -18,7 +18,7 @@ use crate::source::{EntryKind, EntryPath, Input};
 
 use super::{Destination, Plan};
 
-/// The most thin binaries that are kept. Each takes some KB. Results of the others are in the index.
+/// Number of thin binaries that are kept. Each takes some KB. Results of the others are in the index.
 const MAX_THIN: NonZeroUsize = NonZeroUsize::new(2048).unwrap();
 
 /// A binary of the input in its thin form.
