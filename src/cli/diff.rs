@@ -24,8 +24,8 @@ const EXCEEDED: u8 = 1;
 const UNREADABLE: u8 = 2;
 
 /// Rows of each table, on a terminal and in a comment of a pull request.
-const MOST_ROWS: usize = 40;
-const MOST_ROWS_OF_COMMENT: usize = 15;
+const MAX_ROWS: usize = 40;
+const MAX_ROWS_OF_COMMENT: usize = 15;
 
 /// The least memory that can be chosen, in MiB.
 const LEAST_MEMORY: u64 = 16;
@@ -142,7 +142,7 @@ impl Compare {
             return json::write(&mut out, diff);
         }
         let (style, most) =
-            if self.markdown { (Style::Markdown, MOST_ROWS_OF_COMMENT) } else { (Style::Text, MOST_ROWS) };
+            if self.markdown { (Style::Markdown, MAX_ROWS_OF_COMMENT) } else { (Style::Text, MAX_ROWS) };
         let mut tables = diff.tables(most).into_iter();
         if let Some(first) = tables.next() {
             first.write(&mut out, style)?;

@@ -116,7 +116,7 @@ pub(super) struct SplitOptions {
     pub(super) memory: u64,
 
     /// Number of threads that plan and compress [default: one for each core]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_JOBS), help_heading = "Resources")]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_JOBS), help_heading = "Resources")]
     pub(super) jobs: Option<u16>,
 }
 
@@ -155,7 +155,7 @@ fn requirement(text: &str) -> Result<String, WheelError> {
 }
 
 /// More threads than any machine has cores would only use memory.
-pub(super) const MOST_JOBS: i64 = 1024;
+pub(super) const MAX_JOBS: i64 = 1024;
 
 /// The location of indexes.
 #[derive(Clone, Debug, Args)]
@@ -256,12 +256,12 @@ impl SplitOptions {
 mod tests {
     use clap::Parser;
 
-    use super::MOST_JOBS;
+    use super::MAX_JOBS;
     use crate::cli::Cli;
 
     #[test]
     fn numbers_that_would_take_the_whole_machine_are_refused() {
-        for (option, least, most) in [("--jobs", 1, MOST_JOBS), ("--memory", 16, 1 << 20)] {
+        for (option, least, most) in [("--jobs", 1, MAX_JOBS), ("--memory", 16, 1 << 20)] {
             for (number, is_taken) in [(least - 1, false), (least, true), (most, true), (most + 1, false)] {
                 let number = number.to_string();
                 let cli = Cli::try_parse_from(["kpackfs", "split", "a.whl", "--output", "out", option, &number]);

@@ -81,12 +81,12 @@ pub(super) fn set_jobs(jobs: Option<u16>) -> anyhow::Result<()> {
 }
 
 /// Address space in addition to --memory, in bytes: stacks, the program itself, and the list of an input.
-const BESIDE: u64 = 192 << 20;
+const HEADROOM: u64 = 192 << 20;
 
 /// Fails if the address space is limited (`ulimit -v`) to less than this much memory needs. Running out of it would
 /// abort the process.
 pub(super) fn check_address_space(memory: u64) -> anyhow::Result<()> {
-    let needed = memory.saturating_add(BESIDE);
+    let needed = memory.saturating_add(HEADROOM);
     match getrlimit(Resource::As).current {
         Some(limit) if limit < needed => bail!(
             "the address space is limited to {} (ulimit -v), and {} are needed; raise the limit{}",

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::failure::text;
 use super::json;
-use super::options::{Ignored, MOST_JOBS};
+use super::options::{Ignored, MAX_JOBS};
 use super::prepare::{check_address_space, set_jobs};
 use super::progress::show_bytes;
 use super::selection::Selection;
@@ -23,7 +23,7 @@ use crate::verify::{self, FindingGroup, VerifyOptions, VerifyReport};
 /// Exit code if something is wrong with what was verified.
 const FOUND: u8 = 1;
 /// More findings than this are preceded by a summary.
-const MOST_WITHOUT_SUMMARY: usize = 10;
+const MAX_WITHOUT_SUMMARY: usize = 10;
 /// Exit code if nothing could be checked.
 const UNREADABLE: u8 = 2;
 
@@ -73,7 +73,7 @@ pub(super) struct Verify {
     memory: u64,
 
     /// Number of threads [default: one for each core]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_JOBS), help_heading = "Resources")]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_JOBS), help_heading = "Resources")]
     jobs: Option<u16>,
 }
 
@@ -119,7 +119,7 @@ impl Verify {
         for note in &report.notes {
             writeln!(out, "note: {}", message(note))?;
         }
-        if report.findings.len() > MOST_WITHOUT_SUMMARY {
+        if report.findings.len() > MAX_WITHOUT_SUMMARY {
             writeln!(out, "{} findings by cause:", report.findings.len())?;
             for FindingGroup { count, reason, first, .. } in &report.causes {
                 writeln!(out, "{count:>8}  {}; the first: {}", message(reason), message(first))?;

@@ -22,7 +22,7 @@ const LARGE: u64 = 1 << 20;
 
 /// The most files of less than `LARGE` bytes that one thread writes, so that one large directory keeps all threads
 /// busy.
-const MOST_FILES: usize = 256;
+const MAX_FILES: usize = 256;
 
 /// The mode of a new file. Until the file is complete, only its owner can open it.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -46,7 +46,7 @@ pub(super) fn batches(files: Vec<Ready>) -> Vec<Batch> {
         let mut files = files.into_iter();
         while files.len() > 0 {
             // Collected, since `Vec::split_off` leaves each batch with the capacity of all files that follow it.
-            let files = files.by_ref().take(MOST_FILES).collect();
+            let files = files.by_ref().take(MAX_FILES).collect();
             batches.push(Batch { directory: directory.clone(), files });
         }
     }

@@ -17,7 +17,7 @@ use crate::disk::{MountEntry, list_all_mounts};
 use crate::join;
 
 /// The most symlinks that lead to a file (`MAXSYMLINKS` of Linux).
-const MOST_LINKS: u32 = 40;
+const MAX_LINKS: u32 = 40;
 
 /// All inputs of a command.
 pub(crate) struct Inputs {
@@ -70,7 +70,7 @@ impl Inputs {
 
     /// An input, and what is mounted in it.
     fn protected(&self, given: &Path, path: PathBuf) -> Vec<ProtectedInput> {
-        let real = real(&path, MOST_LINKS);
+        let real = real(&path, MAX_LINKS);
         let mounted = self.mounts_at(&real).map(|mount| {
             let location = DevicePath::new(&mount.device, &mount.root);
             let (given, path) = (given.to_owned(), mount.mount_point.clone());
@@ -115,7 +115,7 @@ impl Inputs {
     /// Fails if a file may not be written at `path`. Symlinks are followed.
     pub(crate) fn check_written(&self, path: &Path) -> Result<(), ExportError> {
         // Opening a directory for writing fails.
-        if path.is_dir() { Ok(()) } else { self.check(&real(path, MOST_LINKS)) }
+        if path.is_dir() { Ok(()) } else { self.check(&real(path, MAX_LINKS)) }
     }
 
     /// The mounts at or below a directory.
@@ -168,8 +168,8 @@ fn parts_of(input: &Path) -> Vec<PathBuf> {
 fn place_of(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => real(parent, MOST_LINKS).join(name),
-        _ => real(&path, MOST_LINKS),
+        (Some(parent), Some(name)) => real(parent, MAX_LINKS).join(name),
+        _ => real(&path, MAX_LINKS),
     }
 }
 

@@ -82,18 +82,18 @@ impl StatementChange {
     ) -> Result<Self, ExportError> {
         let mut change = Self { files: Vec::new(), statement, replaced: Vec::new(), earlier: Vec::new() };
         let Some(earlier) = earlier else { return Ok(change) };
-        let mut there = earlier.parts().map_err(ExportError::StatedPart)?;
-        there.retain(|part| is_part(part) && output.join(part.as_path()).symlink_metadata().is_ok());
-        change.earlier = there.iter().map(|part| output.join(part.as_path())).collect();
+        let mut existing = earlier.parts().map_err(ExportError::StatedPart)?;
+        existing.retain(|part| is_part(part) && output.join(part.as_path()).symlink_metadata().is_ok());
+        change.earlier = existing.iter().map(|part| output.join(part.as_path())).collect();
         if is_whole {
             let new = change.statement.parts().map_err(ExportError::StatedPart)?;
             let is_below = |part: &EntryPath, other: &EntryPath| part != other && part.below(other).is_some();
             let is_gone =
-                |part: &EntryPath| new.contains(part) || new.iter().chain(&there).any(|other| is_below(part, other));
-            let replaced = there.iter().filter(|part| !is_gone(part));
+                |part: &EntryPath| new.contains(part) || new.iter().chain(&existing).any(|other| is_below(part, other));
+            let replaced = existing.iter().filter(|part| !is_gone(part));
             change.replaced = replaced.map(|part| output.join(part.as_path())).collect();
         } else {
-            let earlier = earlier.with_parts(there.iter().map(ToString::to_string));
+            let earlier = earlier.with_parts(existing.iter().map(ToString::to_string));
             change.statement = change.statement.after(earlier);
         }
         Ok(change)

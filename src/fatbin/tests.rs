@@ -188,12 +188,12 @@ fn extending_a_bundle_does_not_wait_for_another_thread() {
     let limit = bytes.len() as u64;
     let objects = read_bundle(&content(bytes), 0, limit, &Resources::new(16 << 20)).unwrap();
     let packed = objects[0].bundle.as_ref().unwrap();
-    let begun = Cell::new(Some(packed.pin(&|| 1)));
-    assert!(begun.take().map(|held| (held.can_be_extended(), begun.set(Some(held)))).unwrap().0);
+    let started = Cell::new(Some(packed.pin(&|| 1)));
+    assert!(started.take().map(|held| (held.can_be_extended(), started.set(Some(held)))).unwrap().0);
     let extended = Cell::new(None);
     packed.pin(&|| {
         // Called while this thread decompresses.
-        if let Some(held) = begun.take() {
+        if let Some(held) = started.take() {
             let (packed, (done, finished)) = (Arc::clone(packed), std::sync::mpsc::channel());
             std::thread::spawn(move || done.send(packed.extend(held, &|| packed.size())));
             extended.set(finished.recv_timeout(Duration::from_secs(20)).ok());

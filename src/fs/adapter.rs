@@ -41,7 +41,7 @@ const MAX_BACKGROUND: u16 = 64;
 const MAX_REQUEST: u32 = 1 << 20;
 
 /// From this size on, in bytes, passing one file through is worth more than opening all others without a request.
-const WORTH_PASSING: u64 = 4 << 20;
+const MIN_PASSTHROUGH: u64 = 4 << 20;
 
 /// The stack depth of this mount: it counts as one stacked file system, and the input's must not be stacked itself. The
 /// kernel allows two (`FILESYSTEM_MAX_STACK_DEPTH`), so one is left for a filesystem on top of this mount.
@@ -96,7 +96,7 @@ impl fuser::Filesystem for Adapter {
         config.set_max_background(MAX_BACKGROUND).ok();
         config.set_max_write(MAX_REQUEST).ok();
         if self.may_pass
-            && let Some(sample) = self.fs.nodes.largest_backed(WORTH_PASSING)
+            && let Some(sample) = self.fs.nodes.largest_backed(MIN_PASSTHROUGH)
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
         {
             config.set_max_stack_depth(STACK_DEPTH).ok();

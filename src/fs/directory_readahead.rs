@@ -18,8 +18,8 @@ const SMALL: u64 = 512 << 10;
 const FIRST: usize = 8;
 
 /// The most files in a push; and the most bytes, not counting the last file.
-const MOST: usize = 128;
-const MOST_BYTES: u64 = 4 << 20;
+const MAX_FILES: usize = 128;
+const MAX_BYTES: u64 = 4 << 20;
 
 /// Directories that are tracked: those from which files were read last, and the one that was listed last.
 const DIRECTORIES: usize = 8;
@@ -72,7 +72,7 @@ impl DirectoryReadahead {
         if self.is_off.load(Ordering::Relaxed) {
             return;
         }
-        let mut children = fs.nodes().children(directory, 0).take(MOST);
+        let mut children = fs.nodes().children(directory, 0).take(MAX_FILES);
         let is_small = |child: &Child<'_>| small_size(fs.nodes(), fs.nodes().number(child.node)).is_some();
         let Some((first, _)) = children.find(|(_, child)| is_small(child)) else { return };
         let mut sequences = self.lock();
@@ -196,14 +196,14 @@ impl Sequence {
     fn next(&mut self, nodes: &Nodes) -> Vec<(usize, NodeId)> {
         let first = self.end.max(self.at + 1);
         self.end = first + self.step;
-        self.step = (2 * self.step).min(MOST);
+        self.step = (2 * self.step).min(MAX_FILES);
         let mut bytes = 0;
         let mut files = Vec::new();
         for (position, child) in nodes.children(self.directory, first) {
             let number = nodes.number(child.node);
             let size = small_size(nodes, number);
             // The kernel does not accept pages of inodes that it does not know.
-            if position >= self.end || bytes > MOST_BYTES || (size.is_some() && !nodes.kernel_knows(number)) {
+            if position >= self.end || bytes > MAX_BYTES || (size.is_some() && !nodes.kernel_knows(number)) {
                 self.end = position;
                 if !files.is_empty() {
                     files.remove(files.len() * 3 / 4);

@@ -275,10 +275,10 @@ impl Filesystem {
         if is_nonblocking {
             return self.answer_now(kind, job);
         }
-        let begun = self.requests().hand_over(self.requests().begin(kind));
+        let started = self.requests().hand_over(self.requests().begin(kind));
         let this = Arc::clone(self);
         self.resources.executor.run(move || {
-            let _answering = this.requests().answer(begun);
+            let _answering = this.requests().answer(started);
             job(&this);
         });
     }
@@ -286,10 +286,10 @@ impl Filesystem {
     /// Answers a request for a live report on the executor, since a report may check every file of the input. The
     /// request does not count as waiting, since the report states how many requests wait.
     fn answer_report(self: &Arc<Self>, kind: RequestKind, job: impl FnOnce(&Self) + Send + 'static) {
-        let begun = self.requests().begin(kind);
+        let started = self.requests().begin(kind);
         let this = Arc::clone(self);
         self.resources.executor.run(move || {
-            let _answering = this.requests().answer(begun);
+            let _answering = this.requests().answer(started);
             job(&this);
         });
     }

@@ -165,7 +165,7 @@ mod tests {
             "kpackfs_memory_capacity_bytes 7",
             "kpackfs_threads 3",
         ] {
-            assert!(text.lines().any(|there| there == line), "{line}: {text}");
+            assert!(text.lines().any(|existing| existing == line), "{line}: {text}");
         }
     }
 
@@ -175,8 +175,8 @@ mod tests {
         let documented: BTreeSet<_> =
             document.lines().filter_map(|line| line.strip_prefix("| `kpackfs_")?.split('`').next()).collect();
         let text = text();
-        let there: BTreeSet<_> =
+        let existing: BTreeSet<_> =
             text.lines().filter_map(|line| line.strip_prefix("# TYPE kpackfs_")?.split(' ').next()).collect();
-        assert_eq!(documented, there);
+        assert_eq!(documented, existing);
     }
 }

@@ -266,8 +266,8 @@ impl Unmounter {
     pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
         let place = &self.place;
         let Some(entry) = &self.entry else { return Err(MountError::NotMade(place.clone())) };
-        let there = if self.gone.load(Ordering::Acquire) { None } else { topmost(place)? };
-        if there.as_ref() == Some(entry) { detach(place, lazy) } else { Err(MountError::NotOurs(place.clone())) }
+        let existing = if self.gone.load(Ordering::Acquire) { None } else { topmost(place)? };
+        if existing.as_ref() == Some(entry) { detach(place, lazy) } else { Err(MountError::NotOurs(place.clone())) }
     }
 }
 

@@ -299,8 +299,8 @@ impl SplitArtifact {
         };
         let known = |path: &EntryPath| input.entry(path).map(|entry| entry.attributes);
         let mut generic = host_part(input, plan);
-        let there: BTreeSet<_> = generic.iter().map(|item| item.path.clone()).collect();
-        for prefix in manifest.prefixes.iter().filter(|prefix| !prefix.is_root() && !there.contains(*prefix)) {
+        let existing: BTreeSet<_> = generic.iter().map(|item| item.path.clone()).collect();
+        for prefix in manifest.prefixes.iter().filter(|prefix| !prefix.is_root() && !existing.contains(*prefix)) {
             // The prefix contained nothing but databases.
             generic.extend(input.entry(prefix).map(Item::of));
         }

@@ -69,8 +69,8 @@ impl Package {
     }
 
     fn add_item(&mut self, part: &ArtifactPart, item: &Item) -> Result<(), RecombineError> {
-        if let Some((there, first)) = self.items.get(&item.path) {
-            if is_same(there, item)? {
+        if let Some((existing, first)) = self.items.get(&item.path) {
+            if is_same(existing, item)? {
                 return Ok(());
             }
             let (first, second) = (first.clone(), part.label(&item.path));

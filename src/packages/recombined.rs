@@ -27,14 +27,14 @@ pub enum RecombineError {
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
     /// The primary shard is missing, or has no host code.
-    #[error("{}: no generic artifacts found in the primary shard {shard:?}; there are {}", place.display(), there.join(", "))]
+    #[error("{}: no generic artifacts found in the primary shard {shard:?}; there are {}", place.display(), existing.join(", "))]
     NoPrimary {
         /// The directory of the shards.
         place: PathBuf,
         /// The primary shard.
         shard: String,
         /// The available shards.
-        there: Vec<String>,
+        existing: Vec<String>,
     },
     /// `error_on_duplicate_device_code` is set, and two shards have code for one processor.
     #[error(
@@ -222,8 +222,8 @@ impl Shards {
         let decision = recombine(config, &names);
         let part = |number: usize| self.parts.get(number).map(|(_, part)| part);
         if decision.generic.is_empty() {
-            let (place, there) = (self.place.clone(), self.names.clone());
-            return Err(RecombineError::NoPrimary { place, shard: config.primary_shard.clone(), there });
+            let (place, existing) = (self.place.clone(), self.names.clone());
+            return Err(RecombineError::NoPrimary { place, shard: config.primary_shard.clone(), existing });
         }
         let mut notes = self.notes.clone();
         notes.extend(self.notes_about(config, config_path, &decision)?);
@@ -303,9 +303,10 @@ impl Shards {
         let part = |number: usize| self.parts.get(number).map(|(_, part)| part);
         let left_out = |&(other, primary): &(usize, Option<usize>)| {
             let (other, primary) = (part(other)?, primary.and_then(part));
-            let there: HashSet<_> = primary.into_iter().flat_map(|part| &part.items).map(|item| &item.path).collect();
+            let existing: HashSet<_> =
+                primary.into_iter().flat_map(|part| &part.items).map(|item| &item.path).collect();
             let is_lost = |item: &&Item| {
-                is_file(item) && !there.contains(&item.path) && !is_in_archive_directory(other, &item.path)
+                is_file(item) && !existing.contains(&item.path) && !is_in_archive_directory(other, &item.path)
             };
             let mut lost = other.items.iter().filter(is_lost).map(|item| &item.path);
             let one = lost.next()?.clone();
@@ -344,9 +345,9 @@ impl Shards {
 
 /// Refuses device code that would be installed over different host code.
 fn check_overlay(generic: &ArtifactPart, package: &ArtifactPart) -> Result<(), RecombineError> {
-    let there: BTreeMap<_, _> = generic.items.iter().map(|item| (&item.path, item)).collect();
+    let existing: BTreeMap<_, _> = generic.items.iter().map(|item| (&item.path, item)).collect();
     for item in &package.items {
-        let Some(host) = there.get(&item.path) else { continue };
+        let Some(host) = existing.get(&item.path) else { continue };
         if !is_same(host, item)? {
             let (first, second) = (generic.label(&item.path), package.label(&item.path));
             return Err(RecombineError::Conflict { name: package.name.clone(), first, second });
@@ -366,9 +367,9 @@ fn named_duplicate(first: &ArtifactPart, second: &ArtifactPart) -> (String, Stri
 
 /// Whether `first` has every file of `second`, with the same bytes.
 fn holds(first: &ArtifactPart, second: &ArtifactPart) -> Result<bool, ReadError> {
-    let there: BTreeMap<_, _> = first.items.iter().map(|item| (&item.path, item)).collect();
+    let existing: BTreeMap<_, _> = first.items.iter().map(|item| (&item.path, item)).collect();
     for item in second.items.iter().filter(|item| is_file(item)) {
-        let Some(other) = there.get(&item.path) else { return Ok(false) };
+        let Some(other) = existing.get(&item.path) else { return Ok(false) };
         if !is_same(other, item)? {
             return Ok(false);
         }

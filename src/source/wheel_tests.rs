@@ -317,9 +317,9 @@ fn real_wheels_read_as_unpacked() {
 }
 
 fn compare(input: &Input, unpacked: &Path) {
-    let there = Input::open(unpacked, &Resources::new(0)).unwrap();
+    let existing = Input::open(unpacked, &Resources::new(0)).unwrap();
     let paths = |input: &Input| input.entries.iter().map(|entry| entry.path.clone()).collect::<Vec<_>>();
-    assert!(paths(input) == paths(&there), "{}", unpacked.display());
+    assert!(paths(input) == paths(&existing), "{}", unpacked.display());
     for entry in &input.entries {
         let place = unpacked.join(entry.path.as_path());
         let EntryKind::File { content, .. } = &entry.kind else {

@@ -91,7 +91,7 @@ impl Arena {
         let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
         let is_twice = |&&child: &&u32| {
             let name = self.name(child);
-            long.binary_search_by(|&there| self.name(there).cmp(name)).is_ok()
+            long.binary_search_by(|&existing| self.name(existing).cmp(name)).is_ok()
         };
         one.len() + other.len() - short.iter().filter(is_twice).count()
     }

@@ -158,15 +158,15 @@ impl Tree {
     fn is_disjoint(&self, above: &[u32], directory: u32, path: &EntryPath) -> Result<(), TreeError> {
         for &child in self.arena.children(directory) {
             let name = self.arena.name(child);
-            let there: Vec<_> = above.iter().filter_map(|&above| self.arena.find(above, name)).collect();
-            if there.is_empty() {
+            let existing: Vec<_> = above.iter().filter_map(|&above| self.arena.find(above, name)).collect();
+            if existing.is_empty() {
                 continue;
             }
             let path = path.child(name);
-            if there.iter().chain([&child]).any(|&node| self.arena.directory(node).is_none()) {
+            if existing.iter().chain([&child]).any(|&node| self.arena.directory(node).is_none()) {
                 return Err(TreeError::Occupied(path));
             }
-            self.is_disjoint(&there, child, &path)?;
+            self.is_disjoint(&existing, child, &path)?;
         }
         Ok(())
     }
@@ -211,11 +211,11 @@ impl Tree {
         match (self.arena.find(directory, name), &kind) {
             _ if path.is_root() => Err(TreeError::Occupied(path.clone())),
             (None, _) => self.add(directory, name, attributes, kind, path),
-            (Some(there), NodeKind::Directory(_)) if self.arena.directory(there).is_some() => {
-                if let Some(node) = self.arena.get_mut(there) {
+            (Some(existing), NodeKind::Directory(_)) if self.arena.directory(existing).is_some() => {
+                if let Some(node) = self.arena.get_mut(existing) {
                     node.attributes = attributes;
                 }
-                Ok(there)
+                Ok(existing)
             }
             (Some(_), _) => Err(TreeError::Occupied(path.clone())),
         }

@@ -12,7 +12,7 @@ use super::stack::{Shown, View};
 pub(super) const FIRST: u32 = 1 << 24;
 
 /// The most such views, since each lives as long as the tree.
-const MOST: usize = 256;
+const MAX_FOUND: usize = 256;
 
 /// Creates views for names that a directory does not list.
 pub trait Finder: Send + Sync + fmt::Debug {
@@ -45,7 +45,7 @@ impl LookupCache {
             match found.get(&number) {
                 Some(shown) if shown.parent == parent && *shown.name == *name => return Some(Arc::clone(shown)),
                 Some(_) => {}
-                None if found.len() >= MOST => return None,
+                None if found.len() >= MAX_FOUND => return None,
                 None => {
                     let shown = Arc::new(Shown::new(number, parent, name, view));
                     found.insert(number, Arc::clone(&shown));

@@ -38,8 +38,8 @@ impl Links {
             let found = if let Some(view) = view {
                 in_view(arena, view, members)
             } else {
-                let there = top(arena, index);
-                first_and_number(members.iter().copied().filter(|&member| top(arena, member) == there))
+                let existing = top(arena, index);
+                first_and_number(members.iter().copied().filter(|&member| top(arena, member) == existing))
             };
             let found = found.unwrap_or((index, 1));
             self.known.write().insert((place, group), found);

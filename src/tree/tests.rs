@@ -137,8 +137,8 @@ proptest! {
             let directories = what.children.iter().flatten().filter(|(_, child)| child.children.is_some()).count();
             prop_assert_eq!(tree.subdirectories(id), directories);
             for absent in ["a", "a.b", "b", "c", "d"] {
-                let there = what.children.as_ref().is_some_and(|children| children.contains_key(absent.as_bytes()));
-                prop_assert_eq!(tree.lookup(id, absent.as_bytes()).is_some(), there, "{}/{}", at, absent);
+                let existing = what.children.as_ref().is_some_and(|children| children.contains_key(absent.as_bytes()));
+                prop_assert_eq!(tree.lookup(id, absent.as_bytes()).is_some(), existing, "{}/{}", at, absent);
             }
         }
         for mut members in groups.into_values() {

@@ -19,19 +19,19 @@ pub enum ViewError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The input has nothing for a requested target.
-    #[error("--arch {wanted}: the input has nothing for it; it has code for {}", join(.there))]
+    #[error("--arch {wanted}: the input has nothing for it; it has code for {}", join(.existing))]
     NoSuchArch {
         /// The target.
         wanted: BundleKey,
         /// The targets of the input.
-        there: Vec<BundleKey>,
+        existing: Vec<BundleKey>,
     },
     /// The input has nothing for a requested thin view.
-    #[error("--thin {wanted}: the input has nothing for it; there are thin views for {there}")]
+    #[error("--thin {wanted}: the input has nothing for it; there are thin views for {existing}")]
     NoSuchThin {
         /// The requested GPUs.
         wanted: String,
         /// The GPUs for which there are views.
-        there: String,
+        existing: String,
     },
 }

@@ -195,11 +195,11 @@ fn archive_item(planned: &PlannedArchive) -> Item {
 
 /// Adds the directories above the items, with the attributes that `known` returns.
 pub(crate) fn add_directories(items: &mut Vec<Item>, known: impl Fn(&EntryPath) -> Option<Attributes>) {
-    let there: HashSet<_> = items.iter().map(|item| item.path.clone()).collect();
+    let existing: HashSet<_> = items.iter().map(|item| item.path.clone()).collect();
     let mut directories = BTreeMap::new();
     for item in items.iter() {
         let mut path = item.path.parent();
-        while let Some(directory) = path.filter(|directory| !directory.is_root() && !there.contains(directory)) {
+        while let Some(directory) = path.filter(|directory| !directory.is_root() && !existing.contains(directory)) {
             if directories.contains_key(&directory) {
                 break;
             }

@@ -190,8 +190,8 @@ fn chain_of_all(plan: &Plan, arch: &[BundleKey]) -> Result<Vec<BundleKey>, ViewE
     for wanted in arch {
         let chain = chain(plan, wanted);
         if chain.is_empty() {
-            let there = plan.keys.iter().cloned().collect();
-            return Err(ViewError::NoSuchArch { wanted: wanted.clone(), there });
+            let existing = plan.keys.iter().cloned().collect();
+            return Err(ViewError::NoSuchArch { wanted: wanted.clone(), existing });
         }
         for key in chain {
             if !keys.contains(&key) {

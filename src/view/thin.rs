@@ -17,7 +17,7 @@ use crate::tree::OriginKind;
 use crate::tree::{Bodies, Body, Finder, Hidden, Node, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 
 /// The most listed views, since a crafted input may name thousands of targets. Others can be looked up by name.
-const MOST_LISTED: usize = 256;
+const MAX_LISTED: usize = 256;
 
 /// What all thin views share.
 pub(super) struct ThinLayout {
@@ -127,7 +127,7 @@ impl ServedGpus {
         let gpus: BTreeSet<TargetId> = gpus.collect();
         // There may be code that no GPU runs.
         let sets = gpus.into_iter().filter_map(|gpu| GpuSet::new([gpu])).filter(|gpus| self.serves(gpus));
-        sets.take(MOST_LISTED).collect()
+        sets.take(MAX_LISTED).collect()
     }
 
     /// Whether the input has code or databases for each of the GPUs. `false` for families.
@@ -188,8 +188,8 @@ impl ThinViews {
     /// The views for which the input has something. Fails if it has nothing for a set.
     fn served(&self, thin: &ThinLayout, listed: &[GpuSet]) -> Result<Self, ViewError> {
         let missing = |wanted: &GpuSet| {
-            let there = listed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            ViewError::NoSuchThin { wanted: wanted.to_string(), there }
+            let existing = listed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            ViewError::NoSuchThin { wanted: wanted.to_string(), existing }
         };
         if let Some(wanted) = self.sets.iter().find(|gpus| !thin.served.serves(gpus)) {
             return Err(missing(wanted));

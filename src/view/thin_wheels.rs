@@ -20,7 +20,7 @@ use crate::wheelparts::{RecordFile, WheelBody};
 use crate::wheelparts::{SplitWheel, WheelEntry};
 
 /// The most wheels whose lists of files are kept. Such a list is as long as that of the input.
-const MOST: NonZeroUsize = NonZeroUsize::new(8).unwrap();
+const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 /// The thin wheels of an input.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl ThinWheels {
             restrictions: set.statement.clone(),
             has_local_version: set.has_local_versions,
             is_moved,
-            made: Mutex::new(LruCache::new(MOST)),
+            made: Mutex::new(LruCache::new(MAX_CACHED)),
         }))
     }
 

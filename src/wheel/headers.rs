@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// The most fields. A real METADATA has at most some thousands. Each field takes many times its size in memory.
-pub(super) const MOST_FIELDS: usize = 1 << 16;
+pub(super) const MAX_FIELDS: usize = 1 << 16;
 
 /// A field with its position, including the line ending.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) struct Headers {
 }
 
 impl Headers {
-    /// Parses the block. `None` if it has more than [`MOST_FIELDS`] fields.
+    /// Parses the block. `None` if it has more than [`MAX_FIELDS`] fields.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut list: Vec<HeaderField> = Vec::new();
         let mut headers = Self { list: Vec::new(), end: 0, newline: "\n", unfinished: false };
@@ -45,7 +45,7 @@ impl Headers {
                 folded.value.push_str(lossy(text).trim());
                 folded.range.end = range.end;
             } else if let Some((name, value)) = field(text) {
-                if list.len() == MOST_FIELDS {
+                if list.len() == MAX_FIELDS {
                     return None;
                 }
                 list.push(HeaderField { name: lossy(name).into_owned(), value: lossy(value).trim().to_owned(), range });

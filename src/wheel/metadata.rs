@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::devices::is_distribution;
-use super::headers::{Headers, MOST_FIELDS};
+use super::headers::{Headers, MAX_FIELDS};
 use super::requirement::{TARGET, check_requirement};
 use super::{Devices, WheelError, normalise};
 use crate::gpu::{BundleKey, Level};
@@ -40,7 +40,7 @@ impl Metadata {
     /// Parses a METADATA file. `path` names it in messages.
     pub fn parse(bytes: Vec<u8>, path: &EntryPath) -> Result<Self, WheelError> {
         let bad = |reason: String| WheelError::DistInfo { path: path.clone(), reason };
-        let headers = Headers::parse(&bytes).ok_or_else(|| bad(format!("more than {MOST_FIELDS} fields")))?;
+        let headers = Headers::parse(&bytes).ok_or_else(|| bad(format!("more than {MAX_FIELDS} fields")))?;
         let one = |field: &str| match headers.first(field) {
             Some(value) if !value.is_empty() => Ok(value.to_owned()),
             _ => Err(bad(format!("there is no {field}"))),

@@ -6,7 +6,7 @@ use std::fmt;
 use super::WheelError;
 
 /// The most tags of a WHEEL file. A line may contain dots, and then means every combination.
-const MOST_TAGS: usize = 4096;
+const MAX_TAGS: usize = 4096;
 
 /// The parts of a wheel's file name: `{distribution}-{version}(-{build})?-{python}-{abi}-{platform}(-{variant
 /// label})?.whl`.
@@ -108,7 +108,7 @@ impl WheelName {
             };
             let combinations = [python, abi, platform].map(|set| set.split('.').count());
             count = combinations.into_iter().fold(1_usize, usize::saturating_mul).saturating_add(count);
-            if count > MOST_TAGS {
+            if count > MAX_TAGS {
                 return Err(bad("the Tags in WHEEL stand for more than 4096 tags"));
             }
             for (set, tags) in sets.iter_mut().zip([python, abi, platform]) {

@@ -13,7 +13,7 @@ use crate::source::EntryPath;
 pub(crate) const SHA256_TEXT: usize = 43;
 
 /// The most lines. There is one for each file.
-const MOST_LINES: usize = 1 << 20;
+const MAX_LINES: usize = 1 << 20;
 
 /// The content of a RECORD.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +51,7 @@ impl Claims {
         (self.rows.capacity() * slot + paths) as u64
     }
 
-    /// Parses a RECORD file. The result is empty if there are more than `MOST_LINES` lines.
+    /// Parses a RECORD file. The result is empty if there are more than `MAX_LINES` lines.
     pub fn parse(bytes: &[u8]) -> Self {
         let mut rows = HashMap::<Box<[u8]>, Stated>::new();
         let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
@@ -59,7 +59,7 @@ impl Claims {
         let mut lines = 0;
         while let Ok(true) = reader.read_byte_record(&mut row) {
             lines += 1;
-            if lines > MOST_LINES {
+            if lines > MAX_LINES {
                 return Self::default();
             }
             let Some(path) = row.get(0) else { continue };
@@ -68,7 +68,7 @@ impl Claims {
                 _ => None,
             };
             let stated = claim.map_or(Stated::Nothing, Stated::Claim);
-            rows.entry(path.into()).and_modify(|there| *there = there.and(stated)).or_insert(stated);
+            rows.entry(path.into()).and_modify(|existing| *existing = existing.and(stated)).or_insert(stated);
         }
         Self { rows }
     }

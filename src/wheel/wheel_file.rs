@@ -1,6 +1,6 @@
 //! The file WHEEL (Binary distribution format, "File contents").
 
-use super::headers::{Headers, MOST_FIELDS};
+use super::headers::{Headers, MAX_FIELDS};
 use super::{GENERATOR, WheelError, WheelName};
 use crate::source::EntryPath;
 
@@ -17,7 +17,7 @@ impl WheelFile {
     /// Parses a WHEEL file. `path` names it in messages.
     pub fn parse(bytes: Vec<u8>, path: &EntryPath) -> Result<Self, WheelError> {
         let bad = |reason: String| WheelError::DistInfo { path: path.clone(), reason };
-        let headers = Headers::parse(&bytes).ok_or_else(|| bad(format!("more than {MOST_FIELDS} fields")))?;
+        let headers = Headers::parse(&bytes).ok_or_else(|| bad(format!("more than {MAX_FIELDS} fields")))?;
         let version = headers.first("Wheel-Version").ok_or_else(|| bad("there is no Wheel-Version".to_owned()))?;
         // A higher major version must not be processed without support for it.
         if version.split('.').next() != Some("1") {

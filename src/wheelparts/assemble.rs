@@ -94,7 +94,7 @@ impl Wheels {
         match part {
             SplitWheel::Host | SplitWheel::Fat | SplitWheel::Thin { has_local_version: false, .. } => Ok(name.clone()),
             SplitWheel::Variant(label) => match &name.variant {
-                Some(there) => Err(WheelError::IsVariant(there.clone())),
+                Some(existing) => Err(WheelError::IsVariant(existing.clone())),
                 None => Ok(name.of_variant(label.as_str())),
             },
             SplitWheel::Device(key) => Ok(name.of_distribution(self.distribution(key)?)),

@@ -149,8 +149,8 @@ impl WheelSet {
 
     /// The device distributions that the METADATA of a split wheel names and that are not among these wheels.
     pub fn missing_devices(&self) -> Vec<&str> {
-        let there: Vec<_> = self.wheels.devices().all().into_iter().map(normalise).collect();
-        self.wheels.named_devices().filter(|&name| !there.iter().any(|there| there == name)).collect()
+        let existing: Vec<_> = self.wheels.devices().all().into_iter().map(normalise).collect();
+        self.wheels.named_devices().filter(|&name| !existing.iter().any(|existing| existing == name)).collect()
     }
 
     /// The file name of the thin wheel for some GPUs.
