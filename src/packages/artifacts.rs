@@ -8,8 +8,7 @@ use crate::artifact::{
     ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive,
 };
 use crate::gpu::{BundleKey, TargetId};
-use crate::kpack::ArchiveRope;
-use crate::kpack::BundleJobs;
+use crate::kpack::{ArchiveRope, BundleJobs};
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{ReadError, Rope, Segment};

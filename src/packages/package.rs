@@ -11,8 +11,7 @@ use crate::packages::kpm::{Listing, listed};
 use crate::packages::recombined::{RecombineError, is_in_archive_directory};
 use crate::rope::{ReadError, to_usize};
 use crate::source::{Attributes, EntryPath};
-use crate::tree::Body;
-use crate::tree::Origin;
+use crate::tree::{Body, Origin};
 use crate::view::items::{Item, ItemKind, add_directories, is_same};
 
 /// The largest manifest of archives (`.kpm`) that is read, in bytes. Real ones have some kilobytes.

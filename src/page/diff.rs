@@ -7,8 +7,7 @@ use super::bars::{Bar, bars};
 use super::cells::{bytes, columns, count, table};
 use super::sections::kind;
 use super::{document, shown};
-use crate::diff::growth;
-use crate::diff::{Amount, Change, Changes, Diff, MetadataChange, Pair};
+use crate::diff::{Amount, Change, Changes, Diff, MetadataChange, Pair, growth};
 use crate::report::table::size;
 use crate::view::JSON_VERSION;
 

@@ -10,8 +10,7 @@ use crate::gpu::BundleKey;
 use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
 use crate::tree::Body;
-use crate::wheelparts::WheelPart;
-use crate::wheelparts::WheelSet;
+use crate::wheelparts::{WheelPart, WheelSet};
 
 /// The parts as they are installed.
 pub(super) struct Installed {

@@ -7,8 +7,7 @@ use crate::gpu::BundleKey;
 use crate::rope::{Materialize, ReadError};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, PlannedArchive};
-use crate::tree::{Body, NodeId, NodeKind, Tree, TreeError};
-use crate::tree::{Origin, OriginKind};
+use crate::tree::{Body, NodeId, NodeKind, Origin, OriginKind, Tree, TreeError};
 
 /// A file, directory or symlink of a part, at its path in the input.
 #[derive(Clone, Debug)]

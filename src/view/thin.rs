@@ -13,8 +13,7 @@ use super::thin_wheels::ThinWheels;
 use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
 use crate::source::{Attributes, EntryPath};
 use crate::split::{Destination, FatBinaries, Plan, THIN, THIN_WHEELS, Targets};
-use crate::tree::OriginKind;
-use crate::tree::{Bodies, Body, Finder, Hidden, Node, NodeId, NodeKind, ROOT, Tree, TreeError, View};
+use crate::tree::{Bodies, Body, Finder, Hidden, Node, NodeId, NodeKind, OriginKind, ROOT, Tree, TreeError, View};
 
 /// The most listed views, since a crafted input may name thousands of targets. Others can be looked up by name.
 const MAX_LISTED: usize = 256;

@@ -14,10 +14,7 @@ use crate::source::EntryPath;
 use crate::split::{FatBinaries, Statement, THIN};
 use crate::tree::Body;
 use crate::wheel::{STATEMENT, WheelError};
-use crate::wheelparts::WheelPart;
-use crate::wheelparts::WheelSet;
-use crate::wheelparts::{RecordFile, WheelBody};
-use crate::wheelparts::{SplitWheel, WheelEntry};
+use crate::wheelparts::{RecordFile, SplitWheel, WheelBody, WheelEntry, WheelPart, WheelSet};
 
 /// The most wheels whose lists of files are kept. Such a list is as long as that of the input.
 const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(8).unwrap();
