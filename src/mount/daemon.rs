@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process;
@@ -10,6 +11,9 @@ use std::sync::Arc;
 use std::thread;
 
 use parking_lot::Mutex;
+use rustix::process::{Pid, setsid};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sd_notify::NotifyState;
 
 use super::announce::{self, ReadyFile};
@@ -45,7 +49,8 @@ pub struct ServeOptions {
 /// second thread.
 pub fn enter_namespace(file: &Path) -> Result<(), MountError> {
     let failed = |source| MountError::MountPoint { path: file.to_owned(), source };
-    disk::open(file).and_then(|(namespace, _)| sys::enter_namespace(&namespace)).map_err(failed)
+    let (namespace, _) = disk::open(file).map_err(failed)?;
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount)).map_err(|error| failed(error.into()))
 }
 
 /// Prepares a tree, mounts it, and serves it until it is unmounted or a signal arrives.
@@ -105,7 +110,7 @@ fn daemon<E: Display>(
 ) -> Result<(), MountError> {
     let detached = start(options, prepare).and_then(|running| {
         // Not earlier: until the mount is ready, the terminal's signal keys reach both processes.
-        sys::new_session().map_err(MountError::system("setsid"))?;
+        setsid().map_err(MountError::system("setsid"))?;
         std::env::set_current_dir("/").map_err(MountError::system("chdir"))?;
         #[expect(clippy::disallowed_methods, reason = "a device that never waits")]
         let null = OpenOptions::new().read(true).write(true).open("/dev/null");
@@ -140,7 +145,7 @@ fn message(status: u8, reason: &str) -> Vec<u8> {
 }
 
 /// Waits for the daemon's message.
-fn hear(mut reader: PipeReader, child: libc::pid_t) -> Result<(), MountError> {
+fn hear(mut reader: PipeReader, child: Pid) -> Result<(), MountError> {
     let mut message = Vec::new();
     reader.read_to_end(&mut message).map_err(MountError::system("the daemon's status"))?;
     match message.split_first() {
@@ -244,7 +249,8 @@ impl Running {
         writer.write_all(&message(READY, "")).map_err(MountError::system("the caller is gone"))?;
         // The caller waits for the end of the pipe.
         drop(writer);
-        sys::become_stdio(null).map_err(MountError::system("dup2"))?;
+        let replaced = dup2_stdin(null).and_then(|()| dup2_stdout(null)).and_then(|()| dup2_stderr(null));
+        replaced.map_err(MountError::system("dup2"))?;
         self.mounted.wait().inspect_err(|error| tracing::error!("{error}"))
     }
 }

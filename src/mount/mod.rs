@@ -11,11 +11,10 @@ mod helper;
 pub mod signals;
 mod sys;
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use fuser::{Config, Session, SessionACL};
+use rustix::fs::{major, minor, statfs};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::process::{getgid, getuid};
 
 use crate::disk::{MOUNTINFO, MountEntry, absolute_mount_point, list_all_mounts, topmost_mount};
 use crate::fs::{Adapter, Filesystem, KernelPages};
@@ -175,19 +178,19 @@ const FUSE_DEVICE: (u32, u32) = (10, 229);
 fn check_device(path: &Path, number: RawFd) -> Result<MountTarget, MountError> {
     let failed = |source| MountError::Handed { path: path.to_owned(), source };
     let metadata = std::fs::metadata(path).map_err(failed)?;
-    let device = (libc::major(metadata.rdev()), libc::minor(metadata.rdev()));
+    let device = (major(metadata.rdev()), minor(metadata.rdev()));
     if metadata.file_type().is_char_device() && device == FUSE_DEVICE {
         Ok(MountTarget::Handed(number))
     } else {
-        Err(failed(io::Error::from_raw_os_error(libc::ENODEV)))
+        Err(failed(Errno::NODEV.into()))
     }
 }
 
-/// Whether the daemon of the kpackfs at `place` is gone.
+/// Whether the daemon of the kpackfs at `place` is gone. Uses statfs(2), because the kernel answers stat(2) from its
+/// cache even then.
 fn is_dead(place: &Path) -> bool {
-    let probed = c_string(place.as_os_str()).and_then(|place| sys::probe(&place));
     // Other errors will show when the mount is used.
-    probed.is_err_and(|error| matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)))
+    matches!(statfs(place), Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 /// Removes a stale mount.
@@ -204,28 +207,21 @@ fn recover(place: &Path) -> Result<(), MountError> {
 fn attach(place: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
     #[expect(clippy::disallowed_methods, reason = "the device of FUSE, which opens without waiting")]
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
-    let (user, group) = sys::user_and_group();
+    let (user, group) = (getuid().as_raw(), getgid().as_raw());
     let mut data =
         format!("fd={},rootmode=40000,user_id={user},group_id={group},default_permissions", device.as_raw_fd());
     if options.allow_other {
         data.push_str(",allow_other");
     }
     let failed = |source| MountError::Mount { path: place.to_owned(), source };
-    let source = c_string(options.source.as_os_str()).map_err(failed)?;
-    let no_exec = if options.no_exec { libc::MS_NOEXEC } else { 0 };
-    let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | no_exec;
-    let target = c_string(place.as_os_str()).map_err(failed)?;
-    let kind = c_string(OsStr::new(FILESYSTEM_TYPE)).map_err(failed)?;
-    let data = c_string(OsStr::new(&data)).map_err(failed)?;
-    match sys::mount(&source, &target, &kind, flags, &data) {
+    let data = CString::new(data).map_err(|error| failed(error.into()))?;
+    let mut flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+    flags.set(MountFlags::NOEXEC, options.no_exec);
+    match rustix::mount::mount(&options.source, place, FILESYSTEM_TYPE, flags, &*data) {
         Ok(()) => Ok(device.into()),
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => helper::mount(place, options),
-        Err(error) => Err(failed(error)),
+        Err(Errno::PERM) => helper::mount(place, options),
+        Err(error) => Err(failed(error.into())),
     }
-}
-
-fn c_string(text: &OsStr) -> io::Result<CString> {
-    CString::new(text.as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
 impl Mounted {
@@ -296,16 +292,13 @@ fn mounted_at(path: &Path) -> Result<MountEntry, MountError> {
 }
 
 fn detach(place: &Path, lazy: bool) -> Result<(), MountError> {
-    let failed = |source| MountError::Unmount { path: place.to_owned(), source };
-    let target = c_string(place.as_os_str()).map_err(failed)?;
-    let flags = libc::UMOUNT_NOFOLLOW | if lazy { libc::MNT_DETACH } else { 0 };
-    match sys::umount(&target, flags) {
+    let mut flags = UnmountFlags::NOFOLLOW;
+    flags.set(UnmountFlags::DETACH, lazy);
+    match rustix::mount::unmount(place, flags) {
         Ok(()) => Ok(()),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::EPERM) => helper::unmount(place, lazy),
-            Some(libc::EBUSY) => Err(MountError::Busy(place.to_owned())),
-            _ => Err(failed(error)),
-        },
+        Err(Errno::PERM) => helper::unmount(place, lazy),
+        Err(Errno::BUSY) => Err(MountError::Busy(place.to_owned())),
+        Err(error) => Err(MountError::Unmount { path: place.to_owned(), source: error.into() }),
     }
 }
 

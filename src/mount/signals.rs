@@ -4,6 +4,8 @@ use std::io;
 use std::mem;
 use std::ptr;
 
+use rustix::process;
+
 /// Number of a signal.
 pub type Signal = libc::c_int;
 
@@ -63,26 +65,24 @@ pub fn wait(signals: &[Signal]) -> io::Result<Signal> {
 
 /// Ignores a signal from now on.
 pub fn ignore(signal: Signal) {
-    #[expect(unsafe_code, reason = "a system call")]
-    // SAFETY: no handler is installed that could run.
+    set_action(signal, libc::SIG_IGN);
+}
+
+fn set_action(signal: Signal, action: libc::sighandler_t) {
+    #[expect(unsafe_code, reason = "rustix has no safe interface to it")]
+    // SAFETY: callers ignore the signal, or restore its default action. No handler is installed that could run.
     unsafe {
-        libc::signal(signal, libc::SIG_IGN);
+        libc::signal(signal, action);
     }
 }
 
 /// Ends this process by the default action of a signal, so that a shell sees the cause.
 pub fn die_of(signal: Signal) -> ! {
-    #[expect(unsafe_code, reason = "system calls")]
-    // SAFETY: the default action replaces a handler, and none is installed.
-    unsafe {
-        libc::signal(signal, libc::SIG_DFL);
-    }
+    set_action(signal, libc::SIG_DFL);
     // Whether or not this succeeds, the process ends below.
     unblock(&[signal]).ok();
-    #[expect(unsafe_code, reason = "a system call")]
-    // SAFETY: the call takes a number.
-    unsafe {
-        libc::raise(signal);
+    if let Some(signal) = process::Signal::from_named_raw(signal) {
+        process::kill_process(process::getpid(), signal).ok();
     }
     std::process::exit(128 + signal)
 }
