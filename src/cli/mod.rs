@@ -112,3 +112,36 @@ impl Command {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    /// How a row begins for each alias of an option, and for each option that short help omits.
+    fn spellings(command: &clap::Command, rows: &mut BTreeSet<String>) {
+        for argument in command.get_arguments() {
+            let Some(long) = argument.get_long() else { continue };
+            if argument.is_hide_set() || argument.is_hide_short_help_set() {
+                rows.insert(format!("| `--{long}` | "));
+            }
+            let aliases = argument.get_all_aliases().unwrap_or_default().into_iter();
+            rows.extend(aliases.map(|alias| format!("| `--{alias}` | `--{long}` |")));
+        }
+        command.get_subcommands().for_each(|command| spellings(command, rows));
+    }
+
+    #[test]
+    fn migrating_md_lists_all_other_spellings() {
+        let page = include_str!("../../docs/migrating.md");
+        let (_, table) = page.split_once("| option | means |\n|---|---|\n").unwrap();
+        let table: Vec<_> = table.lines().take_while(|line| line.starts_with('|')).collect();
+        let mut rows = BTreeSet::new();
+        spellings(&Cli::command(), &mut rows);
+        let is_listed = |row: &String| table.iter().any(|line| line.starts_with(row));
+        assert!(rows.len() == table.len() && rows.iter().all(is_listed), "the rows are {rows:#?}");
+    }
+}
