@@ -20,12 +20,7 @@ const RANDOM: usize = 400;
 
 /// Seconds of CPU time of all threads, including those that have ended.
 fn cpu() -> anyhow::Result<f64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is that of a timespec which lives during the call.
-    #[expect(unsafe_code, reason = "a system call")]
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    anyhow::ensure!(result == 0, std::io::Error::last_os_error());
-    let time = std::time::Duration::new(time.tv_sec.try_into()?, time.tv_nsec.try_into()?);
+    let time = std::time::Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime))?;
     Ok(time.as_secs_f64())
 }
 
