@@ -161,7 +161,7 @@ impl PreparedArtifacts {
         let columns = [
             Column::Text("part"),
             Column::Number("binaries"),
-            Column::Number("kernels"),
+            Column::Number("code objects"),
             Column::Number("code"),
             Column::Number("archives"),
             Column::Number("database files"),

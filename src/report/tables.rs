@@ -51,7 +51,7 @@ impl InspectReport {
             Number("saved"),
             Number("%"),
             Number("wrappers"),
-            Number("kernels"),
+            Number("code objects"),
             Number("code"),
             Text("targets"),
         ];
@@ -98,7 +98,7 @@ impl InspectReport {
             Text("key"),
             Text("level"),
             Number("archives"),
-            Number("kernels"),
+            Number("code objects"),
             Number("code"),
             Number("archive size"),
             Number("database files"),
