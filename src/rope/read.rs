@@ -12,7 +12,7 @@ pub fn read_all(content: &dyn Content, take: impl FnMut(&[u8])) -> Result<(), Re
     read_range(content, 0..content.size(), take)
 }
 
-/// Passes a range of a content to `take`, in pieces. `take` must not wait for memory; see [`InOrderReader`].
+/// Passes a range of a content to `take`, in pieces. `take` must not wait for memory; see [`super::InOrderReader`].
 pub fn read_range(content: &dyn Content, range: Range<u64>, mut take: impl FnMut(&[u8])) -> Result<(), ReadError> {
     let mut buffer = vec![0; to_usize(range.end.saturating_sub(range.start)).min(STEP)];
     let mut reader = content.reader(range.start);

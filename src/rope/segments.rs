@@ -62,7 +62,7 @@ impl Segment {
     }
 }
 
-/// An immutable list of segments; see the [module](self).
+/// An immutable list of segments; see the [module](super).
 #[derive(Debug, Default)]
 pub struct Rope {
     segments: Vec<Segment>,

@@ -18,7 +18,7 @@ pub const ROOT: NodeId = 1;
 pub struct Node {
     /// Permissions, owner and time.
     pub attributes: Attributes,
-    /// Its kind. Views may show another body; see [`Tree::body`].
+    /// Its kind. Views may show another body; see [`super::Tree::body`].
     pub kind: NodeKind,
     /// Its origin.
     pub origin: Origin,
@@ -30,7 +30,7 @@ pub struct Node {
 /// The kind of a node.
 #[derive(Debug)]
 pub enum NodeKind {
-    /// A directory; see [`Tree::children`].
+    /// A directory; see [`super::Tree::children`].
     Directory(Directory),
     /// A symlink, with its target.
     Symlink(Arc<[u8]>),

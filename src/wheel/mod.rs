@@ -1,8 +1,4 @@
-//! The wheels of a split: their names, their dist-info, and their bytes as ropes.
-//!
-//! [`Wheels`] knows the fat wheel and the parts it is split into. For each [`SplitWheel`] it makes the dist-info files and
-//! combines them with the payload to an [`Assembled`] part: a list of files for a directory, and the `.whl` file of
-//! exactly these files.
+//! The formats of wheels: names, METADATA, RECORD, WHEEL, variant.json, requirements.
 //!
 //! The rules are those of the [binary distribution format], [core metadata], [recording installed projects] and of the
 //! PEPs named in comments.
@@ -10,8 +6,6 @@
 //! [binary distribution format]: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 //! [core metadata]: https://packaging.python.org/en/latest/specifications/core-metadata/
 //! [recording installed projects]: https://packaging.python.org/en/latest/specifications/recording-installed-packages/
-//!
-//! It does not know binaries and archives: its callers provide the payload as contents.
 
 mod added;
 mod devices;
