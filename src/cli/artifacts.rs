@@ -14,7 +14,7 @@ use super::options::{InputOptions, SplitOptions};
 use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
 use super::table::{Column, Style, Table, counted, known_size, size};
-use super::terminal::message;
+use super::terminal::{self, message};
 use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::artifact::{ArtifactName, MANIFEST, ManifestError, find};
 use crate::export::{Inputs, Output, Replace, StatementChange};
@@ -256,7 +256,7 @@ pub(super) fn write(
     let stated = statements(parts, statement).into_iter().map(|(component, _, statement)| {
         let is_part =
             |path: &EntryPath| ArtifactName::parse(&path.to_text()).is_some_and(|it| it.component == component);
-        StatementChange::of_component(output, &component, statement, is_whole, is_part)
+        StatementChange::of_component(output, &component, statement, is_whole, is_part, terminal::warn)
     });
     let stated = stated.collect::<Result<Vec<_>, _>>()?;
     let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
@@ -265,7 +265,7 @@ pub(super) fn write(
     let ours = stated.iter().flat_map(StatementChange::ours).collect();
     let replace = if force { Replace::Anything } else { Replace::Only(ours) };
     stated.iter().try_for_each(|stated| stated.check(inputs))?;
-    let mut output = Output::prepare(output, &places, &gone, &replace, inputs, resources)?;
+    let mut output = Output::prepare(output, &places, &gone, &replace, inputs, resources, terminal::warn)?;
     let archives: Vec<&ArchiveRope> =
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
     write_with_archives(&tree, &output.views(&views), &archives, writing)?;

@@ -12,7 +12,7 @@ use super::interrupt;
 use super::options::{InputOptions, SplitOptions};
 use super::prepare::{Prepared, prepare, prepare_to_check, save_index};
 use super::progress::show_bytes;
-use super::terminal::message;
+use super::terminal::{message, warn};
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
 use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::export::{self, Inputs, Output, Replace, StatementChange};
@@ -154,7 +154,7 @@ impl Split {
     fn stated(&self, prepared: &Prepared, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<StatementChange> {
         let parts = views.iter().map(|(view, _)| view.to_string());
         let statement = prepared.statement.clone().with_views(&self.view).with_parts(parts);
-        Ok(StatementChange::new(&self.output, statement, self.view.is_empty(), is_part)?)
+        Ok(StatementChange::new(&self.output, statement, self.view.is_empty(), is_part, warn)?)
     }
 
     /// Reports device parts in the output directory that belong to no known split.
@@ -260,7 +260,7 @@ impl Split {
         let gone: Vec<_> = stated.iter().flat_map(|stated| stated.replaced()).collect();
         let (inputs, replace) = (Inputs::of(&self.source.paths()), Replace::all(self.force));
         stated.map_or(Ok(()), |stated| stated.check(&inputs))?;
-        Ok(Output::prepare(&self.output, &places, &gone, &replace, &inputs, &prepared.resources)?)
+        Ok(Output::prepare(&self.output, &places, &gone, &replace, &inputs, &prepared.resources, warn)?)
     }
 
     fn write_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {

@@ -8,6 +8,11 @@ pub(super) use crate::report::escaped;
 /// The most characters of a message. Paths can be megabytes long.
 const LONGEST: usize = 600;
 
+/// Prints a warning on stderr.
+pub(super) fn warn(text: &str) {
+    eprintln!("kpackfs: warning: {}", message(&text));
+}
+
 /// A message: escaped, and with its middle omitted if it is too long.
 pub(super) fn message(text: &impl Display) -> String {
     let text = text.to_string();

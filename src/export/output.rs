@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use tempfile::{Builder, TempDir};
-use tracing::warn;
 
 use super::error::{ExportError, at};
 use super::inputs::Inputs;
@@ -42,7 +41,11 @@ pub(crate) struct Output {
     parts: Vec<OutputPart>,
     /// Parts that are removed without a replacement.
     gone: Vec<PathBuf>,
+    warn: Warn,
 }
+
+/// Reports a warning to the user.
+pub(crate) type Warn = fn(&str);
 
 /// What an output may replace.
 pub(crate) enum Replace {
@@ -84,13 +87,14 @@ impl Output {
         replace: &Replace,
         inputs: &Inputs,
         resources: &Resources,
+        warn: Warn,
     ) -> Result<Self, ExportError> {
         parts.iter().chain(gone).try_for_each(|part| inputs.check(part))?;
         fs::create_dir_all(place).map_err(at(place))?;
         let existing = parts.iter().chain(gone).map(PathBuf::as_path).filter(|part| part.symlink_metadata().is_ok());
         let refused: Vec<_> = existing.filter(|part| !replace.allows(part)).collect();
         refuse_existing(&refused)?;
-        clear(place, inputs);
+        clear(place, inputs, warn);
         // Locked before the directory exists: an interrupt in between would leave it.
         let mut unfinished = unfinished();
         let (hidden, lock) = hidden_in(place).map_err(at(place))?;
@@ -98,7 +102,7 @@ impl Output {
         drop(unfinished);
         resources.store.spool_to(place);
         let (place, gone) = (place.to_owned(), gone.to_vec());
-        let mut output = Self { place, hidden, _lock: lock, parts: Vec::new(), gone };
+        let mut output = Self { place, hidden, _lock: lock, parts: Vec::new(), gone, warn };
         for part in parts {
             output.add(part, replace.allows(part));
         }
@@ -146,7 +150,7 @@ impl Output {
         for (number, part) in parts.iter().enumerate() {
             if let Err(error) = part.publish() {
                 let (published, _) = parts.split_at(number);
-                published.iter().rev().for_each(|part| part.take_back());
+                published.iter().rev().for_each(|part| part.take_back(self.warn));
                 return Err(at(&part.place)(error));
             }
         }
@@ -160,7 +164,7 @@ impl Drop for Output {
         *unfinished = None;
         let directory = self.hidden.path();
         if let Err(error) = delete(directory) {
-            warn!("{}: it cannot be deleted: {error}", directory.display());
+            (self.warn)(&format!("{}: it cannot be deleted: {error}", directory.display()));
         }
     }
 }
@@ -179,12 +183,12 @@ impl OutputPart {
         }
     }
 
-    fn take_back(&self) {
+    fn take_back(&self, warn: Warn) {
         let is_replaced = self.staged.symlink_metadata().is_ok();
         let back = Self { staged: self.place.clone(), place: self.staged.clone(), may_replace: true };
         let flags = if is_replaced { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
         if let Err(error) = back.rename(flags) {
-            warn!("{}: it is new, and cannot be taken back: {error}", self.place.display());
+            warn(&format!("{}: it is new, and cannot be taken back: {error}", self.place.display()));
         }
     }
 
@@ -288,18 +292,18 @@ fn lock(directory: &Path) -> io::Result<Option<File>> {
 
 /// Deletes what killed processes have left in an output directory, unless it is an input. Reports names that only the
 /// user can judge.
-fn clear(output: &Path, inputs: &Inputs) {
+fn clear(output: &Path, inputs: &Inputs, warn: Warn) {
     let entries = fs::read_dir(output).into_iter().flatten().flatten();
     for entry in entries {
         let (name, path) = (entry.file_name(), entry.path());
         let name = name.to_string_lossy();
         if name.starts_with(PREFIX) && inputs.check(&path).is_ok() && lock(&path).is_ok_and(|lock| lock.is_some()) {
             if let Err(error) = delete(&path) {
-                warn!("{}: left by a run that was killed: {error}", path.display());
+                warn(&format!("{}: left by a run that was killed: {error}", path.display()));
             }
         } else if name.starts_with(ASIDE) {
             let path = path.display();
-            warn!("{path}: a run that was killed has left it; it is what was replaced");
+            warn(&format!("{path}: a run that was killed has left it; it is what was replaced"));
         }
     }
 }

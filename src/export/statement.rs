@@ -3,11 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use tracing::warn;
-
 use super::error::{ExportError, at};
 use super::inputs::Inputs;
-use super::output::Output;
+use super::output::{Output, Warn};
 use crate::disk;
 use crate::source::EntryPath;
 use crate::split::{STATEMENT, Statement, statement_of_component};
@@ -32,9 +30,10 @@ impl StatementChange {
         statement: Statement,
         is_whole: bool,
         is_part: impl Fn(&EntryPath) -> bool,
+        warn: Warn,
     ) -> Result<Self, ExportError> {
         let file = output.join(REPORTS).join(STATEMENT);
-        let earlier = read(&file)?;
+        let earlier = read(&file, warn)?;
         Ok(Self { files: vec![file], ..Self::after(earlier, output, statement, is_whole, is_part)? })
     }
 
@@ -46,6 +45,7 @@ impl StatementChange {
         statement: Statement,
         is_whole: bool,
         is_part: impl Fn(&EntryPath) -> bool,
+        warn: Warn,
     ) -> Result<Self, ExportError> {
         let statement_of = |part: &Path| part.join(REPORTS).join(STATEMENT);
         // Of kpackfs 0.2.0.
@@ -58,7 +58,7 @@ impl StatementChange {
         places.push(old.clone());
         let mut earlier: Option<Statement> = None;
         for place in &places {
-            if let Some(found) = read(place)? {
+            if let Some(found) = read(place, warn)? {
                 earlier = Some(earlier.map_or_else(|| found.clone(), |earlier| found.clone().after(earlier)));
             }
         }
@@ -121,7 +121,7 @@ impl StatementChange {
 }
 
 /// The statement in a file, if there is one.
-fn read(file: &Path) -> Result<Option<Statement>, ExportError> {
+fn read(file: &Path, warn: Warn) -> Result<Option<Statement>, ExportError> {
     let bytes = match disk::read(file) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
@@ -131,7 +131,7 @@ fn read(file: &Path) -> Result<Option<Statement>, ExportError> {
     match Statement::parse(&bytes) {
         Ok(statement) => Ok(Some(statement)),
         Err(error) => {
-            warn!("{}: {error}; it is replaced", file.display());
+            warn(&format!("{}: {error}; it is replaced", file.display()));
             Ok(None)
         }
     }

@@ -1,13 +1,12 @@
 //! The archives of an input, and the decision which of them stay.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::archive::InputArchive;
 use super::claims::ClaimedSizes;
 use super::joined::OrphanCode;
-use super::object::{JoinedCode, code, is_same};
-use crate::gpu::TargetId;
+use super::object::code;
 use crate::kpack::TocEntry;
 use crate::loader::{archive_root, is_archive, linked_archives};
 use crate::resources::Resources;
@@ -81,7 +80,6 @@ impl InputArchives {
     /// Decides which archives stay. `is_fat` says whether there is a fat binary at a path of the installation.
     pub(super) fn decide(&self, is_fat: impl Fn(&EntryPath) -> bool, resources: &Arc<Resources>) -> ArchiveDecision {
         let mut decision = ArchiveDecision::default();
-        let mut orphans = Orphans::default();
         for archive in &self.list {
             // No split binary leads to an archive that was not opened.
             if archive.opened().is_none() {
@@ -107,15 +105,14 @@ impl InputArchives {
             let others =
                 reader.entries().filter(|(key, target, _)| !asked.contains(&((*key).into(), (*target).into())));
             let others: Vec<_> = others.collect();
-            match orphans.add(archive, &others, resources) {
-                Ok(warning) => {
+            match orphans(archive, &others, resources) {
+                Ok(orphans) => {
                     decision.used.insert(archive.path.clone());
-                    decision.warnings.extend(warning);
+                    decision.orphans.extend(orphans);
                 }
                 Err(reason) => decision.left.push((archive.path.clone(), reason)),
             }
         }
-        decision.orphans = orphans.list;
         decision
     }
 }
@@ -146,50 +143,25 @@ pub(super) struct ArchiveDecision {
     pub(super) warnings: Vec<String>,
 }
 
-/// Code objects that no split binary asks for, without duplicates.
-#[derive(Default)]
-struct Orphans {
-    list: Vec<OrphanCode>,
-    /// By their place in new archives: root, first part of the name, key, target.
-    places: BTreeMap<(EntryPath, String, String, TargetId), JoinedCode>,
-}
-
-impl Orphans {
-    /// Adds entries of an archive as code objects for a new archive of this name. Returns a warning about an entry.
-    fn add(
-        &mut self,
-        archive: &InputArchive,
-        entries: &[(&str, &str, &TocEntry)],
-        resources: &Arc<Resources>,
-    ) -> Result<Option<String>, String> {
-        if entries.is_empty() {
-            return Ok(None);
-        }
-        let names = some_of(&entries.iter().map(|(key, ..)| *key).collect());
-        let stays = |reason: &str| format!("it stays, since no split binary asks for {names} in it, and {reason}");
-        let name = archive.name().ok_or_else(|| stays("it is not called NAME_TARGET.kpack"))?;
-        // Nothing is added if the archive stays.
-        let mut added = BTreeMap::new();
-        for &(key, target, entry) in entries {
-            // Older splits name a mode that is always on: gfx1250:xnack+ is gfx1250.
-            if target.parse().ok().as_ref() != Some(&name.target) {
-                return Err(stays("it is for several targets"));
-            }
-            let code = code(archive, key, target, entry, resources).map_err(|error| stays(&error))?;
-            let place = (name.root.clone(), name.stem.clone(), key.to_owned(), code.named().target);
-            match self.places.get(&place).or_else(|| added.get(&place)) {
-                None => drop(added.insert(place, code)),
-                Some(first) if is_same(first, &code).map_err(|error| stays(&error.to_string()))? => {}
-                Some(first) => return Err(stays(&format!("it differs from {}", first.place))),
-            }
-        }
-        let warning = added.values().find_map(JoinedCode::wrong_name);
-        let orphan = |(place, code): (&(EntryPath, String, String, TargetId), &JoinedCode)| {
-            let (root, stem, key, _) = place.clone();
-            OrphanCode { archive: archive.path.clone(), root, stem, key, object: code.named() }
-        };
-        self.list.extend(added.iter().map(orphan));
-        self.places.extend(added);
-        Ok(warning)
+/// Entries of an archive as code objects for a new archive of this name.
+fn orphans(
+    archive: &InputArchive,
+    entries: &[(&str, &str, &TocEntry)],
+    resources: &Arc<Resources>,
+) -> Result<Vec<OrphanCode>, String> {
+    if entries.is_empty() {
+        return Ok(Vec::new());
     }
+    let names = some_of(&entries.iter().map(|(key, ..)| *key).collect());
+    let stays = |reason: &str| format!("it stays, since no split binary asks for {names} in it, and {reason}");
+    let name = archive.name().ok_or_else(|| stays("it is not called NAME_TARGET.kpack"))?;
+    let orphan = |&(key, target, entry): &(&str, &str, &TocEntry)| -> Result<OrphanCode, String> {
+        if target != name.target.to_string() {
+            return Err(stays("it is for several targets"));
+        }
+        let object = code(archive, key, target, entry, resources).map_err(|error| stays(&error))?.named();
+        let (root, stem) = (name.root.clone(), name.stem.clone());
+        Ok(OrphanCode { archive: archive.path.clone(), root, stem, key: key.to_owned(), object })
+    };
+    entries.iter().map(orphan).collect()
 }

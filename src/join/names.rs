@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::archives::InputArchives;
@@ -49,8 +50,7 @@ impl<'a> Names<'a> {
 
     /// The entry to which a path leads.
     pub(super) fn resolve(&self, path: &EntryPath) -> Resolved {
-        let location = matches!(self.input.kind, InputKind::Tree).then_some(&*self.input.location);
-        resolve_links(path, location, |path| self.kind(path))
+        resolve_links(path, self.directory(), |path| self.kind(path))
     }
 
     /// The archives to which a search path leads, without duplicates.
@@ -99,7 +99,12 @@ impl<'a> Names<'a> {
 
     /// Whether a symlink out of the input leads to something. That is unknown for an archive file.
     fn exists(&self, link: &EntryPath) -> bool {
-        let is_directory = matches!(self.input.kind, InputKind::Tree) && self.input.file.is_none();
-        !is_directory || fs::metadata(self.input.location.join(link.as_path())).is_ok()
+        self.directory().is_none_or(|directory| fs::metadata(directory.join(link.as_path())).is_ok())
+    }
+
+    /// The directory that is the input; `None` for an archive file or several wheels.
+    fn directory(&self) -> Option<&'a Path> {
+        let is_directory = matches!(self.input.kind, InputKind::Tree | InputKind::UnpackedWheel(_));
+        (is_directory && self.input.file.is_none()).then_some(&*self.input.location)
     }
 }

@@ -102,21 +102,9 @@ fn target_of_entry(name: &str, of_header: Option<&TargetId>, header: &[u8]) -> (
     let impossible = of_header.filter(|own| own.impossible_feature().is_some() && own.is_same_gpu(&target));
     let target = impossible.cloned().unwrap_or(target);
     match code_problem(header, &target) {
-        Some(problem) if !of_header.is_some_and(|own| is_found_under(own, &target)) => {
-            (TargetId::unknown(name), Some(problem))
-        }
-        _ => (target, None),
+        None => (target, None),
+        problem => (TargetId::unknown(name), problem),
     }
-}
-
-/// Whether there are devices for which a runtime finds code for `own` under the name `target`, and runs it. A loader looks
-/// up its device's name with all and with fewer features, so it finds the entry `gfx90a` for `gfx90a:sramecc+:xnack+`.
-/// The HSA runtime then compares the features in the header with the device's: it loads code for `gfx90a:xnack+` there,
-/// and refuses it on `gfx90a:xnack-`. So code works under a name that leaves its features open.
-fn is_found_under(own: &TargetId, target: &TargetId) -> bool {
-    let name = |feature: &str| feature.trim_end_matches(['+', '-']).to_owned();
-    let contradicts = |feature: &str| target.features().any(|it| name(it) == name(feature) && it != feature);
-    own.processor() == target.processor() && !own.features().any(contradicts)
 }
 
 /// Whether two code objects have the same bytes: compares the stored bytes first, then the decompressed ones. These are

@@ -77,8 +77,7 @@ impl Draft {
 /// Warnings about code without a binary, for each archive.
 fn not_joined(orphans: &[&OrphanCode]) -> Vec<String> {
     let mut keys = BTreeMap::<_, BTreeSet<_>>::new();
-    // Another warning names code that is kept in unknown/.
-    for code in orphans.iter().filter(|code| !code.object.target.is_unknown()) {
+    for code in orphans {
         keys.entry(&code.archive).or_default().insert(&*code.key);
     }
     let warning = |(archive, keys): (&EntryPath, BTreeSet<&str>)| {

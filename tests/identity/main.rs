@@ -14,7 +14,6 @@ mod library;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
 
 use facts::{ProcessorFact, processors};
 use kpackfs::gpu::BundleKey;
@@ -191,25 +190,6 @@ fn code_that_no_gpu_runs_takes_nothing_with_it() {
     assert_eq!(place.targets("joined/fat/lib/libx.so"), all);
 }
 
-/// A runtime finds code that needs XNACK on under a name that leaves it open, and loads it on GPUs with XNACK on. It
-/// finds none under a name that needs it off.
-#[test]
-fn code_under_a_name_with_fewer_features_is_found_by_gpus_that_have_them() {
-    let place = Place::new(&[
-        BundleEntry::new("gfx90a", 0x3f, ON),
-        BundleEntry::new("gfx90a:xnack-", 0x3f, OFF),
-        BundleEntry::new("gfx942:sramecc+", 0x4c, ON),
-        BundleEntry::new("gfx908:xnack-", 0x30, ON),
-    ]);
-    place.succeeds(&["split", "tree", "-o", "out"]);
-    place.install();
-    let said = place.succeeds(&["split", "site", "-o", "joined", "--view", "fat"]);
-    let all = set(["gfx90a:xnack+", "gfx90a:xnack-", "gfx942:xnack+", "unknown-gfx908.3axnack.2d"]);
-    assert_eq!(place.targets("joined/fat/lib/libx.so"), all, "{said}");
-    place.succeeds(&["split", "site", "-o", "thin", "--view", "thin/gfx90a"]);
-    assert_eq!(place.targets("thin/thin/gfx90a/lib/libx.so"), set(["gfx90a:xnack+", "gfx90a:xnack-"]));
-}
-
 /// gfx1250 falls back to gfx12-5-generic, gfx1251 to nothing, and gfx1170 to gfx11-7-generic once a pull request is
 /// merged.
 #[test]
@@ -294,38 +274,6 @@ fn entry_ids_may_name_an_environment() {
 }
 
 /// A processor that is not known is a part of its own, and is named once.
-/// Portable code is a device wheel with an extra of its own, which is found again in the host wheel.
-#[test]
-fn portable_code_is_an_extra_of_wheels() {
-    let spirv = BundleEntry { id: "hip-spirv64-amd-amdhsa--amdgcnspirv".to_owned(), flags: 0 };
-    let place = Place::new(&[BundleEntry::new("gfx90a", 0x3f, ANY), spirv]);
-    let wheel = "x-1.0-py3-none-linux_x86_64.whl";
-    let members = [
-        ("x/libx.so", fs::read(place.at("tree/lib/libx.so")).unwrap()),
-        ("x-1.0.dist-info/METADATA", b"Metadata-Version: 2.1\nName: x\nVersion: 1.0\n\n".to_vec()),
-        ("x-1.0.dist-info/WHEEL", b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-linux_x86_64\n".to_vec()),
-        ("x-1.0.dist-info/RECORD", Vec::new()),
-    ];
-    let mut zip = zip::ZipWriter::new(fs::File::create(place.at(wheel)).unwrap());
-    for (name, bytes) in members {
-        zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
-        zip.write_all(&bytes).unwrap();
-    }
-    zip.finish().unwrap();
-    let metadata = |wheel: &str| {
-        let mut zip = zip::ZipArchive::new(fs::File::open(place.at(wheel)).unwrap()).unwrap();
-        let mut text = String::new();
-        zip.by_name("x-1.0.dist-info/METADATA").unwrap().read_to_string(&mut text).unwrap();
-        text
-    };
-    place.succeeds(&["split", wheel, "--format", "wheel", "-o", "out"]);
-    place.succeeds(&["verify", "out", "--against", wheel]);
-    let host = metadata(&format!("out/{wheel}"));
-    assert!(host.contains("Provides-Extra: device-amdgcnspirv\n"), "{host}");
-    place.succeeds(&["split", "out", "--format", "wheel", "--view", "fat", "-o", "fat"]);
-    assert_eq!(metadata(&format!("fat/{wheel}")), metadata(wheel));
-}
-
 #[test]
 fn unknown_processors_are_parts_of_their_own() {
     let entries = [("gfx9999:xnack+", 0xf0 | ON), ("gfx9999", 0xf0), ("gfx1030", 0x36)];

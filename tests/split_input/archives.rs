@@ -1,6 +1,5 @@
 //! Archives of which only a part is used, damaged ones, and archives by other writers.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -46,10 +45,12 @@ fn what_no_binary_asks_for_stays_in_its_archive() {
 fn what_a_split_binary_does_not_ask_for_stays_in_its_archive() {
     let trees = Trees::new(&options());
     let path = trees.at("installed/.kpack/rocm_gfx1030.kpack");
-    change_toc(&path, &path, |toc| {
-        let code = toc.toc["lib/plain.so#1"].clone();
-        toc.toc.insert("lib/plain.so#7".to_owned(), code);
-    });
+    let bytes = fs::read(&path).unwrap();
+    let mut toc = Archive::open(bytes.as_slice()).unwrap().toc().unwrap();
+    let code = toc.toc["lib/plain.so#1"].clone();
+    toc.toc.insert("lib/plain.so#7".to_owned(), code);
+    let offset = usize::try_from(u64::from_le_bytes(bytes[8..16].try_into().unwrap())).unwrap();
+    fs::write(&path, [&bytes[..offset], &toc.encode()].concat()).unwrap();
     let split = Opened::new(&trees.at("installed"));
     let plan = split.plan();
     write(&split, &plan, &trees.at("again"));
@@ -60,89 +61,6 @@ fn what_a_split_binary_does_not_ask_for_stays_in_its_archive() {
     out.sort();
     again.sort();
     assert!(out == again);
-}
-
-/// Writes an archive with another table of contents.
-fn change_toc(from: &Path, to: &Path, change: impl FnOnce(&mut Toc)) {
-    let bytes = fs::read(from).unwrap();
-    let mut toc = Archive::open(bytes.as_slice()).unwrap().toc().unwrap();
-    change(&mut toc);
-    let offset = usize::try_from(u64::from_le_bytes(bytes[8..16].try_into().unwrap())).unwrap();
-    fs::write(to, [&bytes[..offset], &toc.encode()].concat()).unwrap();
-}
-
-/// Adds entries to the archive for gfx1030: the key, and for each name of a target the key whose code it has.
-fn add_to_gfx1030(trees: &Trees, key: &str, targets: &[(&str, &str)]) {
-    let path = trees.at("installed/.kpack/rocm_gfx1030.kpack");
-    change_toc(&path, &path, |toc| {
-        for &(target, of) in targets {
-            let entry = toc.toc[of]["gfx1030"].clone();
-            toc.toc.entry(key.to_owned()).or_default().insert(target.to_owned(), entry);
-            toc.gfx_arches.push(target.to_owned());
-        }
-    });
-}
-
-/// 0.2.0 kept a mode that target IDs cannot name.
-#[test]
-fn what_no_binary_asks_for_may_have_an_older_name_of_its_target() {
-    let trees = Trees::new(&options());
-    let code = gfx1030_of(&trees, "out").into_iter().find(|(name, _)| name == "lib/plain.so#1").unwrap().1;
-    let old_name: [(&str, &str); 1] = [("gfx1030:xnack+", "lib/plain.so#1")];
-    add_to_gfx1030(&trees, "lib/plain.so#7", &old_name);
-    add_to_gfx1030(&trees, "lib/plain.so#8", &[("gfx1030", "lib/plain.so#1"), old_name[0]]);
-    let split = Opened::new(&trees.at("installed"));
-    let plan = split.plan();
-    assert_eq!(plan.warnings, [not_joined("lib/plain.so#7 and lib/plain.so#8")]);
-    write(&split, &plan, &trees.at("again"));
-    let again = gfx1030_of(&trees, "again");
-    for key in ["lib/plain.so#7", "lib/plain.so#8"] {
-        assert_eq!(again.iter().filter(|(name, bytes)| name == key && *bytes == code).count(), 1, "{key}");
-    }
-    // Different code for one target would be lost in one archive.
-    add_to_gfx1030(&trees, "lib/plain.so#9", &[("gfx1030", "lib/plain.so#1"), ("gfx1030:xnack+", "lib/plain.so#0")]);
-    let split = Opened::new(&trees.at("installed"));
-    let expected = ".kpack/rocm_gfx1030.kpack: it stays, since no split binary asks for lib/plain.so#7, lib/plain.so#8 \
-         and lib/plain.so#9 in it, and it differs from .kpack/rocm_gfx1030.kpack: lib/plain.so#9 for gfx1030";
-    assert_eq!(split.joined.warnings, [expected]);
-    assert!(split.input.entry(&EntryPath::new(b".kpack/rocm_gfx1030.kpack").unwrap()).is_some());
-}
-
-#[test]
-fn two_entries_for_one_target_are_the_one_that_runtimes_find_and_an_unknown_one() {
-    let trees = Trees::new(&options());
-    add_to_gfx1030(&trees, "lib/plain.so#1", &[("gfx1030:xnack+", "lib/plain.so#0")]);
-    let split = Opened::new(&trees.at("installed"));
-    let found = &split.code()["plain.so"][1];
-    let expected = &expected()["plain.so"];
-    assert_eq!(found["gfx1030"], expected[1]["gfx1030"]);
-    assert_eq!(found["unknown-gfx1030.3axnack.2b"], expected[0]["gfx1030"]);
-    let conflict = "lib/plain.so: .kpack/rocm_gfx1030.kpack: lib/plain.so#1 for gfx1030 and .kpack/rocm_gfx1030.kpack: \
-         lib/plain.so#1 for gfx1030:xnack+ are different code for gfx1030; the second is kept in unknown/";
-    assert_eq!(split.joined.warnings, [conflict]);
-    // The same code under both names is one entry.
-    let trees = Trees::new(&options());
-    add_to_gfx1030(&trees, "lib/plain.so#1", &[("gfx1030:xnack+", "lib/plain.so#1")]);
-    let split = Opened::new(&trees.at("installed"));
-    same(&split.code(), &self::expected());
-    assert!(split.joined.warnings.is_empty(), "{:?}", split.joined.warnings);
-}
-
-#[test]
-fn what_no_binary_asks_for_is_unknown_if_its_name_is_wrong() {
-    let trees = Trees::new(&options());
-    let archive = |target: &str| trees.at(&format!("installed/.kpack/rocm_{target}.kpack"));
-    change_toc(&archive("gfx1030"), &archive("gfx1031"), |toc| {
-        let entry = toc.toc["lib/plain.so#1"]["gfx1030"].clone();
-        toc.toc = BTreeMap::from([("lib/gone.so#0".to_owned(), BTreeMap::from([("gfx1031".to_owned(), entry)]))]);
-        toc.gfx_arches = vec!["gfx1031".to_owned()];
-    });
-    let split = Opened::new(&trees.at("installed"));
-    let plan = split.plan();
-    let named = ".kpack/rocm_gfx1031.kpack: lib/gone.so#0 for gfx1031: it is code for gfx1030; it is kept in unknown/";
-    assert_eq!(plan.warnings, [named]);
-    let archives: Vec<_> = plan.archives.iter().map(|planned| planned.path.to_string()).collect();
-    assert!(archives.contains(&".kpack/rocm_unknown-gfx1031.kpack".to_owned()), "{archives:?}");
 }
 
 #[test]
