@@ -277,6 +277,22 @@ fn what_a_loader_finds_through_symlinks_is_what_commands_say() {
     }
 }
 
+#[test]
+fn symlinks_of_one_unpacked_wheel_are_followed_as_those_of_a_tree() {
+    let place = Place::new();
+    symlink("tree/store", place.at("alias")).unwrap();
+    place.link(".kpack", "tree/store", "../outside/../alias");
+    let dist_info = place.at("tree/x-1.0.dist-info");
+    fs::create_dir(&dist_info).unwrap();
+    fs::write(dist_info.join("METADATA"), "Metadata-Version: 2.1\nName: x\nVersion: 1.0\n").unwrap();
+    let wheel = "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: false\nTag: py3-none-any\n";
+    fs::write(dist_info.join("WHEEL"), wheel).unwrap();
+    fs::write(dist_info.join("RECORD"), "").unwrap();
+    let (status, said) = place.kpackfs(&["split", "tree", "-o", "again", "--view", "fat"]);
+    assert!(status == Some(0) && !said.contains("outside of the input"), "{said}");
+    assert!(targets(&place.at("again/fat/lib/plain.so")).iter().any(|target| target == TARGET), "{said}");
+}
+
 /// New archives would have no place.
 #[test]
 fn a_library_stays_split_if_the_symlink_to_its_archives_stays() {
