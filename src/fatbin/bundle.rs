@@ -110,13 +110,12 @@ impl Bundle {
             return Err(malformed(self.offset, "it is not as it was remembered"));
         }
         let object = |(target, entry): (TargetId, &BundleEntry)| -> Result<CodeObject, ReadError> {
-            let content: Arc<dyn Content> = if let Some(bundle) = &bundle {
-                Arc::new(bundle.slice(entry.offset, entry.size)?)
+            let (content, offset): (Arc<dyn Content>, _) = if let Some(bundle) = &bundle {
+                (Arc::new(bundle.slice(entry.offset, entry.size)?), entry.offset)
             } else {
                 let start = self.offset.saturating_add(entry.offset);
-                Arc::new(Rope::new([Segment::range(Arc::clone(content), start, entry.size)?])?)
+                (Arc::new(Rope::new([Segment::range(Arc::clone(content), start, entry.size)?])?), start)
             };
-            let offset = if bundle.is_some() { entry.offset } else { 0 };
             Ok(CodeObject { target, content, bundle: bundle.clone(), offset })
         };
         Ok(self.device_entries().map(object).collect::<Result<_, _>>()?)

@@ -70,7 +70,7 @@ pub struct CodeObject {
     pub content: Arc<dyn Content>,
     /// The compressed bundle that has to be decompressed to read it, if any.
     pub(crate) bundle: Option<Arc<Compressed>>,
-    /// Its offset in the decompressed bundle, in bytes; 0 without one.
+    /// Its offset in bytes: in the decompressed bundle, or without one in the file; 0 if it is in neither.
     pub(crate) offset: u64,
 }
 

@@ -148,6 +148,12 @@ impl BundleJobs {
         self.start_threads();
     }
 
+    /// Number of callers that wait for frames.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.lock().waiting()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Schedule> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -87,8 +87,12 @@ impl ArchiveRope {
 
     /// The frames that have to be made before it can be read, in archive order.
     pub(super) fn frames(&self) -> impl Iterator<Item = &Arc<Frame>> {
-        let entries = if self.compression == Compression::None { &[] } else { self.entries.as_slice() };
-        entries.iter().map(|entry| &entry.frame)
+        self.compressed().iter().map(|entry| &entry.frame)
+    }
+
+    /// The entries whose code objects are compressed.
+    pub(super) fn compressed(&self) -> &[ArchiveEntry] {
+        if self.compression == Compression::None { &[] } else { &self.entries }
     }
 
     /// The lengths of its frames in archive order, if all are known. Empty without compression.

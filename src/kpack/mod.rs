@@ -129,11 +129,15 @@ pub(crate) fn unmade_size(archives: &[&ArchiveRope]) -> u64 {
     unprepared(archives).iter().map(|frame| frame.size()).sum()
 }
 
-/// The frames that are not prepared, without duplicates.
+/// The frames that are not prepared, without duplicates, in the order of their code objects in the input: a compressed
+/// file of the input is then inflated once, and not once for each archive.
 fn unprepared(archives: &[&ArchiveRope]) -> Vec<Arc<Frame>> {
     let mut seen = HashSet::new();
-    let frames = archives.iter().flat_map(|archive| archive.frames());
-    frames.filter(|frame| !frame.is_prepared() && seen.insert(frame.id())).cloned().collect()
+    let entries = archives.iter().flat_map(|archive| archive.compressed());
+    let mut missing: Vec<_> =
+        entries.filter(|entry| !entry.frame.is_prepared() && seen.insert(entry.frame.id())).collect();
+    missing.sort_by_key(|entry| (entry.binary, entry.wrapper, entry.frame.object.offset));
+    missing.into_iter().map(|entry| Arc::clone(&entry.frame)).collect()
 }
 
 #[cfg(test)]

@@ -158,6 +158,13 @@ impl Schedule {
         awaited.or_else(|| pending().map(|demand| demand.frame.end()).max()).unwrap_or(0)
     }
 
+    /// Number of callers that wait for frames.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        let demands = self.jobs.values().flat_map(|job| job.pending.iter().chain(&job.running));
+        demands.map(|demand| demand.waiting.len()).sum()
+    }
+
     /// Ends a frame that was made or has failed. Returns its demand, and what ended with it. `bundle` is the open bundle
     /// that the frame was made from.
     pub(super) fn end(&mut self, key: JobKey, frame: &Frame, bundle: &mut OpenBundle) -> (Option<Demand>, Ended) {

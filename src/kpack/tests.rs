@@ -31,6 +31,27 @@ fn archive_in(
     Arc::new(ArchiveRope::new("torch", target.clone(), compression, entries.collect(), &BundleJobs::new(resources)))
 }
 
+/// A deflated file is inflated from place to place: frames in the order of the archives would go through it once for each.
+#[test]
+fn frames_of_several_archives_are_made_in_the_order_of_the_input() {
+    let resources = Resources::new(1 << 20);
+    let jobs = BundleJobs::new(&resources);
+    let archive = |target: &str, number: u64| {
+        let entry = |(binary, wrapper): (usize, usize)| {
+            let offset = binary as u64 * 1000 + wrapper as u64 * 100 + number;
+            let object = CodeObject { offset, ..CodeObject::new(target.parse().unwrap(), content(&[1; 64])) };
+            let frame = Arc::new(Frame::new(object, 3, &resources));
+            ArchiveEntry { binary, kernel_name: "x".into(), wrapper: Some(wrapper), frame }
+        };
+        let entries = [(0, 0), (0, 1), (1, 0)].map(entry).into();
+        ArchiveRope::new("x", target.parse().unwrap(), Compression::default(), entries, &jobs)
+    };
+    let archives = [archive("gfx90a", 2), archive("gfx942", 1)];
+    let frames = unprepared(&[&archives[0], &archives[1]]);
+    let offsets: Vec<_> = frames.iter().map(|frame| frame.object.offset).collect();
+    assert_eq!(offsets, [1, 2, 101, 102, 1001, 1002]);
+}
+
 fn bytes(archive: &ArchiveRope) -> Vec<u8> {
     let content = archive.make().unwrap();
     let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
