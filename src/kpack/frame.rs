@@ -220,6 +220,8 @@ impl Frame {
     /// Makes it, and puts it into the store or else into the cache. `bundle` is its open bundle. `growing` is held while a
     /// large frame grows in memory.
     pub(super) fn make(&self, bundle: &mut OpenBundle, growing: &Mutex<()>) -> Result<MadeFrame, ReadError> {
+        // Damage may have been found since it was demanded.
+        self.check()?;
         let made = if self.has_pieces() { self.make_streamed(bundle, growing) } else { self.make_whole(bundle) }?;
         if *self.length.get_or_init(|| made.length()) != made.length() {
             return Err(ReadError::Changed { entry: self.name() });
