@@ -99,7 +99,8 @@ pub enum ConfigError {
 impl PackagingConfig {
     /// Reads and parses the file at `path`.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let bytes = disk::read(path).map_err(|source| ConfigError::Io { path: path.to_owned(), source })?;
+        let bytes =
+            disk::read(path, disk::MAX_TEXT).map_err(|source| ConfigError::Io { path: path.to_owned(), source })?;
         Self::parse(&bytes, path)
     }
 

@@ -55,7 +55,7 @@ fn name(path: &Path) -> &str {
 fn manuals(cli: &clap::Command, commands: &Path, administration: &Path) -> anyhow::Result<()> {
     clap_mangen::generate_to(cli.clone(), commands)?;
     let main = commands.join("kpackfs.1");
-    let page = disk::read_to_string(&main)?;
+    let page = disk::read_to_string(&main, disk::MAX_TEXT)?;
     fs::write(&main, page + KPACKFS_1)?;
     let (before, after) = MOUNT_KPACKFS_8.split_once(OPTIONS).context("mount.kpackfs.8 has no place for options")?;
     fs::write(administration.join("mount.kpackfs.8"), [before, &mount_options(cli), after].concat())?;

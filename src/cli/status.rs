@@ -39,7 +39,7 @@ impl StatusArguments {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let mount = find_mount(&self.place)?;
         let file = mount.mount_point.join(REPORTS).join("status.json");
-        let read = || disk::read_to_string(&file).with_context(|| file.display().to_string());
+        let read = || disk::read_to_string(&file, disk::MAX_TEXT).with_context(|| file.display().to_string());
         let mut out = io::stdout().lock();
         let text = read()?;
         if self.json {

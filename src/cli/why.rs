@@ -165,7 +165,7 @@ fn site_packages(python: &Path) -> anyhow::Result<PathBuf> {
 
 fn environment_of(pid: u32) -> anyhow::Result<BTreeMap<OsString, OsString>> {
     let path = format!("/proc/{pid}/environ");
-    let bytes = disk::read(Path::new(&path)).context(path)?;
+    let bytes = disk::read(Path::new(&path), disk::MAX_TEXT).context(path)?;
     let pair = |variable: &[u8]| {
         let at = variable.iter().position(|&byte| byte == b'=')?;
         let (name, value) = variable.split_at(at);
@@ -177,7 +177,7 @@ fn environment_of(pid: u32) -> anyhow::Result<BTreeMap<OsString, OsString>> {
 /// The files that a process has mapped, without duplicates.
 fn mapped_by(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
     let path = format!("/proc/{pid}/maps");
-    let bytes = disk::read(Path::new(&path)).context(path)?;
+    let bytes = disk::read(Path::new(&path), disk::MAX_TEXT).context(path)?;
     let lines = bytes.split(|&byte| byte == b'\n');
     let paths = lines.filter_map(|line| Some(line.get(line.iter().position(|&byte| byte == b'/')?..)?.to_owned()));
     let mut paths: Vec<_> = paths.map(|path| PathBuf::from(OsString::from_vec(path))).collect();

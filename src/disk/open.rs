@@ -11,6 +11,10 @@ use rocm_kpack::{open_regular, open_regular_with};
 
 use super::lock::Deadline;
 
+/// The largest file of text that is read as a whole, in bytes: statements, configurations, METADATA. The longest
+/// METADATA on `PyPI` has a few MB.
+pub(crate) const MAX_TEXT: u64 = 16 << 20;
+
 /// Opens a regular file for reading. Fails with [`NotRegular`](super::NotRegular) for everything else.
 ///
 /// Waits for another process that has a lease on the file, but not longer than for a lock.
@@ -28,16 +32,21 @@ pub(crate) fn open_with(path: &Path, options: &mut OpenOptions, flags: i32) -> i
     Deadline::of_locks().retry(|| open_regular_with(path, options, flags)).map(|(file, _)| file)
 }
 
-/// All bytes of a regular file.
-pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open(path)?.0.read_to_end(&mut bytes)?;
+/// All bytes of a regular file. Fails if there are more than `max`.
+pub(crate) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let (file, metadata) = open(path)?;
+    // Files of procfs and sysfs have the size 0, and others may grow meanwhile.
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(max)).unwrap_or_default());
+    file.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {max} bytes")));
+    }
     Ok(bytes)
 }
 
-/// The text of a regular file.
-pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
-    io::read_to_string(open(path)?.0)
+/// The text of a regular file. Fails if it has more than `max` bytes.
+pub(crate) fn read_to_string(path: &Path, max: u64) -> io::Result<String> {
+    String::from_utf8(read(path, max)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 #[cfg(test)]
@@ -61,6 +70,22 @@ mod tests {
     }
 
     #[test]
+    fn larger_files_are_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        let file = File::create(&path).unwrap();
+        file.set_len(5).unwrap();
+        assert_eq!(read(&path, 5).unwrap(), [0; 5]);
+        assert_eq!(read(&path, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        // A sparse file, of which nothing is allocated in advance.
+        file.set_len(1 << 40).unwrap();
+        assert_eq!(read_to_string(&path, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        // Its size is 0.
+        assert!(!read_to_string(Path::new("/proc/self/stat"), MAX_TEXT).unwrap().is_empty());
+        assert!(read(Path::new("/proc/self/stat"), 1).is_err());
+    }
+
+    #[test]
     fn a_lease_is_waited_for() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
@@ -70,7 +95,7 @@ mod tests {
         let refused = rocm_kpack::open_regular(&path).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         thread::scope(|scope| {
-            let reading = scope.spawn(|| read_to_string(&path));
+            let reading = scope.spawn(|| read_to_string(&path, MAX_TEXT));
             lease(&holder, libc::F_UNLCK);
             assert_eq!(reading.join().unwrap().unwrap(), "text");
         });

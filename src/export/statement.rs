@@ -122,7 +122,7 @@ impl StatementChange {
 
 /// The statement in a file, if there is one.
 fn read(file: &Path, warn: Warn) -> Result<Option<Statement>, ExportError> {
-    let bytes = match disk::read(file) {
+    let bytes = match disk::read(file, disk::MAX_TEXT) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
         }

@@ -22,9 +22,10 @@ pub(super) const MAGIC: &[u8; 24] = b"__CLANG_OFFLOAD_BUNDLE__";
 /// Bytes of the first read; enough for the headers of a bundle for eight targets.
 const FIRST_READ: u64 = 1024;
 
-/// The most entries, and the longest entry id in bytes, that are accepted.
+/// The most entries, and the longest entry id in bytes, that are accepted. Real bundles have up to 30 entries, and IDs
+/// of up to 60 bytes.
 const MAX_ENTRIES: u64 = 4096;
-const MAX_ID: u64 = 4096;
+const MAX_ID: u64 = 1024;
 
 /// An entry of a bundle's table.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -140,7 +140,8 @@ impl Bundle {
         }
     }
 
-    fn table_size(&self) -> u64 {
+    /// Bytes of its magic and its table.
+    pub(crate) fn table_size(&self) -> u64 {
         table_size(&self.entries)
     }
 

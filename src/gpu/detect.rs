@@ -58,7 +58,7 @@ pub fn devices(topology: &Path) -> Result<Vec<TargetId>, DetectError> {
     let mut targets = Vec::new();
     for number in numbers {
         let path = nodes.join(number.to_string()).join("properties");
-        let properties = match disk::read_to_string(&path) {
+        let properties = match disk::read_to_string(&path, disk::MAX_TEXT) {
             Ok(properties) => properties,
             // The kernel refuses with EPERM for a GPU that is not in the device control group of this container.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => continue,

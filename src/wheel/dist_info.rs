@@ -1,39 +1,37 @@
 //! The files of a dist-info directory, read from an input.
 
 use super::{Claims, Metadata, Stated, WheelError, WheelFile};
+use crate::disk::MAX_TEXT;
 use crate::rope::{Content, PackedContent};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 
-/// Bytes of the longest METADATA and WHEEL. The longest METADATA on `PyPI` has a few MB.
-const LONGEST_TEXT: u64 = 16 << 20;
-
 /// Bytes of the longest RECORD: about half a million lines.
-const LONGEST_RECORD: u64 = 64 << 20;
+pub(crate) const MAX_RECORD: u64 = 64 << 20;
 
 impl Metadata {
     /// Reads the METADATA of a wheel, packed or unpacked.
     pub fn read(input: &Input) -> Result<Self, WheelError> {
         let path = input.dist_info().ok_or(WheelError::NotAWheel)?.child(b"METADATA");
-        Self::parse(text(input, &path, LONGEST_TEXT)?, &path)
+        Self::parse(text(input, &path, MAX_TEXT)?, &path)
     }
 }
 
 impl WheelFile {
     /// Reads the WHEEL at `path`.
     pub(crate) fn read(input: &Input, path: &EntryPath) -> Result<Self, WheelError> {
-        Self::parse(text(input, path, LONGEST_TEXT)?, path)
+        Self::parse(text(input, path, MAX_TEXT)?, path)
     }
 }
 
 impl Claims {
     /// Reads the RECORD at `path`.
     pub fn read(input: &Input, path: &EntryPath) -> Result<Self, WheelError> {
-        Ok(Self::parse(&text(input, path, LONGEST_RECORD)?))
+        Ok(Self::parse(&text(input, path, MAX_RECORD)?))
     }
 
     /// Reads the RECORD at `path`, if there is one.
     pub(crate) fn of_file(path: &EntryPath, content: Option<&dyn Content>) -> Result<Self, WheelError> {
-        Ok(Self::parse(&whole(path, content, LONGEST_RECORD)?))
+        Ok(Self::parse(&whole(path, content, MAX_RECORD)?))
     }
 
     /// A problem that is visible without reading the files.

@@ -25,6 +25,7 @@ use crate::source::EntryPath;
 
 pub use added::Added;
 pub use devices::Devices;
+pub(crate) use dist_info::MAX_RECORD;
 pub use dist_info::states_digests;
 pub(crate) use installed::installed_with;
 pub use installed::{installed, is_elsewhere};

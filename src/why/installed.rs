@@ -12,7 +12,7 @@ use crate::disk;
 use crate::gpu::{BundleKey, TargetId};
 use crate::source::EntryPath;
 use crate::verify::{devices_of, key_of_device};
-use crate::wheel::{Claims, Metadata, normalise};
+use crate::wheel::{Claims, MAX_RECORD, Metadata, normalise};
 
 /// The directory in which `rocm-sdk init` copies installed files (ROCm/TheRock#5768).
 const DEVELOPMENT: &str = "_rocm_sdk_devel";
@@ -139,9 +139,9 @@ fn pip(site: &Path) -> String {
 
 fn open(path: &Path) -> Option<InstalledDistribution> {
     let name = EntryPath::new(b"METADATA").ok()?;
-    let metadata = Metadata::parse(disk::read(&path.join("METADATA")).ok()?, &name).ok()?;
+    let metadata = Metadata::parse(disk::read(&path.join("METADATA"), disk::MAX_TEXT).ok()?, &name).ok()?;
     Some(InstalledDistribution {
         metadata,
-        record: Claims::parse(&disk::read(&path.join("RECORD")).unwrap_or_default()),
+        record: Claims::parse(&disk::read(&path.join("RECORD"), MAX_RECORD).unwrap_or_default()),
     })
 }

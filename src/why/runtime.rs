@@ -17,6 +17,9 @@ const NAMES: [&[u8]; 2] = [b"kpack_load_code_object", b"librocm_kpack"];
 /// The prefix of the runtime's file name.
 const RUNTIME: &str = "libamdhip64.so";
 
+/// The largest HIP runtime that is read, in bytes. That of ROCm 7 has 25 MB.
+const MAX_RUNTIME: u64 = 256 << 20;
+
 /// The prefix of the library with which runtimes read archives.
 const KPACK: &str = "librocm_kpack.so";
 
@@ -36,7 +39,7 @@ pub(super) fn judge(
         return None;
     };
     let how = if loaded.is_some() { "has loaded" } else { "would load" };
-    let Ok(bytes) = disk::read(&found) else {
+    let Ok(bytes) = disk::read(&found, MAX_RUNTIME) else {
         lookup.saw(format!("{}: a HIP runtime that cannot be read", found.display()));
         return None;
     };

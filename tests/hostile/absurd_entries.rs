@@ -169,3 +169,19 @@ fn an_entry_that_cannot_be_read_concerns_no_other() {
     assert_eq!(joined.len(), 12);
     assert!(place.join("out/fat/.kpack/rocm_gfx803.kpack").exists());
 }
+
+/// The tables of a file's bundles are kept. One whose tables are many times as large as real ones stays as it is.
+#[test]
+fn tables_are_bounded_for_each_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    fs::create_dir_all(place.join("tree/lib")).unwrap();
+    let ids: Vec<_> =
+        (0..1700).map(|number| format!("hip-amdgcn-amd-amdhsa--gfx{number}{}", "x".repeat(970))).collect();
+    let table = plain(&ids.iter().map(|id| (id.as_str(), &b""[..])).collect::<Vec<_>>());
+    fs::write(place.join("tree/lib/absurd.so"), fat_with(&vec![table; 16]).bytes).unwrap();
+    fs::write(place.join("tree/lib/x.so"), library(&[])).unwrap();
+    let said = succeeds(place, &["split", "tree", "-o", "out"]);
+    assert!(said.contains("absurd.so: not split: the tables of its bundles take more than "), "{said}");
+    assert!(place.join("out/gfx942/.kpack").is_dir(), "{said}");
+}

@@ -69,7 +69,7 @@ fn refused() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("too many entries", set(good.clone(), 24, 5000), "5000 entries"),
         ("all entries there are", set(good.clone(), 24, u64::MAX), "entries"),
         ("a table without an end", set(good.clone(), 24, 4000), "entry id"),
-        ("an id without an end", set(good.clone(), 48, 4096), "truncated"),
+        ("an id without an end", set(good.clone(), 48, 1024), "truncated"),
         ("an id of all there is", set(good.clone(), 48, u64::MAX), "entry id"),
         ("an entry past the end", set(good.clone(), 32, size + 1), "past the end"),
         ("an entry past all numbers", set(set(good.clone(), 32, u64::MAX), 40, 2), "past the end"),

@@ -20,7 +20,11 @@ use crate::toc::{Blob, Toc, TocEntry};
 use crate::uninit;
 
 /// The largest table of contents that is read, in bytes. A table of 20,000 code objects takes 3 MB.
-const MAX_TOC: u64 = 256 << 20;
+const MAX_TOC: u64 = 64 << 20;
+
+/// Bytes of the first read of the table of contents, and how many times more are read if it is longer.
+const FIRST_READ: u64 = 1 << 20;
+const GROWTH: u64 = 8;
 
 /// An open archive. All methods can be called from many threads at once. Only the first use of the index of code
 /// objects takes a lock.
@@ -55,9 +59,17 @@ impl<S: Source> Archive<S> {
         source.read_at(0, &mut header)?;
         let offset = read_header(header, size)?;
         // The header does not give its length, and code objects may follow it.
-        let most = usize::try_from((size - offset).min(MAX_TOC)).map_err(|_| malformed("it is too large"))?;
-        let bytes = source::bytes(&source, offset, most)?;
-        let directory = ArchiveDirectory::read(&bytes)?;
+        let available = (size - offset).min(MAX_TOC);
+        let mut length = available.min(FIRST_READ);
+        let (bytes, directory) = loop {
+            let read = usize::try_from(length).map_err(|_| malformed("it is too large"))?;
+            let bytes = source::bytes(&source, offset, read)?;
+            match ArchiveDirectory::read(&bytes) {
+                Ok(directory) => break (bytes, directory),
+                Err(error) if length == available || !Cursor::new(&bytes).is_map() => return Err(error),
+                Err(_) => length = length.saturating_mul(GROWTH).min(available),
+            }
+        };
         let toc = match bytes {
             Cow::Owned(mut bytes) => {
                 bytes.truncate(directory.length);

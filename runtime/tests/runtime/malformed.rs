@@ -2,14 +2,17 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null_mut;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
 use rocm_kpack::ErrorCode::{self, *};
 use rocm_kpack::ffi::{kpack_close, kpack_free_kernel, kpack_get_kernel, kpack_open};
-use rocm_kpack::{Archive, Scheme};
+use rocm_kpack::{Archive, Scheme, Source};
 use serde_json::{Value, json};
 
 use crate::allocations::largest_allocation;
@@ -413,4 +416,36 @@ fn the_kinds_are_written() {
     for (kind, bytes) in kinds.chain(good) {
         fs::write(directory.join(kind.replace(' ', "-")), bytes).unwrap();
     }
+}
+
+/// Code objects may follow the table of contents, whose length is stated nowhere.
+#[test]
+fn what_follows_the_table_of_contents_is_not_read() {
+    struct Endless(Vec<u8>, AtomicU64);
+    impl Source for &Endless {
+        fn size(&self) -> u64 {
+            1 << 42
+        }
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+            self.1.fetch_add(buffer.len() as u64, Relaxed);
+            let rest = self.0.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
+            let (known, unknown) = buffer.split_at_mut(rest.len().min(buffer.len()));
+            known.copy_from_slice(&rest[..known.len()]);
+            unknown.fill(0);
+            Ok(())
+        }
+    }
+    let good = Endless(with_toc(CODE, &plain()), AtomicU64::new(0));
+    assert_eq!(Archive::open(&good).unwrap().targets(), ["gfx90a"]);
+    let none = Endless(around(CODE, &[]), AtomicU64::new(0));
+    assert!(Archive::open(&none).is_err());
+    // A table that is longer than the first read.
+    let mut toc = plain();
+    for number in 0..50_000 {
+        toc["toc"][format!("x#{number}")] = toc["toc"]["x#0"].clone();
+    }
+    let long = Endless(with_toc(CODE, &toc), AtomicU64::new(0));
+    assert_eq!(Archive::open(&long).unwrap().name_count(), 50_000);
+    let read = [&good, &none, &long].map(|source| source.1.load(Relaxed));
+    assert!(read[0] < 2 << 20 && read[1] < 2 << 20 && read[2] < 16 << 20, "{read:?}");
 }

@@ -12,15 +12,17 @@ use object::{LittleEndian as LE, U32, U64};
 use crate::binary::BinaryError;
 use crate::rope::{Content, to_usize};
 
-/// The most section headers that are read. The largest real libraries have a few hundred thousand.
-const MAX_SECTIONS: u64 = 1 << 20;
+/// The most section headers that are read. Linked files have some dozens; only object files have many thousands, and
+/// those are not read.
+const MAX_SECTIONS: u64 = 1 << 14;
 
 /// The most program headers. Linkers make a dozen.
 const MAX_SEGMENTS: u16 = 1024;
 
 /// The largest section name table in bytes, and the limit on all names together: several sections may share one name.
-const MAX_NAMES: u64 = 64 << 20;
-const MAX_NAMES_TOGETHER: usize = 64 << 20;
+/// Those of linked files have about a kilobyte.
+const MAX_NAMES: u64 = 4 << 20;
+const MAX_NAMES_TOGETHER: usize = 4 << 20;
 
 /// Bytes of the longest section name.
 const MAX_NAME: usize = 4096;
