@@ -163,6 +163,15 @@ impl TargetId {
         names
     }
 
+    /// This target with a feature in the given state, unless it names that feature.
+    #[must_use]
+    pub(super) fn with_default(mut self, feature: &str, default: &str) -> Self {
+        if !self.features().any(|it| feature_name(it) == Some(feature)) {
+            self.features.push(default.to_owned());
+        }
+        self
+    }
+
     /// Which code a runtime finds first for a device that is called by exactly this name: native code, else code for
     /// its generic processor, else SPIR-V. The result has one value for each of `present`.
     pub fn finds(&self, present: &[&Self]) -> Vec<bool> {

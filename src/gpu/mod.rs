@@ -8,6 +8,7 @@ mod hierarchy;
 mod id;
 mod key;
 mod processors;
+mod served;
 mod set;
 mod unknown;
 
@@ -17,5 +18,6 @@ pub use hierarchy::{BUNDLES, GpuFamily, Level, TARGETS, Target, target_of_versio
 pub use id::{SPIRV, TargetId, TargetIdError, begins_with_target};
 pub use key::BundleKey;
 pub use processors::{ModeSupport, PROCESSORS, Processor};
+pub use served::{CodeKind, FoundCode};
 pub use set::GpuSet;
 pub use unknown::{UNKNOWN, begins_device_part};

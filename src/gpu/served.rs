@@ -1,0 +1,131 @@
+//! Which code a runtime finds for a GPU, and in which of its modes.
+
+use serde::Serialize;
+
+use super::TargetId;
+use super::processors::ModeSupport;
+
+/// The kind of code that a runtime finds, the preferred kind first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CodeKind {
+    /// Code for the processor itself.
+    Native,
+    /// Code for its generic processor.
+    Generic,
+    /// SPIR-V, which is compiled when it is loaded.
+    Spirv,
+}
+
+/// What a runtime finds for a GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundCode {
+    /// The kind of code if no mode was changed; `None` if there is none.
+    pub kind: Option<CodeKind>,
+    /// The code that is found then: positions in the list of what is present.
+    pub found: Vec<usize>,
+    /// Changes of modes after which code is found: `xnack+`.
+    pub modes_with: Vec<String>,
+    /// Changes of modes after which none is found.
+    pub modes_without: Vec<String>,
+}
+
+impl TargetId {
+    /// What a runtime finds among `present` for a GPU of this target. Modes that this target does not name are in their
+    /// default state: ECC on, XNACK off.
+    pub fn served_by(&self, present: &[&Self]) -> FoundCode {
+        let default = self.default_device();
+        let hits = default.finds(present);
+        let found: Vec<_> = hits.iter().enumerate().filter(|(_, is_hit)| **is_hit).map(|(at, _)| at).collect();
+        let kind = found.first().and_then(|&at| present.get(at)).map(|code| self.kind_of(code));
+        let mut others = Vec::new();
+        for name in self.device_names().into_iter().filter(|name| name.processor() == self.processor()) {
+            let changed: Vec<_> =
+                name.features().filter(|mode| default.features().all(|it| it != *mode)).map(str::to_owned).collect();
+            if !changed.is_empty() {
+                others.push((changed, name.finds(present).contains(&true)));
+            }
+        }
+        let modes = |is_found: bool| smallest(others.iter().filter(|(_, it)| *it == is_found).map(|(modes, _)| modes));
+        FoundCode { kind, found, modes_with: modes(true), modes_without: modes(false) }
+    }
+
+    /// The kind of code that a GPU of this target runs.
+    fn kind_of(&self, code: &Self) -> CodeKind {
+        if code.is_spirv() {
+            CodeKind::Spirv
+        } else if code.processor() == self.processor() {
+            CodeKind::Native
+        } else {
+            CodeKind::Generic
+        }
+    }
+
+    /// The name of a GPU of this target in its default modes.
+    fn default_device(&self) -> Self {
+        let selectable = [("sramecc", "sramecc+"), ("xnack", "xnack-")]
+            .into_iter()
+            .filter(|(feature, _)| self.mode(feature) == Some(ModeSupport::Selectable));
+        selectable.fold(self.clone(), |name, (feature, default)| name.with_default(feature, default))
+    }
+}
+
+/// Changes of modes, without those that contain another one.
+fn smallest<'a>(changes: impl Iterator<Item = &'a Vec<String>>) -> Vec<String> {
+    let changes: Vec<_> = changes.collect();
+    let contains =
+        |one: &[String], other: &[String]| one.len() > other.len() && other.iter().all(|it| one.contains(it));
+    let is_smallest = |one: &&&Vec<String>| !changes.iter().any(|other| contains(one, other));
+    changes.iter().filter(is_smallest).map(|modes| modes.join(":")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CodeKind, FoundCode, TargetId};
+
+    fn served(gpu: &str, present: &[&str]) -> FoundCode {
+        let present: Vec<TargetId> = present.iter().map(|target| target.parse().unwrap()).collect();
+        gpu.parse::<TargetId>().unwrap().served_by(&present.iter().collect::<Vec<_>>())
+    }
+
+    /// The modes of a processor that is not known.
+    const BOTH: [&str; 4] = ["sramecc+:xnack+", "sramecc+:xnack-", "sramecc-:xnack+", "sramecc-:xnack-"];
+
+    #[test]
+    fn what_a_runtime_finds_in_each_mode() {
+        use CodeKind::{Generic, Native, Spirv};
+        let none: &[&str] = &[];
+        for (gpu, present, kind, found, with, without) in [
+            ("gfx942", &["gfx90a", "gfx942"][..], Some(Native), &[1][..], &["sramecc-", "xnack+"][..], none),
+            ("gfx942", &["gfx90a"], None, &[], none, &["sramecc-", "xnack+"]),
+            ("gfx942", &["gfx942:xnack+"], None, &[], &["xnack+"], &["sramecc-"]),
+            ("gfx942", &["gfx942:xnack-"], Some(Native), &[0], &["sramecc-"], &["xnack+"]),
+            ("gfx942", &["gfx942:sramecc-:xnack+"], None, &[], &["sramecc-:xnack+"], &["sramecc-", "xnack+"]),
+            ("gfx942:xnack+", &["gfx942:xnack+"], Some(Native), &[0], &["sramecc-"], none),
+            ("gfx942:xnack+", &["gfx942:xnack-"], None, &[], none, &["sramecc-"]),
+            ("gfx942", &["gfx942:xnack+", "gfx9-4-generic"], Some(Generic), &[1], &["sramecc-", "xnack+"], none),
+            ("gfx1100", &["gfx1101", "gfx11-generic", "amdgcnspirv"], Some(Generic), &[1], none, none),
+            ("gfx1100", &["gfx1101", "amdgcnspirv"], Some(Spirv), &[1], none, none),
+            ("gfx1100", &["gfx1100", "gfx11-generic"], Some(Native), &[0], none, none),
+            ("gfx1250", &["gfx1250-strict"], None, &[], none, none),
+            ("gfx1250", &["gfx1250:xnack-"], None, &[], none, none),
+            ("gfx1251", &["gfx12-5-generic"], None, &[], none, none),
+            ("gfx90c", &["gfx90c:xnack-"], None, &[], &["xnack-"], &["xnack+"]),
+            ("gfx11-generic", &["gfx11-generic"], Some(Native), &[0], none, none),
+            ("gfx9999", &["gfx9999"], Some(Native), &[0], &BOTH, none),
+            ("gfx942", &[], None, &[], none, &["sramecc-", "xnack+"]),
+        ] {
+            let mut it = served(gpu, present);
+            it.modes_with.sort();
+            it.modes_without.sort();
+            let mut expected = with.to_vec();
+            expected.sort_unstable();
+            assert_eq!((it.kind, &*it.found), (kind, found), "{gpu} {present:?}");
+            assert_eq!(
+                (it.modes_with, it.modes_without),
+                (expected.iter().map(ToString::to_string).collect(), without.iter().map(ToString::to_string).collect()),
+                "{gpu} {present:?}"
+            );
+        }
+    }
+}
