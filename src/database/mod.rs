@@ -25,6 +25,7 @@ use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
+use serde::Serialize;
 
 use crate::gpu::TargetId;
 use crate::resources::Resources;
@@ -66,6 +67,18 @@ pub struct DatabaseFile {
     pub handler: Handler,
     /// Its architecture.
     pub arch: Arch,
+}
+
+/// The kind of a database's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KernelFiles {
+    /// Device code of a Tensile library.
+    Code,
+    /// The catalogues in which a Tensile library finds its code.
+    Catalogue,
+    /// Files that are not distinguished.
+    Any,
 }
 
 /// The handlers of one run, in the order in which they are asked.
@@ -136,6 +149,46 @@ impl Handler {
             Self::HotswapCache => "hotswap_cache",
             Self::Codeobject => "codeobject",
         }
+    }
+
+    /// The directory whose files are one database with the file at `path`: copies of a library have a database each.
+    pub fn directory(self, path: &EntryPath) -> EntryPath {
+        let named = |directories: &[&str]| Some(PathNames::new(path)?.below(directories)?.len());
+        let below = match self {
+            Self::Rocblas | Self::Hipblaslt | Self::Hipsparselt => named(&[self.name(), "library"]),
+            Self::Aotriton => named(&["aotriton.images"]),
+            Self::Miopen => named(&["miopen", "db"]),
+            Self::Hipkernelprovider => {
+                named(&["engines", "arch_content"]).or_else(|| named(&["engines", "test_arch_content"]))
+            }
+            Self::Composablekernel | Self::HotswapCache => None,
+            // A directory that names an architecture is one of several.
+            Self::Codeobject => {
+                let is_named =
+                    |name: &[u8]| std::str::from_utf8(name).is_ok_and(|name| names::find_arch(name).is_some());
+                path.components().position(is_named).map(|first| path.depth() - first)
+            }
+        };
+        let above = path.components().take(path.depth().saturating_sub(below.unwrap_or(1)));
+        EntryPath::root().child(&above.collect::<Vec<_>>().join(&b'/'))
+    }
+
+    /// The kind of a file: libraries open files of different kinds, and need all of them. `None` for a file without which
+    /// they find their code, too, such as a manifest.
+    pub fn kind(self, path: &EntryPath) -> Option<KernelFiles> {
+        let is = |suffixes: &[&[u8]]| suffixes.iter().any(|suffix| path.name().ends_with(suffix));
+        match self {
+            Self::Rocblas | Self::Hipblaslt | Self::Hipsparselt if is(&[b".co", b".hsaco"]) => Some(KernelFiles::Code),
+            Self::Rocblas | Self::Hipblaslt | Self::Hipsparselt => {
+                is(&[b".dat", b".dat.zlib"]).then_some(KernelFiles::Catalogue)
+            }
+            _ => Some(KernelFiles::Any),
+        }
+    }
+
+    /// The architecture in the path of a file that this handler claims by name.
+    pub fn named_arch(self, path: &EntryPath) -> Option<Arch> {
+        self.detect(&PathNames::new(path)?)
     }
 
     fn detect(self, names: &PathNames) -> Option<Arch> {

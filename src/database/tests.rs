@@ -370,3 +370,29 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn directories_of_databases() {
+    use super::KernelFiles::{Any, Catalogue, Code};
+    for (name, handler, directory, kind) in [
+        (
+            "torch/lib/rocblas/library/TensileLibrary_gfx90a.co",
+            Handler::Rocblas,
+            "torch/lib/rocblas/library",
+            Some(Code),
+        ),
+        ("a_gfx942/rocblas/library/gfx942/x.dat", Handler::Rocblas, "a_gfx942/rocblas/library", Some(Catalogue)),
+        ("lib/hipblaslt/library/gfx942/TensileManifest.txt", Handler::Hipblaslt, "lib/hipblaslt/library", None),
+        ("lib/aotriton.images/amd-gfx11xx/flash/x.aks2", Handler::Aotriton, "lib/aotriton.images", Some(Any)),
+        ("share/miopen/db/gfx942.kdb", Handler::Miopen, "share/miopen/db", Some(Any)),
+        ("lib/libMIOpenCKGroupedConv_gfx942.so", Handler::Miopen, "lib", Some(Any)),
+        ("lib/libdevice_conv_operations_gfx942.a", Handler::Composablekernel, "lib", Some(Any)),
+        ("lib/engines/arch_content/p/gfx942/a/x", Handler::Hipkernelprovider, "lib/engines/arch_content", Some(Any)),
+        ("aiter/hsa/gfx942/fmha/x.co", Handler::Codeobject, "aiter/hsa", Some(Any)),
+        ("aiter/x_gfx942.co", Handler::Codeobject, "aiter", Some(Any)),
+        ("x_gfx942.co", Handler::Codeobject, "", Some(Any)),
+    ] {
+        let (of_path, expected) = (path(name), EntryPath::root().child(directory.as_bytes()));
+        assert_eq!((handler.directory(&of_path), handler.kind(&of_path)), (expected, kind), "{name}");
+    }
+}
