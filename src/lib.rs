@@ -78,6 +78,7 @@ pub mod wheel;
 #[doc(hidden)]
 pub mod wheelparts;
 
+mod coverage;
 mod diff;
 mod disk;
 mod executor;

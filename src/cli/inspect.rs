@@ -6,21 +6,30 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use serde::Serialize;
 
 use super::artifacts::artifacts;
+use super::failure::is_broken_pipe;
+use super::gate::{self, RequireOptions};
 use super::json;
 use super::options::{InputOptions, SplitOptions};
 use super::prepare::{Prepared, prepare_listed, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
 use super::terminal::message;
+use crate::coverage::Coverage;
 use crate::export::Inputs;
 use crate::page::Page;
 use crate::report::{EmbeddedSummary, InspectReport, Sizes};
-use crate::source::Input;
-use crate::split::embedded;
+use crate::source::{EntryPath, Input};
+use crate::split::{Embedded, embedded};
 
 /// Report what is in a wheel, an install tree or artifacts: libraries, targets, databases and sizes
+///
+/// With --require it checks instead whether there is code for some GPUs, and names what lacks it.
+///
+/// Exit codes with --require: 0 all code is there, 1 a library, a wrapper or a kernel database lacks some, or nothing has
+/// code, 2 wrong command line, unreadable input, or the output cannot be written.
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
     #[command(flatten)]
@@ -32,6 +41,9 @@ pub(super) struct Inspect {
     /// Do the work of a split without writing it, so that the sizes of archives and wheels are known
     #[arg(long)]
     sizes: bool,
+
+    #[command(flatten)]
+    gate: RequireOptions,
 
     /// Print JSON
     #[arg(long)]
@@ -49,12 +61,17 @@ pub(super) struct Inspect {
 
 impl Inspect {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        self.gate.code(self.inspect())
+    }
+
+    fn inspect(&self) -> anyhow::Result<ExitCode> {
         if self.html.as_deref() == Some(Path::new("-")) && (self.json || self.markdown) {
             bail!("--html -: stdout is for the page then, not for --json or --markdown");
         }
         check_page(self.html.as_deref(), &self.source.paths())?;
         let style = if self.markdown { Style::Markdown } else { Style::Text };
         if let Some(artifacts) = artifacts(&self.source, &self.options)? {
+            self.gate.refuse_artifacts()?;
             if self.sizes {
                 artifacts.make_sizes()?;
             }
@@ -71,40 +88,64 @@ impl Inspect {
         if self.sizes {
             show_bytes("Measuring", |progress| Sizes::make(&prepared.plan, wheels, progress))?;
         }
-        let embedded = Some(search(&prepared));
+        let embedded = search(&prepared);
+        let coverage = self.gate.judge(&prepared, &embedded, &self.source.paths());
+        let embedded = Some(summaries(&embedded));
         save_index(&prepared.resources);
         if let Some(file) = &self.html {
             write_page(file, &Page::new(&prepared.input, &prepared.plan, wheels, embedded.clone()).html())?;
             if !self.json && !self.markdown {
-                return Ok(ExitCode::SUCCESS);
+                return Ok(gate::conclude(coverage.as_ref()));
             }
         }
         let report = InspectReport::known(&prepared.input, &prepared.plan, wheels, embedded);
+        match self.print(&report, coverage.as_ref(), style) {
+            // The reader of the output may stop early. That does not change the exit code.
+            Err(error) if !is_broken_pipe(&error) => Err(error),
+            _ => Ok(gate::conclude(coverage.as_ref())),
+        }
+    }
+
+    fn print(&self, report: &InspectReport, coverage: Option<&Coverage>, style: Style) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
-        if self.json {
-            json::write(&mut out, &report)?;
-        } else {
-            for table in report.tables() {
-                table.write(&mut out, style)?;
-            }
-            if !report.is_complete() {
-                writeln!(out, "The sizes of archives and wheels are known after some work, which --sizes does.")?;
+        match coverage {
+            coverage if self.json => json::write(&mut out, &Inspected { report, coverage })?,
+            Some(coverage) => gate::print(coverage, style, &mut out)?,
+            None => {
+                for table in report.tables() {
+                    table.write(&mut out, style)?;
+                }
+                if !report.is_complete() {
+                    writeln!(out, "The sizes of archives and wheels are known after some work, which --sizes does.")?;
+                }
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(out.flush()?)
     }
 }
 
+/// What `inspect --json` prints.
+#[derive(Serialize)]
+struct Inspected<'a> {
+    #[serde(flatten)]
+    report: &'a InspectReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    coverage: Option<&'a Coverage>,
+}
+
 /// Searches for device code that cannot be moved.
-fn search(prepared: &Prepared) -> Vec<EmbeddedSummary> {
+fn search(prepared: &Prepared) -> Vec<(EntryPath, Embedded)> {
     let Prepared { input, plan, resources, .. } = prepared;
     let found = show_bytes("Searching", |progress| embedded(input, plan, resources, progress));
     for (path, _) in found.iter().filter(|(_, found)| found.is_unfinished) {
         let reason = "not searched to the end for embedded bundles: too much in it looks like one";
         eprintln!("kpackfs: warning: {}", message(&format!("{path}: {reason}")));
     }
-    let found = found.iter().filter(|(_, found)| found.bundles > 0);
-    found.map(|(path, found)| EmbeddedSummary::of(path, found)).collect()
+    found.into_iter().filter(|(_, found)| found.bundles > 0).collect()
+}
+
+fn summaries(found: &[(EntryPath, Embedded)]) -> Vec<EmbeddedSummary> {
+    found.iter().map(|(path, found)| EmbeddedSummary::of(path, found)).collect()
 }
 
 /// Fails if a page would be written to one of the inputs.

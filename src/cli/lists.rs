@@ -18,11 +18,12 @@ enum Values {
     Requirements,
 }
 
-const LISTS: [(&str, Values); 5] = [
+const LISTS: [(&str, Values); 6] = [
     ("--databases", Values::Databases),
     ("--split-databases", Values::Databases),
     ("--gpu-targets", Values::Targets),
     ("--exclude-targets", Values::Targets),
+    ("--require", Values::Targets),
     ("--device-requires-dist", Values::Requirements),
 ];
 

@@ -4,6 +4,7 @@ mod artifacts;
 mod cache;
 mod diff;
 mod failure;
+mod gate;
 mod generate;
 mod index;
 mod inspect;

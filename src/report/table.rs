@@ -37,24 +37,39 @@ pub(crate) enum Column {
 #[derive(Debug)]
 pub(crate) struct Table {
     title: String,
-    columns: Vec<Column>,
+    columns: Vec<Heading>,
     rows: Vec<Vec<String>>,
     /// Number of rows that are not shown.
     left_out: usize,
 }
 
-impl Column {
-    fn title(self) -> &'static str {
-        match self {
-            Self::Text(title) | Self::Number(title) => title,
-        }
+/// The heading of a column.
+#[derive(Debug)]
+struct Heading {
+    title: String,
+    is_number: bool,
+}
+
+impl From<Column> for Heading {
+    fn from(column: Column) -> Self {
+        let (title, is_number) = match column {
+            Column::Text(title) => (title, false),
+            Column::Number(title) => (title, true),
+        };
+        Self { title: title.to_owned(), is_number }
     }
 }
 
 impl Table {
     /// A table without rows.
     pub(crate) fn new(title: impl Into<String>, columns: impl Into<Vec<Column>>) -> Self {
-        Self { title: title.into(), columns: columns.into(), rows: Vec::new(), left_out: 0 }
+        let columns = columns.into().into_iter().map(Heading::from).collect();
+        Self { title: title.into(), columns, rows: Vec::new(), left_out: 0 }
+    }
+
+    /// Adds a left-aligned column whose title comes from the input or the user.
+    pub(crate) fn add_column(&mut self, title: &str) {
+        self.columns.push(Heading { title: escaped(title).into_owned(), is_number: false });
     }
 
     /// Adds a row with a cell for each column.
@@ -100,15 +115,14 @@ impl Table {
     }
 
     fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
-        let titles: Vec<_> = self.columns.iter().map(|column| column.title().to_owned()).collect();
+        let titles: Vec<_> = self.columns.iter().map(|column| column.title.clone()).collect();
         let lines = || std::iter::once(&titles).chain(&self.rows);
         let width = |column: usize| lines().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
         let widths: Vec<_> = (0..titles.len()).map(|column| width(column).unwrap_or(0)).collect();
         writeln!(out, "{}", self.title)?;
         for line in lines() {
-            let cells = line.iter().zip(&widths).zip(&self.columns).map(|((cell, width), column)| match column {
-                Column::Text(_) => format!("  {cell:width$}"),
-                Column::Number(_) => format!("  {cell:>width$}"),
+            let cells = line.iter().zip(&widths).zip(&self.columns).map(|((cell, width), column)| {
+                if column.is_number { format!("  {cell:>width$}") } else { format!("  {cell:width$}") }
             });
             writeln!(out, "{}", cells.collect::<String>().trim_end())?;
         }
@@ -120,9 +134,9 @@ impl Table {
 
     fn write_markdown(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "### {}\n", in_markdown(&self.title))?;
-        let titles = self.columns.iter().map(|column| column.title());
+        let titles = self.columns.iter().map(|column| in_markdown(&column.title));
         writeln!(out, "| {} |", titles.collect::<Vec<_>>().join(" | "))?;
-        let rule = |column: &Column| if let Column::Number(_) = column { "---:" } else { "---" };
+        let rule = |column: &Heading| if column.is_number { "---:" } else { "---" };
         writeln!(out, "|{}|", self.columns.iter().map(rule).collect::<Vec<_>>().join("|"))?;
         for row in &self.rows {
             let cells: Vec<_> = row.iter().map(|cell| in_markdown(cell)).collect();

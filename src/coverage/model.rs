@@ -1,0 +1,233 @@
+//! The result as data. `docs/json.md` describes it as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::pattern::Pattern;
+use super::question::Requirement;
+use crate::database::KernelFiles;
+use crate::gpu::CodeKind;
+use crate::report::table::counted;
+
+/// The most failures in a sentence.
+const NAMED: usize = 3;
+
+/// Which code an input has for the required GPUs.
+#[derive(Debug, Serialize)]
+pub(crate) struct Coverage {
+    /// Whether nothing failed.
+    pub passed: bool,
+    /// The result in a sentence.
+    pub sentence: String,
+    /// The required GPUs.
+    pub require: Vec<String>,
+    /// The patterns of what is judged; all if there are none.
+    pub require_in: Vec<String>,
+    /// What failed.
+    pub failures: Vec<CoverageFailure>,
+    /// The libraries with device code.
+    pub libraries: Vec<CoveredLibrary>,
+    /// The kernel databases.
+    pub databases: Vec<CoveredDatabase>,
+    /// Code that no GPU reaches, or none of the required ones.
+    pub unreachable: Vec<UnreachableCode>,
+    /// Contradictions between metadata or names, and code.
+    pub metadata: Vec<Contradiction>,
+}
+
+/// Something that lacks code.
+#[derive(Debug, Serialize)]
+pub(crate) struct CoverageFailure {
+    /// Its kind.
+    pub what: FailureKind,
+    /// The path of the library, or the directory of the database.
+    pub path: String,
+    /// The GPU.
+    pub target: String,
+    /// What it lacks, in words.
+    pub reason: String,
+}
+
+/// What lacks code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum FailureKind {
+    /// A whole library.
+    Library,
+    /// One or more wrappers of a library.
+    Wrapper,
+    /// A kernel database.
+    Database,
+}
+
+/// A library with device code.
+#[derive(Debug, Serialize)]
+pub(crate) struct CoveredLibrary {
+    /// Its path in the input.
+    pub path: String,
+    /// Where its code is.
+    pub form: LibraryForm,
+    /// Number of wrappers with code.
+    pub wrappers: usize,
+    /// The targets of its code.
+    pub targets: Vec<String>,
+    /// The result for each required GPU.
+    pub gpus: BTreeMap<String, Cell>,
+    /// Why its code is not known.
+    pub problem: Option<String>,
+    /// Generic targets whose code would answer for several of its targets.
+    pub generic: Vec<GenericCode>,
+}
+
+/// Where the code of a library is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LibraryForm {
+    /// In bundles to which wrappers point.
+    Fat,
+    /// In archives.
+    Split,
+    /// In bundles in its data, which a program finds by address.
+    Embedded,
+    /// It is itself a bundle, which a program opens by name.
+    Bundle,
+    /// It cannot be read.
+    Unreadable,
+}
+
+/// What there is for a GPU.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Cell {
+    /// The kind of code; the least preferred one if wrappers differ.
+    pub code: CellKind,
+    /// The targets of the code that a runtime finds.
+    pub found: Vec<String>,
+    /// With `mode` the modes in which there is code, otherwise those in which there is none.
+    pub modes: Vec<String>,
+    /// The wrappers without code for this GPU, though others of the library have some.
+    pub without: Vec<usize>,
+}
+
+/// Whether there is code for a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum CellKind {
+    /// Code for its processor.
+    Native,
+    /// Code for its generic processor.
+    Generic,
+    /// SPIR-V.
+    Spirv,
+    /// Only for a mode that is not its default one.
+    Mode,
+    /// None.
+    None,
+}
+
+impl From<CodeKind> for CellKind {
+    fn from(kind: CodeKind) -> Self {
+        match kind {
+            CodeKind::Native => Self::Native,
+            CodeKind::Generic => Self::Generic,
+            CodeKind::Spirv => Self::Spirv,
+        }
+    }
+}
+
+/// A generic target that covers several targets of a library.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct GenericCode {
+    /// The generic target.
+    pub target: String,
+    /// The targets of the library that run its code.
+    pub targets: Vec<String>,
+    /// Bytes of their code objects.
+    pub code_size: u64,
+}
+
+/// A kernel database.
+#[derive(Debug, Serialize)]
+pub(crate) struct CoveredDatabase {
+    /// The handler.
+    pub library: &'static str,
+    /// Its directory.
+    pub path: String,
+    /// The kind of its files.
+    pub files: KernelFiles,
+    /// The architectures for which it has files.
+    pub targets: Vec<String>,
+    /// The result for each required GPU.
+    pub gpus: BTreeMap<String, Cell>,
+}
+
+/// Code that is not reached.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct UnreachableCode {
+    /// The library or the archive.
+    pub path: String,
+    /// The target, if it is known.
+    pub target: Option<String>,
+    /// Why it is not reached.
+    pub reason: String,
+}
+
+/// A contradiction between metadata or names, and code.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Contradiction {
+    /// The file whose content or name says something.
+    pub path: String,
+    /// The GPU.
+    pub target: String,
+    /// The contradiction in words.
+    pub reason: String,
+}
+
+impl Coverage {
+    pub(super) fn conclude(
+        requirement: &Requirement,
+        libraries: Vec<CoveredLibrary>,
+        databases: Vec<CoveredDatabase>,
+        unreachable: Vec<UnreachableCode>,
+        metadata: Vec<Contradiction>,
+    ) -> Self {
+        let of_libraries = libraries.iter().flat_map(CoveredLibrary::failures);
+        let failures: Vec<_> = of_libraries.chain(databases.iter().flat_map(CoveredDatabase::failures)).collect();
+        let is_empty = libraries.is_empty() && databases.is_empty();
+        let require: Vec<_> = requirement.gpus.iter().map(ToString::to_string).collect();
+        let sentence = if is_empty {
+            let within = if requirement.patterns.is_empty() { "" } else { " that --require-in names" };
+            format!("Nothing{within} has code for any GPU.")
+        } else {
+            sentence(&require, &failures, (libraries.len(), databases.len()))
+        };
+        Self {
+            passed: failures.is_empty() && !is_empty,
+            sentence,
+            require,
+            require_in: requirement.patterns.iter().map(Pattern::to_string).collect(),
+            failures,
+            libraries,
+            databases,
+            unreachable,
+            metadata,
+        }
+    }
+}
+
+fn sentence(gpus: &[String], failures: &[CoverageFailure], (libraries, databases): (usize, usize)) -> String {
+    let gpus = gpus.join(", ");
+    if failures.is_empty() {
+        let mut all = Vec::new();
+        all.extend((libraries > 0).then(|| counted(libraries, "library", "libraries")));
+        all.extend((databases > 0).then(|| counted(databases, "kernel database", "kernel databases")));
+        return format!("All code for {gpus} is there: {}.", all.join(" and "));
+    }
+    let named: Vec<_> =
+        failures.iter().take(NAMED).map(|failure| format!("{}: {}", failure.path, failure.reason)).collect();
+    let more = match failures.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    format!("Code for {gpus} is missing: {}{more}.", named.join("; "))
+}

@@ -1,0 +1,36 @@
+//! What is asked, and about which input.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::pattern::Pattern;
+use crate::gpu::TargetId;
+use crate::join::Joined;
+use crate::resources::Resources;
+use crate::source::{EntryPath, Input};
+use crate::split::{Embedded, Plan};
+
+/// What is asked.
+#[derive(Debug)]
+pub(crate) struct Requirement {
+    /// The GPUs.
+    pub gpus: Vec<TargetId>,
+    /// The libraries and databases that are judged; all if it is empty.
+    pub patterns: Vec<Pattern>,
+}
+
+/// What is examined.
+pub(crate) struct CoverageInput<'a> {
+    /// The paths that the user named.
+    pub locations: &'a [PathBuf],
+    /// The input, after it was joined.
+    pub input: &'a Input,
+    /// Its split binaries.
+    pub joined: &'a Joined,
+    /// Its plan.
+    pub plan: &'a Plan,
+    /// Its bundles without a wrapper.
+    pub embedded: &'a [(EntryPath, Embedded)],
+    /// For reading.
+    pub resources: &'a Arc<Resources>,
+}

@@ -1,0 +1,140 @@
+//! The tables of the result.
+
+use std::collections::BTreeMap;
+
+use super::model::{Cell, CellKind, Coverage, LibraryForm};
+use crate::database::KernelFiles;
+use crate::join::some_of;
+use crate::report::table::Column::{Number, Text};
+use crate::report::table::{Table, size};
+
+impl Coverage {
+    /// The tables. All failures are listed, and of the others at most `most` rows in each table.
+    pub(crate) fn tables(&self, most: usize) -> Vec<Table> {
+        let mut tables = vec![self.matrix(), self.generic_table(), self.unreachable_table(), self.metadata_table()];
+        for table in &mut tables {
+            table.shorten(most);
+        }
+        tables.insert(0, self.failures_table());
+        tables
+    }
+
+    fn failures_table(&self) -> Table {
+        let columns = [Text("GPU"), Text("in"), Text("what is missing")];
+        let mut table = Table::new("Missing code", columns);
+        for failure in &self.failures {
+            table.row([failure.target.clone(), failure.path.clone(), failure.reason.clone()]);
+        }
+        table
+    }
+
+    /// What each library and each database has for each GPU, those first that lack some.
+    fn matrix(&self) -> Table {
+        let mut table = Table::new("Code for each GPU", [Text("in"), Text("kind"), Number("wrappers")]);
+        for gpu in &self.require {
+            table.add_column(gpu);
+        }
+        let mut rows = Vec::new();
+        for library in &self.libraries {
+            let cells = self.cells(&library.gpus);
+            let (kind, wrappers) = (form(library.form).to_owned(), library.wrappers.to_string());
+            rows.push((library.path.clone(), kind, wrappers, cells, library.problem.is_some()));
+        }
+        for database in &self.databases {
+            let kind = format!("{}{}", database.library, files(database.files));
+            rows.push((database.path.clone(), kind, String::new(), self.cells(&database.gpus), false));
+        }
+        rows.sort_by_key(|(_, _, _, cells, _)| std::cmp::Reverse(cells.iter().map(|cell| cell.rank()).max()));
+        for (path, kind, wrappers, cells, is_unreadable) in rows {
+            let text = |cell: &&Cell| if is_unreadable { "not known".to_owned() } else { cell.text() };
+            table.row([path, kind, wrappers].into_iter().chain(cells.iter().map(text)));
+        }
+        table
+    }
+
+    /// The cells in the order of the columns.
+    fn cells<'a>(&self, gpus: &'a BTreeMap<String, Cell>) -> Vec<&'a Cell> {
+        self.require.iter().filter_map(|gpu| gpus.get(gpu)).collect()
+    }
+
+    fn generic_table(&self) -> Table {
+        let columns = [Text("library"), Text("generic target"), Number("targets"), Number("code")];
+        let mut table = Table::new("Generic targets that would answer for several targets", columns);
+        for library in &self.libraries {
+            for code in &library.generic {
+                let targets = code.targets.len().to_string();
+                let size = if code.code_size == 0 { String::new() } else { size(code.code_size) };
+                table.row([library.path.clone(), code.target.clone(), targets, size]);
+            }
+        }
+        table
+    }
+
+    fn unreachable_table(&self) -> Table {
+        let columns = [Text("in"), Text("target"), Text("reason")];
+        let mut table = Table::new("Code that is not reached", columns);
+        for code in &self.unreachable {
+            table.row([code.path.clone(), code.target.clone().unwrap_or_default(), code.reason.clone()]);
+        }
+        table
+    }
+
+    fn metadata_table(&self) -> Table {
+        let columns = [Text("in"), Text("GPU"), Text("contradiction")];
+        let mut table = Table::new("Metadata and names against code", columns);
+        for it in &self.metadata {
+            table.row([it.path.clone(), it.target.clone(), it.reason.clone()]);
+        }
+        table
+    }
+}
+
+impl Cell {
+    /// Failures have the highest rank.
+    fn rank(&self) -> u8 {
+        match self.code {
+            CellKind::None => 5,
+            CellKind::Mode => 4,
+            _ if !self.without.is_empty() => 3,
+            CellKind::Spirv => 2,
+            CellKind::Generic => 1,
+            CellKind::Native => 0,
+        }
+    }
+
+    /// The kind of code, and what it does not apply to.
+    fn text(&self) -> String {
+        let kind = match self.code {
+            CellKind::Native => "native",
+            CellKind::Generic => "generic",
+            CellKind::Spirv => "SPIR-V",
+            CellKind::Mode => return format!("{} only", self.modes.join(", ")),
+            CellKind::None => return "none".to_owned(),
+        };
+        let mut exceptions = Vec::new();
+        exceptions.extend(self.modes.iter().map(|mode| format!("not {mode}")));
+        if !self.without.is_empty() {
+            let numbers: Vec<_> = self.without.iter().map(ToString::to_string).collect();
+            exceptions.push(format!("not wrapper {}", some_of(&numbers.iter().map(String::as_str).collect())));
+        }
+        if exceptions.is_empty() { kind.to_owned() } else { format!("{kind}, {}", exceptions.join(", ")) }
+    }
+}
+
+fn form(form: LibraryForm) -> &'static str {
+    match form {
+        LibraryForm::Fat => "fat",
+        LibraryForm::Split => "split",
+        LibraryForm::Embedded => "without wrappers",
+        LibraryForm::Bundle => "bundle",
+        LibraryForm::Unreadable => "unreadable",
+    }
+}
+
+fn files(kind: KernelFiles) -> &'static str {
+    match kind {
+        KernelFiles::Code => ", code",
+        KernelFiles::Catalogue => ", catalogues",
+        KernelFiles::Any => "",
+    }
+}

@@ -1,0 +1,89 @@
+//! Code that is there, and that no GPU reaches, or none of the required ones.
+
+use super::judge::ExaminedLibrary;
+use super::model::UnreachableCode;
+use super::question::CoverageInput;
+use crate::gpu::TargetId;
+use crate::kpack::ArchiveReader;
+use crate::loader::{is_archive, named_target};
+use crate::source::EntryKind;
+
+/// The most archives and code objects that are listed.
+const MAX_LISTED: usize = 1000;
+
+/// All such code, sorted by path.
+pub(super) fn find(
+    examined: &CoverageInput<'_>,
+    libraries: &[ExaminedLibrary],
+    gpus: &[TargetId],
+) -> Vec<UnreachableCode> {
+    let of_library = |library: &ExaminedLibrary| {
+        let code = library.targets().into_iter().filter_map(|target| {
+            let reason = reason(target, gpus)?;
+            Some(UnreachableCode { path: library.path.to_string(), target: Some(target.to_string()), reason })
+        });
+        code.collect::<Vec<_>>()
+    };
+    let mut all: Vec<_> = libraries.iter().flat_map(of_library).collect();
+    all.extend(examined.joined.orphans.iter().map(|code| UnreachableCode {
+        path: code.archive.to_string(),
+        target: Some(code.object.target.to_string()),
+        reason: format!("no split binary asks for {}", code.key),
+    }));
+    all.extend(archives(examined));
+    all.sort();
+    all.dedup();
+    all.truncate(MAX_LISTED);
+    all
+}
+
+/// Why a runtime finds code for a target on no GPU, or on none of the required ones although it is made for them.
+fn reason(target: &TargetId, gpus: &[TargetId]) -> Option<String> {
+    if let Some(feature) = target.impossible_feature() {
+        return Some(format!("{feature} is not possible on {}", target.processor()));
+    }
+    if target.is_unknown() {
+        return Some("no runtime asks for an ID like this".to_owned());
+    }
+    gpus.iter().find_map(|gpu| {
+        if let Some(open) = gpu.open_fallback().filter(|open| open.generic == target.processor()) {
+            let source = open.source;
+            return Some(format!("a {gpu} runs it only with a HIP runtime that has {source}, and no release has it"));
+        }
+        if !target.is_same_gpu(gpu) {
+            return None;
+        }
+        if target.processor() != gpu.processor() {
+            return Some(format!("a runtime that says {gpu} does not take it"));
+        }
+        let served = gpu.served_by(&[target]);
+        if served.kind.is_some() {
+            return None;
+        }
+        let modes = served.modes_with.join(" or ");
+        Some(if modes.is_empty() {
+            format!("no {gpu} takes it")
+        } else {
+            format!("a {gpu} takes it only with {modes}")
+        })
+    })
+}
+
+/// Archives that were not joined with a binary.
+fn archives(examined: &CoverageInput<'_>) -> Vec<UnreachableCode> {
+    let mut found = Vec::new();
+    for entry in &examined.input.entries {
+        let EntryKind::File { content, .. } = &entry.kind else { continue };
+        if !is_archive(&entry.path, content) {
+            continue;
+        }
+        let path = entry.path.to_string();
+        let target = named_target(&path).map(str::to_owned);
+        let reason = match ArchiveReader::open(content.clone()) {
+            Err(error) => error.to_string(),
+            Ok(_) => "no binary of the input was joined with this archive".to_owned(),
+        };
+        found.push(UnreachableCode { path, target, reason });
+    }
+    found
+}
