@@ -154,6 +154,27 @@ fn the_exit_code_and_the_reason() {
     }
 }
 
+/// Code for a mode is named only where a wrapper has none for the default one.
+#[test]
+fn code_that_is_not_reached_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    for name in ["features.so", "mixed.so", "plain.so", "generic.so"] {
+        put(place.path(), &format!("tree/{name}"), &fixture(name));
+    }
+    let found = |gpu: &str| {
+        let found = coverage(place.path(), &["tree", "--require", gpu], 1);
+        let code = found["unreachable"].as_array().unwrap().clone();
+        code.into_iter()
+            .map(|it| format!("{} {}: {}", it["path"], it["target"], it["reason"]).replace('"', ""))
+            .collect::<Vec<_>>()
+    };
+    let expected =
+        ["features.so", "mixed.so"].map(|name| format!("{name} gfx90a:xnack+: a gfx90a takes it only with xnack+"));
+    assert_eq!(found("gfx90a"), expected);
+    assert_eq!(found("gfx90a:xnack+"), Vec::<String>::new());
+    assert_eq!(found("gfx1100"), Vec::<String>::new());
+}
+
 #[test]
 fn only_what_is_named_is_judged() {
     let place = sound();

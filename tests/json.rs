@@ -84,10 +84,9 @@ fn commands_print_what_the_schemas_say() {
     assert_eq!(tree["warnings"].as_array().unwrap().len(), 1);
     check("inspect", &printed(&["inspect", "--json", "torch.whl"]));
     for input in ["tree", "torch.whl"] {
-        let judged = check("inspect", &printed(&["inspect", "--json", "--require", "gfx90a:xnack+,gfx1151", input]));
+        let judged = check("inspect", &printed(&["inspect", "--json", "--require", "gfx90a,gfx1151", input]));
         let count = |list: &str| judged["coverage"][list].as_array().unwrap().len();
-        let lists = ["failures", "libraries", "databases", "unreachable"].map(count);
-        assert!(lists[..3].iter().all(|&count| count > 0) && (lists[3] > 0) == (input == "torch.whl"), "{lists:?}");
+        assert!(["failures", "libraries", "databases"].map(count).iter().all(|&count| count > 0), "{judged}");
     }
     let wheel = check("inspect", &printed(&["inspect", "--json", "--sizes", "--generate-variant-wheel", "torch.whl"]));
     assert!(wheel["host_wheels"][1]["size"].as_u64().unwrap() > 0);

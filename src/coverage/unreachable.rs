@@ -19,7 +19,7 @@ pub(super) fn find(
 ) -> Vec<UnreachableCode> {
     let of_library = |library: &ExaminedLibrary| {
         let code = library.targets().into_iter().filter_map(|target| {
-            let reason = reason(target, gpus)?;
+            let reason = reason(target).or_else(|| gpus.iter().find_map(|gpu| reason_for(gpu, target, library)))?;
             Some(UnreachableCode { path: library.path.to_string(), target: Some(target.to_string()), reason })
         });
         code.collect::<Vec<_>>()
@@ -37,36 +37,37 @@ pub(super) fn find(
     all
 }
 
-/// Why a runtime finds code for a target on no GPU, or on none of the required ones although it is made for them.
-fn reason(target: &TargetId, gpus: &[TargetId]) -> Option<String> {
+/// Why a runtime finds code for a target on no GPU.
+fn reason(target: &TargetId) -> Option<String> {
     if let Some(feature) = target.impossible_feature() {
         return Some(format!("{feature} is not possible on {}", target.processor()));
     }
-    if target.is_unknown() {
-        return Some("no runtime asks for an ID like this".to_owned());
+    target.is_unknown().then(|| "no runtime asks for an ID like this".to_owned())
+}
+
+/// Why a runtime does not find code for a target on a required GPU that needs it, although it is made for that GPU.
+fn reason_for(gpu: &TargetId, target: &TargetId, library: &ExaminedLibrary) -> Option<String> {
+    let is_needed = library.wrappers.iter().any(|code| {
+        let present: Vec<_> = code.iter().map(|(target, _)| target).collect();
+        present.contains(&target) && gpu.served_by(&present).kind.is_none()
+    });
+    if !is_needed {
+        return None;
     }
-    gpus.iter().find_map(|gpu| {
-        if let Some(open) = gpu.open_fallback().filter(|open| open.generic == target.processor()) {
-            let source = open.source;
-            return Some(format!("a {gpu} runs it only with a HIP runtime that has {source}, and no release has it"));
-        }
-        if !target.is_same_gpu(gpu) {
-            return None;
-        }
-        if target.processor() != gpu.processor() {
-            return Some(format!("a runtime that says {gpu} does not take it"));
-        }
-        let served = gpu.served_by(&[target]);
-        if served.kind.is_some() {
-            return None;
-        }
-        let modes = served.modes_with.join(" or ");
-        Some(if modes.is_empty() {
-            format!("no {gpu} takes it")
-        } else {
-            format!("a {gpu} takes it only with {modes}")
-        })
-    })
+    if let Some(open) = gpu.open_fallback().filter(|open| open.generic == target.processor()) {
+        return Some(format!(
+            "a {gpu} runs it only with a HIP runtime that has {}, and no release has it",
+            open.source
+        ));
+    }
+    if !target.is_same_gpu(gpu) {
+        return None;
+    }
+    if target.processor() != gpu.processor() {
+        return Some(format!("a runtime that says {gpu} does not take it"));
+    }
+    let modes = gpu.served_by(&[target]).modes_with.join(" or ");
+    Some(if modes.is_empty() { format!("no {gpu} takes it") } else { format!("a {gpu} takes it only with {modes}") })
 }
 
 /// Archives that were not joined with a binary.
