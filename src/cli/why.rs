@@ -15,9 +15,9 @@ use super::json;
 use super::lists::pieces;
 use super::terminal::message;
 use crate::disk;
-use crate::gpu::{KFD_TOPOLOGY, TargetId, devices};
+use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
 use crate::resources::Resources;
-use crate::why::{Explanation, Question, is_runtime};
+use crate::why::{Explanation, Question, VisibleGpu, disabled, is_runtime, visible, warn_of_empty};
 
 /// Memory for caches, in bytes.
 const MEMORY: u64 = 64 << 20;
@@ -40,7 +40,8 @@ pub(super) struct Why {
     #[arg(required_unless_present_any = ["python", "pid"])]
     path: Vec<PathBuf>,
 
-    /// The GPUs in the order in which the runtime sees them, or `auto` for those of this machine
+    /// The GPUs in the order in which the runtime sees them, or `auto` for those of this machine, which follows
+    /// `HSA_OVERRIDE_GFX_VERSION`
     #[arg(long, value_name = "TARGET", default_value = "auto")]
     target: Vec<String>,
 
@@ -104,32 +105,36 @@ impl Why {
             loaded = Some(mapped.iter().filter(|path| path.file_name().is_some_and(is_runtime)).cloned().collect());
             paths = mapped;
         }
-        let gpus = self.gpus(&variables)?;
-        let question = Question { paths, gpus, binary: self.binary.clone(), wrapper: self.wrapper, variables, loaded };
-        Ok(question.answer(&Resources::new(MEMORY))?)
+        let named = self.named_gpus()?;
+        let nodes = match (&named, self.pid) {
+            (None, _) => gpu_nodes(&self.topology).context("--target auto")?,
+            (Some(_), Some(_)) => gpu_nodes(&self.topology).unwrap_or_default(),
+            // The variables of this shell are about the GPUs of this machine.
+            (Some(_), None) => Vec::new(),
+        };
+        if let Some(answer) = disabled(&nodes, &variables) {
+            return Ok(answer);
+        }
+        let visible = if named.is_some() { Vec::new() } else { seen(&nodes, &variables)? };
+        let gpus = named.unwrap_or_else(|| visible.iter().map(|gpu| gpu.target.clone()).collect());
+        let (binary, wrapper) = (self.binary.clone(), self.wrapper);
+        let question = Question { paths, gpus, visible, binary, wrapper, variables, loaded };
+        let mut answer = question.answer(&Resources::new(MEMORY))?;
+        warn_of_empty(&question.variables, &nodes, &mut answer);
+        Ok(answer)
     }
 
-    /// The GPUs that a runtime sees.
-    fn gpus(&self, variables: &BTreeMap<OsString, OsString>) -> anyhow::Result<Vec<TargetId>> {
+    /// The GPUs that the command line names; `None` for those of this machine.
+    fn named_gpus(&self) -> anyhow::Result<Option<Vec<TargetId>>> {
         let named: Vec<_> = self.target.iter().flat_map(|list| pieces(list)).collect();
         if named.is_empty() {
             bail!("--target names no GPU");
         }
-        if named != ["auto"] {
-            let parse = |name: &str| name.parse().with_context(|| format!("--target {name}"));
-            return named.into_iter().map(parse).collect();
+        if named == ["auto"] {
+            return Ok(None);
         }
-        let mut gpus = devices(&self.topology).context("--target auto")?;
-        for name in ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"] {
-            let Some(list) = variables.get(OsStr::new(name)).and_then(|list| list.to_str()) else { continue };
-            // Runtimes stop at the first number that is not that of a GPU. UUIDs are not supported here.
-            let numbers = list.split(',').map_while(|number| number.trim().parse::<usize>().ok());
-            gpus = numbers.map_while(|number| gpus.get(number).cloned()).collect();
-            if gpus.is_empty() {
-                bail!("{name}={list}: it hides all GPUs, or names them in a way that is not understood; use --target");
-            }
-        }
-        Ok(gpus)
+        let parse = |name: &str| name.parse().with_context(|| format!("--target {name}"));
+        named.into_iter().map(parse).collect::<Result<_, _>>().map(Some)
     }
 
     fn print(&self, answer: &Explanation, out: &mut impl Write) -> anyhow::Result<()> {
@@ -150,6 +155,21 @@ impl Why {
         }
         Ok(())
     }
+}
+
+/// The GPUs of this machine that a runtime shows to a program.
+fn seen(nodes: &[GpuNode], variables: &BTreeMap<OsString, OsString>) -> anyhow::Result<Vec<VisibleGpu>> {
+    let mut gpus = visible(nodes.to_vec(), variables);
+    for name in ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"] {
+        let Some(list) = variables.get(OsStr::new(name)).and_then(|list| list.to_str()) else { continue };
+        // Runtimes stop at the first number that is not that of a GPU. UUIDs are not supported here.
+        let numbers = list.split(',').map_while(|number| number.trim().parse::<usize>().ok());
+        gpus = numbers.map_while(|number| gpus.get(number).cloned()).collect();
+        if gpus.is_empty() {
+            bail!("{name}={list}: it hides all GPUs, or names them in a way that is not understood; use --target");
+        }
+    }
+    Ok(gpus)
 }
 
 /// The directory of an interpreter's packages.

@@ -32,16 +32,27 @@ pub enum DetectError {
 /// The targets of the GPUs below `topology` (see [`KFD_TOPOLOGY`]) in the order of their nodes, each once.
 pub fn detect(topology: &Path) -> Result<Vec<TargetId>, DetectError> {
     let mut targets = Vec::new();
-    for target in devices(topology)? {
-        if !targets.contains(&target) {
-            targets.push(target);
+    for node in gpu_nodes(topology)? {
+        if !targets.contains(&node.target) {
+            targets.push(node.target);
         }
     }
     Ok(targets)
 }
 
-/// The target of each GPU below `topology`, in the order of their nodes, which is the order of HIP's devices.
-pub fn devices(topology: &Path) -> Result<Vec<TargetId>, DetectError> {
+/// A GPU among the nodes of the KFD driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuNode {
+    /// Its position among the nodes that this process may use, CPUs included. libhsakmt numbers nodes so.
+    pub number: usize,
+    /// Its `gfx_target_version`.
+    pub version: u32,
+    /// Its target.
+    pub target: TargetId,
+}
+
+/// Each GPU below `topology`, in the order of their nodes, which is the order of HIP's devices.
+pub fn gpu_nodes(topology: &Path) -> Result<Vec<GpuNode>, DetectError> {
     let failed = |path: &Path, source| DetectError::Io { path: path.to_owned(), source };
     let nodes = topology.join("nodes");
     let listing = match nodes.read_dir() {
@@ -55,24 +66,26 @@ pub fn devices(topology: &Path) -> Result<Vec<TargetId>, DetectError> {
         numbers.extend(node.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
     }
     numbers.sort_unstable();
-    let mut targets = Vec::new();
-    for number in numbers {
-        let path = nodes.join(number.to_string()).join("properties");
+    let mut gpus = Vec::new();
+    let mut usable = 0..;
+    for name in numbers {
+        let path = nodes.join(name.to_string()).join("properties");
         let properties = match disk::read_to_string(&path, disk::MAX_TEXT) {
             Ok(properties) => properties,
             // The kernel refuses with EPERM for a GPU that is not in the device control group of this container.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => continue,
             Err(error) => return Err(failed(&path, error)),
         };
+        let Some(number) = usable.next() else { break };
         // CPUs are nodes without SIMD units.
         if property(&properties, "simd_count").is_none_or(|count| count == 0) {
             continue;
         }
         if let Some(version) = property(&properties, "gfx_target_version").filter(|&version| version != 0) {
-            targets.push(target_of_version(version));
+            gpus.push(GpuNode { number, version, target: target_of_version(version) });
         }
     }
-    if targets.is_empty() { Err(DetectError::NoGpu(nodes)) } else { Ok(targets) }
+    if gpus.is_empty() { Err(DetectError::NoGpu(nodes)) } else { Ok(gpus) }
 }
 
 /// The value in the line `name value`.
@@ -84,7 +97,7 @@ fn property(properties: &str, name: &str) -> Option<u32> {
 mod tests {
     use std::fs;
 
-    use super::{DetectError, detect};
+    use super::{DetectError, detect, gpu_nodes};
 
     fn topology(nodes: &[(&str, &str)]) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
@@ -116,6 +129,9 @@ mod tests {
         fs::create_dir(topology.path().join("nodes/8")).unwrap();
         let found: Vec<_> = detect(topology.path()).unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(found, ["gfx1101", "gfx942", "gfx1250", "gfx130f", "gfx1171"]);
+        // Node 8 may not be used, so node 9 is the eighth.
+        let numbers: Vec<_> = gpu_nodes(topology.path()).unwrap().iter().map(|node| node.number).collect();
+        assert_eq!(numbers, [1, 2, 3, 4, 7, 8]);
     }
 
     #[test]

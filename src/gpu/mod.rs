@@ -11,8 +11,9 @@ mod processors;
 mod served;
 mod set;
 mod unknown;
+mod version_override;
 
-pub use detect::{DetectError, KFD_TOPOLOGY, detect, devices};
+pub use detect::{DetectError, GpuNode, KFD_TOPOLOGY, detect, gpu_nodes};
 pub use fallback::{FALLBACKS, Fallback, FallbackState};
 pub use hierarchy::{BUNDLES, GpuFamily, Level, TARGETS, Target, target_of_version};
 pub use id::{SPIRV, TargetId, TargetIdError, begins_with_target};
@@ -21,3 +22,4 @@ pub use processors::{ModeSupport, PROCESSORS, Processor};
 pub use served::{CodeKind, FoundCode};
 pub use set::GpuSet;
 pub use unknown::{UNKNOWN, begins_device_part};
+pub use version_override::{OVERRIDE, OverrideEffect, VersionOverride, stand_ins, value_for, version_override};

@@ -46,6 +46,11 @@ impl Cause {
     pub(super) fn new(reason: impl Into<String>, command: Option<String>) -> Self {
         Self { reason: reason.into(), command }
     }
+
+    /// Adds to the reason.
+    pub(super) fn add(&mut self, text: &str) {
+        self.reason.push_str(text);
+    }
 }
 
 impl Lookup {

@@ -7,6 +7,7 @@
 mod device;
 mod error;
 mod fat;
+mod gpus;
 mod installed;
 mod libraries;
 mod lookup;
@@ -31,6 +32,7 @@ use libraries::LibraryFile;
 use lookup::Cause;
 
 pub(crate) use error::WhyError;
+pub(crate) use gpus::{VisibleGpu, disabled, visible, warn_of_empty};
 pub(crate) use lookup::Lookup;
 pub(crate) use runtime::is_runtime;
 
@@ -41,6 +43,8 @@ pub(crate) struct Question {
     pub paths: Vec<PathBuf>,
     /// The GPUs, in the order in which a runtime sees them.
     pub gpus: Vec<TargetId>,
+    /// The same GPUs, if they are those of this machine.
+    pub visible: Vec<VisibleGpu>,
     /// Restricts the libraries to this file name.
     pub binary: Option<String>,
     /// Restricts the look-up to this wrapper.
@@ -108,7 +112,12 @@ impl Question {
     /// The look-up of a library for each GPU; `None` if it is not a library with wrappers.
     fn look_up_all(&self, file: &LibraryFile, resources: &Arc<Resources>) -> Result<Option<Vec<Lookup>>, WhyError> {
         let Some(library) = open(&file.path, resources)? else { return Ok(None) };
-        Ok(Some(self.gpus.iter().filter_map(|gpu| self.look_up(file, &library, gpu)).collect()))
+        let look_up = |(position, gpu)| {
+            let mut lookup = self.look_up(file, &library, gpu)?;
+            self.explain_override(position, &mut lookup, |other| self.look_up(file, &library, other));
+            Some(lookup)
+        };
+        Ok(Some(self.gpus.iter().enumerate().filter_map(look_up).collect()))
     }
 
     /// The look-up for one GPU; `None` if the library has no such wrapper.

@@ -1,0 +1,136 @@
+//! The GPUs of this machine as a runtime sees them: `HSA_OVERRIDE_GFX_VERSION` renames, removes or disables them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use super::lookup::{Cause, Lookup};
+use super::{Explanation, Question};
+use crate::gpu::{
+    GpuNode, OVERRIDE, OverrideEffect, TargetId, VersionOverride, stand_ins, value_for, version_override,
+};
+
+/// The change after which libhsakmt ignores empty values, and refuses those of another generation.
+const CHANGE: &str = "ROCm/rocm-systems#5686 (May 2026)";
+
+/// A GPU as a runtime sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct VisibleGpu {
+    /// What runtimes take it for.
+    pub target: TargetId,
+    node: GpuNode,
+    renamed_by: Option<VersionOverride>,
+}
+
+/// Why a runtime finds no GPU, although there are some.
+pub(crate) fn disabled(nodes: &[GpuNode], variables: &BTreeMap<OsString, OsString>) -> Option<Explanation> {
+    let cause = nodes.iter().find_map(|node| cause_of_none(node, &of_node(node, variables)?));
+    let cause = cause.or_else(|| {
+        let is_out = |node| of_node(node, variables).is_some_and(|it| it.effect == OverrideEffect::Unknown);
+        let first = nodes.first().filter(|_| nodes.iter().all(is_out))?;
+        let by = of_node(first, variables)?;
+        let reason = format!("{by} names no GPU that runtimes know, so they leave out the {}", first.target);
+        Some(Cause::new(reason, Some(format!("unset {}", by.variable))))
+    })?;
+    Some(Explanation {
+        found: false,
+        sentence: format!("runtimes find no GPU: {}", cause.reason),
+        command: cause.command,
+        lookups: Vec::new(),
+        unread: Vec::new(),
+    })
+}
+
+/// The GPUs that a runtime sees, unless [`disabled`] says that there are none.
+pub(crate) fn visible(nodes: Vec<GpuNode>, variables: &BTreeMap<OsString, OsString>) -> Vec<VisibleGpu> {
+    let see = |node: GpuNode| {
+        let by = of_node(&node, variables);
+        let target = match by.as_ref().map(|by| &by.effect) {
+            Some(OverrideEffect::Unknown) => return None,
+            Some(OverrideEffect::Renames(target)) => target.clone(),
+            _ => node.target.clone(),
+        };
+        let renamed_by = by.filter(|by| matches!(by.effect, OverrideEffect::Renames(_)));
+        Some(VisibleGpu { target, node, renamed_by })
+    };
+    nodes.into_iter().filter_map(see).collect()
+}
+
+/// Adds to an answer that older runtimes find no GPU, because the variable is empty.
+pub(crate) fn warn_of_empty(variables: &BTreeMap<OsString, OsString>, nodes: &[GpuNode], answer: &mut Explanation) {
+    let empty = nodes.iter().filter_map(|node| of_node(node, variables)).find(|it| it.effect == OverrideEffect::Empty);
+    let Some(VersionOverride { variable, .. }) = empty else { return };
+    let sentence = std::mem::take(&mut answer.sentence);
+    answer.sentence =
+        format!("{sentence}; {variable} is set and empty, with which runtimes before {CHANGE} find no GPU at all");
+    answer.command.get_or_insert_with(|| format!("unset {variable}"));
+}
+
+fn of_node(node: &GpuNode, variables: &BTreeMap<OsString, OsString>) -> Option<VersionOverride> {
+    version_override(node, |name| variables.get(name).cloned())
+}
+
+fn cause_of_none(node: &GpuNode, by: &VersionOverride) -> Option<Cause> {
+    let reason = match by.effect {
+        OverrideEffect::Invalid => {
+            let decimal = value_for("gfx90a").unwrap_or_default();
+            format!("{by} is not three decimal numbers and nothing else (gfx90a is {decimal})")
+        }
+        OverrideEffect::OtherGeneration => format!(
+            "{by} is of another generation than the {}: runtimes with {CHANGE} refuse that, and older ones run code \
+             that the GPU cannot run",
+            node.target
+        ),
+        OverrideEffect::Renames(_) | OverrideEffect::Unknown | OverrideEffect::Empty => return None,
+    };
+    Some(Cause::new(reason, Some(format!("unset {}", by.variable))))
+}
+
+impl Question {
+    /// What a variable has to do with the look-up for the GPU at `position`. `again` looks up another GPU.
+    pub(super) fn explain_override(
+        &self,
+        position: usize,
+        lookup: &mut Lookup,
+        again: impl Fn(&TargetId) -> Option<Lookup>,
+    ) {
+        let finds = |target: &TargetId| again(target).is_some_and(|it| it.cause.is_none());
+        let visible = self.visible.get(position);
+        let renamed = visible.and_then(|gpu| Some((gpu, gpu.renamed_by.as_ref()?)));
+        if let Some((gpu, by)) = renamed {
+            let (real, number) = (&gpu.node.target, gpu.node.number);
+            lookup.follows(format!("{by} makes runtimes take KFD node {number}, a {real}, for a {}", gpu.target));
+            let Some(cause) = &mut lookup.cause else { return };
+            if finds(real) {
+                let reason =
+                    format!("{by} makes runtimes take the {real} for a {}, and there is code for {real}", gpu.target);
+                *cause = Cause::new(reason, Some(self.without(gpu, by)));
+            } else {
+                cause.add(&format!("; {by} makes runtimes take the {real} for that, which has no code either"));
+            }
+            return;
+        }
+        let Some(cause) = lookup.cause.as_mut().filter(|cause| cause.command.is_none()) else { return };
+        let Some(gpu) = self.gpus.get(position) else { return };
+        let variable = match (visible, self.gpus.len()) {
+            (Some(gpu), 2..) => format!("{OVERRIDE}_{}", gpu.node.number),
+            // Without their nodes, one of several GPUs cannot be named.
+            (None, 2..) => return,
+            (_, _) => OVERRIDE.to_owned(),
+        };
+        if let Some((other, value)) = stand_ins(gpu.processor()).find(|(other, _)| finds(other)) {
+            cause.add(&format!(
+                "; as a last resort, {variable}={value} makes runtimes take it for a {other}, for which there is code: \
+                 nobody tests that, and the code may crash the GPU or give wrong results"
+            ));
+        }
+    }
+
+    /// The command after which runtimes take a GPU for what it is.
+    fn without(&self, gpu: &VisibleGpu, by: &VersionOverride) -> String {
+        let is_masking = by.variable != OVERRIDE && self.variables.contains_key(&OsString::from(OVERRIDE));
+        match value_for(gpu.node.target.processor()).filter(|_| is_masking) {
+            Some(value) => format!("export {}={value}", by.variable),
+            None => format!("unset {}", by.variable),
+        }
+    }
+}
