@@ -84,7 +84,7 @@ fn split(location: &Path, label: Option<&VariantLabel>, device_requires: Vec<Str
     let plan = Plan::make(&input, &options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
     assert!(!plan.keys.is_empty());
     let fat = FatWheel::read(&input, &resources).unwrap();
-    let options = AssemblyOptions { device_prefix: None, device_requires };
+    let options = AssemblyOptions { device_requires, ..AssemblyOptions::default() };
     let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &options).unwrap();
 
     let host = SplitWheel::Host;

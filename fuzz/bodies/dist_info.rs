@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use kpackfs::gpu::BundleKey;
 use kpackfs::source::EntryPath;
-use kpackfs::wheel::{Claims, Devices, Metadata, WheelFile, WheelName};
+use kpackfs::wheel::{Claims, Devices, KnownExtras, Metadata, WheelFile, WheelName};
 
 /// Checks bytes that may be a file of a dist-info directory.
 pub(crate) fn run(bytes: &[u8]) {
@@ -37,9 +37,14 @@ fn metadata(bytes: &[u8]) {
     }
     let targets: Vec<_> = devices.targets().collect();
     insertion(&host, &metadata.variant(&devices, &targets).bytes);
+    let split = metadata.for_host().expect("what was made of a good one");
+    let restored = split.restored(&metadata.replaced_fields()).expect("a good one").expect("each field has its place");
+    assert!(restored.bytes() == bytes, "nothing but requirements is changed");
     let requires = ["one; python_version > '3'".to_owned(), "two-@GFXARCH@".to_owned()];
     for key in &keys {
-        let device = metadata.device(&devices, key, &requires, &["LICENCE".to_owned()]).expect("a key that is there");
+        let moved = metadata.device_requirements(key, &KnownExtras::default());
+        let device =
+            metadata.device(&devices, key, (&requires, &moved), &["LICENCE".to_owned()]).expect("a key that is there");
         let (header, _) = device.split_once("\n\n").expect("an empty line");
         for line in header.split('\n') {
             let (field, value) = line.split_once(": ").expect("a field");

@@ -32,6 +32,8 @@ SPLIT_OPTIONS: dict[str, int | str | None] = {
     "--compression-level": None,
     "--device-package-prefix": None,
     "--device-requires-dist": "+",
+    "--requirements": None,
+    "--requirements-extras": None,
     "--generate-variant-wheel": 0,
     "--variant-label": None,
     "--keep-version": 0,

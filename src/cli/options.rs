@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::selection::Selection;
 use crate::index::FrameStore;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
 use crate::split::{Packaging, PlanOptions, Statement};
-use crate::wheel::{self, VariantLabel, WheelError};
+use crate::wheel::{self, Requirements, StatedExtras, VariantLabel, WheelError};
 use crate::wheelparts::{AssemblyOptions, DosTime, WheelOptions};
 
 /// The input.
@@ -92,6 +92,16 @@ pub(super) struct SplitOptions {
     #[arg(long, value_name = "REQUIREMENT", num_args = 1.., value_parser = requirement, help_heading = "Wheels")]
     device_requires_dist: Vec<String>,
 
+    /// Requirements with extras for GPUs, such as "rocm[libraries,device-all]": keep them, or split them between the
+    /// wheels
+    #[arg(long, value_enum, default_value_t = RequirementsForm::Keep, help_heading = "Wheels")]
+    requirements: RequirementsForm,
+
+    /// With --requirements split: the extras that a required distribution has, such as rocm=libraries,device-gfx942. May
+    /// be given several times [default: those that the requirement names, or unchecked device-TARGET]
+    #[arg(long, value_name = "NAME=LIST", requires = "requirements", help_heading = "Wheels")]
+    requirements_extras: Vec<StatedExtras>,
+
     /// Also make a variant wheel
     #[arg(long, help_heading = "Wheels")]
     pub(super) generate_variant_wheel: bool,
@@ -118,6 +128,16 @@ pub(super) struct SplitOptions {
     /// Number of threads that plan and compress [default: one for each core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_JOBS), help_heading = "Resources")]
     pub(super) jobs: Option<u16>,
+}
+
+/// The form of requirements with extras for GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RequirementsForm {
+    /// As in the input, in host wheels and thin wheels
+    Keep,
+    /// rocm[libraries] in the host wheel, rocm[device-TARGET] in each device wheel, and the extras of its GPUs in a thin
+    /// wheel
+    Split,
 }
 
 /// Options of rocm-kpack's tools without effect here. They are accepted so that callers of those tools can call this
@@ -218,6 +238,10 @@ impl SplitOptions {
             names: AssemblyOptions {
                 device_prefix: self.device_package_prefix.clone(),
                 device_requires: self.device_requires_dist.clone(),
+                requirements: match self.requirements {
+                    RequirementsForm::Keep => Requirements::Keep,
+                    RequirementsForm::Split => Requirements::Split(self.requirements_extras.iter().cloned().collect()),
+                },
             },
             variant: self.generate_variant_wheel.then(|| self.variant_label.clone()),
             statement,

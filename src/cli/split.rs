@@ -99,6 +99,9 @@ impl Split {
         }
         self.check(&prepared)?;
         prepared.wheels.iter().for_each(warn_of_missing_devices);
+        for note in prepared.wheels.iter().flat_map(|wheels| &wheels.notes) {
+            eprintln!("kpackfs: note: {}", message(note));
+        }
         if is_compared {
             prepared.check_claims()?;
         }

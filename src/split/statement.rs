@@ -50,6 +50,10 @@ pub struct Statement {
     /// The directories of the split. Empty for wheels, whose METADATA name the other wheels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<String>,
+    /// `--requirements split`: the fields of METADATA whose extras for GPUs are required by device wheels instead, as
+    /// they were.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    replaced_requirements: Vec<String>,
 }
 
 /// Why a statement cannot be used.
@@ -105,6 +109,12 @@ impl Statement {
         Self { parts: parts.into_iter().collect(), ..self }
     }
 
+    /// Sets the fields of METADATA that were replaced.
+    #[must_use]
+    pub fn with_replaced_requirements(self, replaced_requirements: Vec<String>) -> Self {
+        Self { replaced_requirements, ..self }
+    }
+
     /// The statement for a directory whose statement was `earlier`, and to which this split added parts.
     #[must_use]
     pub fn after(self, earlier: Self) -> Self {
@@ -126,8 +136,8 @@ impl Statement {
 
     /// Whether the split was restricted to a part of the input.
     pub fn is_restricted(&self) -> bool {
-        let all = Self { json_version: self.json_version, parts: self.parts.clone(), ..Self::default() };
-        *self != all
+        let Self { json_version, parts, replaced_requirements, .. } = self.clone();
+        *self != Self { json_version, parts, replaced_requirements, ..Self::default() }
     }
 
     /// The content of the file.
@@ -179,6 +189,11 @@ impl Statement {
     pub fn thin(&self) -> Option<GpuSet> {
         let [view] = &*self.views else { return None };
         view.strip_prefix(super::THIN)?.strip_prefix('/')?.parse().ok()
+    }
+
+    /// The fields of METADATA that `--requirements split` replaced, as they were.
+    pub fn replaced_requirements(&self) -> &[String] {
+        &self.replaced_requirements
     }
 
     /// `--view`.

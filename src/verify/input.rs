@@ -20,7 +20,7 @@ use crate::view::REPORTS;
 #[derive(Debug)]
 pub(super) enum VerifyInput {
     /// Directories or wheels.
-    Parts(Parts),
+    Parts(Box<Parts>),
     /// A single binary.
     Binary(SingleFile),
     /// A single archive.
@@ -35,6 +35,10 @@ pub(super) struct SingleFile {
 }
 
 impl VerifyInput {
+    fn of_parts(parts: Parts) -> Self {
+        Self::Parts(Box::new(parts))
+    }
+
     /// The component, if these are the parts of an artifact.
     pub(super) fn component(&self) -> Option<&str> {
         match self {
@@ -53,7 +57,7 @@ pub(super) fn open(
     findings: &Findings,
 ) -> Result<Vec<VerifyInput>, VerifyError> {
     if let Some(artifacts) = artifacts::open(paths, resources, findings)? {
-        return Ok(artifacts.into_iter().map(VerifyInput::Parts).collect());
+        return Ok(artifacts.into_iter().map(VerifyInput::of_parts).collect());
     }
     let mut parts = Vec::new();
     let mut others = Vec::new();
@@ -64,7 +68,7 @@ pub(super) fn open(
         if !wheels.is_empty() {
             parts.extend(wheels.into_iter().map(|path| NamedInput { path, is_listed: true }));
         } else if let Some(views) = Views::of(path)? {
-            inputs.extend(views.open(resources, findings)?.into_iter().map(VerifyInput::Parts));
+            inputs.extend(views.open(resources, findings)?.into_iter().map(VerifyInput::of_parts));
         } else if path.is_dir() || is_wheel(path) {
             parts.push(NamedInput { path: path.clone(), is_listed: false });
         } else {
@@ -73,7 +77,7 @@ pub(super) fn open(
     }
     match parts.as_slice() {
         [NamedInput { path, is_listed: false }] => others.push(path.clone()),
-        parts => inputs.extend(group(parts, resources, findings)?.into_iter().map(VerifyInput::Parts)),
+        parts => inputs.extend(group(parts, resources, findings)?.into_iter().map(VerifyInput::of_parts)),
     }
     for path in others {
         inputs.push(open_one(&path, resources, findings)?);
@@ -83,7 +87,7 @@ pub(super) fn open(
 
 fn open_one(path: &Path, resources: &Arc<Resources>, findings: &Findings) -> Result<VerifyInput, VerifyError> {
     if path.is_dir() || is_wheel(path) {
-        return Ok(VerifyInput::Parts(Parts::open_installation(path, String::new(), resources, findings)?));
+        return Ok(VerifyInput::of_parts(Parts::open_installation(path, String::new(), resources, findings)?));
     }
     let content = open_file(path, resources)?;
     let mut magic = [0; 4];

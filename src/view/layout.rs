@@ -8,7 +8,7 @@ use super::installed::Installed;
 use super::items::{Item, ItemKind, add_directories, device_part, fat_items, fill, host_part, layer};
 use super::report::fixed;
 use super::thin::{DistInfo, Layers, ServedGpus, ThinLayout, ThinViews, show_thin};
-use super::thin_wheels::ThinWheels;
+use super::thin_wheels::{METADATA, ThinWheels};
 use crate::gpu::{BundleKey, Level};
 use crate::rope::Materialize;
 use crate::source::{Attributes, EntryPath, Input};
@@ -169,13 +169,17 @@ fn lay_out_thin_wheel(
     let attributes = dist_info_attributes(input);
     let empty = || NodeKind::File { body: fixed(String::new()), link_group: None };
     let dist_info = tree.layer(input.root)?;
+    let mut metadata = None;
     for file in thin.dist_info()? {
         let body = Body::Ready(Arc::clone(file.digest.content()));
-        tree.insert(dist_info, &file.path, attributes, NodeKind::File { body, link_group: None })?;
+        let node = tree.insert(dist_info, &file.path, attributes, NodeKind::File { body, link_group: None })?;
+        if file.path.name() == METADATA && thin.splits_requirements() {
+            metadata = Some(node);
+        }
     }
     let record = tree.insert(dist_info, &thin.record_path()?, attributes, empty())?;
     let statement = tree.insert(dist_info, &thin.statement_path()?, attributes, empty())?;
-    layers.dist_info = Some(DistInfo { layer: dist_info, record, statement });
+    layers.dist_info = Some(DistInfo { layer: dist_info, metadata, record, statement });
     let directory = tree.layer(input.root)?;
     let name = EntryPath::root().child(thin.file_name()?.as_bytes());
     let wheel = tree.insert(directory, &name, wheel_attributes(input, wheels), empty())?;

@@ -53,10 +53,11 @@ pub(super) struct Layers {
     pub(super) devices: BTreeMap<BundleKey, NodeId>,
 }
 
-/// The dist-info of thin wheels. Two of its files differ for each set of GPUs.
+/// The dist-info of thin wheels. These files differ for each set of GPUs.
 #[derive(Clone, Copy)]
 pub(super) struct DistInfo {
     pub(super) layer: NodeId,
+    pub(super) metadata: Option<NodeId>,
     pub(super) record: NodeId,
     pub(super) statement: NodeId,
 }
@@ -162,6 +163,9 @@ impl Bodies for ThinBodies {
         }
         if layers.dist_info.is_some_and(|dist_info| dist_info.statement == file) {
             return wheels.as_ref().map(|wheels| fixed(wheels.statement(&self.gpus)));
+        }
+        if layers.dist_info.is_some_and(|dist_info| dist_info.metadata == Some(file)) {
+            return wheels.as_ref().and_then(|wheels| wheels.metadata(&self.gpus));
         }
         if layers.wheel.is_some_and(|(_, wheel)| wheel == file) {
             return wheels.as_ref().map(|wheels| wheels.wheel(&self.gpus));

@@ -16,6 +16,9 @@ use crate::tree::Body;
 use crate::wheel::{STATEMENT, WheelError};
 use crate::wheelparts::{RecordFile, SplitWheel, WheelBody, WheelEntry, WheelPart, WheelSet};
 
+/// The file in `*.dist-info` that states name, version and requirements.
+pub(super) const METADATA: &[u8] = b"METADATA";
+
 /// The most wheels whose lists of files are kept. Such a list is as long as that of the input.
 const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
@@ -57,9 +60,21 @@ impl ThinWheels {
         }))
     }
 
-    /// The dist-info files without RECORD. They are the same for all GPUs.
+    /// The dist-info files without RECORD. They are the same for all GPUs, except METADATA if requirements are split.
     pub(super) fn dist_info(&self) -> Result<Vec<WheelEntry>, WheelError> {
-        self.host.thin_dist_info()
+        self.host.thin_dist_info(None)
+    }
+
+    /// Whether METADATA differs between GPUs.
+    pub(super) fn splits_requirements(&self) -> bool {
+        self.host.splits_requirements()
+    }
+
+    /// The METADATA of the wheel for these GPUs.
+    pub(super) fn metadata(&self, gpus: &GpuSet) -> Option<Body> {
+        let files = self.host.thin_dist_info(Some(gpus)).ok()?;
+        let metadata = files.into_iter().find(|file| file.path.name() == METADATA)?;
+        Some(Body::Ready(Arc::clone(metadata.digest.content())))
     }
 
     /// The path of the statement.

@@ -92,7 +92,8 @@ impl Metadata {
 }
 
 /// An extra that splitters declare.
-enum Extra {
+#[derive(Clone, Debug)]
+pub(super) enum Extra {
     /// For a target.
     Target(BundleKey),
     /// For all targets.
@@ -100,7 +101,7 @@ enum Extra {
 }
 
 impl Extra {
-    fn parse(name: &str) -> Option<Self> {
+    pub(super) fn parse(name: &str) -> Option<Self> {
         let target = name.strip_prefix("device-").unwrap_or(name);
         if target == ALL {
             return Some(Self::All);

@@ -45,6 +45,11 @@ impl Devices {
         key.packaging_chain().iter().filter_map(|key| self.distribution(key)).collect()
     }
 
+    /// All keys, sorted.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &BundleKey> {
+        self.distributions.keys()
+    }
+
     /// The keys of single processors, sorted.
     pub fn targets(&self) -> impl Iterator<Item = &BundleKey> {
         self.distributions.keys().filter(|key| key.level() == Level::Target)

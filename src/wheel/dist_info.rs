@@ -12,21 +12,21 @@ impl Metadata {
     /// Reads the METADATA of a wheel, packed or unpacked.
     pub fn read(input: &Input) -> Result<Self, WheelError> {
         let path = input.dist_info().ok_or(WheelError::NotAWheel)?.child(b"METADATA");
-        Self::parse(text(input, &path, MAX_TEXT)?, &path)
+        Self::parse(text(input, &path)?, &path)
     }
 }
 
 impl WheelFile {
     /// Reads the WHEEL at `path`.
     pub(crate) fn read(input: &Input, path: &EntryPath) -> Result<Self, WheelError> {
-        Self::parse(text(input, path, MAX_TEXT)?, path)
+        Self::parse(text(input, path)?, path)
     }
 }
 
 impl Claims {
     /// Reads the RECORD at `path`.
     pub fn read(input: &Input, path: &EntryPath) -> Result<Self, WheelError> {
-        Ok(Self::parse(&text(input, path, MAX_RECORD)?))
+        Ok(Self::parse(&limited(input, path, MAX_RECORD)?))
     }
 
     /// Reads the RECORD at `path`, if there is one.
@@ -58,8 +58,12 @@ pub fn states_digests(input: &Input) -> bool {
     claims.is_some_and(|claims| claims.rows().any(|(_, stated)| stated.claim().is_some()))
 }
 
-/// The content of a file of the dist-info directory.
-fn text(input: &Input, path: &EntryPath, longest: u64) -> Result<Vec<u8>, WheelError> {
+/// The content of a short file of the dist-info directory.
+pub(crate) fn text(input: &Input, path: &EntryPath) -> Result<Vec<u8>, WheelError> {
+    limited(input, path, MAX_TEXT)
+}
+
+fn limited(input: &Input, path: &EntryPath, longest: u64) -> Result<Vec<u8>, WheelError> {
     let content = match input.entry(path).map(|entry| &entry.kind) {
         Some(EntryKind::File { content, .. }) => Some(&**content),
         _ => None,

@@ -138,12 +138,13 @@ impl Metadata {
     }
 
     /// A device wheel's METADATA. `requires` are the user's requirements, in which `@GFXARCH@` is replaced by the key.
-    /// `licences` are the paths of the licence files in the device wheel.
+    /// `moved` are the requirements that it has instead of the host wheel. `licences` are the paths of the licence files
+    /// in the device wheel.
     pub fn device(
         &self,
         devices: &Devices,
         key: &BundleKey,
-        requires: &[String],
+        (requires, moved): (&[String], &[String]),
         licences: &[String],
     ) -> Result<String, WheelError> {
         let no_part = || WheelError::NoSuchPart(key.to_string());
@@ -167,6 +168,7 @@ impl Metadata {
                 lines.push(format!("Requires-Dist: {}", requirement.trim().replace(TARGET, key.as_str())));
             }
         }
+        lines.extend(moved.iter().map(|requirement| format!("Requires-Dist: {requirement}")));
         if is_target {
             let parents = devices.chain(key).into_iter().filter(|parent| *parent != distribution);
             lines.extend(parents.map(|parent| format!("Requires-Dist: {parent}=={version}")));

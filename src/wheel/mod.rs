@@ -10,6 +10,7 @@
 mod added;
 mod devices;
 mod dist_info;
+mod gpu_requirements;
 mod headers;
 mod installed;
 mod metadata;
@@ -27,6 +28,9 @@ pub use added::Added;
 pub use devices::Devices;
 pub(crate) use dist_info::MAX_RECORD;
 pub use dist_info::states_digests;
+pub(crate) use dist_info::text;
+pub(crate) use gpu_requirements::{GpuRequirement, PartExtra};
+pub use gpu_requirements::{KnownExtras, Requirements, StatedExtras};
 pub(crate) use installed::installed_with;
 pub use installed::{installed, is_elsewhere};
 pub use metadata::{Edited, Metadata};
@@ -85,6 +89,9 @@ pub enum WheelError {
     /// A text given by the user is not a requirement.
     #[error("not a requirement (PEP 508) such as \"numpy >= 2\" or \"rocm-sdk-device-@GFXARCH@ == 7.1\": {0}")]
     Requirement(String),
+    /// A text given by the user does not state the extras of a distribution.
+    #[error("not a name and its extras, such as \"rocm=libraries,device-gfx942\": {0}")]
+    StatedExtras(String),
     /// A variant label breaks the rules of PEP 825.
     #[error("a label consists of digits, lower-case letters, \"_\" and \".\", and is not \"null\"")]
     Label,

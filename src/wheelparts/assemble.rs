@@ -14,7 +14,8 @@ use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::rope::{Content, Rope, Segment};
 use crate::source::{Entry, EntryPath};
 use crate::wheel::{
-    Devices, Paths, STATEMENT, VariantLabel, WheelError, WheelName, has_property, installed_with, variant_json,
+    Devices, Paths, Requirements, STATEMENT, VariantLabel, WheelError, WheelName, has_property, installed_with,
+    variant_json,
 };
 
 /// The user's choices.
@@ -24,6 +25,8 @@ pub struct AssemblyOptions {
     pub device_prefix: Option<String>,
     /// Additional requirements of the device wheels. `@GFXARCH@` is replaced by the bundle key.
     pub device_requires: Vec<String>,
+    /// How requirements with extras for GPUs appear in the wheels.
+    pub requirements: Requirements,
 }
 
 /// One of the wheels of a split.
@@ -50,8 +53,8 @@ pub enum SplitWheel {
 #[derive(Clone, Debug)]
 pub struct Wheels {
     pub(crate) fat: FatWheel,
-    devices: Devices,
-    requires: Vec<String>,
+    pub(super) devices: Devices,
+    pub(super) options: AssemblyOptions,
     statement: Option<String>,
     /// Digests of unchanged files that differ from RECORD or were kept, by paths in the input.
     pub(crate) digests: Arc<Mutex<HashMap<EntryPath, Arc<Digest>>>>,
@@ -67,7 +70,7 @@ impl Wheels {
         let default = || Devices::default_prefix(&fat.metadata.name);
         let prefix = options.device_prefix.clone().or_else(|| fat.added.prefix()).unwrap_or_else(default);
         let devices = Devices::new(&prefix, keys)?;
-        Ok(Self { fat, devices, requires: options.device_requires.clone(), statement: None, digests: Arc::default() })
+        Ok(Self { fat, devices, options: options.clone(), statement: None, digests: Arc::default() })
     }
 
     /// The same wheels, with a statement of the split's restrictions in host wheels.
@@ -85,6 +88,7 @@ impl Wheels {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.fat.warnings.clone();
         warnings.extend(self.fat.metadata.host(&self.devices).warnings);
+        warnings.extend(self.requirement_warnings());
         warnings
     }
 
@@ -193,19 +197,21 @@ impl Wheels {
         }
         match part {
             SplitWheel::Host => {
-                add(b"METADATA", self.fat.metadata.host(&self.devices).bytes)?;
+                add(b"METADATA", self.host_metadata()?.host(&self.devices).bytes)?;
                 add(b"WHEEL", self.fat.wheel_file.host(&name))?;
             }
-            SplitWheel::Fat | SplitWheel::Thin { .. } => return self.whole_dist_info(&name),
+            SplitWheel::Fat => return self.whole_dist_info(&name, None),
+            SplitWheel::Thin { gpus, .. } => return self.whole_dist_info(&name, Some(gpus)),
             SplitWheel::Variant(label) => {
                 let targets = self.variant_targets()?;
-                add(b"METADATA", self.fat.metadata.variant(&self.devices, &targets).bytes)?;
+                add(b"METADATA", self.host_metadata()?.variant(&self.devices, &targets).bytes)?;
                 add(b"WHEEL", self.fat.wheel_file.host(&name))?;
                 add(b"variant.json", variant_json(label, &targets).into_bytes())?;
             }
             SplitWheel::Device(key) => {
                 let licences: Vec<_> = self.fat.licences.iter().map(|licence| licence.path.clone()).collect();
-                let metadata = self.fat.metadata.device(&self.devices, key, &self.requires, &licences)?;
+                let requires = (&*self.options.device_requires, &*self.moved_requirements(key));
+                let metadata = self.fat.metadata.device(&self.devices, key, requires, &licences)?;
                 add(b"METADATA", metadata.into_bytes())?;
                 add(b"WHEEL", self.fat.wheel_file.device(&name).into_bytes())?;
                 let packages = top_level(payload);
@@ -227,11 +233,12 @@ impl Wheels {
         self.fat.added.devices()
     }
 
-    /// The dist-info files of a self-contained wheel of this name, without RECORD.
-    pub fn whole_dist_info(&self, name: &WheelName) -> Result<Vec<WheelEntry>, WheelError> {
+    /// The dist-info files of a self-contained wheel of this name for these GPUs or for all, without RECORD.
+    pub fn whole_dist_info(&self, name: &WheelName, gpus: Option<&GpuSet>) -> Result<Vec<WheelEntry>, WheelError> {
         let directory = dist_info(name);
+        let metadata = self.whole_metadata(gpus)?;
         let is_same = name.version == self.fat.name.version;
-        let metadata = if is_same { self.fat.metadata.bytes() } else { self.fat.metadata.of_version(&name.version) };
+        let metadata = if is_same { metadata.bytes() } else { metadata.of_version(&name.version) };
         let metadata = (b"METADATA".as_slice(), metadata);
         let files = [metadata, (b"WHEEL", self.fat.wheel_file.host(name))].into_iter().map(|(file, text)| {
             let content = Arc::new(Rope::new([Segment::literal(text)])?);

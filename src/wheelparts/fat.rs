@@ -7,7 +7,8 @@ use super::input_record::InputRecord;
 use super::licences::{self, Licence};
 use crate::resources::Resources;
 use crate::source::{EntryPath, Input, InputKind};
-use crate::wheel::{Added, Metadata, Paths, WheelError, WheelFile, WheelName, normalise};
+use crate::split::Statement;
+use crate::wheel::{self, Added, Metadata, Paths, STATEMENT, WheelError, WheelFile, WheelName, normalise};
 
 /// A wheel that is split.
 #[derive(Clone, Debug)]
@@ -45,9 +46,12 @@ impl FatWheel {
         let wheel_path = dist_info.child(b"WHEEL");
         let metadata = Metadata::read(input)?;
         let added = joined.map(|_| metadata.added()).unwrap_or_default();
-        let metadata = metadata.without(&added, &dist_info.child(b"METADATA"))?;
+        let mut metadata = metadata.without(&added, &dist_info.child(b"METADATA"))?;
         let wheel_file = WheelFile::read(input, &wheel_path)?;
         let mut warnings = Vec::new();
+        if joined.is_some() {
+            metadata = with_requirements(metadata, input, &dist_info.child(STATEMENT.as_bytes()), &mut warnings)?;
+        }
         let name = name(input, &dist_info, &wheel_file, &mut warnings)?;
         check_name(&name, &metadata, &mut warnings);
         // RECORD is made again. The old one only saves work.
@@ -79,6 +83,30 @@ impl FatWheel {
             has_variant: name.variant.is_some(),
         }
     }
+}
+
+/// The METADATA of a host wheel with the requirements of the fat wheel, as the statement has them.
+fn with_requirements(
+    metadata: Metadata,
+    input: &Input,
+    path: &EntryPath,
+    warnings: &mut Vec<String>,
+) -> Result<Metadata, WheelError> {
+    if input.entry(path).is_none() {
+        return Ok(metadata);
+    }
+    let statement = match Statement::parse(&wheel::text(input, path)?) {
+        Ok(statement) => statement,
+        Err(error) => {
+            warnings.push(format!("{path}: {error}; the requirements of the fat wheel cannot be restored from it"));
+            return Ok(metadata);
+        }
+    };
+    if let Some(restored) = metadata.restored(statement.replaced_requirements())? {
+        return Ok(restored);
+    }
+    warnings.push(format!("METADATA has other requirements than {path} says; those of the fat wheel are not restored"));
+    Ok(metadata)
 }
 
 /// The name from the file name, or else from the dist-info directory and WHEEL.

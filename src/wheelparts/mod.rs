@@ -13,6 +13,7 @@ mod licences;
 mod payload;
 mod record;
 mod record_file;
+mod requirements;
 mod spliced;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use super::payload::Payload;
 use super::spliced::spliced;
 use super::{Assembled, Digest, DosTime, SplitWheel, Sums, WheelEntry, Wheels, warnings_of};
+use crate::gpu::GpuSet;
 use crate::kpack::ArchiveRope;
 use crate::memory::Reclaim;
 use crate::metrics::MemoryClass;
@@ -91,9 +92,15 @@ impl WheelPart {
         Ok(Self::new(part, &wheels, payload, dist_info, host.stamp, &host.resources))
     }
 
-    /// The dist-info files of thin wheels with this one's version, without RECORD.
-    pub(crate) fn thin_dist_info(&self) -> Result<Vec<WheelEntry>, WheelError> {
-        self.wheels.whole_dist_info(&self.wheels.name(&self.part)?)
+    /// Whether thin wheels for different GPUs have different requirements.
+    pub(crate) fn splits_requirements(&self) -> bool {
+        self.wheels.splits_requirements()
+    }
+
+    /// The dist-info files of thin wheels with this one's version, for these GPUs or those that are the same for all of
+    /// them, without RECORD.
+    pub(crate) fn thin_dist_info(&self, gpus: Option<&GpuSet>) -> Result<Vec<WheelEntry>, WheelError> {
+        self.wheels.whole_dist_info(&self.wheels.name(&self.part)?, gpus)
     }
 
     /// Plans the thin binaries, on all cores.

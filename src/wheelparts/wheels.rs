@@ -49,6 +49,8 @@ pub struct WheelSet {
     pub variants_index: Option<(String, String)>,
     /// Warnings for the user.
     pub warnings: Vec<String>,
+    /// Remarks for the user of `split`.
+    pub notes: Vec<String>,
     /// Whether the input has symlinks that the wheels lack. `warnings` name them.
     pub has_symlinks: bool,
     /// See [`WheelOptions::has_local_versions`].
@@ -76,8 +78,10 @@ impl WheelSet {
         let fat = FatWheel::joined(input, is_split.then_some(&plan.joined), resources)?;
         let not_given = if is_split || !plan.keys.is_empty() { Vec::new() } else { fat.device_wheels() };
         let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &options.names)?;
-        let statement = options.statement.is_restricted().then(|| options.statement.to_json());
-        let wheels = wheels.with_statement(statement);
+        let statement = options.statement.clone().with_replaced_requirements(wheels.replaced_requirements());
+        let is_stated = statement.is_restricted() || !statement.replaced_requirements().is_empty();
+        let wheels = wheels.with_statement(is_stated.then(|| statement.to_json()));
+        let notes = wheels.requirement_notes();
         let variants_index = options.variant.as_ref().map(|label| wheels.variants_index(label)).transpose()?;
         let contents = wheel_files(input, plan, &wheels, options, is_split)?;
         let places = input.entries.iter().zip(&plan.places);
@@ -117,10 +121,11 @@ impl WheelSet {
             fat,
             variants_index,
             warnings,
+            notes,
             has_symlinks,
             has_local_versions,
             fingerprint,
-            statement: options.statement.clone(),
+            statement,
             wheels,
             originals,
         }))

@@ -10,6 +10,7 @@
 mod archives;
 mod links;
 mod mixed;
+mod requirements;
 mod threads;
 mod wheels;
 

@@ -90,7 +90,7 @@ fn wheels_that_do_not_belong_together_are_named() {
 
 /// Runs kpackfs. Returns its stderr.
 #[track_caller]
-fn run(arguments: &[&str], inputs: &[PathBuf]) -> String {
+pub(super) fn run(arguments: &[&str], inputs: &[PathBuf]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).args(inputs).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{arguments:?}: {said}{}", String::from_utf8_lossy(&output.stdout));
@@ -98,15 +98,20 @@ fn run(arguments: &[&str], inputs: &[PathBuf]) -> String {
 }
 
 /// A fat wheel and its split.
-struct Wheels {
+pub(super) struct Wheels {
     place: TempDir,
-    fat: PathBuf,
+    pub(super) fat: PathBuf,
 }
 
 const METADATA: &str = "Requires-Dist: numpy\nProvides-Extra: all\nRequires-Dist: sympy; extra == \"all\"\n";
 
 impl Wheels {
     fn new() -> Self {
+        Self::with(METADATA, &[])
+    }
+
+    /// A wheel with this METADATA, and its split with these options.
+    pub(super) fn with(metadata: &str, options: &[&str]) -> Self {
         let place = tempfile::tempdir().unwrap();
         let fixture = |name: &str| fs::read(Path::new(FIXTURES).join(name)).unwrap();
         let files = [
@@ -118,34 +123,33 @@ impl Wheels {
             ("torch/lib/host-only.so", fixture("host-only.so")),
             ("torch/lib/rocblas/library/TensileLibrary_gfx90a.dat", b"for gfx90a".to_vec()),
         ];
-        let fat = wheel(place.path(), "Fat_Torch", "2.10.0+rocm7.1", METADATA, &files);
-        run(
-            &["split", "--format", "wheel", "--output", &text(&place.path().join("split"))],
-            std::slice::from_ref(&fat),
-        );
-        Self { place, fat }
+        let fat = wheel(place.path(), "Fat_Torch", "2.10.0+rocm7.1", metadata, &files);
+        let wheels = Self { place, fat };
+        let options: Vec<_> = ["--format", "wheel"].iter().chain(options).copied().collect();
+        wheels.again(std::slice::from_ref(&wheels.fat), "split", &options);
+        wheels
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub(super) fn at(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }
 
     /// The wheels in a directory.
-    fn in_directory(&self, name: &str) -> Vec<PathBuf> {
+    pub(super) fn in_directory(&self, name: &str) -> Vec<PathBuf> {
         let mut wheels: Vec<_> = fs::read_dir(self.at(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
         wheels.sort();
         wheels
     }
 
     /// Splits wheels again.
-    fn again(&self, wheels: &[PathBuf], name: &str, options: &[&str]) -> String {
+    pub(super) fn again(&self, wheels: &[PathBuf], name: &str, options: &[&str]) -> String {
         let output = text(&self.at(name));
         let arguments: Vec<_> = ["split", "--output", &output].into_iter().chain(options.iter().copied()).collect();
         run(&arguments, wheels)
     }
 }
 
-fn text(path: &Path) -> String {
+pub(super) fn text(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
@@ -164,7 +168,7 @@ fn unzipped(wheel: &Path) -> BTreeMap<String, Vec<u8>> {
 
 /// The same, after checking that the wheel's RECORD describes all of its members.
 #[track_caller]
-fn members(wheel: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn members(wheel: &Path) -> BTreeMap<String, Vec<u8>> {
     let members = unzipped(wheel);
     let (path, record) = members.iter().find(|(path, _)| path.ends_with(".dist-info/RECORD")).unwrap();
     let row = |(name, bytes): (&String, &Vec<u8>)| {
@@ -195,7 +199,7 @@ fn others(wheel: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// The names of members that differ.
-fn differing(one: &BTreeMap<String, Vec<u8>>, other: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
+pub(super) fn differing(one: &BTreeMap<String, Vec<u8>>, other: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
     let names: BTreeSet<_> = one.keys().chain(other.keys()).collect();
     names.into_iter().filter(|name| one.get(*name) != other.get(*name)).cloned().collect()
 }
