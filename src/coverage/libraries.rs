@@ -13,11 +13,8 @@ use crate::fatbin::Bundle;
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{Entry, EntryKind, EntryPath};
+use crate::source::{Entry, EntryKind, EntryPath, MIN_BINARY};
 use crate::split::{Destination, PlannedBinary};
-
-/// Bytes of the smallest file that can be a binary: an ELF header.
-const SMALLEST: u64 = 64;
 
 /// All libraries with device code, or that ask for some in archives, sorted by path.
 pub(super) fn find(examined: &CoverageInput<'_>) -> Vec<ExaminedLibrary> {
@@ -33,7 +30,7 @@ pub(super) fn find(examined: &CoverageInput<'_>) -> Vec<ExaminedLibrary> {
     let unsplit: BTreeSet<_> = plan.unsplit.iter().collect();
     let hosts = examined.input.entries.par_iter().zip(&plan.places).with_max_len(1);
     let others = hosts.filter_map(|(entry, place)| match (&entry.kind, place) {
-        (EntryKind::File { content, .. }, Destination::Host) if content.size() >= SMALLEST => {
+        (EntryKind::File { content, .. }, Destination::Host) if content.size() >= MIN_BINARY => {
             other(entry, content, unsplit.contains(&entry.path), examined)
         }
         _ => None,

@@ -15,9 +15,6 @@ use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 use crate::source::EntryPath;
 
-/// Bytes of the smallest file that can be a binary: an ELF header.
-pub(super) const SMALLEST: u64 = 64;
-
 /// Bytes of a bundle that HIP searches for code objects (`hip_fatbin.cpp` of CLR).
 const SEARCHED_TABLE: u64 = 4096;
 

@@ -27,12 +27,12 @@ use crate::binary::FatBinary;
 use crate::loader::{DOT_KPACK, archive_root, is_archive_link};
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::source::{Entry, EntryKind, EntryPath, Input, MIN_BINARY};
 use crate::wheel;
 
 pub use archives::some_of;
 use archives::{ArchiveDecision, InputArchives};
-use binary::{Examined, JoinCandidate, SMALLEST, join_file};
+use binary::{Examined, JoinCandidate, join_file};
 pub use joined::{Archives, Joined, OrphanCode, SplitForm};
 use names::Names;
 pub use outside::{OutsideFile, outside};
@@ -106,7 +106,7 @@ fn examine(
     progress: &Progress,
 ) -> Vec<(usize, Examined)> {
     let may_be_binary = |(position, entry): (usize, &'_ Entry)| match &entry.kind {
-        EntryKind::File { content, .. } if content.size() >= SMALLEST && !archives.has(&entry.path) => {
+        EntryKind::File { content, .. } if content.size() >= MIN_BINARY && !archives.has(&entry.path) => {
             Some((position, installed(&entry.path), Arc::clone(content)))
         }
         _ => None,

@@ -9,12 +9,11 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use rocm_kpack::search::PLACEHOLDER;
 
-use super::binary::SMALLEST;
 use crate::binary::{SplitBinary, read_marker};
 use crate::loader::{DOT_KPACK, begins_archive, named_target};
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, Resolved, begins_binary, open_file, resolve_links};
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, Resolved, may_be_binary, open_file, resolve_links};
 
 /// A file outside of the input, to which a symlink of the input leads.
 #[derive(Debug)]
@@ -75,9 +74,7 @@ fn problem(link: &EntryPath, target: &Path, resources: &Arc<Resources>) -> Optio
 }
 
 fn is_split(content: &Arc<dyn Content>) -> bool {
-    let mut magic = [0; 4];
-    let is_binary = content.size() >= SMALLEST && content.peek(&mut magic).is_ok() && begins_binary(magic);
-    is_binary && SplitBinary::find(content).is_ok_and(|split| split.is_some())
+    may_be_binary(&**content) && SplitBinary::find(content).is_ok_and(|split| split.is_some())
 }
 
 /// Whether there is an archive where the first marker of a library leads.

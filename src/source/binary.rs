@@ -8,10 +8,20 @@ use std::sync::Arc;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, open_file};
 use crate::disk;
 use crate::resources::Resources;
+use crate::rope::Content;
+
+/// Bytes of the smallest file that can be a binary: an ELF header, or the DOS header of PE.
+pub(crate) const MIN_BINARY: u64 = 64;
 
 /// Whether a file with these first bytes may be ELF or PE.
 pub fn begins_binary(magic: [u8; 4]) -> bool {
     magic == object::elf::ELFMAG || magic.starts_with(b"MZ")
+}
+
+/// Whether a file is long enough for a binary and begins as one.
+pub(crate) fn may_be_binary(content: &dyn Content) -> bool {
+    let mut magic = [0; 4];
+    content.size() >= MIN_BINARY && content.peek(&mut magic).is_ok() && begins_binary(magic)
 }
 
 /// Whether the file begins as binaries do. A wheel may begin with anything: zip files are read from their end.

@@ -41,6 +41,7 @@ use std::sync::Arc;
 use crate::resources::Resources;
 
 pub use binary::begins_binary;
+pub(crate) use binary::{MIN_BINARY, may_be_binary};
 pub use entry::{Attributes, Entry, EntryKind};
 pub use error::SourceError;
 pub use input::{Input, InputKind, Witnesses};

@@ -20,10 +20,7 @@ use crate::kpack::{BundleJobs, Compression, DEFAULT_LEVEL, Frame};
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
-use crate::source::{Entry, EntryKind, Input};
-
-/// Bytes of the smallest file that can be a binary: an ELF header.
-const SMALLEST: u64 = 64;
+use crate::source::{Entry, EntryKind, Input, MIN_BINARY};
 
 /// Bytes of all bundles' tables in a file. Those of a library of torch, 1,000 bundles of 17 entries, have 1.5 MB.
 const MAX_TABLES: u64 = 24 << 20;
@@ -123,7 +120,7 @@ fn candidates<'a>(
     let mut candidates = Vec::new();
     for (position, (entry, place)) in input.entries.iter().zip(&plan.places).enumerate() {
         let (EntryKind::File { content, .. }, Destination::Host) = (&entry.kind, place) else { continue };
-        if content.size() < SMALLEST {
+        if content.size() < MIN_BINARY {
             continue;
         }
         let identity = if joined.binaries.contains_key(&entry.path) { None } else { content.identity() };

@@ -18,10 +18,8 @@ use crate::gpu::GpuSet;
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::Content;
+use crate::source::MIN_BINARY;
 use crate::split::targets_of_bundle_file;
-
-/// Bytes of the smallest file that can be a binary: an ELF header.
-const SMALLEST: u64 = 64;
 
 /// Checks a binary that was named by the user. `false` if it is not split.
 pub(super) fn check_file(file: &SingleFile, resources: &Arc<Resources>, findings: &Findings) -> bool {
@@ -39,7 +37,7 @@ pub(super) fn check_all(
 ) -> Binaries {
     let is_wanted = |file: &PartFile<'_>| {
         parts.is_checked(file.part)
-            && file.content.size() >= SMALLEST
+            && file.content.size() >= MIN_BINARY
             && choices.databases.classify(file.path).is_none_or(|found| {
                 // Loose code objects for several targets are reduced.
                 found.handler == Handler::Codeobject && thin.gpus(file.path).is_some()

@@ -6,11 +6,7 @@ use std::sync::Arc;
 
 use super::error::WhyError;
 use crate::resources::Resources;
-use crate::rope::Content;
-use crate::source::{EntryKind, Input, SourceError, begins_binary, open_file};
-
-/// Bytes of the smallest file that can be a library: an ELF header.
-const SMALLEST: u64 = 64;
+use crate::source::{EntryKind, Input, SourceError, may_be_binary, open_file};
 
 /// A file that may be a library.
 pub(super) struct LibraryFile {
@@ -72,7 +68,7 @@ impl FoundFiles {
         for entry in Input::survey(place, resources)?.entries {
             let (path, name) = (place.join(entry.path.as_path()), name.join(entry.path.as_path()));
             match &entry.kind {
-                EntryKind::File { content, .. } if is_library(content) => self.add(path, name),
+                EntryKind::File { content, .. } if may_be_binary(&**content) => self.add(path, name),
                 EntryKind::Symlink(_) => self.add_link(place, &path, name, resources),
                 EntryKind::File { .. } | EntryKind::Directory => {}
             }
@@ -92,13 +88,8 @@ impl FoundFiles {
             }
             return;
         }
-        if open_file(&target, resources).is_ok_and(|content| is_library(&content)) {
+        if open_file(&target, resources).is_ok_and(|content| may_be_binary(&*content)) {
             self.add(target, name);
         }
     }
-}
-
-fn is_library(content: &Arc<dyn Content>) -> bool {
-    let mut magic = [0; 4];
-    content.size() >= SMALLEST && content.peek(&mut magic).is_ok() && begins_binary(magic)
 }
