@@ -34,7 +34,7 @@ impl TargetId {
     /// What a runtime finds among `present` for a GPU of this target. Modes that this target does not name are in their
     /// default state: ECC on, XNACK off.
     pub fn served_by(&self, present: &[&Self]) -> FoundCode {
-        let default = self.default_device();
+        let default = self.default_device(false);
         let hits = default.finds(present);
         let found: Vec<_> = hits.iter().enumerate().filter(|(_, is_hit)| **is_hit).map(|(at, _)| at).collect();
         let kind = found.first().and_then(|&at| present.get(at)).map(|code| self.kind_of(code));
@@ -61,9 +61,11 @@ impl TargetId {
         }
     }
 
-    /// The name of a GPU of this target in its default modes.
-    fn default_device(&self) -> Self {
-        let selectable = [("sramecc", "sramecc+"), ("xnack", "xnack-")]
+    /// The name of a GPU of this target with its modes in their default state, or with XNACK on. Modes that this target
+    /// names stay; those that target IDs cannot name, or that runtimes do not, are not a part of it.
+    #[must_use]
+    pub fn default_device(&self, wants_xnack: bool) -> Self {
+        let selectable = [("sramecc", "sramecc+"), ("xnack", if wants_xnack { "xnack+" } else { "xnack-" })]
             .into_iter()
             .filter(|(feature, _)| self.mode(feature) == Some(ModeSupport::Selectable));
         selectable.fold(self.clone(), |name, (feature, default)| name.with_default(feature, default))

@@ -1,26 +1,13 @@
-//! How a runtime calls a GPU, and code that it does not take although the GPU could run it.
+//! What is known of the name of a GPU, and code that a runtime does not take although the GPU could run it.
 
 use std::collections::BTreeSet;
 
 use super::lookup::{Cause, Lookup};
-use crate::gpu::{ModeSupport, Processor, TargetId};
+use crate::gpu::TargetId;
 
 /// The environment variable that decides whether the HSA runtime calls revision A0 of gfx1250 gfx1250-strict
 /// (ROCm/rocm-systems#11317).
 const STRICT_SWITCH: &str = "HSA_DISABLE_GFX12_STRICT";
-
-/// The name of a GPU with its modes in their default state. Modes that target IDs cannot name, or that runtimes do not,
-/// are not a part of it.
-pub(super) fn named(gpu: &TargetId, wants_xnack: bool) -> TargetId {
-    let Some(processor) = Processor::named(gpu.processor()) else { return gpu.clone() };
-    let sramecc = if processor.sramecc == ModeSupport::Selectable { ":sramecc+" } else { "" };
-    let xnack = match processor.xnack {
-        ModeSupport::Selectable if wants_xnack => ":xnack+",
-        ModeSupport::Selectable => ":xnack-",
-        ModeSupport::Unsupported | ModeSupport::AlwaysOn | ModeSupport::ForcedOff => "",
-    };
-    format!("{gpu}{sramecc}{xnack}").parse().unwrap_or_else(|_| gpu.clone())
-}
 
 /// What is known about the name of a device.
 pub(super) fn model(device: &TargetId, lookup: &mut Lookup) {

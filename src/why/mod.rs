@@ -164,7 +164,7 @@ impl Question {
             return gpu.clone();
         }
         let wants_xnack = self.variables.get(&OsString::from("HSA_XNACK")).is_some_and(|value| value == "1");
-        device::named(gpu, wants_xnack)
+        gpu.default_device(wants_xnack)
     }
 
     /// The number of a GPU among those that `HIP_VISIBLE_DEVICES` does not hide.
