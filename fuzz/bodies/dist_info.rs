@@ -44,7 +44,7 @@ fn metadata(bytes: &[u8]) {
     for key in &keys {
         let moved = metadata.device_requirements(key, &KnownExtras::default());
         let device =
-            metadata.device(&devices, key, (&requires, &moved), &["LICENCE".to_owned()]).expect("a key that is there");
+            metadata.device(&devices, key, &requires, &moved, &["LICENCE".to_owned()]).expect("a key that is there");
         let (header, _) = device.split_once("\n\n").expect("an empty line");
         for line in header.split('\n') {
             let (field, value) = line.split_once(": ").expect("a field");

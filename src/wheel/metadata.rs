@@ -144,7 +144,8 @@ impl Metadata {
         &self,
         devices: &Devices,
         key: &BundleKey,
-        (requires, moved): (&[String], &[String]),
+        requires: &[String],
+        moved: &[String],
         licences: &[String],
     ) -> Result<String, WheelError> {
         let no_part = || WheelError::NoSuchPart(key.to_string());

@@ -155,7 +155,7 @@ fn device_metadata() {
     let metadata = parse(text.as_bytes());
     let devices = devices(&["gfx1201", "gfx12_0", "gfx11"]);
     let requires = ["rocm-sdk-device-@GFXARCH@ == 7.1".to_owned(), "numpy".to_owned()];
-    let device = |name: &str| metadata.device(&devices, &key(name), (&requires, &[]), &["LICENSE".to_owned()]).unwrap();
+    let device = |name: &str| metadata.device(&devices, &key(name), &requires, &[], &["LICENSE".to_owned()]).unwrap();
     let header = |text: &str| text.split("\n\n").next().unwrap().lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(
         header(&device("gfx1201")),
@@ -176,15 +176,15 @@ fn device_metadata() {
     assert_eq!(family[2], "Summary: AMD device kernels (RDNA3) for Torch");
     assert_eq!(&family[6..], ["Requires-Dist: Torch==2.10.0+rocm7.1", "Requires-Dist: numpy"]);
     assert_eq!(header(&device("gfx12_0")).last().unwrap(), "Requires-Dist: numpy");
-    assert!(metadata.device(&devices, &key("gfx942"), (&[], &[]), &[]).is_err());
-    assert!(metadata.device(&devices, &key("gfx11"), (&["a\nName: b".to_owned()], &[]), &[]).is_err());
+    assert!(metadata.device(&devices, &key("gfx942"), &[], &[], &[]).is_err());
+    assert!(metadata.device(&devices, &key("gfx11"), &["a\nName: b".to_owned()], &[], &[]).is_err());
 }
 
 #[test]
 fn older_licence_fields() {
     let with = |lines: &str| {
         let metadata = parse(format!("{HEADER}{lines}\n").as_bytes());
-        metadata.device(&devices(&["gfx942"]), &key("gfx942"), (&[], &[]), &[]).unwrap()
+        metadata.device(&devices(&["gfx942"]), &key("gfx942"), &[], &[], &[]).unwrap()
     };
     let text = with("License: BSD-3\nClassifier: Topic :: X\nClassifier: License :: OSI Approved :: BSD License\n");
     assert!(text.contains("\nLicense: BSD-3\nClassifier: License :: OSI Approved :: BSD License\nRequires"), "{text}");

@@ -210,8 +210,8 @@ impl Wheels {
             }
             SplitWheel::Device(key) => {
                 let licences: Vec<_> = self.fat.licences.iter().map(|licence| licence.path.clone()).collect();
-                let requires = (&*self.options.device_requires, &*self.moved_requirements(key));
-                let metadata = self.fat.metadata.device(&self.devices, key, requires, &licences)?;
+                let (requires, moved) = (&self.options.device_requires, self.moved_requirements(key));
+                let metadata = self.fat.metadata.device(&self.devices, key, requires, &moved, &licences)?;
                 add(b"METADATA", metadata.into_bytes())?;
                 add(b"WHEEL", self.fat.wheel_file.device(&name).into_bytes())?;
                 let packages = top_level(payload);

@@ -84,14 +84,7 @@ impl WheelSet {
         let notes = wheels.requirement_notes();
         let variants_index = options.variant.as_ref().map(|label| wheels.variants_index(label)).transpose()?;
         let contents = wheel_files(input, plan, &wheels, options, is_split)?;
-        let places = input.entries.iter().zip(&plan.places);
-        let originals = places.filter_map(|(entry, place)| match (&entry.kind, place) {
-            (EntryKind::File { content, .. }, Destination::Rewritten { .. }) => {
-                Some((entry.path.clone(), Arc::clone(content)))
-            }
-            _ => None,
-        });
-        let originals = originals.collect();
+        let originals = originals(input, plan);
         wheels.forget_claims();
         let wheels = Arc::new(wheels);
         let (mut hosts, mut devices, mut fat) = (Vec::new(), BTreeMap::new(), None);
@@ -184,6 +177,18 @@ impl WheelSet {
     pub(crate) fn paths(&self, part: &SplitWheel) -> Result<Paths<'_>, WheelError> {
         self.wheels.paths(part)
     }
+}
+
+/// The binaries of the input that are rewritten.
+fn originals(input: &Input, plan: &Plan) -> Vec<(EntryPath, Arc<dyn Content>)> {
+    let places = input.entries.iter().zip(&plan.places);
+    let originals = places.filter_map(|(entry, place)| match (&entry.kind, place) {
+        (EntryKind::File { content, .. }, Destination::Rewritten { .. }) => {
+            Some((entry.path.clone(), Arc::clone(content)))
+        }
+        _ => None,
+    });
+    originals.collect()
 }
 
 /// The symlinks of the input, with their targets.
