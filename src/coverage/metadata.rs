@@ -8,11 +8,10 @@ use super::judge::ExaminedLibrary;
 use super::model::Contradiction;
 use super::question::CoverageInput;
 use crate::database::{Arch, named_arch};
-use crate::disk::MAX_TEXT;
 use crate::gpu::TargetId;
-use crate::source::{EntryKind, EntryPath};
+use crate::source::EntryPath;
 use crate::split::Destination;
-use crate::wheel::Metadata;
+use crate::wheel::{self, Metadata};
 
 /// What promises code for targets.
 struct NamedTargets {
@@ -111,11 +110,7 @@ fn promises(examined: &CoverageInput<'_>) -> Vec<NamedTargets> {
 
 /// The values of `gfx_arch` in variant.json (PEP 825).
 fn variant_targets(examined: &CoverageInput<'_>, path: &EntryPath) -> Option<BTreeSet<TargetId>> {
-    let EntryKind::File { content, .. } = &examined.input.entry(path)?.kind else { return None };
-    let size = usize::try_from(content.size()).ok().filter(|_| content.size() <= MAX_TEXT)?;
-    let mut bytes = vec![0; size];
-    content.peek(&mut bytes).ok()?;
-    let json: Value = serde_json::from_slice(&bytes).ok()?;
+    let json: Value = serde_json::from_slice(&wheel::text(examined.input, path).ok()?).ok()?;
     let variants = json.get("variants")?.as_object()?.values();
     let values = variants.filter_map(|variant| variant.get("amd")?.get("gfx_arch")?.as_array()).flatten();
     Some(values.filter_map(|value| value.as_str()?.parse().ok()).filter(is_gpu).collect())
