@@ -23,8 +23,8 @@ use crate::uninit;
 const MAX_TOC: u64 = 64 << 20;
 
 /// Bytes of the first read of the table of contents, and how many times more are read if it is longer.
-const FIRST_READ: u64 = 1 << 20;
-const GROWTH: u64 = 8;
+const FIRST_READ: usize = 1 << 20;
+const GROWTH: usize = 8;
 
 /// An open archive. All methods can be called from many threads at once. Only the first use of the index of code
 /// objects takes a lock.
@@ -59,11 +59,12 @@ impl<S: Source> Archive<S> {
         source.read_at(0, &mut header)?;
         let offset = read_header(header, size)?;
         // The header does not give its length, and code objects may follow it.
-        let available = (size - offset).min(MAX_TOC);
-        let mut length = available.min(FIRST_READ);
+        let available = usize::try_from((size - offset).min(MAX_TOC)).map_err(|_| malformed("it is too large"))?;
+        // Bytes in memory are not copied.
+        let is_borrowed = source.borrow(offset, available).is_some();
+        let mut length = if is_borrowed { available } else { available.min(FIRST_READ) };
         let (bytes, directory) = loop {
-            let read = usize::try_from(length).map_err(|_| malformed("it is too large"))?;
-            let bytes = source::bytes(&source, offset, read)?;
+            let bytes = source::bytes(&source, offset, length)?;
             match ArchiveDirectory::read(&bytes) {
                 Ok(directory) => break (bytes, directory),
                 Err(error) if length == available || !Cursor::new(&bytes).is_map() => return Err(error),
