@@ -270,6 +270,12 @@ impl Split {
         let place =
             |name: &str| (EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes()), self.output.join(name));
         let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| place(name)).collect();
+        if !index.is_empty() {
+            eprintln!(
+                "kpackfs: note: no released installer chooses AMD GPUs by a variant wheel; those that cannot read it take \
+                 the host wheel next to it, which has no kernels"
+            );
+        }
         self.write_parts(wheels, prepared, tree, index, None, |part| Ok(Some(place(&part.file_name()?))))
     }
 
