@@ -35,6 +35,7 @@ mod read;
 mod segments;
 mod sha256;
 mod slice;
+mod xxh3;
 
 pub use content::{BlockBoundary, Content, InOrderReader, Materialize, Packed, PackedContent};
 pub use edit::{Edit, EditError, edited};
@@ -47,6 +48,7 @@ pub use segments::{Rope, Segment};
 pub use sha256::Sha256;
 pub use slice::{check_range, copy_from};
 pub(crate) use slice::{head, head_mut, tail, to_usize};
+pub use xxh3::Xxh3;
 
 #[cfg(test)]
 mod tests;
