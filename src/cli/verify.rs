@@ -1,10 +1,12 @@
 //! `kpackfs verify`.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::failure::text;
 use super::json;
@@ -18,7 +20,7 @@ use crate::artifact;
 use crate::gpu::GpuSet;
 use crate::resources::Resources;
 use crate::split::Packaging;
-use crate::verify::{self, FindingGroup, VerifyOptions, VerifyReport};
+use crate::verify::{self, FindingGroup, Rule, VerifyOptions, VerifyReport};
 
 /// Exit code if something is wrong with what was verified.
 const FOUND: u8 = 1;
@@ -58,6 +60,11 @@ pub(super) struct Verify {
     #[arg(long)]
     json: bool,
 
+    /// Findings with this identifier, such as record-form, are notes and do not change the exit code; may be given
+    /// several times [default: none]
+    #[arg(long, value_name = "ID", value_parser = rule_parser(), hide_possible_values = true)]
+    allow: Vec<Rule>,
+
     /// With artifacts and --against: only this component; may be given several times [default: all]
     #[arg(long, value_name = "NAME")]
     component: Vec<String>,
@@ -75,6 +82,12 @@ pub(super) struct Verify {
     /// Number of threads [default: one for each core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_JOBS), help_heading = "Resources")]
     jobs: Option<u16>,
+}
+
+/// A parser of identifiers. The page lists them, so `--help` does not.
+fn rule_parser() -> impl TypedValueParser<Value = Rule> {
+    PossibleValuesParser::new(Rule::ALL.iter().map(|rule| rule.id()))
+        .try_map(|id| Rule::of_id(&id).ok_or("no such identifier"))
 }
 
 impl Verify {
@@ -100,6 +113,7 @@ impl Verify {
             gpu_targets: self.selection.gpu_targets(packaging),
             exclude_targets: self.selection.exclude_targets(packaging),
             thin: self.thin.clone(),
+            allow: self.allow.clone(),
             components: self.component.clone(),
         };
         check_address_space(self.memory << 20)?;
@@ -128,6 +142,10 @@ impl Verify {
         }
         for finding in &report.findings {
             writeln!(out, "{}", message(finding))?;
+        }
+        let rules: BTreeSet<_> = report.findings.iter().map(|finding| finding.rule).collect();
+        for rule in rules {
+            writeln!(out, "hint: {rule}: {}", rule.text().remedy)?;
         }
         let counts = &report.counts;
         let thin = counts.thin_binaries.get();

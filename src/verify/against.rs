@@ -11,7 +11,7 @@ use super::context::Context;
 use super::distributions::{self, Distribution};
 use super::lookup::names_archive;
 use super::parts::{Part, PartsKind};
-use super::report::Check;
+use super::rules::Rule;
 use crate::database::{Databases, NamedFile};
 use crate::gpu::BundleKey;
 use crate::loader::resolve;
@@ -67,8 +67,8 @@ impl<'a> Comparison<'a> {
         self.extra_code_objects();
     }
 
-    pub(super) fn say(&self, path: &EntryPath, reason: impl std::fmt::Display) {
-        self.context.findings.add(Check::Against, path.to_string(), reason);
+    pub(super) fn say(&self, rule: Rule, path: &EntryPath, reason: impl std::fmt::Display) {
+        self.context.findings.add(rule, path.to_string(), reason);
     }
 
     /// Whether code and databases for this key must exist.
@@ -85,14 +85,16 @@ impl<'a> Comparison<'a> {
             EntryKind::Directory => self.compare_directory(entry),
             EntryKind::Symlink(_) => match self.counterpart(0, &entry.path).map(|counterpart| &counterpart.kind) {
                 Some(EntryKind::Symlink(other)) if versions.iter().any(|it| is_symlink(it, other)) => {}
-                Some(EntryKind::Symlink(_)) => self.say(&entry.path, "the symlink leads elsewhere"),
+                Some(EntryKind::Symlink(_)) => {
+                    self.say(Rule::AgainstChanged, &entry.path, "the symlink leads elsewhere");
+                }
                 Some(EntryKind::File { .. }) if self.followed(entry).is_some() => {
                     // Wheels do not contain symlinks, but copies of their targets.
                     let copies: Vec<_> = versions.iter().filter_map(|entry| self.followed(entry)).collect();
                     self.compare_file(entry, &copies.iter().collect::<Vec<_>>());
                 }
-                Some(_) => self.say(&entry.path, "it was a symlink"),
-                None => self.say(&entry.path, "the symlink is lost"),
+                Some(_) => self.say(Rule::AgainstChanged, &entry.path, "it was a symlink"),
+                None => self.say(Rule::AgainstLost, &entry.path, "the symlink is lost"),
             },
             EntryKind::File { .. } => self.compare_file(entry, versions),
         }
@@ -121,7 +123,7 @@ impl<'a> Comparison<'a> {
             fat.entries.get(next).is_none_or(|next| next.path.below(&entry.path).is_none())
         };
         if counterparts.is_empty() && self.fats.iter().all(is_empty) {
-            self.say(&entry.path, "the empty directory is lost");
+            self.say(Rule::AgainstLost, &entry.path, "the empty directory is lost");
         }
         // Wheels contain no directories.
         let has_modes = self.fats.iter().all(|fat| fat.dist_info().is_none());
@@ -140,29 +142,32 @@ impl<'a> Comparison<'a> {
             .collect();
         let (&(part, counterpart), rest) = match (places.split_first(), is_expected) {
             (Some(found), true) => found,
-            (Some(_), false) => return self.say(&entry.path, "it is for a target that is not wanted"),
+            (Some(_), false) => {
+                return self.say(Rule::AgainstPlace, &entry.path, "it is for a target that is not wanted");
+            }
             // Another splitter may have made it from one of several builds.
             (None, true) if self.context.parts.component.is_some() && is_of_device_part(&entry.path) => return,
             // Scripts, headers and data are installed elsewhere.
             (None, true) if is_elsewhere(&entry.path) && self.is_installed() => return,
-            (None, true) => return self.say(&entry.path, "the file is lost"),
+            (None, true) => return self.say(Rule::AgainstLost, &entry.path, "the file is lost"),
             (None, false) => return,
         };
         // Packages for groups of processors share the databases of their family.
         let is_shared = part > 0 && self.context.parts.component.is_some();
         if !rest.is_empty() && !is_shared {
-            self.say(&entry.path, format!("it is in {} parts", places.len()));
+            self.say(Rule::AgainstPlace, &entry.path, format!("it is in {} parts", places.len()));
         }
         let in_host = part == 0;
         if self.context.parts.kind.is_separate() && in_host == database.is_some() {
             self.say(
+                Rule::AgainstPlace,
                 &entry.path,
                 if in_host { "the database file is in the host part" } else { "it is in a device part" },
             );
         }
         self.compare_mode(versions, counterpart);
         let EntryKind::File { content: other, .. } = &counterpart.kind else {
-            return self.say(&entry.path, "it was a file");
+            return self.say(Rule::AgainstChanged, &entry.path, "it was a file");
         };
         let contents: Vec<_> = versions.iter().filter_map(|entry| content(entry)).collect();
         if self.compare_bundle_file(&entry.path, &contents, other)
@@ -174,8 +179,8 @@ impl<'a> Comparison<'a> {
         for other in std::iter::once(other).chain(others) {
             let equal = contents.iter().map(|content| equal(&***content, &**other));
             match equal.reduce(|one, next| Ok(one? || next?)) {
-                Some(Ok(false)) => self.say(&entry.path, "its bytes differ"),
-                Some(Err(error)) => self.say(&entry.path, error),
+                Some(Ok(false)) => self.say(Rule::AgainstChanged, &entry.path, "its bytes differ"),
+                Some(Err(error)) => self.say(Rule::AgainstUnreadable, &entry.path, error),
                 Some(Ok(true)) | None => {}
             }
         }
@@ -192,7 +197,7 @@ impl<'a> Comparison<'a> {
                 || is_of_wheel && is == if was & 0o111 == 0 { 0o644 } else { 0o755 }
         };
         if !versions.iter().any(|entry| is_same(entry.attributes.mode)) {
-            self.say(&counterpart.path, format!("its mode was {was:04o} and is {is:04o}"));
+            self.say(Rule::AgainstMode, &counterpart.path, format!("its mode was {was:04o} and is {is:04o}"));
         }
     }
 
@@ -229,7 +234,11 @@ impl<'a> Comparison<'a> {
                     || above.contains(&entry.path)
             };
             for entry in part.input.entries.iter().filter(|entry| !is_known(entry)) {
-                self.context.findings.add(Check::Against, part.label(&entry.path), "the fat input does not have it");
+                self.context.findings.add(
+                    Rule::AgainstAdded,
+                    part.label(&entry.path),
+                    "the fat input does not have it",
+                );
             }
         }
     }
@@ -268,7 +277,7 @@ impl<'a> Comparison<'a> {
                 archive.reader.entries().filter(|(key, target, _)| !known.contains(&(*key, *target)))
             {
                 let reason = format!("{key} for {target}: the fat input has no such code object");
-                self.context.findings.add(Check::Against, archive.label.as_str(), reason);
+                self.context.findings.add(Rule::AgainstCodeAdded, archive.label.as_str(), reason);
             }
         }
     }

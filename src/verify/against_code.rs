@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::against::Comparison;
 use super::lookup::{LookupStep, WrapperRequest};
+use super::rules::Rule;
 use super::thin::by_target;
 use crate::binary::{BinaryError, FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
@@ -57,13 +58,17 @@ impl Comparison<'_> {
         let differences: Vec<_> = fat.iter().map(|(binary, _)| binary.first_difference(split)).collect();
         if !differences.iter().any(|difference| matches!(difference, Ok(None))) {
             match differences.into_iter().next() {
-                Some(Ok(Some(difference))) => self.say(path, difference),
-                Some(Err(error)) => self.say(path, error),
+                Some(Ok(Some(difference))) => self.say(Rule::AgainstBinary, path, difference),
+                Some(Err(error)) => self.say(Rule::AgainstUnreadable, path, error),
                 Some(Ok(None)) | None => {}
             }
         }
         if let Some((_, bundles)) = fat.iter().find(|(_, bundles)| bundles.len() != requests.len()) {
-            self.say(path, format!("it had {} wrappers and has {}", bundles.len(), requests.len()));
+            self.say(
+                Rule::AgainstBinary,
+                path,
+                format!("it had {} wrappers and has {}", bundles.len(), requests.len()),
+            );
             return true;
         }
         requests.par_iter().enumerate().with_max_len(1).for_each(|(position, request)| {
@@ -71,7 +76,7 @@ impl Comparison<'_> {
             let Some(request) = request else { return };
             let bundles = fat.iter().filter_map(|(_, bundles)| bundles.get(position));
             if let Err(error) = self.compare_wrapper(path, position, bundles, request) {
-                self.say(path, format!("wrapper {position}: {error}"));
+                self.say(Rule::AgainstUnreadable, path, format!("wrapper {position}: {error}"));
             }
         });
         true
@@ -98,7 +103,7 @@ impl Comparison<'_> {
         let objects = |content: &Arc<dyn Content>| self.objects(content, 0, content.size());
         let compared = objects(content).and_then(|fat| Ok((fat, objects(thin)?))).map_err(CodeError::from);
         if let Err(error) = compared.and_then(|(fat, thin)| self.compare_thin_bundle(path, "it", &fat, &thin, gpus)) {
-            self.say(path, error);
+            self.say(Rule::AgainstUnreadable, path, error);
         }
         true
     }
@@ -116,19 +121,23 @@ impl Comparison<'_> {
         let Ok(Some(binary)) = FatBinary::scan(thin) else { return false };
         match fat.first_difference(thin) {
             Ok(None) => {}
-            Ok(Some(difference)) => self.say(path, difference),
-            Err(error) => self.say(path, error),
+            Ok(Some(difference)) => self.say(Rule::AgainstBinary, path, difference),
+            Err(error) => self.say(Rule::AgainstUnreadable, path, error),
         }
         let wrappers = binary.wrappers();
         if wrappers.len() != bundles.len() {
-            self.say(path, format!("it had {} wrappers and has {}", bundles.len(), wrappers.len()));
+            self.say(
+                Rule::AgainstBinary,
+                path,
+                format!("it had {} wrappers and has {}", bundles.len(), wrappers.len()),
+            );
             return true;
         }
         wrappers.par_iter().zip(bundles).enumerate().with_max_len(1).for_each(|(position, (wrapper, bundle))| {
             let Ok(found) = self.objects(thin, wrapper.bundle, wrapper.limit) else { return };
             let name = format!("wrapper {position}");
             if let Err(error) = self.compare_thin_bundle(path, &name, bundle, &found, gpus) {
-                self.say(path, format!("{name}: {error}"));
+                self.say(Rule::AgainstUnreadable, path, format!("{name}: {error}"));
             }
         });
         true
@@ -149,22 +158,30 @@ impl Comparison<'_> {
         for (target, is_wanted) in present.into_iter().zip(keeps) {
             match (fat.get(target), thin.get(target)) {
                 (Some(_), None) if is_wanted => {
-                    self.say(path, format!("{name}: its code for {target} is not found"));
+                    self.say(Rule::AgainstCodeLost, path, format!("{name}: its code for {target} is not found"));
                 }
                 (Some(_), Some(_)) if !is_wanted => {
-                    self.say(path, format!("{name} has code for {target}, which {gpus} does not need"));
+                    self.say(
+                        Rule::AgainstCodeAdded,
+                        path,
+                        format!("{name} has code for {target}, which {gpus} does not need"),
+                    );
                 }
                 (Some(expected), Some(found)) => {
                     self.context.findings.counts.compared_code_objects.add(1);
                     if !equal(&*expected.content, &*found.content)? {
-                        self.say(path, format!("{name}: its code for {target} is other code"));
+                        self.say(
+                            Rule::AgainstCodeChanged,
+                            path,
+                            format!("{name}: its code for {target} is other code"),
+                        );
                     }
                 }
                 _ => {}
             }
         }
         for target in thin.keys().filter(|target| !fat.contains_key(*target)) {
-            self.say(path, format!("{name} had no code for {target}, but now has some"));
+            self.say(Rule::AgainstCodeAdded, path, format!("{name} had no code for {target}, but now has some"));
         }
         Ok(())
     }
@@ -200,7 +217,11 @@ impl Comparison<'_> {
             let steps = self.context.archives.steps(&directory, search_paths, target);
             match steps.iter().find(|step| self.context.archives.holds(step, &key)) {
                 Some(step) => found.extend(self.found(&key, step, target, versions)?),
-                None => self.say(path, format!("wrapper {position}: its code for {target} is not found")),
+                None => self.say(
+                    Rule::AgainstCodeLost,
+                    path,
+                    format!("wrapper {position}: its code for {target} is not found"),
+                ),
             }
         }
         // Any other code that is found under its name must be code that a device of that target would have run.
@@ -214,7 +235,11 @@ impl Comparison<'_> {
                 let expected = target.candidates().into_iter().find_map(|candidate| objects.get(&candidate));
                 match expected {
                     Some(versions) => found.extend(self.found(&key, step, target, versions)?),
-                    None => self.say(path, format!("wrapper {position} had no code for {target}, but now has some")),
+                    None => self.say(
+                        Rule::AgainstCodeAdded,
+                        path,
+                        format!("wrapper {position} had no code for {target}, but now has some"),
+                    ),
                 }
             }
         }
@@ -273,7 +298,11 @@ impl Comparison<'_> {
         }
         if !is_same && let Some(archive) = self.context.archives.list.get(found.archive) {
             let (archive, target) = (&archive.label, &found.target);
-            self.say(path, format!("wrapper {position}: what is found for {target} in {archive} is other code"));
+            self.say(
+                Rule::AgainstCodeChanged,
+                path,
+                format!("wrapper {position}: what is found for {target} in {archive} is other code"),
+            );
         }
         Ok(())
     }

@@ -8,7 +8,8 @@ use super::choices::Choices;
 use super::input::SingleFile;
 use super::lookup::OverlaidArchives;
 use super::parts::PartsKind;
-use super::report::{Check, Findings, enumerate};
+use super::report::{Findings, enumerate};
+use super::rules::Rule;
 use crate::fatbin::{CODE_HEADER, code_problem};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
@@ -26,7 +27,7 @@ pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Fin
             check_names(&reader, &name.unwrap_or_default(), &label, findings);
             check_entries(&reader, &label, true, budget, findings, progress);
         }
-        Err(error) => findings.add(Check::Archive, label, error),
+        Err(error) => findings.add(Rule::ArchiveUnreadable, label, error),
     }
 }
 
@@ -49,19 +50,19 @@ pub(super) fn check_all(
         let orphans = if archive.is_reached() && kind.is_separate() { archive.orphans() } else { Vec::new() };
         if !orphans.is_empty() {
             let reason = format!("no wrapper asks for {}", enumerate(&orphans));
-            findings.add(Check::Lookup, archive.label.as_str(), reason);
+            findings.add(Rule::OrphanEntry, archive.label.as_str(), reason);
         }
         // A database may have its code in archives, which its library opens by itself.
         let is_database = || choices.databases.classify(&archive.path).is_some();
         if kind != PartsKind::Fragment && archive.part > 0 && !archive.is_reached() && !is_database() {
-            findings.add(Check::Lookup, archive.label.as_str(), "no marker leads to it");
+            findings.add(Rule::OrphanArchive, archive.label.as_str(), "no marker leads to it");
         }
     });
 }
 
 /// Checks that file name, list of targets and table of contents agree.
 fn check_names(reader: &ArchiveReader, name: &str, label: &str, findings: &Findings) {
-    let say = |reason: String| findings.add(Check::Archive, label, reason);
+    let say = |reason: String| findings.add(Rule::ArchiveTargets, label, reason);
     let offered = &reader.toc().gfx_arches;
     if let Some(target) = named_target(name).filter(|target| !offered.iter().any(|of| of == target)) {
         say(format!("its name says {target}, but it offers {}", offered.join(", ")));
@@ -89,7 +90,7 @@ fn check_entries(
     let entries: Vec<_> = reader.entries().collect();
     progress.expect(entries.iter().map(|(.., entry)| entry.original_size).fold(0, u64::saturating_add));
     entries.par_iter().with_max_len(1).for_each(|&(key, target, entry)| {
-        let say = |reason: String| findings.add(Check::Archive, label, format!("{key} for {target}: {reason}"));
+        let say = |rule, reason: String| findings.add(rule, label, format!("{key} for {target}: {reason}"));
         // Only the header is inspected. The rest is read to check that it is readable.
         let mut header = Vec::new();
         let read = reader.read(entry, budget, |piece| {
@@ -102,13 +103,13 @@ fn check_entries(
                 findings.counts.code_bytes.add(entry.original_size);
                 let parsed = target.parse::<TargetId>().ok();
                 if let Some(problem) = parsed.filter(|_| is_ours).and_then(|target| code_problem(&header, &target)) {
-                    say(problem);
+                    say(Rule::EntryTarget, problem);
                 }
             }
-            Err(error) => say(error.to_string()),
+            Err(error) => say(Rule::EntryUnreadable, error.to_string()),
         }
         if is_ours && !offered.iter().any(|of| of == target) {
-            say("the archive does not offer this target".to_owned());
+            say(Rule::ArchiveTargets, "the archive does not offer this target".to_owned());
         }
         progress.advance(entry.original_size);
     });

@@ -8,7 +8,8 @@ use super::directory::read_directory;
 use super::error::VerifyError;
 use super::installed::install;
 use super::parts::{Part, Parts, PartsKind};
-use super::report::{Check, Findings};
+use super::report::Findings;
+use super::rules::Rule;
 use super::statement::LocatedStatement;
 use crate::artifact::{
     ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive, shards,
@@ -39,13 +40,13 @@ pub(super) fn open(
         return Ok(None);
     }
     for path in others {
-        findings.add(Check::Artifact, path.display().to_string(), format!("{MANIFEST} not found in it"));
+        findings.add(Rule::ArtifactManifest, path.display().to_string(), format!("{MANIFEST} not found in it"));
     }
     let mut components = BTreeMap::<String, Vec<(String, PathBuf)>>::new();
     for (name, path) in artifacts {
         match ArtifactName::parse(&name) {
             Some(name) => components.entry(name.component).or_default().push((name.family, path)),
-            None => findings.add(Check::Artifact, name, "its name is no artifact's: <component>_<family>"),
+            None => findings.add(Rule::ArtifactName, name, "its name is no artifact's: <component>_<family>"),
         }
     }
     for path in paths {
@@ -63,7 +64,7 @@ fn check_components_of(
 ) -> Result<(), VerifyError> {
     for component in components(directory)?.iter().filter(|component| !existing.contains_key(*component)) {
         if let Some(located) = LocatedStatement::read(directory, &statement_of_component(component))? {
-            located.check_parts(directory, [], Check::Artifact, findings)?;
+            located.check_parts(directory, [], findings)?;
         }
     }
     Ok(())
@@ -92,7 +93,7 @@ fn list(path: &Path, artifacts: &mut BTreeMap<String, PathBuf>, findings: &Findi
         Some(FoundArtifacts::Several { artifacts: found, others, .. }) if !found.is_empty() => {
             artifacts.extend(found);
             for name in others {
-                findings.add(Check::Artifact, name, format!("{MANIFEST} not found in it"));
+                findings.add(Rule::ArtifactManifest, name, format!("{MANIFEST} not found in it"));
             }
         }
         None | Some(FoundArtifacts::Several { .. }) => return Ok(false),
@@ -115,24 +116,25 @@ fn open_component(
     let located = statement(&component, &families, directory.as_deref())?;
     if let (Some(located), Some(directory)) = (&located, directory.filter(|directory| paths.contains(directory))) {
         let existing = families.iter().map(|(family, _)| ArtifactName::new(&component, family).to_string());
-        located.check_parts(&directory, existing, Check::Artifact, findings)?;
+        located.check_parts(&directory, existing, findings)?;
     }
     let mut parts = Vec::new();
     if !has_generic {
         if !is_one {
             let reason = format!("there are device parts, but no {}", ArtifactName::new(&component, GENERIC));
-            findings.add(Check::Artifact, component.as_str(), reason);
+            findings.add(Rule::ArtifactHost, component.as_str(), reason);
         }
         parts.push(missing_host(families.first().map_or(Path::new(""), |(_, path)| path), resources)?);
     }
     for (family, path) in families {
         let label = ArtifactName::new(&component, &family).to_string();
-        let say = |path: &EntryPath, reason: String| findings.add(Check::Artifact, format!("{label}/{path}"), reason);
+        let say =
+            |path: &EntryPath, reason: String| findings.add(Rule::InstallConflict, format!("{label}/{path}"), reason);
         match flattened(&path, resources, say) {
             Ok((input, origins)) => {
                 parts.push(Part::of_artifact(family, label, input, origins, resources));
             }
-            Err(VerifyError::Manifest(error)) => findings.add(Check::Artifact, label, error),
+            Err(VerifyError::Manifest(error)) => findings.add(Rule::ArtifactManifest, label, error),
             Err(error) => return Err(error),
         }
     }
@@ -205,7 +207,7 @@ pub(super) fn check_components(
     for (component, families) in wanted {
         if is_wanted(&component) && !existing.contains(component.as_str()) && !needs_none(&families) {
             let reason = format!("no artifact of it is there, but {} has some", against.display());
-            findings.add(Check::Against, component, reason);
+            findings.add(Rule::AgainstComponent, component, reason);
         }
     }
     Ok(())

@@ -10,7 +10,8 @@ use super::choices::Choices;
 use super::input::SingleFile;
 use super::lookup::{Binaries, WrapperMarker, WrapperRequest};
 use super::parts::{PartFile, Parts};
-use super::report::{Check, Findings};
+use super::report::Findings;
+use super::rules::Rule;
 use super::thin::{self, Says, ThinFiles};
 use crate::binary::{BinaryError, FatBinary, SplitBinary, read_marker};
 use crate::database::Handler;
@@ -67,12 +68,12 @@ fn check(
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> Option<Vec<Option<WrapperRequest>>> {
-    let say = |reason: String| findings.add(Check::Binary, label, reason);
+    let say = |rule, reason: String| findings.add(rule, label, reason);
     match SplitBinary::read(content) {
         Ok(Some(split)) => {
             findings.counts.binaries.add(1);
             findings.counts.wrappers.add(split.wrappers.len() as u64);
-            split.problems.iter().cloned().for_each(say);
+            split.problems.iter().for_each(|problem| say(Rule::BinaryForm, problem.clone()));
             Some(requests(&split, say))
         }
         Ok(None) => {
@@ -81,20 +82,20 @@ fn check(
                     thin::check(content, &binary, gpus, (label, findings, &say), resources);
                 }
                 (Ok(Some(fat)), None) => {
-                    say(format!("it still holds device code, of {} wrappers", fat.wrappers().len()));
+                    say(Rule::StillFat, format!("it still holds device code, of {} wrappers", fat.wrappers().len()));
                 }
                 (Ok(None), Some(gpus)) => check_bundle_file(content, gpus, (label, findings, &say), resources),
                 (Ok(None), None) => {}
-                (Err(BinaryError::Read(error)), _) => say(error.to_string()),
-                (Err(error), Some(_)) => say(format!("it holds all of its device code, and {error}")),
-                (Err(error), None) => say(format!("it still holds device code, and {error}")),
+                (Err(BinaryError::Read(error)), _) => say(Rule::BinaryUnreadable, error.to_string()),
+                (Err(error), Some(_)) => say(Rule::StillFat, format!("it holds all of its device code, and {error}")),
+                (Err(error), None) => say(Rule::StillFat, format!("it still holds device code, and {error}")),
             }
             None
         }
         // The segments of a file with debug information only may be those of the original file.
         Err(BinaryError::Malformed(_)) if Path::new(label).extension().is_some_and(|it| it == "debug") => None,
         Err(error) => {
-            say(error.to_string());
+            say(Rule::BinaryUnreadable, error.to_string());
             None
         }
     }
@@ -115,20 +116,20 @@ fn check_bundle_file(
     }
 }
 
-fn requests(split: &SplitBinary, say: impl Fn(String)) -> Vec<Option<WrapperRequest>> {
+fn requests(split: &SplitBinary, say: impl Fn(Rule, String)) -> Vec<Option<WrapperRequest>> {
     let mut markers: HashMap<&[u8], Option<Arc<WrapperMarker>>> = HashMap::new();
     let mut requests = Vec::new();
     for (position, wrapper) in split.wrappers.iter().enumerate() {
         if wrapper.version != 1 {
-            say(format!("wrapper {position} has version {} instead of 1", wrapper.version));
+            say(Rule::WrapperFields, format!("wrapper {position} has version {} instead of 1", wrapper.version));
         }
         if wrapper.index != position as u64 {
-            say(format!("wrapper {position} asks for index {:#x}", wrapper.index));
+            say(Rule::WrapperFields, format!("wrapper {position} asks for index {:#x}", wrapper.index));
         }
         let bytes = match &wrapper.marker {
             Ok(bytes) => bytes,
             Err(error) => {
-                say(format!("wrapper {position} has no marker: {error}"));
+                say(Rule::Marker, format!("wrapper {position} has no marker: {error}"));
                 requests.push(None);
                 continue;
             }
@@ -137,7 +138,7 @@ fn requests(split: &SplitBinary, say: impl Fn(String)) -> Vec<Option<WrapperRequ
         let marker = markers.entry(bytes).or_insert_with(|| match marker(bytes) {
             Ok(marker) => Some(Arc::new(marker)),
             Err(reason) => {
-                say(format!("wrapper {position}: {reason}"));
+                say(Rule::Marker, format!("wrapper {position}: {reason}"));
                 None
             }
         });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::error::VerifyError;
 use super::parts::Parts;
+use super::rules::Rule;
 use super::statement::LocatedStatement;
 use crate::database::Databases;
 use crate::gpu::{BundleKey, GpuSet};
@@ -21,6 +22,8 @@ pub struct VerifyOptions {
     pub exclude_targets: Vec<BundleKey>,
     /// The GPUs of a thin tree, if neither its location nor its statement names them.
     pub thin: Option<GpuSet>,
+    /// Rules whose findings are notes.
+    pub allow: Vec<Rule>,
     /// The components of artifacts to compare with `against`; all if empty.
     pub components: Vec<String>,
 }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::devices::{devices, is_of_target, key};
 use super::lookup::{OverlaidArchives, names_archive};
 use super::parts::{Part, Parts, PartsKind};
-use super::report::{Check, Findings};
+use super::report::Findings;
+use super::rules::Rule;
 use crate::database::{Databases, named_arch};
 use crate::gpu::{BundleKey, GpuSet};
 use crate::rope::{ReadError, to_usize};
@@ -68,7 +69,7 @@ fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distri
         let rows = match read(part, &record_path) {
             Ok(bytes) => bytes.map(|bytes| rows(&bytes)),
             Err(error) => {
-                findings.add(Check::Record, part.label(&record_path), error);
+                findings.add(Rule::RecordUnreadable, part.label(&record_path), error);
                 None
             }
         };
@@ -219,14 +220,14 @@ pub(super) fn check_code(
         let named: HashSet<_> = rows.collect();
         let is_own = |path: &&EntryPath| named.contains(*path);
         if !with.iter().any(is_own) && without.iter().any(is_own) {
-            findings.add(Check::Lookup, host.label(), REASON);
+            findings.add(Rule::NoCode, host.label(), REASON);
         }
         rest.0.retain(|path| !is_own(path));
         rest.1.retain(|path| !is_own(path));
     }
     if rest.0.is_empty() && !rest.1.is_empty() {
         let place = parts.all.first().map(|part| part.input.location.display().to_string());
-        findings.add(Check::Lookup, place.unwrap_or_default(), REASON);
+        findings.add(Rule::NoCode, place.unwrap_or_default(), REASON);
     }
 }
 
@@ -249,7 +250,7 @@ pub(super) fn check_archives(
     let named: HashSet<_> = rows.filter_map(|(part, row)| part.recorded(&EntryPath::new(&row.path).ok()?)).collect();
     for archive in archives.list.iter().filter(|archive| named.contains(&archive.path) && !archive.is_reached()) {
         if databases.classify(&archive.path).is_none() {
-            findings.add(Check::Lookup, archive.label.as_str(), "no marker leads to it");
+            findings.add(Rule::OrphanArchive, archive.label.as_str(), "no marker leads to it");
         }
     }
 }
@@ -261,18 +262,20 @@ pub(super) fn check(distributions: &[Distribution<'_>], findings: &Findings) {
         existing.entry(name).or_default().insert(version);
     }
     let problem = |name: &str, version: &str| {
-        let Some(found) = existing.get(name) else { return Some("which is not among what is verified".to_owned()) };
+        let Some(found) = existing.get(name) else {
+            return Some((Rule::DistributionMissing, "which is not among what is verified".to_owned()));
+        };
         if found.iter().any(|found| accepts(version, found)) {
             return None;
         }
         let found: Vec<_> = found.iter().map(|found| format!("{name} {found}")).collect();
-        Some(format!("but there is {}", found.join(", ")))
+        Some((Rule::DistributionVersion, format!("but there is {}", found.join(", "))))
     };
     for device in distributions.iter().filter(|it| it.role == Role::Device) {
         for (name, version) in device.pins() {
-            if let Some(problem) = problem(&name, version) {
+            if let Some((rule, problem)) = problem(&name, version) {
                 let reason = format!("it belongs to {name}=={version}, {problem}");
-                findings.add(Check::Distribution, device.label(), reason);
+                findings.add(rule, device.label(), reason);
             }
         }
     }
@@ -281,9 +284,9 @@ pub(super) fn check(distributions: &[Distribution<'_>], findings: &Findings) {
             let own = devices.iter().find(|(name, _)| is_of_target(&target, name));
             let Some((own, _)) = own.filter(|(name, _)| existing.contains_key(name)) else { continue };
             for (name, version) in &devices {
-                if let Some(problem) = problem(name, version) {
+                if let Some((rule, problem)) = problem(name, version) {
                     let reason = format!("with {own} it needs {name}=={version}, {problem}");
-                    findings.add(Check::Distribution, host.label(), reason);
+                    findings.add(rule, host.label(), reason);
                 }
             }
         }

@@ -7,7 +7,8 @@ use super::devices;
 use super::distributions::thin_gpus;
 use super::error::VerifyError;
 use super::parts::{Part, Parts, PartsKind};
-use super::report::{Check, Findings, enumerate};
+use super::report::{Findings, enumerate};
+use super::rules::Rule;
 use super::statement::LocatedStatement;
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -70,7 +71,7 @@ pub(super) fn group(
     for device in devices.iter().filter(|device| !hosts.iter().any(|host| device.belongs_to(host))) {
         if device.pins().next().is_none() {
             let reason = "it belongs to a host part, which is not among what is verified";
-            findings.add(Check::Distribution, device.part.label.as_str(), reason);
+            findings.add(Rule::DistributionMissing, device.part.label.as_str(), reason);
         }
         groups.push(Parts::new(PartsKind::Installation, vec![Arc::clone(&device.part)]));
     }
@@ -98,7 +99,7 @@ fn say_missing(label: String, missing: &[String], findings: &Findings) {
         enumerate(missing),
         if missing.len() == 1 { "is" } else { "are" }
     );
-    findings.add(Check::Distribution, label, reason);
+    findings.add(Rule::DistributionMissing, label, reason);
 }
 
 impl PartCandidate {

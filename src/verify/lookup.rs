@@ -11,7 +11,8 @@ use rocm_kpack::search;
 
 use super::choices::Choices;
 use super::parts::{Parts, PartsKind};
-use super::report::{Check, Findings, enumerate};
+use super::report::{Findings, enumerate};
+use super::rules::Rule;
 use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, toc_key};
 use crate::loader::{is_archive, linked_archives, named_target, resolve};
@@ -109,7 +110,7 @@ impl OverlaidArchives {
             let reader = match ArchiveReader::open(Arc::clone(file.content)) {
                 Ok(reader) => reader,
                 Err(error) => {
-                    findings.add(Check::Archive, label, error);
+                    findings.add(Rule::ArchiveUnreadable, label, error);
                     continue;
                 }
             };
@@ -123,7 +124,7 @@ impl OverlaidArchives {
                 // Packages for groups of processors share code for all of them.
                 let is_shared = parts.component.is_some() && equal(&**file.content, &*other.content).unwrap_or(false);
                 if !is_shared {
-                    findings.add(Check::Separation, label.as_str(), format!("it is also at {}", other.label));
+                    findings.add(Rule::TwoPlaces, label.as_str(), format!("it is also at {}", other.label));
                 }
             }
             archives.by_path.entry(path.clone()).or_insert(archives.list.len());
@@ -243,7 +244,7 @@ impl OverlaidArchives {
         let is_complete = parts.kind == PartsKind::Split && parts.component.is_none() && !choices.is_restricted();
         if !without_code.is_empty() && is_complete {
             findings.add(
-                Check::Lookup,
+                Rule::NoCode,
                 label(),
                 format!("no archive has code for wrapper {}", enumerate(&without_code)),
             );
@@ -252,7 +253,7 @@ impl OverlaidArchives {
             let name = |at: usize| self.list.get(at).map_or("", |archive| archive.label.as_str());
             let (first, later, positions) = (name(first), name(later), enumerate(&positions));
             findings.add(
-                Check::Lookup,
+                Rule::HiddenCode,
                 label(),
                 format!(
                     "on {target} a loader that stops at {first} misses code which {later} has, for wrapper {positions}"

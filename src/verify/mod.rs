@@ -22,6 +22,7 @@ mod overlaid;
 mod parts;
 mod record;
 mod report;
+mod rules;
 mod separation;
 mod statement;
 mod thin;
@@ -48,6 +49,7 @@ pub use choices::VerifyOptions;
 pub use devices::{devices as devices_of, key as key_of_device};
 pub use error::VerifyError;
 pub use report::{Check, Counts, Finding, FindingGroup, VerifyReport};
+pub use rules::{Rule, RuleText};
 
 /// Checks everything in `paths`, and compares it with the fat wheel, tree, artifacts or shards `against`.
 pub fn verify(
@@ -84,7 +86,7 @@ pub fn verify(
     }
     if let Some(against) = against {
         if !is_compared {
-            findings.add(Check::Against, against.display().to_string(), "nothing that is verified was made of it");
+            findings.add(Rule::AgainstOther, against.display().to_string(), "nothing that is verified was made of it");
         }
         if let Some(existing) = inputs.iter().map(VerifyInput::component).collect() {
             artifacts::check_components(paths, against, &existing, &options.components, &findings)?;
@@ -92,7 +94,7 @@ pub fn verify(
     }
     match empty {
         Some(path) if findings.number() == 0 => Err(VerifyError::Nothing(path.clone())),
-        _ => Ok(findings.into_report()),
+        _ => Ok(findings.into_report(&options.allow)),
     }
 }
 

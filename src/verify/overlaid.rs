@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::distributions::is_same_record;
 use super::parts::Part;
-use super::report::{Check, Findings};
+use super::report::Findings;
+use super::rules::Rule;
 use crate::gpu::BundleKey;
 use crate::rope::{Content, equal};
 use crate::source::{Entry, EntryKind, EntryPath};
@@ -24,7 +25,7 @@ pub(super) fn take_off(host: &mut Part, devices: &[Part], arch: &[BundleKey], fi
             host.files().filter(|(path, content)| is_of_device(path, content) == Some(false)).collect();
         for (path, _) in differs {
             let reason = format!("it is not the same as {}", device.label(path));
-            findings.add(Check::Separation, host.label(path), reason);
+            findings.add(Rule::OverlayDiffers, host.label(path), reason);
         }
         let mut directories: HashSet<EntryPath> = HashSet::new();
         let own = host.input.entries.iter().filter(|entry| !files.contains_key(&entry.path));

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::devices;
 use super::error::VerifyError;
 use super::installed::{DataDirectories, follow_links_to_caches, install};
-use super::report::{Check, Findings};
+use super::report::Findings;
+use super::rules::Rule;
 use super::statement::{LocatedStatement, MAX_STATEMENT_SIZE};
 use crate::database::Databases;
 use crate::gpu::BundleKey;
@@ -95,10 +96,10 @@ impl Part {
         let is_followed =
             |path: &EntryPath| input.entry(path).is_some_and(|entry| !matches!(entry.kind, EntryKind::Symlink(_)));
         for file in outside.into_iter().filter(|file| file.lacks_archives || !is_followed(&file.link)) {
-            findings.add(Check::Lookup, of_path(&file.link), file.problem);
+            findings.add(Rule::OutsideLink, of_path(&file.link), file.problem);
         }
         let data = DataDirectories::of(&input);
-        let say = |path: &EntryPath, reason| findings.add(Check::Separation, of_path(path), reason);
+        let say = |path: &EntryPath, reason| findings.add(Rule::InstallConflict, of_path(path), reason);
         let origins = install(&mut input, |path| data.installed(path), say);
         let of_wheel = input.dist_info().map(|path| path.to_text().split('-').next().unwrap_or_default().to_owned());
         let of_wheel = of_wheel.and_then(|name| Some(devices::key(&normalise(&name))?.to_string()));

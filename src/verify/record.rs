@@ -10,7 +10,8 @@ use rayon::prelude::*;
 
 use super::context::Context;
 use super::distributions::{Distribution, RecordRow};
-use super::report::{Check, Findings};
+use super::report::Findings;
+use super::rules::Rule;
 use crate::loader::is_archive;
 use crate::metrics::Progress;
 use crate::rope::Content;
@@ -37,7 +38,7 @@ struct Uncompared {
 /// The result for a file.
 enum Outcome {
     Equal,
-    Wrong(String),
+    Wrong(Rule, String),
     Missing,
     /// It is not below the input directory, and does not exist.
     Elsewhere,
@@ -55,7 +56,7 @@ impl Context<'_> {
                 }
                 None if distribution.is_of_split() => {
                     let path = distribution.part.label(&distribution.record_path());
-                    self.findings.add(Check::Record, path, "there is no such file");
+                    self.findings.add(Rule::RecordMissing, path, "there is no such file");
                 }
                 Some(_) | None => {}
             }
@@ -79,7 +80,7 @@ impl Context<'_> {
             || self.parts.kind.is_separate() && distribution.part.input.dist_info().is_some();
         if !states && has_to {
             let path = distribution.part.label(&distribution.record_path());
-            self.findings.add(Check::Record, path, "it states SHA-256 and size of no file");
+            self.findings.add(Rule::RecordEmpty, path, "it states SHA-256 and size of no file");
         }
         states || !has_to
     }
@@ -96,13 +97,13 @@ impl Context<'_> {
             || path.as_ref().map_or_else(|| String::from_utf8_lossy(&row.path).into_owned(), |it| part.label(it));
         if path.is_none() && matches!(part.input.kind, InputKind::Wheel(_)) {
             let reason = format!("{} names it, but a wheel can have no such path", distribution.record_path());
-            return self.findings.add(Check::Record, label(), reason);
+            return self.findings.add(Rule::RecordPath, label(), reason);
         }
         if row.stated == Stated::Several {
             let record = distribution.record_path();
             let reason =
                 format!("{record} states two digests of it: one file was installed over another, which is lost");
-            return self.findings.add(Check::Record, label(), reason);
+            return self.findings.add(Rule::RecordTwoDigests, label(), reason);
         }
         let Some(claim) = row.stated.claim() else {
             let needs_none = path.as_ref().is_some_and(|path| needs_no_digest(distribution, path));
@@ -110,14 +111,14 @@ impl Context<'_> {
                 _ if needs_none => {}
                 Some(_) if distribution.is_of_split() => {
                     let reason = format!("{} states no SHA-256 or no size of it", distribution.record_path());
-                    self.findings.add(Check::Record, label(), reason);
+                    self.findings.add(Rule::DigestMissing, label(), reason);
                 }
                 _ => note(|it| &mut it.without_digest),
             }
             // A member of a wheel has a CRC-32 all the same.
             let content = self.content(distribution, row, path.as_ref()).ok().flatten();
             if let Some(Err(error)) = content.map(|content| content.check()) {
-                self.findings.add(Check::Record, label(), error.to_string());
+                self.findings.add(Rule::FileUnreadable, label(), error.to_string());
             }
             return;
         };
@@ -129,13 +130,13 @@ impl Context<'_> {
             Outcome::Equal => {
                 self.findings.counts.recorded_files.add(1);
             }
-            Outcome::Wrong(reason) => {
+            Outcome::Wrong(rule, reason) => {
                 self.findings.counts.recorded_files.add(1);
-                self.findings.add(Check::Record, label(), reason);
+                self.findings.add(rule, label(), reason);
             }
             Outcome::Missing => {
                 self.findings.counts.recorded_files.add(1);
-                self.findings.add(Check::Record, label(), format!("{record} names it, but there is no such file"));
+                self.findings.add(Rule::FileMissing, label(), format!("{record} names it, but there is no such file"));
             }
             Outcome::Elsewhere => note(|it| &mut it.elsewhere),
         }
@@ -170,15 +171,16 @@ impl Context<'_> {
                     Outcome::Elsewhere
                 };
             }
-            Err(error) => return Outcome::Wrong(error.to_string()),
+            Err(error) => return Outcome::Wrong(Rule::FileUnreadable, error.to_string()),
         };
         if content.size() != claim.size {
-            return Outcome::Wrong(format!("it has {} bytes, but {record} states {}", content.size(), claim.size));
+            let reason = format!("it has {} bytes, but {record} states {}", content.size(), claim.size);
+            return Outcome::Wrong(Rule::FileChanged, reason);
         }
         match Digest::new(String::from_utf8_lossy(&row.path), content, None).sha256() {
             Ok(sha256) if sha256 == claim.sha256 => Outcome::Equal,
-            Ok(_) => Outcome::Wrong(format!("its SHA-256 is not the one that {record} states")),
-            Err(error) => Outcome::Wrong(error.to_string()),
+            Ok(_) => Outcome::Wrong(Rule::FileChanged, format!("its SHA-256 is not the one that {record} states")),
+            Err(error) => Outcome::Wrong(Rule::FileUnreadable, error.to_string()),
         }
     }
 
@@ -240,7 +242,7 @@ impl Context<'_> {
             for (path, content) in part.files() {
                 let is_ours = is_wheel || packages.contains(&first(path));
                 if is_ours && !named.contains(path) && is_about(path, content) {
-                    self.findings.add(Check::Record, part.label(path), "no RECORD names it");
+                    self.findings.add(Rule::FileUnnamed, part.label(path), "no RECORD names it");
                 }
             }
         }

@@ -6,6 +6,7 @@ use std::fmt;
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use super::rules::Rule;
 use crate::metrics::Counter;
 
 /// The result.
@@ -26,6 +27,9 @@ pub struct VerifyReport {
 pub struct FindingGroup {
     /// The check.
     pub check: Check,
+    /// The rule that is broken.
+    #[serde(rename = "id")]
+    pub rule: Rule,
     /// The reason, with "…" in place of names and numbers.
     pub reason: String,
     /// Number of findings.
@@ -70,6 +74,9 @@ pub struct Finding {
     pub path: String,
     /// The check.
     pub check: Check,
+    /// The rule that is broken.
+    #[serde(rename = "id")]
+    pub rule: Rule,
     /// The problem in words.
     pub reason: String,
 }
@@ -98,7 +105,7 @@ pub enum Check {
 
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.path, self.reason)
+        write!(formatter, "{}: {} [{}]", self.path, self.reason, self.rule)
     }
 }
 
@@ -111,8 +118,8 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    pub(super) fn add(&self, check: Check, path: impl Into<String>, reason: impl fmt::Display) {
-        let finding = Finding { path: path.into(), check, reason: reason.to_string() };
+    pub(super) fn add(&self, rule: Rule, path: impl Into<String>, reason: impl fmt::Display) {
+        let finding = Finding { path: path.into(), check: rule.text().check, rule, reason: reason.to_string() };
         self.found.lock().push(finding);
     }
 
@@ -126,12 +133,18 @@ impl Findings {
         self.found.lock().len()
     }
 
-    /// The report. Its order does not depend on the threads.
-    pub(super) fn into_report(self) -> VerifyReport {
+    /// The report. Its order does not depend on the threads. Findings of allowed rules become notes.
+    pub(super) fn into_report(self, allowed: &[Rule]) -> VerifyReport {
         let mut findings = self.found.into_inner();
         findings.sort();
         findings.dedup();
         let mut notes = self.notes.into_inner();
+        for rule in allowed {
+            let of_rule: Vec<_> = findings.extract_if(.., |finding| finding.rule == *rule).collect();
+            if let Some(first) = of_rule.first() {
+                notes.push(format!("{} of {rule} allowed, such as {}: {}", of_rule.len(), first.path, first.reason));
+            }
+        }
         notes.sort();
         notes.dedup();
         VerifyReport { counts: self.counts, causes: causes(&findings), findings, notes }
@@ -144,10 +157,16 @@ fn causes(findings: &[Finding]) -> Vec<FindingGroup> {
     let mut places = HashMap::new();
     for finding in findings {
         let reason = without_names(&finding.reason);
-        let place = *places.entry((finding.check, reason.clone())).or_insert(causes.len());
+        let place = *places.entry((finding.rule, reason.clone())).or_insert(causes.len());
         match causes.get_mut(place) {
             Some(cause) => cause.count += 1,
-            None => causes.push(FindingGroup { check: finding.check, reason, count: 1, first: finding.path.clone() }),
+            None => causes.push(FindingGroup {
+                check: finding.check,
+                rule: finding.rule,
+                reason,
+                count: 1,
+                first: finding.path.clone(),
+            }),
         }
     }
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
@@ -190,19 +209,24 @@ pub(super) fn enumerate<T: fmt::Display>(items: &[T]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Check, Findings};
+    use super::Findings;
+    use crate::verify::Rule;
 
     #[test]
     fn findings_of_one_cause_are_counted_together() {
         let findings = Findings::default();
         for number in 0..3 {
             let reason = "its SHA-256 is not the one that fat-1.0.dist-info/RECORD states";
-            findings.add(Check::Record, format!("pkg/{number}.py"), reason);
-            findings.add(Check::Against, "lib/x.so", format!("wrapper {number}: its code for gfx1030 is not found"));
+            findings.add(Rule::FileChanged, format!("pkg/{number}.py"), reason);
+            findings.add(
+                Rule::AgainstCodeLost,
+                "lib/x.so",
+                format!("wrapper {number}: its code for gfx1030 is not found"),
+            );
         }
-        findings.add(Check::Lookup, "lib/x.so", "no archive has code for wrapper 0, 1, 5 and 3 more");
-        findings.add(Check::Record, "pkg/a.py", "its SHA-256 is not the one that other-2.dist-info/RECORD states");
-        let causes = findings.into_report().causes;
+        findings.add(Rule::NoCode, "lib/x.so", "no archive has code for wrapper 0, 1, 5 and 3 more");
+        findings.add(Rule::FileChanged, "pkg/a.py", "its SHA-256 is not the one that other-2.dist-info/RECORD states");
+        let causes = findings.into_report(&[]).causes;
         let causes: Vec<_> = causes.iter().map(|it| (it.count, it.reason.as_str(), it.first.as_str())).collect();
         let expected = [
             (4, "its SHA-256 is not the one that … states", "pkg/0.py"),

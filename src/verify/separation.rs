@@ -4,7 +4,8 @@
 use super::choices::Choices;
 use super::lookup::OverlaidArchives;
 use super::parts::{Part, PartFile, Parts};
-use super::report::{Check, Findings};
+use super::report::Findings;
+use super::rules::Rule;
 use crate::database::named_arch;
 use crate::gpu::{BundleKey, SPIRV, TargetId};
 use crate::loader::is_archive;
@@ -13,11 +14,15 @@ use crate::split::Packaging;
 /// Checks the host part and the device parts.
 pub(super) fn check(parts: &Parts, archives: &OverlaidArchives, choices: &Choices, findings: &Findings) {
     let packaging = parts.packaging();
-    let say = |path: String, reason: String| findings.add(Check::Separation, path, reason);
+    let say = |rule, path: String, reason: String| findings.add(rule, path, reason);
     for archive in &archives.list {
         if archive.part == 0 {
             if archive.is_reached() {
-                say(archive.label.clone(), "it is in the host part, and markers lead to it".to_owned());
+                say(
+                    Rule::DeviceFileInHost,
+                    archive.label.clone(),
+                    "it is in the host part, and markers lead to it".to_owned(),
+                );
             }
             continue;
         }
@@ -25,13 +30,18 @@ pub(super) fn check(parts: &Parts, archives: &OverlaidArchives, choices: &Choice
         for target in archive.reader.toc().gfx_arches.iter().filter_map(|target| target.parse::<TargetId>().ok()) {
             let belongs = packaging.key_of(&target);
             if !fits(&key, &belongs, packaging) {
-                say(archive.label.clone(), format!("it is for {target}, which belongs to {belongs} and not to {key}"));
+                say(
+                    Rule::WrongPart,
+                    archive.label.clone(),
+                    format!("it is for {target}, which belongs to {belongs} and not to {key}"),
+                );
             }
         }
     }
     for file in parts.files().filter(|file| !Part::is_metadata(file.path)) {
         if let Some(reason) = misplaced(parts, &file, choices) {
-            say(parts.label(file.part, file.path), reason);
+            let rule = if file.part == 0 { Rule::DeviceFileInHost } else { Rule::WrongPart };
+            say(rule, parts.label(file.part, file.path), reason);
         }
     }
 }

@@ -4,7 +4,8 @@ use std::io::Read;
 use std::path::Path;
 
 use super::error::VerifyError;
-use super::report::{Check, Findings};
+use super::report::Findings;
+use super::rules::Rule;
 use crate::disk;
 use crate::gpu::BundleKey;
 use crate::source::{EntryPath, SourceError};
@@ -74,16 +75,23 @@ impl LocatedStatement {
         &self,
         directory: &Path,
         others: impl IntoIterator<Item = String>,
-        check: Check,
         findings: &Findings,
     ) -> Result<(), VerifyError> {
         let parts = self.parts()?;
         for part in parts.iter().filter(|part| directory.join(part.as_path()).symlink_metadata().is_err()) {
-            findings.add(check, part.to_string(), format!("{} names it, but there is no such directory", self.path));
+            findings.add(
+                Rule::PartMissing,
+                part.to_string(),
+                format!("{} names it, but there is no such directory", self.path),
+            );
         }
         let is_named = |other: &String| parts.iter().any(|part| part.as_path() == Path::new(other));
         for other in others.into_iter().filter(|other| !is_named(other)) {
-            findings.add(check, other, format!("{} does not name it: another split left it there", self.path));
+            findings.add(
+                Rule::PartUnnamed,
+                other,
+                format!("{} does not name it: another split left it there", self.path),
+            );
         }
         Ok(())
     }

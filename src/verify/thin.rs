@@ -8,6 +8,7 @@ use md5::{Digest, Md5};
 use super::distributions::Distribution;
 use super::parts::Parts;
 use super::report::{Findings, enumerate};
+use super::rules::Rule;
 use crate::binary::{FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CODE_HEADER, CodeObject, Compressed, FatbinError, code_problem};
 use crate::gpu::{BundleKey, GpuSet, TargetId};
@@ -17,7 +18,7 @@ use crate::source::EntryPath;
 use crate::split::THIN;
 
 /// Reports a problem of a binary.
-pub(super) type Says<'a> = &'a dyn Fn(String);
+pub(super) type Says<'a> = &'a dyn Fn(Rule, String);
 
 /// Which files are thin, and for which GPUs.
 #[derive(Debug, Default)]
@@ -77,7 +78,7 @@ pub(super) fn check(
     let mut known = HashMap::new();
     for (position, wrapper) in wrappers.iter().enumerate() {
         let has_code = known.entry(wrapper.bundle).or_insert_with(|| {
-            let say = |reason: String| say(format!("wrapper {position}: {reason}"));
+            let say = |reason: String| say(Rule::ThinCode, format!("wrapper {position}: {reason}"));
             check_bundle(content, wrapper, gpus, findings, &say, resources).unwrap_or_else(|error| {
                 say(error.to_string());
                 true

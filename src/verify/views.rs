@@ -8,7 +8,7 @@ use super::error::VerifyError;
 use super::group::{self, NamedInput};
 use super::overlaid::take_off;
 use super::parts::{Part, Parts, PartsKind};
-use super::report::{Check, Findings};
+use super::report::Findings;
 use super::statement::LocatedStatement;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::resources::Resources;
@@ -134,7 +134,7 @@ impl Views {
         let Some(located) = &self.statement else { return Ok(()) };
         let host = self.has_host.then(|| HOST.to_owned());
         let existing = host.into_iter().chain(self.devices.iter().cloned()).chain(self.wholes());
-        located.check_parts(&self.path, existing.filter(|_| !self.is_mount), Check::Separation, findings)
+        located.check_parts(&self.path, existing.filter(|_| !self.is_mount), findings)
     }
 
     fn open_split(&self, resources: &Arc<Resources>, findings: &Findings) -> Result<Parts, VerifyError> {

@@ -373,7 +373,7 @@ fn several_splits_in_one_place() {
     let site = installed(&[one_gpu(0, "fat"), vec![wheel(&outs[1], "other-")]].concat());
     let report = check(&[site.path().to_owned()], None);
     let [finding] = &*report.findings else { panic!("{:?}", report.findings) };
-    assert_eq!(finding.to_string(), "other-1.0.dist-info: no archive has code for any of its split binaries");
+    assert_eq!(finding.to_string(), "other-1.0.dist-info: no archive has code for any of its split binaries [no-code]");
 }
 
 /// The RECORD of a wheel that was split after installation does not list the result. Everything else is compared.
@@ -417,7 +417,7 @@ fn many_findings_begin_with_their_causes() {
     let mut command = assert_cmd::Command::cargo_bin("kpackfs").unwrap();
     let assert = command.args(["verify", "--json"]).arg(out.path().join("out")).assert().code(1);
     let report: serde_json::Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
-    let is_missing = |cause: &serde_json::Value| cause["check"] == "distribution" && cause["count"] == 1;
+    let is_missing = |cause: &serde_json::Value| cause["id"] == "distribution-missing" && cause["count"] == 1;
     assert!(report["json_version"] == 1 && report["causes"].as_array().unwrap().iter().any(is_missing), "{report}");
     assert!(report["notes"].is_array() && report["counts"]["uncompared_files"].is_u64());
 }

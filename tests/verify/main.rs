@@ -80,6 +80,13 @@ fn the_command_tells_by_its_exit_code() {
     let report: serde_json::Value = serde_json::from_slice(&json.get_output().stdout).unwrap();
     assert_eq!(report["findings"][0]["path"], "share/notes");
     assert_eq!(report["findings"][0]["check"], "against");
+    assert_eq!(report["findings"][0]["id"], "against-lost");
+    let allow = |id: &str| run(&[&out, Path::new("--against"), &fat, Path::new("--allow"), Path::new(id)]);
+    let stdout = allow("against-lost").code(0);
+    let text = String::from_utf8_lossy(&stdout.get_output().stdout).into_owned();
+    assert!(text.contains("note: 1 of against-lost allowed, such as share/notes: the file is lost"), "{text}");
+    allow("against-changed").code(1);
+    allow("against-lots").code(2);
     assert!(report["counts"]["wrappers"].as_u64().unwrap() > 80);
     run(&[Path::new("/nonexistent")]).code(2);
     run(&[Path::new("Cargo.toml")]).code(2);
