@@ -455,15 +455,29 @@ fn views_have_their_code() {
 
 #[test]
 fn what_cannot_be_read_is_no_answer() {
-    for (arguments, expected) in [
-        (["/nowhere", "--target=gfx942"], "/nowhere: No such file"),
-        (["tests/fixtures/host-only.so", "--target=gfx942"], "no library there has device code"),
-        (["tests/fixtures/plain.so", "--topology=/nowhere"], "--target auto"),
-        (["tests/fixtures/plain.so", "--target=GFX"], "--target GFX"),
+    for (arguments, code, status, expected) in [
+        (["/nowhere", "--target=gfx942"], 3, "unreadable", "/nowhere: No such file"),
+        (["--pid=999999999", "--target=gfx942"], 3, "unreadable", "there is no process with this ID"),
+        (["--python=/nowhere", "--target=gfx942"], 3, "unreadable", "--python /nowhere"),
+        (["tests/fixtures/host-only.so", "--target=gfx942"], 4, "nothing", "no library there has device code"),
+        (["tests/fixtures/plain.so", "--topology=/nowhere"], 4, "nothing", "--target auto"),
+        (["tests/fixtures/plain.so", "--target=GFX"], 2, "", "is no target"),
+        (["tests/fixtures/plain.so", "--target=gfx"], 2, "", "gfx is not one GPU"),
+        (["tests/fixtures/plain.so", "--target=gfx110x"], 2, "", "gfx110x is not one GPU"),
+        (["tests/fixtures/plain.so", "--target=,"], 2, "", "it names no GPU"),
     ] {
-        let output = Command::new(KPACKFS).arg("why").args(arguments).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(expected), "{said}");
+        let said = |json: &[&str]| {
+            let output = Command::new(KPACKFS).arg("why").args(arguments).args(json).output().unwrap();
+            assert_eq!(output.status.code(), Some(code), "{output:?}");
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+        };
+        assert!(said(&[]).1.contains(expected), "{arguments:?}: {:?}", said(&[]));
+        if status.is_empty() {
+            assert_eq!(said(&["--json"]).0, "");
+        } else {
+            let answer: serde_json::Value = serde_json::from_str(&said(&["--json"]).0).unwrap();
+            assert_eq!(answer["status"], status, "{answer}");
+            assert!(answer["sentence"].as_str().unwrap().contains(expected), "{answer}");
+        }
     }
 }

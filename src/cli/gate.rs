@@ -8,12 +8,13 @@ use anyhow::bail;
 use clap::Args;
 
 use super::failure::text;
+use super::gpus::gpu;
 use super::lists::pieces;
 use super::prepare::Prepared;
 use super::table::Style;
 use super::terminal::message;
 use crate::coverage::{Coverage, CoverageInput, Pattern, Requirement};
-use crate::gpu::{BundleKey, Level, TargetId};
+use crate::gpu::TargetId;
 use crate::source::EntryPath;
 use crate::split::Embedded;
 
@@ -44,17 +45,6 @@ pub(super) struct RequireOptions {
 struct GpuList(Vec<TargetId>);
 
 fn gpus(list: &str) -> Result<GpuList, String> {
-    let gpu = |name: &str| -> Result<TargetId, String> {
-        let target: TargetId = name.parse().map_err(|error| format!("{error}"))?;
-        if let Some(feature) = target.impossible_feature() {
-            return Err(format!("no GPU is a {name}: {feature} is not possible there"));
-        }
-        let is_family = || !target.is_generic() && BundleKey::of(&target).level() != Level::Target;
-        if target.is_spirv() || is_family() {
-            return Err(format!("{name} is not one GPU; name processors such as gfx942"));
-        }
-        Ok(target)
-    };
     match pieces(list).as_slice() {
         [] => Err("it names no GPU".to_owned()),
         names => names.iter().map(|name| gpu(name)).collect::<Result<_, _>>().map(GpuList),

@@ -6,6 +6,7 @@ mod diff;
 mod failure;
 mod gate;
 mod generate;
+mod gpus;
 mod index;
 mod inspect;
 mod interrupt;

@@ -11,21 +11,26 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::failure::text;
+use super::gpus::gpu;
 use super::json;
 use super::lists::pieces;
 use super::terminal::message;
 use crate::disk;
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
 use crate::resources::Resources;
-use crate::why::{Explanation, Question, VisibleGpu, disabled, is_runtime, visible, warn_of_empty};
+use crate::why::{
+    AnswerStatus, Explanation, FoundCause, Question, VisibleGpu, WhyError, disabled, is_runtime, visible, warn_of_empty,
+};
 
 /// Memory for caches, in bytes.
 const MEMORY: u64 = 64 << 20;
 
 /// Exit code if code is not found.
-const NOT_FOUND: u8 = 1;
-/// Exit code if there is no answer.
-const UNREADABLE: u8 = 2;
+const NO_CODE: u8 = 1;
+/// Exit code if something cannot be read.
+const UNREADABLE: u8 = 3;
+/// Exit code if nothing there has device code, or no GPU is known.
+const NOTHING: u8 = 4;
 
 /// Explain why a HIP runtime finds no kernel, and how to fix it
 ///
@@ -33,7 +38,8 @@ const UNREADABLE: u8 = 2;
 /// in order, packages, and the runtime itself. The first line is the answer. Lines marked "model" are not observed but
 /// follow from how runtimes work.
 ///
-/// Exit codes: 0 found, 1 not found, 2 wrong command line, or unreadable input.
+/// Exit codes: 0 found, 1 not found, 2 wrong command line, 3 something cannot be read, 4 nothing has device code or no
+/// GPU is known.
 #[derive(Debug, Args)]
 pub(super) struct Why {
     /// Libraries, or directories of libraries: site-packages, an installation, a view of a mount
@@ -42,8 +48,8 @@ pub(super) struct Why {
 
     /// The GPUs in the order in which the runtime sees them, or `auto` for those of this machine, which follows
     /// `HSA_OVERRIDE_GFX_VERSION`
-    #[arg(long, value_name = "TARGET", default_value = "auto")]
-    target: Vec<String>,
+    #[arg(long, value_name = "TARGET", default_value = "auto", value_parser = named_gpus)]
+    target: Vec<NamedGpus>,
 
     /// Only libraries with this file name
     #[arg(long, value_name = "NAME")]
@@ -74,40 +80,60 @@ pub(super) struct Why {
     topology: PathBuf,
 }
 
+/// The GPUs in one value of the option.
+#[derive(Clone, Debug)]
+enum NamedGpus {
+    /// Those of this machine.
+    Auto,
+    /// These.
+    List(Vec<TargetId>),
+}
+
+fn named_gpus(list: &str) -> Result<NamedGpus, String> {
+    match pieces(list).as_slice() {
+        [] => Err("it names no GPU".to_owned()),
+        ["auto"] => Ok(NamedGpus::Auto),
+        names if names.contains(&"auto") => Err("auto stands alone".to_owned()),
+        names => names.iter().map(|name| gpu(name)).collect::<Result<_, _>>().map(NamedGpus::List),
+    }
+}
+
 impl Why {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let answer = match self.answer() {
-            Ok(answer) => answer,
-            Err(error) => {
-                eprintln!("kpackfs: {}", message(&text(&error)));
-                return Ok(ExitCode::from(UNREADABLE));
-            }
-        };
+        let answer = self.answer().unwrap_or_else(|(status, error)| Explanation::failed(status, text(&error)));
         let mut out = std::io::stdout().lock();
         if self.json {
             json::write(&mut out, &answer)?;
+        } else if answer.lookups.is_empty() && answer.causes.is_empty() {
+            eprintln!("kpackfs: {}", message(&answer.sentence));
         } else {
             self.print(&answer, &mut out)?;
         }
-        Ok(if answer.found { ExitCode::SUCCESS } else { ExitCode::from(NOT_FOUND) })
+        Ok(match answer.status {
+            AnswerStatus::Found => ExitCode::SUCCESS,
+            AnswerStatus::NoCode => ExitCode::from(NO_CODE),
+            AnswerStatus::Unreadable => ExitCode::from(UNREADABLE),
+            AnswerStatus::Nothing => ExitCode::from(NOTHING),
+        })
     }
 
-    fn answer(&self) -> anyhow::Result<Explanation> {
+    fn answer(&self) -> Result<Explanation, (AnswerStatus, anyhow::Error)> {
+        let (unreadable, nothing) = (|error| (AnswerStatus::Unreadable, error), |error| (AnswerStatus::Nothing, error));
         let mut paths = self.path.clone();
         let mut variables: BTreeMap<_, _> = std::env::vars_os().collect();
         let mut loaded = None;
         if let Some(python) = &self.python {
-            paths = vec![site_packages(python)?];
+            paths = vec![site_packages(python).map_err(unreadable)?];
         }
         if let Some(pid) = self.pid {
-            variables = environment_of(pid)?;
-            let mapped = mapped_by(pid)?;
+            variables = environment_of(pid).map_err(unreadable)?;
+            let mapped = mapped_by(pid).map_err(unreadable)?;
             loaded = Some(mapped.iter().filter(|path| path.file_name().is_some_and(is_runtime)).cloned().collect());
             paths = mapped;
         }
-        let named = self.named_gpus()?;
+        let named = self.named_gpus();
         let nodes = match (&named, self.pid) {
-            (None, _) => gpu_nodes(&self.topology).context("--target auto")?,
+            (None, _) => gpu_nodes(&self.topology).context("--target auto").map_err(nothing)?,
             (Some(_), Some(_)) => gpu_nodes(&self.topology).unwrap_or_default(),
             // The variables of this shell are about the GPUs of this machine.
             (Some(_), None) => Vec::new(),
@@ -115,31 +141,38 @@ impl Why {
         if let Some(answer) = disabled(&nodes, &variables) {
             return Ok(answer);
         }
-        let visible = if named.is_some() { Vec::new() } else { seen(&nodes, &variables)? };
+        let visible = if named.is_some() { Vec::new() } else { seen(&nodes, &variables).map_err(nothing)? };
         let gpus = named.unwrap_or_else(|| visible.iter().map(|gpu| gpu.target.clone()).collect());
         let (binary, wrapper) = (self.binary.clone(), self.wrapper);
         let question = Question { paths, gpus, visible, binary, wrapper, variables, loaded };
-        let mut answer = question.answer(&Resources::new(MEMORY))?;
+        let mut answer = match question.answer(&Resources::new(MEMORY)) {
+            Ok(answer) => answer,
+            Err(error @ (WhyError::Nothing(_) | WhyError::NoWrapper(_))) => return Err(nothing(error.into())),
+            Err(error) => return Err(unreadable(error.into())),
+        };
         warn_of_empty(&question.variables, &nodes, &mut answer);
         Ok(answer)
     }
 
     /// The GPUs that the command line names; `None` for those of this machine.
-    fn named_gpus(&self) -> anyhow::Result<Option<Vec<TargetId>>> {
-        let named: Vec<_> = self.target.iter().flat_map(|list| pieces(list)).collect();
-        if named.is_empty() {
-            bail!("--target names no GPU");
-        }
-        if named == ["auto"] {
-            return Ok(None);
-        }
-        let parse = |name: &str| name.parse().with_context(|| format!("--target {name}"));
-        named.into_iter().map(parse).collect::<Result<_, _>>().map(Some)
+    fn named_gpus(&self) -> Option<Vec<TargetId>> {
+        let list = |named: &NamedGpus| match named {
+            NamedGpus::Auto => None,
+            NamedGpus::List(list) => Some(list.clone()),
+        };
+        self.target.iter().map(list).collect::<Option<Vec<_>>>().map(|lists| lists.concat())
     }
 
     fn print(&self, answer: &Explanation, out: &mut impl Write) -> anyhow::Result<()> {
-        let command = answer.command.as_ref().map(|command| format!("; run: {command}")).unwrap_or_default();
-        writeln!(out, "{}", message(&format!("{}{command}", answer.sentence)))?;
+        let run = |command: &Option<String>| match command {
+            Some(command) => format!("; run: {command}"),
+            None => String::new(),
+        };
+        writeln!(out, "{}", message(&format!("{}{}", answer.sentence, run(&answer.command))))?;
+        for FoundCause { cause, targets, paths } in answer.causes.iter().skip(1) {
+            let place = format!("{} on {}", paths.join(", "), targets.join(", "));
+            writeln!(out, "also: {}", message(&format!("{place}: {}{}", cause.reason, run(&cause.command))))?;
+        }
         for problem in &answer.unread {
             writeln!(out, "not read: {}", message(problem))?;
         }
@@ -184,6 +217,9 @@ fn site_packages(python: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn environment_of(pid: u32) -> anyhow::Result<BTreeMap<OsString, OsString>> {
+    if !Path::new(&format!("/proc/{pid}")).exists() {
+        bail!("--pid {pid}: there is no process with this ID");
+    }
     let path = format!("/proc/{pid}/environ");
     let bytes = disk::read(Path::new(&path), disk::MAX_TEXT).context(path)?;
     let pair = |variable: &[u8]| {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::lookup::{Cause, Lookup};
+use super::cause::{self, Cause};
+use super::lookup::Lookup;
 use crate::gpu::TargetId;
 
 /// The environment variable that decides whether the HSA runtime calls revision A0 of gfx1250 gfx1250-strict
@@ -13,9 +14,6 @@ const STRICT_SWITCH: &str = "HSA_DISABLE_GFX12_STRICT";
 pub(super) fn model(device: &TargetId, lookup: &mut Lookup) {
     if !device.is_known() {
         lookup.follows(format!("{device} is not known here: only code of the same name is looked for"));
-    }
-    if let Some(feature) = device.impossible_feature() {
-        lookup.follows(format!("no GPU calls itself {device}: {feature} cannot be selected there"));
     }
     if let Some(open) = device.open_fallback() {
         let (generic, source) = (open.generic, open.source);
@@ -30,7 +28,7 @@ pub(super) fn unserved(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Opt
         let reason = format!(
             "there is code for {generic}, which needs a HIP runtime that has {source}; that is open, and no release has it"
         );
-        return Some(Cause::new(reason, None));
+        return Some(Cause::new(&cause::FALLBACK_UNRELEASED, reason, None));
     }
     let other = existing.iter().find(|it| it.processor() != device.processor() && it.is_same_gpu(device))?;
     let is_strict = device.processor().ends_with("-strict");
@@ -39,5 +37,5 @@ pub(super) fn unserved(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Opt
         "there is code for {other} only; a runtime calls revision A0 of the GPU gfx1250-strict if {STRICT_SWITCH}=0, and \
          otherwise gfx1250 as all others"
     );
-    Some(Cause::new(reason, Some(command)))
+    Some(Cause::new(&cause::STRICT_CODE, reason, Some(command)))
 }

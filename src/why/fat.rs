@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::cause::{self, Cause};
 use super::device;
 use super::error::WhyError;
-use super::lookup::{Cause, Lookup};
+use super::lookup::Lookup;
 use crate::binary::FatBinary;
 use crate::fatbin::Bundle;
 use crate::gpu::TargetId;
@@ -46,6 +47,6 @@ pub(super) fn look_up(all: &[BTreeSet<TargetId>], wrappers: &[usize], device: &T
     } else {
         let reason = format!("the library holds its code itself, and only for {}", names(&existing));
         let of_library = all.iter().flatten().collect();
-        lookup.fail(device::unserved(device, &of_library).unwrap_or_else(|| Cause::new(reason, None)));
+        lookup.fail(device::unserved(device, &of_library).unwrap_or_else(|| Cause::new(&cause::NO_CODE, reason, None)));
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use super::lookup::{Cause, Lookup};
+use super::cause::{self, Cause};
+use super::lookup::Lookup;
 use super::{Explanation, Question};
 use crate::gpu::{
     GpuNode, OVERRIDE, OverrideEffect, TargetId, VersionOverride, stand_ins, value_for, version_override,
@@ -29,15 +30,9 @@ pub(crate) fn disabled(nodes: &[GpuNode], variables: &BTreeMap<OsString, OsStrin
         let first = nodes.first().filter(|_| nodes.iter().all(is_out))?;
         let by = of_node(first, variables)?;
         let reason = format!("{by} names no GPU that runtimes know, so they leave out the {}", first.target);
-        Some(Cause::new(reason, Some(format!("unset {}", by.variable))))
+        Some(Cause::new(&cause::OVERRIDE_UNKNOWN, reason, Some(format!("unset {}", by.variable))))
     })?;
-    Some(Explanation {
-        found: false,
-        sentence: format!("runtimes find no GPU: {}", cause.reason),
-        command: cause.command,
-        lookups: Vec::new(),
-        unread: Vec::new(),
-    })
+    Some(Explanation::without_gpu(cause))
 }
 
 /// The GPUs that a runtime sees, unless [`disabled`] says that there are none.
@@ -70,19 +65,23 @@ fn of_node(node: &GpuNode, variables: &BTreeMap<OsString, OsString>) -> Option<V
 }
 
 fn cause_of_none(node: &GpuNode, by: &VersionOverride) -> Option<Cause> {
-    let reason = match by.effect {
+    let (kind, reason) = match by.effect {
         OverrideEffect::Invalid => {
             let decimal = value_for("gfx90a").unwrap_or_default();
-            format!("{by} is not three decimal numbers and nothing else (gfx90a is {decimal})")
+            let reason = format!("{by} is not three decimal numbers and nothing else (gfx90a is {decimal})");
+            (&cause::OVERRIDE_INVALID, reason)
         }
-        OverrideEffect::OtherGeneration => format!(
-            "{by} is of another generation than the {}: runtimes with {CHANGE} refuse that, and older ones run code \
-             that the GPU cannot run",
-            node.target
-        ),
+        OverrideEffect::OtherGeneration => {
+            let reason = format!(
+                "{by} is of another generation than the {}: runtimes with {CHANGE} refuse that, and older ones run \
+                 code that the GPU cannot run",
+                node.target
+            );
+            (&cause::OVERRIDE_GENERATION, reason)
+        }
         OverrideEffect::Renames(_) | OverrideEffect::Unknown | OverrideEffect::Empty => return None,
     };
-    Some(Cause::new(reason, Some(format!("unset {}", by.variable))))
+    Some(Cause::new(kind, reason, Some(format!("unset {}", by.variable))))
 }
 
 impl Question {
@@ -103,7 +102,7 @@ impl Question {
             if finds(real) {
                 let reason =
                     format!("{by} makes runtimes take the {real} for a {}, and there is code for {real}", gpu.target);
-                *cause = Cause::new(reason, Some(self.without(gpu, by)));
+                *cause = Cause::new(&cause::OVERRIDE_RENAMES, reason, Some(self.without(gpu, by)));
             } else {
                 cause.add(&format!("; {by} makes runtimes take the {real} for that, which has no code either"));
             }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
 
-use super::lookup::{Cause, Lookup, quoted};
+use super::cause::{self, Cause};
+use super::lookup::{Lookup, quoted};
 use crate::disk;
 use crate::gpu::{BundleKey, TargetId};
 use crate::source::EntryPath;
@@ -70,27 +71,31 @@ pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, l
         }
         let keys: Vec<_> = devices.keys().filter(|key| *key != "all").map(String::as_str).collect();
         let reason = format!("{name} {version} has no package for {extra}; it has some for {}", keys.join(", "));
-        return Some(Cause::new(reason, None));
+        return Some(Cause::new(&cause::PACKAGE_NONE, reason, None));
     }
     for (device, wanted) in &wanted {
         match existing.get(device) {
             None => {
-                return Some(Cause::new(format!("the package {device} {wanted} is not installed"), Some(install)));
+                let reason = format!("the package {device} {wanted} is not installed");
+                return Some(Cause::new(&cause::PACKAGE_MISSING, reason, Some(install)));
             }
             Some(found) if normalise(found) != normalise(wanted) => {
                 let reason = format!("the package {device} is installed in version {found}, and {name} in {version}");
-                return Some(Cause::new(reason, Some(install)));
+                return Some(Cause::new(&cause::PACKAGE_VERSION, reason, Some(install)));
             }
             Some(found) => lookup.saw(format!("{device} {found} is installed")),
         }
     }
     let all = wanted.iter().map(exact).collect::<Vec<_>>().join(" ");
     let reinstall = format!("{pip} install --force-reinstall --no-deps {all}");
-    let reason = match archive {
-        Some(archive) => format!("{} is not what its package installed, or is damaged", archive.display()),
-        None => "its archive is gone, although its package is installed".to_owned(),
+    let (kind, reason) = match archive {
+        Some(archive) => (
+            &cause::ARCHIVE_REPLACED,
+            format!("{} is not what its package installed, or is damaged", archive.display()),
+        ),
+        None => (&cause::ARCHIVE_GONE, "its archive is gone, although its package is installed".to_owned()),
     };
-    Some(Cause::new(reason, Some(reinstall)))
+    Some(Cause::new(kind, reason, Some(reinstall)))
 }
 
 /// The package that installed an archive before it was replaced, by the SHA-256 in its RECORD. `None` if the archive
@@ -124,7 +129,8 @@ fn copy(library: &Path, site: &Path, distributions: &[InstalledDistribution], lo
     lookup.follows("archives are looked for next to the file that is loaded, symlinks resolved");
     let maker = if library.components().any(|it| it.as_os_str() == DEVELOPMENT) { "that rocm-sdk made " } else { "" };
     let reason = format!("it is a copy {maker}of {}, and the archives are where that is", original.display());
-    Some(Cause::new(reason, Some(format!("ln -sf {} {}", quoted(&original), quoted(library)))))
+    let command = format!("ln -sf {} {}", quoted(&original), quoted(library));
+    Some(Cause::new(&cause::COPIED_LIBRARY, reason, Some(command)))
 }
 
 /// The pip command for a directory of packages.

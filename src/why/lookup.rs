@@ -5,6 +5,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::cause::Cause;
+
 /// The look-up of a library for a GPU.
 #[derive(Debug, Serialize)]
 pub(crate) struct Lookup {
@@ -20,17 +22,10 @@ pub(crate) struct Lookup {
     pub with_code: usize,
     /// Why there is no code.
     pub cause: Option<Cause>,
+    /// What would keep a runtime from the code after that is fixed.
+    pub further: Vec<Cause>,
     /// Evidence, in the order in which a runtime would find it.
     pub evidence: Vec<Evidence>,
-}
-
-/// A cause, and how to fix it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Cause {
-    /// One sentence without its full stop.
-    pub reason: String,
-    /// A shell command, if there is one.
-    pub command: Option<String>,
 }
 
 /// An observation or a conclusion.
@@ -40,17 +35,6 @@ pub(crate) struct Evidence {
     pub model: bool,
     /// The text.
     pub text: String,
-}
-
-impl Cause {
-    pub(super) fn new(reason: impl Into<String>, command: Option<String>) -> Self {
-        Self { reason: reason.into(), command }
-    }
-
-    /// Adds to the reason.
-    pub(super) fn add(&mut self, text: &str) {
-        self.reason.push_str(text);
-    }
 }
 
 impl Lookup {
@@ -63,7 +47,11 @@ impl Lookup {
     }
 
     pub(super) fn fail(&mut self, cause: Cause) {
-        self.cause.get_or_insert(cause);
+        if self.cause.is_some() {
+            self.further.push(cause);
+        } else {
+            self.cause = Some(cause);
+        }
     }
 }
 

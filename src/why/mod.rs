@@ -4,6 +4,9 @@
 //! Nothing is loaded and no GPU is used. Facts that cannot be observed but follow from how runtimes work are marked as
 //! a model.
 
+mod answer;
+mod cause;
+mod conclude;
 mod device;
 mod error;
 mod fat;
@@ -21,7 +24,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rocm_kpack::Environment;
-use serde::Serialize;
 
 use crate::binary::{FatBinary, SplitBinary};
 use crate::gpu::TargetId;
@@ -29,8 +31,8 @@ use crate::resources::Resources;
 use crate::source::open_file;
 
 use libraries::LibraryFile;
-use lookup::Cause;
 
+pub(crate) use answer::{AnswerStatus, Explanation, FoundCause};
 pub(crate) use error::WhyError;
 pub(crate) use gpus::{VisibleGpu, disabled, visible, warn_of_empty};
 pub(crate) use lookup::Lookup;
@@ -55,21 +57,6 @@ pub(crate) struct Question {
     pub loaded: Option<Vec<PathBuf>>,
 }
 
-/// The answer.
-#[derive(Debug, Serialize)]
-pub(crate) struct Explanation {
-    /// Whether every library has code for every GPU.
-    pub found: bool,
-    /// A sentence with the result or the cause.
-    pub sentence: String,
-    /// A shell command that fixes it.
-    pub command: Option<String>,
-    /// The look-ups of each library and GPU.
-    pub lookups: Vec<Lookup>,
-    /// Files that could not be read, with reasons. Empty if there was only one file: then that is an error.
-    pub unread: Vec<String>,
-}
-
 /// A library with device code, or with wrappers that lead to archives.
 enum Library {
     Split(SplitBinary),
@@ -83,24 +70,20 @@ impl Question {
         let mut lookups = Vec::new();
         let mut is_nothing = true;
         let mut unread = Vec::new();
-        let libraries = libraries::find(&self.paths, self.binary.as_deref(), resources)?;
-        for library in &libraries {
+        for library in &libraries::find(&self.paths, self.binary.as_deref(), resources)? {
             match self.look_up_all(library, resources) {
                 Ok(Some(found)) => {
                     is_nothing = false;
                     lookups.extend(found);
                 }
                 Ok(None) => {}
-                Err(error) if libraries.len() == 1 => return Err(error),
                 Err(error) => unread.push(error.to_string()),
             }
         }
-        if let (true, Some(path)) = (is_nothing, self.paths.first()) {
-            return Err(WhyError::Nothing(path.clone()));
-        }
-        match self.wrapper {
-            Some(wrapper) if lookups.is_empty() => Err(WhyError::NoWrapper(wrapper)),
-            _ => Ok(Explanation { unread, ..self.conclude(lookups) }),
+        match (self.paths.first(), self.wrapper) {
+            (Some(path), _) if is_nothing && unread.is_empty() => Err(WhyError::Nothing(path.clone())),
+            (_, Some(wrapper)) if lookups.is_empty() && unread.is_empty() => Err(WhyError::NoWrapper(wrapper)),
+            _ => Ok(self.conclude(lookups, Vec::new(), unread)),
         }
     }
 
@@ -139,6 +122,7 @@ impl Question {
             wrappers: wrappers.len(),
             with_code: 0,
             cause: None,
+            further: Vec::new(),
             evidence: Vec::new(),
         };
         if device != *gpu {
@@ -165,44 +149,6 @@ impl Question {
         }
         let wants_xnack = self.variables.get(&OsString::from("HSA_XNACK")).is_some_and(|value| value == "1");
         gpu.default_device(wants_xnack)
-    }
-
-    /// The number of a GPU among those that `HIP_VISIBLE_DEVICES` does not hide.
-    fn number_of(&self, position: usize) -> usize {
-        let list = self.variables.get(&OsString::from("HIP_VISIBLE_DEVICES")).and_then(|list| list.to_str());
-        list.and_then(|list| list.split(',').nth(position)?.trim().parse().ok()).unwrap_or(position)
-    }
-
-    /// The answer, with one sentence.
-    fn conclude(&self, lookups: Vec<Lookup>) -> Explanation {
-        let libraries: Vec<_> = lookups.iter().map(|lookup| &lookup.library).collect();
-        let gpus: Vec<_> = self.gpus.iter().map(ToString::to_string).collect();
-        let Some(failed) = lookups.iter().find(|lookup| lookup.cause.is_some()) else {
-            let sentence = match libraries.as_slice() {
-                [only] => format!("{only}: code for {} is found", gpus.join(", ")),
-                all => format!("code for {} is found, by all of {} look-ups", gpus.join(", "), all.len()),
-            };
-            return Explanation { found: true, sentence, command: None, lookups, unread: Vec::new() };
-        };
-        let cause = failed.cause.clone().unwrap_or_else(|| Cause::new("", None));
-        let (mut reason, mut command) = (cause.reason, cause.command);
-        // A program that chooses no GPU runs on the first one. If a fat library has nothing for that GPU, it is loaded
-        // for no other GPU either (`hip_fatbin.cpp` of CLR). Older runtimes do the same with split libraries.
-        let of_library = |device: &TargetId| {
-            let target = self.device_of(device).to_string();
-            lookups.iter().find(|it| it.library == failed.library && it.target == target)
-        };
-        let works = |device: &TargetId| of_library(device).is_some_and(|it| it.cause.is_none());
-        let later = self.gpus.iter().position(works).filter(|&later| later > 0);
-        if let (Some(first), Some(later)) = (self.gpus.first(), later) {
-            let other = self.gpus.get(later).map(ToString::to_string).unwrap_or_default();
-            reason = format!(
-                "the first GPU, {first}, has no code, though {other} has, and runtimes take the first ({reason})"
-            );
-            command = Some(format!("export HIP_VISIBLE_DEVICES={}", self.number_of(later)));
-        }
-        let sentence = format!("{}: no code for {}: {reason}", failed.library, failed.target);
-        Explanation { found: false, sentence, command, lookups, unread: Vec::new() }
     }
 }
 

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 
+use super::cause::{self, Cause};
 use super::installed;
-use super::lookup::{Cause, Lookup};
+use super::lookup::Lookup;
 use crate::disk;
 
 /// Names in a runtime that reads archives: functions of the library `librocm_kpack`, or that library.
@@ -63,7 +64,7 @@ pub(super) fn judge(
     let command = is_override.then(|| "unset LD_LIBRARY_PATH".to_owned());
     let reason =
         if is_override { reason } else { reason + "; use one of ROCm 7.13 or later, or a thin view (docs/why.md)" };
-    Some(Cause::new(reason, command))
+    Some(Cause::new(&cause::RUNTIME_OLD, reason, command))
 }
 
 /// The library with this prefix that would be loaded, and whether only `LD_LIBRARY_PATH` leads to it.

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rocm_kpack::{Archive, ArchiveFile, Environment, Error, Marker, search, toc_key};
 
+use super::cause::{self, Cause};
 use super::libraries::LibraryFile;
-use super::lookup::{Cause, Lookup, quoted};
+use super::lookup::{Lookup, quoted};
 use super::{device, installed};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::gpu::TargetId;
@@ -50,6 +51,7 @@ pub(super) fn look_up(
     if environment.is_disabled {
         lookup.saw("ROCM_KPACK_DISABLE is set");
         lookup.fail(Cause::new(
+            &cause::ARCHIVES_OFF,
             "ROCM_KPACK_DISABLE forbids the runtime to read archives",
             Some("unset ROCM_KPACK_DISABLE".to_owned()),
         ));
@@ -72,7 +74,8 @@ impl ArchiveSearch<'_> {
             let marker = marker(wrapper).map_err(|error| {
                 lookup.saw(format!("wrapper {number} leads to no marker: {error}"));
                 let again = "install the library again, and strip libraries before they are split (docs/tools.md)";
-                Cause::new(format!("the library's marker, which names the archives, is damaged: {again}"), None)
+                let reason = format!("the library's marker, which names the archives, is damaged: {again}");
+                Cause::new(&cause::MARKER_DAMAGED, reason, None)
             })?;
             if last.as_ref().is_none_or(|(before, _)| *before != marker) {
                 let candidates = self.candidates(&marker, lookup);
@@ -89,7 +92,7 @@ impl ArchiveSearch<'_> {
                 archive.get(&key, &target).map_err(|error| {
                     let of_packages = installed::cause(&self.file.path, self.device, Some(path), lookup);
                     let reason = format!("{} is damaged: {key} for {target}: {error}", path.display());
-                    Cause::new(reason, of_packages.and_then(|cause| cause.command))
+                    Cause::new(&cause::ARCHIVE_DAMAGED, reason, of_packages.and_then(|cause| cause.command))
                 })?;
             }
             lookup.with_code += 1;
@@ -178,7 +181,8 @@ impl ArchiveSearch<'_> {
             link.display()
         );
         let archives: Vec<_> = archives.iter().map(|path| quoted(path)).collect();
-        Some(Cause::new(reason, Some(format!("export ROCM_KPACK_PATH={}", archives.join(":")))))
+        let command = format!("export ROCM_KPACK_PATH={}", archives.join(":"));
+        Some(Cause::new(&cause::LINKED_LIBRARY, reason, Some(command)))
     }
 
     /// Why none of the archives has code.
@@ -186,11 +190,12 @@ impl ArchiveSearch<'_> {
         let (path, device) = (&*self.file.path, self.device);
         if !self.environment.path.is_empty() {
             let reason = "ROCM_KPACK_PATH is set, so only the archives that it names are tried, and none of them fits";
-            return Cause::new(reason, Some("unset ROCM_KPACK_PATH".to_owned()));
+            return Cause::new(&cause::ARCHIVES_NAMED, reason, Some("unset ROCM_KPACK_PATH".to_owned()));
         }
         if let Some(denied) = candidates.iter().find(|it| matches!(it.state, SplitState::Denied)) {
             let command = format!("chmod a+r {}", quoted(&denied.path));
-            return Cause::new(format!("{} may not be read", denied.path.display()), Some(command));
+            let reason = format!("{} may not be read", denied.path.display());
+            return Cause::new(&cause::ARCHIVE_DENIED, reason, Some(command));
         }
         let broken = candidates.iter().find_map(|it| match &it.state {
             SplitState::Broken(error) => Some((&it.path, format!("{} is damaged: {error}", it.path.display()))),
@@ -207,21 +212,22 @@ impl ArchiveSearch<'_> {
         );
         let command = of_packages.as_ref().and_then(|cause| cause.command.clone());
         if let Some((_, reason)) = broken {
-            return Cause::new(reason, command);
+            return Cause::new(&cause::ARCHIVE_DAMAGED, reason, command);
         }
         if let Some(offering) = offering {
             let (archive, key) = (offering.path.display(), key.unwrap_or("it"));
-            let known = of_packages.filter(|cause| cause.reason.contains("version"));
+            let known = of_packages.filter(|cause| *cause.kind == cause::PACKAGE_VERSION);
             let why = match installed::replaced(path, &offering.path) {
                 Some(package) => format!("it was replaced: its SHA-256 is not the one in the RECORD of {package}"),
                 None => "it is of another build or was replaced".to_owned(),
             };
             let reason = format!("{archive} has nothing called {key}; {why}");
-            return known.unwrap_or_else(|| Cause::new(reason, command));
+            return known.unwrap_or_else(|| Cause::new(&cause::ARCHIVE_REPLACED, reason, command));
         }
         if let Some(unfit) = unfit {
             let names = unfit.open().map(|archive| archive.targets().join(", ")).unwrap_or_default();
-            return Cause::new(format!("{} is an archive for {names}", unfit.path.display()), command);
+            let reason = format!("{} is an archive for {names}", unfit.path.display());
+            return Cause::new(&cause::ARCHIVE_UNFIT, reason, command);
         }
         self.cause_of_names(&neighbours(candidates), of_packages)
     }
@@ -236,7 +242,7 @@ impl ArchiveSearch<'_> {
         if let Some(code) = existing.iter().find(|code| device.candidates().contains(code)) {
             let reason =
                 format!("there is an archive for {code}, but no runtime looks for its name; split the library again");
-            return Cause::new(reason, None);
+            return Cause::new(&cause::ARCHIVE_NAME, reason, None);
         }
         let same = existing.iter().filter(|target| target.processor() == device.processor());
         let same: Vec<_> = same.map(ToString::to_string).collect();
@@ -244,7 +250,7 @@ impl ArchiveSearch<'_> {
             let reason =
                 format!("there is code for {} only, and the GPU is a {device}: its features differ", same.join(", "));
             let wants_xnack = same.iter().any(|target| target.contains("xnack+"));
-            return Cause::new(reason, wants_xnack.then(|| "export HSA_XNACK=1".to_owned()));
+            return Cause::new(&cause::OTHER_MODE, reason, wants_xnack.then(|| "export HSA_XNACK=1".to_owned()));
         }
         let names: Vec<_> = existing.iter().map(ToString::to_string).collect();
         let beside = if names.is_empty() {
@@ -254,7 +260,7 @@ impl ArchiveSearch<'_> {
         } else {
             format!("there are archives for {} only", names.join(", "))
         };
-        of_packages.unwrap_or_else(|| Cause::new(beside, None))
+        of_packages.unwrap_or_else(|| Cause::new(&cause::ARCHIVES_NONE, beside, None))
     }
 }
 

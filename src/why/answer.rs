@@ -1,0 +1,106 @@
+//! The answer as data. `docs/json.md` describes it as JSON, and `docs/why-json.md` for tools that build on it.
+
+use serde::Serialize;
+
+use super::cause::Cause;
+use super::lookup::{Evidence, Lookup};
+
+/// The answer.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Explanation {
+    /// Whether every library has code for every GPU.
+    pub found: bool,
+    /// The kind of the answer.
+    pub status: AnswerStatus,
+    /// A sentence with the result, or the first cause.
+    pub sentence: String,
+    /// A shell command that fixes it.
+    pub command: Option<String>,
+    /// All causes, the one to fix first at the beginning.
+    pub causes: Vec<FoundCause>,
+    /// The look-ups of each library and GPU.
+    pub lookups: Vec<Lookup>,
+    /// The look-ups of each kernel database and GPU.
+    pub databases: Vec<DatabaseLookup>,
+    /// Files that could not be read, with reasons.
+    pub unread: Vec<String>,
+}
+
+/// The kind of an answer. Each has an exit code of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum AnswerStatus {
+    /// Every library has code for every GPU.
+    #[default]
+    Found,
+    /// A library or a database has no code for a GPU, or there is no GPU.
+    NoCode,
+    /// All that could be read has code, and something could not be read.
+    Unreadable,
+    /// Nothing there has device code, or no GPU is known.
+    Nothing,
+}
+
+/// A cause, and what it concerns.
+#[derive(Debug, Serialize)]
+pub(crate) struct FoundCause {
+    /// The cause.
+    #[serde(flatten)]
+    pub cause: Cause,
+    /// The GPUs.
+    pub targets: Vec<String>,
+    /// The libraries, or the directories of databases.
+    pub paths: Vec<String>,
+}
+
+/// The look-up of a kernel database for a GPU.
+#[derive(Debug, Serialize)]
+pub(crate) struct DatabaseLookup {
+    /// The handler: `rocblas`, `miopen`, …
+    pub database: &'static str,
+    /// The library that reads it.
+    pub library: String,
+    /// The directory in which that library finds it, if it is there.
+    pub directory: Option<String>,
+    /// The GPU's own name.
+    pub target: String,
+    /// Why the library finds no kernels there.
+    pub cause: Option<Cause>,
+    /// Evidence, in the order in which the library would find it.
+    pub evidence: Vec<Evidence>,
+}
+
+impl Explanation {
+    /// The answer if there is no GPU, for one cause.
+    pub(super) fn without_gpu(cause: Cause) -> Self {
+        Self {
+            status: AnswerStatus::NoCode,
+            sentence: format!("runtimes find no GPU: {}", cause.reason),
+            command: cause.command.clone(),
+            causes: vec![FoundCause { cause, targets: Vec::new(), paths: Vec::new() }],
+            ..Self::default()
+        }
+    }
+
+    /// The answer if nothing could be looked up.
+    pub(crate) fn failed(status: AnswerStatus, sentence: String) -> Self {
+        Self { status, sentence, ..Self::default() }
+    }
+
+    /// Adds a cause to a list, or what it concerns to an equal one there.
+    pub(super) fn add_cause(causes: &mut Vec<FoundCause>, cause: &Cause, target: &str, path: &str) {
+        let add = |list: &mut Vec<String>, text: &str| {
+            if !list.iter().any(|it| it == text) {
+                list.push(text.to_owned());
+            }
+        };
+        let position = causes.iter().position(|it| it.cause == *cause).unwrap_or_else(|| {
+            causes.push(FoundCause { cause: cause.clone(), targets: Vec::new(), paths: Vec::new() });
+            causes.len() - 1
+        });
+        if let Some(found) = causes.get_mut(position) {
+            add(&mut found.targets, target);
+            add(&mut found.paths, path);
+        }
+    }
+}
