@@ -13,7 +13,7 @@ use super::json;
 use super::options::{InputOptions, SplitOptions};
 use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
-use super::table::{Column, Style, Table, counted, known_size, size};
+use super::table::{Style, Table, counted, known_size, size};
 use super::terminal::{self, message};
 use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::artifact::{ArtifactName, MANIFEST, ManifestError, find};
@@ -158,16 +158,8 @@ impl PreparedArtifacts {
         if as_json {
             return json::write(&mut out, &self.report());
         }
-        let columns = [
-            Column::Text("part"),
-            Column::Number("binaries"),
-            Column::Number("code objects"),
-            Column::Number("code"),
-            Column::Number("archives"),
-            Column::Number("database files"),
-            Column::Number("database size"),
-            Column::Number("host code"),
-        ];
+        let columns = "part | binaries # | code objects # | code # | archives # | database files # | database size # | \
+            host code #";
         let mut table = Table::new(counted(self.artifacts.split.len(), "artifact", "artifacts"), columns);
         for artifact in &self.artifacts.split {
             let summary = Summary::of(&artifact.input, &artifact.plan);

@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::Value;
 
-use super::table::{Column, Style, Table, percent, size};
+use super::table::{Style, Table, percent, size};
 use super::terminal::escaped;
 use crate::disk;
 use crate::mount::find_mount;
@@ -109,7 +109,7 @@ fn work(now: &Value, before: Option<&Value>) -> Table {
         )]
         Some((done as f64 / elapsed) as u64)
     };
-    let columns = [Column::Text("what"), Column::Number("so far"), Column::Number("per second")];
+    let columns = "what | so far # | per second #";
     let mut work = Table::new("Work", columns);
     for (name, total) in numbers(now.get("counters")) {
         let unit = if name.starts_with("bytes_") { size } else { |number: u64| number.to_string() };
@@ -124,7 +124,7 @@ fn work(now: &Value, before: Option<&Value>) -> Table {
 /// Prints the requests by kind, and the longest one.
 fn show_requests(out: &mut impl Write, now: &Value) -> io::Result<()> {
     let by_kind = now.get("counters").and_then(|counters| counters.get("requests_by_kind"));
-    let mut requests = Table::new("Requests", [Column::Text("kind"), Column::Number("so far")]);
+    let mut requests = Table::new("Requests", "kind | so far #");
     for (name, total) in numbers(by_kind).filter(|&(_, total)| total > 0) {
         requests.row([name.to_owned(), total.to_string()]);
     }
@@ -139,7 +139,7 @@ fn show_requests(out: &mut impl Write, now: &Value) -> io::Result<()> {
 
 /// What is in use now.
 fn held(now: &Value) -> Table {
-    let mut held = Table::new("Now", [Column::Text("what"), Column::Number("")]);
+    let mut held = Table::new("Now", "what | #");
     for (name, total) in numbers(now.get("gauges")) {
         held.row([name.replace('_', " "), total.to_string()]);
     }
@@ -152,7 +152,7 @@ fn held(now: &Value) -> Table {
 
 /// The archives that are being made.
 fn archives_in_progress(now: &Value) -> Table {
-    let columns = [Column::Text("archive"), Column::Number("done"), Column::Number("of"), Column::Number("")];
+    let columns = "archive | done # | of # | #";
     let mut making = Table::new("Being made", columns);
     for archive in now.get("making").and_then(Value::as_array).into_iter().flatten() {
         let [done, total] = ["done", "total"].map(|name| number(archive, name).unwrap_or(0));

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::model::{Cell, CellKind, Coverage, LibraryForm};
 use crate::database::KernelFiles;
 use crate::join::some_of;
-use crate::report::table::Column::{Number, Text};
 use crate::report::table::{Table, size};
 
 impl Coverage {
@@ -20,7 +19,7 @@ impl Coverage {
     }
 
     fn failures_table(&self) -> Table {
-        let columns = [Text("GPU"), Text("in"), Text("what is missing")];
+        let columns = "GPU | in | what is missing";
         let mut table = Table::new("Missing code", columns);
         for failure in &self.failures {
             table.row([failure.target.clone(), failure.path.clone(), failure.reason.clone()]);
@@ -30,7 +29,7 @@ impl Coverage {
 
     /// What each library and each database has for each GPU, those first that lack some.
     fn matrix(&self) -> Table {
-        let mut table = Table::new("Code for each GPU", [Text("in"), Text("kind"), Number("wrappers")]);
+        let mut table = Table::new("Code for each GPU", "in | kind | wrappers #");
         for gpu in &self.require {
             table.add_column(gpu);
         }
@@ -58,7 +57,7 @@ impl Coverage {
     }
 
     fn generic_table(&self) -> Table {
-        let columns = [Text("library"), Text("generic target"), Number("targets"), Number("code")];
+        let columns = "library | generic target | targets # | code #";
         let mut table = Table::new("Generic targets that would answer for several targets", columns);
         for library in &self.libraries {
             for code in &library.generic {
@@ -71,7 +70,7 @@ impl Coverage {
     }
 
     fn unreachable_table(&self) -> Table {
-        let columns = [Text("in"), Text("target"), Text("reason")];
+        let columns = "in | target | reason";
         let mut table = Table::new("Code that is not reached", columns);
         for code in &self.unreachable {
             table.row([code.path.clone(), code.target.clone().unwrap_or_default(), code.reason.clone()]);
@@ -80,7 +79,7 @@ impl Coverage {
     }
 
     fn metadata_table(&self) -> Table {
-        let columns = [Text("in"), Text("GPU"), Text("contradiction")];
+        let columns = "in | GPU | contradiction";
         let mut table = Table::new("Metadata and names against code", columns);
         for it in &self.metadata {
             table.row([it.path.clone(), it.target.clone(), it.reason.clone()]);

@@ -2,7 +2,6 @@
 
 use super::amount::{Amount, Changes, Pair};
 use super::model::{Diff, LibraryChange};
-use crate::report::table::Column::{Number, Text};
 use crate::report::table::{Table, known_size, percent, size};
 
 /// The most letters of a kernel's name in a table.
@@ -73,7 +72,7 @@ impl Diff {
     }
 
     fn inputs_table(&self) -> Table {
-        let columns = [Text("part"), Number("before"), Number("after"), Number("change")];
+        let columns = "part | before # | after # | change #";
         let Pair { before, after } = &self.inputs;
         let mut table = Table::new(format!("{} → {}", before.name, after.name), columns);
         let mut row =
@@ -95,7 +94,7 @@ impl Diff {
     }
 
     fn metadata_table(&self) -> Table {
-        let mut table = Table::new("Metadata", [Text("field"), Text("before"), Text("after")]);
+        let mut table = Table::new("Metadata", "field | before | after");
         let Some(metadata) = &self.metadata else { return table };
         let mut row = |field: &str, before: &str, after: &str| {
             table.row([field.to_owned(), before.to_owned(), after.to_owned()]);
@@ -124,7 +123,7 @@ impl Diff {
     }
 
     fn downloads_table(&self) -> Table {
-        let columns = [Text("GPU"), Number("before"), Number("after"), Number("change"), Text("note")];
+        let columns = "GPU | before # | after # | change # | note";
         let mut table = Table::new("What a user downloads", columns);
         for (name, it) in &self.downloads {
             let is_known = it.before.is_some() || it.after.is_some();
@@ -141,22 +140,8 @@ impl Diff {
     }
 
     fn targets_table(&self) -> Table {
-        let columns = [
-            Text("target"),
-            Number("code before"),
-            Number("code after"),
-            Number("change"),
-            Number("databases before"),
-            Number("databases after"),
-            Number("equal objects"),
-            Number("changed"),
-            Number("came"),
-            Number("went"),
-            Number("equal kernels"),
-            Number("changed"),
-            Number("came"),
-            Number("went"),
-        ];
+        let columns = "target | code before # | code after # | change # | databases before # | databases after # | \
+            equal objects # | changed # | came # | went # | equal kernels # | changed # | came # | went #";
         let mut table = Table::new("Targets", columns);
         for (name, it) in &self.targets {
             let [before, after] = [(it.code.before, it.databases.before), (it.code.after, it.databases.after)]
@@ -170,18 +155,8 @@ impl Diff {
     }
 
     fn libraries_table(&self) -> Table {
-        let columns = [
-            Text("library"),
-            Text("change"),
-            Number("host before"),
-            Number("host after"),
-            Number("change"),
-            Number("code before"),
-            Number("code after"),
-            Number("change"),
-            Number("equal objects"),
-            Number("equal kernels"),
-        ];
+        let columns = "library | change | host before # | host after # | change # | code before # | code after # | \
+            change # | equal objects # | equal kernels #";
         let mut table = Table::new("Libraries with device code", columns);
         for library in &self.libraries {
             let Pair { before, after } = library.host_size;
@@ -203,15 +178,7 @@ impl Diff {
     }
 
     fn databases_table(&self) -> Table {
-        let columns = [
-            Text("database"),
-            Text("part"),
-            Number("files before"),
-            Number("files after"),
-            Number("before"),
-            Number("after"),
-            Number("change"),
-        ];
+        let columns = "database | part | files before # | files after # | before # | after # | change #";
         let mut table = Table::new("Kernel databases", columns);
         for (library, keys) in &self.databases {
             for (key, Pair { before, after }) in keys {
@@ -230,16 +197,8 @@ impl Diff {
     }
 
     fn packages_table(&self) -> Table {
-        let columns = [
-            Text("package"),
-            Number("host before"),
-            Number("host after"),
-            Number("change"),
-            Number("code before"),
-            Number("code after"),
-            Number("databases before"),
-            Number("databases after"),
-        ];
+        let columns = "package | host before # | host after # | change # | code before # | code after # | \
+            databases before # | databases after #";
         let mut table = Table::new("Packages", columns);
         for it in &self.packages {
             let host = it.host_size;
@@ -259,15 +218,7 @@ impl Diff {
     }
 
     fn kernels_table(&self) -> Table {
-        let columns = [
-            Text("kernel"),
-            Text("change"),
-            Number("before"),
-            Number("after"),
-            Number("change"),
-            Number("targets"),
-            Text("library"),
-        ];
+        let columns = "kernel | change | before # | after # | change # | targets # | library";
         let mut table = Table::new("Kernels with the largest changes", columns);
         for kernel in &self.changed_kernels {
             table.row([
@@ -285,7 +236,7 @@ impl Diff {
     }
 
     fn members_table(&self) -> Table {
-        let columns = [Text("file"), Text("change"), Number("before"), Number("after")];
+        let columns = "file | change | before # | after #";
         let mut table = Table::new("Files that are different", columns);
         for it in &self.members.list {
             table.row([it.path.clone(), it.change.name().to_owned(), known_size(it.before), known_size(it.after)]);

@@ -1,4 +1,4 @@
-//! Tables and their cells. Each cell also has the exact number, for scripts that sort and for tests.
+//! Sections, tables and their cells. Each cell also has the exact number, for scripts that sort and for tests.
 
 use maud::{Markup, html};
 
@@ -21,6 +21,11 @@ pub(super) fn ratio(some: Option<u64>, whole: Option<u64>) -> Markup {
     html! { td.n { @if let Some(text) = text { (text) } } }
 }
 
+/// A section under a title; nothing unless it `is_shown`.
+pub(super) fn section(id: &str, title: &str, is_shown: bool, body: &Markup) -> Markup {
+    html! { @if is_shown { section aria-labelledby={ (id) "-title" } { h2 id={ (id) "-title" } { (title) } (body) } } }
+}
+
 /// A table that scrolls by itself if the window is narrow.
 pub(super) fn table(id: &str, caption: &str, head: &Markup, body: &Markup) -> Markup {
     html! {
@@ -30,6 +35,10 @@ pub(super) fn table(id: &str, caption: &str, head: &Markup, body: &Markup) -> Ma
     }
 }
 
-pub(super) fn columns(titles: &[&str]) -> Markup {
-    html! { @for (number, title) in titles.iter().enumerate() { th scope="col" class=[(number > 0).then_some("n")] { (title) } } }
+/// The headings of columns, whose titles are separated by ` | `. Those that end with ` #` are of numbers.
+pub(super) fn columns(titles: &str) -> Markup {
+    html! { @for title in titles.split(" | ") { @match title.strip_suffix(" #") {
+        Some(title) => th.n scope="col" { (title) },
+        None => th scope="col" { (title) },
+    } } }
 }

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde::Serialize;
 
 use super::bars::{Bar, bars};
-use super::cells::{bytes, columns, count, table};
+use super::cells::{bytes, columns, count, section, table};
 use super::sections::kind;
 use super::{document, shown};
 use crate::diff::{Amount, Change, Changes, Diff, MetadataChange, Pair, growth};
@@ -16,6 +16,9 @@ const MAX_ROWS: usize = 200;
 
 /// The most letters of a kernel's name in a table.
 const LONGEST_NAME: usize = 200;
+
+/// The columns of [`counts`] for code objects and for kernels.
+const COUNTS: &str = "equal objects # | changed # | came # | went # | equal kernels # | changed # | came # | went #";
 
 /// The JSON in the page: the same as that of `diff`.
 #[derive(Serialize)]
@@ -84,11 +87,7 @@ impl Diff {
 
     fn page_downloads(&self) -> Markup {
         let most = self.downloads.values().flat_map(|it| [it.before, it.after]).flatten().max().unwrap_or(0);
-        let head = html! {
-            th scope="col" { "GPU" } th scope="col" { "before and after" }
-            @for title in ["before", "after"] { th.n scope="col" { (title) } }
-            th.n scope="col" { "change" } th scope="col" { "note" }
-        };
+        let head = columns("GPU | before and after | before # | after # | change # | note");
         let body = html! { @for (name, it) in &self.downloads {
             @let label = if name == "all" { "all (fat)" } else { name };
             @let class = |class| if it.is_estimate { "k-estimate" } else { class };
@@ -116,12 +115,9 @@ impl Diff {
         let most = self.targets.values().flat_map(|it| [it.code.before.size, it.code.after.size]).max().unwrap_or(0);
         let has_databases = !self.databases.is_empty();
         let head = html! {
-            th scope="col" { "target" } th scope="col" { "code before and after" }
-            @for title in ["code before", "code after"] { th.n scope="col" { (title) } }
-            @if has_databases { @for title in ["databases before", "databases after"] { th.n scope="col" { (title) } } }
-            @for title in ["change", "equal objects", "changed", "came", "went", "equal kernels", "changed", "came", "went"] {
-                th.n scope="col" { (title) }
-            }
+            (columns("target | code before and after | code before # | code after #"))
+            @if has_databases { (columns("databases before # | databases after #")) }
+            (columns("change #")) (columns(COUNTS))
         };
         let body = html! { @for (name, it) in &self.targets {
             @let [before, after] = [(it.code.before, it.databases.before), (it.code.after, it.databases.after)]
@@ -143,23 +139,8 @@ impl Diff {
     }
 
     fn page_libraries(&self) -> Markup {
-        let head = columns(&[
-            "library",
-            "host before",
-            "host after",
-            "change",
-            "code before",
-            "code after",
-            "change",
-            "equal objects",
-            "changed",
-            "came",
-            "went",
-            "equal kernels",
-            "changed",
-            "came",
-            "went",
-        ]);
+        let sizes = "library | host before # | host after # | change # | code before # | code after # | change #";
+        let head = html! { (columns(sizes)) (columns(COUNTS)) };
         let body = html! {
             @for library in self.libraries.iter().take(MAX_ROWS) {
                 @let code = library.code();
@@ -183,11 +164,7 @@ impl Diff {
     }
 
     fn page_kernels(&self) -> Markup {
-        let head = html! {
-            th scope="col" { "kernel" } th scope="col" { "what" }
-            @for title in ["before", "after", "change", "targets"] { th.n scope="col" { (title) } }
-            th scope="col" { "library" }
-        };
+        let head = columns("kernel | what | before # | after # | change # | targets # | library");
         let body = html! { @for kernel in self.changed_kernels.iter().take(MAX_ROWS) { tr class=[mark(kernel.change)] {
             th.long scope="row" { (shown(&kernel.name).shortened(LONGEST_NAME)) }
             td { (kernel.change.name()) }
@@ -206,7 +183,7 @@ impl Diff {
     }
 
     fn page_databases(&self) -> Markup {
-        let head = columns(&["database", "part", "files before", "files after", "before", "after", "change"]);
+        let head = columns("database | part # | files before # | files after # | before # | after # | change #");
         let body = html! { @for (library, keys) in &self.databases { @for (key, pair) in keys { tr {
             th scope="row" { (shown(library)) } td.n { (shown(key)) }
             (number(pair.before.count)) (number(pair.after.count))
@@ -221,18 +198,10 @@ impl Diff {
     }
 
     fn page_packages(&self) -> Markup {
-        let head = columns(&[
-            "package",
-            "files before",
-            "files after",
-            "host before",
-            "host after",
-            "change",
-            "code before",
-            "code after",
-            "databases before",
-            "databases after",
-        ]);
+        let head = columns(
+            "package | files before # | files after # | host before # | host after # | change # | code before # | \
+            code after # | databases before # | databases after #",
+        );
         let body = html! { @for it in self.packages.iter().take(MAX_ROWS) { tr {
             th scope="row" { @if it.name == "." { "files in no directory" } @else { (shown(&it.name)) } }
             (number(it.files.before.count)) (number(it.files.after.count))
@@ -251,10 +220,7 @@ impl Diff {
     }
 
     fn page_members(&self) -> Markup {
-        let head = html! {
-            th scope="col" { "file" } th scope="col" { "what" }
-            @for title in ["before", "after", "change"] { th.n scope="col" { (title) } }
-        };
+        let head = columns("file | what | before # | after # | change #");
         let body = html! { @for it in self.members.list.iter().take(MAX_ROWS) { tr class=[mark(it.change)] {
             th.long scope="row" { (shown(&it.path)) } td { (it.change.name()) }
             (bytes(it.before)) (bytes(it.after)) (change(it.before, it.after))
@@ -307,10 +273,6 @@ fn page_metadata(metadata: &MetadataChange) -> Markup {
             (list("Extras that went", &metadata.extras_went))
         },
     )
-}
-
-fn section(id: &str, title: &str, is_shown: bool, body: &Markup) -> Markup {
-    html! { @if is_shown { section aria-labelledby={ (id) "-title" } { h2 id={ (id) "-title" } { (title) } (body) } } }
 }
 
 fn pair_bars(name: &str, most: u64, sizes: [u64; 2], old: &'static str, new: &'static str) -> Markup {

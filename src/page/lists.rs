@@ -2,22 +2,14 @@
 
 use maud::{Markup, html};
 
-use super::cells::{bytes, columns, count, ratio, table};
+use super::cells::{bytes, columns, count, ratio, section, table};
 use super::{Page, shown};
 
 impl Page {
     pub(super) fn libraries(&self) -> Markup {
-        let head = columns(&[
-            "fat binary",
-            "original",
-            "host",
-            "saved",
-            "of it",
-            "wrappers",
-            "code objects",
-            "code",
-            "targets",
-        ]);
+        let head = columns(
+            "fat binary | original # | host # | saved # | of it # | wrappers # | code objects # | code # | targets #",
+        );
         let binaries = &self.report.summary.binaries;
         let body = html! {
             @for binary in binaries {
@@ -40,28 +32,26 @@ impl Page {
                 }
             }
         };
-        html! { @if !binaries.is_empty() { section aria-labelledby="libraries-title" {
-            h2 id="libraries-title" { "Fat binaries" }
-            (table("libraries", "Binaries with device code, the largest first", &head, &body))
-        } } }
+        let table = table("libraries", "Binaries with device code, the largest first", &head, &body);
+        section("libraries", "Fat binaries", !binaries.is_empty(), &table)
     }
 
     pub(super) fn embedded(&self) -> Markup {
-        let head = columns(&["binary", "bundles", "size", "targets"]);
+        let head = columns("binary | bundles # | size # | targets #");
         let binaries = self.report.embedded.as_deref().unwrap_or_default();
         let body = html! { @for binary in binaries { tr {
             th scope="row" { (shown(&binary.path)) }
             (count(binary.bundles)) (bytes(Some(binary.size))) (count(binary.targets.len()))
         } } };
-        html! { @if !binaries.is_empty() { section aria-labelledby="embedded-title" {
-            h2 id="embedded-title" { "Device code that stays" }
+        let about = html! {
             p { "No wrapper points at it. Programs load it by its address, so it is in every part and view that has the binary." }
             (table("embedded", "Offload bundles among the data of binaries", &head, &body))
-        } } }
+        };
+        section("embedded", "Device code that stays", !binaries.is_empty(), &about)
     }
 
     pub(super) fn packages(&self) -> Markup {
-        let head = columns(&["package", "files", "size", "host part", "device code in binaries", "databases"]);
+        let head = columns("package | files # | size # | host part # | device code in binaries # | databases #");
         let body = html! { @for package in &self.details.packages { tr {
             th scope="row" { @match package.name.as_deref() {
                 None => "all others",
@@ -72,25 +62,19 @@ impl Page {
             (bytes(Some(package.size))) (bytes(Some(package.host_size))) (bytes(Some(package.device_size)))
             (bytes(Some(package.databases.values().sum())))
         } } };
-        html! { section aria-labelledby="packages-title" {
-            h2 id="packages-title" { "Packages" }
-            (table("packages", "Top-level directories, the largest first", &head, &body))
-        } }
+        section(
+            "packages",
+            "Packages",
+            true,
+            &table("packages", "Top-level directories, the largest first", &head, &body),
+        )
     }
 
     pub(super) fn parts(&self) -> Markup {
         let (summary, sizes) = (&self.report.summary, &self.report.sizes);
-        let head = columns(&[
-            "part",
-            "level",
-            "archives",
-            "code objects",
-            "code",
-            "archive size",
-            "database files",
-            "database size",
-            "wheel size",
-        ]);
+        let head = columns(
+            "part | level # | archives # | code objects # | code # | archive size # | database files # | database size # | wheel size #",
+        );
         let body = html! { @for (key, device) in &summary.device {
             @let sizes = sizes.parts.get(key);
             tr {
@@ -104,20 +88,16 @@ impl Page {
                 (bytes(sizes.and_then(|part| part.wheel.as_ref()?.size)))
             }
         } };
-        html! { @if !summary.device.is_empty() { section aria-labelledby="parts-title" {
-            h2 id="parts-title" { "Device parts" }
-            (table("parts", "Device parts of the split", &head, &body))
-        } } }
+        let table = table("parts", "Device parts of the split", &head, &body);
+        section("parts", "Device parts", !summary.device.is_empty(), &table)
     }
 
     pub(super) fn warnings(&self) -> Markup {
         let warnings = &self.report.summary.warnings;
-        html! { @if !warnings.is_empty() { section aria-labelledby="warnings-title" {
-            h2 id="warnings-title" { "Warnings" }
-            ul.warnings {
-                @for warning in warnings { li { (shown(warning)) } }
-                @if self.folded.warnings > 0 { li { (self.folded.warnings) " more" } }
-            }
-        } } }
+        let list = html! { ul.warnings {
+            @for warning in warnings { li { (shown(warning)) } }
+            @if self.folded.warnings > 0 { li { (self.folded.warnings) " more" } }
+        } };
+        section("warnings", "Warnings", !warnings.is_empty(), &list)
     }
 }

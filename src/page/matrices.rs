@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::bars::{Bar, bars};
-use super::cells::{bytes, count, ratio, table};
+use super::cells::{bytes, columns, count, ratio, section, table};
 use super::sections::kind;
 use super::{Page, shown};
 use crate::report::table::size;
@@ -121,17 +121,15 @@ impl Page {
             })
             .collect();
         let most = rows.iter().map(|(_, code, _)| *code).max().unwrap_or(0);
-        let head = html! { th scope="col" { "part" } th scope="col" { "code and archives" } @for title in ["code", "archives", "archives of code"] { th.n scope="col" { (title) } } };
+        let head = columns("part | code and archives | code # | archives # | archives of code #");
         let bar = |size, kind, name| Bar { whole: most, segments: vec![(kind, name, size)] };
         let body = html! { @for (key, code, archive) in &rows { tr {
             th scope="row" { (shown(key)) }
             td.picture { (bars(&format!("{key}: code and archives"), &[bar(*code, "k-rest", "code"), bar(*archive, kind(key), "archives")])) }
             (bytes(Some(*code))) (bytes(Some(*archive))) (ratio(Some(*archive), Some(*code)))
         } } };
-        html! { @if !rows.is_empty() { section aria-labelledby="compression-title" {
-            h2 id="compression-title" { "Compression by architecture" }
-            (table("compression", "Code objects before compression, and archives with them", &head, &body))
-        } } }
+        let table = table("compression", "Code objects before compression, and archives with them", &head, &body);
+        section("compression", "Compression by architecture", !rows.is_empty(), &table)
     }
 
     /// Databases by library and key.
@@ -144,14 +142,14 @@ impl Page {
                 (library.as_str(), keys.iter().map(|(key, files)| (key.as_str(), (files.size, files.files))).collect())
             })
             .collect();
-        let head = html! { th scope="col" { "database" } @for title in ["files", "size", "parts"] { th.n scope="col" { (title) } } };
+        let head = columns("database | files # | size # | parts #");
         let body = html! { @for (name, database) in &self.report.summary.databases { tr {
             th scope="row" { (shown(name)) } (count(database.files)) (bytes(Some(database.size))) (count(database.keys.len()))
         } } };
-        html! { @if !rows.is_empty() { section aria-labelledby="databases-title" {
-            h2 id="databases-title" { "Kernel databases" }
+        let tables = html! {
             (matrix("database-matrix", "Database files by library and part; – where there are none", "database", "files", &rows, &BTreeMap::new()))
             (table("databases", "Databases by library", &head, &body))
-        } } }
+        };
+        section("databases", "Kernel databases", !rows.is_empty(), &tables)
     }
 }

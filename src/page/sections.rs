@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::bars::{Bar, bars};
-use super::cells::{bytes, ratio, table};
+use super::cells::{bytes, columns, ratio, section, table};
 use super::treemap::{Area, treemap};
 use super::{Page, percent, shown};
 use crate::report::details::{ThinEstimate, part};
@@ -184,11 +184,10 @@ impl Page {
     fn users(&self) -> Markup {
         let (summary, sizes) = (&self.report.summary, &self.report.sizes);
         let fat = sizes.input_wheel_size;
-        let head = html! {
-            th scope="col" { "GPU" } th scope="col" { "download / installed" }
-            @for title in ["download", "of fat", "thin download, estimated", "installed", "of fat", "thin installed, estimated"] { th.n scope="col" { (title) } }
-            th scope="col" { "parts" }
-        };
+        let head = columns(
+            "GPU | download / installed | download # | of fat # | thin download, estimated # | installed # | of fat # | \
+            thin installed, estimated # | parts",
+        );
         let row = |gpu: &String, user: &UserSize| {
             let thin = self.details.thin.get(gpu);
             let thin_download = thin.and_then(|thin| thin.download_size);
@@ -207,19 +206,17 @@ impl Page {
             tr { th scope="row" { "all (fat)" } td.picture { (self.fat_bars()) } (bytes(fat)) (ratio(fat, fat)) td {} (bytes(Some(summary.input_size))) (ratio(Some(summary.input_size), Some(summary.input_size))) td {} td {} }
             @for (gpu, user) in &sizes.users { (row(gpu, user)) }
         };
-        html! {
-            section aria-labelledby="users-title" {
-                h2 id="users-title" { "What a user of each GPU needs" }
-                (table("users", "Downloads and installations by GPU: host + device parts, and thin", &head, &body))
-                p.note {
-                    "Upper bar: download. Lower bar: installed. The whole width is the fat input. "
-                    @if sizes.users.values().any(|user| user.installed_size.is_none()) {
-                        "Without " code { "--sizes" } ", what the split takes is not known; bars then show the estimates for thin. "
-                    }
-                    "Thin is one part with the code of one GPU; its sizes are estimates, which take code to be as compressible for one GPU as for another."
+        let table = html! {
+            (table("users", "Downloads and installations by GPU: host + device parts, and thin", &head, &body))
+            p.note {
+                "Upper bar: download. Lower bar: installed. The whole width is the fat input. "
+                @if sizes.users.values().any(|user| user.installed_size.is_none()) {
+                    "Without " code { "--sizes" } ", what the split takes is not known; bars then show the estimates for thin. "
                 }
+                "Thin is one part with the code of one GPU; its sizes are estimates, which take code to be as compressible for one GPU as for another."
             }
-        }
+        };
+        section("users", "What a user of each GPU needs", true, &table)
     }
 
     fn fat_bars(&self) -> Markup {

@@ -24,15 +24,6 @@ impl Style {
     }
 }
 
-/// A column with its title and alignment.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Column {
-    /// Left-aligned.
-    Text(&'static str),
-    /// Right-aligned.
-    Number(&'static str),
-}
-
 /// Rows of cells under a title.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -50,21 +41,15 @@ struct Heading {
     is_number: bool,
 }
 
-impl From<Column> for Heading {
-    fn from(column: Column) -> Self {
-        let (title, is_number) = match column {
-            Column::Text(title) => (title, false),
-            Column::Number(title) => (title, true),
-        };
-        Self { title: title.to_owned(), is_number }
-    }
-}
-
 impl Table {
-    /// A table without rows.
-    pub(crate) fn new(title: impl Into<String>, columns: impl Into<Vec<Column>>) -> Self {
-        let columns = columns.into().into_iter().map(Heading::from).collect();
-        Self { title: title.into(), columns, rows: Vec::new(), left_out: 0 }
+    /// A table without rows. `columns` has the titles, separated by `|`. Those that end with `#` are of numbers, which are
+    /// right-aligned.
+    pub(crate) fn new(title: impl Into<String>, columns: &str) -> Self {
+        let heading = |column: &str| {
+            let number = column.trim().strip_suffix('#');
+            Heading { title: number.unwrap_or(column).trim().to_owned(), is_number: number.is_some() }
+        };
+        Self { title: title.into(), columns: columns.split('|').map(heading).collect(), rows: Vec::new(), left_out: 0 }
     }
 
     /// Adds a left-aligned column whose title comes from the input or the user.
@@ -190,10 +175,10 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Column, Style, Table, percent};
+    use super::{Style, Table, percent};
 
     fn written(style: Style) -> String {
-        let mut table = Table::new("A_b", [Column::Text("name"), Column::Number("size"), Column::Number("unknown")]);
+        let mut table = Table::new("A_b", "name | size # | unknown #");
         table.row(["a_b.so".to_owned(), "1".to_owned(), String::new()]);
         table.row(["ä|c".to_owned(), "1234".to_owned(), String::new()]);
         let mut out = Vec::new();
@@ -215,7 +200,7 @@ mod tests {
     #[test]
     fn names_forge_no_rows() {
         for style in [Style::Text, Style::Markdown] {
-            let mut table = Table::new("Split of a\nb", [Column::Text("name"), Column::Number("size")]);
+            let mut table = Table::new("Split of a\nb", "name | size #");
             table.row(["x.so\n  evil.so  1\n\u{1b}[2J".to_owned(), "2".to_owned()]);
             let mut out = Vec::new();
             table.write(&mut out, style).unwrap();
@@ -231,7 +216,7 @@ mod tests {
     #[test]
     fn no_rows_no_table() {
         let mut out = Vec::new();
-        Table::new("Files", [Column::Text("name")]).write(&mut out, Style::Text).unwrap();
+        Table::new("Files", "name").write(&mut out, Style::Text).unwrap();
         assert!(out.is_empty());
     }
 

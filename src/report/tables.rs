@@ -1,6 +1,5 @@
 //! The tables of a report.
 
-use super::table::Column::{Number, Text};
 use super::table::{Table, known_size, percent, size};
 use super::{InspectReport, PartSize};
 
@@ -20,7 +19,7 @@ impl InspectReport {
 
     fn parts(&self) -> Table {
         let Self { summary, sizes, .. } = self;
-        let columns = [Text("part"), Number("unpacked"), Number("wheel"), Text("name")];
+        let columns = "part | unpacked # | wheel # | name";
         let mut table = Table::new(format!("Split of {}: {} entries", summary.group, summary.entries), columns);
         let mut row = |part: &str, files: Option<u64>, wheel: Option<u64>, name: &str| {
             table.row([part.to_owned(), known_size(files), known_size(wheel), name.to_owned()]);
@@ -44,17 +43,8 @@ impl InspectReport {
     }
 
     fn binaries(&self) -> Table {
-        let columns = [
-            Text("fat binary"),
-            Number("original"),
-            Number("stripped"),
-            Number("saved"),
-            Number("%"),
-            Number("wrappers"),
-            Number("code objects"),
-            Number("code"),
-            Text("targets"),
-        ];
+        let columns =
+            "fat binary | original # | stripped # | saved # | % # | wrappers # | code objects # | code # | targets";
         let mut table = Table::new("Fat binaries", columns);
         for binary in &self.summary.binaries {
             let saved = binary.size.saturating_sub(binary.host_size);
@@ -74,7 +64,7 @@ impl InspectReport {
     }
 
     fn embedded(&self) -> Table {
-        let columns = [Text("binary"), Number("bundles"), Number("size"), Text("targets")];
+        let columns = "binary | bundles # | size # | targets";
         let mut table = Table::new("Device code that stays: no wrapper points at it", columns);
         for binary in self.embedded.iter().flatten() {
             let targets = binary.targets.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
@@ -84,7 +74,7 @@ impl InspectReport {
     }
 
     fn databases(&self) -> Table {
-        let columns = [Text("database"), Number("files"), Number("size"), Text("targets")];
+        let columns = "database | files # | size # | targets";
         let mut table = Table::new("Kernel databases", columns);
         for (name, database) in &self.summary.databases {
             let keys = database.keys.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
@@ -94,17 +84,8 @@ impl InspectReport {
     }
 
     fn keys(&self) -> Table {
-        let columns = [
-            Text("key"),
-            Text("level"),
-            Number("archives"),
-            Number("code objects"),
-            Number("code"),
-            Number("archive size"),
-            Number("database files"),
-            Number("database size"),
-            Number("wheel size"),
-        ];
+        let columns = "key | level | archives # | code objects # | code # | archive size # | database files # | \
+            database size # | wheel size #";
         let mut table = Table::new("Bundle keys", columns);
         for (key, device) in &self.summary.device {
             let sizes = self.sizes.parts.get(key);
@@ -125,14 +106,7 @@ impl InspectReport {
     }
 
     fn users(&self) -> Table {
-        let columns = [
-            Text("GPU"),
-            Number("download"),
-            Number("of the fat wheel"),
-            Number("installed"),
-            Number("of the input"),
-            Text("parts"),
-        ];
+        let columns = "GPU | download # | of the fat wheel # | installed # | of the input # | parts";
         let mut table = Table::new("What a user needs", columns);
         let share = |size: Option<u64>, whole: Option<u64>| match (size, whole) {
             (Some(size), Some(whole)) => percent(size, whole),
