@@ -1,12 +1,11 @@
 //! Names of artifacts.
 
-use std::fmt;
-
 /// The family of artifacts without device code.
 pub const GENERIC: &str = "generic";
 
 /// `blas_lib_gfx1100`: a component and a family.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
+#[display("{component}_{family}")]
 pub struct ArtifactName {
     /// `blas_lib`.
     pub component: String,
@@ -39,12 +38,6 @@ impl ArtifactName {
     /// Whether the artifact contains no device code.
     pub fn is_generic(&self) -> bool {
         self.family == GENERIC
-    }
-}
-
-impl fmt::Display for ArtifactName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}_{}", self.component, self.family)
     }
 }
 

@@ -81,14 +81,16 @@ pub(crate) struct CoveredLibrary {
 }
 
 /// Where the code of a library is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub(crate) enum LibraryForm {
     /// In bundles to which wrappers point.
     Fat,
     /// In archives.
     Split,
     /// In bundles in its data, which a program finds by address.
+    #[strum(serialize = "without wrappers")]
     Embedded,
     /// It is itself a bundle, which a program opens by name.
     Bundle,

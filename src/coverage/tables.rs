@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::model::{Cell, CellKind, Coverage, LibraryForm};
+use super::model::{Cell, CellKind, Coverage};
 use crate::database::KernelFiles;
 use crate::join::some_of;
 use crate::report::table::{Table, size};
@@ -36,7 +36,7 @@ impl Coverage {
         let mut rows = Vec::new();
         for library in &self.libraries {
             let cells = self.cells(&library.gpus);
-            let (kind, wrappers) = (form(library.form).to_owned(), library.wrappers.to_string());
+            let (kind, wrappers) = (library.form.into_str().to_owned(), library.wrappers.to_string());
             rows.push((library.path.clone(), kind, wrappers, cells, library.problem.is_some()));
         }
         for database in &self.databases {
@@ -117,16 +117,6 @@ impl Cell {
             exceptions.push(format!("not wrapper {}", some_of(&numbers.iter().map(String::as_str).collect())));
         }
         if exceptions.is_empty() { kind.to_owned() } else { format!("{kind}, {}", exceptions.join(", ")) }
-    }
-}
-
-fn form(form: LibraryForm) -> &'static str {
-    match form {
-        LibraryForm::Fat => "fat",
-        LibraryForm::Split => "split",
-        LibraryForm::Embedded => "without wrappers",
-        LibraryForm::Bundle => "bundle",
-        LibraryForm::Unreadable => "unreadable",
     }
 }
 

@@ -1,11 +1,9 @@
 //! The architecture of a database file.
 
-use std::fmt;
-
 use crate::gpu::{BundleKey, TargetId};
 
 /// The architecture of a database file.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
 pub enum Arch {
     /// One target, with the features in the name.
     Target(TargetId),
@@ -19,15 +17,6 @@ impl Arch {
         match self {
             Self::Target(target) => BundleKey::of(target),
             Self::Bundle(key) => key.clone(),
-        }
-    }
-}
-
-impl fmt::Display for Arch {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Target(target) => target.fmt(formatter),
-            Self::Bundle(key) => key.fmt(formatter),
         }
     }
 }

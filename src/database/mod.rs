@@ -20,12 +20,11 @@ mod tensile;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
 use serde::Serialize;
+use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 use crate::gpu::TargetId;
 use crate::resources::Resources;
@@ -38,7 +37,22 @@ pub use arch::Arch;
 pub use codeobject::NamedFile;
 
 /// A library whose databases can be separated by architecture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
+)]
+#[strum(serialize_all = "snake_case", parse_err_ty = UnknownHandler, parse_err_fn = unknown)]
 pub enum Handler {
     /// rocBLAS: Tensile kernels.
     Rocblas,
@@ -91,7 +105,7 @@ pub struct Databases {
 
 /// There is no handler of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown database {name:?}; there are {}", Handler::ALL.map(Handler::name).join(", "))]
+#[error("unknown database {name:?}; there are {}", <Handler as VariantNames>::VARIANTS.join(", "))]
 pub struct UnknownHandler {
     /// The requested name.
     pub name: String,
@@ -124,31 +138,11 @@ pub fn named_arch(path: &EntryPath) -> Option<TargetId> {
 
 impl Handler {
     /// Every handler.
-    pub const ALL: [Self; 9] = [
-        Self::Rocblas,
-        Self::Hipblaslt,
-        Self::Hipsparselt,
-        Self::Aotriton,
-        Self::Miopen,
-        Self::Composablekernel,
-        Self::Hipkernelprovider,
-        Self::HotswapCache,
-        Self::Codeobject,
-    ];
+    pub const ALL: &[Self] = <Self as VariantArray>::VARIANTS;
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Rocblas => "rocblas",
-            Self::Hipblaslt => "hipblaslt",
-            Self::Hipsparselt => "hipsparselt",
-            Self::Aotriton => "aotriton",
-            Self::Miopen => "miopen",
-            Self::Composablekernel => "composablekernel",
-            Self::Hipkernelprovider => "hipkernelprovider",
-            Self::HotswapCache => "hotswap_cache",
-            Self::Codeobject => "codeobject",
-        }
+        self.into()
     }
 
     /// The directory whose files are one database with the file at `path`: copies of a library have a database each.
@@ -204,19 +198,8 @@ impl Handler {
     }
 }
 
-impl FromStr for Handler {
-    type Err = UnknownHandler;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|handler| handler.name() == name);
-        found.ok_or_else(|| UnknownHandler { name: name.to_owned() })
-    }
-}
-
-impl fmt::Display for Handler {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
+fn unknown(name: &str) -> UnknownHandler {
+    UnknownHandler { name: name.to_owned() }
 }
 
 impl Databases {

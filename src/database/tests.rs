@@ -16,10 +16,10 @@ fn claims(handler: Handler, table: &[(&str, &str)]) {
         let found = found.unwrap_or_else(|| panic!("{name} is not claimed"));
         assert_eq!((found.handler, found.arch.to_string().as_str()), (handler, *arch), "{name}");
         let claimants: Vec<_> = Handler::ALL
-            .into_iter()
+            .iter()
             .filter(|other| Databases::from_names(&[other.name()]).unwrap().classify(&path(name)).is_some())
             .collect();
-        assert_eq!(claimants, [handler], "{name}");
+        assert_eq!(claimants, [&handler], "{name}");
     }
 }
 
@@ -319,7 +319,7 @@ fn hot_swap_translations() {
 
 #[test]
 fn the_registry_knows_its_handlers() {
-    let names = Handler::ALL.map(Handler::name);
+    let names = <Handler as strum::VariantNames>::VARIANTS;
     let expected = [
         "rocblas",
         "hipblaslt",
@@ -332,7 +332,7 @@ fn the_registry_knows_its_handlers() {
         "codeobject",
     ];
     assert_eq!(names, expected);
-    assert_eq!(Databases::from_names(&names), Ok(Databases::all()));
+    assert_eq!(Databases::from_names(names), Ok(Databases::all()));
     assert_eq!(Databases::preset(TORCH_FAT).unwrap().handlers(), &Handler::ALL[..5]);
     assert_eq!(Databases::preset("jax").unwrap_err().name, "jax");
     assert_eq!(Databases::from_names(&["miopen", "rocfft"]).unwrap_err().name, "rocfft");

@@ -36,8 +36,9 @@ pub(crate) struct Changes {
 }
 
 /// The change of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub(crate) enum Change {
     /// Equal.
     Same,
@@ -108,16 +109,6 @@ impl Change {
             (true, false) => Self::Went,
             (true, true) if is_equal => Self::Same,
             (true, true) => Self::Changed,
-        }
-    }
-
-    /// The word for it in tables.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Same => "same",
-            Self::Changed => "changed",
-            Self::Came => "came",
-            Self::Went => "went",
         }
     }
 }

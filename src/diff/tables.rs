@@ -163,7 +163,7 @@ impl Diff {
             let code = library.code();
             table.row([
                 library.path.clone(),
-                library.change.name().to_owned(),
+                library.change.into_str().to_owned(),
                 known_size(before),
                 known_size(after),
                 before.zip(after).map(|(old, new)| growth(old, new)).unwrap_or_default(),
@@ -223,7 +223,7 @@ impl Diff {
         for kernel in &self.changed_kernels {
             table.row([
                 shortened(&kernel.name),
-                kernel.change.name().to_owned(),
+                kernel.change.into_str().to_owned(),
                 some_size(kernel.before),
                 some_size(kernel.after),
                 growth(kernel.before.size, kernel.after.size),
@@ -239,7 +239,7 @@ impl Diff {
         let columns = "file | change | before # | after #";
         let mut table = Table::new("Files that are different", columns);
         for it in &self.members.list {
-            table.row([it.path.clone(), it.change.name().to_owned(), known_size(it.before), known_size(it.after)]);
+            table.row([it.path.clone(), it.change.into_str().to_owned(), known_size(it.before), known_size(it.after)]);
         }
         table.add_left_out(self.members.more);
         table

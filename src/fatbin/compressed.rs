@@ -1,6 +1,5 @@
 //! Compressed bundles, which are decompressed when they are read.
 
-use std::fmt;
 use std::io::{self, Read};
 
 use super::damage::Damage;
@@ -32,6 +31,8 @@ const STREAM_INPUT: usize = 4096;
 /// A compressed bundle, which is decompressed when it is read: into memory of [`Resources::buffers`], as far as it is
 /// needed, and then cached in [`Resources::bundles`]. If its window is smaller than the bundle and memory is scarce, it
 /// is decoded as a stream.
+#[derive(derive_more::Debug)]
+#[debug("Compressed({packing:?})")]
 pub struct Compressed {
     content: Arc<dyn Content>,
     packing: CompressedHeader,
@@ -338,11 +339,5 @@ impl Compressed {
 
     fn reader(&self) -> io::Result<BundleDecoder> {
         BundleDecoder::new(&self.content, &self.packing, STREAM_INPUT, false)
-    }
-}
-
-impl fmt::Debug for Compressed {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Compressed({:?})", self.packing)
     }
 }

@@ -39,7 +39,6 @@ mod slice;
 mod stored;
 mod thin;
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::gpu::TargetId;
@@ -62,7 +61,8 @@ pub(crate) use thin::{
 };
 
 /// Code for one target.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("CodeObject({target}, {} bytes)", content.size())]
 pub struct CodeObject {
     /// The target that it runs on.
     pub target: TargetId,
@@ -83,12 +83,6 @@ impl CodeObject {
     /// Bytes of the compressed bundle that reading it decompresses, if any.
     pub fn decompressed_size(&self) -> Option<u64> {
         self.bundle.as_ref().map(|bundle| bundle.size())
-    }
-}
-
-impl fmt::Debug for CodeObject {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "CodeObject({}, {} bytes)", self.target, self.content.size())
     }
 }
 

@@ -28,7 +28,8 @@ pub fn begins_with_target(name: &[u8]) -> bool {
 /// were written. `gfx90a:sramecc+:xnack-`, `gfx11-generic` and `amdgcnspirv` are target IDs. A processor has its bare
 /// name if target IDs cannot name its modes: `gfx1250:xnack+` is read as `gfx1250`, as runtimes do. `gfx1250:xnack-` is
 /// kept, since no GPU runs such code. All features of unknown processors are kept.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, derive_more::Debug)]
+#[debug("{:?}", self.to_string())]
 #[serde(try_from = "String", into = "String")]
 pub struct TargetId {
     processor: String,
@@ -272,12 +273,6 @@ impl fmt::Display for TargetId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.processor)?;
         self.features.iter().try_for_each(|feature| write!(formatter, ":{feature}"))
-    }
-}
-
-impl fmt::Debug for TargetId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:?}", self.to_string())
     }
 }
 

@@ -1,7 +1,6 @@
 //! Bundle keys, which name device directories and device packages.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use super::{Level, TargetId, TargetIdError, UNKNOWN};
 
 /// The unit in which device code is packaged: a processor, a sub-family or a family. A name that the hierarchy does not
 /// know is a key of its own.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
 pub struct BundleKey(Arc<str>);
 
 impl BundleKey {
@@ -86,12 +85,6 @@ impl FromStr for BundleKey {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         Ok(Self::of(&name.parse()?))
-    }
-}
-
-impl fmt::Display for BundleKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.as_str())
     }
 }
 

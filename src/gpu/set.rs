@@ -7,7 +7,8 @@ use std::str::FromStr;
 use super::{BundleKey, TargetId, TargetIdError};
 
 /// One or more GPUs, sorted and without duplicates: `gfx942`, `gfx1100+gfx1036`, `gfx90a:xnack-`.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Debug)]
+#[debug("{:?}", self.to_string())]
 pub struct GpuSet(Vec<TargetId>);
 
 impl GpuSet {
@@ -76,12 +77,6 @@ impl fmt::Display for GpuSet {
             write!(formatter, "{}{target}", if number == 0 { "" } else { "+" })?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Debug for GpuSet {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:?}", self.to_string())
     }
 }
 

@@ -17,7 +17,6 @@
 //! | a GPU of an unknown version is left out | A:146-148, `amd_topology.cpp`:166-172 |
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 
 use super::TargetId;
 use super::detect::GpuNode;
@@ -32,7 +31,8 @@ const GROUPS: [&str; 6] =
     ["gfx9-generic", "gfx9-4-generic", "gfx10-1-generic", "gfx10-3-generic", "gfx11-generic", "gfx12-generic"];
 
 /// The variable that applies to a GPU.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{variable}={value}")]
 pub struct VersionOverride {
     /// Its name.
     pub variable: String,
@@ -55,12 +55,6 @@ pub enum OverrideEffect {
     Empty,
     /// The value is not a version. Runtimes find no device.
     Invalid,
-}
-
-impl fmt::Display for VersionOverride {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}={}", self.variable, self.value)
-    }
 }
 
 /// The variable that applies to a GPU, with these environment variables. `None` if there is none, or if it changes

@@ -13,7 +13,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::frame::{Frame, MadeFrame};
@@ -33,6 +32,8 @@ const MEMORY_OF_THREAD: u64 = 8 << 20;
 const RATIO: u64 = 4;
 
 /// Makes frames, each once for all callers that wait for it.
+#[derive(derive_more::Debug)]
+#[debug("BundleJobs({threads} threads)")]
 pub struct BundleJobs {
     resources: Arc<Resources>,
     threads: usize,
@@ -342,12 +343,6 @@ impl BundleJobs {
     /// Whether a frame that has not been made can be made of what was decompressed of a bundle.
     fn is_useful(&self, bundle: &Compressed, held: &Decompressed) -> bool {
         self.frames_of(bundle).iter().any(|frame| frame.end() <= held.len() as u64 && frame.made().is_none())
-    }
-}
-
-impl fmt::Debug for BundleJobs {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("BundleJobs").field("threads", &self.threads).finish_non_exhaustive()
     }
 }
 

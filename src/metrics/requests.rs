@@ -3,13 +3,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use serde::ser::{SerializeMap, SerializeStruct};
+use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
+use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 use super::counters::Counter;
 
 /// The kind of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 #[repr(u8)]
 pub enum RequestKind {
     /// A name in a directory.
@@ -38,29 +40,13 @@ pub enum RequestKind {
     Other,
 }
 
-/// All kinds with their names, in their order.
-const KINDS: [(RequestKind, &str); 12] = [
-    (RequestKind::Lookup, "lookup"),
-    (RequestKind::Getattr, "getattr"),
-    (RequestKind::Readlink, "readlink"),
-    (RequestKind::Open, "open"),
-    (RequestKind::Read, "read"),
-    (RequestKind::Release, "release"),
-    (RequestKind::Readdir, "readdir"),
-    (RequestKind::Readdirplus, "readdirplus"),
-    (RequestKind::Getxattr, "getxattr"),
-    (RequestKind::Statfs, "statfs"),
-    (RequestKind::Change, "change"),
-    (RequestKind::Other, "other"),
-];
-
 /// Upper bounds of the histogram of answer times, in seconds. A last bucket counts longer ones.
 pub(super) const BUCKETS: [f64; 6] = [0.0001, 0.001, 0.01, 0.1, 1.0, 10.0];
 
 /// Request counters. They take no lock.
 #[derive(Debug, Default)]
 pub struct Requests {
-    kinds: [Counter; KINDS.len()],
+    kinds: [Counter; RequestKind::COUNT],
     /// The longest request: microseconds in the upper 56 bits, its kind in the lowest byte. One atomic holds both, so
     /// that they change together.
     longest: AtomicU64,
@@ -118,7 +104,7 @@ impl Requests {
 
     /// Names of kinds, with their numbers of requests.
     pub(super) fn by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        KINDS.into_iter().map(|(kind, name)| (name, self.of(kind)))
+        RequestKind::VARIANTS.iter().map(|&kind| (kind.into_str(), self.of(kind)))
     }
 
     /// The answers by the bounds of [`BUCKETS`], and the sum of all times in seconds.
@@ -134,15 +120,8 @@ impl Requests {
     /// The request that took longest.
     pub fn longest(&self) -> Option<(RequestKind, Duration)> {
         let packed = self.longest.load(Ordering::Relaxed);
-        let kind = usize::try_from(packed & 0xff).ok().and_then(|kind| KINDS.get(kind));
-        kind.filter(|_| packed != 0).map(|&(kind, _)| (kind, Duration::from_micros(packed >> 8)))
-    }
-}
-
-impl RequestKind {
-    /// The name that FUSE uses.
-    pub fn name(self) -> &'static str {
-        KINDS.get(self as usize).map_or("", |(_, name)| name)
+        let kind = usize::try_from(packed & 0xff).ok().and_then(|kind| RequestKind::VARIANTS.get(kind));
+        kind.filter(|_| packed != 0).map(|&kind| (kind, Duration::from_micros(packed >> 8)))
     }
 }
 
@@ -171,17 +150,13 @@ struct ByKind<'a>(&'a Requests);
 
 impl Serialize for ByKind<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(KINDS.len()))?;
-        for (kind, name) in KINDS {
-            map.serialize_entry(name, &self.0.of(kind))?;
-        }
-        map.end()
+        serializer.collect_map(self.0.by_kind())
     }
 }
 
 impl Serialize for Requests {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (kind, time) = self.longest().map_or(("", Duration::ZERO), |(kind, time)| (kind.name(), time));
+        let (kind, time) = self.longest().map_or(("", Duration::ZERO), |(kind, time)| (kind.into_str(), time));
         let mut fields = serializer.serialize_struct("Requests", 4)?;
         fields.serialize_field("requests", &self.get())?;
         fields.serialize_field("requests_by_kind", &ByKind(self))?;
@@ -198,12 +173,12 @@ mod tests {
     #[test]
     fn each_kind_stands_in_its_place() {
         let requests = Requests::default();
-        for (number, (kind, name)) in KINDS.into_iter().enumerate() {
-            assert_eq!((kind as usize, kind.name()), (number, name));
+        for (number, &kind) in RequestKind::VARIANTS.iter().enumerate() {
+            assert_eq!(kind as usize, number);
             requests.begin(kind);
         }
-        assert!(KINDS.iter().all(|&(kind, _)| requests.of(kind) == 1));
-        assert_eq!(requests.get(), KINDS.len() as u64);
+        assert!(requests.by_kind().all(|(_, count)| count == 1));
+        assert_eq!(requests.get(), RequestKind::COUNT as u64);
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl Diff {
         let head = columns("kernel | what | before # | after # | change # | targets # | library");
         let body = html! { @for kernel in self.changed_kernels.iter().take(MAX_ROWS) { tr class=[mark(kernel.change)] {
             th.long scope="row" { (shown(&kernel.name).shortened(LONGEST_NAME)) }
-            td { (kernel.change.name()) }
+            td { (kernel.change.into_str()) }
             (amount(kernel.before)) (amount(kernel.after)) (amounts(Pair { before: kernel.before, after: kernel.after }))
             (count(kernel.targets.len())) td.long { (shown(&kernel.library)) }
         } } };
@@ -222,7 +222,7 @@ impl Diff {
     fn page_members(&self) -> Markup {
         let head = columns("file | what | before # | after # | change #");
         let body = html! { @for it in self.members.list.iter().take(MAX_ROWS) { tr class=[mark(it.change)] {
-            th.long scope="row" { (shown(&it.path)) } td { (it.change.name()) }
+            th.long scope="row" { (shown(&it.path)) } td { (it.change.into_str()) }
             (bytes(it.before)) (bytes(it.after)) (change(it.before, it.after))
         } } };
         section(

@@ -11,7 +11,6 @@ mod matrices;
 mod sections;
 mod treemap;
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use base64::display::Base64Display;
@@ -54,6 +53,8 @@ pub(crate) struct PageFile {
 }
 
 /// Everything on the page except sizes.
+#[derive(derive_more::Debug)]
+#[debug("Outline({input:?})")]
 struct Outline {
     input: String,
     summary: Summary,
@@ -235,12 +236,6 @@ impl Materialize for PageFile {
             self.html.get_or_init(|| Arc::new(rope));
         }
         self.made().ok_or_else(|| ReadError::damaged(&"report.html".into(), "it could not be written"))
-    }
-}
-
-impl fmt::Debug for Outline {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Outline({:?})", self.input)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Where the bytes of a content come from. A writer can then have the kernel share or copy ranges of files, without
 //! reading them.
 
-use std::fmt;
 use std::fs::File;
 
 use super::ReadError;
@@ -25,9 +24,10 @@ pub struct Extent<'a> {
 }
 
 /// Where a run of bytes comes from.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, derive_more::Debug)]
 pub enum ExtentSource<'a> {
     /// A file of the operating system, from an offset on.
+    #[debug("File({offset})")]
     File {
         /// The file.
         file: &'a dyn Backing,
@@ -38,14 +38,4 @@ pub enum ExtentSource<'a> {
     Zeros,
     /// Anything else: the bytes are read with [`Content::read_at`](super::Content::read_at).
     Read,
-}
-
-impl fmt::Debug for ExtentSource<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File { offset, .. } => write!(formatter, "File({offset})"),
-            Self::Zeros => formatter.write_str("Zeros"),
-            Self::Read => formatter.write_str("Read"),
-        }
-    }
 }

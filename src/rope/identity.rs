@@ -1,6 +1,5 @@
 //! A content's identity: a hash of what it is made of, in 16 bytes.
 
-use std::fmt;
 use std::io::{self, Read};
 
 use ring::digest::{Context, SHA256};
@@ -20,14 +19,9 @@ pub struct Identity(pub [u8; 16]);
 const PIECE: usize = 64 << 10;
 
 /// Describes a content field by field. A copy describes one that begins alike.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Identifier")]
 pub struct Identifier(Context);
-
-impl fmt::Debug for Identifier {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Identifier").finish_non_exhaustive()
-    }
-}
 
 impl Identity {
     /// Begins the description of a kind of content.

@@ -1,6 +1,5 @@
 //! A content that is computed when it is read, although its size is known.
 
-use std::fmt;
 use std::sync::Arc;
 
 use once_cell::sync::OnceCell;
@@ -12,6 +11,8 @@ type Work = Box<dyn Fn() -> Result<Rope, ReadError> + Send + Sync>;
 
 /// A content of known size that is made by its first reader; concurrent readers wait for it. If it turns out to have
 /// another size, every read fails.
+#[derive(derive_more::Debug)]
+#[debug("LazyContent({entry:?}, {size} bytes)")]
 pub struct LazyContent {
     entry: Arc<str>,
     size: u64,
@@ -72,12 +73,6 @@ impl Content for LazyContent {
 
     fn identity(&self) -> Option<Identity> {
         self.identity
-    }
-}
-
-impl fmt::Debug for LazyContent {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "LazyContent({:?}, {} bytes)", self.entry, self.size)
     }
 }
 

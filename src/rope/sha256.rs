@@ -1,11 +1,10 @@
 //! SHA-256 of bytes that come piece by piece.
 
-use std::fmt;
-
 use ring::digest::{Context, SHA256};
 
 /// A SHA-256 that is being computed.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Sha256")]
 pub struct Sha256(Context);
 
 impl Default for Sha256 {
@@ -25,11 +24,5 @@ impl Sha256 {
         let mut sum = [0; 32];
         sum.copy_from_slice(self.0.finish().as_ref());
         sum
-    }
-}
-
-impl fmt::Debug for Sha256 {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Sha256").finish_non_exhaustive()
     }
 }

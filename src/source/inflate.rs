@@ -16,6 +16,8 @@ pub(super) const WINDOW: usize = 32 << 10;
 const RAW: c_int = -15;
 
 /// The decoder. Its state is allocated once and reused for many streams.
+#[derive(derive_more::Debug)]
+#[debug("Inflater")]
 pub(super) struct Inflater {
     /// `state`, `zalloc` and `zfree` belong to the library. The input and output pointers are valid only inside of
     /// [`Inflater::step`].
@@ -166,12 +168,6 @@ impl Drop for Inflater {
         // SAFETY: the stream was initialised by `new` and is ended nowhere else.
         #[expect(unsafe_code, reason = "zlib's interface")]
         let _ = unsafe { inflateEnd(&raw mut *self.stream) };
-    }
-}
-
-impl fmt::Debug for Inflater {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Inflater").finish_non_exhaustive()
     }
 }
 

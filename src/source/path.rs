@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ffi::OsStr;
-use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -14,7 +13,9 @@ use triomphe::ThinArc;
 /// before its content, and subtrees are contiguous.
 ///
 /// Each entry's path is stored in several places, so it is one pointer to shared bytes.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash, derive_more::Display, derive_more::Debug)]
+#[debug("{:?}", self.to_text())]
+#[display("{}", self.to_text())]
 pub struct EntryPath(ThinArc<(), u8>);
 
 /// Why a name cannot be the path of an entry.
@@ -169,18 +170,6 @@ fn common_prefix(ours: &[u8], theirs: &[u8]) -> usize {
 impl PartialOrd for EntryPath {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
-    }
-}
-
-impl fmt::Display for EntryPath {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.to_text())
-    }
-}
-
-impl fmt::Debug for EntryPath {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:?}", self.to_text())
     }
 }
 

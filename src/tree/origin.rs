@@ -29,8 +29,9 @@ pub trait States: Send + Sync + fmt::Debug {
 #[derive(Debug)]
 pub struct PartRecord(pub Box<dyn States>);
 
-/// How a node was made of the input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How a node was made of the input, the value of `user.kpackfs.kind`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum OriginKind {
     /// An unchanged entry of the input.
     Unchanged,
@@ -50,22 +51,6 @@ pub enum OriginKind {
     /// wheel.
     #[default]
     Made,
-}
-
-impl OriginKind {
-    /// The value of `user.kpackfs.kind`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unchanged => "unchanged",
-            Self::Rewritten => "rewritten",
-            Self::Joined => "joined",
-            Self::Database => "database",
-            Self::Archive => "archive",
-            Self::Wheel => "wheel",
-            Self::Report => "report",
-            Self::Made => "made",
-        }
-    }
 }
 
 impl Origin {
@@ -114,7 +99,7 @@ impl Origin {
     /// hexadecimal, as the RECORD of the view has it, if that needs no more than reading the input's RECORD.
     pub fn attribute(&self, name: &[u8]) -> Option<Vec<u8>> {
         match name.strip_prefix(NAMESPACE.as_bytes())? {
-            b"kind" => Some(self.kind.name().into()),
+            b"kind" => Some(self.kind.into_str().into()),
             b"origin" => Some(self.entry()?.as_bytes().to_vec()),
             b"sha256" => {
                 let sha256 = self.stated.as_ref()?.0.sha256(self.path.as_ref()?)?;

@@ -1,6 +1,5 @@
 //! The files of `.kpackfs/`, which describe the mount and its costs.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,6 +21,8 @@ const SIZE: usize = 8192;
 
 /// `status.json`: work done, work in progress, and memory in use. It always has the same size, because the size of a
 /// file must be known before it is read.
+#[derive(derive_more::Debug)]
+#[debug("Status({input:?})")]
 pub struct Status {
     input: String,
     resources: Arc<Resources>,
@@ -159,12 +160,6 @@ fn fitted(mut text: StatusText<'_>) -> String {
             text.input = "";
             text.changed = text.changed.map(|_| String::new());
         }
-    }
-}
-
-impl fmt::Debug for Status {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Status({:?})", self.input)
     }
 }
 

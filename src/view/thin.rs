@@ -4,7 +4,6 @@
 //! code. So it adds nothing to the tree except what was requested.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
 use std::sync::Arc;
 
 use super::error::ViewError;
@@ -19,6 +18,8 @@ use crate::tree::{Bodies, Body, Finder, Hidden, Node, NodeId, NodeKind, OriginKi
 const MAX_LISTED: usize = 256;
 
 /// What all thin views share.
+#[derive(derive_more::Debug)]
+#[debug("ThinLayout({:?})", served.code)]
 pub(super) struct ThinLayout {
     /// The layers of a whole tree.
     layers: Layers,
@@ -139,12 +140,6 @@ impl ServedGpus {
         let is_family = |gpu: &TargetId| !gpu.is_generic() && BundleKey::of(gpu).level() != Level::Target;
         let is_wanted = |gpu: &TargetId| self.targets.contains(&BundleKey::of(gpu));
         gpus.targets().iter().all(|gpu| !is_family(gpu) && is_wanted(gpu) && (has_code(gpu) || has_databases(gpu)))
-    }
-}
-
-impl fmt::Debug for ThinLayout {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Thin").field("code", &self.served.code).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,5 @@
 //! Wheel variants (PEP 825 and its successors): labels, properties and variant.json.
 
-use std::fmt;
-
 use serde_json::json;
 
 use super::WheelError;
@@ -11,7 +9,7 @@ use crate::gpu::BundleKey;
 const SCHEMA: &str = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json";
 
 /// A valid variant label.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub struct VariantLabel(String);
 
 impl VariantLabel {
@@ -27,12 +25,6 @@ impl VariantLabel {
     /// The label as text.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-impl fmt::Display for VariantLabel {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
     }
 }
 

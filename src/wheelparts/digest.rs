@@ -1,7 +1,6 @@
 //! Digests of a content: SHA-256 for RECORD, CRC-32 for the zip file. Both are computed once, in one pass, at the first
 //! use of either.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +25,8 @@ pub struct Sums {
 ///
 /// Digests that the input claims are used without reading the content. When the content is read for another reason,
 /// both are computed. A wrong CRC-32 is an error. A wrong SHA-256 is logged, and replaced by the right one.
+#[derive(derive_more::Debug)]
+#[debug("Digest({entry:?}, {:?})", sha256.get())]
 pub struct Digest {
     entry: Arc<str>,
     content: Arc<dyn Content>,
@@ -246,16 +247,6 @@ impl Digest {
             resources.counters.bytes_hashed.add(self.content.size());
         }
         Ok(Sums { sha256: sha256.finish(), crc32: crc32.finalize() })
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Digest")
-            .field("entry", &self.entry)
-            .field("sha256", &self.sha256.get())
-            .finish_non_exhaustive()
     }
 }
 
