@@ -1,34 +1,28 @@
 //! Patterns of paths (`--require-in`).
 
-use std::fmt;
 use std::str::FromStr;
+
+use regex::bytes::{Regex, RegexBuilder};
 
 use crate::source::EntryPath;
 
 /// The longest pattern, in bytes.
 const MAX_LENGTH: usize = 4096;
 
+/// The most memory that a compiled pattern takes, in bytes. One of 4096 bytes takes less.
+const MAX_COMPILED: usize = 16 << 20;
+
 /// A pattern of paths, as in .gitignore: `*` stands for any characters but `/`, `**` for any, and `?` for one but `/`.
 /// A pattern without `/` is one of names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, derive_more::Display)]
+#[display("{text}")]
 pub(crate) struct Pattern {
     text: String,
-    tokens: Vec<Token>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token {
-    Byte(u8),
-    /// Any character but `/`.
-    One,
-    /// Any characters but `/`.
-    Name,
-    /// Any characters.
-    Path,
+    regex: Regex,
 }
 
 /// Why a text is no pattern.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum PatternError {
     /// It would match nothing.
     #[error("an empty pattern matches nothing")]
@@ -36,52 +30,18 @@ pub(crate) enum PatternError {
     /// It is too long.
     #[error("a pattern of {0} bytes is longer than {MAX_LENGTH}")]
     TooLong(usize),
+    /// Its regular expression is too large.
+    #[error(transparent)]
+    Regex(#[from] regex::Error),
 }
 
 impl Pattern {
     /// Whether it matches a path, the name at its end, or another name of what is there.
     pub(crate) fn matches(&self, path: &EntryPath, name: &str) -> bool {
         if self.text.contains('/') {
-            return self.is_match(path.as_bytes());
+            return self.regex.is_match(path.as_bytes());
         }
-        self.is_match(path.name()) || !name.is_empty() && self.is_match(name.as_bytes())
-    }
-
-    /// Follows all ways to match at once, so that the time is at most the product of both lengths.
-    fn is_match(&self, text: &[u8]) -> bool {
-        let mut states = vec![false; self.tokens.len() + 1];
-        if let Some(first) = states.first_mut() {
-            *first = true;
-        }
-        self.skip(&mut states);
-        for &byte in text {
-            let mut next = vec![false; states.len()];
-            for (at, token) in self.tokens.iter().enumerate().filter(|(at, _)| states.get(*at) == Some(&true)) {
-                let (is_taken, to) = match token {
-                    Token::Byte(own) => (*own == byte, at + 1),
-                    Token::One => (byte != b'/', at + 1),
-                    Token::Name => (byte != b'/', at),
-                    Token::Path => (true, at),
-                };
-                if let Some(state) = next.get_mut(to) {
-                    *state |= is_taken;
-                }
-            }
-            self.skip(&mut next);
-            states = next;
-        }
-        states.last() == Some(&true)
-    }
-
-    /// Adds the states that are reached without a character.
-    fn skip(&self, states: &mut [bool]) {
-        for (at, token) in self.tokens.iter().enumerate() {
-            let is_optional = matches!(token, Token::Name | Token::Path);
-            let is_reached = is_optional && states.get(at) == Some(&true);
-            if let Some(next) = states.get_mut(at + 1) {
-                *next |= is_reached;
-            }
-        }
+        self.regex.is_match(path.name()) || !name.is_empty() && self.regex.is_match(name.as_bytes())
     }
 }
 
@@ -95,41 +55,26 @@ impl FromStr for Pattern {
         if text.len() > MAX_LENGTH {
             return Err(PatternError::TooLong(text.len()));
         }
-        let mut tokens = Vec::new();
-        let mut rest = text.trim_start_matches("./").as_bytes();
-        loop {
-            rest = match rest {
-                [] => break,
-                [b'*', b'*', b'/', rest @ ..] if tokens.is_empty() || tokens.last() == Some(&Token::Byte(b'/')) => {
-                    // `a/**/b` also matches `a/b`.
-                    tokens.push(Token::Path);
-                    rest
-                }
-                [b'*', b'*', rest @ ..] => {
-                    tokens.push(Token::Path);
-                    rest
-                }
-                [b'*', rest @ ..] => {
-                    tokens.push(Token::Name);
-                    rest
-                }
-                [b'?', rest @ ..] => {
-                    tokens.push(Token::One);
-                    rest
-                }
-                [byte, rest @ ..] => {
-                    tokens.push(Token::Byte(*byte));
-                    rest
-                }
+        // `a/**/b` also matches `a/b`.
+        let mut regex = String::from("^");
+        let mut rest = text.trim_start_matches("./");
+        while let Some(next) = rest.chars().next() {
+            let (token, matched) = match next {
+                '*' if rest.starts_with("**/") && (regex.len() == 1 || regex.ends_with('/')) => ("**/", ".*"),
+                '*' if rest.starts_with("**") => ("**", ".*"),
+                '*' => ("*", "[^/]*"),
+                '?' => ("?", "[^/]"),
+                _ => (rest.split(['*', '?']).next().unwrap_or_default(), ""),
             };
+            regex += matched;
+            if matched.is_empty() {
+                regex += &regex::escape(token);
+            }
+            rest = rest.strip_prefix(token).unwrap_or_default();
         }
-        Ok(Self { text: text.to_owned(), tokens })
-    }
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.text)
+        let mut builder = RegexBuilder::new(&(regex + "$"));
+        let regex = builder.unicode(false).dot_matches_new_line(true).size_limit(MAX_COMPILED).build()?;
+        Ok(Self { text: text.to_owned(), regex })
     }
 }
 
