@@ -22,7 +22,7 @@ pub(super) const MAX_MEMBERS: u64 = 1 << 20;
 const MAX_READ: u64 = 512 << 20;
 
 /// Bytes read at a time.
-const BLOCK: u64 = 16 << 10;
+const BLOCK: u64 = 4 << 10;
 
 /// What a zip file begins with: the header of its first member (APPNOTE.TXT 4.3.7).
 const BEGIN: &[u8] = b"PK\x03\x04";
@@ -51,18 +51,8 @@ pub(super) fn parse<T>(
         other => SourceError::NotAWheel { path: location.to_owned(), reason: other.to_string() },
     };
     let mut window = Window::new(wheel, entry);
-    match claimed_members(&mut window).map_err(|source| explain(source.into()))? {
-        None if begins_as_zip(&mut window) => {
-            let reason = "it is truncated or damaged: it begins as a zip file, and has no directory at its end; download it \
-                          again";
-            return Err(SourceError::NotAWheel { path: location.to_owned(), reason: reason.into() });
-        }
-        None => return Err(SourceError::UnknownKind(location.to_owned())),
-        Some(members) if members > MAX_MEMBERS => {
-            let reason = format!("it has {members} members, and the limit is {MAX_MEMBERS}");
-            return Err(SourceError::NotAWheel { path: location.to_owned(), reason });
-        }
-        Some(_) => {}
+    if !ends_plainly(&mut window).map_err(|source| explain(source.into()))? {
+        check_claims(&mut window, location)?;
     }
     // A zip file may have a prefix, but installers refuse such a wheel. Finding the prefix's length would mean
     // searching the payload.
@@ -72,6 +62,7 @@ pub(super) fn parse<T>(
     }
     // With a table of all names, which takes longer than all of the above, the parser says what is wrong, or finds another
     // end of a directory.
+    check_claims(&mut Window::new(wheel, entry), location)?;
     let archive = ZipArchive::with_config(config, Window::new(wheel, entry)).map_err(explain)?;
     if archive.has_duplicate_names() {
         let start = archive.central_directory_start();
@@ -94,6 +85,9 @@ fn one_by_one<T>(
     member: impl Fn(&ZipFileEntry<'_>) -> Result<T, SourceError>,
 ) -> ZipResult<Option<(Vec<T>, u64)>> {
     let mut archive = ZipIterable::try_new(window, config)?;
+    if archive.len() as u64 > MAX_MEMBERS {
+        return Ok(None);
+    }
     let mut members = Vec::with_capacity(archive.len());
     let mut start = 0;
     for entry in archive.files()? {
@@ -110,6 +104,38 @@ fn one_by_one<T>(
 fn begins_as_zip(window: &mut Window<'_>) -> bool {
     let mut begin = [0; BEGIN.len()];
     window.rewind().and_then(|()| window.read_exact(&mut begin)).is_ok() && begin == BEGIN
+}
+
+/// Fails if the file has no directory, or one that may have too many members for a table of all names.
+fn check_claims(window: &mut Window<'_>, location: &Path) -> Result<(), SourceError> {
+    let claimed = claimed_members(window).map_err(|source| SourceError::Io { path: location.to_owned(), source })?;
+    let reason = match claimed {
+        None if begins_as_zip(window) => {
+            "it is truncated or damaged: it begins as a zip file, and has no directory at its \
+                                          end; download it again"
+                .to_owned()
+        }
+        None => return Err(SourceError::UnknownKind(location.to_owned())),
+        Some(members) if members > MAX_MEMBERS => format!("it has {members} members, and the limit is {MAX_MEMBERS}"),
+        Some(_) => return Ok(()),
+    };
+    Err(SourceError::NotAWheel { path: location.to_owned(), reason })
+}
+
+/// Whether the file ends as wheels do: with the end of a directory that lies just before it, without a comment and without
+/// Zip64. Then nothing else has to be read to find the directory.
+fn ends_plainly(window: &mut Window<'_>) -> io::Result<bool> {
+    let Some(start) = window.wheel.stamp.size.checked_sub(END) else { return Ok(false) };
+    let mut record = [0; 22];
+    window.seek(SeekFrom::Start(start))?;
+    window.read_exact(&mut record)?;
+    // APPNOTE.TXT 4.3.16: signature 0, numbers of entries 8 and 10, size 12 and offset 16 of the directory, length of the
+    // comment 20.
+    let [b'P', b'K', 5, 6, 0, 0, 0, 0, n0, n1, _, _, s0, s1, s2, s3, o0, o1, o2, o3, 0, 0] = record else {
+        return Ok(false);
+    };
+    let (size, offset) = (u32::from_le_bytes([s0, s1, s2, s3]), u32::from_le_bytes([o0, o1, o2, o3]));
+    Ok([n0, n1] != [0xff, 0xff] && u64::from(offset) + u64::from(size) == start)
 }
 
 /// The largest number of members that any possible end of the central directory claims; `None` if there is no such end.
