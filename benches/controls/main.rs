@@ -21,7 +21,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// C1: serve a file's bytes from memory on a mount point, until it is unmounted
+    /// C1: serve a file or a directory from memory on a mount point, until it is unmounted
     Memfs(memfs::Memfs),
     /// C2: inflate members of a wheel into a reused buffer
     Inflate(inflate::Inflate),

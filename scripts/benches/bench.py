@@ -173,8 +173,8 @@ class Bench:
     def mount(self, source, *options, cache=None):
         return mounts.KpackfsMount(self, source, *options, cache=cache)
 
-    def memfs(self, file):
-        return mounts.Mount(self, [self.controls, "memfs", file, "{}"], "mounted")
+    def memfs(self, source, *options):
+        return mounts.Mount(self, [self.controls, "memfs", source, "{}", *options], "mounted")
 
     def fuse_zip(self, wheel):
         return mounts.Mount(self, [self.peer("fuse-zip"), "-r", "-f", wheel, "{}"])
