@@ -19,7 +19,8 @@ use crate::disk;
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
 use crate::resources::Resources;
 use crate::why::{
-    AnswerStatus, Explanation, FoundCause, Question, VisibleGpu, WhyError, disabled, is_runtime, visible, warn_of_empty,
+    AnswerStatus, Cause, DatabaseLookup, Evidence, Explanation, FoundCause, Question, VisibleGpu, WhyError, disabled,
+    is_runtime, visible, warn_of_empty,
 };
 
 /// Memory for caches, in bytes.
@@ -104,7 +105,7 @@ impl Why {
         let mut out = std::io::stdout().lock();
         if self.json {
             json::write(&mut out, &answer)?;
-        } else if answer.lookups.is_empty() && answer.causes.is_empty() {
+        } else if answer.lookups.is_empty() && answer.databases.is_empty() && answer.causes.is_empty() {
             eprintln!("kpackfs: {}", message(&answer.sentence));
         } else {
             self.print(&answer, &mut out)?;
@@ -176,18 +177,41 @@ impl Why {
         for problem in &answer.unread {
             writeln!(out, "not read: {}", message(problem))?;
         }
-        for lookup in answer.lookups.iter().filter(|it| self.all || it.cause.is_some() || answer.lookups.len() == 1) {
-            writeln!(out, "\n{}", message(&format!("{} on {}:", lookup.library, lookup.target)))?;
-            for evidence in &lookup.evidence {
-                let mark = if evidence.model { "model: " } else { "" };
-                writeln!(out, "  {mark}{}", message(&evidence.text))?;
+        for lookup in &answer.databases {
+            if let Some(remark) = &lookup.remark {
+                let place = format!("{} on {}", lookup.library, lookup.target);
+                writeln!(out, "note: {}", message(&format!("{place}: {}{}", remark.reason, run(&remark.command))))?;
             }
-            if let Some(cause) = &lookup.cause {
-                writeln!(out, "  => {}", message(&cause.reason))?;
-            }
+        }
+        for it in answer.lookups.iter().filter(|it| self.all || it.cause.is_some() || answer.lookups.len() == 1) {
+            print_evidence(&it.library, &it.target, &it.evidence, it.cause.as_ref(), out)?;
+        }
+        let is_printed = |it: &&DatabaseLookup| self.all || it.cause.is_some() || it.remark.is_some();
+        for it in answer.databases.iter().filter(is_printed) {
+            let place = format!("{}, its database", it.library);
+            print_evidence(&place, &it.target, &it.evidence, it.cause.as_ref().or(it.remark.as_ref()), out)?;
         }
         Ok(())
     }
+}
+
+/// Prints what was found of a library, or of its database, for a GPU.
+fn print_evidence(
+    place: &str,
+    target: &str,
+    evidence: &[Evidence],
+    cause: Option<&Cause>,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    writeln!(out, "\n{}", message(&format!("{place} on {target}:")))?;
+    for evidence in evidence {
+        let mark = if evidence.model { "model: " } else { "" };
+        writeln!(out, "  {mark}{}", message(&evidence.text))?;
+    }
+    if let Some(cause) = cause {
+        writeln!(out, "  => {}", message(&cause.reason))?;
+    }
+    Ok(())
 }
 
 /// The GPUs of this machine that a runtime shows to a program.

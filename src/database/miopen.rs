@@ -2,6 +2,18 @@
 
 use super::arch::Arch;
 use super::names::{PathNames, arch_at, starts};
+use super::reader::DatabaseReader;
+
+/// In the prefix of the library. An empty variable counts as unset.
+pub(super) const READER: DatabaseReader = DatabaseReader {
+    name: "MIOpen",
+    libraries: &["MIOpen"],
+    variable: Some("MIOPEN_SYSTEM_DB_PATH"),
+    ignores_empty: true,
+    searched: &["../share/miopen/db"],
+    follows_links: true,
+    source: "ROCm/rocm-libraries 01e83b64, projects/miopen/src/db_path.cpp.in, GetSystemDbPath",
+};
 
 /// Suffixes of binary caches, models, tuning and find databases, and users' own tuning results.
 const SUFFIXES: [&str; 6] = [".kdb", ".model", ".db.txt", ".fdb.txt", ".udb.txt", ".ufdb.txt"];

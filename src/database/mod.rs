@@ -16,6 +16,7 @@ mod hipkernelprovider;
 mod hotswap_cache;
 mod miopen;
 mod names;
+mod reader;
 mod tensile;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use names::PathNames;
 
 pub use arch::Arch;
 pub use codeobject::NamedFile;
+pub use reader::DatabaseReader;
 
 /// A library whose databases can be separated by architecture.
 #[derive(
@@ -195,6 +197,29 @@ impl Handler {
             Self::HotswapCache => hotswap_cache::detect(names),
             Self::Codeobject => None,
         }
+    }
+
+    /// The library that reads this handler's files. `None` if none reads them at a place of its own: static libraries
+    /// of Composable Kernel are for linkers, and loose code objects have a library each.
+    pub fn reader(self) -> Option<&'static DatabaseReader> {
+        match self {
+            Self::Rocblas => Some(&tensile::ROCBLAS),
+            Self::Hipblaslt => Some(&tensile::HIPBLASLT),
+            Self::Hipsparselt => Some(&tensile::HIPSPARSELT),
+            Self::Aotriton => Some(&aotriton::READER),
+            Self::Miopen => Some(&miopen::READER),
+            Self::Composablekernel | Self::Hipkernelprovider | Self::HotswapCache | Self::Codeobject => None,
+        }
+    }
+
+    /// The handler whose files a library of this file name reads: `librocblas.so.5`, `rocblas.dll`.
+    pub fn read_by(file_name: &str) -> Option<(Self, &'static DatabaseReader)> {
+        let stem = file_name.strip_suffix(".dll").or_else(|| {
+            let (stem, version) = file_name.strip_prefix("lib")?.split_once(".so")?;
+            (version.is_empty() || version.starts_with('.')).then_some(stem)
+        })?;
+        let mut readers = Self::ALL.iter().copied().filter_map(|handler| Some((handler, handler.reader()?)));
+        readers.find(|(_, reader)| reader.libraries.contains(&stem))
     }
 }
 

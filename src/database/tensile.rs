@@ -2,6 +2,44 @@
 
 use super::arch::Arch;
 use super::names::{PathNames, find_arch, whole_arch};
+use super::reader::DatabaseReader;
+
+/// A build tree with Tensile above the library, the directory next to the library, packages of the address sanitizer,
+/// another form of build tree, and the installed form.
+pub(super) const ROCBLAS: DatabaseReader = DatabaseReader {
+    name: "rocBLAS",
+    libraries: &["rocblas"],
+    variable: Some("ROCBLAS_TENSILE_LIBPATH"),
+    ignores_empty: false,
+    searched: &["../../Tensile/library", "library", "../rocblas/library", "../Tensile/library", "rocblas/library"],
+    follows_links: false,
+    source: "ROCm/rocm-libraries 00255b93, projects/rocblas/library/src/tensile_host.cpp, determine_tensile_base_path",
+};
+
+/// The installed form, a build tree, and the directory next to the library. Versions before 2026 tried the installed form
+/// last, which is also where files are missing if there are none.
+pub(super) const HIPBLASLT: DatabaseReader = DatabaseReader {
+    name: "hipBLASLt",
+    libraries: &["hipblaslt"],
+    variable: Some("HIPBLASLT_TENSILE_LIBPATH"),
+    ignores_empty: false,
+    searched: &["hipblaslt/library", "../Tensile/library", "library", "hipblaslt/library"],
+    follows_links: false,
+    source: "ROCm/rocm-libraries 003add59, projects/hipblaslt/library/src/amd_detail/rocblaslt/src/tensile_host.cpp, \
+             TensileHost::initialize",
+};
+
+/// Two forms of build trees, and the installed form.
+pub(super) const HIPSPARSELT: DatabaseReader = DatabaseReader {
+    name: "hipSPARSELt",
+    libraries: &["hipsparselt"],
+    variable: Some("ROCSPARSELT_TENSILE_LIBPATH"),
+    ignores_empty: false,
+    searched: &["../hipblaslt/Tensile/library", "../Tensile/library", "hipsparselt/library"],
+    follows_links: false,
+    source: "ROCm/rocm-libraries, projects/hipsparselt/library/src/hcc_detail/rocsparselt/src/tensile_host.cpp, \
+             TensileHost::initialize",
+};
 
 /// Kernels and their catalogues. hipBLASLt also reads compressed catalogues.
 const SUFFIXES: [&str; 4] = [".co", ".hsaco", ".dat", ".dat.zlib"];

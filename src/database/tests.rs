@@ -396,3 +396,24 @@ fn directories_of_databases() {
         assert_eq!((handler.directory(&of_path), handler.kind(&of_path)), (expected, kind), "{name}");
     }
 }
+
+#[test]
+fn libraries_by_name() {
+    use Handler::{Aotriton, Hipblaslt, Hipsparselt, Miopen, Rocblas};
+    for (name, expected) in [
+        ("librocblas.so", Some(Rocblas)),
+        ("librocblas.so.5.2.70201", Some(Rocblas)),
+        ("rocblas.dll", Some(Rocblas)),
+        ("libhipblaslt.so.1", Some(Hipblaslt)),
+        ("libhipblas.so.3", None),
+        ("libhipsparselt.so.0", Some(Hipsparselt)),
+        ("libMIOpen.so.1", Some(Miopen)),
+        ("libMIOpenCKGroupedConv_gfx942.so", None),
+        ("libaotriton_v2.so.0.11.1", Some(Aotriton)),
+        ("librocblas.sock", None),
+        ("librocblas.a", None),
+        ("rocblas.so", None),
+    ] {
+        assert_eq!(Handler::read_by(name).map(|it| it.0), expected, "{name}");
+    }
+}

@@ -54,7 +54,7 @@ pub(crate) struct FoundCause {
 }
 
 /// The look-up of a kernel database for a GPU.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct DatabaseLookup {
     /// The handler: `rocblas`, `miopen`, …
     pub database: &'static str,
@@ -64,8 +64,13 @@ pub(crate) struct DatabaseLookup {
     pub directory: Option<String>,
     /// The GPU's own name.
     pub target: String,
+    /// Whether the library finds what the GPU needs. A library that is not built for the GPU finds nothing, without a
+    /// cause.
+    pub found: bool,
     /// Why the library finds no kernels there.
     pub cause: Option<Cause>,
+    /// What makes the library slow, although it works.
+    pub remark: Option<Cause>,
     /// Evidence, in the order in which the library would find it.
     pub evidence: Vec<Evidence>,
 }

@@ -34,7 +34,7 @@ impl Question {
         }
         let (status, sentence) = match (causes.first(), unread.as_slice()) {
             (Some(first), _) => (AnswerStatus::NoCode, failure(first)),
-            (None, []) => (AnswerStatus::Found, self.success(&lookups)),
+            (None, []) => (AnswerStatus::Found, self.success(&lookups, databases.iter().filter(|it| it.found).count())),
             (None, [only]) if lookups.is_empty() => (AnswerStatus::Unreadable, only.clone()),
             (None, [first, ..]) => {
                 (AnswerStatus::Unreadable, format!("{} files could not be read: {first}", unread.len()))
@@ -53,11 +53,11 @@ impl Question {
         }
     }
 
-    fn success(&self, lookups: &[Lookup]) -> String {
+    fn success(&self, lookups: &[Lookup], databases: usize) -> String {
         let gpus: Vec<_> = self.gpus.iter().map(ToString::to_string).collect();
         match lookups {
-            [only] => format!("{}: code for {} is found", only.library, gpus.join(", ")),
-            all => format!("code for {} is found, by all of {} look-ups", gpus.join(", "), all.len()),
+            [only] if databases == 0 => format!("{}: code for {} is found", only.library, gpus.join(", ")),
+            all => format!("code for {} is found, by all of {} look-ups", gpus.join(", "), all.len() + databases),
         }
     }
 

@@ -19,9 +19,9 @@ use crate::wheel::{Claims, MAX_RECORD, Metadata, normalise};
 const DEVELOPMENT: &str = "_rocm_sdk_devel";
 
 /// An installed distribution.
-struct InstalledDistribution {
-    metadata: Metadata,
-    record: Claims,
+pub(super) struct InstalledDistribution {
+    pub(super) metadata: Metadata,
+    pub(super) record: Claims,
 }
 
 /// The directory of packages that contains a library: the nearest one above it with `*.dist-info` directories.
@@ -34,6 +34,17 @@ fn dist_infos(directory: &Path) -> Vec<PathBuf> {
     let mut found: Vec<_> = entries.filter(|path| path.extension().is_some_and(|it| it == "dist-info")).collect();
     found.sort();
     found
+}
+
+/// The distributions of a directory of packages.
+pub(super) fn distributions(site: &Path) -> impl Iterator<Item = InstalledDistribution> {
+    dist_infos(site).into_iter().filter_map(|path| open(&path))
+}
+
+/// The command that installs a package again, of a library's environment.
+pub(super) fn reinstall(library: &Path, package: &str) -> Option<String> {
+    let site = site_of(library)?;
+    Some(format!("{} install --force-reinstall --no-deps '{package}'", pip(&site)))
 }
 
 /// Why a library has no archive that fits; `None` if packages do not explain it. `archive` is an existing one that does

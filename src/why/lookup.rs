@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::cause::Cause;
 
 /// The look-up of a library for a GPU.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Lookup {
     /// The library.
     pub library: String,

@@ -7,6 +7,7 @@
 mod answer;
 mod cause;
 mod conclude;
+mod databases;
 mod device;
 mod error;
 mod fat;
@@ -32,10 +33,11 @@ use crate::source::open_file;
 
 use libraries::LibraryFile;
 
-pub(crate) use answer::{AnswerStatus, Explanation, FoundCause};
+pub(crate) use answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
+pub(crate) use cause::Cause;
 pub(crate) use error::WhyError;
 pub(crate) use gpus::{VisibleGpu, disabled, visible, warn_of_empty};
-pub(crate) use lookup::Lookup;
+pub(crate) use lookup::{Evidence, Lookup};
 pub(crate) use runtime::is_runtime;
 
 /// The question.
@@ -68,22 +70,26 @@ impl Question {
     /// Looks up all libraries.
     pub(crate) fn answer(&self, resources: &Arc<Resources>) -> Result<Explanation, WhyError> {
         let mut lookups = Vec::new();
+        let mut databases = Vec::new();
         let mut is_nothing = true;
         let mut unread = Vec::new();
         for library in &libraries::find(&self.paths, self.binary.as_deref(), resources)? {
             match self.look_up_all(library, resources) {
-                Ok(Some(found)) => {
-                    is_nothing = false;
+                Ok(found) => {
+                    is_nothing &= found.is_none();
+                    let found = found.unwrap_or_default();
+                    databases.extend(self.look_up_database(library, &found));
                     lookups.extend(found);
                 }
-                Ok(None) => {}
                 Err(error) => unread.push(error.to_string()),
             }
         }
         match (self.paths.first(), self.wrapper) {
-            (Some(path), _) if is_nothing && unread.is_empty() => Err(WhyError::Nothing(path.clone())),
+            (Some(path), _) if is_nothing && unread.is_empty() && databases.is_empty() => {
+                Err(WhyError::Nothing(path.clone()))
+            }
             (_, Some(wrapper)) if lookups.is_empty() && unread.is_empty() => Err(WhyError::NoWrapper(wrapper)),
-            _ => Ok(self.conclude(lookups, Vec::new(), unread)),
+            _ => Ok(self.conclude(lookups, databases, unread)),
         }
     }
 

@@ -1,0 +1,110 @@
+//! The names of files in a Tensile catalogue that is loaded lazily.
+//!
+//! `TensileLibrary_lazy_<arch>.dat` is a msgpack tree. Its leaves are placeholders, each with the name of a file without
+//! its suffix: `TensileLibrary_Type_HH_Contraction_…_gfx1100` (`PlaceholderLibrary.hpp` of Tensile, ROCm/rocm-libraries
+//! 203f2e7b). The form of the tree differs between versions, so only strings that look like such a name are read.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::Path;
+
+use flate2::bufread::ZlibDecoder;
+use memchr::memmem;
+
+use crate::disk;
+
+/// How names of files begin.
+const PREFIX: &[u8] = b"TensileLibrary_";
+
+/// The largest catalogue, in bytes as stored and inflated. That of hipBLASLt for gfx942 has 0.4 MB.
+const MAX_CATALOGUE: u64 = 64 << 20;
+
+/// The longest name. Real ones have at most 130 characters.
+const MAX_NAME: usize = 255;
+
+/// The suffix of catalogues that hipBLASLt compresses.
+const ZLIB: &str = "zlib";
+
+/// The names in a catalogue. An error if it cannot be read, or is empty.
+pub(super) fn names(path: &Path) -> Result<BTreeSet<String>, String> {
+    let stored = disk::read(path, MAX_CATALOGUE).map_err(|error| error.to_string())?;
+    let bytes = if path.extension().is_some_and(|it| it == ZLIB) { inflate(&stored)? } else { stored };
+    // Only a map or an array is a tree.
+    match bytes.first() {
+        None => return Err("it is empty".to_owned()),
+        Some(0x80..=0x9f | 0xdc..=0xdf) => {}
+        Some(_) => return Err("it is no msgpack tree".to_owned()),
+    }
+    let starts = memmem::find_iter(&bytes, PREFIX);
+    Ok(starts.filter_map(|start| name_at(&bytes, start)).collect())
+}
+
+fn inflate(stored: &[u8]) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let read = ZlibDecoder::new(stored).take(MAX_CATALOGUE + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("it cannot be decompressed: {error}"))?;
+    if bytes.len() as u64 > MAX_CATALOGUE { Err("it is too large".to_owned()) } else { Ok(bytes) }
+}
+
+/// The string that starts at `start`, if the bytes before it state its length as msgpack does.
+fn name_at(bytes: &[u8], start: usize) -> Option<String> {
+    let before = |distance: usize| bytes.get(start.checked_sub(distance)?).copied().map(usize::from);
+    let text = |length: usize| {
+        let text = bytes.get(start..start.checked_add(length)?)?;
+        let is_name =
+            length <= MAX_NAME && text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_+-.".contains(byte));
+        is_name.then(|| String::from_utf8_lossy(text).into_owned())
+    };
+    let last = before(1)?;
+    // fixstr has its length in five bits, str 8 in one byte, str 16 in two.
+    match (before(2), before(3)) {
+        (Some(0xd9), _) => text(last),
+        (Some(high), Some(0xda)) => text(high << 8 | last),
+        _ if last >> 5 == 0b101 => text(last & 0x1f),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::ZlibEncoder;
+    use serde_json::json;
+
+    use super::names;
+
+    #[test]
+    fn names_are_those_of_placeholders() {
+        let place = tempfile::tempdir().unwrap();
+        let long = format!("TensileLibrary_Type_{}_gfx942", "x".repeat(230));
+        let tree = json!({
+            "version": "4.33.0",
+            "library": {"type": "Hardware", "rows": [
+                {"library": {"type": "Placeholder", "value": "TensileLibrary_Type_HH_Contraction_l_Ailk_Bjlk_Cijk_Dijk_gfx942"}},
+                {"library": {"type": "Placeholder", "value": "TensileLibrary_SS_gfx942"}},
+                {"library": {"type": "Placeholder", "value": long}},
+                {"library": {"type": "Placeholder", "value": "TensileLibrary_Type_SS_../../x"}},
+            ]},
+        });
+        let bytes = rmp_serde::to_vec(&tree).unwrap();
+        let plain = place.path().join("TensileLibrary_lazy_gfx942.dat");
+        fs::write(&plain, &bytes).unwrap();
+        let packed = place.path().join("TensileLibrary_lazy_gfx942.dat.zlib");
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(&bytes).unwrap();
+        fs::write(&packed, encoder.finish().unwrap()).unwrap();
+        let expected =
+            ["TensileLibrary_SS_gfx942", "TensileLibrary_Type_HH_Contraction_l_Ailk_Bjlk_Cijk_Dijk_gfx942", &*long];
+        for path in [&plain, &packed] {
+            assert_eq!(names(path).unwrap().iter().map(String::as_str).collect::<Vec<_>>(), expected, "{path:?}");
+        }
+        for damage in [&b""[..], b"\x78\x9cgarbage", b"PK"] {
+            fs::write(&plain, damage).unwrap();
+            fs::write(&packed, damage).unwrap();
+            assert!(names(&plain).is_err() && names(&packed).is_err(), "{damage:?}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Directories of databases that a library does not search.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::database::Handler;
+
+/// The most directories that are listed, and how deep below a root. A ROCm installation has about 5,000.
+const MAX_DIRECTORIES: usize = 20_000;
+const MAX_DEPTH: usize = 10;
+
+/// The directories below `roots` whose path ends as that of the handler's database.
+pub(super) fn find(handler: Handler, roots: &[PathBuf]) -> Vec<PathBuf> {
+    let ending = match handler {
+        Handler::Miopen => Path::new("miopen/db"),
+        Handler::Aotriton => Path::new("aotriton.images"),
+        Handler::Rocblas => Path::new("rocblas/library"),
+        Handler::Hipblaslt => Path::new("hipblaslt/library"),
+        Handler::Hipsparselt => Path::new("hipsparselt/library"),
+        _ => return Vec::new(),
+    };
+    let mut found = Vec::new();
+    let mut listed = 0;
+    let mut waiting: Vec<_> = roots.iter().map(|root| (root.clone(), 0)).collect();
+    while let Some((directory, depth)) = waiting.pop() {
+        listed += 1;
+        if listed > MAX_DIRECTORIES {
+            break;
+        }
+        if directory.ends_with(ending) {
+            found.push(directory);
+            continue;
+        }
+        if depth == MAX_DEPTH {
+            continue;
+        }
+        let entries = fs::read_dir(&directory).into_iter().flatten().filter_map(Result::ok);
+        let below = entries.filter(|entry| entry.file_type().is_ok_and(|it| it.is_dir())).map(|entry| entry.path());
+        waiting.extend(below.map(|path| (path, depth + 1)));
+    }
+    found.sort();
+    found.dedup();
+    found
+}

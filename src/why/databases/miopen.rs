@@ -1,0 +1,82 @@
+//! MIOpen's databases: results of tuning and of searches, and compiled kernels. MIOpen works without them, but tunes and
+//! compiles then, which takes minutes at the first use of a network.
+
+use std::path::Path;
+
+use super::listing::{DirectoryListing, NoListing, is_readable};
+use super::place::Place;
+use super::problem::{self, Problem};
+use crate::database::{Arch, Handler};
+use crate::gpu::TargetId;
+use crate::source::EntryPath;
+use crate::why::answer::DatabaseLookup;
+
+/// Results of tuning: `gfx942130.db.txt`.
+const TUNING: &str = ".db.txt";
+/// Results of searches. Each file of [`TUNING`] in ROCm/rocm-libraries has one of these next to it, but not the reverse.
+const SEARCH: &str = ".HIP.fdb.txt";
+/// Compiled kernels, a package of their own.
+const KERNELS: &str = ".kdb";
+
+/// Follows MIOpen. Returns what makes it slow.
+pub(super) fn look_up(place: &Place, device: &TargetId, lookup: &mut DatabaseLookup) -> Option<Problem> {
+    let directory = &place.directory;
+    let listing = match DirectoryListing::of(directory) {
+        Ok(listing) => listing,
+        Err(NoListing::Denied) => return Some(denied(directory)),
+        Err(NoListing::Absent) => {
+            let reason = format!("{} is not there", directory.display());
+            return Some(Problem::new(&problem::DATABASE_MISSING, reason, directory).doubtful());
+        }
+    };
+    lookup.directory = Some(directory.display().to_string());
+    let own: Vec<_> = listing.names.iter().map(String::as_str).filter(|name| is_for(name, device)).collect();
+    if own.is_empty() {
+        // Most releases have no files for most GPUs.
+        let reason = format!("{} has no files for {}", directory.display(), device.processor());
+        return Some(Problem::new(&problem::DATABASE_MISSING, reason, directory).doubtful());
+    }
+    lookup.saw(format!("{} files there are for {}", own.len(), device.processor()));
+    own.iter().find_map(|name| check(&listing.path(name))).or_else(|| missing(&listing, &own))
+}
+
+/// Whether a file is for a GPU by its name.
+fn is_for(name: &str, device: &TargetId) -> bool {
+    let path = EntryPath::new(format!("miopen/db/{name}").as_bytes()).ok();
+    let arch = path.and_then(|path| Handler::Miopen.named_arch(&path));
+    matches!(arch, Some(Arch::Target(target)) if target.processor() == device.processor())
+}
+
+/// Checks a file (`ReadonlyRamDb::ParseAndLoadDb`, and `SQLiteBase` for compiled kernels).
+fn check(path: &Path) -> Option<Problem> {
+    if !is_readable(path) {
+        return Some(denied(path));
+    }
+    let is_empty = path.metadata().is_ok_and(|it| it.len() == 0);
+    let reason = format!("{} is damaged: it is empty", path.display());
+    is_empty.then(|| Problem::new(&problem::DATABASE_DAMAGED, reason, path))
+}
+
+/// A file that is missing although files for the GPU are there that go with it.
+fn missing(listing: &DirectoryListing, own: &[&str]) -> Option<Problem> {
+    let search = own.iter().filter_map(|name| name.strip_suffix(TUNING)).map(|stem| format!("{stem}{SEARCH}"));
+    if let Some(name) = search.into_iter().find(|name| !listing.has(name)) {
+        let path = listing.path(&name);
+        let reason = format!("{} is missing, so MIOpen searches again for the kernels of each layer", path.display());
+        return Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, path));
+    }
+    let has_kernels = own.iter().any(|name| name.ends_with(KERNELS));
+    let other = listing.ending(&[KERNELS]).next().filter(|_| !has_kernels)?;
+    let reason = format!(
+        "{} has compiled kernels ({other}), and none for this GPU, so MIOpen compiles them at their first use",
+        listing.directory.display()
+    );
+    let name = own.iter().find_map(|name| name.strip_suffix(SEARCH).or_else(|| name.strip_suffix(TUNING)));
+    let path = listing.path(&format!("{}{KERNELS}", name.unwrap_or("GPU")));
+    let prints = format!("Missing system database file: {} Performance may degrade.", path.display());
+    Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, path).printing(prints))
+}
+
+fn denied(path: &Path) -> Problem {
+    Problem::denied(path).printing(format!("File is unreadable: {}", path.display()))
+}

@@ -1,0 +1,217 @@
+//! Kernel databases: whether the library that reads one finds in it what a GPU needs.
+//!
+//! `database/` says which library reads which database, and where it searches. The files here follow what it does there.
+
+mod aotriton;
+mod catalogue;
+mod elsewhere;
+mod listing;
+mod miopen;
+mod packages;
+mod place;
+mod problem;
+mod tensile;
+
+use std::path::{Path, PathBuf};
+
+use super::Question;
+use super::answer::DatabaseLookup;
+use super::cause::Cause;
+use super::installed;
+use super::libraries::LibraryFile;
+use super::lookup::{Evidence, Lookup, quoted};
+use crate::database::{DatabaseReader, Handler};
+use crate::gpu::TargetId;
+
+use place::Place;
+use problem::Problem;
+use tensile::TensileDatabase;
+
+#[cfg(test)]
+pub(super) use problem::KINDS;
+
+/// A database, the library that reads it, and a GPU.
+struct ExaminedDatabase<'a> {
+    question: &'a Question,
+    handler: Handler,
+    reader: &'static DatabaseReader,
+    library: &'a Path,
+    /// The directories under whose names the library may be loaded.
+    directories: Vec<PathBuf>,
+    device: TargetId,
+    /// Whether the library has code of its own for the GPU.
+    has_code: bool,
+}
+
+impl Question {
+    /// The look-ups in the database that a library reads. `lookups` are those of the library's own code: a GPU for which
+    /// that is missing is not looked up again.
+    pub(super) fn look_up_database(&self, file: &LibraryFile, lookups: &[Lookup]) -> Vec<DatabaseLookup> {
+        let paths = || file.links.iter().chain([&file.path]);
+        let read_by = |path: &PathBuf| Handler::read_by(path.file_name()?.to_str()?);
+        let Some((handler, reader)) = paths().find_map(read_by) else { return Vec::new() };
+        let mut directories: Vec<_> = paths().filter_map(|path| path.parent().map(Path::to_owned)).collect();
+        if reader.follows_links {
+            directories.reverse();
+        }
+        let examine = |gpu: &TargetId| {
+            let device = self.device_of(gpu);
+            let own = lookups.iter().find(|it| it.target == device.to_string());
+            if own.is_some_and(|it| it.cause.is_some()) {
+                return None;
+            }
+            let has_code = own.is_some_and(|it| it.with_code > 0);
+            let (library, directories) = (&*file.path, directories.clone());
+            let examined = ExaminedDatabase { question: self, handler, reader, library, directories, device, has_code };
+            examined.look_up()
+        };
+        self.gpus.iter().filter_map(examine).collect()
+    }
+}
+
+impl ExaminedDatabase<'_> {
+    fn look_up(&self) -> Option<DatabaseLookup> {
+        let place = Place::of(self.reader, &self.directories, &self.question.variables)?;
+        let mut lookup = DatabaseLookup {
+            database: self.handler.name(),
+            library: self.library.display().to_string(),
+            directory: None,
+            target: self.device.to_string(),
+            found: false,
+            cause: None,
+            remark: None,
+            evidence: Vec::new(),
+        };
+        let how = match place.variable {
+            Some(variable) => format!("{variable} names {}", place.directory.display()),
+            None => format!("{} looks in {}", self.reader.name, place.directory.display()),
+        };
+        lookup.follows(format!("{how} ({})", self.reader.source));
+        let problem = self.look_up_at(&place, &mut lookup);
+        let Some(problem) = problem else {
+            lookup.cause = self.version();
+            lookup.found = lookup.cause.is_none();
+            return Some(lookup);
+        };
+        if let Some(prints) = &problem.prints {
+            lookup.follows(format!("{} prints: {prints}", self.reader.name));
+        }
+        let (cause, is_certain) = self.explain(problem, &place);
+        // MIOpen works without its files. Other libraries are not built for all GPUs, except rocBLAS, which ends the process.
+        if self.handler == Handler::Miopen && is_certain {
+            lookup.remark = Some(cause);
+        } else if is_certain || self.handler == Handler::Rocblas || self.is_named() {
+            lookup.cause = Some(cause);
+        } else {
+            lookup.saw(cause.reason);
+            lookup.follows(format!("a release of {} that is not built for this GPU looks the same", self.reader.name));
+        }
+        Some(lookup)
+    }
+
+    /// Whether the question is about this library, rather than about a directory.
+    fn is_named(&self) -> bool {
+        let is_it = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == self.library);
+        self.handler != Handler::Miopen && self.question.paths.iter().any(is_it)
+    }
+
+    /// Follows the library in a directory.
+    fn look_up_at(&self, place: &Place, lookup: &mut DatabaseLookup) -> Option<Problem> {
+        match self.handler {
+            Handler::Miopen => miopen::look_up(place, &self.device, lookup),
+            Handler::Aotriton => aotriton::look_up(place, &self.device, lookup),
+            handler => TensileDatabase { handler, place, device: &self.device }.look_up(lookup),
+        }
+    }
+
+    /// Whether a directory has what the GPU needs.
+    fn is_complete(&self, place: &Place) -> bool {
+        let mut ignored = DatabaseLookup::default();
+        self.look_up_at(place, &mut ignored).is_none()
+    }
+
+    /// The cause of a problem, and whether it is certain that there is one.
+    fn explain(&self, problem: Problem, place: &Place) -> (Cause, bool) {
+        let near = Place::near(self.reader, &self.directories).filter(|near| near != place);
+        if let (Some(variable), Some(near)) = (place.variable, near)
+            && problem.kind != &problem::DATABASE_VARIABLE
+            && self.is_complete(&near)
+        {
+            let reason = format!("{variable} is set, and {}", problem.reason);
+            return (Cause::new(&problem::DATABASE_VARIABLE, reason, Some(format!("unset {variable}"))), true);
+        }
+        let is_certain = !problem.is_doubtful || self.has_code && self.handler != Handler::Miopen;
+        if problem.command.is_some() {
+            return (Cause::new(problem.kind, problem.reason, problem.command), is_certain);
+        }
+        if let Some(cause) = self.of_packages(&problem, place) {
+            return (cause, true);
+        }
+        if let Some(cause) = self.elsewhere(&problem, place) {
+            return (cause, true);
+        }
+        (Cause::new(problem.kind, problem.reason, None), is_certain)
+    }
+
+    /// The cause if packages explain the problem.
+    fn of_packages(&self, problem: &Problem, place: &Place) -> Option<Cause> {
+        if let Some(changed) = packages::changed(self.library, &place.directory, self.handler, &self.device) {
+            let state = if changed.is_gone { "is gone" } else { "was replaced: its size is another one" };
+            let reason = format!("{}; {} of {} {state}", problem.reason, changed.path.display(), changed.package);
+            let command = installed::reinstall(self.library, &changed.package);
+            return Some(Cause::new(problem.kind, reason, command));
+        }
+        let mut ignored = Lookup::default();
+        let cause = installed::cause(self.library, &self.device, None, &mut ignored)?;
+        let is_about_packages = [&super::cause::PACKAGE_MISSING, &super::cause::PACKAGE_VERSION].contains(&cause.kind);
+        let reason = format!("{}: {}", problem.reason, cause.reason);
+        is_about_packages.then(|| Cause::new(cause.kind, reason, cause.command))
+    }
+
+    /// The cause if the device package has another version than the package of the library, although its files are
+    /// there.
+    fn version(&self) -> Option<Cause> {
+        let mut ignored = Lookup::default();
+        let cause = installed::cause(self.library, &self.device, None, &mut ignored)?;
+        (cause.kind == &super::cause::PACKAGE_VERSION).then_some(cause)
+    }
+
+    /// The cause if the files are where the library does not search.
+    fn elsewhere(&self, problem: &Problem, place: &Place) -> Option<Cause> {
+        if problem.kind != &problem::DATABASE_MISSING {
+            return None;
+        }
+        let found = elsewhere::find(self.handler, &self.roots()).into_iter().find(|directory| {
+            let variable = self.reader.variable;
+            *directory != place.directory && self.is_complete(&Place { directory: directory.clone(), variable })
+        })?;
+        let reason = format!("{}; there are some in {}, where it does not look", problem.reason, found.display());
+        let command = match self.reader.variable {
+            Some(variable) => format!("export {variable}={}", quoted(&found)),
+            None => format!("ln -s {} {}", quoted(&found), quoted(&place.directory)),
+        };
+        let can_link = self.reader.variable.is_some() || !place.directory.exists();
+        Some(Cause::new(problem.kind, reason, can_link.then_some(command)))
+    }
+
+    /// The directories below which files may be elsewhere: those of the question, or that of the package or prefix.
+    fn roots(&self) -> Vec<PathBuf> {
+        let named = self.question.paths.iter().filter_map(|path| path.canonicalize().ok()).filter(|path| path.is_dir());
+        let named: Vec<_> = named.collect();
+        if !named.is_empty() {
+            return named;
+        }
+        let prefix = || self.library.ancestors().nth(2).filter(|it| it.parent().is_some()).map(Path::to_owned);
+        installed::site_of(self.library).or_else(prefix).into_iter().collect()
+    }
+}
+
+impl DatabaseLookup {
+    pub(super) fn saw(&mut self, text: impl Into<String>) {
+        self.evidence.push(Evidence { model: false, text: text.into() });
+    }
+
+    pub(super) fn follows(&mut self, text: impl Into<String>) {
+        self.evidence.push(Evidence { model: true, text: text.into() });
+    }
+}

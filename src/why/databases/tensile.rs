@@ -1,0 +1,383 @@
+//! Databases that Tensile makes: those of rocBLAS, hipBLASLt and hipSPARSELt.
+//!
+//! The library opens a catalogue for the GPU. A lazy catalogue names further catalogues, each with a code object of its
+//! own. All code objects share helper kernels in `Kernels.so-000-<arch>.hsaco`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::catalogue;
+use super::listing::{CodeState, DirectoryListing, NoListing, code_state, is_readable};
+use super::place::Place;
+use super::problem::{self, Problem};
+use crate::database::{Handler, named_arch};
+use crate::gpu::{FALLBACKS, FallbackState, TargetId};
+use crate::source::EntryPath;
+use crate::why::answer::DatabaseLookup;
+use crate::why::lookup::quoted;
+
+/// The suffixes of catalogues.
+const CATALOGUES: [&str; 2] = [".dat", ".dat.zlib"];
+/// The suffixes of code objects.
+const CODE: [&str; 2] = [".co", ".hsaco"];
+/// The prefix of the file with helper kernels (`HipSolutionAdapter::initializeLazyLoading`).
+const HELPERS: &str = "Kernels.so-000-";
+
+/// A database for one GPU.
+pub(super) struct TensileDatabase<'a> {
+    pub(super) handler: Handler,
+    pub(super) place: &'a Place,
+    pub(super) device: &'a TargetId,
+}
+
+impl TensileDatabase<'_> {
+    /// Follows the steps of the library. Returns what is wrong.
+    pub(super) fn look_up(&self, lookup: &mut DatabaseLookup) -> Option<Problem> {
+        let base = &self.place.directory;
+        match DirectoryListing::of(base) {
+            Err(NoListing::Denied) => return Some(self.denied(base, base)),
+            Err(NoListing::Absent) => {
+                let reason = format!("{} is not there", base.display());
+                return Some(self.printing(base, Problem::new(&problem::DATABASE_MISSING, reason, base)).doubtful());
+            }
+            Ok(_) => {}
+        }
+        let directory = self.directory();
+        lookup.directory = Some(directory.display().to_string());
+        let Ok(listing) = DirectoryListing::of(&directory) else {
+            return Some(self.denied(&directory, &directory));
+        };
+        let names = self.catalogues(self.device.processor());
+        let Some(catalogue) = names.iter().find(|name| listing.has(name)) else {
+            return match self.generic_target(&listing) {
+                Some(generic) => self.check_generic(generic, &listing, lookup),
+                None => Some(self.absent(&listing)),
+            };
+        };
+        let path = listing.path(catalogue);
+        if !is_readable(&path) {
+            return Some(self.denied(&path, &directory));
+        }
+        lookup.saw(format!("{} is the catalogue", path.display()));
+        if let (Handler::Hipblaslt, None, true) = (self.handler, self.place.variable, directory != *base) {
+            let directory = quoted(&directory);
+            lookup.follows(format!(
+                "some versions of hipBLASLt do not look in that directory (ROCm/TheRock#7976): for these, run: export \
+                 HIPBLASLT_TENSILE_LIBPATH={directory}"
+            ));
+        }
+        self.check(catalogue, &listing, self.device.processor(), lookup)
+    }
+
+    /// The directory for the GPU: the first one that is there.
+    fn directory(&self) -> PathBuf {
+        let (base, processor) = (&self.place.directory, self.device.processor());
+        let mode = self.device.features().find(|feature| feature.starts_with("xnack"));
+        let below: Vec<_> = match (self.handler, self.place.variable) {
+            (Handler::Rocblas, _) => {
+                let with_mode = mode.map(|mode| format!("{processor}-{mode}"));
+                with_mode.into_iter().chain([processor.to_owned()]).collect()
+            }
+            // Only the directory that was found near the library is divided.
+            (_, None) => vec![processor.to_owned()],
+            (_, Some(_)) => Vec::new(),
+        };
+        let below = below.iter().map(|name| base.join(name)).find(|path| is_readable(path));
+        below.unwrap_or_else(|| base.clone())
+    }
+
+    /// The names of the catalogue for a processor, in the order in which the library tries them.
+    fn catalogues(&self, processor: &str) -> Vec<String> {
+        let lazy = format!("TensileLibrary_lazy_{processor}.dat");
+        let whole = format!("TensileLibrary_{processor}.dat");
+        match self.handler {
+            Handler::Rocblas => vec![lazy, whole, "TensileLibrary.dat".to_owned()],
+            _ => vec![lazy.clone(), format!("{lazy}.zlib"), whole.clone(), format!("{whole}.zlib")],
+        }
+    }
+
+    /// What is wrong if there is no catalogue.
+    fn absent(&self, listing: &DirectoryListing) -> Problem {
+        let (base, directory) = (&self.place.directory, &listing.directory);
+        let processor = self.device.processor();
+        let names = self.catalogues(processor);
+        let has_catalogue =
+            |directory: &Path| DirectoryListing::of(directory).is_ok_and(|it| names.iter().any(|name| it.has(name)));
+        let wanted = directory.join(names.first().map(String::as_str).unwrap_or_default());
+        let missing = |problem: Problem| self.printing(directory, problem);
+        if directory != base && has_catalogue(base) {
+            let reason = format!("{} hides the files for {processor} in {}", directory.display(), base.display());
+            let problem = missing(Problem::new(&problem::DATABASE_HIDDEN, reason, directory));
+            let is_empty = listing.names.is_empty();
+            return if is_empty { problem.mended_by(format!("rmdir {}", quoted(directory))) } else { problem };
+        }
+        let below = base.join(processor);
+        if let Some(variable) = self.place.variable.filter(|_| directory == base && has_catalogue(&below)) {
+            let reason = format!("{variable} leads to {}, and the files for {processor} are below it", base.display());
+            let command = format!("export {variable}={}", quoted(&below));
+            return missing(Problem::new(&problem::DATABASE_VARIABLE, reason, base)).mended_by(command);
+        }
+        if let Some(problem) = self.other_mode(&has_catalogue) {
+            return missing(problem);
+        }
+        if listing.names.iter().any(|name| self.is_own(name)) {
+            let reason = format!("{} is missing, the catalogue of the other files for {processor}", wanted.display());
+            return missing(Problem::new(&problem::DATABASE_FILE_MISSING, reason, wanted));
+        }
+        let others = others(base);
+        let has = if others.is_empty() { "nothing".to_owned() } else { some_of(&others) };
+        let reason = format!("{} has no files for {processor}; it has {has}", base.display());
+        missing(Problem::new(&problem::DATABASE_MISSING, reason, wanted)).doubtful()
+    }
+
+    /// Whether a file is for the GPU by its name.
+    fn is_own(&self, name: &str) -> bool {
+        let own = EntryPath::new(name.as_bytes()).ok().and_then(|path| named_arch(&path));
+        own.is_some_and(|target| target.processor() == self.device.processor())
+    }
+
+    /// The generic target of the GPU, if there is a catalogue for that. rocBLAS reads it with ROCm/rocm-libraries#5243,
+    /// without which such a catalogue is not built either.
+    fn generic_target(&self, listing: &DirectoryListing) -> Option<&'static str> {
+        let merged = FALLBACKS.iter().filter(|row| row.state == FallbackState::Merged);
+        let mut own = merged.filter(|row| row.processors.contains(&self.device.processor())).map(|row| row.generic);
+        let generic = own.next().filter(|_| self.handler == Handler::Rocblas)?;
+        self.catalogues(generic).iter().take(2).any(|name| listing.has(name)).then_some(generic)
+    }
+
+    /// Checks files for a generic target: fallback kernels are looked for by the name of the GPU all the same
+    /// (`PlaceholderLibrary::getCodeObjectFileName`, ROCm/rocm-libraries#9366).
+    fn check_generic(&self, generic: &str, listing: &DirectoryListing, lookup: &mut DatabaseLookup) -> Option<Problem> {
+        let (processor, directory) = (self.device.processor(), quoted(&listing.directory));
+        lookup.saw(format!("{} has files for {generic}", listing.directory.display()));
+        lookup.follows("a rocBLAS with ROCm/rocm-libraries#5243 reads these; that is open");
+        let suffix = format!("_{generic}.hsaco");
+        let fallback = listing.names.iter().filter(|name| name.ends_with(&suffix) && name.contains("fallback"));
+        let renamed = |name: &String| name.strip_suffix(&suffix).map(|stem| format!("{stem}_{processor}.hsaco"));
+        let lost = fallback.filter_map(renamed).find(|name| !listing.has(name))?;
+        let path = listing.path(&lost);
+        let reason = format!(
+            "{} is missing: the files are for {generic}, but fallback kernels are looked for by the name of the GPU \
+             (ROCm/rocm-libraries#9366)",
+            path.display()
+        );
+        let command = format!(
+            "(cd {directory} && for it in *fallback{suffix}; do ln -s \"$it\" \"${{it%{suffix}}}_{processor}.hsaco\"; \
+             done)"
+        );
+        Some(Problem::new(&problem::DATABASE_GENERIC, reason, path).mended_by(command))
+    }
+
+    /// The problem of a directory for the GPU in the other mode.
+    fn other_mode(&self, has_catalogue: &impl Fn(&Path) -> bool) -> Option<Problem> {
+        let has = |mode: &str| self.device.features().any(|it| it == mode);
+        let (other, state, command) = match (has("xnack-"), has("xnack+")) {
+            (true, _) => ("xnack+", "on", "export HSA_XNACK=1"),
+            (_, true) => ("xnack-", "off", "unset HSA_XNACK"),
+            _ => return None,
+        };
+        let directory = self.place.directory.join(format!("{}-{other}", self.device.processor()));
+        let is_there = self.handler == Handler::Rocblas && has_catalogue(&directory);
+        let reason = format!("{} is for XNACK {state} only", directory.display());
+        is_there.then(|| Problem::new(&problem::DATABASE_MODE, reason, directory).mended_by(command))
+    }
+
+    /// Checks the files that a catalogue leads to.
+    fn check(
+        &self,
+        catalogue: &str,
+        listing: &DirectoryListing,
+        processor: &str,
+        lookup: &mut DatabaseLookup,
+    ) -> Option<Problem> {
+        let path = listing.path(catalogue);
+        let named = match catalogue::names(&path) {
+            Ok(names) => names,
+            Err(reason) => {
+                let reason = format!("{} is damaged: {reason}", path.display());
+                return Some(Problem::new(&problem::DATABASE_DAMAGED, reason, path));
+            }
+        };
+        let own: Vec<_> = listing.ending(&CODE).filter(|name| self.is_own(name)).collect();
+        if let Some(problem) = self.check_catalogues(&path, &named, listing) {
+            return Some(problem);
+        }
+        if own.is_empty() && (self.handler == Handler::Rocblas || !named.is_empty()) {
+            let reason = format!("{} has no code for {processor}", listing.directory.display());
+            let problem = Problem::new(&problem::DATABASE_FILE_MISSING, reason, &listing.directory);
+            let is_glob = self.handler == Handler::Rocblas && named.is_empty();
+            return Some(if is_glob { problem.printing(self.no_match(&listing.directory)) } else { problem });
+        }
+        lookup.saw(format!("it names {} catalogues; there are {} code objects", named.len(), own.len()));
+        self.check_code_of(&named, listing)
+            .or_else(|| self.check_helpers(listing, named.is_empty()))
+            .or_else(|| own.iter().find_map(|name| self.check_code(&listing.path(name))))
+    }
+
+    /// Checks the catalogues that a lazy one names (`PlaceholderLibrary::loadPlaceholderLibrary`).
+    fn check_catalogues(&self, path: &Path, named: &BTreeSet<String>, listing: &DirectoryListing) -> Option<Problem> {
+        let file = |name: &String| {
+            let mut files = CATALOGUES.iter().map(|suffix| format!("{name}{suffix}"));
+            files.find(|file| listing.has(file))
+        };
+        let missing: Vec<_> = named.iter().filter(|name| file(name).is_none()).collect();
+        let first = missing.first().map(|name| listing.path(&format!("{name}.dat")));
+        if let (Some(first), true) = (&first, missing.len() == named.len()) {
+            let others = listing.ending(&CATALOGUES).filter(|name| name.starts_with("TensileLibrary_Type_")).count();
+            if others > 0 {
+                let reason = format!(
+                    "{} is of another version than the other files: it names {} catalogues such as {}, and none is there",
+                    path.display(),
+                    named.len(),
+                    first.display()
+                );
+                return Some(Problem::new(&problem::DATABASE_VERSION, reason, path));
+            }
+        }
+        if let Some(first) = first {
+            let reason =
+                format!("{} is missing{}, which {} names", first.display(), more(missing.len()), path.display());
+            return Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, first));
+        }
+        let files = named.iter().filter_map(file).map(|name| listing.path(&name));
+        files.into_iter().find_map(|path| {
+            if !is_readable(&path) {
+                return Some(self.denied(&path, &listing.directory));
+            }
+            let is_empty = path.metadata().is_ok_and(|it| it.len() == 0);
+            let reason = format!("{} is damaged: it is empty", path.display());
+            is_empty.then(|| Problem::new(&problem::DATABASE_DAMAGED, reason, path))
+        })
+    }
+
+    /// Checks that each catalogue has code (`PlaceholderLibrary::getCodeObjectFileName`). Nothing is said if none has:
+    /// then the files have other names.
+    fn check_code_of(&self, named: &BTreeSet<String>, listing: &DirectoryListing) -> Option<Problem> {
+        let processor = self.device.processor();
+        let has_code = |name: &String| {
+            let stems = [name.clone(), format!("{name}_{processor}")];
+            let modes = ["", "-xnack-", "-xnack+"];
+            let of_modes = stems.iter().flat_map(|stem| modes.iter().map(move |mode| format!("{stem}{mode}")));
+            let mut files = of_modes.flat_map(|stem| CODE.iter().map(move |suffix| format!("{stem}{suffix}")));
+            files.any(|file| listing.has(&file))
+        };
+        let lost: Vec<_> = named.iter().filter(|name| !has_code(name)).collect();
+        let first = lost.first().filter(|_| lost.len() < named.len())?;
+        let suffix = if first.contains("fallback") && !first.ends_with(processor) {
+            format!("_{processor}.hsaco")
+        } else {
+            ".co or .hsaco".to_owned()
+        };
+        let path = listing.path(first);
+        let reason = format!("{}{suffix} is missing{}, the code of a catalogue", path.display(), more(lost.len()));
+        Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, path))
+    }
+
+    /// Checks the helper kernels, of which the first file that can be loaded is taken.
+    fn check_helpers(&self, listing: &DirectoryListing, is_whole: bool) -> Option<Problem> {
+        let stem = format!("{HELPERS}{}", self.device.processor());
+        let files = ["", "-xnack-", "-xnack+"].map(|mode| format!("{stem}{mode}.hsaco"));
+        let existing: Vec<_> = files.iter().filter(|name| listing.has(name)).collect();
+        let path = listing.path(&format!("{stem}.hsaco"));
+        if existing.is_empty() {
+            // A merged database may have them in one file for all GPUs.
+            if is_whole && !listing.names.iter().any(|name| name.starts_with(HELPERS)) {
+                return None;
+            }
+            let reason = format!("{} is missing, the helper kernels", path.display());
+            let prints = format!("hipModuleLoad failed: {}  error: file not found", path.display());
+            return Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, path).printing(prints));
+        }
+        let opposite = if self.device.features().any(|it| it == "xnack+") { "-xnack-.hsaco" } else { "-xnack+.hsaco" };
+        let is_opposite = existing.iter().all(|name| name.ends_with(opposite));
+        let has_mode = self.device.features().any(|feature| feature.starts_with("xnack"));
+        (is_opposite && has_mode).then(|| {
+            let (reason, command) = if opposite == "-xnack+.hsaco" {
+                ("helper kernels need XNACK on, and the GPU has it off", "export HSA_XNACK=1")
+            } else {
+                ("helper kernels need XNACK off, and the GPU has it on", "unset HSA_XNACK")
+            };
+            Problem::new(&problem::DATABASE_MODE, format!("{}: the {reason}", path.display()), path).mended_by(command)
+        })
+    }
+
+    /// Checks the header of a code object.
+    fn check_code(&self, path: &Path) -> Option<Problem> {
+        match code_state(path) {
+            CodeState::Denied => Some(self.denied(path, path.parent().unwrap_or(path))),
+            CodeState::Damaged(reason) => {
+                let reason = format!("{} is damaged: {reason}", path.display());
+                Some(Problem::new(&problem::DATABASE_DAMAGED, reason, path))
+            }
+            CodeState::For(target)
+                if !self.device.candidates().iter().any(|it| it.processor() == target.processor()) =>
+            {
+                let reason = format!("{} has code for {target}", path.display());
+                Some(Problem::new(&problem::DATABASE_DAMAGED, reason, path))
+            }
+            CodeState::For(_) | CodeState::Other => None,
+        }
+    }
+
+    /// The problem of a file or a directory that may not be read.
+    fn denied(&self, path: &Path, directory: &Path) -> Problem {
+        self.printing_error(directory, "Permission denied", Problem::denied(path))
+    }
+
+    fn printing(&self, directory: &Path, problem: Problem) -> Problem {
+        self.printing_error(directory, "No such file or directory", problem)
+    }
+
+    /// What the library prints if it cannot read its catalogue (`TensileHost::initialize` of each library). rocBLAS ends
+    /// the process then.
+    fn printing_error(&self, directory: &Path, error: &str, problem: Problem) -> Problem {
+        let (directory, processor) = (directory.display(), self.device.processor());
+        problem.printing(match self.handler {
+            Handler::Rocblas => {
+                format!("rocBLAS error: Cannot read {directory}/TensileLibrary.dat: {error} for GPU arch : {processor}")
+            }
+            Handler::Hipblaslt => {
+                format!("rocblaslt error: Cannot read \"{directory}/TensileLibrary_lazy_{processor}.dat\": {error}")
+            }
+            _ => format!("hipsparselt_error: Cannot read {directory}/TensileLibrary_lazy_{processor}.dat: {error}"),
+        })
+    }
+
+    /// What rocBLAS prints if a database that is not lazy has no code.
+    fn no_match(&self, directory: &Path) -> String {
+        let (directory, processor) = (directory.display(), self.device.processor());
+        format!(
+            "rocBLAS warning: No paths matched {directory}/*{processor}*co. Make sure that ROCBLAS_TENSILE_LIBPATH is set \
+             correctly."
+        )
+    }
+}
+
+/// The targets of the catalogues in a directory, and in those below it.
+fn others(base: &Path) -> BTreeSet<String> {
+    let Ok(listing) = DirectoryListing::of(base) else { return BTreeSet::new() };
+    let target = |name: &str| {
+        let name = name.strip_suffix(".zlib").unwrap_or(name).strip_suffix(".dat")?;
+        let target = name.strip_prefix("TensileLibrary_lazy_").or_else(|| name.strip_prefix("TensileLibrary_"))?;
+        target.starts_with("gfx").then(|| target.to_owned())
+    };
+    let below = listing.names.iter().filter(|name| name.starts_with("gfx"));
+    let below = below.filter_map(|name| DirectoryListing::of(&base.join(name)).ok());
+    let all = std::iter::once(&listing).map(|it| it.names.clone()).chain(below.map(|it| it.names));
+    all.flatten().filter_map(|name| target(&name)).collect()
+}
+
+fn some_of(names: &BTreeSet<String>) -> String {
+    let first: Vec<_> = names.iter().take(6).map(String::as_str).collect();
+    let rest = names.len().saturating_sub(6);
+    let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
+    format!("{}{more}", first.join(", "))
+}
+
+/// How many more there are than the first one.
+fn more(count: usize) -> String {
+    match count.saturating_sub(1) {
+        0 => String::new(),
+        others => format!(" (and {others} more)"),
+    }
+}
