@@ -41,10 +41,9 @@ pub(crate) fn run(bytes: &[u8]) {
         assert_eq!(next.get::<Vec<u8>>(kind, &identity).as_deref(), Some(*piece));
     }
     let index = index.file().expect("it has a place").to_owned();
-    let body = records::open(&fs::read(&index).expect("it was saved")).expect("it is whole");
-    let header = records::header(&body).expect("it is whole");
-    let with_header = [header, bytes].concat();
-    for file in [bytes.to_vec(), records::close(bytes), records::close(&with_header)] {
+    let contents = records::open(&fs::read(&index).expect("it was saved")).expect("it is whole");
+    let header = contents.first().expect("it has a header");
+    for file in [bytes.to_vec(), records::close(&[bytes]), records::close(&[header, bytes])] {
         // Other files in the directory are not touched.
         let is_ours = file.starts_with(b"KPFSIDX\n");
         fs::write(&index, file).expect("a file can be written");

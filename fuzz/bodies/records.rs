@@ -1,11 +1,11 @@
-//! Disassembles the file of an index and assembles it again: the magic, a checksum, and a zstd frame.
+//! Disassembles the file of an index and assembles it again: the magic, a block for the header, and blocks for records.
 
 #![allow(dead_code, reason = "each fuzz target takes what it needs")]
 
 use std::fs;
 use std::path::Path;
 
-use kpackfs::rope::Identity;
+use kpackfs::rope::Xxh3;
 
 use crate::support::Random;
 
@@ -14,39 +14,57 @@ const MAGIC: &[u8; 8] = b"KPFSIDX\n";
 /// The most bytes that are read.
 const MOST: usize = 64 << 20;
 
-/// The content of an index.
-pub(crate) fn open(file: &[u8]) -> Option<Vec<u8>> {
-    let (_checksum, frame) = file.strip_prefix(MAGIC)?.split_first_chunk::<16>()?;
-    zstd::bulk::decompress(frame, MOST).ok()
+/// The contents of the blocks of an index. The first one is the header.
+pub(crate) fn open(file: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut rest = file.strip_prefix(MAGIC)?;
+    let mut contents = Vec::new();
+    while !rest.is_empty() {
+        let length = usize::try_from(u32::from_le_bytes(*rest.first_chunk()?)).ok()?;
+        contents.push(zstd::bulk::decompress(rest.get(24..24 + length)?, MOST).ok()?);
+        rest = rest.get(24 + length..)?;
+    }
+    Some(contents)
 }
 
-/// An index with this content.
-pub(crate) fn close(body: &[u8]) -> Vec<u8> {
-    let frame = zstd::bulk::compress(body, 1).expect("memory");
-    let checksum = Identity::describe("index").add(&frame).finish().0;
-    [MAGIC, &checksum[..], &frame].concat()
+/// An index whose blocks have these contents.
+pub(crate) fn close(contents: &[&[u8]]) -> Vec<u8> {
+    let mut file = MAGIC.to_vec();
+    let mut first = [0; 16];
+    for content in contents {
+        let frame = zstd::bulk::compress(content, 1).expect("memory");
+        let block = block(&first, file.len(), content.len(), &frame);
+        if file.len() == MAGIC.len() {
+            first.copy_from_slice(&block[8..24]);
+        }
+        file.extend(block);
+    }
+    file
 }
 
-/// The header of an index, including its length.
-pub(crate) fn header(body: &[u8]) -> Option<&[u8]> {
-    let length = u32::from_le_bytes(*body.first_chunk()?);
-    body.get(..usize::try_from(length).ok()?.checked_add(4)?)
+/// The block at an offset, with a right sum. `first` is the sum of the first one.
+pub(crate) fn block(first: &[u8; 16], at: usize, size: usize, frame: &[u8]) -> Vec<u8> {
+    let [length, size] = [frame.len(), size].map(|length| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
+    let sum = Xxh3::of(&[&first[..], &(at as u64).to_le_bytes(), &size, frame].concat());
+    [&length[..], &size, &sum, frame].concat()
 }
 
 /// Changes some bytes after the header, and corrects the checksum.
 pub(crate) fn damage(index: &Path, random: &mut Random) {
-    let mut body = open(&fs::read(index).expect("it was saved")).expect("it is whole");
-    let start = header(&body).expect("it is whole").len();
-    if start == body.len() {
+    let mut contents = open(&fs::read(index).expect("it was saved")).expect("it is whole");
+    let (_header, records) = contents.split_first_mut().expect("it has a header");
+    if records.is_empty() {
         return;
     }
     for _ in 0..=random.below(4) {
-        let at = start + usize::try_from(random.below((body.len() - start) as u64)).expect("in memory");
+        let which = usize::try_from(random.below(records.len() as u64)).expect("in memory");
+        let body = &mut records[which];
+        let at = usize::try_from(random.below(body.len() as u64)).expect("in memory");
         body[at] = match random.next() % 3 {
             0 => body[at].wrapping_add(1),
             1 => body[at] ^ (1 << (random.next() % 8)),
             _ => random.next().to_le_bytes()[0],
         };
     }
-    fs::write(index, close(&body)).expect("a file can be written");
+    let contents: Vec<_> = contents.iter().map(Vec::as_slice).collect();
+    fs::write(index, close(&contents)).expect("a file can be written");
 }

@@ -262,7 +262,7 @@ pub(super) fn write(
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
     write_with_archives(&tree, &output.views(&views), &archives, writing)?;
     stated.iter().try_for_each(|stated| stated.write(&mut output))?;
-    output.publish()?;
+    output.publish(writing.durability())?;
     save_index(resources);
     Ok(())
 }

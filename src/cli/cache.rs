@@ -13,6 +13,7 @@ use super::json;
 use super::options::CacheOptions;
 use super::table::{counted, size};
 use super::terminal::message;
+use crate::disk::check_cache;
 use crate::index::{self, CacheEntry, FramesUsage};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -74,6 +75,10 @@ impl CacheArguments {
         let Some(folder) = self.options.directory() else {
             bail!("there is no directory of indexes; name one with --cache-dir");
         };
+        let is_read_only = matches!(self.command, CacheCommand::List { .. });
+        if !is_read_only {
+            check_cache(&folder, true).with_context(|| folder.display().to_string())?;
+        }
         let kept = index::list(&folder)?;
         let explain = || folder.display().to_string();
         match &self.command {

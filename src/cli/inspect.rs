@@ -70,7 +70,10 @@ impl Inspect {
         }
         check_page(self.html.as_deref(), &self.source.paths())?;
         let style = if self.markdown { Style::Markdown } else { Style::Text };
-        if let Some(artifacts) = artifacts(&self.source, &self.options)? {
+        // A warning names such an archive, and the quota of temporary files holds.
+        let mut options = self.options.clone();
+        options.allow_ratio = true;
+        if let Some(artifacts) = artifacts(&self.source, &options)? {
             self.gate.refuse_artifacts()?;
             if self.sizes {
                 artifacts.make_sizes()?;
@@ -83,7 +86,7 @@ impl Inspect {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let prepared = prepare_listed(&self.source.paths(), &self.options, Input::survey)?;
+        let prepared = prepare_listed(&self.source.paths(), &options, Input::survey)?;
         let wheels = prepared.wheels.as_ref();
         if self.sizes {
             show_bytes("Measuring", |progress| Sizes::make(&prepared.plan, wheels, progress))?;

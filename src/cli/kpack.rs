@@ -185,7 +185,7 @@ fn extract(
             }
         }
     }
-    new.write(&Inputs::of(&[file.to_owned()]), |object, file, _| write(object, file))
+    new.write(&Inputs::of(&[file.to_owned()]), |object, mut file, _| write(object, &mut file))
 }
 
 /// `lib/libx.so#0` for `gfx942` becomes `lib/libx.so.0.gfx942.hsaco`. A name that leads out of the directory is

@@ -1,11 +1,14 @@
 //! Options that all commands share that plan a split.
 
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
 use super::selection::Selection;
+use super::terminal::warn;
+use crate::disk::{Scratch, check_cache};
 use crate::index::FrameStore;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
@@ -121,6 +124,15 @@ pub(super) struct SplitOptions {
     #[arg(long, value_name = "MIB", alias = "keep-frames", value_parser = clap::value_parser!(u64).range(0..=1 << 30), help_heading = "Resources")]
     frame_cache: Option<u64>,
 
+    /// Temporary files on disk, in MiB: unpacked tar archives, and code objects until they are written [default: half of
+    /// the free space]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(0..=1 << 30), help_heading = "Resources")]
+    scratch: Option<u64>,
+
+    /// Unpack tar archives to more than 1,000 times their size, as archives do that were made to fill a disk
+    #[arg(long, help_heading = "Resources")]
+    pub(super) allow_ratio: bool,
+
     /// Memory for caches and buffers, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
     pub(super) memory: u64,
@@ -191,6 +203,18 @@ pub(super) struct CacheOptions {
 }
 
 impl CacheOptions {
+    /// The directory, unless other users may write to it. That is reported once.
+    pub(super) fn safe_directory(&self) -> Option<PathBuf> {
+        static REPORT: Once = Once::new();
+        let directory = self.directory()?;
+        let is_named = self.cache_dir.is_some();
+        let checked = check_cache(&directory, is_named).inspect_err(|error| {
+            let what = "it is not used for indexes and compressed code objects; name another one with --cache-dir";
+            REPORT.call_once(|| warn(&format!("{}: {error}, so {what}", directory.display())));
+        });
+        checked.ok().map(|()| directory)
+    }
+
     /// The directory; `None` if indexes are disabled, which an empty variable does, too.
     pub(super) fn directory(&self) -> Option<PathBuf> {
         if self.no_cache {
@@ -222,9 +246,10 @@ impl SplitOptions {
         }
     }
 
-    /// The frame store of an input.
-    pub(super) fn frame_store(&self, input: &Path) -> FrameStore {
-        FrameStore::open(self.cache.directory().as_deref(), input, self.frame_cache.map(|size| size << 20))
+    /// The frame store of an input, with this cache directory.
+    pub(super) fn frame_store(&self, cache: Option<&Path>, input: &Path) -> FrameStore {
+        let [frames, scratch] = [self.frame_cache, self.scratch].map(|size| size.map(|size| size << 20));
+        FrameStore::open(cache, input, frames).with_scratch(Scratch::new(scratch, self.allow_ratio))
     }
 
     /// The options of wheels. Their files have the time of `SOURCE_DATE_EPOCH`, if it is set (reproducible-builds.org).

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use tempfile::NamedTempFile;
 
 use super::replacing::Replacing;
 use super::terminal::message;
@@ -238,6 +238,6 @@ fn text(path: &Path, name: &EntryPath) -> anyhow::Result<String> {
     Ok(name.with_context(|| format!("{}: archives need names in UTF-8", path.display()))?.to_owned())
 }
 
-fn copy(content: &dyn Content, file: &mut NamedTempFile, path: &Path) -> anyhow::Result<()> {
-    Ok(export::copy(content, file.as_file_mut(), path, &AtomicU64::new(0))?)
+fn copy(content: &dyn Content, file: &File, path: &Path) -> anyhow::Result<()> {
+    Ok(export::copy(content, file, path, &AtomicU64::new(0))?)
 }

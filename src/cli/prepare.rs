@@ -103,9 +103,9 @@ pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<
     check_address_space(options.memory << 20)?;
     set_jobs(options.jobs)?;
     options.note_ignored();
-    let directory = options.cache.directory();
-    let memory = directory.map_or_else(Index::default, |directory| Index::open(&directory, input));
-    Ok(Resources::with_store(options.memory << 20, memory, options.frame_store(input)))
+    let cache = options.cache.safe_directory();
+    let index = cache.as_ref().map_or_else(Index::default, |directory| Index::open(directory, input));
+    Ok(Resources::with_store(options.memory << 20, index, options.frame_store(cache.as_deref(), input)))
 }
 
 /// Plans a split, and prints warnings on stderr.

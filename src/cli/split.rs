@@ -249,7 +249,7 @@ impl Split {
         let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
         write_with_archives(tree, &output.views(views), &archives, self.writing)?;
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
-        Ok(output.publish()?)
+        Ok(output.publish(self.writing.durability())?)
     }
 
     /// Prepares the output for views and their statement.
@@ -289,7 +289,7 @@ impl Split {
         let views = [(place, self.output.join(name))];
         let output = self.prepare_output(&views, None, prepared)?;
         write_with_archives(tree, &output.views(&views), &[], self.writing)?;
-        Ok(output.publish()?)
+        Ok(output.publish(self.writing.durability())?)
     }
 
     fn write_thin_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
@@ -301,7 +301,7 @@ impl Split {
         warn_of_signatures(&prepared.input);
         let output = self.prepare_output(&views, None, prepared)?;
         write_with_archives(tree, &output.views(&views), &[], self.writing)?;
-        Ok(output.publish()?)
+        Ok(output.publish(self.writing.durability())?)
     }
 
     /// Writes the parts of a wheel, and `others`. `place` returns the node of a part in the tree, and the path to write
@@ -326,7 +326,7 @@ impl Split {
             Ok(export::write_with(tree, &output.views(&views), self.writing.reflink(), progress)?)
         })?;
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
-        Ok(output.publish()?)
+        Ok(output.publish(self.writing.durability())?)
     }
 
     fn directories(&self, plan: &Plan) -> anyhow::Result<Vec<(EntryPath, PathBuf)>> {

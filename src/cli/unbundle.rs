@@ -51,7 +51,7 @@ pub(super) fn unbundle(
     }
     // In pieces, since a code object may be larger than the memory.
     new.write(&Inputs::of(files), |object, file, path| {
-        Ok(export::copy(&*object.content, file.as_file_mut(), path, &AtomicU64::new(0))?)
+        Ok(export::copy(&*object.content, file, path, &AtomicU64::new(0))?)
     })
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::progress::show_bytes;
+use crate::disk::Durability;
 use crate::export::{self, Reflink};
 use crate::kpack::{ArchiveRope, make_archives, unmade_size};
 use crate::source::EntryPath;
@@ -17,6 +18,10 @@ pub(super) struct Writing {
     /// always (or fail), or never
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = When::Auto)]
     reflink: When,
+
+    /// Write the output to the disk before it gets its names, so that a power cut leaves all of it or nothing
+    #[arg(long)]
+    sync: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -27,6 +32,10 @@ enum When {
 }
 
 impl Writing {
+    pub(super) fn durability(self) -> Durability {
+        if self.sync { Durability::Synced } else { Durability::Deferred }
+    }
+
     pub(super) fn reflink(self) -> Reflink {
         match self.reflink {
             When::Auto => Reflink::Auto,

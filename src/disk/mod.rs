@@ -1,12 +1,25 @@
-//! Access to files that other programs may have replaced, locked or leased, without hanging; the list of mounts.
+//! Files: access to those that other programs may have replaced, locked or leased, without hanging; everything that is
+//! written or kept, with its quota; the list of mounts.
 
+mod cache;
 mod lock;
 mod mountinfo;
+mod new_file;
 mod open;
+mod rename;
+mod scratch;
+mod staging;
 
+pub(crate) use cache::{check_cache, create_cache};
 #[cfg(test)]
 pub(crate) use lock::LOCK_TIMEOUT;
 pub(crate) use lock::{Deadline, LockKind, try_lock};
 pub(crate) use mountinfo::{MOUNTINFO, MountEntry, absolute_mount_point, list_all_mounts, topmost_mount};
+pub(crate) use new_file::{Durability, NewFile, create_private, is_orphaned, parent, sync_directory, sync_filesystem};
 pub(crate) use open::{MAX_TEXT, open, open_listed, open_with, read, read_to_string};
+pub(crate) use rename::{ASIDE, exchange, rename_new};
 pub(crate) use rocm_kpack::NotRegular;
+pub(crate) use scratch::{
+    GRAIN, Scratch, ScratchError, ScratchFile, ScratchLease, free_bytes, half, is_writable_disk, temporary_directory,
+};
+pub(crate) use staging::{PREFIX, Staging, delete, delete_abandoned};

@@ -1,15 +1,13 @@
 //! Single files that a command writes. All names are checked before the first file is written.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-
-use tempfile::{Builder, NamedTempFile};
 
 use super::error::{ExportError, at};
 use super::inputs::Inputs;
 use super::output::refuse_existing;
+use crate::disk::{Durability, NewFile, parent};
 
 /// Files to write: the path of each, what it is made of, and how it is named in messages.
 pub(crate) struct NewFiles<T> {
@@ -35,18 +33,15 @@ impl<T> NewFiles<T> {
     pub(crate) fn write<E: From<ExportError>>(
         &self,
         inputs: &Inputs,
-        write: impl Fn(&T, &mut NamedTempFile, &Path) -> Result<(), E>,
+        write: impl Fn(&T, &File, &Path) -> Result<(), E>,
     ) -> Result<(), E> {
         self.check(inputs)?;
         for (path, (_, source)) in &self.files {
             let directory = parent(path);
             fs::create_dir_all(directory).map_err(at(directory))?;
-            let mut name = Builder::new();
-            name.prefix(".kpackfs-").suffix(".partial").permissions(fs::Permissions::from_mode(0o666));
-            let mut file = name.tempfile_in(directory).map_err(at(path))?;
-            write(source, &mut file, path)?;
-            let persisted = if self.may_replace { file.persist(path) } else { file.persist_noclobber(path) };
-            persisted.map_err(|error| at(path)(error.error))?;
+            let file = NewFile::create(path, ".kpackfs-", ".partial", 0o666).map_err(at(path))?;
+            write(source, file.as_file(), path)?;
+            file.publish(self.may_replace, Durability::Deferred).map_err(at(path))?;
         }
         Ok(())
     }
@@ -68,10 +63,6 @@ impl<T> NewFiles<T> {
             self.files.keys().map(PathBuf::as_path).filter(|it| it.symlink_metadata().is_ok()).collect();
         if self.may_replace { Ok(()) } else { refuse_existing(&taken) }
     }
-}
-
-fn parent(path: &Path) -> &Path {
-    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Whether there is a directory, a device or the like. A symlink to a device, such as /dev/stdout, is not replaced either.

@@ -160,7 +160,7 @@ fn write_files<K: SystemCalls>(
 }
 
 /// Writes a content to a file in pieces. `path` names the file in errors. Adds the bytes to `done`.
-pub fn copy(content: &dyn Content, file: &mut File, path: &Path, done: &AtomicU64) -> Result<(), ExportError> {
+pub fn copy(content: &dyn Content, mut file: &File, path: &Path, done: &AtomicU64) -> Result<(), ExportError> {
     let size = content.size();
     let mut buffer = vec![0; STEP.min(usize::try_from(size).unwrap_or(STEP))];
     let mut reader = content.reader(0);

@@ -4,43 +4,33 @@
 //! Parts are written to a hidden directory inside and renamed when all of them are complete. A run that fails, is
 //! interrupted or is killed before that leaves the existing files unchanged.
 
-use std::fs::{self, File, Permissions};
-use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
-use tempfile::{Builder, TempDir};
 
 use super::error::{ExportError, at};
 use super::inputs::Inputs;
-use super::unfinished::{delete, unfinished};
-use crate::disk::{LockKind, try_lock};
+use super::unfinished::unfinished;
+use crate::disk::{
+    ASIDE, Durability, NewFile, PREFIX, Staging, delete, delete_abandoned, exchange, parent, rename_new,
+    sync_directory, sync_filesystem,
+};
 use crate::resources::Resources;
 use crate::source::EntryPath;
 
 /// The most names in a message.
 const NAMED: usize = 3;
 
-/// The prefix of hidden directories.
-const PREFIX: &str = ".kpackfs-partial-";
-
-/// The prefix of the name that a replaced part has for a moment, if the file system cannot exchange two names.
-const ASIDE: &str = ".kpackfs-replaced-";
-
-/// The most times that a hidden directory is created again because another process removed it as left behind.
-const TRIES: usize = 100;
-
 /// An output that is being written. If it is dropped before it is published, nothing is left.
 pub(crate) struct Output {
     place: PathBuf,
-    hidden: TempDir,
-    /// Held as long as this process lives, so that no other process removes the directory as left behind.
-    _lock: File,
+    hidden: Staging,
     parts: Vec<OutputPart>,
     /// Parts that are removed without a replacement.
     gone: Vec<PathBuf>,
+    /// Directories whose names survive a power cut.
+    synced: BTreeSet<PathBuf>,
     warn: Warn,
 }
 
@@ -97,12 +87,12 @@ impl Output {
         clear(place, inputs, warn);
         // Locked before the directory exists: an interrupt in between would leave it.
         let mut unfinished = unfinished();
-        let (hidden, lock) = hidden_in(place).map_err(at(place))?;
+        let hidden = Staging::create(place).map_err(at(place))?;
         *unfinished = Some(hidden.path().to_owned());
         drop(unfinished);
         resources.store.spool_to(place);
         let (place, gone) = (place.to_owned(), gone.to_vec());
-        let mut output = Self { place, hidden, _lock: lock, parts: Vec::new(), gone, warn };
+        let mut output = Self { place, hidden, synced: BTreeSet::new(), parts: Vec::new(), gone, warn };
         for part in parts {
             output.add(part, replace.allows(part));
         }
@@ -133,11 +123,19 @@ impl Output {
         if let Some(directory) = staged.parent() {
             fs::create_dir_all(directory).map_err(at(&staged))?;
         }
-        fs::write(&staged, text).map_err(at(&staged))
+        self.synced.extend([self.place.clone(), parent(place).to_owned()]);
+        let write = || {
+            let file = NewFile::create(&staged, "", "", 0o666)?;
+            file.as_file().write_all(text.as_bytes())?;
+            // What it states is believed, so it is not empty after a power cut.
+            file.publish(true, Durability::Synced)
+        };
+        write().map(drop).map_err(at(&staged))
     }
 
-    /// Renames everything. If this fails, nothing has been renamed.
-    pub(crate) fn publish(self) -> Result<(), ExportError> {
+    /// Renames everything. If this fails, nothing has been renamed. With `Durability::Synced`, all of it is on the disk
+    /// before the first name is.
+    pub(crate) fn publish(mut self, durability: Durability) -> Result<(), ExportError> {
         // An interrupt waits until this is done.
         let _unfinished = unfinished();
         // Replaced parts are deleted with the hidden directory.
@@ -147,6 +145,10 @@ impl Output {
         });
         let gone: Vec<_> = gone.filter(|part| part.staged.symlink_metadata().is_ok()).collect();
         let parts: Vec<_> = gone.iter().chain(&self.parts).collect();
+        if durability == Durability::Synced {
+            sync_filesystem(&self.place).map_err(at(&self.place))?;
+            self.synced.insert(self.place.clone());
+        }
         for (number, part) in parts.iter().enumerate() {
             if let Err(error) = part.publish() {
                 let (published, _) = parts.split_at(number);
@@ -154,7 +156,7 @@ impl Output {
                 return Err(at(&part.place)(error));
             }
         }
-        Ok(())
+        self.synced.iter().try_for_each(|directory| sync_directory(directory).map_err(at(directory)))
     }
 }
 
@@ -175,9 +177,9 @@ impl OutputPart {
         if let Some(directory) = self.place.parent() {
             fs::create_dir_all(directory)?;
         }
-        match self.rename(RenameFlags::NOREPLACE) {
+        match rename_new(&self.staged, &self.place) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.may_replace => {
-                self.rename(RenameFlags::EXCHANGE)
+                exchange(&self.staged, &self.place)
             }
             result => result,
         }
@@ -185,69 +187,9 @@ impl OutputPart {
 
     fn take_back(&self, warn: Warn) {
         let is_replaced = self.staged.symlink_metadata().is_ok();
-        let back = Self { staged: self.place.clone(), place: self.staged.clone(), may_replace: true };
-        let flags = if is_replaced { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
-        if let Err(error) = back.rename(flags) {
+        let rename = if is_replaced { exchange } else { rename_new };
+        if let Err(error) = rename(&self.place, &self.staged) {
             warn(&format!("{}: it is new, and cannot be taken back: {error}", self.place.display()));
-        }
-    }
-
-    fn rename(&self, flags: RenameFlags) -> io::Result<()> {
-        let (staged, place) = (Movable::new(&self.staged), Movable::new(&self.place));
-        let result = match renameat_with(CWD, &self.staged, CWD, &self.place, flags) {
-            // Some file systems lack these flags (rename(2)), such as NFS and 9p.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if flags == RenameFlags::EXCHANGE => self.exchange(),
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if self.place.symlink_metadata().is_err() => {
-                fs::rename(&self.staged, &self.place)
-            }
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Err(io::ErrorKind::AlreadyExists.into()),
-            result => result.map_err(io::Error::from),
-        };
-        let is_exchanged = result.is_ok() && flags == RenameFlags::EXCHANGE;
-        let (ours, theirs) = if result.is_ok() { (&self.place, &self.staged) } else { (&self.staged, &self.place) };
-        staged.restore(ours);
-        if is_exchanged || result.is_err() {
-            place.restore(theirs);
-        }
-        result
-    }
-
-    /// Exchanges both in three steps. If the process is killed in between, the next run reports the name of the
-    /// replaced part.
-    fn exchange(&self) -> io::Result<()> {
-        let mut name = std::ffi::OsString::from(ASIDE);
-        name.push(self.place.file_name().unwrap_or_default());
-        let aside = self.place.with_file_name(name);
-        if aside.symlink_metadata().is_ok() {
-            return Err(io::Error::other(format!("{} is in the way, which a killed run has left", aside.display())));
-        }
-        fs::rename(&self.place, &aside)?;
-        if let Err(error) = fs::rename(&self.staged, &self.place) {
-            fs::rename(&aside, &self.place)?;
-            return Err(error);
-        }
-        fs::rename(&aside, &self.staged)
-    }
-}
-
-/// Permissions to restore after a move. Only a user who may write to a directory can move it to another one, since its
-/// `..` changes (`may_write`).
-struct Movable(Option<Permissions>);
-
-impl Movable {
-    /// Makes a directory writable if it is not.
-    fn new(path: &Path) -> Self {
-        let metadata =
-            path.symlink_metadata().ok().filter(|metadata| metadata.is_dir() && metadata.mode() & 0o200 == 0);
-        Self(metadata.and_then(|metadata| {
-            let writable = Permissions::from_mode(metadata.mode() | 0o200);
-            fs::set_permissions(path, writable).is_ok().then(|| metadata.permissions())
-        }))
-    }
-
-    fn restore(self, path: &Path) {
-        if let Some(permissions) = self.0 {
-            fs::set_permissions(path, permissions).ok();
         }
     }
 }
@@ -264,32 +206,6 @@ pub(super) fn refuse_existing(taken: &[&Path]) -> Result<(), ExportError> {
     Err(ExportError::Existing(shown + &more))
 }
 
-/// Creates a hidden directory, and locks it.
-fn hidden_in(place: &Path) -> io::Result<(TempDir, File)> {
-    for _ in 0..TRIES {
-        let directory = Builder::new().prefix(PREFIX).permissions(Permissions::from_mode(0o700)).tempdir_in(place)?;
-        // Another process may have removed it as left behind before it was locked.
-        match lock(directory.path()) {
-            Ok(Some(lock)) => return Ok((directory, lock)),
-            Ok(None) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Err(io::Error::other("other processes remove what is made there"))
-}
-
-/// Locks a directory. `None` if another process has locked or removed it.
-fn lock(directory: &Path) -> io::Result<Option<File>> {
-    #[expect(clippy::disallowed_methods, reason = "nothing but a directory is opened, and that does not wait")]
-    let file = File::options().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(directory)?;
-    if try_lock(&file, LockKind::Exclusive).is_err() {
-        return Ok(None);
-    }
-    let is_there = directory.symlink_metadata()?.ino() == file.metadata()?.ino();
-    Ok(is_there.then_some(file))
-}
-
 /// Deletes what killed processes have left in an output directory, unless it is an input. Reports names that only the
 /// user can judge.
 fn clear(output: &Path, inputs: &Inputs, warn: Warn) {
@@ -297,8 +213,8 @@ fn clear(output: &Path, inputs: &Inputs, warn: Warn) {
     for entry in entries {
         let (name, path) = (entry.file_name(), entry.path());
         let name = name.to_string_lossy();
-        if name.starts_with(PREFIX) && inputs.check(&path).is_ok() && lock(&path).is_ok_and(|lock| lock.is_some()) {
-            if let Err(error) = delete(&path) {
+        if name.starts_with(PREFIX) && inputs.check(&path).is_ok() {
+            if let Err(error) = delete_abandoned(&path) {
                 warn(&format!("{}: left by a run that was killed: {error}", path.display()));
             }
         } else if name.starts_with(ASIDE) {

@@ -1,4 +1,7 @@
-use std::os::unix::fs::symlink;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use tempfile::TempDir;
 
 use super::*;
 
@@ -31,7 +34,7 @@ fn only_what_would_be_overwritten_is_refused() {
     let new = prepare(&output, &["host", "deep/gfx942"], false, &input).unwrap();
     write(&new, "file");
     assert_eq!(names(&output).len(), 2, "nothing has its name yet");
-    new.publish().unwrap();
+    new.publish(Durability::Deferred).unwrap();
     assert_eq!(names(&output), ["deep", "host", "old"]);
     assert_eq!(names(&output.join("deep/gfx942")), ["file"]);
     fs::write(output.join("old/file"), "old").unwrap();
@@ -74,7 +77,7 @@ fn what_is_replaced_stays_until_the_new_is_complete() {
     let new = prepare(&output, &["part"], true, &input).unwrap();
     write(&new, "new");
     fs::set_permissions(&new.parts[0].staged, Permissions::from_mode(0o500)).unwrap();
-    new.publish().unwrap();
+    new.publish(Durability::Deferred).unwrap();
     assert_eq!(
         (names(&output), names(&output.join("part"))),
         (vec!["other".into(), "part".into()], vec!["new".into()])
@@ -83,7 +86,7 @@ fn what_is_replaced_stays_until_the_new_is_complete() {
     // A file in place of a directory.
     let new = prepare(&output, &["part"], true, &input).unwrap();
     fs::write(&new.parts[0].staged, "new").unwrap();
-    new.publish().unwrap();
+    new.publish(Durability::Deferred).unwrap();
     assert_eq!(fs::read(output.join("part")).unwrap(), b"new");
 }
 
@@ -94,7 +97,7 @@ fn nothing_has_a_new_name_if_one_part_cannot_have_it() {
     write(&new, "new");
     // One part was not written.
     fs::remove_dir_all(&new.parts[2].staged).unwrap();
-    assert!(new.publish().unwrap_err().to_string().contains("out/last"));
+    assert!(new.publish(Durability::Deferred).unwrap_err().to_string().contains("out/last"));
     assert_eq!(
         (names(&output), names(&output.join("part"))),
         (vec!["other".into(), "part".into()], vec!["old".into()])
@@ -104,25 +107,11 @@ fn nothing_has_a_new_name_if_one_part_cannot_have_it() {
     let new = prepare(&output, &["new", "late"], false, &directory.path().join("in")).unwrap();
     write(&new, "new");
     fs::create_dir(output.join("late")).unwrap();
-    assert!(new.publish().unwrap_err().to_string().contains("out/late"));
+    assert!(new.publish(Durability::Deferred).unwrap_err().to_string().contains("out/late"));
     assert_eq!(
         (names(&output), names(&output.join("late"))),
         (vec!["late".into(), "other".into(), "part".into()], vec![])
     );
-}
-
-#[test]
-fn file_systems_that_cannot_exchange_move_what_is_replaced() {
-    let (_directory, output) = old();
-    fs::create_dir_all(output.join("hidden/part")).unwrap();
-    fs::write(output.join("hidden/part/new"), "").unwrap();
-    let part = OutputPart { staged: output.join("hidden/part"), place: output.join("part"), may_replace: true };
-    part.exchange().unwrap();
-    assert_eq!((names(&part.place), names(&part.staged)), (vec!["new".into()], vec!["old".into()]));
-    assert_eq!(names(&output), ["hidden", "other", "part"]);
-    fs::remove_dir_all(&part.staged).unwrap();
-    assert!(part.exchange().is_err());
-    assert_eq!(names(&part.place), ["new"]);
 }
 
 #[test]
@@ -134,7 +123,7 @@ fn what_killed_processes_have_left_is_deleted_and_what_others_write_is_not() {
     write(&other, "new");
     assert!(!output.join(".kpackfs-partial-x").exists());
     drop(prepare(&output, &["a"], false, &input).unwrap());
-    other.publish().unwrap();
+    other.publish(Durability::Deferred).unwrap();
     assert_eq!(names(&output), ["b", "other", "part"]);
 }
 
@@ -149,7 +138,7 @@ fn files_beside_the_parts_come_and_go_with_them() {
         new
     };
     for text in ["one", "two"] {
-        write_all(text).publish().unwrap();
+        write_all(text).publish(Durability::Deferred).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
     }
     drop(write_all("three"));
@@ -174,7 +163,7 @@ fn parts_that_nothing_takes_the_place_of_go_at_the_end() {
     assert_eq!(names(&output), ["deep", "gone", "other", "part"]);
     let new = prepare(true).unwrap();
     write(&new, "new");
-    new.publish().unwrap();
+    new.publish(Durability::Deferred).unwrap();
     assert_eq!(names(&output), ["deep", "other", "part"]);
     assert_eq!(names(&output.join("deep")), Vec::<String>::new());
 }

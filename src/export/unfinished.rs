@@ -1,11 +1,10 @@
 //! Incomplete output, which a signal handler removes before the process ends.
 
-use std::fs::{self, Permissions};
-use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use parking_lot::{Mutex, MutexGuard};
+
+use crate::disk::delete;
 
 /// The directory to remove when the process is interrupted.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
@@ -34,26 +33,4 @@ fn remove(directory: &Path) {
             return;
         }
     }
-}
-
-/// Deletes a directory, including directories inside that even their owner cannot write to.
-pub(super) fn delete(directory: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            make_writable(directory)?;
-            fs::remove_dir_all(directory)
-        }
-        result => result,
-    }
-}
-
-fn make_writable(directory: &Path) -> io::Result<()> {
-    fs::set_permissions(directory, Permissions::from_mode(0o700))?;
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            make_writable(&entry.path())?;
-        }
-    }
-    Ok(())
 }

@@ -3,10 +3,12 @@
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use super::file::{IndexFile, is_index};
 use super::pending::Pending;
-use super::records::{self, Header, RecordsError, SUFFIX, TEMPORARY, at};
+use super::records::{Header, RecordsError, SUFFIX, TEMPORARY, at};
+use crate::disk;
 
 /// A stored index.
 #[derive(Debug)]
@@ -23,9 +25,6 @@ pub struct CacheEntry {
     pub is_usable: bool,
 }
 
-/// A temporary file of this age belongs to a session that was killed.
-const ORPHANED: Duration = Duration::from_secs(3600);
-
 /// Regular files in a folder with our suffix and the magic of an index. All others belong to other programs.
 fn files(folder: &Path, suffix: &str) -> Result<Vec<(PathBuf, Metadata)>, RecordsError> {
     let found = match fs::read_dir(folder) {
@@ -40,7 +39,7 @@ fn files(folder: &Path, suffix: &str) -> Result<Vec<(PathBuf, Metadata)>, Record
         }
         // Another process may have removed it.
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-        if metadata.is_file() && records::is_index(&path) {
+        if metadata.is_file() && is_index(&path) {
             files.push((path, metadata));
         }
     }
@@ -50,8 +49,7 @@ fn files(folder: &Path, suffix: &str) -> Result<Vec<(PathBuf, Metadata)>, Record
 /// Removes temporary files of sessions that were killed while they wrote an index.
 pub fn remove_orphans(folder: &Path) -> Result<(), RecordsError> {
     for (path, metadata) in files(folder, TEMPORARY)? {
-        let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
-        if age.is_some_and(|age| age > ORPHANED) {
+        if disk::is_orphaned(&metadata) {
             fs::remove_file(&path).map_err(at(&path))?;
         }
     }
@@ -62,7 +60,7 @@ pub fn remove_orphans(folder: &Path) -> Result<(), RecordsError> {
 pub fn list(folder: &Path) -> Result<Vec<CacheEntry>, RecordsError> {
     let mut kept = Vec::new();
     for (path, metadata) in files(folder, SUFFIX)? {
-        let header = records::open(&path).and_then(|file| records::read(&path, &file, None, drop)).ok();
+        let header = IndexFile::open(&path).ok().map(|file| file.header);
         let is_usable =
             header.as_ref().is_some_and(|header| Header::of(&header.location).is_ok_and(|now| now == *header));
         kept.push(CacheEntry {
@@ -95,6 +93,7 @@ impl CacheEntry {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
 
     use super::*;
     use crate::index::{Index, RecordKind};
@@ -138,6 +137,6 @@ mod tests {
         let left = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let mut left: Vec<_> = left.collect();
         left.sort();
-        assert_eq!(left, ["alive.new", "of-another-program.index", "of-another-program.new", "other"]);
+        assert_eq!(left, ["CACHEDIR.TAG", "alive.new", "of-another-program.index", "of-another-program.new", "other"]);
     }
 }

@@ -4,6 +4,7 @@
 //! they mean.
 
 mod cache_dir;
+mod file;
 mod frames;
 mod pending;
 mod persistent;

@@ -10,7 +10,6 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::records;
 use crate::disk::{self, Deadline, LockKind, try_lock};
 
 /// The suffix of these files.
@@ -31,7 +30,7 @@ impl Pending {
     /// Marks that `index` is going to be saved. Without the file or the lock, the next mount does not wait.
     pub(super) fn mark(index: &Path) -> Option<Self> {
         let path = index.with_extension(SUFFIX);
-        records::create_directory(path.parent()?).ok()?;
+        disk::create_cache(path.parent()?).ok()?;
         let deadline = Deadline::of_locks();
         for _ in 0..TRIES {
             let mut options = File::options();
@@ -114,7 +113,9 @@ mod tests {
     fn the_next_mount_waits_for_what_is_being_saved_and_for_nothing_else() {
         let place = tempfile::tempdir().unwrap();
         let index = place.path().join("cache/x.index");
-        let count = || fs::read_dir(place.path().join("cache")).unwrap().count();
+        let is_tag = |entry: &io::Result<fs::DirEntry>| entry.as_ref().unwrap().file_name() == "CACHEDIR.TAG";
+        let entries = || fs::read_dir(place.path().join("cache")).unwrap();
+        let count = || entries().filter(|entry| !is_tag(entry)).count();
         Pending::wait(&index);
         let marks = [(); 2].map(|()| Pending::mark(&index).unwrap());
         thread::scope(|scope| {

@@ -3,10 +3,7 @@
 //! Rooms store a result under the [`Identity`] of the content that it is about, so it stays true as long as the content
 //! is the same. A record may be lost at any time. Then the work is done again.
 
-use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::file::{self, IndexFile, LARGE};
 use super::pending::Pending;
 use super::records::{self, Header, Record, RecordKind, RecordsError};
 use crate::rope::Identity;
@@ -51,41 +49,35 @@ type RecordKey = (u8, Identity);
 struct RecordPlace {
     file: PathBuf,
     header: Header,
-    /// The file that holds the records which are not in memory.
-    stored: Mutex<Option<Arc<File>>>,
+    /// The version of the file that was read or written last. It stays open, so no other file has its inode.
+    last: Mutex<Option<Arc<IndexFile>>>,
 }
 
-impl RecordPlace {
-    /// Reads one record from the file.
-    fn read(&self, key: RecordKey) -> Option<Arc<[u8]>> {
-        let file = self.stored.lock().clone()?;
-        let mut found = None;
-        let visit = |record: Record| {
-            if (record.kind, record.identity) == key {
-                found = Some(record.bytes);
-            }
-        };
-        records::read(&self.file, &file, Some(&self.header), visit).ok()?;
-        found
+/// Where a large record is in a file, which may have been replaced since. Large records leave memory once they are
+/// saved.
+#[derive(Clone, Debug)]
+struct StoredRecord {
+    file: Arc<IndexFile>,
+    at: u64,
+}
+
+impl StoredRecord {
+    fn read(&self, key: RecordKey) -> Option<Record> {
+        let record = self.file.read_large(self.at).inspect_err(|error| tracing::info!("a record is lost: {error}"));
+        record.ok().filter(|record| (record.kind, record.identity) == key)
     }
 }
-
-/// Records of at least this many bytes are dropped from memory once they are saved, and read again on demand. Reading one
-/// takes as long as reading the index.
-const LARGE: usize = 64 << 10;
 
 /// A record of an open index.
 #[derive(Debug)]
 struct IndexState {
     /// The last day on which a session used it, in days since 1970.
     day: u32,
-    length: u64,
-    /// `None` if only the file has it.
+    /// `None` if only the file has it. If both have it, it leaves memory when it has been asked for.
     bytes: Option<Arc<[u8]>>,
+    stored: Option<Box<StoredRecord>>,
     /// Whether this session used it.
     used: AtomicBool,
-    /// Whether the bytes are large and in the file as well, so that they leave when they have been asked for.
-    leaves: bool,
 }
 
 /// Whether planning looks up such records, once, at the beginning of every session.
@@ -95,11 +87,20 @@ fn is_for_planning(kind: u8) -> bool {
 
 impl IndexState {
     /// A record that was read from the file.
-    fn stored(record: Record) -> Self {
+    fn stored(record: Record, file: &Arc<IndexFile>, at: u64) -> Self {
         let Record { kind, day, bytes, .. } = record;
-        let (length, is_large) = (bytes.len() as u64, bytes.len() >= LARGE);
+        let is_large = bytes.len() >= LARGE;
+        let stored = is_large.then(|| Box::new(StoredRecord { file: Arc::clone(file), at }));
         let bytes = (!is_large || is_for_planning(kind)).then_some(bytes);
-        Self { day, length, bytes, used: AtomicBool::new(false), leaves: is_large }
+        Self { day, bytes, stored, used: AtomicBool::new(false) }
+    }
+
+    /// Its bytes, or where they are. Those that the file has leave memory.
+    fn take(&mut self) -> (Option<Arc<[u8]>>, Option<StoredRecord>) {
+        self.used.store(true, Ordering::Relaxed);
+        let bytes = if self.stored.is_some() { self.bytes.take() } else { self.bytes.clone() };
+        let stored = if bytes.is_none() { self.stored.as_deref().cloned() } else { None };
+        (bytes, stored)
     }
 }
 
@@ -110,7 +111,7 @@ impl Index {
         let Ok(header) = Header::of(location) else { return Self::default() };
         let file = directory.join(records::file_name(location));
         Pending::wait(&file);
-        let index = Self { place: Some(RecordPlace { file, header, stored: Mutex::default() }), ..Self::default() };
+        let index = Self { place: Some(RecordPlace { file, header, last: Mutex::default() }), ..Self::default() };
         index.merge_from_disk();
         index
     }
@@ -118,11 +119,8 @@ impl Index {
     /// A record's value; `None` also if it cannot be decoded.
     pub fn get<T: DeserializeOwned>(&self, kind: RecordKind, identity: &Identity) -> Option<T> {
         let key = (kind as u8, *identity);
-        let mut held = self.records.get_mut(&key)?;
-        held.used.store(true, Ordering::Relaxed);
-        let bytes = if held.leaves { held.bytes.take() } else { held.bytes.clone() };
-        drop(held);
-        let bytes = bytes.or_else(|| self.place.as_ref()?.read(key));
+        let (bytes, stored) = self.records.get_mut(&key)?.take();
+        let bytes = bytes.or_else(|| Some(stored?.read(key)?.bytes));
         if bytes.is_none() {
             self.records.remove_if(&key, |_, held| held.bytes.is_none());
         }
@@ -131,7 +129,7 @@ impl Index {
 
     /// Drops the large records that planning did not ask for. The file has them.
     pub fn end_planning(&self) {
-        self.records.iter_mut().filter(|held| held.leaves).for_each(|mut held| held.bytes = None);
+        self.records.iter_mut().filter(|held| held.stored.is_some()).for_each(|mut held| held.bytes = None);
     }
 
     /// Records a value.
@@ -146,7 +144,7 @@ impl Index {
             return;
         }
         let used = AtomicBool::new(true);
-        let held = IndexState { day: records::today(), length, bytes: Some(bytes.into()), used, leaves: false };
+        let held = IndexState { day: records::today(), bytes: Some(bytes.into()), stored: None, used };
         self.records.insert((kind as u8, *identity), held);
         if !self.changed.swap(true, Ordering::AcqRel) {
             if self.is_marking.load(Ordering::Acquire) {
@@ -223,41 +221,37 @@ impl Index {
     fn write(&self, place: &RecordPlace) -> Result<(), RecordsError> {
         self.merge_from_disk();
         let today = records::today();
-        let mut day_of = HashMap::new();
-        let (mut size, mut resident) = (0_u64, Vec::new());
+        let mut records = Vec::new();
         for held in &self.records {
             let day = if held.used.load(Ordering::Relaxed) { today } else { held.day };
-            if today.saturating_sub(day) > records::DAYS {
-                continue;
-            }
-            size = size.saturating_add(records::HEAD + held.length);
-            let (kind, identity) = *held.key();
-            match &held.bytes {
-                Some(bytes) => resident.push(Record { kind, identity, day, bytes: Arc::clone(bytes) }),
-                None => drop(day_of.insert((kind, identity), day)),
+            if today.saturating_sub(day) <= records::DAYS {
+                records.push((*held.key(), day, held.bytes.clone(), held.stored.clone()));
             }
         }
-        resident.sort_by_key(|record| (record.kind, record.identity));
-        let stored = place.stored.lock().clone();
-        let file = records::write(&place.file, &place.header, size, |put| {
-            resident.iter().try_for_each(&mut *put)?;
-            let Some(stored) = stored.filter(|_| !day_of.is_empty()) else { return Ok(()) };
-            let mut result = Ok(());
-            let visit = |record: Record| {
-                if let Some(&day) = day_of.get(&(record.kind, record.identity))
-                    && result.is_ok()
-                {
-                    result = put(&Record { day, ..record });
+        records.sort_by_key(|(key, ..)| *key);
+        let mut large = Vec::new();
+        let file = file::write(&place.file, &place.header, |writer| {
+            for (key, day, in_memory, stored) in &records {
+                let (kind, identity) = *key;
+                let stored = || Some(stored.as_ref()?.read(*key)?.bytes);
+                let Some(bytes) = in_memory.clone().or_else(stored) else { continue };
+                let record = Record { kind, identity, day: *day, bytes };
+                if let Some(at) = writer.put(&record)? {
+                    large.push((*key, at, in_memory.clone()));
                 }
-            };
-            records::read(&place.file, &stored, Some(&place.header), visit).map_err(io::Error::other)?;
-            result
+            }
+            Ok(())
         })?;
-        *place.stored.lock() = Some(Arc::new(file));
-        for record in resident.iter().filter(|record| record.bytes.len() >= LARGE) {
-            if let Some(mut held) = self.records.get_mut(&(record.kind, record.identity)) {
-                // Unless the record was replaced meanwhile.
-                held.bytes.take_if(|bytes| Arc::ptr_eq(bytes, &record.bytes));
+        let file = Arc::new(file);
+        *place.last.lock() = Some(Arc::clone(&file));
+        for (key, at, saved) in large {
+            let is_same = |now: &Arc<[u8]>| saved.as_ref().is_some_and(|saved| Arc::ptr_eq(now, saved));
+            // Unless the record was replaced meanwhile.
+            if let Some(mut held) = self.records.get_mut(&key)
+                && held.bytes.as_ref().is_none_or(is_same)
+            {
+                held.bytes = None;
+                held.stored = Some(Box::new(StoredRecord { file: Arc::clone(&file), at }));
             }
         }
         Ok(())
@@ -276,24 +270,21 @@ impl Index {
     /// Adds records from the file that this index lacks, unless it has read or written this version of the file.
     fn merge_from_disk(&self) {
         let Some(place) = &self.place else { return };
-        let result = records::open(&place.file).and_then(|file| {
-            let version =
-                |file: &File| file.metadata().map(|metadata| (metadata.dev(), metadata.ino(), metadata.len()));
-            if place.stored.lock().as_ref().is_some_and(|stored| version(stored).ok() == version(&file).ok()) {
+        let result = IndexFile::open(&place.file).and_then(|file| {
+            if file.header != place.header {
+                let reason = "made by another version, or of an input that has changed since";
+                return Err(RecordsError::Unusable { path: place.file.clone(), reason });
+            }
+            if place.last.lock().as_ref().is_some_and(|last| last.version().ok() == file.version().ok()) {
                 return Ok(());
             }
-            let mut stored = HashSet::new();
-            records::read(&place.file, &file, Some(&place.header), |record| {
+            let file = Arc::new(file);
+            *place.last.lock() = Some(Arc::clone(&file));
+            let result = file.read(|record, at| {
                 let key = (record.kind, record.identity);
-                if record.bytes.len() >= LARGE {
-                    stored.insert(key);
-                }
-                self.records.entry(key).or_insert_with(|| IndexState::stored(record));
-            })?;
-            // Another session may have written the file before it had all records of this one.
-            self.records.retain(|key, held| held.bytes.is_some() || stored.contains(key));
-            *place.stored.lock() = Some(Arc::new(file));
-            Ok(())
+                self.records.entry(key).or_insert_with(|| IndexState::stored(record, &file, at));
+            });
+            result.map_err(records::at(&place.file))
         });
         match result {
             Err(RecordsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::tar::MAX_RATIO;
+
 /// Why an input cannot be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
@@ -23,6 +25,25 @@ pub enum SourceError {
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
+    },
+    /// There is no room to unpack it.
+    #[error("{}: it cannot be unpacked: {reason}", path.display())]
+    NoRoom {
+        /// The archive.
+        path: PathBuf,
+        /// What is lacking.
+        reason: String,
+    },
+    /// Its content is so much larger than the archive that it may have been made to fill disks.
+    #[error(
+        "{}: it unpacks to more than {} times its {size} bytes, as archives do that were made to fill a disk; if it is yours, \
+         --allow-ratio unpacks it", path.display(), MAX_RATIO
+    )]
+    Ratio {
+        /// The archive.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
     },
     /// It is on a file system whose files the kernel generates.
     #[error("{}: {name}, whose files the kernel generates, so it contains nothing to split", path.display())]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use crate::common::{assert_same, run};
+use crate::common::{assert_same, run, skipped};
 use crate::mounts::{Mount, SmallDisk, Tmpfs, wheel};
 
 const VIEWS: [&str; 3] = ["host", "gfx90a", "wheels"];
@@ -123,7 +123,9 @@ fn two_daemons_share_a_cache_folder() {
     first.end();
     second.end();
     assert_eq!(indexes(&folder).len(), 1);
-    assert_eq!(files(&folder), indexes(&folder), "nothing half written stays");
+    let mut complete = indexes(&folder);
+    complete.insert(0, folder.join("CACHEDIR.TAG"));
+    assert_eq!(files(&folder), complete, "nothing half written stays");
     assert_eq!(segments(&folder).len(), 1, "the frames of both sessions were merged");
     let listed =
         run(Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(["cache", "list"]).env("KPACKFS_CACHE_DIR", &folder));
@@ -221,4 +223,16 @@ fn without_room_for_frames_everything_is_read_all_the_same() {
         let left = ballast.metadata().unwrap().len() - (24 << 10);
         ballast.set_len(left).unwrap();
     });
+}
+
+/// A part of a slow suite: `scripts/check-disk` without `--only` and `--every` tries all system calls.
+#[test]
+fn killed_runs_locks_and_other_users_do_no_harm_on_disk() {
+    if !Command::new("strace").arg("-V").output().is_ok_and(|output| output.status.success()) {
+        return skipped("there is no strace; NOTHING was checked");
+    }
+    let only = ["kill-index", "kill-publish", "users"].map(|case| ["--only", case]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/check-disk");
+    let mut command = Command::new(script);
+    run(command.args(only.as_flattened()).args(["--every", "20"]).env("KPACKFS", env!("CARGO_BIN_EXE_kpackfs")));
 }

@@ -85,7 +85,10 @@ pub(crate) struct Tmpfs(pub(crate) TempDir);
 impl Tmpfs {
     pub(crate) fn new(options: &str) -> Option<Self> {
         let place = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "faults"]).arg(place.path()).output();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("mode=700,{options}"), "faults"])
+            .arg(place.path())
+            .output();
         if mounted.is_ok_and(|output| output.status.success()) {
             return Some(Self(place));
         }

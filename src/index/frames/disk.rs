@@ -2,26 +2,18 @@
 
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
-
-use rustix::fs::{fstatvfs, statfs};
+use std::time::SystemTime;
 
 use super::segment::is_segment;
-use crate::disk::{self, Deadline, LockKind, try_lock};
+use crate::disk::{self, Deadline, LockKind, free_bytes, half, try_lock};
 
 /// The name of the folder in a cache directory.
 const FRAMES: &str = "frames";
 
 /// The suffix of segments.
 const SUFFIX: &str = "segment";
-
-/// `TMPFS_MAGIC` and `RAMFS_MAGIC` of linux/magic.h.
-const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
-
-/// An empty segment of this age belongs to a session that was killed.
-const ORPHANED: Duration = Duration::from_secs(3600);
 
 /// The folder of an input's frames in a cache directory.
 pub(super) fn folder(cache: &Path, name: &str) -> PathBuf {
@@ -63,7 +55,8 @@ fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Creates a segment in a folder, with a shared lock for as long as it is open.
 pub(super) fn create(folder: &Path) -> io::Result<(File, PathBuf)> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    folder.ancestors().nth(2).map_or(Ok(()), disk::create_cache)?;
+    disk::create_private(folder)?;
     let mut name = tempfile::Builder::new();
     let made = name.prefix("").suffix(&format!(".{SUFFIX}")).rand_bytes(16).tempfile_in(folder)?;
     let (file, path) = made.keep().map_err(|error| error.error)?;
@@ -85,15 +78,6 @@ fn open_file(path: &Path) -> io::Result<File> {
     disk::open_with(path, File::options().read(true), libc::O_NOFOLLOW)
 }
 
-/// Whether a segment is old enough and still empty; see [`ORPHANED`].
-fn is_orphaned(file: &File) -> bool {
-    let is_old = |metadata: &Metadata| {
-        let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
-        age.is_some_and(|age| age > ORPHANED)
-    };
-    file.metadata().is_ok_and(|metadata| metadata.len() == 0 && is_old(&metadata))
-}
-
 /// Sets the time of a segment's last use, which determines the order of eviction.
 pub(super) fn touch(file: &File) {
     // In a read-only cache directory the order stays as it is.
@@ -108,22 +92,15 @@ pub(super) fn remove_unused(path: &Path) -> bool {
 /// Like [`remove_unused`], but only if `work` on the file succeeds.
 pub(super) fn remove_unused_after(path: &Path, work: impl FnOnce(File) -> bool) -> bool {
     let Ok(file) = open_file(path) else { return false };
-    (is_segment(&file) || is_orphaned(&file))
+    (is_segment(&file) || is_abandoned(&file))
         && try_lock(&file, LockKind::Exclusive).is_ok()
         && work(file)
         && fs::remove_file(path).is_ok()
 }
 
-/// Whether the files in a directory are in memory (tmpfs, ramfs).
-pub(super) fn is_in_memory(directory: &Path) -> io::Result<bool> {
-    Ok(IN_MEMORY.contains(&statfs(directory)?.f_type))
-}
-
-/// Half of the free bytes on the filesystem of `file`, where the `used` bytes count as free because they can be
-/// evicted.
-pub(super) fn half_of_free(file: &File, used: u64) -> u64 {
-    let free = fstatvfs(file).map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize));
-    free.saturating_add(used) / 2
+/// Whether a segment is still empty, and its session was killed.
+fn is_abandoned(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.len() == 0 && disk::is_orphaned(&metadata))
 }
 
 /// Evicts the least recently used inputs of the cache directory above `folder` until all take at most `capacity` bytes
@@ -137,7 +114,7 @@ pub(super) fn evict_until(folder: &Path, file: &File, capacity: u64, wanted: u64
     }
     inputs.sort_by_key(|(used, ..)| *used);
     let mut used: u64 = inputs.iter().flat_map(|(_, _, segments)| segments).map(|segment| segment.size).sum();
-    let capacity = capacity.min(half_of_free(file, used));
+    let capacity = capacity.min(half(free_bytes(file), used));
     if wanted > capacity {
         // Evicting everything would not make room for it.
         return capacity.saturating_sub(used);

@@ -8,7 +8,8 @@ mod disk;
 mod segment;
 
 use std::collections::{HashSet, VecDeque};
-use std::fs::{self, File};
+use std::fmt::Display;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -21,7 +22,9 @@ pub use segment::Location;
 use segment::{Appender, FrameSegment};
 
 use super::records;
-use crate::disk::Deadline;
+use crate::disk::{
+    Deadline, GRAIN, Scratch, ScratchError, ScratchFile, free_bytes, half, is_writable_disk, temporary_directory,
+};
 use crate::rope::{Identity, to_usize};
 
 /// The default limit on the bytes of all frames.
@@ -29,9 +32,6 @@ const DEFAULT_CAPACITY: u64 = 4 << 30;
 
 /// With less room than this many bytes, the store counts as full.
 const SMALLEST: u64 = 64 << 10;
-
-/// The limit is checked again after this many bytes, since other sessions append as well.
-const GRAIN: u64 = 64 << 20;
 
 /// The largest segments, in bytes, that are merged when a session ends.
 const SMALL: u64 = 64 << 20;
@@ -43,7 +43,7 @@ enum Sink {
     Folder,
     /// An unnamed file on the filesystem of this directory.
     Unnamed(PathBuf),
-    /// An unnamed file without a limit, because its content is written to this directory next.
+    /// An unnamed file in the directory to which its content is written next.
     Output(PathBuf),
 }
 
@@ -56,6 +56,8 @@ pub struct FrameStore {
     capacity: u64,
     /// Whether the user chose the limit.
     is_chosen: bool,
+    /// Unnamed files, within their quota.
+    pub(crate) scratch: Arc<Scratch>,
     table: DashMap<Identity, Location>,
     scanned: OnceLock<()>,
     state: Mutex<StoreState>,
@@ -85,9 +87,16 @@ impl FrameStore {
         let is_usable = |cache: &Path| cache.ancestors().find(|above| above.exists()).is_some_and(is_writable_disk);
         let named = cache.is_some_and(is_usable).then_some(Sink::Folder);
         // The second sink is used if the first one fails.
-        let sinks = named.into_iter().chain(temporary()).filter(|_| capacity > 0).collect();
+        let unnamed = temporary_directory().map(Sink::Unnamed);
+        let sinks = named.into_iter().chain(unnamed).filter(|_| capacity > 0).collect();
         let state = StoreState { sinks, ..StoreState::default() };
         Self { folder, capacity, is_chosen: chosen.is_some(), state: Mutex::new(state), ..Self::default() }
+    }
+
+    /// Has unnamed files share this quota.
+    #[must_use]
+    pub(crate) fn with_scratch(self, scratch: Arc<Scratch>) -> Self {
+        Self { scratch, ..self }
     }
 
     /// Prepares for output to `directory`: new frames go to an unnamed file there. If the user chose a limit, only
@@ -99,17 +108,10 @@ impl FrameStore {
         (state.segment, state.bytes, state.left) = (None, 0, 0);
     }
 
-    /// An unnamed file on a disk for data as large as the input: in the cache directory, or else in the directory of
-    /// temporary files.
-    pub fn scratch(&self) -> io::Result<File> {
+    /// An unnamed file for data as large as the input: in the cache directory, or else in that of temporary files.
+    pub(crate) fn scratch(&self) -> Result<ScratchFile, ScratchError> {
         let cache = self.folder.iter().flat_map(|folder| folder.ancestors()).find(|above| above.exists());
-        let named = cache.filter(|cache| is_writable_disk(cache)).map(Path::to_owned);
-        let place = named.or_else(|| match temporary()? {
-            Sink::Unnamed(directory) | Sink::Output(directory) => Some(directory),
-            Sink::Folder => None,
-        });
-        let none = || io::Error::other("there is no directory on a disk for temporary files; name one with TMPDIR");
-        tempfile::tempfile_in(place.ok_or_else(none)?)
+        self.scratch.create(cache)
     }
 
     /// Whether all frames are kept until the output is written; see [`FrameStore::spool_to`].
@@ -169,9 +171,9 @@ impl FrameStore {
             return;
         }
         for other in disk::segments(folder).unwrap_or_default() {
-            let fits = other.size <= SMALL && other.size <= disk::half_of_free(&segment.file, 0);
+            let fits = other.size <= SMALL && other.size <= half(free_bytes(&segment.file), 0);
             if other.path != own && fits {
-                disk::remove_unused_after(&other.path, |file| merge(&FrameSegment::new(file), &segment).is_ok());
+                disk::remove_unused_after(&other.path, |file| merge(&FrameSegment::new(file, None), &segment).is_ok());
             }
         }
     }
@@ -183,7 +185,7 @@ impl FrameStore {
         for found in disk::segments(folder).unwrap_or_default() {
             let Some(file) = disk::open(&found.path, &deadline) else { continue };
             disk::touch(&file);
-            let located = FrameSegment::new(file).scan().unwrap_or_default();
+            let located = FrameSegment::new(file, None).scan().unwrap_or_default();
             for (identity, location) in located {
                 self.table.insert(identity, location);
             }
@@ -201,9 +203,13 @@ impl FrameStore {
                     continue;
                 }
             };
+            let mut refused = None;
             if state.left < bytes {
                 let wanted = bytes.max(GRAIN.min(self.capacity / 16));
-                state.left = self.room(&state, &segment, wanted).min(wanted);
+                match self.room(&state, &segment, bytes, wanted) {
+                    Ok(room) => state.left = room.min(wanted),
+                    Err(error) => refused = Some(error),
+                }
             }
             let is_full = state.left < bytes;
             // A frame that is too large does not make the store full for others.
@@ -213,26 +219,28 @@ impl FrameStore {
                 state.bytes += bytes;
                 return Some(segment);
             }
-            // The limit holds for all sinks but a spool.
-            if !matches!(state.sinks.get(1), Some(Sink::Output(_))) {
-                return None;
+            match (state.sinks.front(), state.sinks.get(1), refused) {
+                (Some(Sink::Output(_)), _, Some(error)) => state.skip_sink(&error),
+                (_, Some(Sink::Output(_)), _) => state.next_sink(),
+                _ => return None,
             }
-            state.next_sink();
         }
     }
 
     /// The segment of the sink in use.
-    fn segment(&self, state: &mut StoreState) -> io::Result<Option<Arc<FrameSegment>>> {
+    fn segment(&self, state: &mut StoreState) -> Result<Option<Arc<FrameSegment>>, ScratchError> {
         if state.segment.is_none() {
             let segment = match (state.sinks.front(), &self.folder) {
                 (Some(Sink::Folder), Some(folder)) => {
-                    let (file, path) = disk::create(folder)?;
-                    let segment = FrameSegment::new(file);
+                    let refused = |source| ScratchError::Io { directory: folder.clone(), source };
+                    let (file, path) = disk::create(folder).map_err(refused)?;
+                    let segment = FrameSegment::new(file, None);
                     state.named = Some((Arc::clone(&segment), path));
                     segment
                 }
                 (Some(Sink::Unnamed(directory) | Sink::Output(directory)), _) => {
-                    FrameSegment::new(tempfile::tempfile_in(directory)?)
+                    let (file, lease) = self.scratch.create_in(directory)?.into_parts();
+                    FrameSegment::new(file, Some(lease))
                 }
                 (Some(Sink::Folder), None) | (None, _) => return Ok(None),
             };
@@ -241,12 +249,18 @@ impl FrameStore {
         Ok(state.segment.clone())
     }
 
-    /// Bytes that may be appended to the sink in use.
-    fn room(&self, state: &StoreState, segment: &FrameSegment, wanted: u64) -> u64 {
-        match (state.sinks.front(), &self.folder) {
-            (Some(Sink::Folder), Some(folder)) => disk::evict_until(folder, &segment.file, self.capacity, wanted),
-            (Some(Sink::Output(_)), _) => u64::MAX,
-            _ => self.capacity.min(disk::half_of_free(&segment.file, state.bytes)).saturating_sub(state.bytes),
+    /// Bytes that may be appended to the sink in use. `bytes` are needed now, and `wanted` soon.
+    fn room(&self, state: &StoreState, segment: &FrameSegment, bytes: u64, wanted: u64) -> Result<u64, ScratchError> {
+        match (&segment.lease, &self.folder) {
+            (Some(quota), _) => {
+                let is_output = matches!(state.sinks.front(), Some(Sink::Output(_)));
+                let most = if is_output { u64::MAX } else { self.capacity.saturating_sub(state.bytes) };
+                let (least, most) = (bytes.min(most), wanted.min(most));
+                let missing = |bytes: u64| bytes.saturating_sub(state.left);
+                Ok(state.left + quota.reserve(&segment.file, missing(least), missing(most))?)
+            }
+            (None, Some(folder)) => Ok(disk::evict_until(folder, &segment.file, self.capacity, wanted)),
+            (None, None) => Ok(0),
         }
     }
 
@@ -269,7 +283,7 @@ impl FrameStore {
 }
 
 impl StoreState {
-    fn skip_sink(&mut self, error: &io::Error) {
+    fn skip_sink(&mut self, error: &dyn Display) {
         tracing::warn!("compressed code objects cannot be kept on disk: {error}");
         self.next_sink();
     }
@@ -309,19 +323,6 @@ fn copy(location: &Location, appender: &mut Appender) -> io::Result<bool> {
         at += length as u64;
     }
     Ok(true)
-}
-
-/// A directory on a disk for temporary files.
-fn temporary() -> Option<Sink> {
-    let named = std::env::var_os("TMPDIR").map(PathBuf::from);
-    let found = named.into_iter().chain([PathBuf::from("/var/tmp")]).find(|directory| is_writable_disk(directory));
-    found.map(Sink::Unnamed)
-}
-
-/// Whether files can be created in a directory, and are on a disk.
-fn is_writable_disk(directory: &Path) -> bool {
-    let is_disk = disk::is_in_memory(directory).is_ok_and(|is_in_memory| !is_in_memory);
-    is_disk && tempfile::tempfile_in(directory).is_ok()
 }
 
 #[cfg(test)]

@@ -5,12 +5,15 @@
 //! | offset | type | field |
 //! |---|---|---|
 //! | 0 | 4 bytes | magic `KPFR` |
-//! | 4 | u32 | CRC-32 of the 40 bytes that follow |
-//! | 8 | 16 bytes | identity of the frame; zeros if the record was abandoned |
-//! | 24 | u64 | length of the frame in bytes |
-//! | 32 | u64 | distance of the frame from the beginning of the record |
-//! | 40 | u64 | distance of the next record from the beginning of this one |
-//! | 48 | u32 … | CRC-32 of each block of 16 KiB of the frame |
+//! | 4 | u32 | the format, 2 |
+//! | 8 | 16 bytes | XXH3-128 of the record's offset in the file and the 40 bytes that follow |
+//! | 24 | 16 bytes | identity of the frame; zeros if the record was abandoned |
+//! | 40 | u64 | length of the frame in bytes |
+//! | 48 | u64 | distance of the frame from the beginning of the record |
+//! | 56 | u64 | distance of the next record from the beginning of this one |
+//! | 64 | 16 bytes … | for each block of 16 KiB of the frame, XXH3-128 of the frame's identity, the block's offset in it, and the block |
+//!
+//! So a block is not taken for one of another frame, or of another place. Segments of format 1 count as empty.
 //!
 //! A record is created as an abandoned one. It gets its final header when the frame is complete, so a scan skips
 //! records that a session did not complete.
@@ -23,10 +26,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::preadv;
 
-use crate::rope::Identity;
+use crate::disk::ScratchLease;
+use crate::rope::{Identity, Xxh3};
 
 pub(super) const MAGIC: &[u8; 4] = b"KPFR";
-const HEADER: usize = 48;
+const FORMAT: u32 = 2;
+const HEADER: usize = 64;
+
+/// Bytes of the sum of a block.
+const SUM: usize = 16;
 
 /// Bytes covered by one checksum. A read checks all blocks that it touches, so larger blocks mean reading more than
 /// requested. Requests of 128 KiB read an eighth more.
@@ -36,6 +44,8 @@ const BLOCK: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct FrameSegment {
     pub(super) file: File,
+    /// The part of the quota that an unnamed file has.
+    pub(super) lease: Option<ScratchLease>,
     /// The offset of the next record. No session appends to another session's segment.
     end: AtomicU64,
 }
@@ -44,6 +54,7 @@ pub(super) struct FrameSegment {
 #[derive(Clone, Debug)]
 pub struct Location {
     segment: Arc<FrameSegment>,
+    identity: Identity,
     /// Offset of the record in the file.
     at: u64,
     /// Offset of the frame in the record.
@@ -59,13 +70,14 @@ pub(super) struct Appender {
     start: u64,
     span: u64,
     length: u64,
-    checksums: Vec<u8>,
-    block: crc32fast::Hasher,
+    sums: Vec<u8>,
+    /// The sum of the block that is being written.
+    block: Xxh3,
 }
 
 impl FrameSegment {
-    pub(super) fn new(file: File) -> Arc<Self> {
-        Arc::new(Self { file, end: AtomicU64::new(0) })
+    pub(super) fn new(file: File, lease: Option<ScratchLease>) -> Arc<Self> {
+        Arc::new(Self { file, lease, end: AtomicU64::new(0) })
     }
 
     /// Begins a record for a frame of at most `most` bytes.
@@ -79,8 +91,8 @@ impl FrameSegment {
             start,
             span,
             length: 0,
-            checksums: Vec::new(),
-            block: crc32fast::Hasher::new(),
+            sums: Vec::new(),
+            block: begin_sum(identity, 0),
         };
         // If this write fails, so will the next one, which reports the error.
         appender.write_header(Identity([0; 16]), 0).ok();
@@ -100,13 +112,13 @@ impl FrameSegment {
         let mut header = [0; HEADER];
         while at.saturating_add(HEADER as u64) <= size {
             self.file.read_exact_at(&mut header, at)?;
-            let Some((identity, length, start, span)) = parse(&header) else { break };
+            let Some((identity, length, start, span)) = parse(&header, at) else { break };
             let Some(next) = at.checked_add(span) else { break };
             if length > 0 {
                 if at.saturating_add(start).saturating_add(length) > size {
                     break;
                 }
-                found.push((identity, Location { segment: Arc::clone(self), at, start, length }));
+                found.push((identity, Location { segment: Arc::clone(self), identity, at, start, length }));
             }
             at = next;
         }
@@ -123,19 +135,34 @@ pub(super) fn is_segment(file: &File) -> bool {
 
 /// Offset of the frame in a record for `length` bytes.
 fn start_of(length: u64) -> u64 {
-    (HEADER as u64).saturating_add(length.div_ceil(BLOCK as u64).saturating_mul(4))
+    (HEADER as u64).saturating_add(length.div_ceil(BLOCK as u64).saturating_mul(SUM as u64))
 }
 
 /// Identity, length, start and span of the record with this header; all in bytes. An abandoned record has the length 0.
-fn parse(header: &[u8; HEADER]) -> Option<(Identity, u64, u64, u64)> {
-    let (checksum, fields) = header.strip_prefix(MAGIC.as_slice())?.split_first_chunk::<4>()?;
+fn parse(header: &[u8; HEADER], at: u64) -> Option<(Identity, u64, u64, u64)> {
+    let header = header.strip_prefix(MAGIC.as_slice())?.strip_prefix(&FORMAT.to_le_bytes())?;
+    let (sum, fields) = header.split_first_chunk::<SUM>()?;
     let (identity, numbers) = fields.split_first_chunk::<16>()?;
     let number = |at: usize| numbers.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     let (length, start, span) = (number(0)?, number(8)?, number(16)?);
-    let is_right = u32::from_le_bytes(*checksum) == crc32fast::hash(fields)
-        && start >= start_of(length)
-        && span >= start.checked_add(length)?;
+    let is_right =
+        *sum == sum_of_header(at, fields) && start >= start_of(length) && span >= start.checked_add(length)?;
     is_right.then_some((Identity(*identity), length, start, span))
+}
+
+fn sum_of_header(at: u64, fields: &[u8]) -> [u8; SUM] {
+    let mut sum = Xxh3::default();
+    sum.update(&at.to_le_bytes());
+    sum.update(fields);
+    sum.finish()
+}
+
+/// The sum of the block at an offset in a frame, without its bytes.
+fn begin_sum(identity: &Identity, offset: u64) -> Xxh3 {
+    let mut sum = Xxh3::default();
+    sum.update(&identity.0);
+    sum.update(&offset.to_le_bytes());
+    sum
 }
 
 impl Appender {
@@ -159,8 +186,8 @@ impl Appender {
     }
 
     fn end_block(&mut self) {
-        let block = std::mem::take(&mut self.block);
-        self.checksums.extend(block.finalize().to_le_bytes());
+        self.sums.extend(self.block.finish());
+        self.block = begin_sum(&self.identity, self.length);
     }
 
     /// Completes the record.
@@ -169,7 +196,8 @@ impl Appender {
             self.end_block();
         }
         self.write_header(self.identity, self.length)?;
-        Ok(Location { segment: Arc::clone(&self.segment), at: self.at, start: self.start, length: self.length })
+        let Self { segment, identity, at, start, length, .. } = self;
+        Ok(Location { segment, identity, at, start, length })
     }
 
     fn write_header(&self, identity: Identity, length: u64) -> io::Result<()> {
@@ -177,8 +205,8 @@ impl Appender {
         for number in [length, self.start, self.span] {
             fields.extend(number.to_le_bytes());
         }
-        let checksum = crc32fast::hash(&fields).to_le_bytes();
-        let header = [MAGIC, checksum.as_slice(), &fields, &self.checksums].concat();
+        let sum = sum_of_header(self.at, &fields);
+        let header = [MAGIC, &FORMAT.to_le_bytes()[..], &sum, &fields, &self.sums].concat();
         self.segment.file.write_all_at(&header, self.at)
     }
 }
@@ -214,9 +242,9 @@ impl Location {
         let (mut head, mut tail) = ([0; BLOCK], [0; BLOCK]);
         let head = head.get_mut(..usize::try_from(offset - begin).unwrap_or(0)).unwrap_or_default();
         let tail = tail.get_mut(..usize::try_from(stop - end).unwrap_or(0)).unwrap_or_default();
-        let mut checksums = vec![0; usize::try_from((after - first) * 4).unwrap_or(0)];
+        let mut sums = vec![0; SUM * usize::try_from(after - first).unwrap_or(0)];
         let (file, start) = self.file();
-        file.read_exact_at(&mut checksums, self.at + HEADER as u64 + first * 4)?;
+        file.read_exact_at(&mut sums, self.at + (HEADER as u64) + first * SUM as u64)?;
         let mut pieces = [IoSliceMut::new(head), IoSliceMut::new(buffer), IoSliceMut::new(tail)];
         if preadv(file, &mut pieces, start + begin).ok().map(|count| count as u64) != Some(stop - begin) {
             // The read was interrupted, or was longer than one call can read, or hit the end of a short file.
@@ -225,16 +253,16 @@ impl Location {
             file.read_exact_at(tail, start + end)?;
         }
         let mut rest = [&*head, &*buffer, &*tail];
-        for checksum in checksums.chunks_exact(4) {
-            let mut hasher = crc32fast::Hasher::new();
+        for (number, expected) in (first..).zip(sums.chunks_exact(SUM)) {
+            let mut sum = begin_sum(&self.identity, number * block);
             let mut left = BLOCK;
             for piece in &mut rest {
                 let (here, after) = piece.split_at(left.min(piece.len()));
-                hasher.update(here);
+                sum.update(here);
                 left -= here.len();
                 *piece = after;
             }
-            if hasher.finalize().to_le_bytes() != checksum {
+            if sum.finish() != expected {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "the checksum is wrong"));
             }
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tar::{Archive, EntryType};
 
 use self::reader::{ContentReader, MAX_HEADER};
-pub(super) use self::unpacked::TarCompression;
+pub(super) use self::unpacked::{MAX_RATIO, TarCompression};
 use super::input::find_dist_info;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links, open_file};
 use crate::disk;
@@ -64,7 +64,14 @@ pub(super) fn list(
         links::become_files(&mut entries);
     }
     let root = Attributes { mode: 0o755, ..of_file };
-    Ok(Input { kind, location, root, entries, warnings: Vec::new(), file: Some(file) })
+    let mut warnings = Vec::new();
+    if unpacked::is_suspect(archive.size(), file.size()) {
+        warnings.push(format!(
+            "it unpacks to {} times its size; split and mount refuse it without --allow-ratio",
+            archive.size() / file.size().max(1)
+        ));
+    }
+    Ok(Input { kind, location, root, entries, warnings, file: Some(file) })
 }
 
 /// The entries collected so far.

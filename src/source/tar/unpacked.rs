@@ -3,7 +3,7 @@
 //! A gzip file is one deflate stream, which is read from checkpoints like a member of a wheel. Streams of zstd and xz
 //! have no such points. They are unpacked once, to an unnamed file.
 
-use std::fs::File;
+use std::error::Error;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use super::super::stamp::is_cached;
 use super::super::stream::Stream;
 use super::super::{EntryPath, SourceError};
 use super::reader::ContentReader;
+use crate::disk::{ScratchError, ScratchFile};
 use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, Rope, Segment, check_range};
@@ -31,6 +32,12 @@ const WINDOW_LOG: u32 = 27;
 
 /// The memory limit of xz in KiB: a dictionary of the same size, and 4 MiB for the rest.
 const MAX_MEMORY: u32 = 132 << 10;
+
+/// An archive that unpacks to more than [`MIN_SUSPECT`] bytes, and to more than this many times its size, is not
+/// unpacked unless the user wants it: its content is the same few bytes over and over. Real archives of ROCm shrink 3 to
+/// 30 times.
+pub(in crate::source) const MAX_RATIO: u64 = 1000;
+const MIN_SUSPECT: u64 = 1 << 30;
 
 /// How an archive is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,20 +55,33 @@ pub(super) fn open(
     packing: TarCompression,
     resources: &Arc<Resources>,
 ) -> Result<Arc<dyn Content>, SourceError> {
-    let unusable = |error: io::Error| SourceError::NotATar { path: location.to_owned(), reason: error.to_string() };
+    let unusable = |error| unusable(location, &error);
     let input = BufReader::with_capacity(PIECE, ContentReader::new(file));
     match packing {
         TarCompression::Plain => Ok(Arc::clone(file)),
-        TarCompression::Gzip => gzip(location, file, resources).map_err(unusable),
+        TarCompression::Gzip => gzip(location, file, resources),
         TarCompression::Zstd => {
             let mut decoder = zstd::Decoder::with_buffer(input).map_err(unusable)?;
             decoder.window_log_max(WINDOW_LOG).map_err(unusable)?;
-            unpack(decoder, file, resources).map_err(unusable)
+            unpack(location, decoder, file, resources)
         }
-        TarCompression::Xz => {
-            unpack(XzReader::new_mem_limit(input, true, MAX_MEMORY), file, resources).map_err(unusable)
-        }
+        TarCompression::Xz => unpack(location, XzReader::new_mem_limit(input, true, MAX_MEMORY), file, resources),
     }
+}
+
+fn unusable(location: &Path, error: &io::Error) -> SourceError {
+    SourceError::NotATar { path: location.to_owned(), reason: error.to_string() }
+}
+
+/// Fails if an archive that has unpacked to `unpacked` bytes so far is not wanted.
+fn check_ratio(location: &Path, unpacked: u64, packed: u64, resources: &Resources) -> Result<(), SourceError> {
+    let is_wanted = resources.store.scratch.allows_any_ratio || !is_suspect(unpacked, packed);
+    if is_wanted { Ok(()) } else { Err(SourceError::Ratio { path: location.to_owned(), size: packed }) }
+}
+
+/// See [`MAX_RATIO`].
+pub(super) fn is_suspect(unpacked: u64, packed: u64) -> bool {
+    unpacked > MIN_SUSPECT.max(packed.saturating_mul(MAX_RATIO))
 }
 
 /// A gzip file with one member (RFC 1952).
@@ -73,26 +93,28 @@ struct Gzip {
     crc32: u32,
 }
 
-fn gzip(location: &Path, file: &Arc<dyn Content>, resources: &Arc<Resources>) -> io::Result<Arc<dyn Content>> {
+fn gzip(location: &Path, file: &Arc<dyn Content>, resources: &Arc<Resources>) -> Result<Arc<dyn Content>, SourceError> {
+    let other = |error: &dyn Error| unusable(location, &io::Error::other(error.to_string()));
     let of_file = file.identity();
     let known = of_file.as_ref().and_then(|identity| resources.index.get::<Gzip>(RecordKind::Gzip, identity));
     let is_possible = |gzip: &Gzip| gzip.start.checked_add(gzip.packed).is_some_and(|end| end <= file.size());
     let gzip = match known.filter(is_possible) {
         Some(gzip) => gzip,
-        None => Gzip::measure(file)?,
+        None => Gzip::measure(location, file, resources)?,
     };
+    check_ratio(location, gzip.size, file.size(), resources)?;
     let mut identity = Identity::describe("gzip");
     if let Some(of_file) = of_file {
         resources.index.put(RecordKind::Gzip, &of_file, &gzip);
         identity.add(&of_file.0);
     }
     let name = location.file_name().unwrap_or_default().as_encoded_bytes();
-    let (identity, entry) = (identity.finish(), EntryPath::new(name).map_err(io::Error::other)?);
-    damage::known(resources, &identity, &entry).map_err(io::Error::other)?;
+    let (identity, entry) = (identity.finish(), EntryPath::new(name).map_err(|error| other(&error))?);
+    damage::known(resources, &identity, &entry).map_err(|error| other(&error))?;
     let packed = Segment::range(Arc::clone(file), gzip.start, gzip.packed).and_then(|range| Rope::new([range]));
     let stream = Stream {
         entry,
-        packed: Arc::new(packed.map_err(io::Error::other)?),
+        packed: Arc::new(packed.map_err(|error| other(&error))?),
         size: gzip.size,
         crc32: gzip.crc32,
         identity,
@@ -103,31 +125,35 @@ fn gzip(location: &Path, file: &Arc<dyn Content>, resources: &Arc<Resources>) ->
 
 impl Gzip {
     /// Inflates the file once. Only this reveals the length of its content, since the trailer has just 32 bits of it.
-    fn measure(file: &Arc<dyn Content>) -> io::Result<Self> {
+    fn measure(location: &Path, file: &Arc<dyn Content>, resources: &Resources) -> Result<Self, SourceError> {
+        let unusable = |error| unusable(location, &error);
         let mut input = BufReader::with_capacity(PIECE, ContentReader::new(file));
-        let start = skip_header(&mut input)?;
+        let start = skip_header(&mut input).map_err(unusable)?;
         let mut decoder = Located::new(DeflateDecoder::new(input));
         let mut piece = vec![0; PIECE];
         let mut hasher = crc32fast::Hasher::new();
         loop {
-            let count = decoder.read(&mut piece)?;
+            let count = decoder.read(&mut piece).map_err(unusable)?;
             if count == 0 {
                 break;
             }
+            check_ratio(location, decoder.at, file.size(), resources)?;
             hasher.update(piece.get(..count).unwrap_or_default());
         }
         let Located { stream: decoder, at: size } = decoder;
         let (packed, crc32) = (decoder.total_in(), hasher.finalize());
         let mut input = decoder.into_inner();
         let mut trailer = [0; 8];
-        input.read_exact(&mut trailer).map_err(|error| located(&error, size))?;
+        input.read_exact(&mut trailer).map_err(|error| unusable(located(&error, size)))?;
         let [c0, c1, c2, c3, s0, s1, s2, s3] = trailer;
         let has_size = u64::from(u32::from_le_bytes([s0, s1, s2, s3])) == size & u64::from(u32::MAX);
         if u32::from_le_bytes([c0, c1, c2, c3]) != crc32 || !has_size {
-            return Err(io::Error::other("its content does not have the CRC-32 and the size that its end claims"));
+            let reason = "its content does not have the CRC-32 and the size that its end claims";
+            return Err(unusable(io::Error::other(reason)));
         }
-        if !input.fill_buf()?.is_empty() {
-            return Err(io::Error::other("a gzip file of several members, which is not supported; unpack the archive"));
+        if !input.fill_buf().map_err(unusable)?.is_empty() {
+            let reason = "a gzip file of several members, which is not supported; unpack the archive";
+            return Err(unusable(io::Error::other(reason)));
         }
         Ok(Self { start, packed, size, crc32 })
     }
@@ -184,34 +210,47 @@ fn located(error: &io::Error, at: u64) -> io::Error {
 }
 
 /// Unpacks a stream to an unnamed file.
-fn unpack(stream: impl Read, of: &Arc<dyn Content>, resources: &Arc<Resources>) -> io::Result<Arc<dyn Content>> {
-    let mut file = resources.store.scratch()?;
-    let size = io::copy(&mut Located::new(stream), &mut file)?;
+fn unpack(
+    location: &Path,
+    stream: impl Read,
+    of: &Arc<dyn Content>,
+    resources: &Arc<Resources>,
+) -> Result<Arc<dyn Content>, SourceError> {
+    let no_room = |error: ScratchError| SourceError::NoRoom { path: location.to_owned(), reason: error.to_string() };
+    let mut file = resources.store.scratch().map_err(no_room)?;
+    let (mut stream, mut piece) = (Located::new(stream), vec![0; PIECE]);
+    loop {
+        let count = stream.read(&mut piece).map_err(|error| unusable(location, &error))?;
+        if count == 0 {
+            break;
+        }
+        check_ratio(location, stream.at, of.size(), resources)?;
+        file.append(piece.get(..count).unwrap_or_default()).map_err(no_room)?;
+    }
     let identity = of.identity().map(|of| Identity::describe("unpacked").add(&of.0).finish());
-    Ok(Arc::new(Scratch { file, size, identity }))
+    Ok(Arc::new(Unpacked { file, identity }))
 }
 
-/// An unnamed file of this process, which no other process can change.
+/// An unpacked archive.
 #[derive(Debug)]
-struct Scratch {
-    file: File,
-    size: u64,
+struct Unpacked {
+    file: ScratchFile,
     identity: Option<Identity>,
 }
 
-impl Content for Scratch {
+impl Content for Unpacked {
     fn size(&self) -> u64 {
-        self.size
+        self.file.length()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        check_range(offset, buffer.len(), self.size)?;
-        let read = std::os::unix::fs::FileExt::read_exact_at(&self.file, buffer, offset);
+        check_range(offset, buffer.len(), self.size())?;
+        let read = std::os::unix::fs::FileExt::read_exact_at(self.file.as_file(), buffer, offset);
         read.map_err(|source| ReadError::io(&"the unpacked archive".into(), source))
     }
 
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
-        is_cached(&self.file, offset, length)
+        is_cached(self.file.as_file(), offset, length)
     }
 
     fn identity(&self) -> Option<Identity> {
