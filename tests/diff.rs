@@ -90,7 +90,7 @@ fn code_objects_are_compared_by_digest() {
         for new in names {
             let said = diff(place.path(), old, new);
             let (before, after) = (truth(old), truth(new));
-            let (mut same, mut changed, mut came, mut went) = (0, 0, 0, 0);
+            let (mut same, mut changed, mut added, mut removed) = (0, 0, 0, 0);
             for target in before.keys().chain(after.keys()).collect::<std::collections::BTreeSet<_>>() {
                 let [mut left, mut right] = [&before, &after].map(|of| of.get(target).cloned().unwrap_or_default());
                 let all = [&left, &right].map(|of| (of.len() as u64, of.iter().map(|(_, size)| size).sum::<u64>()));
@@ -110,14 +110,14 @@ fn code_objects_are_compared_by_digest() {
                 });
                 same += equal;
                 changed += left.len().min(right.len());
-                came += right.len().saturating_sub(left.len());
-                went += left.len().saturating_sub(right.len());
+                added += right.len().saturating_sub(left.len());
+                removed += left.len().saturating_sub(right.len());
             }
             let count = |what: &Value| usize::try_from(what["count"].as_u64().unwrap()).unwrap();
             let objects = &said["code_objects"];
             let counts =
-                [&objects["same"], &objects["changed"]["after"], &objects["came"], &objects["went"]].map(count);
-            assert_eq!(counts, [same, changed, came, went], "{old} and {new}");
+                [&objects["same"], &objects["changed"]["after"], &objects["added"], &objects["removed"]].map(count);
+            assert_eq!(counts, [same, changed, added, removed], "{old} and {new}");
             let pieces = kpackfs(place.path(), &["diff", "--json", "--memory", "16", "-j", "1", old, new]);
             assert_eq!(serde_json::from_str::<Value>(&pieces).unwrap(), said, "with little memory");
         }
@@ -174,7 +174,7 @@ fn kernels_are_compared_by_symbol() {
     }
     let counts = |said: &Value, what: &str| {
         let of = &said[what];
-        [&of["same"], &of["changed"]["after"], &of["came"], &of["went"]].map(|it| it["count"].as_u64().unwrap())
+        [&of["same"], &of["changed"]["after"], &of["added"], &of["removed"]].map(|it| it["count"].as_u64().unwrap())
     };
     let said = diff(place.path(), "old", "text");
     assert_eq!((counts(&said, "code_objects"), counts(&said, "kernels")), ([0, 4, 0, 0], [4, 0, 0, 0]));
@@ -194,8 +194,8 @@ fn kernels_are_compared_by_symbol() {
     let names: Vec<_> =
         said["changed_kernels"].as_array().unwrap().iter().map(|it| (&it["name"], &it["change"])).collect();
     assert_eq!(names.len(), 2);
-    assert!(names.contains(&(&json!("Unit_kernel_1"), &json!("came"))), "{names:?}");
-    assert!(names.contains(&(&json!("unit_kernel_1"), &json!("went"))), "{names:?}");
+    assert!(names.contains(&(&json!("Unit_kernel_1"), &json!("added"))), "{names:?}");
+    assert!(names.contains(&(&json!("unit_kernel_1"), &json!("removed"))), "{names:?}");
     assert_eq!(said["unread_symbols"], json!({"before": 0, "after": 0}));
 }
 
@@ -232,7 +232,7 @@ fn an_input_and_its_split_have_the_same_code() {
         for what in ["code_objects", "kernels"] {
             let changes = &said[what];
             assert!(changes["same"]["count"].as_u64().unwrap() > 0, "{split}: {what}");
-            for other in [&changes["changed"]["before"], &changes["came"], &changes["went"]] {
+            for other in [&changes["changed"]["before"], &changes["added"], &changes["removed"]] {
                 assert_eq!(*other, nothing, "{split}: {what}: {changes}");
             }
         }
@@ -261,6 +261,8 @@ fn mirrored(value: &Value) -> Value {
             let name = |name: &String| match name.as_str() {
                 "before" => "after".to_owned(),
                 "after" => "before".to_owned(),
+                "added" => "removed".to_owned(),
+                "removed" => "added".to_owned(),
                 "came" => "went".to_owned(),
                 "went" => "came".to_owned(),
                 other => other.to_owned(),
@@ -268,14 +270,14 @@ fn mirrored(value: &Value) -> Value {
             Value::Object(members.iter().map(|(key, value)| (name(key), mirrored(value))).collect())
         }
         Value::Array(values) => Value::Array(values.iter().map(mirrored).collect()),
-        Value::String(text) if text == "came" => json!("went"),
-        Value::String(text) if text == "went" => json!("came"),
+        Value::String(text) if text == "added" => json!("removed"),
+        Value::String(text) if text == "removed" => json!("added"),
         other => other.clone(),
     }
 }
 
 #[test]
-fn what_came_one_way_went_the_other() {
+fn what_was_added_one_way_is_removed_the_other() {
     let place = tempfile::tempdir().unwrap();
     tree(place.path(), "old", &[("a/libx.so", &fixture("plain.so")), ("a/liby.so", &fixture("mixed.so"))]);
     tree(place.path(), "new", &[("a/libx.so", &fixture("generic.so")), ("b/libz.so", &fixture("features.so"))]);
@@ -288,14 +290,14 @@ fn what_came_one_way_went_the_other() {
         .iter()
         .map(|it| (it["path"].as_str().unwrap(), it["change"].as_str().unwrap()))
         .collect();
-    assert_eq!(changes, BTreeMap::from([("a/libx.so", "changed"), ("a/liby.so", "went"), ("b/libz.so", "came")]));
+    assert_eq!(changes, BTreeMap::from([("a/libx.so", "changed"), ("a/liby.so", "removed"), ("b/libz.so", "added")]));
     assert_eq!(there["targets"]["gfx90a"]["databases"], json!({"before": amount(0, 0), "after": amount(1, 7)}));
     assert_eq!(there["databases"]["rocblas"]["gfx1100"], json!({"before": amount(1, 8), "after": amount(1, 8)}));
     let text = kpackfs(place.path(), &["diff", "old", "new"]);
     assert!(
-        text.contains("Targets that came: ")
+        text.contains("Targets added: ")
             && text.contains("gfx11-generic")
-            && text.contains("Targets that went: gfx1030."),
+            && text.contains("Targets removed: gfx1030."),
         "{text}"
     );
 }
@@ -456,7 +458,7 @@ fn the_page_says_what_the_json_says() {
     }
     for form in ["--markdown", "--json"] {
         let text = kpackfs(place.path(), &["diff", "old", "new", form]);
-        assert!(!text.contains('\u{202e}') || form == "--json", "{text}");
+        assert!(!text.contains('\u{202e}'), "{text}");
         assert!(text.len() < 65_536, "a comment on GitHub has 65,536 letters at most");
     }
 }

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 
+use crate::report::text::{escaped_json, is_special};
 use crate::view::JSON_VERSION;
 
 /// A report with the version of the JSON output.
@@ -14,10 +15,11 @@ struct Versioned<'a, T> {
     report: &'a T,
 }
 
-/// The text of a report.
+/// The text of a report. A terminal shows all of its characters.
 pub(super) fn text(report: &impl Serialize) -> anyhow::Result<String> {
     let versioned = Versioned { json_version: JSON_VERSION, report };
-    Ok(serde_json::to_string_pretty(&versioned)? + "\n")
+    let json = serde_json::to_string_pretty(&versioned)?;
+    Ok(escaped_json(&json, |letter| letter != '\n' && is_special(letter)) + "\n")
 }
 
 /// Prints a report.

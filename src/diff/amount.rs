@@ -1,6 +1,7 @@
 //! Amounts, and how they change.
 
-use serde::Serialize;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
 use crate::report::table::percent;
 
@@ -23,16 +24,16 @@ pub(crate) struct Pair<T> {
 }
 
 /// Numbers of equal, changed, added and removed items.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// In both, and equal.
     pub same: Amount,
     /// In both, and different.
     pub changed: Pair<Amount>,
     /// In the second input only.
-    pub came: Amount,
+    pub added: Amount,
     /// In the first input only.
-    pub went: Amount,
+    pub removed: Amount,
 }
 
 /// The change of an item.
@@ -45,9 +46,24 @@ pub(crate) enum Change {
     /// Different.
     Changed,
     /// Added.
-    Came,
+    Added,
     /// Removed.
-    Went,
+    Removed,
+}
+
+impl Serialize for Changes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { same, changed, added, removed } = self;
+        let mut fields = serializer.serialize_struct("Changes", 6)?;
+        fields.serialize_field("same", same)?;
+        fields.serialize_field("changed", changed)?;
+        fields.serialize_field("added", added)?;
+        fields.serialize_field("removed", removed)?;
+        // The names in 0.2.
+        fields.serialize_field("came", added)?;
+        fields.serialize_field("went", removed)?;
+        fields.end()
+    }
 }
 
 impl<T> Pair<T> {
@@ -79,19 +95,19 @@ impl Changes {
         Self {
             same: self.same.plus(other.same),
             changed: self.changed.plus(other.changed),
-            came: self.came.plus(other.came),
-            went: self.went.plus(other.went),
+            added: self.added.plus(other.added),
+            removed: self.removed.plus(other.removed),
         }
     }
 
     /// Everything before.
     pub(crate) fn before(&self) -> Amount {
-        self.same.plus(self.changed.before).plus(self.went)
+        self.same.plus(self.changed.before).plus(self.removed)
     }
 
     /// Everything after.
     pub(crate) fn after(&self) -> Amount {
-        self.same.plus(self.changed.after).plus(self.came)
+        self.same.plus(self.changed.after).plus(self.added)
     }
 
     /// The share of equal items in those after; `None` if there are none on one side.
@@ -105,8 +121,8 @@ impl Change {
     /// The change of an item that exists or not on each side.
     pub(super) fn of(before: bool, after: bool, is_equal: bool) -> Self {
         match (before, after) {
-            (false, _) => Self::Came,
-            (true, false) => Self::Went,
+            (false, _) => Self::Added,
+            (true, false) => Self::Removed,
             (true, true) if is_equal => Self::Same,
             (true, true) => Self::Changed,
         }

@@ -191,8 +191,8 @@ fn by_digest(before: &[LibraryCode], after: &[LibraryCode]) -> Changes {
                 changes.changed.before.add(1, before);
                 changes.changed.after.add(1, after);
             }
-            (None, Some(size)) => changes.came.add(1, size),
-            (Some(size), None) => changes.went.add(1, size),
+            (None, Some(size)) => changes.added.add(1, size),
+            (Some(size), None) => changes.removed.add(1, size),
             (None, None) => return changes,
         }
     }
@@ -218,8 +218,8 @@ fn by_symbol(before: &Kernels, after: &Kernels, mut different: impl FnMut(u32, P
                 continue;
             }
             (Some(before), Some(after)) => changes.changed = changes.changed.plus(Pair { before, after }),
-            (None, Some(new)) => changes.came = changes.came.plus(new),
-            (Some(old), None) => changes.went = changes.went.plus(old),
+            (None, Some(new)) => changes.added = changes.added.plus(new),
+            (Some(old), None) => changes.removed = changes.removed.plus(old),
             (None, None) => {}
         }
         different(*number, Pair { before: old.unwrap_or_default(), after: new.unwrap_or_default() });

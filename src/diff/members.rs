@@ -93,8 +93,8 @@ impl Members {
         match change {
             Change::Same => return self.all.same = self.all.same.plus(new),
             Change::Changed => self.all.changed = self.all.changed.plus(Pair { before: old, after: new }),
-            Change::Came => self.all.came = self.all.came.plus(new),
-            Change::Went => self.all.went = self.all.went.plus(old),
+            Change::Added => self.all.added = self.all.added.plus(new),
+            Change::Removed => self.all.removed = self.all.removed.plus(old),
         }
         self.list.push(MemberChange { path: path.to_string(), change, before, after });
     }

@@ -17,13 +17,25 @@ pub(crate) struct MetadataChange {
     /// The required versions of Python.
     pub requires_python: Pair<Option<String>>,
     /// Requirements that only the second one has.
-    pub requirements_came: Vec<String>,
+    pub requirements_added: Vec<String>,
     /// Requirements that only the first one has.
-    pub requirements_went: Vec<String>,
+    pub requirements_removed: Vec<String>,
     /// Extras that only the second one has.
-    pub extras_came: Vec<String>,
+    pub extras_added: Vec<String>,
     /// Extras that only the first one has.
-    pub extras_went: Vec<String>,
+    pub extras_removed: Vec<String>,
+    /// The same lists under their names in 0.2.
+    #[serde(flatten)]
+    former: FormerNames,
+}
+
+/// Names of 0.2, which will be removed.
+#[derive(Debug, Serialize)]
+struct FormerNames {
+    requirements_came: Vec<String>,
+    requirements_went: Vec<String>,
+    extras_came: Vec<String>,
+    extras_went: Vec<String>,
 }
 
 impl MetadataChange {
@@ -34,20 +46,27 @@ impl MetadataChange {
         let (old, new) = (requirements(before), requirements(after));
         let (old_extras, new_extras) = (before.extras(), after.extras());
         let python = |metadata: &Metadata| metadata.requires_python().map(one_line);
-        Some(Self {
-            name: Pair { before: before.name.clone(), after: after.name.clone() },
-            version: Pair { before: before.version.clone(), after: after.version.clone() },
-            requires_python: Pair { before: python(before), after: python(after) },
+        let former = FormerNames {
             requirements_came: new.difference(&old).cloned().collect(),
             requirements_went: old.difference(&new).cloned().collect(),
             extras_came: new_extras.difference(&old_extras).cloned().collect(),
             extras_went: old_extras.difference(&new_extras).cloned().collect(),
+        };
+        Some(Self {
+            name: Pair { before: before.name.clone(), after: after.name.clone() },
+            version: Pair { before: before.version.clone(), after: after.version.clone() },
+            requires_python: Pair { before: python(before), after: python(after) },
+            requirements_added: former.requirements_came.clone(),
+            requirements_removed: former.requirements_went.clone(),
+            extras_added: former.extras_came.clone(),
+            extras_removed: former.extras_went.clone(),
+            former,
         })
     }
 
     /// Whether anything except the version differs.
     pub(crate) fn is_different(&self) -> bool {
-        let lists = [&self.requirements_came, &self.requirements_went, &self.extras_came, &self.extras_went];
+        let lists = [&self.requirements_added, &self.requirements_removed, &self.extras_added, &self.extras_removed];
         self.name.before != self.name.after
             || self.requires_python.before != self.requires_python.after
             || lists.iter().any(|list| !list.is_empty())

@@ -31,9 +31,9 @@ impl Diff {
                 text = format!("{text} {share} of the {of}.");
             }
         }
-        for (names, what) in [(self.added_targets(), "came"), (self.removed_targets(), "went")] {
+        for (names, what) in [(self.added_targets(), "added"), (self.removed_targets(), "removed")] {
             if !names.is_empty() {
-                text = format!("{text} Targets that {what}: {}.", names.join(", "));
+                text = format!("{text} Targets {what}: {}.", names.join(", "));
             }
         }
         text
@@ -109,8 +109,8 @@ impl Diff {
             row("Requires-Python", before.as_deref().unwrap_or_default(), after.as_deref().unwrap_or_default());
         }
         for (field, removed, added) in [
-            ("Requires-Dist", &metadata.requirements_went, &metadata.requirements_came),
-            ("Provides-Extra", &metadata.extras_went, &metadata.extras_came),
+            ("Requires-Dist", &metadata.requirements_removed, &metadata.requirements_added),
+            ("Provides-Extra", &metadata.extras_removed, &metadata.extras_added),
         ] {
             for value in removed {
                 row(field, value, "");
@@ -141,7 +141,7 @@ impl Diff {
 
     fn targets_table(&self) -> Table {
         let columns = "target | code before # | code after # | change # | databases before # | databases after # | \
-            equal objects # | changed # | came # | went # | equal kernels # | changed # | came # | went #";
+            equal objects # | changed # | added # | removed # | equal kernels # | changed # | added # | removed #";
         let mut table = Table::new("Targets", columns);
         for (name, it) in &self.targets {
             let [before, after] = [(it.code.before, it.databases.before), (it.code.after, it.databases.after)]
@@ -255,8 +255,8 @@ impl LibraryChange {
 
 /// Cells for equal, changed, added and removed; empty if zero.
 fn counts(changes: &Changes) -> [String; 4] {
-    let Changes { same, changed, came, went } = changes;
-    [same.count, changed.after.count, came.count, went.count]
+    let Changes { same, changed, added, removed } = changes;
+    [same.count, changed.after.count, added.count, removed.count]
         .map(|it| if it == 0 { String::new() } else { it.to_string() })
 }
 

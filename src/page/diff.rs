@@ -18,7 +18,7 @@ const MAX_ROWS: usize = 200;
 const LONGEST_NAME: usize = 200;
 
 /// The columns of [`counts`] for code objects and for kernels.
-const COUNTS: &str = "equal objects # | changed # | came # | went # | equal kernels # | changed # | came # | went #";
+const COUNTS: &str = "equal objects # | changed # | added # | removed # | equal kernels # | changed # | added # | removed #";
 
 /// The JSON in the page: the same as that of `diff`.
 #[derive(Serialize)]
@@ -267,10 +267,10 @@ fn page_metadata(metadata: &MetadataChange) -> Markup {
             @if metadata.requires_python.before != metadata.requires_python.after {
                 p { "Requires-Python: " (shown(metadata.requires_python.before.as_deref().unwrap_or("any"))) " → " (shown(metadata.requires_python.after.as_deref().unwrap_or("any"))) }
             }
-            (list("Requirements that came", &metadata.requirements_came))
-            (list("Requirements that went", &metadata.requirements_went))
-            (list("Extras that came", &metadata.extras_came))
-            (list("Extras that went", &metadata.extras_went))
+            (list("Requirements added", &metadata.requirements_added))
+            (list("Requirements removed", &metadata.requirements_removed))
+            (list("Extras added", &metadata.extras_added))
+            (list("Extras removed", &metadata.extras_removed))
         },
     )
 }
@@ -303,13 +303,13 @@ fn amounts(pair: Pair<Amount>) -> Markup {
 
 /// Cells for equal, changed, added and removed.
 fn counts(changes: &Changes) -> Markup {
-    html! { @for amount in [changes.same, changes.changed.after, changes.came, changes.went] { (number(amount.count)) } }
+    html! { @for amount in [changes.same, changes.changed.after, changes.added, changes.removed] { (number(amount.count)) } }
 }
 
 fn mark(change: Change) -> Option<&'static str> {
     match change {
-        Change::Came => Some("came"),
-        Change::Went => Some("went"),
+        Change::Added => Some("added"),
+        Change::Removed => Some("removed"),
         Change::Same | Change::Changed => None,
     }
 }

@@ -22,7 +22,7 @@ use serde::Serialize;
 use crate::packages::SplitArtifact;
 use crate::report::details::Details;
 use crate::report::table::percent;
-use crate::report::text::{escaped, is_special};
+use crate::report::text::{escaped, escaped_json, is_special};
 use crate::report::{EmbeddedSummary, InspectReport, SizedParts, Summary};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::Input;
@@ -204,24 +204,7 @@ fn document(title: &Markup, body: &Markup, data: &impl Serialize) -> String {
 #[expect(clippy::expect_used, reason = "plain fields: there is nothing that could fail")]
 fn json(data: &impl Serialize) -> String {
     let json = serde_json::to_string(data).expect("plain fields");
-    let is_odd = |letter: char| is_special(letter) || "<>&".contains(letter);
-    let mut text = String::with_capacity(json.len());
-    let mut rest = json.as_str();
-    // All of these characters are in strings, and have four hexadecimal digits.
-    while let Some((before, letter, after)) = rest.find(is_odd).and_then(|at| split_letter(rest, at)) {
-        text.push_str(before);
-        text.extend(format!("\\u{:04x}", u32::from(letter)).chars());
-        rest = after;
-    }
-    text + rest
-}
-
-/// The text before a character, the character, and the text after it.
-fn split_letter(text: &str, at: usize) -> Option<(&str, char, &str)> {
-    let (before, behind) = text.split_at_checked(at)?;
-    let mut letters = behind.chars();
-    let letter = letters.next()?;
-    Some((before, letter, letters.as_str()))
+    escaped_json(&json, |letter| is_special(letter) || "<>&".contains(letter))
 }
 
 impl Materialize for PageFile {

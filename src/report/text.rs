@@ -20,6 +20,20 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// JSON with escapes for the characters in its strings that `is_odd` selects, each of which has four hexadecimal digits.
+pub(crate) fn escaped_json(json: &str, is_odd: impl Fn(char) -> bool) -> String {
+    let mut text = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if is_odd(letter) {
+            text.extend(format!("\\u{:04x}", u32::from(letter)).chars());
+        } else {
+            text.push(letter);
+        }
+    }
+    text
+}
+
+/// Whether a terminal would not show a character, or would let it change how others are shown.
 pub(crate) fn is_special(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
