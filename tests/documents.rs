@@ -2,8 +2,13 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
+#[path = "common/links.rs"]
+mod links;
+
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use self::links::dead_links;
 
 fn document(name: &str) -> String {
     fs::read_to_string(Path::new("docs").join(name)).unwrap()
@@ -96,4 +101,15 @@ fn messages_that_documents_explain_are_those_of_the_program() {
         }
     }
     assert!(explained > 20);
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    assert_eq!(dead_links(Path::new(".")), Vec::<String>::new());
+}
+
+#[test]
+fn the_readme_is_short() {
+    let words = fs::read_to_string("README.md").unwrap().split_whitespace().count();
+    assert!((300..=900).contains(&words), "{words} words");
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use clap_complete::{Shell, generate_to};
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
-use super::mount8;
+use super::{mount8, reference};
 use crate::disk;
 
 /// Hand-written sections.
@@ -19,7 +19,7 @@ const MOUNT_KPACKFS_8: &str = include_str!("../../packaging/man/mount.kpackfs.8"
 /// Where the mount options are inserted in mount.kpackfs(8).
 const OPTIONS: &str = ".\\\" OPTIONS\n";
 
-/// Write man pages and shell completions into a directory, in the layout of /usr/share
+/// Write man pages, shell completions and the page of all options into a directory, in the layout of /usr/share
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(super) struct Generate {
@@ -44,6 +44,7 @@ impl Generate {
             // The file name under which bash-completion finds the completions of `kpackfs`.
             fs::rename(&made, made.with_file_name(if shell == Shell::Bash { "kpackfs" } else { name(&made) }))?;
         }
+        fs::write(below("doc/kpackfs/docs")?.join("cli.md"), reference::page(cli))?;
         Ok(ExitCode::SUCCESS)
     }
 }

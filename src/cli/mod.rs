@@ -21,6 +21,7 @@ mod pack;
 mod prepare;
 mod progress;
 mod recombine;
+mod reference;
 mod replacing;
 mod selection;
 mod serving;

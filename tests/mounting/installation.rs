@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::sandbox::{has, program};
+use crate::links::dead_links;
 
 /// Installs below a directory, as for the Debian package.
 fn install(destination: &Path) {
@@ -36,7 +37,7 @@ fn everything_is_in_its_place() {
         "bin/kpackfs",
         "lib/librocm_kpack.so.0",
         "share/bash-completion/completions/kpackfs",
-        "share/doc/kpackfs/mounting.md",
+        "share/doc/kpackfs/docs/mounting.md",
         "share/doc/kpackfs/systemd/kpackfs@.service",
         "share/fish/vendor_completions.d/kpackfs.fish",
         "share/man/man1/kpackfs-mount.1",
@@ -52,6 +53,7 @@ fn everything_is_in_its_place() {
         assert!(page.contains(&format!("\n\\fB{option}\\fR")), "{option}");
     }
     assert!(!usr.join("share/man/man1/kpackfs-generate.1").exists());
+    assert_eq!(dead_links(&usr.join("share/doc/kpackfs")), Vec::<String>::new());
     succeeds(Command::new("bash").arg("-n").arg(usr.join("share/bash-completion/completions/kpackfs")));
 }
 

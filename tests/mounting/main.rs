@@ -7,6 +7,8 @@
 
 mod daemon;
 mod installation;
+#[path = "../common/links.rs"]
+mod links;
 mod mount8;
 mod sandbox;
 mod users;
