@@ -111,7 +111,64 @@ fn a_download_that_is_cut_off_is_named_so() {
     assert!(said.contains("download it again"), "{said}");
     place.file("x.rpm", b"neither");
     let said = place.ends(1, &["inspect", "x.rpm"]);
-    assert!(said.contains("x.rpm: neither a directory nor a wheel"), "{said}");
+    assert!(said.contains("x.rpm: a file of no known format"), "{said}");
+}
+
+/// The output of a compressor.
+fn compressed(program: &str, place: &Place, input: &str) -> Vec<u8> {
+    let mut command = Command::new(program);
+    command.args(["--stdout", input]).current_dir(place.0.path());
+    command.output().unwrap().stdout
+}
+
+#[test]
+fn what_is_no_input_is_described_whatever_its_name() {
+    let place = Place::new();
+    let noise: Vec<u8> = (0..3000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let packed = Command::new("tar").args(["--create", "fat"]).current_dir(place.0.path()).output().unwrap().stdout;
+    place.file("good.tar", &packed);
+    let half = |bytes: &[u8]| bytes[..bytes.len() / 2].to_vec();
+    let mut damaged = packed.clone();
+    damaged[1024..1536].copy_from_slice(&noise[..512]);
+    for (bytes, what) in [
+        (Vec::new(), "an empty file"),
+        (noise.clone(), "a file of no known format"),
+        ([b"BZh9", &noise[..]].concat(), "compressed with bzip2"),
+        ([b"!<arch>\n", &noise[..]].concat(), "dpkg-deb -x"),
+        (compressed("gzip", &place, "plain/readme.txt"), "does not begin as a tar archive does"),
+        (half(&compressed("gzip", &place, "good.tar")), "it is truncated; get it again"),
+        (half(&packed), "it is truncated; get it again"),
+        (damaged, "a damaged header"),
+    ] {
+        for name in ["x.tar", "x.tgz", "x.tar.bz2", "x.tar.zst", "x.bin"] {
+            place.file(name, &bytes);
+            let text = place.ends(1, &["inspect", name]);
+            assert!(text.contains(what) && text.len() < 500, "{name}, {what}: {text}");
+        }
+    }
+}
+
+#[test]
+fn an_unpacked_wheel_in_a_directory_of_a_tar_archive_is_named() {
+    let place = Place::new();
+    for name in ["METADATA", "WHEEL", "RECORD"] {
+        place.file(&format!("x-1/x-1.dist-info/{name}"), b"Name: x\nVersion: 1\n");
+    }
+    place.file("x-1/x/libx.so", &fixture("plain.so"));
+    let mut tar = Command::new("tar");
+    assert!(tar.args(["--create", "--file=x.tar", "x-1"]).current_dir(place.0.path()).status().unwrap().success());
+    let text = place.ends(0, &["inspect", "x.tar"]);
+    assert!(text.contains("an unpacked wheel in \"x-1\""), "{text}");
+}
+
+#[test]
+fn an_output_that_is_a_file_and_an_empty_date() {
+    let place = Place::new();
+    place.file("file", b"");
+    let text = place.ends(1, &["split", "fat", "-o", "file"]);
+    assert!(text.contains("file: is not a directory"), "{text}");
+    let mut split = place.command(&["split", "fat", "-o", "out"]);
+    assert!(split.env("SOURCE_DATE_EPOCH", "").status().unwrap().success());
 }
 
 #[test]

@@ -255,8 +255,8 @@ impl SplitOptions {
     /// The options of wheels. Their files have the time of `SOURCE_DATE_EPOCH`, if it is set (reproducible-builds.org).
     pub(super) fn to_wheel_options(&self) -> anyhow::Result<WheelOptions> {
         let stamp = match std::env::var("SOURCE_DATE_EPOCH") {
-            Ok(seconds) => DosTime::of(seconds.parse().context("SOURCE_DATE_EPOCH")?),
-            Err(_) => DosTime::default(),
+            Ok(seconds) if !seconds.is_empty() => DosTime::of(seconds.parse().context("SOURCE_DATE_EPOCH")?),
+            _ => DosTime::default(),
         };
         let statement = Statement::of(&self.to_options(Packaging::Bundles)?);
         let options = WheelOptions {

@@ -33,6 +33,9 @@ pub enum ExportError {
         /// The error.
         source: io::Error,
     },
+    /// An output directory exists and is a file.
+    #[error("{}: is not a directory; the output is a directory, which may be new", .0.display())]
+    NotADirectory(PathBuf),
     /// There is no such view.
     #[error("there is no view {0}")]
     NoSuchView(EntryPath),

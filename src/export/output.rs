@@ -80,6 +80,9 @@ impl Output {
         warn: Warn,
     ) -> Result<Self, ExportError> {
         parts.iter().chain(gone).try_for_each(|part| inputs.check(part))?;
+        if place.exists() && !place.is_dir() {
+            return Err(ExportError::NotADirectory(place.to_owned()));
+        }
         fs::create_dir_all(place).map_err(at(place))?;
         let existing = parts.iter().chain(gone).map(PathBuf::as_path).filter(|part| part.symlink_metadata().is_ok());
         let refused: Vec<_> = existing.filter(|part| !replace.allows(part)).collect();

@@ -11,7 +11,7 @@ use zip::read::{ArchiveOffset, Config, ZipFileEntry};
 use zip::result::{ZipError, ZipResult};
 use zip::unstable::read::ZipIterable;
 
-use super::SourceError;
+use super::{SourceError, unknown};
 use super::member::OpenWheel;
 use crate::rope::to_usize;
 
@@ -115,7 +115,7 @@ fn check_claims(window: &mut Window<'_>, location: &Path) -> Result<(), SourceEr
                                           end; download it again"
                 .to_owned()
         }
-        None => return Err(SourceError::UnknownKind(location.to_owned())),
+        None => return Err(unknown::error(location)),
         Some(members) if members > MAX_MEMBERS => format!("it has {members} members, and the limit is {MAX_MEMBERS}"),
         Some(_) => return Ok(()),
     };

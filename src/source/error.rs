@@ -15,9 +15,17 @@ pub enum SourceError {
         /// The error.
         source: std::io::Error,
     },
-    /// It is neither a directory nor a zip file, and does not begin as binaries do.
-    #[error("{}: neither a directory nor a wheel (a zip file), nor a binary (ELF or PE)", .0.display())]
-    UnknownKind(PathBuf),
+    /// It is nothing that can be read.
+    #[error(
+        "{}: {what}. An input is a directory, a wheel (a zip file), a binary (ELF or PE), or a tar archive, which may be \
+         compressed with gzip, zstd or xz", path.display()
+    )]
+    UnknownKind {
+        /// The file.
+        path: PathBuf,
+        /// What it is, as far as its first bytes say.
+        what: &'static str,
+    },
     /// It looks like a tar archive but cannot be read as one.
     #[error("{}: not a usable tar archive: {reason}", path.display())]
     NotATar {

@@ -33,6 +33,7 @@ mod tar;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tree;
+mod unknown;
 mod wheel;
 
 use std::path::Path;
@@ -77,7 +78,7 @@ impl Input {
                 None => wheel::list(location, resources),
             }
         } else {
-            Err(SourceError::UnknownKind(location))
+            Err(SourceError::UnknownKind { path: location, what: "neither a file nor a directory" })
         }
     }
 }

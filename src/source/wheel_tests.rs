@@ -218,13 +218,13 @@ fn zip64_sizes_and_names_that_are_not_utf8() {
 #[test]
 fn what_is_no_wheel_is_said_so() {
     let open = |bytes: &[u8]| open_bytes(bytes, &Resources::new(0)).unwrap_err();
-    assert!(matches!(open(b""), SourceError::UnknownKind(_)));
-    assert!(matches!(open(&vec![b'x'; 70_000]), SourceError::UnknownKind(_)));
+    assert!(matches!(open(b""), SourceError::UnknownKind { .. }));
+    assert!(matches!(open(&vec![b'x'; 70_000]), SourceError::UnknownKind { .. }));
     let no_dist_info = zipped(&[made("y-1.dist-info/WHEEL", b"")]);
     assert!(open(&no_dist_info).to_string().contains("dist-info directory"));
     let whole = zipped(&[made("a", b"1")]);
     assert!(open(&whole[..whole.len() - 30]).to_string().contains("it is truncated or damaged"));
-    assert!(matches!(open(&whole[..3]), SourceError::UnknownKind(_)));
+    assert!(matches!(open(&whole[..3]), SourceError::UnknownKind { .. }));
     assert!(matches!(open(&[b"#!prefix\n", &whole[..]].concat()), SourceError::NotAWheel { .. }));
     let error = open(&zip64_end(1 << 40, 0));
     assert!(error.to_string().contains("1099511627776 members"), "{error}");

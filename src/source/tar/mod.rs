@@ -19,7 +19,7 @@ use super::input::find_dist_info;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links, open_file};
 use crate::disk;
 use crate::resources::Resources;
-use crate::rope::{Content, Rope, Segment};
+use crate::rope::{Content, Rope, Segment, to_usize};
 
 /// Bytes of a header.
 const BLOCK: u64 = 512;
@@ -39,9 +39,24 @@ pub(super) fn packing(location: &Path) -> io::Result<Option<TarCompression>> {
         [0x1f, 0x8b, ..] => Some(TarCompression::Gzip),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(TarCompression::Zstd),
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(TarCompression::Xz),
-        head if head.get(257..262) == Some(b"ustar") || name.contains(".tar") => Some(TarCompression::Plain),
+        head if is_header(head) || (name.contains(".tar") && is_end(head)) => Some(TarCompression::Plain),
         _ => None,
     })
+}
+
+/// Whether a block is a header: its bytes have the sum that it states, in which the sum's own eight bytes count as blanks.
+fn is_header(block: &[u8]) -> bool {
+    let stated = block.get(148..156).and_then(|digits| std::str::from_utf8(digits).ok());
+    let stated = stated.and_then(|digits| u64::from_str_radix(digits.trim_matches(['\0', ' ']), 8).ok());
+    let sum = |bytes: &[u8]| bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+    let blanks = 8 * u64::from(b' ');
+    let parts = block.get(..148).zip(block.get(156..));
+    parts.is_some_and(|(before, behind)| stated == Some(sum(before) + blanks + sum(behind)))
+}
+
+/// Whether a block is one of those that end an archive.
+fn is_end(block: &[u8]) -> bool {
+    block.len() as u64 == BLOCK && block.iter().all(|byte| *byte == 0)
 }
 
 /// Lists the members of the archive at `location`.
@@ -59,12 +74,18 @@ pub(super) fn list(
     tree.read(&archive)?;
     let mut entries: Vec<Entry> = tree.entries.into_values().collect();
     let mut kind = InputKind::Tree;
+    let mut warnings = Vec::new();
+    if let Some(directory) = wheel_below(&entries) {
+        warnings.push(format!(
+            "it contains an unpacked wheel in {directory:?}, and is taken for an install tree; pack that directory with \
+             tar -C {directory:?} . to have a wheel"
+        ));
+    }
     if let Some(dist_info) = find_dist_info(&entries) {
         kind = InputKind::UnpackedWheel(dist_info);
         links::become_files(&mut entries);
     }
     let root = Attributes { mode: 0o755, ..of_file };
-    let mut warnings = Vec::new();
     if unpacked::is_suspect(archive.size(), file.size()) {
         warnings.push(format!(
             "it unpacks to {} times its size; split and mount refuse it without --allow-ratio",
@@ -72,6 +93,20 @@ pub(super) fn list(
         ));
     }
     Ok(Input { kind, location, root, entries, warnings, file: Some(file) })
+}
+
+/// An error of the parser, without the bytes of a damaged header, which it quotes.
+fn explain(error: &io::Error) -> String {
+    let text = error.to_string();
+    if text.contains("numeric field") { "a damaged header".to_owned() } else { text }
+}
+
+/// The only directory in an archive, if an unpacked wheel is in it.
+fn wheel_below(entries: &[Entry]) -> Option<&EntryPath> {
+    let mut top = entries.iter().map(|entry| &entry.path).filter(|path| path.depth() == 1);
+    let only = top.next().filter(|_| top.next().is_none())?;
+    let is_statement = |path: &EntryPath| path.depth() == 3 && path.as_bytes().ends_with(b".dist-info/WHEEL");
+    entries.iter().any(|entry| is_statement(&entry.path)).then_some(only)
 }
 
 /// The entries collected so far.
@@ -88,6 +123,12 @@ impl TarEntries<'_> {
     fn read(&mut self, archive: &Arc<dyn Content>) -> Result<(), SourceError> {
         let unusable =
             |error: io::Error| SourceError::NotATar { path: self.location.to_owned(), reason: error.to_string() };
+        let mut first = [0; BLOCK as usize];
+        let first = first.get_mut(..to_usize(archive.size().min(BLOCK))).unwrap_or_default();
+        archive.read_at(0, first).map_err(|error| unusable(io::Error::other(error)))?;
+        if !is_header(first) && !is_end(first) {
+            return Err(unusable(io::Error::other("its content does not begin as a tar archive does")));
+        }
         // Members are skipped, so only their headers are read.
         let allowance = Rc::new(Cell::new(MAX_HEADER));
         let mut reader = ContentReader::new(archive);
@@ -97,8 +138,8 @@ impl TarEntries<'_> {
         let mut last = None;
         for member in tar.entries_with_seek().map_err(unusable)? {
             let member = member.map_err(|error| match &last {
-                Some(last) => unusable(io::Error::other(format!("after member {last:?}: {error}"))),
-                None => unusable(error),
+                Some(last) => unusable(io::Error::other(format!("after member {last:?}: {}", explain(&error)))),
+                None => unusable(io::Error::other(explain(&error))),
             })?;
             last = Some(String::from_utf8_lossy(&member.path_bytes()).into_owned());
             self.add(member, archive)?;
