@@ -154,6 +154,7 @@ impl MountRequest {
     }
 
     fn read_options(&mut self, list: &OsStr, known: &[KnownOption]) -> Result<(), String> {
+        let mut before = None;
         for option in split(list.as_bytes())? {
             let (name, value) = match option.iter().position(|&byte| byte == b'=') {
                 Some(position) => (option.get(..position), option.get(position + 1..)),
@@ -170,8 +171,19 @@ impl MountRequest {
                 ("remount", None) => {
                     return Err("a kpackfs cannot be remounted: unmount it and mount it again".to_owned());
                 }
-                _ => self.options.push(to_argument(&given, value, known)?),
+                _ => {
+                    let argument = to_argument(&given, value, known);
+                    self.options.push(argument.map_err(|reason| match &before {
+                        // In `arch=gfx942,gfx1100` the comma ends the value.
+                        Some(before) if value.is_none() => format!(
+                            "{reason}; if it belongs to the value of {before}, put that in quotation marks: \
+                             {before}=\"…,{given}\""
+                        ),
+                        _ => reason,
+                    })?);
+                }
             }
+            before = value.map(|_| given.into_owned());
         }
         Ok(())
     }
@@ -277,6 +289,7 @@ mod tests {
             (&["/w", "/m", "-o"], "-o needs a value"),
             (&["/w", "/m", "-o", "archs=gfx942"], "unknown mount option archs"),
             (&["/w", "/m", "-o", "--arch=gfx942"], "unknown mount option --arch"),
+            (&["/w", "/m", "-o", "arch=gfx942,gfx1100"], "quotation marks: arch=\"…,gfx1100\""),
             (&["/w", "/m", "-o", "arch"], "mount option arch needs a value"),
             (&["/w", "/m", "-o", "allow_other=1"], "mount option allow_other takes no value"),
             (&["/w", "/m", "-o", "rw,remount"], "cannot be remounted"),

@@ -54,7 +54,7 @@ fn name(path: &Path) -> &str {
 }
 
 fn manuals(cli: &clap::Command, commands: &Path, administration: &Path) -> anyhow::Result<()> {
-    clap_mangen::generate_to(cli.clone(), commands)?;
+    clap_mangen::generate_to(with_all_sentences(cli.clone()), commands)?;
     let main = commands.join("kpackfs.1");
     let page = disk::read_to_string(&main, disk::MAX_TEXT)?;
     fs::write(&main, page + KPACKFS_1)?;
@@ -63,6 +63,11 @@ fn manuals(cli: &clap::Command, commands: &Path, administration: &Path) -> anyho
     // The same program under the name of the other file system type.
     fs::write(administration.join("mount.fuse.kpackfs.8"), ".so man8/mount.kpackfs.8\n")?;
     Ok(())
+}
+
+/// clap_mangen leaves out the description of an option that short help omits.
+fn with_all_sentences(command: clap::Command) -> clap::Command {
+    command.mut_args(|argument| argument.hide_short_help(false)).mut_subcommands(with_all_sentences)
 }
 
 /// The options of `kpackfs mount` as mount options.
@@ -78,7 +83,11 @@ fn mount_options(cli: &clap::Command) -> String {
                 argument.get_value_names().and_then(|names| names.first()).map_or("VALUE", |name| name.as_str());
             head.extend([roman("="), italic(value)]);
         }
-        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let mut help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let values: Vec<_> = argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
+        if option.takes_value && !values.is_empty() {
+            help = format!("{help} [possible values: {}]", values.join(", "));
+        }
         page.control("TP", []).text(head).text([roman(help)]);
     }
     page.to_roff()

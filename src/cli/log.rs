@@ -3,9 +3,9 @@
 //! They go to stderr. A daemon's messages go to the system's log once it has left the terminal: glibc's syslog(3)
 //! writes to /dev/log, where journald listens as well. If there is a log file, all messages go there.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -14,11 +14,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, bail};
 use syslog_tracing::{Facility, Options, Syslog};
 use tracing::field::Field;
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::field::MakeExt;
-use tracing_subscriber::fmt::format::{FormatFields, Writer, debug_fn};
-use tracing_subscriber::fmt::layer;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer, debug_fn};
+use tracing_subscriber::fmt::{FmtContext, layer};
 use tracing_subscriber::fmt::writer::{MakeWriterExt, OptionalWriter};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, registry};
 
@@ -30,8 +32,7 @@ static IS_DETACHED: AtomicBool = AtomicBool::new(false);
 /// Starts logging. Call it once, before the first message. `RUST_LOG` selects messages (default: warnings and errors).
 pub(super) fn start() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    let terminal =
-        layer().fmt_fields(fields()).with_writer(terminal).with_ansi(io::stderr().is_terminal()).without_time();
+    let terminal = layer().fmt_fields(fields()).event_format(TerminalFormat).with_writer(terminal);
     let file = layer().fmt_fields(fields()).with_writer(file).with_ansi(false);
     // There is one per process. The log has its own column for the level.
     let system = Syslog::new(c"kpackfs", Options::LOG_PID, Facility::Daemon);
@@ -46,6 +47,27 @@ pub(super) fn start() {
             .with_target(false)
     });
     registry().with(filter).with(terminal).with(file).with(system).init();
+}
+
+/// Messages as the command prints its own: "kpackfs: warning: …".
+struct TerminalFormat;
+
+impl<S, F> FormatEvent<S, F> for TerminalFormat
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+    F: for<'writer> FormatFields<'writer> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, F>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let level = match *event.metadata().level() {
+            Level::ERROR => "error",
+            Level::WARN => "warning",
+            Level::INFO => "info",
+            Level::DEBUG | Level::TRACE => "debug",
+        };
+        write!(writer, "kpackfs: {level}: ")?;
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
 }
 
 /// Writes the fields of a message on one line, escaped: `path` and others come from inputs.

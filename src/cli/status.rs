@@ -1,6 +1,6 @@
 //! `kpackfs status`.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 
 use super::table::{Style, Table, percent, size};
@@ -60,13 +61,27 @@ impl StatusArguments {
                 return Ok(ExitCode::SUCCESS);
             }
             let before = std::mem::replace(&mut now, parsed(&read()?)?);
-            if io::stdout().is_terminal() {
+            let mut page = Vec::new();
+            show(&mut page, &mount.mount_point, &now, Some(&before))?;
+            if let Ok(size) = tcgetwinsize(io::stdout()) {
                 // Cursor home, and clear from there (ECMA-48: CUP, ED).
                 write!(out, "\x1b[H\x1b[J")?;
+                page = first_rows(&page, size.ws_row.into());
             }
-            show(&mut out, &mount.mount_point, &now, Some(&before))?;
+            out.write_all(&page)?;
         }
     }
+}
+
+/// The part of a page that a terminal with so many rows shows, the last of which is for the cursor.
+fn first_rows(page: &[u8], rows: usize) -> Vec<u8> {
+    let all = page.split_inclusive(|byte| *byte == b'\n');
+    if all.clone().count() < rows {
+        return page.to_vec();
+    }
+    let mut shown = all.take(rows.saturating_sub(2)).collect::<Vec<_>>().concat();
+    shown.extend_from_slice("… kpackfs status shows the rest\n".as_bytes());
+    shown
 }
 
 /// Prints a status. With an earlier one, also the work per second since then.
@@ -111,7 +126,8 @@ fn work(now: &Value, before: Option<&Value>) -> Table {
     };
     let columns = "what | so far # | per second #";
     let mut work = Table::new("Work", columns);
-    for (name, total) in numbers(now.get("counters")) {
+    // While it is watched, what has not happened would only take room.
+    for (name, total) in numbers(now.get("counters")).filter(|(_, total)| before.is_none() || *total > 0) {
         let unit = if name.starts_with("bytes_") { size } else { |number: u64| number.to_string() };
         let rate = rate("counters", name, total).map(unit).unwrap_or_default();
         work.row([name.replace('_', " "), unit(total), rate]);
@@ -231,5 +247,20 @@ mod tests {
         assert!(text.contains("bytes read 6.00 MiB 2.00 MiB\n"), "{text}");
         assert!(text.contains("requests 9 0\n"), "{text}");
         assert!(!shown(&status(1.0, 1), Some(&status(1.0, 1))).contains("per second"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_rows;
+
+    #[test]
+    fn a_page_fits_a_terminal() {
+        let page = "line\n".repeat(40);
+        let shown = String::from_utf8(first_rows(page.as_bytes(), 24)).unwrap();
+        assert_eq!(shown.lines().count(), 23);
+        assert!(shown.ends_with("… kpackfs status shows the rest\n"));
+        assert_eq!(first_rows(b"one\ntwo\n", 24), b"one\ntwo\n");
+        assert_eq!(first_rows(page.as_bytes(), 0), "… kpackfs status shows the rest\n".as_bytes());
     }
 }

@@ -27,6 +27,8 @@ pub struct MountEntry {
     pub kind: String,
     /// Its source.
     pub source: OsString,
+    /// ID of the user who mounted it, if it is a FUSE filesystem.
+    pub owner: Option<u32>,
 }
 
 /// The uppermost mount at `path`.
@@ -57,7 +59,9 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     fields.find(|field| *field == b"-")?;
     let kind = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = unescape(fields.next()?);
-    Some(MountEntry { id, parent, device, root: root.into(), mount_point: mount_point.into(), kind, source })
+    let options = String::from_utf8_lossy(fields.next().unwrap_or_default());
+    let owner = options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
+    Some(MountEntry { id, parent, device, root: root.into(), mount_point: mount_point.into(), kind, source, owner })
 }
 
 /// The kernel writes space, tab, newline, backslash and `#` as a backslash with three octal digits.

@@ -71,6 +71,17 @@ pub enum MountError {
         /// Its source.
         source_name: String,
     },
+    /// Another user mounted it.
+    #[error(
+        "{}: mounted by the user with ID {owner}; only that user and root may unmount it, and others may read it only if it \
+         was mounted with --allow-other", path.display()
+    )]
+    OfAnother {
+        /// The mount point.
+        path: PathBuf,
+        /// The user.
+        owner: u32,
+    },
     /// This mount was replaced or covered by another kpackfs.
     #[error("{}: this mount is gone or covered by another one", .0.display())]
     NotOurs(PathBuf),

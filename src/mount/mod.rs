@@ -275,7 +275,20 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), MountError> {
 /// The kpackfs mounted at `path`, if its daemon is running.
 pub fn find_mount(path: &Path) -> Result<MountEntry, MountError> {
     let entry = mounted_at(path)?;
-    if is_dead(&entry.mount_point) { Err(MountError::Stale(entry.mount_point)) } else { Ok(entry) }
+    if is_dead(&entry.mount_point) {
+        return Err(MountError::Stale(entry.mount_point));
+    }
+    match rustix::fs::stat(&entry.mount_point) {
+        Err(Errno::ACCESS) => Err(of_another(&entry.mount_point).unwrap_or(MountError::Stale(entry.mount_point))),
+        _ => Ok(entry),
+    }
+}
+
+/// The error about a mount of another user, if it is one.
+fn of_another(place: &Path) -> Option<MountError> {
+    let owner = topmost(place).ok()??.owner?;
+    let is_another = owner != rustix::process::getuid().as_raw();
+    is_another.then(|| MountError::OfAnother { path: place.to_owned(), owner })
 }
 
 /// The kpackfs mounted at `path`, with a running daemon or stale.
@@ -296,7 +309,7 @@ fn detach(place: &Path, lazy: bool) -> Result<(), MountError> {
     flags.set(UnmountFlags::DETACH, lazy);
     match rustix::mount::unmount(place, flags) {
         Ok(()) => Ok(()),
-        Err(Errno::PERM) => helper::unmount(place, lazy),
+        Err(Errno::PERM) => helper::unmount(place, lazy).map_err(|error| of_another(place).unwrap_or(error)),
         Err(Errno::BUSY) => Err(MountError::Busy(place.to_owned())),
         Err(error) => Err(MountError::Unmount { path: place.to_owned(), source: error.into() }),
     }

@@ -67,12 +67,17 @@ fn manual_pages_render_without_warnings() {
     let mut pages = 0;
     for section in ["man1", "man8"] {
         for page in fs::read_dir(directory.path().join("man").join(section)).unwrap() {
+            let page = page.unwrap().path();
             let mut groff = Command::new("groff");
             groff
                 .args(["-man", "-ww", "-z", "-Kutf8"])
-                .arg(page.unwrap().path())
+                .arg(&page)
                 .current_dir(directory.path().join("man"));
             assert_eq!(succeeds(&mut groff), "");
+            let text = fs::read_to_string(&page).unwrap();
+            let mut options = text.split("\n.TP\n").skip(1);
+            let bare = options.find(|option| option.trim_end().lines().count() < 2);
+            assert_eq!(bare, None, "{}: an option without a sentence", page.display());
             pages += 1;
         }
     }
