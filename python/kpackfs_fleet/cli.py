@@ -7,8 +7,10 @@ import json
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -19,6 +21,9 @@ from .settings import FORMATS, Limits, Settings
 
 if TYPE_CHECKING:
     from distributed import Client
+
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit code of a shell for a command that SIGINT ended."""
 
 # Options of `kpackfs split` that the outputs depend on, and the number of their values.
 SPLIT_OPTIONS: dict[str, int | str | None] = {
@@ -127,7 +132,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import fsspec  # noqa: F401
     except ImportError as error:
         return _fail(f"{error.name} is not installed: pip install 'kpackfs[fleet]'")
-    return _split(given)
+    if given.scratch is not None and not os.path.isdir(given.scratch):
+        return _fail(f"--scratch {given.scratch}: is not a directory")
+    interrupted = False
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    # SIGTERM as an interrupt, so that workers end and their files are removed.
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, interrupt)
+    try:
+        return _split(given)
+    except BaseException:
+        # A cluster that is interrupted while it starts ends with an error of its own.
+        if not interrupted:
+            raise
+        return _fail("interrupted; run the same command again to go on", INTERRUPTED)
 
 
 def _split(given: argparse.Namespace) -> int:
@@ -240,6 +264,6 @@ def _say(line: str) -> None:
     print(escaped(line), file=sys.stderr, flush=True)
 
 
-def _fail(message: str) -> int:
+def _fail(message: str, code: int = 2) -> int:
     _say(f"kpackfs-fleet: {message}")
-    return 2
+    return code

@@ -46,7 +46,8 @@ pub(super) fn show_bytes<T: Send>(title: &'static str, work: impl FnOnce(&Progre
             while !finished.load(Ordering::Acquire) {
                 let (done, total) = (progress.done.load(Ordering::Relaxed), progress.total.load(Ordering::Relaxed));
                 bar.set_position(position.advance(done, total));
-                bar.set_message(format!("{} of {}", size(done), size(total.max(done))));
+                // Without the total, which grows with each stage of the work.
+                bar.set_message(size(done));
                 thread::park_timeout(PERIOD);
             }
             bar.finish_and_clear();
