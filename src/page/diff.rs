@@ -18,7 +18,8 @@ const MAX_ROWS: usize = 200;
 const LONGEST_NAME: usize = 200;
 
 /// The columns of [`counts`] for code objects and for kernels.
-const COUNTS: &str = "equal objects # | changed # | added # | removed # | equal kernels # | changed # | added # | removed #";
+const COUNTS: &str =
+    "equal objects # | changed # | added # | removed # | equal kernels # | changed # | added # | removed #";
 
 /// The JSON in the page: the same as that of `diff`.
 #[derive(Serialize)]

@@ -11,8 +11,8 @@ use zip::read::{ArchiveOffset, Config, ZipFileEntry};
 use zip::result::{ZipError, ZipResult};
 use zip::unstable::read::ZipIterable;
 
-use super::{SourceError, unknown};
 use super::member::OpenWheel;
+use super::{SourceError, unknown};
 use crate::rope::to_usize;
 
 /// The most members that a wheel may have. The largest ROCm wheels have some ten thousand.

@@ -69,10 +69,7 @@ fn manual_pages_render_without_warnings() {
         for page in fs::read_dir(directory.path().join("man").join(section)).unwrap() {
             let page = page.unwrap().path();
             let mut groff = Command::new("groff");
-            groff
-                .args(["-man", "-ww", "-z", "-Kutf8"])
-                .arg(&page)
-                .current_dir(directory.path().join("man"));
+            groff.args(["-man", "-ww", "-z", "-Kutf8"]).arg(&page).current_dir(directory.path().join("man"));
             assert_eq!(succeeds(&mut groff), "");
             let text = fs::read_to_string(&page).unwrap();
             let mut options = text.split("\n.TP\n").skip(1);

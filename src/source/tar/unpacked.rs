@@ -207,7 +207,10 @@ impl<R: Read> Read for Located<R> {
 
 fn located(error: &io::Error, at: u64) -> io::Error {
     if error.kind() == io::ErrorKind::UnexpectedEof {
-        return io::Error::new(error.kind(), format!("it ends after {at} bytes of its content: it is truncated; get it again"));
+        return io::Error::new(
+            error.kind(),
+            format!("it ends after {at} bytes of its content: it is truncated; get it again"),
+        );
     }
     io::Error::new(error.kind(), format!("after {at} bytes of its content: {error}"))
 }
