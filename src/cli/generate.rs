@@ -65,7 +65,7 @@ fn manuals(cli: &clap::Command, commands: &Path, administration: &Path) -> anyho
     Ok(())
 }
 
-/// clap_mangen leaves out the description of an option that short help omits.
+/// `clap_mangen` leaves out the description of an option that short help omits.
 fn with_all_sentences(command: clap::Command) -> clap::Command {
     command.mut_args(|argument| argument.hide_short_help(false)).mut_subcommands(with_all_sentences)
 }

@@ -123,10 +123,9 @@ impl TarEntries<'_> {
     fn read(&mut self, archive: &Arc<dyn Content>) -> Result<(), SourceError> {
         let unusable =
             |error: io::Error| SourceError::NotATar { path: self.location.to_owned(), reason: error.to_string() };
-        let mut first = [0; BLOCK as usize];
-        let first = first.get_mut(..to_usize(archive.size().min(BLOCK))).unwrap_or_default();
-        archive.read_at(0, first).map_err(|error| unusable(io::Error::other(error)))?;
-        if !is_header(first) && !is_end(first) {
+        let mut first = vec![0; to_usize(archive.size().min(BLOCK))];
+        archive.read_at(0, &mut first).map_err(|error| unusable(io::Error::other(error)))?;
+        if !is_header(&first) && !is_end(&first) {
             return Err(unusable(io::Error::other("its content does not begin as a tar archive does")));
         }
         // Members are skipped, so only their headers are read.
