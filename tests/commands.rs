@@ -137,7 +137,7 @@ fn what_is_no_input_is_described_whatever_its_name() {
         ([b"!<arch>\n", &noise[..]].concat(), "dpkg-deb -x"),
         (compressed("gzip", &place, "plain/readme.txt"), "does not begin as a tar archive does"),
         (half(&compressed("gzip", &place, "good.tar")), "it is truncated; get it again"),
-        (half(&packed), "it is truncated; get it again"),
+        (half(&packed), "is truncated; get it again"),
         (damaged, "a damaged header"),
     ] {
         for name in ["x.tar", "x.tgz", "x.tar.bz2", "x.tar.zst", "x.bin"] {
