@@ -188,7 +188,9 @@ impl TarEntries<'_> {
                 let (start, size) = (member.raw_file_position(), member.size());
                 let range = Segment::range(Arc::clone(archive), start, size);
                 let content = range.and_then(|range| Rope::new([range]));
-                let content = content.map_err(|_| bad("it reaches past the end of the archive, which is truncated; get it again".to_owned()))?;
+                let content = content.map_err(|_| {
+                    bad("it reaches past the end of the archive, which is truncated; get it again".to_owned())
+                })?;
                 EntryKind::File { content: Arc::new(content), link_group: None }
             }
             other => return Err(bad(format!("neither a file, a directory nor a link ({other:?})"))),
