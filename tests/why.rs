@@ -386,6 +386,7 @@ fn a_post_release_and_its_device_packages_belong_together() {
         let metadata = format!("Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n{requires}\n");
         fs::write(info.join("METADATA"), metadata).unwrap();
         fs::write(info.join("RECORD"), format!("{file},,\n")).unwrap();
+        fs::write(info.join("INSTALLER"), "pip\n").unwrap();
     };
     let requires = "Provides-Extra: device-gfx1030\n\
                     Requires-Dist: rocm-sdk-device-gfx1030==7.14.0; extra == \"device-gfx1030\"\n";
@@ -459,7 +460,7 @@ fn what_cannot_be_read_is_no_answer() {
         (["/nowhere", "--target=gfx942"], 3, "unreadable", "/nowhere: No such file"),
         (["--pid=999999999", "--target=gfx942"], 3, "unreadable", "there is no process with this ID"),
         (["--python=/nowhere", "--target=gfx942"], 3, "unreadable", "--python /nowhere"),
-        (["tests/fixtures/host-only.so", "--target=gfx942"], 4, "nothing", "no library there has device code"),
+        (["tests/fixtures/host-only.so", "--target=gfx942"], 4, "nothing", "nothing there has device code"),
         (["tests/fixtures/plain.so", "--topology=/nowhere"], 4, "nothing", "--target auto"),
         (["tests/fixtures/plain.so", "--target=GFX"], 2, "", "is no target"),
         (["tests/fixtures/plain.so", "--target=gfx"], 2, "", "gfx is not one GPU"),

@@ -94,6 +94,7 @@ impl Tree {
 
     /// A package that installed these files, and the libraries.
     fn package(&self, files: &[&str]) {
+        self.put("demo-1.0.dist-info/INSTALLER", b"uv\n");
         self.put("demo-1.0.dist-info/METADATA", b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n");
         let digest = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
         let row = |path: &&str| format!("{path},sha256={digest},{}\n", self.at(path).metadata().unwrap().len());
@@ -179,6 +180,7 @@ impl Tree {
             format!("{before}\nexec setpriv --reuid 65534 --regid 65534 --clear-groups \"$KPACKFS\" why {arguments}");
         let mut shell = Command::new("sh");
         shell.args(["-c", &script]).env("KPACKFS", program(&self.place)).current_dir(self.place.path());
+        shell.env("UV_INDEX_URL", "https://wheels.example/simple");
         for variable in ["ROCBLAS_TENSILE_LIBPATH", "HIPBLASLT_TENSILE_LIBPATH", "MIOPEN_SYSTEM_DB_PATH"] {
             shell.env_remove(variable);
         }

@@ -145,8 +145,9 @@ impl Why {
         let visible = if named.is_some() { Vec::new() } else { seen(&nodes, &variables).map_err(nothing)? };
         let gpus = named.unwrap_or_else(|| visible.iter().map(|gpu| gpu.target.clone()).collect());
         let (binary, wrapper) = (self.binary.clone(), self.wrapper);
-        let question = Question { paths, gpus, visible, binary, wrapper, variables, loaded };
-        let mut answer = match question.answer(&Resources::new(MEMORY)) {
+        let resources = Resources::new(MEMORY);
+        let question = Question { paths, gpus, visible, binary, wrapper, variables, loaded, resources };
+        let mut answer = match question.answer() {
             Ok(answer) => answer,
             Err(error @ (WhyError::Nothing(_) | WhyError::NoWrapper(_))) => return Err(nothing(error.into())),
             Err(error) => return Err(unreadable(error.into())),

@@ -90,16 +90,27 @@ impl ArchiveReader {
         budget: &Arc<Budget>,
         sink: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<(), Error> {
-        let blob = self.archive.stored(entry)?;
-        let mut pieces = Pieces::new(entry.original_size, sink)?;
-        match self.archive.scheme() {
-            Scheme::None if blob.size != entry.original_size => {
-                let (found, size) = (blob.size, entry.original_size);
-                return Err(Error::Frame(format!("a code object has {found} bytes instead of {size}")));
-            }
-            Scheme::None => pieces.copy(ArchivePart::new(&self.content, blob))?,
-            Scheme::ZstdPerKernel => pieces.decompress(&self.content, blob, budget)?,
-        }
-        pieces.finish()
+        let place = (&self.content, self.archive.stored(entry)?);
+        read_entry(place, self.archive.scheme(), entry, budget, sink)
     }
+}
+
+/// Passes the code object that is stored in a part of an archive to `sink` in pieces.
+pub(crate) fn read_entry(
+    (content, blob): (&Arc<dyn Content>, Blob),
+    scheme: Scheme,
+    entry: &TocEntry,
+    budget: &Arc<Budget>,
+    sink: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(), Error> {
+    let mut pieces = Pieces::new(entry.original_size, sink)?;
+    match scheme {
+        Scheme::None if blob.size != entry.original_size => {
+            let (found, size) = (blob.size, entry.original_size);
+            return Err(Error::Frame(format!("a code object has {found} bytes instead of {size}")));
+        }
+        Scheme::None => pieces.copy(ArchivePart::new(content, blob))?,
+        Scheme::ZstdPerKernel => pieces.decompress(content, blob, budget)?,
+    }
+    pieces.finish()
 }

@@ -67,6 +67,18 @@ cause_kinds! { KINDS:
     PACKAGE_NONE "package-none"
         "there is no package for this GPU"
         "none; the answer names the GPUs with packages";
+    NOT_INSTALLED "not-installed"
+        "the library is in a wheel that was unpacked, not installed, without the device code"
+        "unpack the device wheel over it, or install both";
+    HOST_PART "host-part"
+        "the library is in the host part of a split, which has no device code"
+        "look at `merged/TARGET`, or install the wheels";
+    WHEEL_ALONE "wheel-alone"
+        "the host wheel was given without the device wheels of the GPU: installed without an extra, it has no kernels"
+        "`pip install` with the extra, or with the device wheels";
+    SEVERAL_VERSIONS "several-versions"
+        "a package has several dist-info directories, and its files are not those of one version"
+        "`pip install --force-reinstall --no-deps …`";
     ARCHIVE_GONE "archive-gone"
         "the archive is gone, although its package is installed"
         "`pip install --force-reinstall --no-deps …`";
@@ -80,7 +92,7 @@ cause_kinds! { KINDS:
         "the archive is for another GPU than its name says"
         "`pip install --force-reinstall --no-deps …`";
     ARCHIVE_DENIED "archive-denied"
-        "the archive may not be read"
+        "the archive may not be read, or its directory not entered"
         "`chmod`";
     ARCHIVE_NAME "archive-name"
         "the archive has a name that no runtime looks for"
@@ -113,7 +125,7 @@ cause_kinds! { KINDS:
         "there is generic code that the GPU could run, but no released runtime takes it"
         "none; the answer names the pull request";
     NO_CODE "no-code"
-        "the library contains its own code, and none for this GPU"
+        "the library, archive or code object has its code in itself, and none for this GPU"
         "none";
     RUNTIME_OLD "runtime-old"
         "the HIP runtime does not read archives"

@@ -7,6 +7,7 @@ use super::answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
 use super::cause::{self, Cause};
 use super::lookup::Lookup;
 use crate::gpu::TargetId;
+use crate::join::WheelsError;
 
 impl Question {
     /// The answer, with one sentence.
@@ -36,6 +37,7 @@ impl Question {
             (Some(first), _) => (AnswerStatus::NoCode, failure(first)),
             (None, []) => (AnswerStatus::Found, self.success(&lookups, databases.iter().filter(|it| it.found).count())),
             (None, [only]) if lookups.is_empty() => (AnswerStatus::Unreadable, only.clone()),
+            (None, [only]) => (AnswerStatus::Unreadable, format!("one file could not be read: {only}")),
             (None, [first, ..]) => {
                 (AnswerStatus::Unreadable, format!("{} files could not be read: {first}", unread.len()))
             }
@@ -53,24 +55,42 @@ impl Question {
         }
     }
 
+    /// The answer if wheels cannot be installed together.
+    pub(super) fn conflict(&self, conflict: &WheelsError) -> Explanation {
+        let cause = Cause::new(&cause::PACKAGE_VERSION, conflict.to_string(), None);
+        let targets = self.gpus.iter().map(ToString::to_string).collect();
+        let paths = self.paths.iter().map(|path| path.display().to_string()).collect();
+        Explanation {
+            status: AnswerStatus::NoCode,
+            sentence: format!("these wheels cannot be installed together: {conflict}"),
+            causes: vec![FoundCause { cause, targets, paths }],
+            ..Explanation::default()
+        }
+    }
+
     fn success(&self, lookups: &[Lookup], databases: usize) -> String {
         let gpus: Vec<_> = self.gpus.iter().map(ToString::to_string).collect();
+        let is_installed = lookups.iter().any(|lookup| lookup.is_installed);
+        let premise = if is_installed { "" } else { ", once it is installed" };
         match lookups {
-            [only] if databases == 0 => format!("{}: code for {} is found", only.library, gpus.join(", ")),
-            all => format!("code for {} is found, by all of {} look-ups", gpus.join(", "), all.len() + databases),
+            [only] if databases == 0 => format!("{}: code for {} is found{premise}", only.library, gpus.join(", ")),
+            all => {
+                format!("code for {} is found{premise}, by all of {} look-ups", gpus.join(", "), all.len() + databases)
+            }
         }
     }
 
     /// The cause if a library has no code for the first GPU, but for another one. A program that chooses no GPU runs
     /// on the first one. If a fat library has nothing for that GPU, it is loaded for no other GPU either
-    /// (`hip_fatbin.cpp` of CLR). Older runtimes do the same with split libraries.
+    /// (`hip_fatbin.cpp` of CLR). Older runtimes do the same with split libraries. What is not installed is asked about
+    /// for several machines.
     fn first_gpu(&self, failed: &Lookup, lookups: &[Lookup]) -> Option<FoundCause> {
         let of_library = |device: &TargetId| {
             let target = self.device_of(device).to_string();
             lookups.iter().find(|it| it.library == failed.library && it.target == target)
         };
         let works = |device: &TargetId| of_library(device).is_some_and(|it| it.cause.is_none());
-        let later = self.gpus.iter().position(works).filter(|&later| later > 0)?;
+        let later = self.gpus.iter().position(works).filter(|&later| later > 0 && failed.is_installed)?;
         let (first, other) = (self.gpus.first()?, self.gpus.get(later)?);
         let because = failed.cause.as_ref().map(|cause| cause.reason.as_str()).unwrap_or_default();
         let reason =

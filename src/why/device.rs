@@ -10,6 +10,9 @@ use crate::gpu::TargetId;
 /// (ROCm/rocm-systems#11317).
 const STRICT_SWITCH: &str = "HSA_DISABLE_GFX12_STRICT";
 
+/// The processors whose XNACK mode a process can choose.
+const PER_PROCESS: [&str; 3] = ["gfx90a", "gfx942", "gfx950"];
+
 /// What is known about the name of a device.
 pub(super) fn model(device: &TargetId, lookup: &mut Lookup) {
     if !device.is_known() {
@@ -38,4 +41,28 @@ pub(super) fn unserved(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Opt
          otherwise gfx1250 as all others"
     );
     Some(Cause::new(&cause::STRICT_CODE, reason, Some(command)))
+}
+
+/// The cause if there is code for the GPU in another mode. `HSA_XNACK` decides about XNACK. Linux follows it for a
+/// process on gfx90a, gfx942 and gfx950 (`KFD_SUPPORT_XNACK_PER_PROCESS` in `kfd_priv.h`), and elsewhere has one mode
+/// since the driver was loaded, by its option `noretry`.
+pub(super) fn other_mode(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Option<Cause> {
+    let same: Vec<_> = existing.iter().filter(|target| target.processor() == device.processor()).collect();
+    let (first, rest) = same.split_first()?;
+    let names = rest.iter().fold(first.to_string(), |names, target| format!("{names}, {target}"));
+    let mut reason = format!("there is code for {names} only, and the GPU is a {device}: its features differ");
+    let switched = |from: &str, to: &str| {
+        let name = device.to_string();
+        let other: TargetId = name.contains(from).then(|| name.replace(from, to))?.parse().ok()?;
+        same.iter().any(|code| other.candidates().contains(code)).then_some(())
+    };
+    let command = if switched("xnack-", "xnack+").is_some() {
+        if !PER_PROCESS.contains(&device.processor()) {
+            reason.push_str("; the driver has to be loaded with its option noretry=0, too");
+        }
+        Some("export HSA_XNACK=1")
+    } else {
+        switched("xnack+", "xnack-").map(|()| "unset HSA_XNACK")
+    };
+    Some(Cause::new(&cause::OTHER_MODE, reason, command.map(str::to_owned)))
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use crate::binary::BinaryError;
 use crate::fatbin::FatbinError;
+use crate::join::WheelsError;
 use crate::source::SourceError;
+use crate::wheel::WheelError;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -28,8 +30,30 @@ pub(crate) enum WhyError {
         /// The reason.
         source: FatbinError,
     },
+    /// An archive cannot be parsed.
+    #[error("{}: {reason}", path.display())]
+    Archive {
+        /// The archive, or the library that needs it.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// A code object is for no known target.
+    #[error("{}: a code object whose header names no target that is known", .0.display())]
+    Code(PathBuf),
+    /// A wheel has no valid METADATA.
+    #[error("{}: {source}", path.display())]
+    Wheel {
+        /// The wheel.
+        path: PathBuf,
+        /// The reason.
+        source: WheelError,
+    },
+    /// Wheels cannot be installed together.
+    #[error(transparent)]
+    Wheels(#[from] WheelsError),
     /// No library has device code or a marker.
-    #[error("{}: no library there has device code, or wrappers that lead to archives", .0.display())]
+    #[error("{}: nothing there has device code, or wrappers with code or archives", .0.display())]
     Nothing(PathBuf),
     /// No library has the wrapper that was asked for.
     #[error("--wrapper {0}: no library has so many")]

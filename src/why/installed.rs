@@ -8,18 +8,20 @@ use std::path::{Path, PathBuf};
 use ring::digest::{Context, SHA256};
 
 use super::cause::{self, Cause};
+use super::installer::{Installer, Remedy};
 use super::lookup::{Lookup, quoted};
+use super::wanted::WantedPackages;
 use crate::disk;
-use crate::gpu::{BundleKey, TargetId};
+use crate::gpu::TargetId;
 use crate::source::EntryPath;
-use crate::verify::{devices_of, key_of_device};
-use crate::wheel::{Claims, MAX_RECORD, Metadata, normalise};
+use crate::wheel::{Claims, MAX_RECORD, Metadata, accepts, normalise};
 
 /// The directory in which `rocm-sdk init` copies installed files (ROCm/TheRock#5768).
 const DEVELOPMENT: &str = "_rocm_sdk_devel";
 
 /// An installed distribution.
 pub(super) struct InstalledDistribution {
+    info: PathBuf,
     pub(super) metadata: Metadata,
     pub(super) record: Claims,
 }
@@ -41,10 +43,13 @@ pub(super) fn distributions(site: &Path) -> impl Iterator<Item = InstalledDistri
     dist_infos(site).into_iter().filter_map(|path| open(&path))
 }
 
-/// The command that installs a package again, of a library's environment.
-pub(super) fn reinstall(library: &Path, package: &str) -> Option<String> {
-    let site = site_of(library)?;
-    Some(format!("{} install --force-reinstall --no-deps '{package}'", pip(&site)))
+/// What installs a package again, of a library's environment.
+pub(super) fn reinstall(library: &Path, package: &str) -> Option<Remedy> {
+    let (name, version) = package.split_once("==")?;
+    let is_it = |it: &InstalledDistribution| it.metadata.name == name && it.metadata.version == version;
+    let found = distributions(&site_of(library)?).find(is_it)?;
+    let packages = BTreeSet::from([(normalise(name), version.to_owned())]);
+    Some(Installer::of(&found.info).renew(&packages, &found.info, name))
 }
 
 /// Why a library has no archive that fits; `None` if packages do not explain it. `archive` is an existing one that does
@@ -53,60 +58,102 @@ pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, l
     let site = site_of(library)?;
     let distributions: Vec<_> = dist_infos(&site).iter().filter_map(|path| open(path)).collect();
     let relative = EntryPath::new(library.strip_prefix(&site).ok()?.as_os_str().as_encoded_bytes()).ok()?;
-    let is_named =
-        |it: &&InstalledDistribution, path: &EntryPath| it.record.rows().any(|(row, _)| row == path.as_bytes());
-    let Some(host) = distributions.iter().find(|it| is_named(it, &relative)) else {
+    let is_named = |it: &&InstalledDistribution| it.record.rows().any(|(row, _)| row == relative.as_bytes());
+    let hosts: Vec<_> = distributions.iter().filter(is_named).collect();
+    let Some(host) = owner(&hosts, library, &relative, lookup) else {
         return copy(library, &site, &distributions, lookup);
     };
-    let (name, version) = (normalise(&host.metadata.name), host.metadata.version.clone());
+    let name = normalise(&host.metadata.name);
+    let version = &host.metadata.version;
     lookup.saw(format!("{} {version} installed the library", host.metadata.name));
-    let devices = devices_of(&host.metadata);
-    let existing: BTreeMap<_, _> =
-        distributions.iter().map(|it| (normalise(&it.metadata.name), it.metadata.version.clone())).collect();
-    let extra = normalise(device.processor());
-    let pip = pip(&site);
-    let exact = |it: &(String, String)| format!("'{}=={}'", it.0, it.1);
-    let (wanted, install) = if let Some(wanted) = devices.get(&extra) {
-        (wanted.clone(), format!("{pip} install '{}[device-{extra}]=={version}'", host.metadata.name))
-    } else {
-        // Code of its family, or for the family's generic ISA, serves a GPU without a package of its own.
-        let chain = BundleKey::of(device).packaging_chain();
-        let is_above = |it: &&(String, String)| key_of_device(&it.0).is_some_and(|key| chain.contains(&key));
-        let wanted: BTreeSet<_> = devices.values().flatten().filter(is_above).cloned().collect();
-        let install = format!("{pip} install {}", wanted.iter().map(exact).collect::<Vec<_>>().join(" "));
-        (wanted, install)
-    };
-    if wanted.is_empty() {
-        if devices.is_empty() {
-            return None;
-        }
-        let keys: Vec<_> = devices.keys().filter(|key| *key != "all").map(String::as_str).collect();
-        let reason = format!("{name} {version} has no package for {extra}; it has some for {}", keys.join(", "));
-        return Some(Cause::new(&cause::PACKAGE_NONE, reason, None));
+    let wanted = WantedPackages::of(&host.metadata, device);
+    if wanted.packages.is_empty() {
+        let offered = wanted.offered.join(", ");
+        let reason =
+            || format!("{name} {version} has no package for {}; it has some for {offered}", device.processor());
+        return (!wanted.offered.is_empty()).then(|| Cause::new(&cause::PACKAGE_NONE, reason(), None));
     }
-    for (device, wanted) in &wanted {
-        match existing.get(device) {
-            None => {
-                let reason = format!("the package {device} {wanted} is not installed");
-                return Some(Cause::new(&cause::PACKAGE_MISSING, reason, Some(install)));
-            }
-            Some(found) if normalise(found) != normalise(wanted) => {
+    Some(PackageCheck { host, name, wanted, distributions: &distributions }.cause(archive, lookup))
+}
+
+/// The packages that a library needs, and those that are there.
+struct PackageCheck<'a> {
+    host: &'a InstalledDistribution,
+    name: String,
+    wanted: WantedPackages,
+    distributions: &'a [InstalledDistribution],
+}
+
+impl PackageCheck<'_> {
+    fn cause(&self, archive: Option<&Path>, lookup: &mut Lookup) -> Cause {
+        let (name, version) = (&self.name, &self.host.metadata.version);
+        let installer = Installer::of(&self.host.info);
+        let add = || installer.add(&self.wanted, &self.host.info, name);
+        let mut existing = BTreeMap::<String, Vec<&InstalledDistribution>>::new();
+        for it in self.distributions {
+            existing.entry(normalise(&it.metadata.name)).or_default().push(it);
+        }
+        let mut several: Vec<_> = existing.get(name).filter(|all| all.len() > 1).map(|_| name).into_iter().collect();
+        let mut source = (&self.host.info, name);
+        for (device, wanted) in &self.wanted.packages {
+            let Some(found) = existing.get(device) else {
+                let extra = self.wanted.extra.as_ref();
+                let extra = extra.map(|it| format!("; the extra {it} of {name} requires it")).unwrap_or_default();
+                let kind = if installer.has_installed { &cause::PACKAGE_MISSING } else { &cause::NOT_INSTALLED };
+                return with(kind, format!("the package {device} {wanted} is not installed{extra}"), add());
+            };
+            let Some(fitting) = found.iter().find(|it| accepts(wanted, &it.metadata.version)) else {
+                let found = found.iter().map(|it| it.metadata.version.as_str()).collect::<Vec<_>>().join(", ");
                 let reason = format!("the package {device} is installed in version {found}, and {name} in {version}");
-                return Some(Cause::new(&cause::PACKAGE_VERSION, reason, Some(install)));
-            }
-            Some(found) => lookup.saw(format!("{device} {found} is installed")),
+                return with(&cause::PACKAGE_VERSION, reason, add());
+            };
+            lookup.saw(format!("{device} {} is installed", fitting.metadata.version));
+            several.extend((found.len() > 1).then_some(device));
+            source = (&fitting.info, device);
         }
+        let renewed = installer.renew(&self.wanted.packages, source.0, source.1);
+        if let Some(several) = several.first() {
+            let reason = format!(
+                "{several} has several dist-info directories in {}, as after an upgrade that was interrupted, and its \
+                 files are not those of one version",
+                installer.site().display()
+            );
+            return with(&cause::SEVERAL_VERSIONS, reason, renewed);
+        }
+        let (kind, reason) = match archive {
+            Some(archive) => (
+                &cause::ARCHIVE_REPLACED,
+                format!("{} is not what its package installed, or is damaged", archive.display()),
+            ),
+            None if installer.has_installed => {
+                (&cause::ARCHIVE_GONE, "its archive is gone, although its package is installed".to_owned())
+            }
+            None => (&cause::ARCHIVE_GONE, "its archive is gone, although its dist-info is there".to_owned()),
+        };
+        with(kind, reason, renewed)
     }
-    let all = wanted.iter().map(exact).collect::<Vec<_>>().join(" ");
-    let reinstall = format!("{pip} install --force-reinstall --no-deps {all}");
-    let (kind, reason) = match archive {
-        Some(archive) => (
-            &cause::ARCHIVE_REPLACED,
-            format!("{} is not what its package installed, or is damaged", archive.display()),
-        ),
-        None => (&cause::ARCHIVE_GONE, "its archive is gone, although its package is installed".to_owned()),
-    };
-    Some(Cause::new(kind, reason, Some(reinstall)))
+}
+
+fn with(kind: &'static cause::CauseKind, reason: String, remedy: Remedy) -> Cause {
+    Cause::new(kind, reason + &remedy.advice, remedy.command)
+}
+
+/// The distribution that installed a library. Of several `*.dist-info` directories of one distribution, it is the one
+/// whose RECORD has the library's digest.
+fn owner<'a>(
+    hosts: &[&'a InstalledDistribution],
+    library: &Path,
+    path: &EntryPath,
+    lookup: &mut Lookup,
+) -> Option<&'a InstalledDistribution> {
+    let [_, _, ..] = hosts else { return hosts.first().copied() };
+    let names: Vec<_> = hosts.iter().map(|it| format!("{} {}", it.metadata.name, it.metadata.version)).collect();
+    let digest = sha256(library).ok();
+    let is_of = |it: &&&InstalledDistribution| it.record.get(path).map(|claim| claim.sha256) == digest;
+    let found = hosts.iter().filter(|_| digest.is_some()).find(is_of);
+    let how = found.map_or_else(String::new, |it| format!("; by its SHA-256 it is that of {}", it.metadata.version));
+    lookup.saw(format!("the RECORD of each of {} names the library{how}", names.join(", ")));
+    found.or(hosts.last()).copied()
 }
 
 /// The package that installed an archive before it was replaced, by the SHA-256 in its RECORD. `None` if the archive
@@ -115,8 +162,12 @@ pub(super) fn replaced(library: &Path, archive: &Path) -> Option<String> {
     let (site, archive) = (site_of(library)?.canonicalize().ok()?, archive.canonicalize().ok()?);
     let path = EntryPath::new(archive.strip_prefix(&site).ok()?.as_os_str().as_encoded_bytes()).ok()?;
     let owner = |it: InstalledDistribution| Some((it.record.get(&path)?, it.metadata));
-    let (claim, metadata) = dist_infos(&site).iter().filter_map(|info| open(info)).find_map(owner)?;
-    (sha256(&archive).ok()? != claim.sha256).then(|| format!("{} {}", metadata.name, metadata.version))
+    let owners: Vec<_> = dist_infos(&site).iter().filter_map(|info| open(info)).filter_map(owner).collect();
+    let digest = sha256(&archive).ok()?;
+    if owners.iter().any(|(claim, _)| claim.sha256 == digest) {
+        return None;
+    }
+    owners.first().map(|(_, metadata)| format!("{} {}", metadata.name, metadata.version))
 }
 
 fn sha256(path: &Path) -> io::Result<[u8; 32]> {
@@ -144,21 +195,9 @@ fn copy(library: &Path, site: &Path, distributions: &[InstalledDistribution], lo
     Some(Cause::new(&cause::COPIED_LIBRARY, reason, Some(command)))
 }
 
-/// The pip command for a directory of packages.
-fn pip(site: &Path) -> String {
-    // PREFIX/lib/python3.12/site-packages
-    let python = site.ancestors().nth(3).map(|prefix| prefix.join("bin/python"));
-    match python.filter(|python| python.exists()) {
-        Some(python) => format!("{} -m pip", quoted(&python)),
-        None => "pip".to_owned(),
-    }
-}
-
-fn open(path: &Path) -> Option<InstalledDistribution> {
+fn open(info: &Path) -> Option<InstalledDistribution> {
     let name = EntryPath::new(b"METADATA").ok()?;
-    let metadata = Metadata::parse(disk::read(&path.join("METADATA"), disk::MAX_TEXT).ok()?, &name).ok()?;
-    Some(InstalledDistribution {
-        metadata,
-        record: Claims::parse(&disk::read(&path.join("RECORD"), MAX_RECORD).unwrap_or_default()),
-    })
+    let metadata = Metadata::parse(disk::read(&info.join("METADATA"), disk::MAX_TEXT).ok()?, &name).ok()?;
+    let record = Claims::parse(&disk::read(&info.join("RECORD"), MAX_RECORD).unwrap_or_default());
+    Some(InstalledDistribution { info: info.to_owned(), metadata, record })
 }

@@ -4,6 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
 use super::error::WhyError;
 use crate::resources::Resources;
 use crate::source::{EntryKind, Input, SourceError, may_be_binary, open_file};
@@ -16,6 +19,13 @@ pub(super) struct LibraryFile {
     pub(super) links: BTreeSet<PathBuf>,
 }
 
+impl LibraryFile {
+    /// A file that no symlink leads to.
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self { path, links: BTreeSet::new() }
+    }
+}
+
 /// The files found so far.
 #[derive(Default)]
 struct FoundFiles {
@@ -26,7 +36,8 @@ struct FoundFiles {
     directories: BTreeSet<PathBuf>,
 }
 
-/// All files that may be libraries, with this name if one is given.
+/// All files that may be libraries, with this name if one is given. What is in a directory that may not be entered cannot
+/// be loaded either.
 pub(super) fn find(
     paths: &[PathBuf],
     name: Option<&str>,
@@ -52,7 +63,7 @@ impl FoundFiles {
     fn add(&mut self, path: PathBuf, name: PathBuf) {
         let is_link = name != path;
         let position = *self.positions.entry(path).or_insert_with_key(|path| {
-            self.files.push(LibraryFile { path: path.clone(), links: BTreeSet::new() });
+            self.files.push(LibraryFile::at(path.clone()));
             self.files.len() - 1
         });
         if let Some(file) = self.files.get_mut(position) {
@@ -68,7 +79,9 @@ impl FoundFiles {
         for entry in Input::survey(place, resources)?.entries {
             let (path, name) = (place.join(entry.path.as_path()), name.join(entry.path.as_path()));
             match &entry.kind {
-                EntryKind::File { content, .. } if may_be_binary(&**content) => self.add(path, name),
+                EntryKind::File { content, .. } if may_be_binary(&**content) || is_denied(&path) => {
+                    self.add(path, name);
+                }
                 EntryKind::Symlink(_) => self.add_link(place, &path, name, resources),
                 EntryKind::File { .. } | EntryKind::Directory => {}
             }
@@ -92,4 +105,10 @@ impl FoundFiles {
             self.add(target, name);
         }
     }
+}
+
+/// Whether a file that has the name of a library may not be read. Opening it says so.
+fn is_denied(path: &Path) -> bool {
+    let is_library = path.file_name().is_some_and(|name| name.as_encoded_bytes().windows(3).any(|part| part == b".so"));
+    is_library && access(path, Access::READ_OK).is_err_and(|error| error == Errno::ACCESS)
 }

@@ -12,13 +12,16 @@ use super::cause::Cause;
 pub(crate) struct Lookup {
     /// The library.
     pub library: String,
-    /// `split` (`HIPK`, archives) or `fat` (`HIPF`, offload bundles).
-    pub form: &'static str,
+    /// Where its code is.
+    pub form: CodePlace,
+    /// Whether it is where a runtime would load it, and not in a wheel or a split.
+    #[serde(skip)]
+    pub is_installed: bool,
     /// The GPU's own name.
     pub target: String,
-    /// Number of wrappers that were looked up.
+    /// Number of wrappers, or of names in an archive, that were looked up.
     pub wrappers: usize,
-    /// Number of wrappers with code.
+    /// Number of those with code.
     pub with_code: usize,
     /// Why there is no code.
     pub cause: Option<Cause>,
@@ -26,6 +29,23 @@ pub(crate) struct Lookup {
     pub further: Vec<Cause>,
     /// Evidence, in the order in which a runtime would find it.
     pub evidence: Vec<Evidence>,
+}
+
+/// The kind of a file with code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CodePlace {
+    /// A library whose wrappers lead to archives.
+    #[default]
+    Split,
+    /// A library whose wrappers lead to bundles in it.
+    Fat,
+    /// An archive.
+    Archive,
+    /// An offload bundle in a file of its own.
+    Bundle,
+    /// A code object in a file of its own.
+    CodeObject,
 }
 
 /// An observation or a conclusion.

@@ -5,21 +5,26 @@
 //! a model.
 
 mod answer;
+mod assembled;
 mod cause;
 mod conclude;
 mod databases;
 mod device;
 mod error;
-mod fat;
 mod gpus;
+mod held;
 mod installed;
+mod installer;
 mod libraries;
 mod lookup;
+mod origin;
+mod part;
+mod paths;
 mod runtime;
 mod split;
+mod wanted;
 
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,10 +33,16 @@ use rocm_kpack::Environment;
 
 use crate::binary::{FatBinary, SplitBinary};
 use crate::gpu::TargetId;
+use crate::join::WheelsError;
 use crate::resources::Resources;
 use crate::source::open_file;
+use crate::view::HOST;
 
+use assembled::AssembledFile;
+use held::HeldCode;
 use libraries::LibraryFile;
+use lookup::CodePlace;
+use paths::SortedPaths;
 
 pub(crate) use answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
 pub(crate) use cause::Cause;
@@ -57,39 +68,119 @@ pub(crate) struct Question {
     pub variables: BTreeMap<OsString, OsString>,
     /// The HIP runtimes that the process has loaded, if there is a process.
     pub loaded: Option<Vec<PathBuf>>,
+    /// For reading.
+    pub resources: Arc<Resources>,
 }
 
-/// A library with device code, or with wrappers that lead to archives.
+/// A library with device code, or with wrappers that lead to archives; or another file with code.
 enum Library {
     Split(SplitBinary),
-    /// The targets for which each wrapper has code.
-    Fat(Vec<BTreeSet<TargetId>>),
+    Held(HeldCode),
+}
+
+/// What was looked up.
+#[derive(Default)]
+struct FoundLookups {
+    lookups: Vec<Lookup>,
+    databases: Vec<DatabaseLookup>,
+    unread: Vec<String>,
+    has_library: bool,
+}
+
+impl FoundLookups {
+    fn add(&mut self, result: Result<Option<Vec<Lookup>>, WhyError>) {
+        match result {
+            Ok(Some(found)) => {
+                self.has_library = true;
+                self.lookups.extend(found);
+            }
+            Ok(None) => {}
+            Err(error) => self.unread.push(once(&error.to_string()).to_owned()),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.has_library && self.databases.is_empty() && self.unread.is_empty()
+    }
+}
+
+/// An error that names its file once. Errors of reading name it, too.
+fn once(error: &str) -> &str {
+    let rest =
+        error.split_once(": ").filter(|(path, rest)| rest.strip_prefix(path).is_some_and(|it| it.starts_with(':')));
+    rest.map_or(error, |(_, rest)| rest)
 }
 
 impl Question {
     /// Looks up all libraries.
-    pub(crate) fn answer(&self, resources: &Arc<Resources>) -> Result<Explanation, WhyError> {
-        let mut lookups = Vec::new();
-        let mut databases = Vec::new();
-        let mut is_nothing = true;
-        let mut unread = Vec::new();
-        for library in &libraries::find(&self.paths, self.binary.as_deref(), resources)? {
-            match self.look_up_all(library, resources) {
-                Ok(found) => {
-                    is_nothing &= found.is_none();
-                    let found = found.unwrap_or_default();
-                    databases.extend(self.look_up_database(library, &found));
-                    lookups.extend(found);
-                }
-                Err(error) => unread.push(error.to_string()),
+    pub(crate) fn answer(&self) -> Result<Explanation, WhyError> {
+        let resources = &self.resources;
+        let mut found = FoundLookups::default();
+        // What a process has loaded is not sorted: an archive that it has mapped is no argument.
+        let arguments = match self.loaded {
+            Some(_) => SortedPaths { files: self.paths.clone(), ..SortedPaths::default() },
+            None => SortedPaths::sort(&self.paths, resources)?,
+        };
+        let libraries = libraries::find(&arguments.files, self.binary.as_deref(), resources)?;
+        found.unread.clone_from(&arguments.unread);
+        for library in &libraries {
+            let opened = open(&library.path, resources);
+            let lookups = opened.map(|opened| Some(self.look_up_all(library, &opened?)));
+            if let Ok(lookups) = &lookups {
+                found.databases.extend(self.look_up_database(library, lookups.as_deref().unwrap_or_default()));
             }
+            found.add(lookups);
+        }
+        match self.look_up_assembled(&arguments, &mut found) {
+            Err(WhyError::Wheels(conflict @ WheelsError::Version { .. })) => return Ok(self.conflict(&conflict)),
+            result => result?,
+        }
+        for (path, code) in arguments.loose {
+            found.add(Ok(Some(self.look_up_all(&LibraryFile::at(path), &Library::Held(code)))));
+        }
+        let is_empty = found.is_empty();
+        for directory in arguments.files.iter().filter(|path| is_empty && path.is_dir()) {
+            self.add_assembled(assembled::of_directory(directory, resources)?, &self.gpus, &mut found);
         }
         match (self.paths.first(), self.wrapper) {
-            (Some(path), _) if is_nothing && unread.is_empty() && databases.is_empty() => {
-                Err(WhyError::Nothing(path.clone()))
+            (Some(path), _) if found.is_empty() => Err(WhyError::Nothing(path.clone())),
+            (_, Some(wrapper)) if found.lookups.is_empty() && found.unread.is_empty() => {
+                Err(WhyError::NoWrapper(wrapper))
             }
-            (_, Some(wrapper)) if lookups.is_empty() && unread.is_empty() => Err(WhyError::NoWrapper(wrapper)),
-            _ => Ok(self.conclude(lookups, databases, unread)),
+            _ => Ok(self.conclude(found.lookups, found.databases, found.unread)),
+        }
+    }
+
+    /// Looks up what would be installed: wheels, parts of a split, and other packed input.
+    fn look_up_assembled(&self, arguments: &SortedPaths, found: &mut FoundLookups) -> Result<(), WhyError> {
+        let resources = &self.resources;
+        for group in assembled::group(&arguments.wheels, resources)? {
+            self.add_assembled(assembled::of_wheels(&group, resources)?, &self.gpus, found);
+        }
+        for root in &arguments.splits {
+            for gpu in &self.gpus {
+                let parts = part::parts_for(root, gpu);
+                let files = assembled::of_parts(&root.join(HOST), &parts, resources)?;
+                self.add_assembled(files, std::slice::from_ref(gpu), found);
+            }
+        }
+        for path in &arguments.packed {
+            if let Ok(files) = assembled::of_packed(path, resources) {
+                self.add_assembled(files, &self.gpus, found);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_assembled(&self, files: Vec<AssembledFile>, gpus: &[TargetId], found: &mut FoundLookups) {
+        let is_wanted = |path: &Path| self.binary.as_ref().is_none_or(|name| path.file_name() == Some(name.as_ref()));
+        for AssembledFile { path, code } in files.into_iter().filter(|file| is_wanted(&file.path)) {
+            let look_up = |code| {
+                let (file, library) = (LibraryFile::at(path), Library::Held(code));
+                let of_gpus = self.gpus.iter().enumerate().filter(|(_, gpu)| gpus.contains(gpu));
+                Some(of_gpus.filter_map(|(position, _)| self.look_up_one(&file, &library, position)).collect())
+            };
+            found.add(code.map(look_up));
         }
     }
 
@@ -98,32 +189,33 @@ impl Question {
         Environment::of(|name| self.variables.get(&OsString::from(name)).cloned())
     }
 
-    /// The look-up of a library for each GPU; `None` if it is not a library with wrappers.
-    fn look_up_all(&self, file: &LibraryFile, resources: &Arc<Resources>) -> Result<Option<Vec<Lookup>>, WhyError> {
-        let Some(library) = open(&file.path, resources)? else { return Ok(None) };
-        let look_up = |(position, gpu)| {
-            let mut lookup = self.look_up(file, &library, gpu)?;
-            self.explain_override(position, &mut lookup, |other| self.look_up(file, &library, other));
-            Some(lookup)
-        };
-        Ok(Some(self.gpus.iter().enumerate().filter_map(look_up).collect()))
+    /// The look-up of a library for each GPU.
+    fn look_up_all(&self, file: &LibraryFile, library: &Library) -> Vec<Lookup> {
+        (0..self.gpus.len()).filter_map(|position| self.look_up_one(file, library, position)).collect()
     }
 
-    /// The look-up for one GPU; `None` if the library has no such wrapper.
+    /// The look-up for the GPU at `position`; `None` if the library has no such wrapper.
+    fn look_up_one(&self, file: &LibraryFile, library: &Library, position: usize) -> Option<Lookup> {
+        let mut lookup = self.look_up(file, library, self.gpus.get(position)?)?;
+        self.explain_override(position, &mut lookup, |other| self.look_up(file, library, other));
+        Some(lookup)
+    }
+
     fn look_up(&self, file: &LibraryFile, library: &Library, gpu: &TargetId) -> Option<Lookup> {
         let path = &*file.path;
         let device = self.device_of(gpu);
         let (form, count) = match library {
-            Library::Split(split) => ("split", split.wrappers.len()),
-            Library::Fat(targets) => ("fat", targets.len()),
+            Library::Split(split) => (CodePlace::Split, split.wrappers.len()),
+            Library::Held(code) => (code.form, code.targets.len()),
         };
         let wrappers: Vec<_> = (0..count).filter(|&it| self.wrapper.is_none_or(|wanted| wanted == it)).collect();
-        if wrappers.is_empty() {
+        if wrappers.is_empty() && count > 0 {
             return None;
         }
         let mut lookup = Lookup {
             library: path.display().to_string(),
             form,
+            is_installed: !matches!(library, Library::Held(code) if code.assembly.is_some()),
             target: device.to_string(),
             wrappers: wrappers.len(),
             with_code: 0,
@@ -138,12 +230,17 @@ impl Question {
         match library {
             Library::Split(split) => {
                 let environment = self.environment();
-                split::look_up(file, split, &wrappers, &device, &environment, &mut lookup);
+                split::look_up(file, split, &wrappers, &device, (&environment, &self.resources), &mut lookup);
                 if let Some(cause) = runtime::judge(path, &self.variables, self.loaded.as_deref(), &mut lookup) {
                     lookup.fail(cause);
                 }
             }
-            Library::Fat(targets) => fat::look_up(targets, &wrappers, &device, &mut lookup),
+            Library::Held(code) => {
+                if let Some(assembly) = &code.assembly {
+                    assembly.describe(form, &mut lookup);
+                }
+                code.look_up(&wrappers, &device, &mut lookup);
+            }
         }
         Some(lookup)
     }
@@ -164,6 +261,6 @@ fn open(path: &Path, resources: &Arc<Resources>) -> Result<Option<Library>, WhyE
     if let Some(split) = SplitBinary::read(&content).map_err(failed)? {
         return Ok(Some(Library::Split(split)));
     }
-    let binary = FatBinary::scan(&content).map_err(failed)?;
-    binary.map(|binary| fat::targets(path, &content, &binary, resources).map(Library::Fat)).transpose()
+    let Some(binary) = FatBinary::scan(&content).map_err(failed)? else { return Ok(None) };
+    Ok(HeldCode::of_fat(path, &content, &binary, resources)?.map(Library::Held))
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use memchr::memmem;
@@ -18,8 +19,8 @@ const NAMES: [&[u8]; 2] = [b"kpack_load_code_object", b"librocm_kpack"];
 /// The prefix of the runtime's file name.
 const RUNTIME: &str = "libamdhip64.so";
 
-/// The largest HIP runtime that is read, in bytes. That of ROCm 7 has 25 MB.
-const MAX_RUNTIME: u64 = 256 << 20;
+/// Bytes of a runtime that are searched at a time. That of ROCm 7 has 25 MB.
+const PIECE: usize = 256 << 10;
 
 /// The prefix of the library with which runtimes read archives.
 const KPACK: &str = "librocm_kpack.so";
@@ -40,11 +41,10 @@ pub(super) fn judge(
         return None;
     };
     let how = if loaded.is_some() { "has loaded" } else { "would load" };
-    let Ok(bytes) = disk::read(&found, MAX_RUNTIME) else {
+    let Ok([reads, names_kpack]) = search_names(&found) else {
         lookup.saw(format!("{}: a HIP runtime that cannot be read", found.display()));
         return None;
     };
-    let reads = NAMES.iter().any(|name| memmem::find(&bytes, name).is_some());
     let what = if reads { "reads archives" } else { "does not read archives" };
     let text = format!("the process {how} {}, which {what} (by the symbols in it)", found.display());
     if loaded.is_some() {
@@ -53,7 +53,7 @@ pub(super) fn judge(
         lookup.follows(text);
     }
     if reads {
-        if memmem::find(&bytes, KPACK.as_bytes()).is_some() {
+        if names_kpack {
             let (kpack, _) = search(KPACK, &found, variables);
             let none = format!("it needs {KPACK}*, which is not where libraries are usually loaded from");
             lookup.follows(kpack.map_or(none, |kpack| format!("it would load {} to read them", kpack.display())));
@@ -65,6 +65,25 @@ pub(super) fn judge(
     let reason =
         if is_override { reason } else { reason + "; use one of ROCm 7.13 or later, or a thin view (docs/why.md)" };
     Some(Cause::new(&cause::RUNTIME_OLD, reason, command))
+}
+
+/// Whether a runtime has the names of functions that read archives, and whether it names the library with these.
+fn search_names(runtime: &Path) -> io::Result<[bool; 2]> {
+    let mut file = disk::open(runtime)?.0;
+    let longest = NAMES.iter().map(|name| name.len()).max().unwrap_or(0).max(KPACK.len());
+    let (mut buffer, mut kept, mut found) = (vec![0; PIECE], 0, [false; 2]);
+    loop {
+        let length = kept + file.read(buffer.get_mut(kept..).unwrap_or_default())?;
+        if length == kept {
+            return Ok(found);
+        }
+        let piece = buffer.get(..length).unwrap_or_default();
+        let has = |name: &[u8]| memmem::find(piece, name).is_some();
+        found = [found[0] || NAMES.iter().any(|name| has(name)), found[1] || has(KPACK.as_bytes())];
+        // A name may begin in this piece and end in the next one.
+        kept = length.min(longest - 1);
+        buffer.copy_within(length - kept..length, 0);
+    }
 }
 
 /// The library with this prefix that would be loaded, and whether only `LD_LIBRARY_PATH` leads to it.

@@ -4,17 +4,24 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rocm_kpack::search::PLACEHOLDER;
 use rocm_kpack::{Archive, ArchiveFile, Environment, Error, Marker, search, toc_key};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 use super::cause::{self, Cause};
 use super::libraries::LibraryFile;
 use super::lookup::{Lookup, quoted};
-use super::{device, installed};
+use super::{device, installed, part};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::gpu::TargetId;
-use crate::loader::named_target;
+use crate::kpack::read_entry;
+use crate::loader::DOT_KPACK;
+use crate::resources::Resources;
 use crate::rope::to_usize;
+use crate::source::open_file;
 
 /// A place where a runtime looks for an archive.
 struct ArchiveCandidate {
@@ -36,6 +43,7 @@ struct ArchiveSearch<'a> {
     /// The names under which a runtime asks for code, in its order.
     targets: Vec<String>,
     environment: &'a Environment,
+    resources: &'a Arc<Resources>,
 }
 
 /// Follows wrappers to archives as a runtime does.
@@ -44,7 +52,7 @@ pub(super) fn look_up(
     split: &SplitBinary,
     wrappers: &[usize],
     device: &TargetId,
-    environment: &Environment,
+    (environment, resources): (&Environment, &Arc<Resources>),
     lookup: &mut Lookup,
 ) {
     lookup.saw("its wrappers are HIPK: the device code is in archives");
@@ -59,7 +67,7 @@ pub(super) fn look_up(
     }
     let targets: Vec<_> = device.candidates().iter().map(ToString::to_string).collect();
     lookup.follows(format!("a {device} runs code for {}", targets.join(", ")));
-    let search = ArchiveSearch { file, device, targets, environment };
+    let search = ArchiveSearch { file, device, targets, environment, resources };
     if let Err(cause) = search.look_up(split, wrappers, lookup) {
         lookup.fail(cause);
     }
@@ -89,7 +97,7 @@ impl ArchiveSearch<'_> {
             };
             // Only the first code object is read here. `verify` reads all.
             if lookup.with_code == 0 {
-                archive.get(&key, &target).map_err(|error| {
+                self.read(path, archive, (&key, &target)).map_err(|error| {
                     let of_packages = installed::cause(&self.file.path, self.device, Some(path), lookup);
                     let reason = format!("{} is damaged: {key} for {target}: {error}", path.display());
                     Cause::new(&cause::ARCHIVE_DAMAGED, reason, of_packages.and_then(|cause| cause.command))
@@ -101,9 +109,25 @@ impl ArchiveSearch<'_> {
         match (lookup.with_code, &last) {
             (0, Some((marker, candidates))) => Err(self
                 .archives_beside_link(marker, candidates, lookup)
-                .unwrap_or_else(|| self.cause(candidates, missing.as_deref(), lookup))),
+                .unwrap_or_else(|| self.cause((marker, candidates), missing.as_deref(), lookup))),
             _ => Ok(()),
         }
+    }
+
+    /// Reads a code object in pieces, since it may be larger than the memory.
+    fn read(&self, path: &Path, archive: &Archive<ArchiveFile>, (key, target): (&str, &str)) -> Result<(), String> {
+        let read = || -> Result<(), Error> {
+            let Some(entry) = archive.find(key, target)? else { return Ok(()) };
+            let content = open_file(path, self.resources).map_err(|error| Error::Read(std::io::Error::other(error)))?;
+            read_entry(
+                (&content, archive.stored(&entry)?),
+                archive.scheme(),
+                &entry,
+                &self.resources.budget,
+                |_| Ok(()),
+            )
+        };
+        read().map_err(|error| error.to_string())
     }
 
     /// The archive in which a runtime finds a code object, and the target for which it does.
@@ -186,16 +210,19 @@ impl ArchiveSearch<'_> {
     }
 
     /// Why none of the archives has code.
-    fn cause(&self, candidates: &[ArchiveCandidate], key: Option<&str>, lookup: &mut Lookup) -> Cause {
+    fn cause(
+        &self,
+        (marker, candidates): (&Marker, &[ArchiveCandidate]),
+        key: Option<&str>,
+        lookup: &mut Lookup,
+    ) -> Cause {
         let (path, device) = (&*self.file.path, self.device);
         if !self.environment.path.is_empty() {
             let reason = "ROCM_KPACK_PATH is set, so only the archives that it names are tried, and none of them fits";
             return Cause::new(&cause::ARCHIVES_NAMED, reason, Some("unset ROCM_KPACK_PATH".to_owned()));
         }
         if let Some(denied) = candidates.iter().find(|it| matches!(it.state, SplitState::Denied)) {
-            let command = format!("chmod a+r {}", quoted(&denied.path));
-            let reason = format!("{} may not be read", denied.path.display());
-            return Cause::new(&cause::ARCHIVE_DENIED, reason, Some(command));
+            return denied_cause(&denied.path);
         }
         let broken = candidates.iter().find_map(|it| match &it.state {
             SplitState::Broken(error) => Some((&it.path, format!("{} is damaged: {error}", it.path.display()))),
@@ -229,36 +256,37 @@ impl ArchiveSearch<'_> {
             let reason = format!("{} is an archive for {names}", unfit.path.display());
             return Cause::new(&cause::ARCHIVE_UNFIT, reason, command);
         }
-        self.cause_of_names(&neighbours(candidates), of_packages)
+        if let Some(of_part) = part::cause(path, device) {
+            return of_part;
+        }
+        self.cause_of_names(&nearby_archives(marker, path), of_packages)
     }
 
     /// Why none of the `existing` archives is tried, by the targets in their names.
-    fn cause_of_names(&self, existing: &BTreeSet<TargetId>, of_packages: Option<Cause>) -> Cause {
+    fn cause_of_names(&self, existing: &NearbyArchives, of_packages: Option<Cause>) -> Cause {
         let device = self.device;
-        if let Some(unserved) = device::unserved(device, &existing.iter().collect()) {
+        if let Some(unserved) = device::unserved(device, &existing.targets.iter().collect()) {
             return unserved;
         }
         // Earlier versions named archives after modes that target IDs cannot name.
-        if let Some(code) = existing.iter().find(|code| device.candidates().contains(code)) {
+        if let Some(code) = existing.targets.iter().find(|code| device.candidates().contains(code)) {
             let reason =
                 format!("there is an archive for {code}, but no runtime looks for its name; split the library again");
             return Cause::new(&cause::ARCHIVE_NAME, reason, None);
         }
-        let same = existing.iter().filter(|target| target.processor() == device.processor());
-        let same: Vec<_> = same.map(ToString::to_string).collect();
-        if !same.is_empty() {
-            let reason =
-                format!("there is code for {} only, and the GPU is a {device}: its features differ", same.join(", "));
-            let wants_xnack = same.iter().any(|target| target.contains("xnack+"));
-            return Cause::new(&cause::OTHER_MODE, reason, wants_xnack.then(|| "export HSA_XNACK=1".to_owned()));
+        if let Some(of_mode) = device::other_mode(device, &existing.targets.iter().collect()) {
+            return of_mode;
         }
-        let names: Vec<_> = existing.iter().map(ToString::to_string).collect();
-        let beside = if names.is_empty() {
-            "there are no archives where the library looks for them: no device package is installed, or the library is a copy \
-             whose archives are elsewhere"
-                .to_owned()
-        } else {
-            format!("there are archives for {} only", names.join(", "))
+        let names: Vec<_> = existing.targets.iter().map(ToString::to_string).collect();
+        let beside = match (names.as_slice(), existing.others.as_slice()) {
+            ([], []) => "there are no archives where the library looks for them: no device package is installed, or the library \
+                         is a copy whose archives are elsewhere"
+                .to_owned(),
+            ([], others) => format!(
+                "the marker names archives that are not there; the directory has {} only, to which the marker does not lead",
+                others.join(", ")
+            ),
+            (names, _) => format!("there are archives for {} only", names.join(", ")),
         };
         of_packages.unwrap_or_else(|| Cause::new(&cause::ARCHIVES_NONE, beside, None))
     }
@@ -293,12 +321,48 @@ impl ArchiveCandidate {
     }
 }
 
-/// The targets in the names of archives, in the directories that a runtime searches.
-fn neighbours(candidates: &[ArchiveCandidate]) -> BTreeSet<TargetId> {
-    let directories: BTreeSet<_> = candidates.iter().filter_map(|candidate| candidate.path.parent()).collect();
-    let entries = directories.into_iter().filter_map(|path| fs::read_dir(path).ok()).flatten().filter_map(Result::ok);
-    // A dangling link is not an archive.
-    let names =
-        entries.filter(|entry| entry.path().exists()).map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter_map(|name| named_target(&name)?.parse().ok()).collect()
+/// What may not be read: an archive, or a directory above it that may not be entered.
+fn denied_cause(archive: &Path) -> Cause {
+    let mut directories: Vec<_> = archive.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).collect();
+    directories.reverse();
+    let is_closed = |path: &&Path| access(*path, Access::EXEC_OK).is_err_and(|error| error == Errno::ACCESS);
+    let (reason, command) = match directories.into_iter().find(is_closed) {
+        Some(closed) => (format!("{} may not be entered", closed.display()), format!("chmod a+rx {}", quoted(closed))),
+        None => (format!("{} may not be read", archive.display()), format!("chmod a+r {}", quoted(archive))),
+    };
+    Cause::new(&cause::ARCHIVE_DENIED, reason, Some(command))
+}
+
+/// The archives in the directories that a runtime searches.
+#[derive(Default)]
+struct NearbyArchives {
+    /// The targets in the names of those to which the marker leads, for any target.
+    targets: BTreeSet<TargetId>,
+    /// The names of the others.
+    others: Vec<String>,
+}
+
+fn nearby_archives(marker: &Marker, library: &Path) -> NearbyArchives {
+    let mut found = NearbyArchives::default();
+    let directory = library.parent().unwrap_or(Path::new(""));
+    let mut seen = BTreeSet::new();
+    for search_path in &marker.kpack_search_paths {
+        let place = directory.join(search_path);
+        let (Some(place), Some(pattern)) = (place.parent(), place.file_name().and_then(|name| name.to_str())) else {
+            continue;
+        };
+        let entries = fs::read_dir(place).into_iter().flatten().filter_map(Result::ok);
+        // A dangling link is not an archive.
+        for name in entries.filter(|entry| entry.path().exists()).filter_map(|it| it.file_name().into_string().ok()) {
+            let target =
+                pattern.split_once(PLACEHOLDER).and_then(|(start, end)| name.strip_prefix(start)?.strip_suffix(end));
+            match target.and_then(|target| target.parse().ok()) {
+                Some(target) => drop(found.targets.insert(target)),
+                None if name.ends_with(DOT_KPACK) && seen.insert(name.clone()) => found.others.push(name),
+                None => {}
+            }
+        }
+    }
+    found.others.sort();
+    found
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
 
 mod overrides;
+mod situations;
 
 use std::path::{Path, PathBuf};
 

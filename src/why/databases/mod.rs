@@ -158,12 +158,15 @@ impl ExaminedDatabase<'_> {
         if let Some(changed) = packages::changed(self.library, &place.directory, self.handler, &self.device) {
             let state = if changed.is_gone { "is gone" } else { "was replaced: its size is another one" };
             let reason = format!("{}; {} of {} {state}", problem.reason, changed.path.display(), changed.package);
-            let command = installed::reinstall(self.library, &changed.package);
-            return Some(Cause::new(problem.kind, reason, command));
+            let remedy = installed::reinstall(self.library, &changed.package);
+            let (advice, command) = remedy.map(|it| (it.advice, it.command)).unwrap_or_default();
+            return Some(Cause::new(problem.kind, reason + &advice, command));
         }
         let mut ignored = Lookup::default();
         let cause = installed::cause(self.library, &self.device, None, &mut ignored)?;
-        let is_about_packages = [&super::cause::PACKAGE_MISSING, &super::cause::PACKAGE_VERSION].contains(&cause.kind);
+        let of_packages =
+            [&super::cause::PACKAGE_MISSING, &super::cause::PACKAGE_VERSION, &super::cause::NOT_INSTALLED];
+        let is_about_packages = of_packages.contains(&cause.kind);
         let reason = format!("{}: {}", problem.reason, cause.reason);
         is_about_packages.then(|| Cause::new(cause.kind, reason, cause.command))
     }

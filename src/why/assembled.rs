@@ -1,0 +1,271 @@
+//! Wheels before they are installed, and the parts of a split: what an installation of them has.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::cause::{self, Cause};
+use super::error::WhyError;
+use super::held::HeldCode;
+use super::lookup::{CodePlace, Lookup, quoted};
+use super::origin::wheel_in;
+use super::wanted::WantedPackages;
+use crate::binary::{FatBinary, SplitBinary};
+use crate::gpu::TargetId;
+use crate::join::{Joined, join, open_wheels};
+use crate::loader::is_archive;
+use crate::metrics::Progress;
+use crate::resources::Resources;
+use crate::rope::Content;
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, may_be_binary};
+use crate::wheel::{Metadata, accepts, normalise};
+
+/// A file of an assembly, and its code.
+pub(super) struct AssembledFile {
+    /// Where it is: the wheel or directory, then its path in an installation.
+    pub(super) path: PathBuf,
+    pub(super) code: Result<HeldCode, WhyError>,
+}
+
+/// What is put together.
+#[derive(Debug)]
+pub(super) enum Assembly {
+    /// Wheels that are installed together. Empty for other packed input.
+    Wheels(Vec<GivenWheel>),
+    /// Parts of a split: their names.
+    Parts(Vec<String>),
+}
+
+/// A wheel, by its path.
+#[derive(Clone, Debug)]
+pub(super) struct GivenWheel {
+    pub(super) path: PathBuf,
+    pub(super) metadata: Metadata,
+}
+
+/// Wheels that require each other belong to one group. The first of each group is that which has most requirements: the
+/// host wheel.
+pub(super) fn group(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Vec<Vec<GivenWheel>>, WhyError> {
+    let mut groups = Vec::<Vec<GivenWheel>>::new();
+    for path in paths {
+        let input = Input::open(path, resources)?;
+        let metadata = Metadata::read(&input).map_err(|source| WhyError::Wheel { path: path.clone(), source })?;
+        let wheel = GivenWheel { path: path.clone(), metadata };
+        let (related, others): (Vec<_>, Vec<_>) =
+            groups.into_iter().partition(|group| group.iter().any(|it| it.is_related(&wheel)));
+        groups = others;
+        groups.push(related.into_iter().flatten().chain([wheel]).collect());
+    }
+    for group in &mut groups {
+        group.sort_by_key(|wheel| std::cmp::Reverse(wheel.metadata.pins_of_extras().count()));
+    }
+    Ok(groups)
+}
+
+/// The files of wheels that belong together. A second wheel of one distribution, or one of a version that the host
+/// wheel does not require, cannot be installed with it.
+pub(super) fn of_wheels(group: &[GivenWheel], resources: &Arc<Resources>) -> Result<Vec<AssembledFile>, WhyError> {
+    let Some(host) = group.first() else { return Ok(Vec::new()) };
+    let paths: Vec<_> = group.iter().map(|wheel| wheel.path.clone()).collect();
+    let input = match &*paths {
+        [only] => Input::open(only, resources)?,
+        several => open_wheels(several, resources)?,
+    };
+    Ok(files(input, &host.path, &Arc::new(Assembly::Wheels(group.to_vec())), resources))
+}
+
+/// The files of any other packed input, such as a tar archive.
+pub(super) fn of_packed(path: &Path, resources: &Arc<Resources>) -> Result<Vec<AssembledFile>, WhyError> {
+    Ok(files(Input::open(path, resources)?, path, &Arc::new(Assembly::Wheels(Vec::new())), resources))
+}
+
+/// The archives of a directory without libraries, such as a device part.
+pub(super) fn of_directory(path: &Path, resources: &Arc<Resources>) -> Result<Vec<AssembledFile>, WhyError> {
+    Ok(files(Input::survey(path, resources)?, path, &Arc::new(Assembly::Wheels(Vec::new())), resources))
+}
+
+/// The files of directories that are put over each other, the first one being the host part.
+pub(super) fn of_parts(
+    host: &Path,
+    parts: &[PathBuf],
+    resources: &Arc<Resources>,
+) -> Result<Vec<AssembledFile>, WhyError> {
+    let mut input = Input::survey(host, resources)?;
+    for part in parts {
+        let entries = Input::survey(part, resources)?.entries;
+        input.entries.extend(entries);
+    }
+    input.kind = InputKind::Tree;
+    input.entries.sort_by(|a, b| a.path.cmp(&b.path));
+    input.entries.dedup_by(|second, first| second.path == first.path);
+    let name = |part: &PathBuf| part.file_name().map(|name| name.to_string_lossy().into_owned());
+    Ok(files(input, host, &Arc::new(Assembly::Parts(parts.iter().filter_map(name).collect())), resources))
+}
+
+/// The files with code: libraries, or archives if there are no libraries.
+fn files(
+    mut input: Input,
+    location: &Path,
+    assembly: &Arc<Assembly>,
+    resources: &Arc<Resources>,
+) -> Vec<AssembledFile> {
+    let archives: Vec<_> = input.entries.iter().filter_map(archive).collect();
+    let joined = join(&mut input, resources, &Progress::default());
+    let mut found = Vec::new();
+    for entry in &input.entries {
+        let EntryKind::File { content, .. } = &entry.kind else { continue };
+        let path = location.join(entry.path.as_path());
+        let code = match joined.binaries.get(&entry.path) {
+            Some(form) => {
+                let targets = form.wrappers.iter().map(|code| code.iter().map(|it| it.target.clone()).collect());
+                Ok(Some(HeldCode { form: CodePlace::Split, targets: targets.collect(), assembly: None }))
+            }
+            None if may_be_binary(&**content) => binary(&path, content, resources),
+            None => Ok(None),
+        };
+        let with_origin = |code| HeldCode { assembly: Some(Arc::clone(assembly)), ..code };
+        match code {
+            Ok(Some(code)) => found.push(AssembledFile { path, code: Ok(with_origin(code)) }),
+            Ok(None) => {}
+            Err(error) => found.push(AssembledFile { path, code: Err(damage(&joined, &entry.path).unwrap_or(error)) }),
+        }
+    }
+    if found.is_empty() {
+        found.extend(archives.into_iter().map(|(path, content)| {
+            let path = location.join(path.as_path());
+            let code = HeldCode::of_archive(&path, &content);
+            AssembledFile { code: code.map(|code| HeldCode { assembly: Some(Arc::clone(assembly)), ..code }), path }
+        }));
+    }
+    found
+}
+
+/// A library that was not joined. A split one has no archives that can be read.
+fn binary(path: &Path, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Result<Option<HeldCode>, WhyError> {
+    let failed = |source| WhyError::Binary { path: path.to_owned(), source };
+    if let Some(split) = SplitBinary::find(content).map_err(failed)? {
+        let targets = vec![BTreeSet::new(); split.wrappers.len()];
+        return Ok(Some(HeldCode { form: CodePlace::Split, targets, assembly: None }));
+    }
+    let Some(binary) = FatBinary::scan(content).map_err(failed)? else { return Ok(None) };
+    HeldCode::of_fat(path, content, &binary, resources)
+}
+
+/// What joining said about a file.
+fn damage(joined: &Joined, path: &EntryPath) -> Option<WhyError> {
+    let prefix = format!("{path}: ");
+    let found = joined.warnings.iter().find_map(|warning| warning.strip_prefix(&prefix))?;
+    Some(WhyError::Archive { path: path.as_path().to_owned(), reason: found.to_owned() })
+}
+
+fn archive(entry: &Entry) -> Option<(EntryPath, Arc<dyn Content>)> {
+    match &entry.kind {
+        EntryKind::File { content, .. } if is_archive(&entry.path, content) => {
+            Some((entry.path.clone(), Arc::clone(content)))
+        }
+        _ => None,
+    }
+}
+
+impl GivenWheel {
+    fn name(&self) -> String {
+        normalise(&self.metadata.name)
+    }
+
+    /// Whether one of two wheels requires the other one in exactly one version.
+    fn is_related(&self, other: &Self) -> bool {
+        let requires = |one: &Self, name: &str| {
+            let of_extras = one.metadata.pins_of_extras().map(|(_, name, _)| name);
+            one.metadata.pins().map(|(name, _)| name).chain(of_extras).any(|it| it == name)
+        };
+        requires(self, &other.name()) || requires(other, &self.name())
+    }
+}
+
+impl Assembly {
+    /// What is known of an archive or a library before code is looked up.
+    pub(super) fn describe(&self, form: CodePlace, lookup: &mut Lookup) {
+        match (self, form) {
+            (Self::Wheels(wheels), CodePlace::Archive) => {
+                for (name, version) in wheels.first().into_iter().flat_map(|wheel| wheel.metadata.pins()) {
+                    lookup.follows(format!("an installer takes {name} {version} with it, as the wheel requires"));
+                }
+            }
+            (Self::Wheels(wheels), _) => {
+                let names: Vec<_> =
+                    wheels.iter().map(|it| format!("{} {}", it.metadata.name, it.metadata.version)).collect();
+                if !names.is_empty() {
+                    lookup.follows(format!("{} is installed as it is in the wheel", names.join(" with ")));
+                }
+            }
+            (Self::Parts(parts), _) => {
+                lookup.follows(format!("the host part is installed with {}", some_or_none(parts)));
+            }
+        }
+    }
+
+    /// Why a split library has no code for a GPU.
+    pub(super) fn explain(&self, device: &TargetId, lookup: &mut Lookup) {
+        let cause = match self {
+            Self::Wheels(wheels) => cause_of_wheels(wheels, device),
+            Self::Parts(parts) if parts.is_empty() => {
+                let reason = format!("the split has no part for {}", device.processor());
+                Cause::new(&cause::PACKAGE_NONE, reason, None)
+            }
+            Self::Parts(parts) => {
+                let reason = format!("{} of the split has nothing for it", parts.join(" and "));
+                Cause::new(&cause::ARCHIVES_NONE, reason, None)
+            }
+        };
+        lookup.fail(cause);
+    }
+}
+
+fn some_or_none(names: &[String]) -> String {
+    if names.is_empty() { "no other part".to_owned() } else { names.join(", ") }
+}
+
+fn cause_of_wheels(wheels: &[GivenWheel], device: &TargetId) -> Cause {
+    let none = "it is split, and nothing given has archives with code for it".to_owned();
+    let Some(host) = wheels.first() else { return Cause::new(&cause::ARCHIVES_NONE, none, None) };
+    let (name, version) = (&host.metadata.name, &host.metadata.version);
+    let wanted = WantedPackages::of(&host.metadata, device);
+    if wanted.packages.is_empty() {
+        return if wanted.offered.is_empty() {
+            Cause::new(&cause::ARCHIVES_NONE, none, None)
+        } else {
+            let offered = wanted.offered.join(", ");
+            let reason =
+                format!("{name} {version} has no package for {}; it has some for {offered}", device.processor());
+            Cause::new(&cause::PACKAGE_NONE, reason, None)
+        };
+    }
+    let is_given = |package: &&(String, String)| {
+        wheels.iter().any(|it| it.name() == package.0 && accepts(&package.1, &it.metadata.version))
+    };
+    let missing: Vec<_> = wanted.packages.iter().filter(|package| !is_given(package)).collect();
+    if missing.is_empty() {
+        let reason = "the device wheels have nothing for it: they are of another build".to_owned();
+        return Cause::new(&cause::ARCHIVE_REPLACED, reason, None);
+    }
+    let extra = wanted.extra.as_ref().map_or_else(
+        || format!("install {}", wanted.requirements.join(", ")),
+        |extra| format!("install it with the extra {extra}"),
+    );
+    let packages: Vec<_> = missing.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let files = host.path.parent().and_then(|directory| {
+        // A relative path without a directory has an empty parent.
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        wanted.packages.iter().map(|package| wheel_in(directory, package)).collect::<Option<Vec<_>>>()
+    });
+    let command = files.map(|files| {
+        let files: Vec<_> = std::iter::once(&host.path).chain(&files).map(|file| quoted(file)).collect();
+        format!("pip install {}", files.join(" "))
+    });
+    let whence = if command.is_some() { "" } else { ", from where you have the wheel" };
+    let reason = format!(
+        "installed alone, {name} {version} has no kernels, which are in {}: {extra}{whence}",
+        packages.join(" and ")
+    );
+    Cause::new(&cause::WHEEL_ALONE, reason, command)
+}

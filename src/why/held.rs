@@ -1,0 +1,134 @@
+//! Code that a runtime finds without a search: in a library, an archive or a file that was named, or in wheels before
+//! they are installed.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::assembled::Assembly;
+use super::cause::{self, Cause};
+use super::device;
+use super::error::WhyError;
+use super::lookup::{CodePlace, Lookup};
+use crate::binary::FatBinary;
+use crate::fatbin::{Bundle, CODE_HEADER, code_target, is_bundle, is_code};
+use crate::gpu::TargetId;
+use crate::kpack::ArchiveReader;
+use crate::loader::begins_archive;
+use crate::resources::Resources;
+use crate::rope::{Content, to_usize};
+
+/// The code of a file.
+pub(super) struct HeldCode {
+    pub(super) form: CodePlace,
+    /// The targets of each wrapper, or of each name in an archive.
+    pub(super) targets: Vec<BTreeSet<TargetId>>,
+    /// Where it comes from, if it is not installed.
+    pub(super) assembly: Option<Arc<Assembly>>,
+}
+
+impl HeldCode {
+    /// The code of a fat binary. `None` if it has wrappers without any code, as translation units without kernels have:
+    /// nothing can be missing there.
+    pub(super) fn of_fat(
+        path: &Path,
+        content: &Arc<dyn Content>,
+        binary: &FatBinary,
+        resources: &Arc<Resources>,
+    ) -> Result<Option<Self>, WhyError> {
+        let of_wrapper = |bundle: u64, limit: u64| {
+            let read = Bundle::read(content, bundle, limit, resources);
+            Ok(read.map_err(|source| WhyError::Bundle { path: path.to_owned(), source })?.targets())
+        };
+        let wrappers = binary.wrappers().into_iter();
+        let targets: Vec<_> =
+            wrappers.map(|wrapper| of_wrapper(wrapper.bundle, wrapper.limit)).collect::<Result<_, WhyError>>()?;
+        let is_empty = targets.iter().all(BTreeSet::is_empty);
+        Ok((!is_empty).then_some(Self { form: CodePlace::Fat, targets, assembly: None }))
+    }
+
+    /// The code of an archive, a bundle or a code object; `None` if the file is none of these.
+    pub(super) fn of_loose(
+        path: &Path,
+        content: &Arc<dyn Content>,
+        resources: &Arc<Resources>,
+    ) -> Result<Option<Self>, WhyError> {
+        if begins_archive(content) {
+            return Self::of_archive(path, content).map(Some);
+        }
+        let mut beginning = vec![0; CODE_HEADER.min(to_usize(content.size()))];
+        if content.peek(&mut beginning).is_err() {
+            return Ok(None);
+        }
+        let single = |form, targets| Some(Self { form, targets: vec![targets], assembly: None });
+        if is_code(&beginning) {
+            let Some(target) = code_target(&beginning) else { return Err(WhyError::Code(path.to_owned())) };
+            return Ok(single(CodePlace::CodeObject, BTreeSet::from([target])));
+        }
+        if is_bundle(&beginning) {
+            let bundle = Bundle::read(content, 0, content.size(), resources)
+                .map_err(|source| WhyError::Bundle { path: path.to_owned(), source })?;
+            return Ok(single(CodePlace::Bundle, bundle.targets()));
+        }
+        Ok(None)
+    }
+
+    /// The code of an archive, as far as a runtime finds it: for the targets that it offers.
+    pub(super) fn of_archive(path: &Path, content: &Arc<dyn Content>) -> Result<Self, WhyError> {
+        let failed = |error: rocm_kpack::Error| WhyError::Archive { path: path.to_owned(), reason: error.to_string() };
+        let reader = ArchiveReader::open(Arc::clone(content)).map_err(failed)?;
+        let targets = reader.toc().toc.values().map(|entries| {
+            let offered = entries.keys().filter(|target| reader.offers(target));
+            offered.filter_map(|target| target.parse().ok()).collect()
+        });
+        Ok(Self { form: CodePlace::Archive, targets: targets.collect(), assembly: None })
+    }
+
+    /// Looks up the code of these wrappers.
+    pub(super) fn look_up(&self, wrappers: &[usize], device: &TargetId, lookup: &mut Lookup) {
+        let mut used = BTreeSet::new();
+        for targets in wrappers.iter().filter_map(|&number| self.targets.get(number)) {
+            let targets: Vec<_> = targets.iter().collect();
+            let found = targets.iter().zip(device.finds(&targets)).filter(|(_, is_found)| *is_found);
+            let found: Vec<_> = found.map(|(it, _)| it.to_string()).collect();
+            lookup.with_code += usize::from(!found.is_empty());
+            used.extend(found);
+        }
+        let all: BTreeSet<_> = wrappers.iter().filter_map(|&number| self.targets.get(number)).flatten().collect();
+        let names = if all.is_empty() { "no GPU".to_owned() } else { list(all.iter().map(ToString::to_string)) };
+        lookup.saw(match self.form {
+            CodePlace::Split => format!("its wrappers are HIPK: the device code is in archives, for {names}"),
+            CodePlace::Fat => format!("its wrappers are HIPF: the device code is in the library, for {names}"),
+            CodePlace::Archive => format!("it is an archive with {} names and code for {names}", self.targets.len()),
+            CodePlace::Bundle => format!("it is an offload bundle with code for {names}"),
+            CodePlace::CodeObject => format!("it is a code object for {names}, by its header"),
+        });
+        if lookup.with_code > 0 {
+            let what = match self.form {
+                CodePlace::Split | CodePlace::Fat => "wrappers",
+                CodePlace::Archive => "names",
+                CodePlace::Bundle | CodePlace::CodeObject => return,
+            };
+            lookup.saw(format!("{} of {} {what} have code: {}", lookup.with_code, lookup.wrappers, list(used)));
+            return;
+        }
+        if let Some(cause) = device::unserved(device, &all).or_else(|| device::other_mode(device, &all)) {
+            return lookup.fail(cause);
+        }
+        if let Some(assembly) = self.assembly.as_ref().filter(|_| self.form == CodePlace::Split) {
+            return assembly.explain(device, lookup);
+        }
+        let reason = match self.form {
+            CodePlace::Split | CodePlace::Fat => format!("the library holds its code itself, and only for {names}"),
+            CodePlace::Archive => format!("the archive has code for {names} only"),
+            CodePlace::Bundle => format!("the bundle has code for {names} only"),
+            CodePlace::CodeObject => format!("the file is code for {names}"),
+        };
+        let reason = if all.is_empty() { "it has no code for any GPU".to_owned() } else { reason };
+        lookup.fail(Cause::new(&cause::NO_CODE, reason, None));
+    }
+}
+
+fn list(names: impl IntoIterator<Item = String>) -> String {
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,135 @@
+//! Commands that install packages into the directory of a library's package.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::lookup::quoted;
+use super::origin::{PackageOrigin, directory_of, wheel_in};
+use super::wanted::WantedPackages;
+use crate::disk;
+
+/// How packages get into a directory of packages.
+pub(super) struct Installer {
+    site: PathBuf,
+    /// `PYTHON -m pip install`, or the same for uv. `None` if no command is known.
+    start: Option<String>,
+    is_uv: bool,
+    /// Whether an installer put the package there. Unpacked wheels have no `INSTALLER`.
+    pub(super) has_installed: bool,
+    prefix: Option<PathBuf>,
+}
+
+/// What fixes a problem with packages.
+pub(super) struct Remedy {
+    pub(super) command: Option<String>,
+    /// What to add to the reason: the source, or what to do without a command.
+    pub(super) advice: String,
+}
+
+impl Installer {
+    /// The installer of the package with this `*.dist-info` directory.
+    pub(super) fn of(dist_info: &Path) -> Self {
+        let site = dist_info.parent().unwrap_or(Path::new("")).to_owned();
+        let name = disk::read_to_string(&dist_info.join("INSTALLER"), disk::MAX_TEXT).ok();
+        let is_uv = name.as_ref().is_some_and(|name| name.trim() == "uv");
+        let prefix = site.ancestors().nth(3).filter(|_| python_of(&site).is_some()).map(Path::to_owned);
+        let python = prefix.as_ref().and_then(|prefix| interpreter(prefix, python_of(&site)?));
+        let start = match &python {
+            _ if name.is_none() => None,
+            Some(python) if is_uv => Some(format!("uv pip install --python {}", quoted(python))),
+            Some(python) if site.join("pip").is_dir() => Some(format!("{} -m pip install", quoted(python))),
+            Some(python) => Some(format!("pip --python {} install", quoted(python))),
+            None if is_of_user(&site) => python_of(&site).map(|python| format!("{python} -m pip install --user")),
+            // pip replaces whole directories there (`pip install --target`), and so removes what it is to add to.
+            None => Some(format!("uv pip install --target {}", quoted(&site))),
+        };
+        Self { site, start, is_uv: is_uv || python.is_none(), has_installed: name.is_some(), prefix }
+    }
+
+    /// The directory.
+    pub(super) fn site(&self) -> &Path {
+        &self.site
+    }
+
+    /// Installs packages that a host package names. `of` is the `*.dist-info` directory of a package that came from the
+    /// same source.
+    pub(super) fn add(&self, wanted: &WantedPackages, of: &Path, name: &str) -> Remedy {
+        self.remedy(&wanted.requirements, &wanted.packages, "", (of, name))
+    }
+
+    /// Installs packages again, without what they require.
+    pub(super) fn renew(&self, packages: &BTreeSet<(String, String)>, of: &Path, name: &str) -> Remedy {
+        let requirements: Vec<_> = packages.iter().map(super::wanted::exact).collect();
+        let option = if self.is_uv { "--reinstall --no-deps " } else { "--force-reinstall --no-deps " };
+        self.remedy(&requirements, packages, option, (of, name))
+    }
+
+    fn remedy(
+        &self,
+        requirements: &[String],
+        packages: &BTreeSet<(String, String)>,
+        option: &str,
+        (of, name): (&Path, &str),
+    ) -> Remedy {
+        let what = requirements.iter().map(|it| format!("'{it}'")).collect::<Vec<_>>().join(" ");
+        let plain = requirements.join(", ");
+        let without = |advice: String| Remedy { command: None, advice };
+        let Some(start) = &self.start else {
+            let names: Vec<_> = packages.iter().map(|(name, version)| format!("{name} {version}")).collect();
+            return without(format!(
+                "; the wheel was unpacked, not installed: unpack {} over it, or install {plain} from where you have {name}",
+                names.join(", ")
+            ));
+        };
+        let of_files = |directory: &Path| {
+            let files: Vec<_> = packages.iter().map(|package| wheel_in(directory, package)).collect::<Option<_>>()?;
+            let files: Vec<_> = files.iter().map(|file| quoted(file)).collect();
+            Some(Remedy { command: Some(format!("{start} {option}{}", files.join(" "))), advice: String::new() })
+        };
+        let tool = if self.is_uv { "uv" } else { "pip" };
+        let of_index = |index: &str| Remedy {
+            command: Some(format!("{start} {option}{what}")),
+            advice: format!(" ({tool} is configured to use {index})"),
+        };
+        match PackageOrigin::of(of, self.prefix.as_deref(), self.is_uv) {
+            PackageOrigin::Directory(directory) => of_files(&directory).unwrap_or_else(|| {
+                without(format!(
+                    "; {name} came from {}, which has no such wheel: install {plain} from where you have it",
+                    directory.display()
+                ))
+            }),
+            PackageOrigin::Url(url) => without(format!("; {name} came from {url}: install {plain} from there")),
+            PackageOrigin::Configured(sources) => {
+                let found = sources.iter().filter_map(|source| directory_of(source)).find_map(|it| of_files(&it));
+                let index = || sources.iter().find(|source| directory_of(source).is_none());
+                found.or_else(|| Some(of_index(index()?))).unwrap_or_else(|| {
+                    without(format!(
+                        "; nothing says from where {name} came, and a public index may have another package of that \
+                         name: install {plain} from where you have it, into {}",
+                        self.site.display()
+                    ))
+                })
+            }
+        }
+    }
+}
+
+/// The version in the path of a directory of packages: `python3.12` in `PREFIX/lib/python3.12/site-packages`.
+fn python_of(site: &Path) -> Option<&str> {
+    let is_site = site.file_name().is_some_and(|name| name == "site-packages" || name == "dist-packages");
+    let python = site.parent()?.file_name()?.to_str()?;
+    (is_site && python.starts_with("python3")).then_some(python)
+}
+
+/// The interpreter of an environment. Debian's has packages in `/usr/local`, where there is no interpreter.
+fn interpreter(prefix: &Path, python: &str) -> Option<PathBuf> {
+    let of_prefix = [python, "python3", "python"].map(|name| prefix.join("bin").join(name));
+    let of_debian = Path::new("/usr/bin").join(python);
+    let is_debian = prefix == Path::new("/usr/local");
+    of_prefix.into_iter().chain(is_debian.then_some(of_debian)).find(|python| python.exists())
+}
+
+/// Whether packages there are those of a user (PEP 370).
+fn is_of_user(site: &Path) -> bool {
+    std::env::var_os("HOME").is_some_and(|home| site.starts_with(Path::new(&home).join(".local/lib")))
+}

@@ -1,0 +1,73 @@
+//! What the paths on the command line are.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::error::WhyError;
+use super::held::HeldCode;
+use super::part;
+use crate::join::wheels_in;
+use crate::resources::Resources;
+use crate::source::{SourceError, may_be_binary, open_file};
+
+/// The paths, by kind.
+#[derive(Default)]
+pub(super) struct SortedPaths {
+    /// Libraries, and directories with libraries.
+    pub(super) files: Vec<PathBuf>,
+    /// Wheels.
+    pub(super) wheels: Vec<PathBuf>,
+    /// Outputs or mounts of splits, with the parts side by side.
+    pub(super) splits: Vec<PathBuf>,
+    /// Archives, bundles and code objects.
+    pub(super) loose: Vec<(PathBuf, HeldCode)>,
+    /// Other files, such as tar archives.
+    pub(super) packed: Vec<PathBuf>,
+    /// Which of several cannot be read.
+    pub(super) unread: Vec<String>,
+}
+
+impl SortedPaths {
+    pub(super) fn sort(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Self, WhyError> {
+        let mut sorted = Self::default();
+        for path in paths {
+            match sorted.add(path, resources) {
+                Err(error) if paths.len() > 1 => sorted.unread.push(error.to_string()),
+                result => result?,
+            }
+        }
+        Ok(sorted)
+    }
+
+    fn add(&mut self, path: &Path, resources: &Arc<Resources>) -> Result<(), WhyError> {
+        let io = |source| SourceError::Io { path: path.to_owned(), source };
+        let owned = path.to_owned();
+        if path.metadata().map_err(io)?.is_dir() {
+            let wheels = only_wheel(path).map_or_else(|| wheels_in(path), |only| Ok(vec![only]))?;
+            match part::is_split(path) {
+                true => self.splits.push(owned),
+                false if wheels.is_empty() => self.files.push(owned),
+                false => self.wheels.extend(wheels),
+            }
+            return Ok(());
+        }
+        if path.extension().is_some_and(|extension| extension == "whl") {
+            self.wheels.push(owned);
+            return Ok(());
+        }
+        let content = open_file(path, resources)?;
+        match HeldCode::of_loose(path, &content, resources)? {
+            Some(code) => self.loose.push((owned, code)),
+            None if may_be_binary(&*content) => self.files.push(owned),
+            None => self.packed.push(owned),
+        }
+        Ok(())
+    }
+}
+
+/// The wheel in a directory that contains nothing else.
+fn only_wheel(directory: &Path) -> Option<PathBuf> {
+    let mut entries = std::fs::read_dir(directory).ok()?;
+    let only = entries.next()?.ok()?.path();
+    (entries.next().is_none() && only.extension().is_some_and(|extension| extension == "whl")).then_some(only)
+}
