@@ -248,11 +248,6 @@ mod tests {
         assert!(text.contains("requests 9 0\n"), "{text}");
         assert!(!shown(&status(1.0, 1), Some(&status(1.0, 1))).contains("per second"));
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::first_rows;
 
     #[test]
     fn a_page_fits_a_terminal() {
