@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn names_are_those_of_placeholders() {
         let place = tempfile::tempdir().unwrap();
-        let long = format!("TensileLibrary_Type_{}_gfx942", "x".repeat(230));
+        let long = format!("TensileLibrary_Type_{}_gfx942", "x".repeat(225));
         let tree = json!({
             "version": "4.33.0",
             "library": {"type": "Hardware", "rows": [
