@@ -102,14 +102,21 @@ impl Inspect {
             }
         }
         let report = InspectReport::known(&prepared.input, &prepared.plan, wheels, embedded);
-        match self.print(&report, coverage.as_ref(), style) {
+        let notes = wheels.map(|wheels| wheels.notes.as_slice()).unwrap_or_default();
+        match self.print(&report, coverage.as_ref(), notes, style) {
             // The reader of the output may stop early. That does not change the exit code.
             Err(error) if !is_broken_pipe(&error) => Err(error),
             _ => Ok(gate::conclude(coverage.as_ref())),
         }
     }
 
-    fn print(&self, report: &InspectReport, coverage: Option<&Coverage>, style: Style) -> anyhow::Result<()> {
+    fn print(
+        &self,
+        report: &InspectReport,
+        coverage: Option<&Coverage>,
+        notes: &[String],
+        style: Style,
+    ) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         match coverage {
             coverage if self.json => json::write(&mut out, &Inspected { report, coverage })?,
@@ -117,6 +124,9 @@ impl Inspect {
             None => {
                 for table in report.tables() {
                     table.write(&mut out, style)?;
+                }
+                for note in notes {
+                    writeln!(out, "{}\n", style.line(note))?;
                 }
                 if !report.is_complete() {
                     writeln!(out, "The sizes of archives and wheels are known after some work, which --sizes does.")?;

@@ -76,14 +76,28 @@ pub(super) fn keys_of(wheels: &[(EntryPath, PathBuf)]) -> BTreeSet<BundleKey> {
     gpus.flat_map(|gpus: GpuSet| gpus.keys()).collect()
 }
 
-/// Reports signatures of the input's RECORD, which thin wheels do not have.
+/// Suffixes of attestations and signatures next to a wheel: of indexes (PEP 740), Sigstore, and those of GPG.
+const SIGNATURES: [&str; 4] = [".publish.attestation", ".sigstore.json", ".sigstore", ".asc"];
+
+/// Reports signatures of the input's RECORD, and attestations and signatures next to it. They do not hold for other
+/// wheels.
 pub(super) fn warn_of_signatures(input: &Input) {
     let Some(dist_info) = input.dist_info() else { return };
+    for suffix in SIGNATURES {
+        let mut path = input.location.clone().into_os_string();
+        path.push(suffix);
+        if Path::new(&path).is_file() {
+            let path = message(&path.to_string_lossy());
+            eprintln!("kpackfs: warning: {path}: it is for the input only; sign what is written again");
+        }
+    }
     for name in [b"RECORD.jws", b"RECORD.p7s"] {
         let path = dist_info.child(name);
         if input.entry(&path).is_some() {
             let path = message(&path.to_string());
-            eprintln!("kpackfs: warning: {path}: left out, since thin wheels have a RECORD of their own");
+            eprintln!(
+                "kpackfs: warning: {path}: left out, since the wheels that are written have a RECORD of their own"
+            );
         }
     }
 }

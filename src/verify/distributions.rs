@@ -166,7 +166,7 @@ impl Distribution<'_> {
     }
 
     /// Its name in findings: the wheel, or its directory in an installation.
-    fn label(&self) -> String {
+    pub(super) fn label(&self) -> String {
         match (&self.part.input.kind, self.part.label.as_str()) {
             (InputKind::Wheel(_), "") => self.part.input.location.display().to_string(),
             (InputKind::Wheel(_), label) => label.to_owned(),
@@ -174,7 +174,19 @@ impl Distribution<'_> {
         }
     }
 
-    fn name(&self) -> Option<(String, &str)> {
+    /// Its METADATA, if it can be read.
+    pub(super) fn metadata(&self) -> Option<&Metadata> {
+        self.metadata.as_ref()
+    }
+
+    /// The fields of METADATA that the split replaced, as they were.
+    pub(super) fn replaced_requirements(&self) -> Vec<String> {
+        let bytes = read(self.part, &self.directory.child(STATEMENT.as_bytes())).ok().flatten();
+        let statement = bytes.and_then(|bytes| Statement::parse(&bytes).ok());
+        statement.map(|statement| statement.replaced_requirements().to_vec()).unwrap_or_default()
+    }
+
+    pub(super) fn name(&self) -> Option<(String, &str)> {
         self.metadata.as_ref().map(|metadata| (normalise(&metadata.name), metadata.version.as_str()))
     }
 

@@ -22,6 +22,7 @@ mod overlaid;
 mod parts;
 mod record;
 mod report;
+mod requirements;
 mod rules;
 mod separation;
 mod statement;
@@ -126,6 +127,7 @@ fn check_parts(
     let code = archives.walk(parts, &binaries, choices, findings);
     archive::check_all(&archives, parts.kind, choices, &resources.budget, findings, progress);
     distributions::check(&distributions, findings);
+    requirements::check(&distributions, against.is_some(), findings);
     distributions::check_code(parts, &distributions, &code, findings);
     distributions::check_archives(parts, &distributions, &archives, &choices.databases, findings);
     let (distributions, binaries) = (&*distributions, &binaries);

@@ -196,6 +196,10 @@ rules! {
         "a distribution of the split exists in another version than a distribution of the same split needs",
         "host and device wheels were upgraded separately",
         "install host and device wheels of one version in one command";
+    RequirementMissing "requirement-missing" Distribution:
+        "neither a device wheel nor its host wheel requires what the GPU needs of another distribution",
+        "`--requirements split` found no extra for this GPU (`split` warns)",
+        "name the extra with `--requirements-extras`, or split with `--requirements keep`";
     AgainstLost "against-lost" Against:
         "something of the fat input is in no part",
         "it was deleted, or the split was restricted and `verify` was not given the same options",

@@ -7,6 +7,7 @@
 //!
 //! [dependency specifiers]: https://packaging.python.org/en/latest/specifications/dependency-specifiers/
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::str::FromStr;
@@ -33,7 +34,17 @@ pub enum Requirements {
 
 /// What is known about the extras of other distributions, by normalised names.
 #[derive(Clone, Debug, Default)]
-pub struct KnownExtras(BTreeMap<String, BTreeSet<String>>);
+pub struct KnownExtras(BTreeMap<String, ExtrasOf>);
+
+/// What is known about the extras of one distribution.
+#[derive(Clone, Debug)]
+struct ExtrasOf {
+    names: BTreeSet<String>,
+    /// Whether it has no others.
+    is_complete: bool,
+    /// The file that states them, unless the user does.
+    source: Option<String>,
+}
 
 /// The extras of a distribution as a user states them: `rocm=libraries,device-gfx942`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,9 +73,40 @@ impl FromIterator<StatedExtras> for KnownExtras {
     fn from_iter<I: IntoIterator<Item = StatedExtras>>(stated: I) -> Self {
         let mut known = Self::default();
         for StatedExtras { distribution, extras } in stated {
-            known.0.entry(distribution).or_default().extend(extras);
+            let new = || ExtrasOf { names: BTreeSet::new(), is_complete: true, source: None };
+            known.0.entry(distribution).or_insert_with(new).names.extend(extras);
         }
         known
+    }
+}
+
+impl KnownExtras {
+    /// Whether something is known about a distribution.
+    pub(crate) fn has(&self, distribution: &str) -> bool {
+        self.0.contains_key(&normalise(distribution))
+    }
+
+    /// Adds the extras that METADATA of a distribution declares. Of several, an extra counts if all have it. `source`
+    /// names its file.
+    pub(crate) fn add(&mut self, metadata: &Metadata, source: &str) {
+        let names = metadata.extras();
+        let is_complete = !metadata.has_dynamic_extras();
+        match self.0.entry(normalise(&metadata.name)) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(ExtrasOf { names, is_complete, source: Some(source.to_owned()) });
+            }
+            Entry::Occupied(mut occupied) => {
+                let known = occupied.get_mut();
+                known.names.retain(|name| names.contains(name));
+                known.is_complete &= is_complete;
+                known.source = known.source.take().map(|earlier| format!("{earlier}, {source}"));
+            }
+        }
+    }
+
+    /// The file that states the extras of a distribution, unless the user does.
+    pub(crate) fn source(&self, distribution: &str) -> Option<&str> {
+        self.0.get(&normalise(distribution))?.source.as_deref()
     }
 }
 
@@ -198,7 +240,8 @@ impl<'a> GpuRequirement<'a> {
     pub(crate) fn extra(&self, key: &BundleKey, known: &KnownExtras) -> Option<PartExtra> {
         let known = known.0.get(&normalise(self.name));
         let own = |key: &BundleKey| format!("device-{}", normalise(key.as_str()));
-        let is_known = |extra: &str| known.is_none_or(|known| known.contains(&normalise(extra)));
+        let is_known = |extra: &str| known.is_none_or(|known| known.names.contains(&normalise(extra)));
+        let is_complete = known.is_some_and(|known| known.is_complete);
         let existing = |key: BundleKey| {
             if self.targets.is_empty() {
                 return Some(own(&key)).filter(|extra| known.is_some() && is_known(extra));
@@ -209,7 +252,7 @@ impl<'a> GpuRequirement<'a> {
         if let Some(extra) = key.packaging_chain().into_iter().find_map(existing) {
             return Some(PartExtra::Known(extra));
         }
-        let is_open = known.is_none() && self.targets.is_empty();
+        let is_open = !is_complete && self.targets.is_empty();
         match key.level() {
             Level::Target if is_open => Some(PartExtra::Unchecked(own(key))),
             Level::Target => Some(PartExtra::Missing(own(key))),
@@ -301,6 +344,11 @@ fn host_form(field: &str) -> Option<String> {
     let [only] = &*headers.list else { return None };
     let is_whole = headers.end == field.len() && only.is("Requires-Dist") && line(field) == field;
     Some(GpuRequirement::parse(field, 0..field.len()).filter(|_| is_whole)?.with(&[]))
+}
+
+/// The normalised name of the distribution that a replaced field of the fat wheel requires.
+pub(crate) fn replaced_distribution(field: &str) -> Option<String> {
+    Some(normalise(GpuRequirement::parse(field, 0..field.len())?.name))
 }
 
 /// A field without its last line ending.

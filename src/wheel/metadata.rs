@@ -65,6 +65,11 @@ impl Metadata {
         self.headers.all("Provides-Extra").map(normalise).collect()
     }
 
+    /// Whether the extras of an sdist may be others when it is built (PEP 643).
+    pub(crate) fn has_dynamic_extras(&self) -> bool {
+        self.headers.all("Dynamic").any(|field| field.trim().eq_ignore_ascii_case("Provides-Extra"))
+    }
+
     /// The requirements, as written.
     pub fn requirements(&self) -> impl Iterator<Item = &str> {
         self.headers.all("Requires-Dist")

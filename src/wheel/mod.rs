@@ -29,7 +29,7 @@ pub use devices::Devices;
 pub(crate) use dist_info::MAX_RECORD;
 pub use dist_info::states_digests;
 pub(crate) use dist_info::text;
-pub(crate) use gpu_requirements::{GpuRequirement, PartExtra};
+pub(crate) use gpu_requirements::{GpuRequirement, PartExtra, replaced_distribution};
 pub use gpu_requirements::{KnownExtras, Requirements, StatedExtras};
 pub(crate) use installed::installed_with;
 pub use installed::{installed, is_elsewhere};

@@ -10,6 +10,7 @@ mod entry;
 mod fat;
 mod input_record;
 mod licences;
+mod nearby;
 mod payload;
 mod record;
 mod record_file;

@@ -94,8 +94,10 @@ impl Wheels {
             });
             let unchecked = unchecked.collect::<Vec<_>>().join(", ");
             let host = requirement.of_host();
-            let done =
-                format!("METADATA: {text}: the host wheel requires {host}, other wheels the extras of their GPUs");
+            let of_file = known.source(name).map(|file| format!(", which {file} declares")).unwrap_or_default();
+            let done = format!(
+                "METADATA: {text}: the host wheel requires {host}, other wheels the extras of their GPUs{of_file}"
+            );
             if unchecked.is_empty() {
                 return done;
             }

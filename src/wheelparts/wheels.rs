@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
+use super::nearby;
 use super::payload::{Payload, device_payload, fat_payload, host_payload};
 use super::wheel_part::WheelPart;
 use super::{AssemblyOptions, Digest, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
@@ -16,7 +17,7 @@ use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::split::{Destination, Plan, Statement};
-use crate::wheel::{Paths, VariantLabel, WheelError, normalise};
+use crate::wheel::{Paths, Requirements, VariantLabel, WheelError, normalise};
 
 /// The user's choices about wheels.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +78,8 @@ impl WheelSet {
         let is_split = matches!(input.kind, InputKind::Wheels(_)) || !plan.joined.is_empty();
         let fat = FatWheel::joined(input, is_split.then_some(&plan.joined), resources)?;
         let not_given = if is_split || !plan.keys.is_empty() { Vec::new() } else { fat.device_wheels() };
-        let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &options.names)?;
+        let (names, unread) = with_nearby_extras(input, &fat, &options.names);
+        let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &names)?;
         let statement = options.statement.clone().with_replaced_requirements(wheels.replaced_requirements());
         let is_stated = statement.is_restricted() || !statement.replaced_requirements().is_empty();
         let wheels = wheels.with_statement(is_stated.then(|| statement.to_json()));
@@ -97,6 +99,7 @@ impl WheelSet {
             }
         }
         let mut warnings = wheels.warnings();
+        warnings.extend(unread);
         warnings.extend(warning_of_missing(&not_given));
         if let Some(host) = hosts.first() {
             warnings.extend(host.warnings()?);
@@ -106,7 +109,8 @@ impl WheelSet {
         warnings.extend(links.into_iter().map(|link| {
             format!("{link}: in no wheel, which cannot hold symlinks; it leads to no file of the input to put a copy of there")
         }));
-        let fingerprint = options.fingerprint;
+        // What files next to the input state changes the wheels, too.
+        let fingerprint = options.fingerprint ^ crc32fast::hash(format!("{:?}", names.requirements).as_bytes());
         let has_local_versions = options.has_local_versions;
         Ok(Some(Self {
             hosts,
@@ -205,6 +209,16 @@ struct WheelFiles {
     part: SplitWheel,
     payload: Vec<Payload>,
     dist_info: Vec<WheelEntry>,
+}
+
+/// The options with the extras that files next to the input state, and warnings about files that cannot be read.
+fn with_nearby_extras(input: &Input, fat: &FatWheel, options: &AssemblyOptions) -> (AssemblyOptions, Vec<String>) {
+    let mut names = options.clone();
+    let unread = match &mut names.requirements {
+        Requirements::Keep => Vec::new(),
+        Requirements::Split(known) => nearby::add_extras(&input.location, &fat.metadata, known),
+    };
+    (names, unread)
 }
 
 /// The wheels to make.
