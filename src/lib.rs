@@ -46,6 +46,8 @@ pub mod binary;
 #[doc(hidden)]
 pub mod cli;
 #[doc(hidden)]
+pub mod collect;
+#[doc(hidden)]
 pub mod database;
 #[doc(hidden)]
 pub mod deflate;

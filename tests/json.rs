@@ -129,6 +129,10 @@ fn commands_print_what_the_schemas_say() {
         // The host part alone has no archives.
         assert_eq!((&why["found"], why["lookups"][0]["cause"].is_null()), (&Value::Bool(false), false), "{why}");
     }
+    // There is no library for its needs, and no code for the second GPU.
+    let collected =
+        check("collect", &printed(&["collect", "tree", "--from", "tree", "--gpu-targets", "gfx90a,gfx803", "--json"]));
+    assert!(!collected["missing"].as_array().unwrap().is_empty() && !collected["code"].as_array().unwrap().is_empty());
     let compared = check("diff", &printed(&["diff", "--json", "--fail-above", "0", "tree", "torch.whl"]));
     assert!(!compared["gate"]["exceeded"].as_array().unwrap().is_empty() && compared["metadata"].is_null());
     check("diff", &printed(&["diff", "--json", "torch.whl", "torch.whl"]));

@@ -2,6 +2,8 @@
 
 mod artifacts;
 mod cache;
+mod collect;
+mod collecting;
 mod diff;
 mod failure;
 mod gate;
@@ -59,6 +61,7 @@ enum Command {
     Status(status::StatusArguments),
     Inspect(inspect::Inspect),
     Split(split::Split),
+    Collect(Box<collect::Collect>),
     Recombine(Box<recombine::Recombine>),
     Verify(verify::Verify),
     Why(why::Why),
@@ -104,6 +107,7 @@ impl Command {
             Self::Status(command) => command.run(),
             Self::Inspect(command) => command.run(),
             Self::Split(command) => command.run(),
+            Self::Collect(command) => command.run(),
             Self::Recombine(command) => command.run(),
             Self::Verify(command) => command.run(),
             Self::Why(command) => command.run(),

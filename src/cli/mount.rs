@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::artifacts::artifacts_of;
+use super::collecting::{Collecting, warn_of_missing};
 use super::json;
 use super::lists::pieces;
 use super::options::SplitOptions;
@@ -18,9 +19,9 @@ use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
 use crate::mount::{self, Served, autosave};
 use crate::page::PageFile;
 use crate::report::Summary;
-use crate::source::EntryKind;
+use crate::source::{EntryKind, EntryPath};
 use crate::split::STATEMENT;
-use crate::tree::Body;
+use crate::tree::{Body, NodeKind, ROOT};
 use crate::view::{self, HOST, Status, ThinViews, fixed};
 
 /// Show a wheel, an install tree, or artifacts as if they had been split
@@ -52,7 +53,17 @@ pub(super) struct Mount {
     /// machine, and thin/auto is a link to the view for all of them
     #[arg(long, value_name = "LIST", help_heading = "View")]
     thin: Vec<String>,
+
+    /// Show what `collect APP --from INPUT` writes, as `collected`, and all views of that; may be given several times
+    #[arg(long, value_name = "APP", help_heading = "Collect")]
+    collect: Vec<PathBuf>,
+
+    #[command(flatten)]
+    collecting: Collecting,
 }
+
+/// The link to the view of what was collected.
+const COLLECTED: &str = "collected";
 
 impl Mount {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
@@ -61,14 +72,30 @@ impl Mount {
         let input = inputs.first().cloned().unwrap_or_default();
         let arch = self.arch()?;
         let thin = self.thin_views(Path::new(KFD_TOPOLOGY))?;
+        if !self.collect.is_empty() {
+            self.serving.serve(&input, &self.place, || self.collected(&inputs))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let prepare = || match artifacts_of(&inputs, &self.options)? {
             Some(_) if !arch.is_empty() => bail!("--arch: artifacts are not laid over each other"),
             Some(_) if !self.thin.is_empty() => bail!("--thin: there are no thin views of artifacts"),
             Some(artifacts) => artifacts.served(),
-            None => prepare(&inputs, &self.options).and_then(|prepared| served(&prepared, &arch, &thin)),
+            None => prepare(&inputs, &self.options).and_then(|prepared| served(&prepared, &arch, &thin, None)),
         };
         self.serving.serve(&input, &self.place, prepare)?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The views of what an application needs.
+    fn collected(&self, trees: &[PathBuf]) -> anyhow::Result<Served> {
+        if !self.arch.is_empty() || !self.thin.is_empty() {
+            bail!("--collect shows the GPUs of --gpu-targets; --arch and --thin have no effect with it");
+        }
+        let apps = self.collect.iter().map(|app| absolute(app)).collect::<anyhow::Result<Vec<_>>>()?;
+        let collected = self.collecting.collect(&apps, trees, &self.options)?;
+        warn_of_missing(&collected.report);
+        let (view, arch, thin) = collected.view();
+        served(&collected.prepared, &arch, &thin, Some(&view))
     }
 
     fn arch(&self) -> anyhow::Result<Vec<BundleKey>> {
@@ -106,7 +133,13 @@ fn names<'a>(option: &str, lists: &'a [String]) -> anyhow::Result<Vec<&'a str>> 
     Ok(lists.iter().flat_map(|list| pieces(list)).collect())
 }
 
-fn served(prepared: &Prepared, arch: &[BundleKey], thin: &ThinViews) -> anyhow::Result<Served> {
+/// The tree of a mount. `collected` is the view that is also shown as what was collected.
+fn served(
+    prepared: &Prepared,
+    arch: &[BundleKey],
+    thin: &ThinViews,
+    collected: Option<&EntryPath>,
+) -> anyhow::Result<Served> {
     let Prepared { input, joined, plan, wheels, statement, resources } = prepared;
     autosave(resources).context("cannot start a thread")?;
     let summary = Summary::of(input, plan);
@@ -131,7 +164,11 @@ fn served(prepared: &Prepared, arch: &[BundleKey], thin: &ThinViews) -> anyhow::
         EntryKind::Directory | EntryKind::Symlink(_) => None,
     });
     let total_bytes = sizes.sum();
-    let tree = view::lay_out_with(input, plan, wheels.as_ref(), arch, thin, reports)?;
+    let mut tree = view::lay_out_with(input, plan, wheels.as_ref(), arch, thin, reports)?;
+    if let Some(view) = collected {
+        let link = NodeKind::Symlink(view.as_bytes().into());
+        tree.insert(ROOT, &EntryPath::root().child(COLLECTED.as_bytes()), input.root, link)?;
+    }
     // Memory used for planning is returned to the system after a while.
     resources.budget.touch();
     Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use super::selection::Selection;
 use super::terminal::warn;
 use crate::disk::{Scratch, check_cache};
+use crate::gpu::TargetId;
 use crate::index::FrameStore;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
@@ -238,6 +239,11 @@ fn default_directory() -> Option<PathBuf> {
 }
 
 impl SplitOptions {
+    /// The targets of `--gpu-targets`; none if it is not given.
+    pub(super) fn wanted_gpus(&self) -> Vec<TargetId> {
+        self.selection.wanted_gpus()
+    }
+
     /// Prints options without effect on stderr.
     pub(super) fn note_ignored(&self) {
         self.ignored.note();

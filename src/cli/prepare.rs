@@ -128,31 +128,61 @@ pub(super) fn prepare_listed(inputs: &[PathBuf], options: &SplitOptions, list: L
 type List = fn(&Path, &Arc<Resources>) -> Result<Input, SourceError>;
 
 fn prepare_with(inputs: &[PathBuf], options: &SplitOptions, list: List, is_checked: bool) -> anyhow::Result<Prepared> {
-    let choices = options.to_options(Packaging::Bundles)?;
     let first = inputs.first().map_or(Path::new(""), PathBuf::as_path);
     let resources = resources(first, options)?;
-    let mut input = match inputs {
-        [input] => match &*join::wheels_in(input)? {
-            [] => list(input, &resources)?,
-            wheels => join::open_wheels(wheels, &resources)?,
-        },
-        several => join::open_wheels(several, &resources)?,
-    };
+    let input = open_input(inputs, list, &resources)?;
     if is_checked && states_digests(&input) {
         input.hash_members();
     }
-    let joined = show_bytes("Joining", |progress| join::join(&mut input, &resources, progress));
+    plan(input, options, &resources, false)
+}
+
+/// Lists an input: several wheels are one.
+pub(super) fn open_input(inputs: &[PathBuf], list: List, resources: &Arc<Resources>) -> anyhow::Result<Input> {
+    Ok(match inputs {
+        [input] => match &*join::wheels_in(input)? {
+            [] => list(input, resources)?,
+            wheels => join::open_wheels(wheels, resources)?,
+        },
+        several => join::open_wheels(several, resources)?,
+    })
+}
+
+/// Plans the split of what was collected. Code of libraries that are not collected is left out, and it is no error if there
+/// is none for a target.
+pub(super) fn plan_collected(
+    input: Input,
+    options: &SplitOptions,
+    resources: &Arc<Resources>,
+) -> anyhow::Result<Prepared> {
+    plan(input, options, resources, true)
+}
+
+fn plan(
+    mut input: Input,
+    options: &SplitOptions,
+    resources: &Arc<Resources>,
+    is_collected: bool,
+) -> anyhow::Result<Prepared> {
+    let choices = options.to_options(Packaging::Bundles)?;
+    let mut joined = show_bytes("Joining", |progress| join::join(&mut input, resources, progress));
+    if is_collected {
+        joined.orphans.clear();
+    }
     let plan = show_bytes("Planning", |progress| {
-        Plan::of_joined(&input, &joined, &choices, &BundleJobs::new(&resources), progress)
+        Plan::of_joined(&input, &joined, &choices, &BundleJobs::new(resources), progress)
     })?;
     resources.index.end_planning();
-    let wheels = WheelSet::new(&input, &plan, &options.to_wheel_options()?, &resources)?;
+    let wheels = WheelSet::new(&input, &plan, &options.to_wheel_options()?, resources)?;
     let of_wheels = wheels.iter().flat_map(|wheels| &wheels.warnings);
     for warning in plan.warnings.iter().chain(of_wheels) {
         eprintln!("kpackfs: warning: {}", message(warning));
     }
-    plan.check_selection(&choices)?;
-    Ok(Prepared { input, joined, plan, wheels, statement: Statement::of(&choices), resources })
+    if !is_collected {
+        plan.check_selection(&choices)?;
+    }
+    let (statement, resources) = (Statement::of(&choices), Arc::clone(resources));
+    Ok(Prepared { input, joined, plan, wheels, statement, resources })
 }
 
 /// Saves the index. Without it the next run takes longer, but is not wrong.

@@ -45,6 +45,11 @@ fn keys(lists: &[TargetList], packaging: Packaging) -> Vec<BundleKey> {
 }
 
 impl Selection {
+    /// The targets of `--gpu-targets`; none if it is not given.
+    pub(super) fn wanted_gpus(&self) -> Vec<TargetId> {
+        self.gpu_targets.iter().flatten().flat_map(|list| &list.0).cloned().collect()
+    }
+
     /// The wanted device parts; all if `None`.
     pub(super) fn gpu_targets(&self, packaging: Packaging) -> Option<Vec<BundleKey>> {
         self.gpu_targets.as_ref().map(|lists| keys(lists, packaging))

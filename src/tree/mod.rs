@@ -10,6 +10,7 @@ mod build;
 mod children;
 mod found;
 mod links;
+mod narrow;
 mod node;
 mod origin;
 mod stack;

@@ -65,6 +65,11 @@ impl Shown {
         self.roots.first().map(|&root| number(self.number, root))
     }
 
+    /// The nodes that it does not show.
+    pub(super) fn hidden_nodes(&self) -> &BTreeSet<NodeId> {
+        &self.hidden.nodes
+    }
+
     /// Whether the view's directories are those of a single layer.
     fn is_plain(&self) -> bool {
         self.roots.len() == 1 && self.hidden.nodes.is_empty()

@@ -10,6 +10,7 @@ use super::parts::Parts;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use crate::binary::{FatBinary, Wrapper};
+use crate::collect::thin_gpus;
 use crate::fatbin::{Bundle, CODE_HEADER, CodeObject, Compressed, FatbinError, code_problem};
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::resources::Resources;
@@ -55,11 +56,12 @@ impl ThinFiles {
     }
 }
 
-/// The GPUs in the name of a thin view's directory.
+/// The GPUs in the name of a thin view's directory, or in the statement of a collection.
 fn of_place(parts: &Parts) -> Option<GpuSet> {
     let place = parts.all.first()?.input.location.canonicalize().ok()?;
     let is_view = place.is_dir() && place.parent()?.ends_with(THIN);
-    place.file_name()?.to_str()?.parse().ok().filter(|_| is_view)
+    let named = place.file_name().and_then(|name| name.to_str()?.parse().ok()).filter(|_| is_view);
+    named.or_else(|| thin_gpus(&place))
 }
 
 /// Checks a binary that must have the code of these GPUs only.

@@ -7,6 +7,7 @@ mod installed;
 pub(crate) mod items;
 pub(crate) mod layout;
 mod report;
+mod shared;
 mod thin;
 mod thin_wheels;
 mod watch;
@@ -18,4 +19,5 @@ pub use layout::{REPORTS, lay_out, lay_out_with};
 pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Materialize;
-pub use thin::ThinViews;
+pub use shared::show_shared;
+pub use thin::{ThinViews, serves};

@@ -63,6 +63,11 @@ pub(super) struct DistInfo {
     pub(super) statement: NodeId,
 }
 
+/// Whether there is a thin view for a GPU: the plan has code or databases for it.
+pub fn serves(plan: &Plan, gpu: &TargetId) -> bool {
+    GpuSet::new([gpu.clone()]).is_some_and(|gpus| ServedGpus::new(plan).serves(&gpus))
+}
+
 impl ThinLayout {
     pub(super) fn new(
         tree: &Tree,

@@ -12,9 +12,7 @@ use super::cause::{self, Cause};
 use super::installed;
 use super::lookup::Lookup;
 use crate::disk;
-
-/// Names in a runtime that reads archives: functions of the library `librocm_kpack`, or that library.
-const NAMES: [&[u8]; 2] = [b"kpack_load_code_object", b"librocm_kpack"];
+use crate::loader::NAMES_OF_READERS;
 
 /// The prefix of the runtime's file name.
 const RUNTIME: &str = "libamdhip64.so";
@@ -70,7 +68,7 @@ pub(super) fn judge(
 /// Whether a runtime has the names of functions that read archives, and whether it names the library with these.
 fn search_names(runtime: &Path) -> io::Result<[bool; 2]> {
     let mut file = disk::open(runtime)?.0;
-    let longest = NAMES.iter().map(|name| name.len()).max().unwrap_or(0).max(KPACK.len());
+    let longest = NAMES_OF_READERS.iter().map(|name| name.len()).max().unwrap_or(0).max(KPACK.len());
     let (mut buffer, mut kept, mut found) = (vec![0; PIECE], 0, [false; 2]);
     loop {
         let length = kept + file.read(buffer.get_mut(kept..).unwrap_or_default())?;
@@ -79,7 +77,7 @@ fn search_names(runtime: &Path) -> io::Result<[bool; 2]> {
         }
         let piece = buffer.get(..length).unwrap_or_default();
         let has = |name: &[u8]| memmem::find(piece, name).is_some();
-        found = [found[0] || NAMES.iter().any(|name| has(name)), found[1] || has(KPACK.as_bytes())];
+        found = [found[0] || NAMES_OF_READERS.iter().any(|name| has(name)), found[1] || has(KPACK.as_bytes())];
         // A name may begin in this piece and end in the next one.
         kept = length.min(longest - 1);
         buffer.copy_within(length - kept..length, 0);

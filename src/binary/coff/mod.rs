@@ -3,6 +3,7 @@
 mod checksum;
 mod equivalence;
 mod image;
+mod imports;
 mod joined;
 mod layout;
 mod lint;
@@ -19,6 +20,7 @@ use object::pe;
 
 pub(super) use self::checksum::{CHECKSUM_SIZE, Checksum};
 use self::image::{PeImage, PeSection};
+pub(super) use self::imports::imports;
 pub(super) use self::joined::join;
 pub(super) use self::split::read_split;
 use super::ranges::any_overlap;

@@ -3,6 +3,7 @@
 mod dynamic;
 mod equivalence;
 mod image;
+mod imports;
 mod joined;
 mod layout;
 mod lint;
@@ -22,6 +23,7 @@ use object::LittleEndian as LE;
 use object::elf;
 
 use self::image::{ElfImage, ElfSection, ElfSegment};
+pub(super) use self::imports::imports;
 pub(super) use self::joined::join;
 use self::relocation::{Pointer, PointerEncoding};
 use self::sections::{FATBIN, MARKER, MappedDevice, WRAPPERS, WrappedCode, WrapperPlace};

@@ -1,0 +1,308 @@
+//! `kpackfs collect`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde::Serialize;
+
+use super::collecting::{Collected, Collecting, warn_of_missing};
+use super::failure::is_broken_pipe;
+use super::inspect::{check_page, write_page};
+use super::interrupt;
+use super::json;
+use super::options::SplitOptions;
+use super::prepare::{Prepared, save_index};
+use super::progress::show_bytes;
+use super::table::{Style, Table, size};
+use super::terminal::{message, warn};
+use super::writing::{Writing, clear_set_id, write_with_archives};
+use crate::collect::{CollectReport, CollectedCode, CollectedFile, Reason, code_of, form_name};
+use crate::export::{Inputs, Output, PackedFormat, Replace, write_packed};
+use crate::page::Page;
+use crate::source::EntryPath;
+use crate::tree::{ROOT, Tree};
+use crate::view;
+
+/// Exit code if something needed is missing.
+const MISSING: u8 = 1;
+/// Exit code if nothing could be collected.
+const FAILED: u8 = 2;
+
+/// Rows of a table.
+const MAX_ROWS: usize = 200;
+
+/// Write an application with the ROCm libraries, archives, kernel databases and licences that it needs, for some GPUs
+///
+/// Libraries are found as a loader finds them: by the names in the files, along their search paths, and in TREE. A table has
+/// what libraries load by name. Libraries that every system has are left out.
+///
+/// Exit codes: 0 all is there, 1 something needed is missing (the rest is written), 2 wrong command line, unreadable input,
+/// or the output cannot be written.
+#[derive(Debug, Args)]
+pub(super) struct Collect {
+    /// Programs and libraries, or directories of them
+    #[arg(required = true)]
+    app: Vec<PathBuf>,
+
+    /// Install trees, unpacked roots, site-packages, or wheels that have the libraries, in the order of search
+    #[arg(long, required = true, num_args = 1.., value_name = "TREE", help_heading = "Collect")]
+    from: Vec<PathBuf>,
+
+    #[command(flatten)]
+    collecting: Collecting,
+
+    #[command(flatten)]
+    options: SplitOptions,
+
+    #[command(flatten)]
+    result: ResultOptions,
+
+    /// Print why a file is in the result: the chain of files that need it
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    explain: Vec<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Write the page of `inspect --html` about the result
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// What is written.
+#[derive(Debug, Args)]
+struct ResultOptions {
+    /// Directory, .zip or .tar.zst file to write; without it, only the report is printed
+    #[arg(short, long, value_name = "OUTPUT")]
+    output: Option<PathBuf>,
+
+    /// Write in pieces: what all GPUs share as DIR/common or NAME-common.zip, and what each adds as DIR/gfx1100 or
+    /// NAME-gfx1100.zip. A piece is unpacked over the common one
+    #[arg(long, requires = "output")]
+    shared: bool,
+
+    /// Replace the output if it exists
+    #[arg(long)]
+    force: bool,
+
+    /// Keep set-user-ID and set-group-ID bits
+    #[arg(long)]
+    keep_set_id: bool,
+
+    #[command(flatten)]
+    writing: Writing,
+}
+
+/// What `collect --json` prints.
+#[derive(Serialize)]
+struct Answer<'a> {
+    gpu_targets: Vec<String>,
+    form: &'static str,
+    #[serde(flatten)]
+    report: &'a CollectReport,
+    code: Vec<CollectedCode>,
+}
+
+impl Collect {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        match self.collect() {
+            Err(error) if !is_broken_pipe(&error) => {
+                eprintln!("kpackfs: {}", message(&super::failure::text(&error)));
+                Ok(ExitCode::from(FAILED))
+            }
+            result => result,
+        }
+    }
+
+    fn collect(&self) -> anyhow::Result<ExitCode> {
+        interrupt::watch()?;
+        let inputs: Vec<_> = self.app.iter().chain(&self.from).cloned().collect();
+        check_page(self.html.as_deref(), &inputs)?;
+        let collected = self.collecting.collect(&self.app, &self.from, &self.options)?;
+        let prepared = &collected.prepared;
+        prepared.resources.check_streams();
+        if let Some(output) = &self.result.output {
+            self.write(&collected, output, &inputs)?;
+        }
+        if let Some(file) = &self.html {
+            write_page(file, &Page::new(&prepared.input, &prepared.plan, None, None).html())?;
+        }
+        save_index(&prepared.resources);
+        match self.print(&collected) {
+            Err(error) if !is_broken_pipe(&error) => return Err(error),
+            _ => {}
+        }
+        warn_of_missing(&collected.report);
+        Ok(if collected.report.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(MISSING) })
+    }
+
+    fn write(&self, collected: &Collected, output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
+        let Prepared { input, plan, resources, .. } = &collected.prepared;
+        let (node, arch, thin) = collected.view();
+        let mut tree = view::lay_out_with(input, plan, None, &arch, &thin, Vec::new())?;
+        if !self.result.keep_set_id {
+            clear_set_id(&mut tree);
+        }
+        let place = std::path::absolute(output).with_context(|| output.display().to_string())?;
+        let views = if self.result.shared {
+            let pieces = view::show_shared(&mut tree, &collected.gpus, collected.has_archives)?;
+            if pieces.is_empty() {
+                bail!("--shared: there is no code for any GPU, so there is one piece only");
+            }
+            pieces.into_iter().map(|(name, view)| (view, place_of_piece(&place, &name))).collect()
+        } else {
+            vec![(node, place.clone())]
+        };
+        let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
+        let directory = match PackedFormat::of(&place) {
+            None if self.result.shared => &*place,
+            _ => place.parent().unwrap_or(Path::new("/")),
+        };
+        let is_empty = |place: &Path| std::fs::read_dir(place).is_ok_and(|mut entries| entries.next().is_none());
+        let replace = match &*places {
+            [only] if is_empty(only) => Replace::Only(places.clone()),
+            _ => Replace::all(self.result.force),
+        };
+        let staged = Output::prepare(directory, &places, &[], &replace, &Inputs::of(inputs), resources, warn)?;
+        self.write_views(&tree, &staged.views(&views), &collected.prepared)?;
+        Ok(staged.publish(self.result.writing.durability())?)
+    }
+
+    fn write_views(&self, tree: &Tree, views: &[(EntryPath, PathBuf)], prepared: &Prepared) -> anyhow::Result<()> {
+        let roots: Vec<_> = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view)).collect();
+        let archives = prepared.plan.archives.iter();
+        let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
+        let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
+        let is_packed = |(_, place): &&(EntryPath, PathBuf)| PackedFormat::of(place).is_some();
+        let (packed, directories): (Vec<_>, Vec<_>) = views.iter().partition(is_packed);
+        let directories: Vec<_> = directories.into_iter().cloned().collect();
+        write_with_archives(tree, &directories, &archives, self.result.writing)?;
+        show_bytes("Packing", |progress| {
+            packed.iter().try_for_each(|(view, place)| match PackedFormat::of(place) {
+                Some(format) => write_packed(tree, view, place, format, progress),
+                None => Ok(()),
+            })
+        })?;
+        Ok(())
+    }
+
+    fn print(&self, collected: &Collected) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        let Collected { prepared, report, gpus, has_archives } = collected;
+        let code = code_of(&prepared.input, &prepared.plan, gpus);
+        if self.json {
+            let form = form_name(*has_archives);
+            let gpu_targets = gpus.iter().map(ToString::to_string).collect();
+            json::write(&mut out, &Answer { gpu_targets, form, report, code })?;
+            return Ok(out.flush()?);
+        }
+        if !self.explain.is_empty() {
+            for name in &self.explain {
+                let Some(file) = report.file(name) else {
+                    bail!("--explain {name}: no file of the result has this path, or several have this name");
+                };
+                explain(report, file, &code, &mut out)?;
+            }
+            return Ok(out.flush()?);
+        }
+        for table in tables(report, &code, gpus.iter().map(ToString::to_string)) {
+            table.write(&mut out, Style::Text)?;
+        }
+        for note in &report.notes {
+            writeln!(out, "note: {}", Style::Text.line(note))?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
+/// The place of a piece: in a directory, or next to a file.
+fn place_of_piece(place: &Path, name: &str) -> PathBuf {
+    let file = place.file_name().unwrap_or_default().to_string_lossy();
+    match (PackedFormat::of(place), file.rfind(".tar.").or_else(|| file.rfind('.'))) {
+        (Some(_), Some(dot)) => {
+            let (stem, suffix) = file.split_at(dot);
+            place.with_file_name(format!("{stem}-{name}{suffix}"))
+        }
+        _ => place.join(name),
+    }
+}
+
+/// Prints the chain of files that need a file.
+fn explain(
+    report: &CollectReport,
+    file: &CollectedFile,
+    code: &[CollectedCode],
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let chain = report.chain(file);
+    let names = chain.iter().map(|file| file.path.rsplit('/').next().unwrap_or_default());
+    let mut names: Vec<_> = names.map(|name| Style::Text.line(name)).collect();
+    let gpus = code.iter().find(|code| code.path == file.path).map(|code| {
+        let present = code.gpus.iter().filter(|(_, size)| **size > 0).map(|(gpu, _)| gpu.as_str());
+        present.collect::<Vec<_>>().join(", ")
+    });
+    names.extend(gpus.filter(|gpus| !gpus.is_empty()));
+    writeln!(out, "{}", names.join(" → "))?;
+    let place = report.inputs.get(file.from).map(|place| place.display().to_string()).unwrap_or_default();
+    let rule = file.rule.as_ref().map(|rule| format!(" ({rule})")).unwrap_or_default();
+    let reason = reason(&file.reason);
+    writeln!(out, "  {} of {}: {reason}{rule}", Style::Text.line(&file.source), Style::Text.line(&place))?;
+    Ok(())
+}
+
+fn reason(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::App => "application",
+        Reason::Needed => "needed",
+        Reason::Included => "--include",
+        Reason::LoadedByName => "loaded by name",
+        Reason::Data => "data",
+        Reason::Archive => "archive",
+        Reason::Link => "link",
+        Reason::Licence => "licence",
+    }
+}
+
+/// The report as tables.
+fn tables(report: &CollectReport, code: &[CollectedCode], gpus: impl Iterator<Item = String>) -> Vec<Table> {
+    let gpus: Vec<_> = gpus.collect();
+    let listed = [Reason::Needed, Reason::LoadedByName, Reason::Included];
+    let mut libraries = Table::new("Libraries", "path | needed by | why");
+    for file in report.files.iter().filter(|file| listed.contains(&file.reason)) {
+        libraries.row([file.path.clone(), file.by.clone().unwrap_or_default(), reason(&file.reason).to_owned()]);
+    }
+    let mut sizes = Table::new("Device code", "path | shared #");
+    for gpu in &gpus {
+        sizes.add_column(gpu);
+    }
+    for row in code {
+        let of_gpu =
+            |gpu: &String| row.gpus.get(gpu).filter(|bytes| **bytes > 0).map_or("-".to_owned(), |bytes| size(*bytes));
+        sizes.row([row.path.clone(), size(row.shared)].into_iter().chain(gpus.iter().map(of_gpu)));
+    }
+    let pieces = "name | needed by | reason";
+    let mut missing = Table::new("Missing", pieces);
+    let mut absent = Table::new("Not found, and not always needed", pieces);
+    for (table, pieces) in [(&mut missing, &report.missing), (&mut absent, &report.absent)] {
+        for piece in pieces {
+            table.row([piece.name.clone(), piece.by.clone(), piece.reason.clone()]);
+        }
+    }
+    let mut left_out = Table::new("Left out", "name | needed by | rule");
+    for library in &report.left_out {
+        left_out.row([library.name.clone(), library.by.clone(), library.rule.clone()]);
+    }
+    let mut suggestions = Table::new("Named in strings; --include takes one in", "name | in");
+    for suggestion in &report.suggestions {
+        suggestions.row([suggestion.name.clone(), suggestion.by.clone()]);
+    }
+    let mut tables = vec![libraries, sizes, missing, absent, left_out, suggestions];
+    for table in &mut tables {
+        table.shorten(MAX_ROWS);
+    }
+    tables
+}

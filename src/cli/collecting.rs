@@ -1,0 +1,162 @@
+//! What `collect` and `mount --collect` share: options, and the planned collection.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+
+use super::lists::pieces;
+use super::options::SplitOptions;
+use super::prepare::{Prepared, open_input, plan_collected, resources};
+use super::terminal::message;
+use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, collect};
+use crate::gpu::{BundleKey, GpuSet, Level, TargetId};
+use crate::resources::Resources;
+use crate::source::{EntryPath, Input};
+use crate::view::{self, HOST, THIN, ThinViews};
+
+/// Options about what is collected.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Collecting {
+    /// Take in this library although every system has it, or although nothing in the files says that it is needed; its
+    /// soname, may be given several times
+    #[arg(long, value_name = "NAME", help_heading = "Collect")]
+    include: Vec<String>,
+
+    /// Directories of the result that are in `LD_LIBRARY_PATH` when the application runs; libraries of a program without
+    /// a RUNPATH relative to itself go to the first one [default: lib]
+    #[arg(long, value_name = "LIST", help_heading = "Collect")]
+    library_path: Vec<String>,
+
+    /// Where device code is
+    #[arg(long, value_enum, default_value_t = CollectForm::Auto, help_heading = "Collect")]
+    form: CollectForm,
+}
+
+/// The form of device code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CollectForm {
+    /// As it is in the trees if their HIP runtime reads archives, else in the libraries
+    Auto,
+    /// In .kpack archives
+    Archives,
+    /// In the libraries, with the code of these GPUs only
+    Thin,
+}
+
+/// A collection with the plan of its split.
+pub(super) struct Collected {
+    pub(super) prepared: Prepared,
+    pub(super) report: CollectReport,
+    /// The wanted GPUs for which something was collected.
+    pub(super) gpus: Vec<TargetId>,
+    /// Whether device code is in archives.
+    pub(super) has_archives: bool,
+}
+
+impl Collecting {
+    /// Collects, and plans the split of the result.
+    pub(super) fn collect(
+        &self,
+        apps: &[PathBuf],
+        trees: &[PathBuf],
+        options: &SplitOptions,
+    ) -> anyhow::Result<Collected> {
+        let gpus = gpus(options)?;
+        let resources = resources(trees.first().map_or(Path::new(""), PathBuf::as_path), options)?;
+        let library_path = self.library_path.iter().flat_map(|list| list.split([',', ':']));
+        let library_path = library_path.filter(|path| !path.is_empty()).map(directory);
+        let choices = CollectOptions {
+            gpus: gpus.clone(),
+            include: self.include.iter().flat_map(|list| pieces(list)).map(str::to_owned).collect(),
+            library_path: library_path.collect::<anyhow::Result<_>>()?,
+        };
+        let open = |places: &[PathBuf]| -> anyhow::Result<Vec<(PathBuf, Input)>> {
+            let open = |place: &PathBuf| {
+                Ok((place.clone(), open_input(std::slice::from_ref(place), Input::open, &resources)?))
+            };
+            places.iter().map(open).collect()
+        };
+        let collection = collect(open(apps)?, open(trees)?, &choices)?;
+        self.plan(collection, &gpus, options, &resources)
+    }
+
+    fn plan(
+        &self,
+        collection: Collection,
+        gpus: &[TargetId],
+        options: &SplitOptions,
+        resources: &Arc<Resources>,
+    ) -> anyhow::Result<Collected> {
+        let Collection { mut input, mut report, is_split, reads_archives } = collection;
+        let has_archives = match self.form {
+            CollectForm::Auto => is_split && reads_archives == Some(true),
+            CollectForm::Archives => true,
+            CollectForm::Thin => false,
+        };
+        if is_split && reads_archives == Some(false) && self.form == CollectForm::Archives {
+            report.notes.push("the HIP runtime of the trees does not read archives".to_owned());
+        }
+        report.state_in(&mut input, gpus, has_archives)?;
+        let prepared = plan_collected(input, options, resources)?;
+        let served: Vec<_> = gpus.iter().filter(|gpu| view::serves(&prepared.plan, gpu)).cloned().collect();
+        let has_code = !prepared.plan.binaries.is_empty()
+            || !prepared.plan.keys_of_input(crate::split::Packaging::Bundles).is_empty();
+        for gpu in gpus.iter().filter(|gpu| has_code && !served.contains(gpu)) {
+            let (name, by) = (gpu.to_string(), "--gpu-targets".to_owned());
+            let reason = "no collected library has code for it".to_owned();
+            report.missing.push(MissingPiece { kind: MissingKind::Code, name, by, reason });
+        }
+        Ok(Collected { prepared, report, gpus: served, has_archives })
+    }
+}
+
+impl Collected {
+    /// The view of the result in the tree of its split, and what makes that view: the targets to overlay on the host part,
+    /// and the sets of GPUs of thin views.
+    pub(super) fn view(&self) -> (EntryPath, Vec<BundleKey>, ThinViews) {
+        let root = EntryPath::root();
+        let set = GpuSet::new(self.gpus.iter().cloned());
+        let Some(set) = set else { return (root.child(HOST.as_bytes()), Vec::new(), ThinViews::default()) };
+        if self.has_archives {
+            let keys: Vec<_> = self
+                .gpus
+                .iter()
+                .map(BundleKey::of)
+                .filter(|key| key.packaging_chain().iter().any(|key| self.prepared.plan.keys.contains(key)))
+                .collect();
+            return (root.child(HOST.as_bytes()), keys, ThinViews::default());
+        }
+        let view = root.child(THIN.as_bytes()).child(set.to_string().as_bytes());
+        (view, Vec::new(), ThinViews { sets: vec![set], auto: None })
+    }
+}
+
+/// Prints what is missing on stderr.
+pub(super) fn warn_of_missing(report: &CollectReport) {
+    for missing in &report.missing {
+        let text = format!("{}: missing, needed by {}: {}", missing.name, missing.by, missing.reason);
+        eprintln!("kpackfs: {}", message(&text));
+    }
+}
+
+/// The GPUs of `--gpu-targets`.
+fn gpus(options: &SplitOptions) -> anyhow::Result<Vec<TargetId>> {
+    let gpus = options.wanted_gpus();
+    if gpus.is_empty() {
+        bail!("--gpu-targets names the GPUs for which the application is; it is missing");
+    }
+    let is_family = |gpu: &&TargetId| !gpu.is_generic() && BundleKey::of(gpu).level() != Level::Target;
+    if let Some(family) = gpus.iter().find(is_family) {
+        bail!("--gpu-targets {family}: it is not one GPU; name processors such as gfx1100");
+    }
+    Ok(gpus)
+}
+
+fn directory(path: &str) -> anyhow::Result<EntryPath> {
+    match path.trim_matches('/').trim_start_matches("./") {
+        "" | "." => Ok(EntryPath::root()),
+        path => EntryPath::new(path.as_bytes()).with_context(|| format!("--library-path {path}")),
+    }
+}

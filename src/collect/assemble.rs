@@ -1,0 +1,208 @@
+//! The result as an input: the application's entries, and those of trees at their places in the result.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::model::{CollectReport, CollectedFile, Reason};
+use super::objects::{LibrarySelection, LoadedObject, RootedPath};
+use super::pieces::{DraftFile, ResultPlace};
+use super::place::Placement;
+use super::root::{Followed, SearchRoot};
+use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind};
+
+/// The application as one input, and the number of the tree that contains it. With a tree, paths are those of the tree.
+pub(super) fn application(apps: Vec<(PathBuf, Input)>, trees: &[(PathBuf, Input)]) -> Option<(Input, Option<usize>)> {
+    let is_one = apps.len() == 1;
+    let base = |input: &Input| match input.kind {
+        InputKind::Binary => input.location.parent().unwrap_or(Path::new("/")).to_owned(),
+        _ => input.location.clone(),
+    };
+    let contains = |(_, tree): &(PathBuf, Input)| apps.iter().all(|(_, app)| base(app).starts_with(&tree.location));
+    let host = trees.iter().position(contains);
+    let place = host.and_then(|host| trees.get(host)).map(|(_, tree)| tree.location.clone());
+    let mut whole: Option<Input> = None;
+    for (_, app) in apps {
+        let base = base(&app);
+        let prefix = match &place {
+            Some(tree) => base.strip_prefix(tree).ok().map(Path::to_owned).unwrap_or_default(),
+            None if is_one || app.kind == InputKind::Binary => PathBuf::new(),
+            None => base.file_name().map(PathBuf::from).unwrap_or_default(),
+        };
+        let prefix = EntryPath::new(prefix.as_os_str().as_encoded_bytes()).unwrap_or_else(|_| EntryPath::root());
+        let Input { root, entries, warnings, .. } = app;
+        let moved = entries.into_iter().map(|entry| {
+            let path = entry.path.components().fold(prefix.clone(), |path, name| path.child(name));
+            Entry { path, ..entry }
+        });
+        let whole = whole.get_or_insert_with(|| Input {
+            kind: InputKind::Tree,
+            location: place.clone().unwrap_or_else(|| base.clone()),
+            root,
+            entries: Vec::new(),
+            warnings: Vec::new(),
+            file: None,
+        });
+        whole.entries.extend(moved);
+        whole.warnings.extend(warnings);
+    }
+    let mut whole = whole?;
+    whole.entries.sort_by(|a, b| a.path.cmp(&b.path));
+    whole.entries.dedup_by(|a, b| a.path == b.path);
+    Some((whole, host.map(|host| host + 1)))
+}
+
+/// The entries of a result, while they are being added.
+pub(super) struct ResultAssembly<'a> {
+    roots: &'a [SearchRoot],
+    selection: &'a LibrarySelection,
+    placement: &'a Placement,
+    entries: BTreeMap<EntryPath, Entry>,
+    directories: BTreeSet<EntryPath>,
+    report: CollectReport,
+    /// Files to which symlinks lead, which are taken, too.
+    queue: VecDeque<DraftFile>,
+}
+
+impl<'a> ResultAssembly<'a> {
+    pub(super) fn new(roots: &'a [SearchRoot], selection: &'a LibrarySelection, placement: &'a Placement) -> Self {
+        Self {
+            roots,
+            selection,
+            placement,
+            entries: BTreeMap::new(),
+            directories: BTreeSet::new(),
+            report: CollectReport::default(),
+            queue: VecDeque::new(),
+        }
+    }
+
+    /// Adds everything. Returns the entries, and the report about them.
+    pub(super) fn run(mut self, drafts: Vec<DraftFile>) -> (Input, CollectReport) {
+        let app = self.roots.first();
+        for entry in app.into_iter().flat_map(|app| &app.input.entries) {
+            let path = self.placement.path(&RootedPath { root: 0, path: entry.path.clone() });
+            if !path.is_root() {
+                self.insert(Entry { path, ..entry.clone() });
+            }
+        }
+        for object in self.selection.objects.iter().filter(|object| object.file.root == 0) {
+            self.state(&object.file, &self.placement.path(&object.file), Reason::App, None, None);
+        }
+        self.queue.extend(drafts);
+        while let Some(draft) = self.queue.pop_front() {
+            self.add(&draft);
+        }
+        let root = app.map(|app| app.input.root);
+        let attributes = Attributes { mode: 0o755, ..root.unwrap_or(NOBODY) };
+        for path in self.directories {
+            let kind = EntryKind::Directory;
+            self.entries.entry(path.clone()).or_insert(Entry { path, kind, attributes });
+        }
+        self.report.files.sort_by(|a, b| a.path.cmp(&b.path));
+        let input = Input {
+            kind: InputKind::Tree,
+            location: app.map(|app| app.input.location.clone()).unwrap_or_default(),
+            root: attributes,
+            entries: self.entries.into_values().collect(),
+            warnings: self.roots.iter().flat_map(|root| root.input.warnings.clone()).collect(),
+            file: None,
+        };
+        (input, self.report)
+    }
+
+    fn add(&mut self, draft: &DraftFile) {
+        let Some(root) = self.roots.get(draft.source.root) else { return };
+        let Some(entry) = root.input.entry(&draft.source.path) else { return };
+        let path = match &draft.target {
+            ResultPlace::Like(place) => self.placement.path(place),
+            ResultPlace::At(path) => path.clone(),
+        };
+        let kind = match &entry.kind {
+            EntryKind::Directory => return,
+            EntryKind::File { content, link_group } => {
+                // Other kinds of inputs number the links of each input by themselves.
+                let link_group = link_group.filter(|_| root.input.kind == InputKind::Tree);
+                EntryKind::File { content: Arc::clone(content), link_group }
+            }
+            EntryKind::Symlink(_) => match self.link(draft, root, &path) {
+                Some(target) => EntryKind::Symlink(target),
+                None => return,
+            },
+        };
+        if self.insert(Entry { path: path.clone(), kind, attributes: entry.attributes }) {
+            self.state(&draft.source, &path, draft.reason.clone(), draft.by, draft.rule.clone());
+        }
+    }
+
+    /// The target of a symlink in the result. The file that it leads to is taken, too.
+    fn link(&mut self, draft: &DraftFile, root: &SearchRoot, path: &EntryPath) -> Option<Arc<[u8]>> {
+        let place = root.place.display();
+        let found = match root.follow(&draft.source.path) {
+            Followed::File(found) => found,
+            Followed::Outside(link) => {
+                self.report.notes.push(format!("{place}: {link}: left out: the symlink leads out of the tree"));
+                return None;
+            }
+            Followed::Nothing => {
+                let link = &draft.source.path;
+                self.report.notes.push(format!("{place}: {link}: left out: the symlink leads to no file"));
+                return None;
+            }
+        };
+        let next = found.links.get(1).unwrap_or(&found.path);
+        let ResultPlace::Like(like) = &draft.target else { return None };
+        let target = RootedPath { root: like.root, path: next.clone() };
+        let source = RootedPath { root: draft.source.root, path: next.clone() };
+        let text = relative(path, &self.placement.path(&target));
+        self.queue.push_back(DraftFile { source, target: ResultPlace::Like(target), ..draft.clone() });
+        Some(text.into())
+    }
+
+    /// Adds an entry unless its path is taken: the first root wins.
+    fn insert(&mut self, entry: Entry) -> bool {
+        let parents: Vec<_> = std::iter::successors(entry.path.parent(), EntryPath::parent)
+            .take_while(|parent| !parent.is_root())
+            .collect();
+        let is_file =
+            |path: &EntryPath| self.entries.get(path).is_some_and(|it| !matches!(it.kind, EntryKind::Directory));
+        if self.entries.contains_key(&entry.path)
+            || self.directories.contains(&entry.path)
+            || parents.iter().any(is_file)
+        {
+            return false;
+        }
+        self.directories.extend(parents);
+        if matches!(entry.kind, EntryKind::Directory) {
+            self.directories.insert(entry.path.clone());
+        }
+        self.entries.insert(entry.path.clone(), entry);
+        true
+    }
+
+    fn state(
+        &mut self,
+        source: &RootedPath,
+        path: &EntryPath,
+        reason: Reason,
+        by: Option<usize>,
+        rule: Option<String>,
+    ) {
+        let by = by.and_then(|by| self.selection.objects.get(by));
+        let by = by.map(|object: &LoadedObject| self.placement.path(&object.file).to_string());
+        let (path, source_path) = (path.to_string(), source.path.to_string());
+        self.report.files.push(CollectedFile { path, from: source.root, source: source_path, reason, by, rule });
+    }
+}
+
+/// The owner of what nobody owns.
+const NOBODY: Attributes = Attributes { mode: 0o755, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 };
+
+/// The target of a symlink at `link` that leads to `file`.
+fn relative(link: &EntryPath, file: &EntryPath) -> Vec<u8> {
+    let from: Vec<_> = link.parent().unwrap_or_else(EntryPath::root).components().map(<[u8]>::to_vec).collect();
+    let to: Vec<_> = file.components().map(<[u8]>::to_vec).collect();
+    let shared = from.iter().zip(&to).take_while(|(one, other)| one == other).count();
+    let ups = (shared..from.len()).map(|_| b"..".to_vec());
+    ups.chain(to.into_iter().skip(shared)).collect::<Vec<_>>().join(&b'/')
+}

@@ -1,0 +1,19 @@
+//! Why nothing can be collected.
+
+use std::path::PathBuf;
+
+use crate::source::SourceError;
+
+/// Why nothing can be collected.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    /// The application or a tree cannot be listed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The application has nothing that a loader loads.
+    #[error("{}: contains no program and no library, so it needs nothing", .0.display())]
+    NoProgram(PathBuf),
+    /// There is no application.
+    #[error("no application is named")]
+    NoApp,
+}

@@ -1,0 +1,166 @@
+//! The files of install trees that one application needs, for some GPUs, in the layout of the application.
+//!
+//! The result is an input like any other: planning, views and writing do not know that it was collected. What is not
+//! needed is no entry of it, so that nothing of that is read.
+
+mod assemble;
+mod databases;
+mod error;
+mod known;
+mod model;
+mod objects;
+mod options;
+mod pieces;
+mod place;
+mod policy;
+mod root;
+mod select;
+mod sizes;
+mod statement;
+mod strings;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::binary::LinkedMachine;
+use crate::loader::{self, MAX_RUNTIME};
+use crate::rope::to_usize;
+use crate::source::{EntryPath, Input};
+
+use assemble::{ResultAssembly, application};
+use objects::{LibrarySelection, LoadedObject, RootedPath, search_lists};
+use pieces::{OpenedFiles, ResultPlace};
+use place::Placement;
+use root::{Followed, SearchRoot};
+use select::Selector;
+use strings::suggestions;
+
+pub use error::CollectError;
+pub use model::{CollectReport, CollectedFile, MissingKind, MissingPiece, Reason};
+pub use options::CollectOptions;
+pub use sizes::{CollectedCode, code_of};
+pub use statement::{form_name, thin_gpus};
+
+/// The stem of the HIP runtime's name.
+const RUNTIME: &str = "amdhip64";
+
+/// An application with what it needs.
+#[derive(Debug)]
+pub struct Collection {
+    /// All files of the result, with the device code of all GPUs that the trees have.
+    pub input: Input,
+    /// What is in it, and why.
+    pub report: CollectReport,
+    /// Whether a library leads to archives.
+    pub is_split: bool,
+    /// Whether the HIP runtime reads archives; `None` if no runtime was found.
+    pub reads_archives: Option<bool>,
+}
+
+/// Collects what the applications need from the trees, which are searched in this order. Each comes with its path as the
+/// user named it.
+pub fn collect(
+    apps: Vec<(PathBuf, Input)>,
+    trees: Vec<(PathBuf, Input)>,
+    options: &CollectOptions,
+) -> Result<Collection, CollectError> {
+    let named = apps.first().map(|(place, _)| place.clone()).ok_or(CollectError::NoApp)?;
+    let inputs: Vec<_> = apps.iter().chain(&trees).map(|(place, _)| place.clone()).collect();
+    let (app, host) = application(apps, &trees).ok_or(CollectError::NoApp)?;
+    let trees = trees.into_iter().map(|(place, input)| SearchRoot::new(place, input));
+    let roots: Vec<_> = std::iter::once(SearchRoot::new(named.clone(), app)).chain(trees).collect();
+    let mut selection = Selector::run(&roots, options, host);
+    if selection.objects.is_empty() {
+        return Err(CollectError::NoProgram(named));
+    }
+    let mut pieces = OpenedFiles::find(&roots, &selection, options, host);
+    let mut placement = Placement::new(&roots, &selection, options, host);
+    placement.fit(pieces.drafts.iter().filter_map(|draft| match &draft.target {
+        ResultPlace::Like(place) => Some(place),
+        ResultPlace::At(_) => None,
+    }));
+    let note = runtime_path(&selection, &placement, options);
+    let suggestions = suggestions(&roots, &selection);
+    let reads_archives = reads_archives(&roots, &selection);
+    let (input, files) = ResultAssembly::new(&roots, &selection, &placement).run(std::mem::take(&mut pieces.drafts));
+    let places: HashMap<_, _> = selection
+        .objects
+        .iter()
+        .map(|object| (object.file.path.to_string(), placement.path(&object.file).to_string()))
+        .collect();
+    let mut report = CollectReport {
+        inputs,
+        files: files.files,
+        missing: [
+            std::mem::take(&mut selection.missing),
+            pieces.missing,
+            databases::incomplete(&input.entries, &options.gpus),
+        ]
+        .concat(),
+        absent: [std::mem::take(&mut selection.absent), pieces.absent].concat(),
+        left_out: std::mem::take(&mut selection.left_out),
+        suggestions,
+        notes: [std::mem::take(&mut selection.notes), pieces.notes, files.notes, note.into_iter().collect()].concat(),
+        glibc: selection.glibc.take().map(|(_, version)| version),
+    };
+    report.rename(|by| places.get(by).cloned());
+    Ok(Collection { input, report, is_split: pieces.is_split, reads_archives })
+}
+
+/// Whether the HIP runtime reads archives: that of the result, or else of a tree.
+fn reads_archives(roots: &[SearchRoot], selection: &LibrarySelection) -> Option<bool> {
+    let mut collected = selection.objects.iter().filter(|it| known::stem(it.loaded_as.name()) == Some(RUNTIME));
+    let content = collected.next().map(|object| Arc::clone(&object.content)).or_else(|| {
+        let of_root = |root: &SearchRoot| {
+            let mut paths = root.beginning(b"libamdhip64.so").chain(root.beginning(b"amdhip64"));
+            paths.find_map(|path| match root.follow(path) {
+                Followed::File(found) => Some(found.content),
+                Followed::Outside(_) | Followed::Nothing => None,
+            })
+        };
+        roots.iter().skip(1).find_map(of_root)
+    })?;
+    if content.size() > MAX_RUNTIME {
+        return None;
+    }
+    let mut bytes = vec![0; to_usize(content.size())];
+    content.read_at(0, &mut bytes).ok()?;
+    Some(loader::reads_archives(&bytes))
+}
+
+/// A remark about libraries that a loader finds with `LD_LIBRARY_PATH` only.
+fn runtime_path(selection: &LibrarySelection, placement: &Placement, options: &CollectOptions) -> Option<String> {
+    let objects = &selection.objects;
+    let directory = |object: &LoadedObject| {
+        let place = RootedPath { root: object.file.root, path: object.loaded_as.clone() };
+        placement.path(&place).parent().unwrap_or_else(EntryPath::root)
+    };
+    let finds = |by: &LoadedObject, directory: &EntryPath| {
+        let mut lists = search_lists(by, objects);
+        by.imports.machine == LinkedMachine::Pe
+            || lists.any(|(named, list)| placement.searched(named, list).contains(directory))
+    };
+    let mut lost = BTreeMap::<EntryPath, BTreeSet<String>>::new();
+    for object in objects.iter().filter(|object| object.reason == Reason::Needed) {
+        let name = object.loaded_as.name();
+        let here = directory(object);
+        let needs_it = |by: &&LoadedObject| by.imports.needed.iter().any(|needed| needed == name);
+        // A program loads what it needs itself before what its libraries need, and each name once.
+        let mut needing = objects.iter().filter(needs_it);
+        if needing.any(|by| finds(by, &here)) || options.library_path.contains(&here) {
+            continue;
+        }
+        lost.entry(here).or_default().insert(String::from_utf8_lossy(name).into_owned());
+    }
+    let directories: Vec<_> = lost.keys().map(|path| format!("DIR/{path}").trim_end_matches('/').to_owned()).collect();
+    let names = lost.values().flatten().map(String::as_str).collect();
+    (!lost.is_empty()).then(|| {
+        format!(
+            "no RUNPATH leads to {}; start the program with LD_LIBRARY_PATH={}, or link it with \
+             -Wl,--disable-new-dtags,-rpath,'$ORIGIN/...', which libraries inherit",
+            crate::join::some_of(&names),
+            directories.join(":")
+        )
+    })
+}

@@ -1,0 +1,381 @@
+//! The libraries that an application needs: breadth first, as a loader loads them (glibc's `_dl_map_object_deps`).
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use super::known::{Known, KnownPiece, Need, stem};
+use super::model::{MissingKind, MissingPiece, Reason, SystemLibrary};
+use super::objects::{LibrarySelection, LoadedObject, RootedPath, search_lists};
+use super::options::CollectOptions;
+use super::policy;
+use super::root::{Followed, FoundFile, SearchRoot};
+use crate::binary::{Imports, LinkedMachine};
+use crate::loader::SearchDirectory;
+use crate::source::{EntryKind, EntryPath, may_be_binary};
+
+/// The most files with the name of a library that are examined for one of the right machine.
+const MAX_CANDIDATES: usize = 64;
+
+/// The search for libraries.
+pub(super) struct Selector<'a> {
+    roots: &'a [SearchRoot],
+    options: &'a CollectOptions,
+    /// The tree that contains the application.
+    host: Option<usize>,
+    found: LibrarySelection,
+    /// Objects by their files.
+    known: HashMap<RootedPath, usize>,
+    /// The object of each name that was needed; `None` if there is none. Loaders load a name once.
+    names: HashMap<Vec<u8>, Option<usize>>,
+    queue: VecDeque<usize>,
+    left_out: HashSet<Vec<u8>>,
+}
+
+/// A library that was found, and whether by the search list of the object that needs it.
+type Found = (RootedPath, EntryPath, FoundFile, Imports, bool);
+
+impl<'a> Selector<'a> {
+    pub(super) fn run(roots: &'a [SearchRoot], options: &'a CollectOptions, host: Option<usize>) -> LibrarySelection {
+        let (known, names) = (HashMap::new(), HashMap::new());
+        let (queue, left_out) = (VecDeque::new(), HashSet::new());
+        let mut selector =
+            Self { roots, options, host, found: LibrarySelection::default(), known, names, queue, left_out };
+        selector.add_application();
+        selector.follow();
+        selector.add_included();
+        selector.follow();
+        selector.found
+    }
+
+    /// All programs and libraries of the application.
+    fn add_application(&mut self) {
+        let Some(app) = self.roots.first() else { return };
+        for entry in &app.input.entries {
+            let EntryKind::File { content, .. } = &entry.kind else { continue };
+            if !may_be_binary(&**content) {
+                continue;
+            }
+            let imports = match Imports::read(content) {
+                Ok(Some(imports)) => imports,
+                Ok(None) => continue,
+                Err(error) => {
+                    self.found.notes.push(format!("{}: what it needs is not known: {error}", entry.path));
+                    continue;
+                }
+            };
+            let file = RootedPath { root: 0, path: entry.path.clone() };
+            let (loaded_as, content) = (entry.path.clone(), Arc::clone(content));
+            self.add(LoadedObject {
+                file,
+                loaded_as,
+                links: Vec::new(),
+                content,
+                imports,
+                reason: Reason::App,
+                rule: None,
+                by: None,
+                is_relative: true,
+            });
+        }
+    }
+
+    fn add_included(&mut self) {
+        for name in &self.options.include {
+            let machine = self.found.objects.first().map(|object| object.imports.machine);
+            match self.by_name(name.as_bytes(), machine, None) {
+                Some(found) => drop(self.add_found(found, Reason::Included, None, None)),
+                None => self.miss(MissingKind::Library, name, "--include", "no tree has it".to_owned()),
+            }
+        }
+    }
+
+    fn add(&mut self, object: LoadedObject) -> usize {
+        let number = self.found.objects.len();
+        self.known.insert(object.file.clone(), number);
+        self.found.objects.push(object);
+        self.queue.push_back(number);
+        number
+    }
+
+    fn add_found(
+        &mut self,
+        (file, loaded_as, found, imports, is_relative): Found,
+        reason: Reason,
+        by: Option<usize>,
+        rule: Option<&'static str>,
+    ) -> usize {
+        if let Some(&known) = self.known.get(&file) {
+            if let Some(object) = self.found.objects.get_mut(known) {
+                let new = found.links.into_iter().filter(|link| !object.links.contains(link)).collect::<Vec<_>>();
+                object.links.extend(new);
+            }
+            return known;
+        }
+        let (links, content) = (found.links, found.content);
+        self.add(LoadedObject { file, loaded_as, links, content, imports, reason, rule, by, is_relative })
+    }
+
+    fn follow(&mut self) {
+        while let Some(number) = self.queue.pop_front() {
+            let Some(object) = self.found.objects.get(number) else { continue };
+            let (needed, delayed) = (object.imports.needed.clone(), object.imports.delayed.clone());
+            for name in &needed {
+                self.need(number, name, true);
+            }
+            for name in &delayed {
+                self.need(number, name, false);
+            }
+            self.check_versions(number);
+            self.add_known(number);
+        }
+    }
+
+    /// A library that an object needs by its headers.
+    fn need(&mut self, by: usize, name: &[u8], is_required: bool) {
+        let Some(object) = self.found.objects.get(by) else { return };
+        let machine = object.imports.machine;
+        let text = String::from_utf8_lossy(name).into_owned();
+        let is_included = self.options.include.iter().any(|included| included.as_bytes() == name);
+        if let Some(rule) = policy::rule(name, machine).filter(|_| !is_included) {
+            // An application may bring its own copy.
+            if self.roots.first().is_none_or(|app| app.named(name, machine == LinkedMachine::Pe).is_empty()) {
+                if self.left_out.insert(name.to_vec()) {
+                    let by = object.file.path.to_string();
+                    self.found.left_out.push(SystemLibrary { name: text, by, rule: rule.to_owned() });
+                }
+                return;
+            }
+        }
+        if self.names.contains_key(name) {
+            return;
+        }
+        let found = self.search(by, name).or_else(|| self.by_name(name, Some(machine), Some(by)));
+        let number = found.map(|found| self.add_found(found, Reason::Needed, Some(by), None));
+        self.names.insert(name.to_vec(), number);
+        if number.is_none() {
+            let by = self.found.objects.get(by).map(|object| object.file.path.to_string()).unwrap_or_default();
+            let reason = self.near(name);
+            if is_required {
+                self.miss(MissingKind::Library, &text, &by, reason);
+            } else {
+                self.found.absent.push(MissingPiece { kind: MissingKind::Library, name: text, by, reason });
+            }
+        }
+    }
+
+    /// What there is instead of a library.
+    fn near(&self, name: &[u8]) -> String {
+        for root in self.roots {
+            if let Some(path) = root.named(name, false).into_iter().next() {
+                let place = root.place.display();
+                return match root.follow(&path) {
+                    Followed::Outside(link) => format!("{place}: the symlink {link} leads out of the tree"),
+                    Followed::Nothing => format!("{place}: {path} is a symlink that leads to nothing"),
+                    Followed::File(_) => format!("{place}: {path} is for another machine, or is no library"),
+                };
+            }
+            let longer = [name, b"."].concat();
+            if let Some(path) = root.beginning(&longer).next() {
+                return format!("{}: there is {path}, but no file or link has the name", root.place.display());
+            }
+        }
+        "neither the application nor a tree has it; name a further tree with --from".to_owned()
+    }
+
+    /// Looks along the search list of an object.
+    fn search(&self, by: usize, name: &[u8]) -> Option<Found> {
+        let object = self.found.objects.get(by)?;
+        let machine = object.imports.machine;
+        if machine == LinkedMachine::Pe {
+            // "Dynamic-link library search order" of Microsoft: the directory of the program comes first.
+            let root = self.roots.get(object.file.root)?;
+            let directory = object.loaded_as.parent()?;
+            let is_here = |path: &EntryPath| path.parent().as_ref() == Some(&directory);
+            let path = root.named(name, true).into_iter().find(is_here)?;
+            return self.candidate(object.file.root, path, Some(machine), true);
+        }
+        if name.contains(&b'/') {
+            return None;
+        }
+        let mut lists = search_lists(object, &self.found.objects);
+        if let Some(found) = lists.find_map(|(named, list)| self.along(named, list, name, machine)) {
+            return Some(found);
+        }
+        let in_app = |directory: &EntryPath| self.candidate(0, directory.child(name), Some(machine), true);
+        self.options.library_path.iter().find_map(in_app)
+    }
+
+    fn along(&self, named: &LoadedObject, list: &[Vec<u8>], name: &[u8], machine: LinkedMachine) -> Option<Found> {
+        for directory in list.iter().flat_map(|element| SearchDirectory::of(element)) {
+            let origin = named.loaded_as.parent().unwrap_or_else(EntryPath::root);
+            let found = match &directory {
+                // A directory out of the tree is not looked into.
+                SearchDirectory::Relative(..) => directory.within(&origin).and_then(|inside| {
+                    let host = self.host.filter(|_| named.file.root == 0);
+                    let mut roots = [named.file.root].into_iter().chain(host);
+                    roots.find_map(|root| self.candidate(root, inside.child(name), Some(machine), true))
+                }),
+                SearchDirectory::Absolute(path) => self.absolute(path, name, machine),
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// A library in an absolute directory: of a tree that is there, or of one that is an unpacked root.
+    fn absolute(&self, directory: &EntryPath, name: &[u8], machine: LinkedMachine) -> Option<Found> {
+        let inside = |(number, root): (usize, &SearchRoot)| {
+            let place = EntryPath::new(root.input.location.to_str()?.trim_start_matches('/').as_bytes()).ok()?;
+            let below = directory.below(&place).or_else(|| (*directory == place).then(EntryPath::root));
+            self.candidate(number, below.as_ref().unwrap_or(directory).child(name), Some(machine), false)
+        };
+        self.roots.iter().enumerate().find_map(inside)
+    }
+
+    /// A library with this name anywhere: in the tree of the object that needs it, in the application, in the other trees.
+    fn by_name(&self, name: &[u8], machine: Option<LinkedMachine>, by: Option<usize>) -> Option<Found> {
+        if name.contains(&b'/') {
+            return None;
+        }
+        let own = by.and_then(|by| self.found.objects.get(by)).map(|object| object.file.root);
+        let order = own.into_iter().chain((0..self.roots.len()).filter(|number| Some(*number) != own));
+        let ignores_case = machine == Some(LinkedMachine::Pe);
+        for number in order {
+            let Some(root) = self.roots.get(number) else { continue };
+            let paths = root.named(name, ignores_case).into_iter().take(MAX_CANDIDATES);
+            if let Some(found) = paths.into_iter().find_map(|path| self.candidate(number, path, machine, false)) {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// The library at a path, if it is one for this machine.
+    fn candidate(
+        &self,
+        root: usize,
+        path: EntryPath,
+        machine: Option<LinkedMachine>,
+        is_relative: bool,
+    ) -> Option<Found> {
+        let searched = self.roots.get(root)?;
+        let Followed::File(found) = searched.follow(&path) else { return None };
+        let loaded_as = match path.parent().and_then(|directory| searched.directory(&directory)) {
+            Some(directory) => directory.child(path.name()),
+            None => path,
+        };
+        let file = RootedPath { root, path: found.path.clone() };
+        let known = self.known.get(&file).and_then(|&number| self.found.objects.get(number));
+        let imports = match known {
+            Some(object) => object.imports.clone(),
+            None => Imports::read(&found.content).ok().flatten()?,
+        };
+        (machine.is_none_or(|machine| machine == imports.machine)).then_some((
+            file,
+            loaded_as,
+            found,
+            imports,
+            is_relative,
+        ))
+    }
+
+    /// Compares the versions that an object needs with those that libraries define (glibc's `match_symbol`).
+    fn check_versions(&mut self, number: usize) {
+        let Some(object) = self.found.objects.get(number) else { return };
+        let by = object.file.path.to_string();
+        let mut missing = Vec::new();
+        for needed in &object.imports.needed_versions {
+            let version = String::from_utf8_lossy(&needed.version).into_owned();
+            if let Some(digits) = version.strip_prefix("GLIBC_") {
+                let parts: Vec<u32> = digits.split('.').map_while(|part| part.parse().ok()).collect();
+                if self.found.glibc.as_ref().is_none_or(|(newest, _)| *newest < parts) {
+                    self.found.glibc = Some((parts, digits.to_owned()));
+                }
+            }
+            let library = self.names.get(&needed.library).copied().flatten().and_then(|at| self.found.objects.get(at));
+            let Some(library) = library.filter(|_| !needed.is_weak) else { continue };
+            let versions = &library.imports.versions;
+            if !versions.is_empty() && !versions.contains(&needed.version) {
+                missing.push((version, format!("{} does not define it", library.file.path)));
+            }
+        }
+        for (version, reason) in missing {
+            self.miss(MissingKind::Version, &version, &by, reason);
+        }
+    }
+
+    /// The libraries that an object loads by name.
+    fn add_known(&mut self, by: usize) {
+        let Some(object) = self.found.objects.get(by) else { return };
+        let (machine, name) = (object.imports.machine, object.loaded_as.name().to_vec());
+        for row in Known::of(&name) {
+            let names: Vec<String> = match row.what {
+                KnownPiece::Library(library) | KnownPiece::Unversioned(library) => vec![library.to_owned()],
+                KnownPiece::LibraryOfGpu(library) => {
+                    self.options.gpus.iter().map(|gpu| format!("{library}_{}", gpu.processor())).collect()
+                }
+                KnownPiece::Directory(_) | KnownPiece::Files(_) => continue,
+            };
+            for library in names {
+                let found = self.by_stem(&library, machine, by, matches!(row.what, KnownPiece::Unversioned(_)));
+                let is_found = !found.is_empty();
+                for found in found {
+                    self.add_found(found, Reason::LoadedByName, Some(by), Some(row.source));
+                }
+                if !is_found {
+                    let by = self.found.objects.get(by).map(|object| object.file.path.to_string()).unwrap_or_default();
+                    let reason = format!("no tree has it ({})", row.source);
+                    let name = if machine == LinkedMachine::Pe {
+                        format!("{library}.dll")
+                    } else {
+                        format!("lib{library}.so")
+                    };
+                    match row.need {
+                        Need::Required => self.miss(MissingKind::Library, &name, &by, reason),
+                        Need::Optional => {
+                            self.found.absent.push(MissingPiece { kind: MissingKind::Library, name, by, reason });
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The library with this stem, by the name that `dlopen` gets: the soname, and that without a version if libraries ask
+    /// for it so. It is next to the object that loads it, or elsewhere.
+    fn by_stem(&self, library: &str, machine: LinkedMachine, by: usize, is_unversioned: bool) -> Vec<Found> {
+        let begin = if machine == LinkedMachine::Pe { library.to_owned() } else { format!("lib{library}.so") };
+        let Some(object) = self.found.objects.get(by) else { return Vec::new() };
+        let (own, directory) = (object.file.root, object.loaded_as.parent());
+        let mut names = BTreeMap::<(bool, usize), Vec<u8>>::new();
+        for (number, root) in self.roots.iter().enumerate() {
+            for path in root.beginning(begin.as_bytes()).filter(|path| stem(path.name()) == Some(library)) {
+                let is_elsewhere = number != own || path.parent() != directory;
+                let dots = path.name().split(|&byte| byte == b'.').count() - 1;
+                // `libx.so.1` is a soname; `libx.so` is one if nothing else is there; `libx.so.1.2` is a file.
+                let rank = match dots {
+                    2 => 0,
+                    1 => 1,
+                    dots => dots,
+                };
+                names.entry((is_elsewhere, rank)).or_insert_with(|| path.name().to_vec());
+            }
+        }
+        let soname = names.first_key_value().map(|(_, name)| name.clone());
+        let unversioned =
+            is_unversioned.then(|| begin.clone().into_bytes()).filter(|name| soname.as_ref() != Some(name));
+        let names = soname.into_iter().chain(unversioned);
+        names
+            .filter_map(|name| self.search(by, &name).or_else(|| self.by_name(&name, Some(machine), Some(by))))
+            .collect()
+    }
+
+    fn miss(&mut self, kind: MissingKind, name: &str, by: &str, reason: String) {
+        let missing = MissingPiece { kind, name: name.to_owned(), by: by.to_owned(), reason };
+        if !self.found.missing.contains(&missing) {
+            self.found.missing.push(missing);
+        }
+    }
+}

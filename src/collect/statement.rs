@@ -1,0 +1,74 @@
+//! The statement in a result: what was collected from which input.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::model::{CollectReport, CollectedFile};
+use crate::disk;
+use crate::gpu::{GpuSet, TargetId};
+use crate::rope::{ReadError, Rope, Segment};
+use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
+use crate::view::{JSON_VERSION, REPORTS};
+
+/// The file in the directory of reports.
+const COLLECTED: &str = "collect.json";
+
+#[derive(Serialize)]
+struct CollectStatement<'a> {
+    json_version: u32,
+    gpu_targets: Vec<String>,
+    form: &'static str,
+    /// The names of the inputs, without the directories around them, which differ between machines.
+    inputs: Vec<String>,
+    files: &'a [CollectedFile],
+}
+
+/// What other commands read of a statement.
+#[derive(Deserialize)]
+struct StatedCollection {
+    gpu_targets: Vec<String>,
+    form: String,
+}
+
+/// The GPUs of a result whose libraries have the code of some GPUs only, by its statement; `None` for anything else.
+pub fn thin_gpus(directory: &Path) -> Option<GpuSet> {
+    let bytes = disk::read(&directory.join(REPORTS).join(COLLECTED), disk::MAX_TEXT).ok()?;
+    let stated: StatedCollection = serde_json::from_slice(&bytes).ok()?;
+    let gpus = stated.gpu_targets.iter().map(|gpu| gpu.parse().ok()).collect::<Option<Vec<_>>>()?;
+    GpuSet::new(gpus).filter(|_| stated.form == form_name(false))
+}
+
+/// The name of a form of device code.
+pub fn form_name(has_archives: bool) -> &'static str {
+    if has_archives { "archives" } else { "thin" }
+}
+
+impl CollectReport {
+    /// Adds the statement to the result.
+    pub fn state_in(&self, input: &mut Input, gpus: &[TargetId], has_archives: bool) -> Result<(), ReadError> {
+        let name = |place: &Path| place.file_name().unwrap_or(OsStr::new(".")).to_string_lossy().into_owned();
+        let statement = CollectStatement {
+            json_version: JSON_VERSION,
+            gpu_targets: gpus.iter().map(ToString::to_string).collect(),
+            form: form_name(has_archives),
+            inputs: self.inputs.iter().map(|place| name(place)).collect(),
+            files: &self.files,
+        };
+        let text = serde_json::to_string_pretty(&statement).unwrap_or_default() + "\n";
+        let directory = EntryPath::root().child(REPORTS.as_bytes());
+        let path = directory.child(COLLECTED.as_bytes());
+        let content = Rope::new([Segment::literal(text.into_bytes())])?;
+        let kind = EntryKind::File { content: Arc::new(content), link_group: None };
+        let attributes = Attributes { mode: 0o644, ..input.root };
+        input.entries.retain(|entry| entry.path != path);
+        if input.entry(&directory).is_none() {
+            input.entries.push(Entry { path: directory, kind: EntryKind::Directory, attributes: input.root });
+        }
+        input.entries.push(Entry { path, kind, attributes });
+        input.entries.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! Writes a view into one file: a zip file, or a tar archive compressed with zstd. Names are in order, times and owners do
+//! not depend on the machine, so that the same view gives the same file.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use tar::{EntryType, Header};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+use super::error::{ExportError, at, reading};
+use crate::disk;
+use crate::metrics::Progress;
+use crate::rope::{Content, InOrderReader, to_usize};
+use crate::source::{Attributes, EntryPath};
+use crate::tree::{NodeId, NodeKind, ROOT, Tree};
+
+/// The level of zstd: that of archives, since device code takes most of the bytes.
+const LEVEL: i32 = 3;
+
+/// Members of at least this many bytes need the long form of zip (APPNOTE.TXT, 4.3.9.2).
+const LARGE: u64 = 0xFFFF_FFFF;
+
+/// The format of a packed view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PackedFormat {
+    Zip,
+    TarZstd,
+}
+
+impl PackedFormat {
+    /// The format that a file name asks for.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+        let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| name.ends_with(suffix));
+        if ends(&[".zip"]) {
+            Some(Self::Zip)
+        } else {
+            ends(&[".tar.zst", ".tar.zstd", ".tzst"]).then_some(Self::TarZstd)
+        }
+    }
+}
+
+/// Writes the node `view` of a tree into a new file.
+pub(crate) fn write_packed(
+    tree: &Tree,
+    view: &EntryPath,
+    path: &Path,
+    format: PackedFormat,
+    progress: &Progress,
+) -> Result<(), ExportError> {
+    let node = tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()))?;
+    let file = disk::open_with(path, OpenOptions::new().write(true).create_new(true), 0).map_err(at(path))?;
+    let archive: Box<dyn PackedArchive> = match format {
+        PackedFormat::Zip => Box::new(ZipWriter::new(file)),
+        PackedFormat::TarZstd => Box::new(ZstdTar::new(file).map_err(at(path))?),
+    };
+    let mut packer = Packer { tree, archive, path, progress, linked: HashMap::new() };
+    packer.add_below(node, &EntryPath::root())?;
+    packer.archive.finish().map_err(at(path))
+}
+
+/// A file that takes members one after the other.
+trait PackedArchive {
+    fn directory(&mut self, name: &EntryPath, attributes: &Attributes) -> io::Result<()>;
+    fn symlink(&mut self, name: &EntryPath, target: &[u8], attributes: &Attributes) -> io::Result<()>;
+    fn file(&mut self, name: &EntryPath, attributes: &Attributes, size: u64, bytes: &mut dyn Read) -> io::Result<()>;
+    /// A further name of a file; `false` if the format has none.
+    fn hard_link(&mut self, name: &EntryPath, first: &EntryPath, attributes: &Attributes) -> io::Result<bool>;
+    fn finish(self: Box<Self>) -> io::Result<()>;
+}
+
+struct Packer<'a> {
+    tree: &'a Tree,
+    archive: Box<dyn PackedArchive>,
+    path: &'a Path,
+    progress: &'a Progress,
+    /// The first name of each group of hard links.
+    linked: HashMap<u64, EntryPath>,
+}
+
+impl Packer<'_> {
+    fn add_below(&mut self, directory: NodeId, name: &EntryPath) -> Result<(), ExportError> {
+        let tree = self.tree;
+        for child in tree.children(directory).into_iter().flatten().filter(|child| !child.hidden) {
+            self.add(child.node, &name.child(child.name))?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, node: NodeId, name: &EntryPath) -> Result<(), ExportError> {
+        let Some(found) = self.tree.node(node) else { return Ok(()) };
+        let attributes = &found.attributes;
+        match &found.kind {
+            NodeKind::Directory(_) => {
+                self.archive.directory(name, attributes).map_err(at(self.path))?;
+                self.add_below(node, name)
+            }
+            NodeKind::Symlink(target) => self.archive.symlink(name, target, attributes).map_err(at(self.path)),
+            NodeKind::File { link_group, .. } => {
+                if let Some(first) = link_group.and_then(|group| self.linked.get(&group))
+                    && self.archive.hard_link(name, first, attributes).map_err(at(self.path))?
+                {
+                    return Ok(());
+                }
+                self.linked.extend(link_group.map(|group| (group, name.clone())));
+                let Some(body) = self.tree.body(node) else { return Ok(()) };
+                let content = body.content().map_err(reading(self.path))?;
+                self.progress.expect(content.size());
+                self.add_file(name, attributes, &content)
+            }
+        }
+    }
+
+    fn add_file(
+        &mut self,
+        name: &EntryPath,
+        attributes: &Attributes,
+        content: &Arc<dyn Content>,
+    ) -> Result<(), ExportError> {
+        let mut reader = PackedReader { reader: content.reader(0), left: content.size(), progress: self.progress };
+        self.archive.file(name, attributes, content.size(), &mut reader).map_err(at(self.path))
+    }
+}
+
+/// A content as a stream.
+struct PackedReader<'a> {
+    reader: Box<dyn InOrderReader + 'a>,
+    left: u64,
+    progress: &'a Progress,
+}
+
+impl Read for PackedReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(to_usize(self.left));
+        let (piece, _) = buffer.split_at_mut(length);
+        if length > 0 {
+            self.reader.read(piece).map_err(io::Error::other)?;
+        }
+        self.left -= length as u64;
+        self.progress.advance(length as u64);
+        Ok(length)
+    }
+}
+
+/// Copies in pieces that suit decoders.
+fn copy(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<()> {
+    let mut buffer = vec![0; super::STEP];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => return Ok(()),
+            length => to.write_all(buffer.get(..length).unwrap_or_default())?,
+        }
+    }
+}
+
+/// A name in a zip file, which is text.
+fn text(name: &[u8]) -> io::Result<&str> {
+    std::str::from_utf8(name).map_err(|_| {
+        let name = String::from_utf8_lossy(name).into_owned();
+        io::Error::other(format!("{name:?} is not UTF-8, so a zip file cannot hold it; write a directory or .tar.zst"))
+    })
+}
+
+fn options(attributes: &Attributes) -> SimpleFileOptions {
+    SimpleFileOptions::DEFAULT.compression_method(CompressionMethod::Deflated).unix_permissions(attributes.mode.into())
+}
+
+impl PackedArchive for ZipWriter<File> {
+    fn directory(&mut self, name: &EntryPath, attributes: &Attributes) -> io::Result<()> {
+        Ok(self.add_directory(text(name.as_bytes())?, options(attributes))?)
+    }
+
+    fn symlink(&mut self, name: &EntryPath, target: &[u8], attributes: &Attributes) -> io::Result<()> {
+        let options = options(attributes).compression_method(CompressionMethod::Stored);
+        Ok(self.add_symlink(text(name.as_bytes())?, text(target)?, options)?)
+    }
+
+    fn file(&mut self, name: &EntryPath, attributes: &Attributes, size: u64, bytes: &mut dyn Read) -> io::Result<()> {
+        self.start_file(text(name.as_bytes())?, options(attributes).large_file(size >= LARGE))?;
+        copy(bytes, self)
+    }
+
+    fn hard_link(&mut self, _: &EntryPath, _: &EntryPath, _: &Attributes) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        Ok(ZipWriter::finish(*self).map(drop)?)
+    }
+}
+
+/// A tar archive with a compressor.
+struct ZstdTar(tar::Builder<zstd::Encoder<'static, File>>);
+
+impl ZstdTar {
+    fn new(file: File) -> io::Result<Self> {
+        Ok(Self(tar::Builder::new(zstd::Encoder::new(file, LEVEL)?)))
+    }
+
+    fn header(kind: EntryType, attributes: &Attributes, size: u64) -> Header {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_mode(attributes.mode.into());
+        header.set_mtime(u64::try_from(attributes.mtime).unwrap_or(0));
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_size(size);
+        header
+    }
+}
+
+impl PackedArchive for ZstdTar {
+    fn directory(&mut self, name: &EntryPath, attributes: &Attributes) -> io::Result<()> {
+        let mut header = Self::header(EntryType::Directory, attributes, 0);
+        self.0.append_data(&mut header, name.as_path(), io::empty())
+    }
+
+    fn symlink(&mut self, name: &EntryPath, target: &[u8], attributes: &Attributes) -> io::Result<()> {
+        let mut header = Self::header(EntryType::Symlink, attributes, 0);
+        let target = Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(target));
+        self.0.append_link(&mut header, name.as_path(), target)
+    }
+
+    fn file(&mut self, name: &EntryPath, attributes: &Attributes, size: u64, bytes: &mut dyn Read) -> io::Result<()> {
+        let mut header = Self::header(EntryType::Regular, attributes, size);
+        self.0.append_data(&mut header, name.as_path(), bytes)
+    }
+
+    fn hard_link(&mut self, name: &EntryPath, first: &EntryPath, attributes: &Attributes) -> io::Result<bool> {
+        let mut header = Self::header(EntryType::Link, attributes, 0);
+        self.0.append_link(&mut header, name.as_path(), first.as_path()).map(|()| true)
+    }
+
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        self.0.into_inner()?.finish().map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::PackedFormat;
+
+    #[test]
+    fn names_choose_the_format() {
+        for (name, expected) in [
+            ("a/x.zip", Some(PackedFormat::Zip)),
+            ("X.ZIP", Some(PackedFormat::Zip)),
+            ("x.tar.zst", Some(PackedFormat::TarZstd)),
+            ("x.tzst", Some(PackedFormat::TarZstd)),
+            ("x.tar", None),
+            ("zip", None),
+        ] {
+            assert_eq!(PackedFormat::of(Path::new(name)), expected, "{name}");
+        }
+    }
+}
