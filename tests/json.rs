@@ -115,6 +115,11 @@ fn commands_print_what_the_schemas_say() {
     printed(&[&["inspect", "tree"], &cache[..]].concat());
     assert_eq!(listed()["indexes"][0]["usable"], true);
     check("split", &fs::read_to_string(place.path().join("zstd/.kpackfs/split.json")).unwrap());
+    for part in ["host", "gfx1100"] {
+        let manifest = fs::read_to_string(place.path().join(format!("zstd/.kpackfs/manifests/{part}.json"))).unwrap();
+        let manifest = check("manifest", &manifest);
+        assert!(manifest["part"] == part && !manifest["files"].as_array().unwrap().is_empty(), "{manifest}");
+    }
     Command::new(env!("CARGO_BIN_EXE_kpackfs"))
         .args(["split", "x_lib_gfx90X", "-o", "restricted", "--gpu-targets", "gfx1030"])
         .current_dir(place.path())

@@ -1,10 +1,11 @@
-//! Takes arbitrary bytes for METADATA, WHEEL and RECORD: the files made from them say what they should, and keep the
+//! Takes arbitrary bytes for METADATA, WHEEL, RECORD and the manifest of a part: the files made from them say what they should, and keep the
 //! rest.
 
 use std::collections::BTreeSet;
 
 use kpackfs::gpu::BundleKey;
 use kpackfs::source::EntryPath;
+use kpackfs::split::PartManifest;
 use kpackfs::wheel::{Claims, Devices, KnownExtras, Metadata, WheelFile, WheelName};
 
 /// Checks bytes that may be a file of a dist-info directory.
@@ -12,6 +13,7 @@ pub(crate) fn run(bytes: &[u8]) {
     metadata(bytes);
     wheel(bytes);
     record(bytes);
+    manifest(bytes);
 }
 
 fn key(name: &str) -> BundleKey {
@@ -99,4 +101,11 @@ fn record(bytes: &[u8]) {
             assert!(bytes.windows(size.len()).any(|there| there == size.as_bytes()) || size == "0", "{size}");
         }
     }
+}
+
+fn manifest(bytes: &[u8]) {
+    let Ok(manifest) = PartManifest::parse(bytes) else { return };
+    let paths: BTreeSet<_> = manifest.files.iter().map(|file| &file.path).collect();
+    assert_eq!(paths.len(), manifest.files.len(), "a path twice");
+    assert!(manifest.files.iter().all(|file| file.digest.len() == manifest.digest.size()));
 }

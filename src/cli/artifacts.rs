@@ -26,9 +26,9 @@ use crate::report::{Sizes, Summary};
 use crate::resources::Resources;
 use crate::rope::{Content, Materialize};
 use crate::source::EntryPath;
-use crate::split::{Packaging, Statement, statement_of_component};
+use crate::split::{Packaging, SplitId, Statement, statement_of_component};
 use crate::tree::Body;
-use crate::view::{Metrics, Status, fixed};
+use crate::view::{MANIFESTS, Metrics, Status, fixed};
 
 /// Artifacts, and the resources for work on them.
 pub(super) struct PreparedArtifacts {
@@ -206,7 +206,18 @@ pub(super) fn serve(
     ];
     reports.extend(report.map(|report| ("report.json", fixed(report))));
     let statements = statements(parts, statement);
-    reports.extend(statements.iter().map(|(_, name, statement)| (name.as_str(), fixed(statement.to_json()))));
+    let manifests: Vec<_> = manifests(parts, None)
+        .into_iter()
+        .map(|(part, text)| (format!("{MANIFESTS}/{part}.json"), Body::Ready(text)))
+        .collect();
+    reports.extend(manifests.iter().map(|(name, text)| (name.as_str(), text.clone())));
+    for (component, name, statement) in &statements {
+        let body = match split_id(parts, component) {
+            Some(split_id) => Body::Ready(Arc::new(statement.to_rope(split_id)?)),
+            None => fixed(statement.to_json()),
+        };
+        reports.push((name, body));
+    }
     let total_bytes = parts.iter().map(ArtifactPart::known_size).sum();
     let tree = lay_out_artifacts(parts, reports)?;
     Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })
@@ -222,6 +233,19 @@ fn statements(parts: &[ArtifactPart], statement: &Statement) -> Vec<(String, Str
         (component.to_owned(), statement_of_component(component), statement.clone().with_parts(parts))
     };
     components.into_iter().map(stated).collect()
+}
+
+/// The ID of the split of a component; `None` if its parts are of several.
+fn split_id<'a>(parts: &'a [ArtifactPart], component: &str) -> Option<&'a SplitId> {
+    Some(&parts.iter().find(|part| part.name.component == component)?.split.as_ref()?.id)
+}
+
+/// The manifests of the parts of a component, or of all components.
+fn manifests(parts: &[ArtifactPart], component: Option<&str>) -> Vec<(String, Arc<dyn Content>)> {
+    let wanted = parts.iter().filter(|part| component.is_none_or(|component| part.name.component == component));
+    let manifest =
+        |part: &ArtifactPart| Some((part.name.to_string(), Arc::clone(part.split.as_ref()?.manifest.as_ref()?)));
+    wanted.filter_map(manifest).collect()
 }
 
 /// Writes each part to a directory in `output`.
@@ -248,9 +272,11 @@ pub(super) fn write(
     let stated = statements(parts, statement).into_iter().map(|(component, _, statement)| {
         let is_part =
             |path: &EntryPath| ArtifactName::parse(&path.to_text()).is_some_and(|it| it.component == component);
-        StatementChange::of_component(output, &component, statement, is_whole, is_part, terminal::warn)
+        let statement = statement.with_split_id(split_id(parts, &component).map(SplitId::text).transpose()?);
+        let change = StatementChange::of_component(output, &component, statement, is_whole, is_part, terminal::warn)?;
+        Ok(change.with_manifests_inside(output, manifests(parts, Some(&component))))
     });
-    let stated = stated.collect::<Result<Vec<_>, _>>()?;
+    let stated = stated.collect::<anyhow::Result<Vec<_>>>()?;
     let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
     let gone: Vec<_> = stated.iter().flat_map(StatementChange::replaced).collect();
     // A build repeats a split into the same directory when an artifact has changed.

@@ -22,7 +22,7 @@ use crate::report::Summary;
 use crate::source::{EntryKind, EntryPath};
 use crate::split::STATEMENT;
 use crate::tree::{Body, NodeKind, ROOT};
-use crate::view::{self, HOST, Status, ThinViews, fixed};
+use crate::view::{self, HOST, MANIFESTS, Status, ThinViews, fixed};
 
 /// Show a wheel, an install tree, or artifacts as if they had been split
 ///
@@ -140,7 +140,7 @@ fn served(
     thin: &ThinViews,
     collected: Option<&EntryPath>,
 ) -> anyhow::Result<Served> {
-    let Prepared { input, joined, plan, wheels, statement, resources } = prepared;
+    let Prepared { input, joined, plan, wheels, statement, split_id, resources } = prepared;
     autosave(resources).context("cannot start a thread")?;
     let summary = Summary::of(input, plan);
     let text = json::text(&summary)?;
@@ -158,7 +158,12 @@ fn served(
         ("metrics", Body::Live(Arc::new(view::Metrics(Arc::clone(resources))))),
     ];
     let parts = std::iter::once(HOST.to_owned()).chain(plan.keys.iter().map(ToString::to_string));
-    reports.push((STATEMENT, fixed(statement.clone().with_arch(arch).with_parts(parts).to_json())));
+    let statement = statement.clone().with_arch(arch).with_parts(parts).to_rope(split_id)?;
+    reports.push((STATEMENT, Body::Ready(Arc::new(statement))));
+    let manifests = prepared.manifests();
+    let manifests: Vec<_> =
+        manifests.into_iter().map(|(part, text)| (format!("{MANIFESTS}/{part}.json"), Body::Ready(text))).collect();
+    reports.extend(manifests.iter().map(|(name, text)| (name.as_str(), text.clone())));
     let sizes = input.entries.iter().filter_map(|entry| match &entry.kind {
         EntryKind::File { content, .. } => Some(content.size()),
         EntryKind::Directory | EntryKind::Symlink(_) => None,

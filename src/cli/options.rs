@@ -13,7 +13,7 @@ use crate::gpu::TargetId;
 use crate::index::FrameStore;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
-use crate::split::{Packaging, PlanOptions, Statement};
+use crate::split::{FileDigest, Packaging, PlanOptions, Statement};
 use crate::wheel::{self, Requirements, StatedExtras, VariantLabel, WheelError};
 use crate::wheelparts::{AssemblyOptions, DosTime, WheelOptions};
 
@@ -114,6 +114,15 @@ pub(super) struct SplitOptions {
     #[arg(long, value_name = "LABEL", default_value = "variant", value_parser = VariantLabel::new, requires = "generate_variant_wheel", help_heading = "Wheels")]
     variant_label: VariantLabel,
 
+    /// The digests in the manifests of trees and artifacts: XXH3-128, which finds damage, or SHA-256, which also finds
+    /// forged files. Wheels always have SHA-256
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = Digests::Xxh3, conflicts_with = "no_manifest", help_heading = "Split")]
+    digests: Digests,
+
+    /// Leave out the manifest of each part, by which verify finds what is damaged, missing or of another split
+    #[arg(long, help_heading = "Split")]
+    no_manifest: bool,
+
     #[command(flatten)]
     ignored: Ignored,
 
@@ -151,6 +160,13 @@ enum RequirementsForm {
     /// rocm[libraries] in the host wheel, rocm[device-TARGET] in each device wheel, and the extras of its GPUs in a thin
     /// wheel
     Split,
+}
+
+/// The digests in manifests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Digests {
+    Xxh3,
+    Sha256,
 }
 
 /// Options of rocm-kpack's tools without effect here. They are accepted so that callers of those tools can call this
@@ -276,6 +292,7 @@ impl SplitOptions {
             },
             variant: self.generate_variant_wheel.then(|| self.variant_label.clone()),
             statement,
+            has_manifests: !self.no_manifest,
             has_local_versions: false,
             stamp,
             fingerprint: 0,
@@ -303,6 +320,10 @@ impl SplitOptions {
                 Compression::None => Compression::None,
                 Compression::Zstd(_) => Compression::Zstd(self.compression_level),
             },
+            manifests: (!self.no_manifest).then_some(match self.digests {
+                Digests::Xxh3 => FileDigest::Xxh3,
+                Digests::Sha256 => FileDigest::Sha256,
+            }),
         })
     }
 }

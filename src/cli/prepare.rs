@@ -17,8 +17,10 @@ use crate::join::{self, Joined};
 use crate::kpack::BundleJobs;
 use crate::metrics::Counters;
 use crate::resources::Resources;
+use crate::rope::Content;
 use crate::source::{Entry, EntryKind, Input, SourceError};
-use crate::split::{Destination, Packaging, Plan, Statement};
+use crate::split::{Destination, Packaging, Plan, SplitFacts, SplitId, Statement};
+use crate::view::part_manifests;
 use crate::wheel::states_digests;
 use crate::wheelparts::WheelSet;
 
@@ -31,10 +33,20 @@ pub(super) struct Prepared {
     pub(super) wheels: Option<WheelSet>,
     /// The restrictions of the split.
     pub(super) statement: Statement,
+    /// The ID of the split.
+    pub(super) split_id: SplitId,
     pub(super) resources: Arc<Resources>,
 }
 
 impl Prepared {
+    /// The manifests of the parts of a tree, by their names. Those of a wheel's parts are in their dist-info.
+    pub(super) fn manifests(&self) -> Vec<(String, Arc<dyn Content>)> {
+        match (self.plan.manifests, &self.wheels) {
+            (Some(digest), None) => part_manifests(&self.input, &self.plan, &self.split_id, digest, str::to_owned),
+            _ => Vec::new(),
+        }
+    }
+
     /// Compares the members of a wheel with its RECORD, so that neither wrong digests nor damaged files are copied.
     pub(super) fn check_claims(&self) -> anyhow::Result<()> {
         let Some(wheels) = &self.wheels else { return Ok(()) };
@@ -181,8 +193,12 @@ fn plan(
     if !is_collected {
         plan.check_selection(&choices)?;
     }
+    let split_id = match &wheels {
+        Some(wheels) => wheels.split_id.clone(),
+        None => SplitFacts::of_tree(&input, &plan),
+    };
     let (statement, resources) = (Statement::of(&choices), Arc::clone(resources));
-    Ok(Prepared { input, joined, plan, wheels, statement, resources })
+    Ok(Prepared { input, joined, plan, wheels, statement, split_id, resources })
 }
 
 /// Saves the index. Without it the next run takes longer, but is not wrong.

@@ -157,7 +157,11 @@ impl Split {
     fn stated(&self, prepared: &Prepared, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<StatementChange> {
         let parts = views.iter().map(|(view, _)| view.to_string());
         let statement = prepared.statement.clone().with_views(&self.view).with_parts(parts);
-        Ok(StatementChange::new(&self.output, statement, self.view.is_empty(), is_part, warn)?)
+        let statement = statement.with_split_id(Some(prepared.split_id.text()?));
+        let mut manifests = prepared.manifests();
+        manifests.retain(|(part, _)| views.iter().any(|(view, _)| view.as_bytes() == part.as_bytes()));
+        let change = StatementChange::new(&self.output, statement, self.view.is_empty(), is_part, warn)?;
+        Ok(change.with_manifests(&self.output, manifests))
     }
 
     /// Reports device parts in the output directory that belong to no known split.

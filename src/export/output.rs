@@ -120,7 +120,7 @@ impl Output {
     }
 
     /// Adds a file that replaces an existing one, or a file of a part that has been written.
-    pub(crate) fn write_file(&mut self, place: &Path, text: &str) -> Result<(), ExportError> {
+    pub(crate) fn write_file(&mut self, place: &Path, text: &[u8]) -> Result<(), ExportError> {
         let is_in_part = self.parts.iter().any(|part| place.starts_with(&part.place));
         let staged = if is_in_part { self.staged(place) } else { self.add(place, true) };
         if let Some(directory) = staged.parent() {
@@ -129,7 +129,7 @@ impl Output {
         self.synced.extend([self.place.clone(), parent(place).to_owned()]);
         let write = || {
             let file = NewFile::create(&staged, "", "", 0o666)?;
-            file.as_file().write_all(text.as_bytes())?;
+            file.as_file().write_all(text)?;
             // What it states is believed, so it is not empty after a power cut.
             file.publish(true, Durability::Synced)
         };

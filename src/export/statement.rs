@@ -1,15 +1,20 @@
 //! The statement that `split` writes with its parts for `verify`: the restrictions and the list of parts.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, io};
 
-use super::error::{ExportError, at};
+use super::error::{ExportError, at, reading};
 use super::inputs::Inputs;
 use super::output::{Output, Warn};
 use crate::disk;
+use crate::rope::{Content, to_usize};
 use crate::source::EntryPath;
 use crate::split::{STATEMENT, Statement, statement_of_component};
-use crate::view::REPORTS;
+use crate::view::{MANIFESTS, REPORTS};
+
+/// The manifest of an artifact's part, next to the statement in it.
+const MANIFEST_INSIDE: &str = "manifest.json";
 
 /// A statement, and parts of an earlier split that are replaced in addition to those with the same names.
 pub(crate) struct StatementChange {
@@ -19,6 +24,8 @@ pub(crate) struct StatementChange {
     replaced: Vec<PathBuf>,
     /// The parts of earlier splits that exist.
     earlier: Vec<PathBuf>,
+    /// The manifests of the parts.
+    manifests: Vec<(PathBuf, Arc<dyn Content>)>,
 }
 
 impl StatementChange {
@@ -73,6 +80,25 @@ impl StatementChange {
         Ok(change)
     }
 
+    /// Also writes these manifests, and removes those of the earlier split that are not replaced.
+    #[must_use]
+    pub(crate) fn with_manifests(mut self, output: &Path, manifests: Vec<(String, Arc<dyn Content>)>) -> Self {
+        let place = |part: &Path| output.join(REPORTS).join(MANIFESTS).join(format!("{}.json", part.display()));
+        self.manifests = manifests.into_iter().map(|(part, text)| (place(part.as_ref()), text)).collect();
+        let gone: Vec<_> =
+            self.replaced.iter().filter_map(|part| Some(place(part.strip_prefix(output).ok()?))).collect();
+        self.replaced.extend(gone.into_iter().filter(|place| place.symlink_metadata().is_ok()));
+        self
+    }
+
+    /// Also writes these manifests, each into its part of a component.
+    #[must_use]
+    pub(crate) fn with_manifests_inside(self, output: &Path, manifests: Vec<(String, Arc<dyn Content>)>) -> Self {
+        let place = |part: &str| output.join(part).join(REPORTS).join(MANIFEST_INSIDE);
+        let manifests = manifests.into_iter().map(|(part, text)| (place(&part), text)).collect();
+        Self { manifests, ..self }
+    }
+
     fn after(
         earlier: Option<Statement>,
         output: &Path,
@@ -80,7 +106,8 @@ impl StatementChange {
         is_whole: bool,
         is_part: impl Fn(&EntryPath) -> bool,
     ) -> Result<Self, ExportError> {
-        let mut change = Self { files: Vec::new(), statement, replaced: Vec::new(), earlier: Vec::new() };
+        let mut change =
+            Self { files: Vec::new(), statement, replaced: Vec::new(), earlier: Vec::new(), manifests: Vec::new() };
         let Some(earlier) = earlier else { return Ok(change) };
         let mut existing = earlier.parts().map_err(ExportError::StatedPart)?;
         existing.retain(|part| is_part(part) && output.join(part.as_path()).symlink_metadata().is_ok());
@@ -111,12 +138,18 @@ impl StatementChange {
 
     /// Fails if the statement would be written to an input, where a symlink leads.
     pub(crate) fn check(&self, inputs: &Inputs) -> Result<(), ExportError> {
-        self.files.iter().try_for_each(|file| inputs.check(file))
+        let manifests = self.manifests.iter().map(|(file, _)| file);
+        self.files.iter().chain(manifests).try_for_each(|file| inputs.check(file))
     }
 
-    /// Adds the statement to an output.
+    /// Adds the statement and the manifests to an output. The files that these list are read.
     pub(crate) fn write(&self, output: &mut Output) -> Result<(), ExportError> {
-        self.files.iter().try_for_each(|file| output.write_file(file, &self.statement.to_json()))
+        self.files.iter().try_for_each(|file| output.write_file(file, self.statement.to_json().as_bytes()))?;
+        self.manifests.iter().try_for_each(|(file, text)| {
+            let mut bytes = vec![0; to_usize(text.size())];
+            text.read_at(0, &mut bytes).map_err(reading(file))?;
+            output.write_file(file, &bytes)
+        })
     }
 }
 

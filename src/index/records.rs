@@ -14,7 +14,7 @@ use crate::rope::Identity;
 
 /// Incremented whenever the format, the meaning of records or the results of planning change. Releases that change
 /// none of these share indexes.
-const FORMAT: u32 = 9;
+const FORMAT: u32 = 10;
 
 /// Records that were not used for this many days are dropped.
 pub(super) const DAYS: u32 = 60;
@@ -69,7 +69,7 @@ pub enum RecordKind {
     Gzip = 7,
     /// Which files have no device code.
     Plain = 8,
-    /// What is wrong with the RECORD of a wheel, if anything.
+    /// What is wrong with the RECORD of a wheel, if anything, and a sum over its lines.
     Claims = 9,
     /// What is wrong with a compressed content as a whole: a checksum at its end, or more data than it claims. It is
     /// recorded under the identity of the compressed content, and nothing of such a content is served.

@@ -10,7 +10,7 @@ use crate::index::Location;
 use crate::memory::{Original, STREAMED};
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
-use crate::rope::{Identity, ReadError, copy_from, to_usize};
+use crate::rope::{Identity, ReadError, Xxh3, copy_from, to_usize};
 use crate::source::is_cached;
 use crate::sync::{Mutex, PoisonError};
 
@@ -29,6 +29,8 @@ pub struct Frame {
     selection: Option<BundleSelection>,
     level: i32,
     length: OnceLock<u64>,
+    /// The XXH3-128 of the frame.
+    sum: OnceLock<[u8; 16]>,
     key: OnceLock<Identity>,
     id: u64,
     resources: Arc<Resources>,
@@ -54,7 +56,8 @@ impl Frame {
     /// A frame of a zstd level. It is made later.
     pub fn new(object: CodeObject, level: i32, resources: &Arc<Resources>) -> Self {
         let (id, resources) = (resources.next_id(), Arc::clone(resources));
-        Self { object, selection: None, level, length: OnceLock::new(), key: OnceLock::new(), id, resources }
+        let (length, sum, key) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { object, selection: None, level, length, sum, key, id, resources }
     }
 
     /// Several code objects of a bundle that are compressed together.
@@ -72,6 +75,16 @@ impl Frame {
     /// impossible. If the frame turns out to have another length when it is made, reading it fails.
     pub(super) fn restore_length(&self, length: u64) -> bool {
         (1..=self.max_length()).contains(&length) && *self.length.get_or_init(|| length) == length
+    }
+
+    /// Its XXH3-128, if it was made or read in this session.
+    pub(super) fn known_sum(&self) -> Option<[u8; 16]> {
+        self.sum.get().copied()
+    }
+
+    /// Sets its XXH3-128. A known one stays.
+    pub(super) fn set_sum(&self, sum: [u8; 16]) -> [u8; 16] {
+        *self.sum.get_or_init(|| sum)
     }
 
     /// Identifies the frame. Versions of zstd may compress to different bytes, and so does zstd if it is fed in pieces.
@@ -235,6 +248,7 @@ impl Frame {
     fn make_whole(&self, bundle: &mut OpenBundle) -> Result<MadeFrame, ReadError> {
         let mut made = None;
         self.compress(bundle, &mut |frame| {
+            self.set_sum(Xxh3::of(frame));
             let length = frame.len() as u64;
             let stored = self.resources.store.put(self.key(), length, |write| write(frame)).unwrap_or_default();
             made = Some(stored.map_or_else(|| self.hold(frame.to_vec()), MadeFrame::Stored));
@@ -247,8 +261,10 @@ impl Frame {
     fn make_streamed(&self, bundle: &mut OpenBundle, growing: &Mutex<()>) -> Result<MadeFrame, ReadError> {
         let store = &self.resources.store;
         let mut has_failed = false;
+        let mut sum = Xxh3::default();
         let stored = store.put(self.key(), self.max_length(), |write| {
             self.compress(bundle, &mut |piece| {
+                sum.update(piece);
                 write(piece).map_err(|error| {
                     has_failed = true;
                     self.failed(error)
@@ -256,7 +272,10 @@ impl Frame {
             })
         });
         match stored {
-            Ok(Some(location)) => return Ok(MadeFrame::Stored(location)),
+            Ok(Some(location)) => {
+                self.set_sum(sum.finish());
+                return Ok(MadeFrame::Stored(location));
+            }
             Err(error) if !has_failed => return Err(error),
             Ok(None) | Err(_) => {}
         }

@@ -12,10 +12,13 @@ use super::jobs::BundleJobs;
 use super::{Compression, make_archives, toc_key};
 use crate::gpu::TargetId;
 use crate::index::RecordKind;
-use crate::rope::{Content, Identity, Materialize, ReadError, Rope, Segment};
+use crate::rope::{Content, Identity, Materialize, ReadError, Rope, Segment, Xxh3, head_mut, read_all, to_usize};
 
 /// Reads count as sequential if they skip at most this many frames: requests of one reader overtake each other.
 const DISORDER: usize = 8;
+
+/// Bytes of a frame that are hashed at a time.
+const PIECE: u64 = 1 << 20;
 
 /// One code object of an archive, under the name that a loader looks up.
 #[derive(Clone, Debug)]
@@ -28,6 +31,16 @@ pub struct ArchiveEntry {
     pub wrapper: Option<usize>,
     /// The code object; its own target may be less specific than the archive's.
     pub frame: Arc<Frame>,
+}
+
+impl ArchiveEntry {
+    /// Its name in the table of contents.
+    pub fn key(&self) -> String {
+        match self.wrapper {
+            Some(wrapper) => toc_key(&self.kernel_name, wrapper),
+            None => self.kernel_name.to_string(),
+        }
+    }
 }
 
 /// All code objects of a group for one target.
@@ -136,6 +149,30 @@ impl ArchiveRope {
             && self.frames().zip(lengths).all(|(frame, &length)| frame.restore_length(length))
     }
 
+    /// The XXH3-128 of an entry's bytes in the archive: those of its frame, or of the code object without compression.
+    pub fn stored_sum(&self, entry: &ArchiveEntry) -> Result<[u8; 16], ReadError> {
+        let frame = &entry.frame;
+        let is_compressed = self.compression != Compression::None;
+        if let Some(sum) = frame.known_sum().filter(|_| is_compressed) {
+            return Ok(sum);
+        }
+        let mut sum = Xxh3::default();
+        if !is_compressed {
+            read_all(&*frame.object.content, |piece| sum.update(piece))?;
+            return Ok(sum.finish());
+        }
+        let length = self.jobs.get(frame)?.length();
+        let mut piece = vec![0; to_usize(length.min(PIECE))];
+        let mut at = 0;
+        while at < length {
+            let piece = head_mut(&mut piece, to_usize((length - at).min(PIECE)));
+            self.jobs.read_at(frame, length, at, piece)?;
+            sum.update(piece);
+            at += piece.len() as u64;
+        }
+        Ok(frame.set_sum(sum.finish()))
+    }
+
     /// Uncompressed bytes of all code objects.
     pub fn original_size(&self) -> u64 {
         self.entries.iter().map(|entry| entry.frame.object.content.size()).sum()
@@ -184,11 +221,7 @@ impl ArchiveRope {
         for (ordinal, entry) in self.entries.iter().enumerate() {
             let original_size = entry.frame.object.content.size();
             let described = TocEntry { kind: "hsaco".to_owned(), ordinal: ordinal as u64, original_size };
-            let key = match entry.wrapper {
-                Some(wrapper) => toc_key(&entry.kernel_name, wrapper),
-                None => entry.kernel_name.to_string(),
-            };
-            toc.entry(key).or_default().insert(target.clone(), described);
+            toc.entry(entry.key()).or_default().insert(target.clone(), described);
         }
         Toc {
             format_version: VERSION,

@@ -11,13 +11,11 @@ use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::{ArchiveRope, BundleJobs};
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::rope::{ReadError, Rope, Segment};
+use crate::rope::{Content, ReadError};
 use crate::source::{Attributes, EntryPath, Input, SourceError, Witnesses};
-use crate::split::{Packaging, Plan, PlanOptions, SplitError};
-use crate::tree::{Body, NodeKind, Tree};
-use crate::view::ViewError;
-use crate::view::items::{Item, ItemKind, add_directories, device_part, fill, host_part};
-use crate::view::layout::{directory, show_reports};
+use crate::split::{HOST, Packaging, Plan, PlanOptions, SplitError, SplitFacts, SplitId};
+use crate::view::items::{Item, ItemKind, add_directories, device_part, host_part};
+use crate::view::part_manifests;
 
 /// Why an artifact cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +71,17 @@ pub struct ArtifactPart {
     /// Sorted by path, including directories, without the manifest.
     pub(crate) items: Vec<Item>,
     pub(crate) archives: BTreeMap<EntryPath, Arc<ArchiveRope>>,
+    /// The split that it is of; `None` if it was made of several.
+    pub split: Option<PartSplit>,
+}
+
+/// What a part says about its split.
+#[derive(Clone, Debug)]
+pub struct PartSplit {
+    /// The ID of the split.
+    pub id: SplitId,
+    /// The part's manifest, unless it is left out.
+    pub manifest: Option<Arc<dyn Content>>,
 }
 
 /// A fat artifact, and the plan for it.
@@ -288,12 +297,17 @@ impl SplitArtifact {
     /// The generic part, followed by a part for each processor.
     fn parts(&self) -> Vec<ArtifactPart> {
         let Self { input, plan, manifest } = self;
+        let split_id = SplitFacts::of_tree(input, plan);
+        let name = |part: &str| ArtifactName::new(&plan.group, if part == HOST { GENERIC } else { part }).to_string();
+        let manifests = plan.manifests.map(|digest| part_manifests(input, plan, &split_id, digest, name));
+        let manifests: BTreeMap<_, _> = manifests.into_iter().flatten().collect();
         let part = |family: &str, prefixes: Vec<EntryPath>, items: Vec<Item>| ArtifactPart {
             name: ArtifactName::new(&plan.group, family),
             origin: format!("{} ({family})", input.location.display()),
             root: input.root,
             manifest: Manifest { prefixes },
             archives: BTreeMap::new(),
+            split: Some(PartSplit { id: split_id.clone(), manifest: manifests.get(&*name(family)).cloned() }),
             items,
         };
         let known = |path: &EntryPath| input.entry(path).map(|entry| entry.attributes);
@@ -350,7 +364,11 @@ impl ArtifactPart {
         let witnesses = input.witnesses();
         let items = input.entries.iter().map(Item::of).collect();
         let origin = location.display().to_string();
-        Ok((Self { name, origin, root: input.root, manifest, items, archives: BTreeMap::new() }, witnesses, note))
+        Ok((
+            Self { name, origin, root: input.root, manifest, items, archives: BTreeMap::new(), split: None },
+            witnesses,
+            note,
+        ))
     }
 
     /// Bytes of its files, without those that have to be made.
@@ -377,22 +395,4 @@ impl ArtifactPart {
     pub fn archives(&self) -> impl Iterator<Item = (&EntryPath, &Arc<ArchiveRope>)> {
         self.archives.iter()
     }
-}
-
-/// The tree of a mount: a directory for each part.
-pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(&str, Body)>) -> Result<Tree, ViewError> {
-    let owner =
-        parts.first().map_or(Attributes { mode: 0, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 }, |it| it.root);
-    let root = Attributes { mode: 0o755, ..owner };
-    let mut tree = Tree::new(root);
-    for part in parts {
-        let place = directory(&mut tree, &part.name.to_string(), part.root)?;
-        fill(&mut tree, place, part.items.iter().cloned())?;
-        let text = Rope::new([Segment::literal(part.manifest.to_bytes())])?;
-        let attributes = Attributes { mode: 0o644, ..part.root };
-        let kind = NodeKind::File { body: Body::Ready(Arc::new(text)), link_group: None };
-        tree.insert(place, &EntryPath::root().child(MANIFEST.as_bytes()), attributes, kind)?;
-    }
-    show_reports(&mut tree, root, reports)?;
-    Ok(tree)
 }

@@ -2,8 +2,10 @@
 
 mod artifacts;
 mod kpm;
+mod layout;
 mod package;
 mod recombined;
 
-pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
+pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, PartSplit, SplitArtifact};
+pub use layout::lay_out_artifacts;
 pub use recombined::{RecombineError, Recombined, Shards};

@@ -124,6 +124,7 @@ impl Package {
             manifest: self.manifest,
             items,
             archives: self.archives,
+            split: None,
         }))
     }
 

@@ -389,6 +389,7 @@ fn without_archives(part: &ArtifactPart, notes: &mut Vec<String>) -> ArtifactPar
         notes.push(format!("{}: left out of the host code", part.label(&item.path)));
     }
     part.items = items;
+    part.split = None;
     part
 }
 

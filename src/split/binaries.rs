@@ -91,12 +91,13 @@ impl Naming<'_> {
         let place = Destination::Rewritten {
             content: Arc::clone(&rewritten),
             bundles: compressed_bundles(&binary.fat),
+            wrappers: binary.fat.wrappers.len(),
             link_group: link_group.as_ref().map(|_| binary.fat.entry as u64),
         };
         self.links.extend(link_group.map(|group| (group, place.clone())));
         self.counterparts.extend(installed.map(|installed| (installed, place.clone())));
         set_place(plan, binary.fat.entry, place);
-        plan.binaries.push(describe(&binary, entry.path.clone(), content.size(), &*rewritten));
+        plan.binaries.push(describe(&binary, &archives, entry.path.clone(), content.size(), &*rewritten));
         self.binaries.entry(archives).or_default().push(binary);
     }
 
@@ -202,13 +203,20 @@ fn rewrite(
     Ok(Arc::new(rewritten))
 }
 
-fn describe(binary: &NamedBinary, path: EntryPath, size: u64, content: &dyn Content) -> PlannedBinary {
+fn describe(
+    binary: &NamedBinary,
+    archives: &ArchiveSet,
+    path: EntryPath,
+    size: u64,
+    content: &dyn Content,
+) -> PlannedBinary {
     let sizes = |frames: &Arc<Vec<Arc<Frame>>>| {
         frames.iter().map(|frame| (frame.object.target.clone(), frame.object.content.size())).collect()
     };
     PlannedBinary {
         path,
         kernel_name: binary.kernel_name.to_string(),
+        archives: archives.clone(),
         size,
         host_size: content.size(),
         wrappers: binary.fat.wrappers.iter().map(sizes).collect(),

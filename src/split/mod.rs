@@ -6,6 +6,9 @@ mod bundles;
 mod claims;
 mod embedded;
 mod error;
+mod file_digest;
+mod manifest;
+mod manifest_text;
 mod options;
 mod parts;
 mod plain;
@@ -13,6 +16,7 @@ mod plan;
 mod roots;
 mod scan;
 mod selection;
+mod split_id;
 mod statement;
 mod stems;
 mod thin;
@@ -31,11 +35,15 @@ pub use bundles::targets_of_bundle_file;
 pub use embedded::{Embedded, embedded};
 use error::MAX_SHOWN;
 pub use error::{GroupError, SplitError, join};
+pub use file_digest::FileDigest;
+pub use manifest::{MAX_MANIFEST, ManifestTextError, PartManifest, StatedCode, StatedPartFile};
+pub use manifest_text::{ManifestFile, ManifestFileKind, ManifestFiles, ManifestText};
 pub use options::{Packaging, PlanOptions};
 pub use parts::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, RESERVED, THIN, THIN_WHEELS, WHEELS};
 pub use plan::{BundleFile, Destination, Plan, PlannedArchive, PlannedBinary};
 use roots::Roots;
 pub use selection::{Targets, is_wanted};
+pub use split_id::{FieldSum, ID_TEXT, InputFacts, InputId, SplitFacts, SplitId, hex};
 pub use statement::{STATEMENT, Statement, StatementError, component_of_statement, statement_of_component};
 pub use thin::{FatBinaries, ThinBinary};
 
@@ -72,6 +80,9 @@ impl Plan {
             group,
             warnings: [&*input.warnings, &*joined.warnings, &warnings].concat(),
             targets: Targets::of(options),
+            packaging: options.packaging,
+            databases: options.databases.clone(),
+            manifests: options.manifests,
             jobs: Arc::clone(jobs),
             joined: joined.binaries.keys().cloned().collect(),
             unsplit: Vec::new(),

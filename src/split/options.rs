@@ -1,5 +1,6 @@
 //! The user's choices.
 
+use super::file_digest::FileDigest;
 use crate::database::{Arch, Databases};
 use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::Compression;
@@ -23,6 +24,8 @@ pub struct PlanOptions {
     pub group: Option<String>,
     /// The compression of code objects.
     pub compression: Compression,
+    /// How the digests in the manifests of trees and artifacts are computed; `None` if there are no manifests.
+    pub manifests: Option<FileDigest>,
 }
 
 /// How device parts are divided, and where archives are.

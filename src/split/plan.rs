@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::file_digest::FileDigest;
+use super::options::Packaging;
 use super::selection::Targets;
 use crate::binary::Rewritten;
-use crate::database::Handler;
+use crate::database::{Databases, Handler};
 use crate::fatbin::Compressed;
 use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::{ArchiveRope, BundleJobs};
@@ -30,6 +32,12 @@ pub struct Plan {
     pub warnings: Vec<String>,
     /// The targets of the plan.
     pub targets: Targets,
+    /// How device parts are divided.
+    pub packaging: Packaging,
+    /// The databases that are moved out of the host part.
+    pub databases: Databases,
+    /// See [`PlanOptions::manifests`](super::PlanOptions::manifests).
+    pub manifests: Option<FileDigest>,
     /// Makes compressed code objects and bundles.
     pub jobs: Arc<BundleJobs>,
     /// Binaries that were joined with their archives.
@@ -49,6 +57,8 @@ pub enum Destination {
         content: Arc<Rewritten>,
         /// Its compressed offload bundles.
         bundles: Arc<[Arc<Compressed>]>,
+        /// Number of its wrappers.
+        wrappers: usize,
         /// Entries with the same number are hard links to one file.
         link_group: Option<u64>,
     },
@@ -78,6 +88,8 @@ pub struct PlannedBinary {
     pub path: EntryPath,
     /// Its name in archives: its path below the overlay root.
     pub kernel_name: String,
+    /// Where its archives are installed: their overlay root, and the first part of their names.
+    pub archives: (EntryPath, String),
     /// Bytes in the input.
     pub size: u64,
     /// Bytes without device code.

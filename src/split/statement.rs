@@ -2,12 +2,15 @@
 //! parts.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::PlanOptions;
+use super::split_id::{ID_TEXT, SplitId};
 use crate::database::{Databases, Handler};
 use crate::gpu::{BundleKey, GpuSet, TargetIdError};
+use crate::rope::{Content, ReadError, Rope, Segment};
 use crate::source::{EntryPath, PathError};
 
 /// The file name among the reports of a mount and in the output directory of `split`. In wheels it is
@@ -15,6 +18,8 @@ use crate::source::{EntryPath, PathError};
 pub const STATEMENT: &str = "split.json";
 /// The version of the format.
 const VERSION: u32 = 1;
+/// The format of parts: 2 since they have a split ID and a manifest (kpackfs 0.3).
+const FORMAT: u32 = 2;
 
 /// The file name for a component of artifacts. One directory contains several components, which may be split at the
 /// same time.
@@ -32,6 +37,18 @@ pub fn component_of_statement(name: &str) -> Option<&str> {
 #[serde(default)]
 pub struct Statement {
     json_version: u32,
+    /// See [`FORMAT`]; `None` in what kpackfs 0.2 wrote.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<u32>,
+    /// The ID of the split; `None` if the parts are of several splits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    split_id: Option<String>,
+    /// The ID of the input, by which the split of its split gets the same ID.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_id: Option<String>,
+    /// The part, in a wheel of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<String>,
     /// `--gpu-targets`; `None` if it was not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_targets: Option<Vec<String>>,
@@ -84,6 +101,7 @@ impl Statement {
         let has_all = Handler::ALL.iter().all(|handler| handlers.contains(handler));
         Self {
             json_version: VERSION,
+            format: Some(FORMAT),
             gpu_targets: options.gpu_targets.as_deref().map(names),
             exclude_targets: names(&options.exclude_targets),
             databases: (!has_all).then(|| handlers.iter().map(|handler| handler.name().to_owned()).collect()),
@@ -109,6 +127,24 @@ impl Statement {
         Self { parts: parts.into_iter().collect(), ..self }
     }
 
+    /// Sets the ID of the split.
+    #[must_use]
+    pub fn with_split_id(self, split_id: Option<String>) -> Self {
+        Self { split_id, ..self }
+    }
+
+    /// The statement of a device part, which has no restrictions of its own.
+    #[must_use]
+    pub fn of_device(key: &BundleKey) -> Self {
+        Self { json_version: VERSION, format: Some(FORMAT), part: Some(key.to_string()), ..Self::default() }
+    }
+
+    /// The same for a host part.
+    #[must_use]
+    pub fn of_host(self) -> Self {
+        Self { part: Some(super::HOST.to_owned()), ..self }
+    }
+
     /// Sets the fields of METADATA that were replaced.
     #[must_use]
     pub fn with_replaced_requirements(self, replaced_requirements: Vec<String>) -> Self {
@@ -123,21 +159,49 @@ impl Statement {
         let parts: Vec<_> = parts.into_iter().collect();
         let restrictions = |it: &Self| (it.gpu_targets.clone(), it.exclude_targets.clone(), it.databases.clone());
         let is_alike = restrictions(&self) == restrictions(&earlier);
-        match is_alike {
+        let split_id = self.split_id.clone().filter(|_| self.split_id == earlier.split_id);
+        let together = match is_alike {
             true if earlier.views.is_empty() => Self { views: Vec::new(), parts, ..self },
             true => Self { views: parts.clone(), parts, ..self },
             // Made by splits with different restrictions: the statement lists what is there.
             false => {
                 let databases = if of_host { self.databases } else { earlier.databases };
-                Self { json_version: VERSION, databases, views: parts.clone(), parts, ..Self::default() }
+                let format = self.format;
+                Self { json_version: VERSION, format, databases, views: parts.clone(), parts, ..Self::default() }
             }
-        }
+        };
+        Self { split_id, input_id: None, ..together }
     }
 
     /// Whether the split was restricted to a part of the input.
     pub fn is_restricted(&self) -> bool {
-        let Self { json_version, parts, replaced_requirements, .. } = self.clone();
-        *self != Self { json_version, parts, replaced_requirements, ..Self::default() }
+        let Self { gpu_targets, exclude_targets, databases, views, arch, .. } = self;
+        (gpu_targets.is_some() || databases.is_some())
+            || [exclude_targets, views, arch].iter().any(|list| !list.is_empty())
+    }
+
+    /// The file of this statement with the ID of its split, which is computed when it is read.
+    pub fn to_rope(&self, split_id: &SplitId) -> Result<Rope, ReadError> {
+        // Digits of no ID stand in their places, which come before everything that a user can name.
+        let [split, input] = ["0", "1"].map(|digit| digit.repeat(ID_TEXT));
+        let stated = Self { split_id: Some(split.clone()), input_id: Some(input.clone()), ..self.clone() };
+        let text = stated.to_json();
+        let (before, rest) = text.split_once(&split).unwrap_or((&text, ""));
+        let (between, after) = rest.split_once(&input).unwrap_or((rest, ""));
+        let literal = |text: &str| Segment::literal(text.as_bytes().to_vec());
+        let digits = |of: &Arc<dyn Content>| Segment::whole(Arc::clone(of));
+        let (split, input) = (digits(split_id.content()), digits(split_id.input().content()));
+        Rope::new([literal(before), split, literal(between), input, literal(after)])
+    }
+
+    /// The ID of the input.
+    pub fn input_id(&self) -> Option<&str> {
+        self.input_id.as_deref()
+    }
+
+    /// The ID of the split.
+    pub fn split_id(&self) -> Option<&str> {
+        self.split_id.as_deref()
     }
 
     /// The content of the file.

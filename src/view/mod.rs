@@ -6,6 +6,7 @@ mod error;
 mod installed;
 pub(crate) mod items;
 pub(crate) mod layout;
+mod part_manifests;
 mod report;
 mod shared;
 mod thin;
@@ -16,6 +17,7 @@ pub use crate::split::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, THIN, THIN_WHEELS, 
 pub use error::ViewError;
 pub use layout::{REPORTS, lay_out, lay_out_with};
 
+pub use part_manifests::{MANIFESTS, part_manifests};
 pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Materialize;

@@ -13,6 +13,7 @@ use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
 use crate::source::{Attributes, EntryPath};
 use crate::split::{Destination, FatBinaries, Plan, THIN, THIN_WHEELS, Targets};
 use crate::tree::{Bodies, Body, Finder, Hidden, Node, NodeId, NodeKind, OriginKind, ROOT, Tree, TreeError, View};
+use crate::wheel::PART_MANIFEST;
 
 /// The most listed views, since a crafted input may name thousands of targets. Others can be looked up by name.
 const MAX_LISTED: usize = 256;
@@ -299,10 +300,15 @@ fn hidden(tree: &Tree, layers: &Layers) -> BTreeSet<NodeId> {
     if layers.dist_info.is_none() {
         return hidden;
     }
+    // The manifest of the host part.
+    let is_dist_info = |name: &[u8]| name.ends_with(b".dist-info");
+    let of_host = tree.children(layers.host).into_iter().flatten().filter(|child| is_dist_info(child.name));
+    let files_of_host = of_host.flat_map(|child| tree.children(child.node).into_iter().flatten());
+    hidden.extend(files_of_host.filter(|child| child.name == PART_MANIFEST.as_bytes()).map(|child| child.node));
     // The dist-info of the device wheels.
     for &layer in layers.devices.values() {
         let children = tree.children(layer).into_iter().flatten();
-        hidden.extend(children.filter(|child| child.name.ends_with(b".dist-info")).map(|child| child.node));
+        hidden.extend(children.filter(|child| is_dist_info(child.name)).map(|child| child.node));
     }
     hidden
 }

@@ -8,6 +8,7 @@ use crate::gpu::{BundleKey, Level};
 /// The device distributions, by bundle key.
 #[derive(Clone, Debug)]
 pub struct Devices {
+    prefix: String,
     distributions: BTreeMap<BundleKey, String>,
 }
 
@@ -27,7 +28,12 @@ impl Devices {
             }
             distributions.insert(key, distribution);
         }
-        Ok(Self { distributions })
+        Ok(Self { prefix: prefix.to_owned(), distributions })
+    }
+
+    /// The prefix of the names of all device distributions.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     /// The default prefix of the names of a wheel's device distributions.

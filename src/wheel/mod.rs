@@ -36,6 +36,7 @@ pub use installed::{installed, is_elsewhere};
 pub use metadata::{Edited, Metadata};
 pub use name::{WheelName, normalise};
 pub use paths::Paths;
+pub(crate) use paths::is_of_installer;
 pub use record::{Claim, Claims, Stated, line_size};
 pub(crate) use record::{SHA256_TEXT, quoted, sha256_text};
 pub use requirement::{accepts, check_requirement};
@@ -46,8 +47,11 @@ pub use wheel_file::WheelFile;
 /// The Generator line of new wheels.
 pub const GENERATOR: &str = concat!("kpackfs (", env!("CARGO_PKG_VERSION"), ")");
 
-/// The file in the `*.dist-info` directory of host wheels that states the restrictions of the split.
+/// The file in the `*.dist-info` directory of a part's wheel that states the split that it is of, and its restrictions.
 pub const STATEMENT: &str = "kpackfs.json";
+
+/// The file in the `*.dist-info` directory of a part's wheel that lists what the part holds.
+pub const PART_MANIFEST: &str = "kpackfs-manifest.json";
 
 /// Why a wheel cannot be made.
 #[derive(Debug, thiserror::Error)]

@@ -1,12 +1,12 @@
 //! Maps paths of a wheel to paths in the wheels made from it: the dist-info and data directories have the name of their
 //! wheel.
 
-use super::STATEMENT;
+use super::{PART_MANIFEST, STATEMENT};
 use crate::source::EntryPath;
 
 /// Files of a dist-info directory that are not copied: those that are made again, their signatures (PEP 815), and those
 /// that installers leave behind (Recording installed projects).
-const NOT_TAKEN_OVER: [&[u8]; 9] = [
+const NOT_TAKEN_OVER: [&[u8]; 10] = [
     b"METADATA",
     b"WHEEL",
     b"RECORD",
@@ -16,7 +16,29 @@ const NOT_TAKEN_OVER: [&[u8]; 9] = [
     b"REQUESTED",
     b"direct_url.json",
     STATEMENT.as_bytes(),
+    PART_MANIFEST.as_bytes(),
 ];
+
+/// Files of a dist-info directory that are not those of the wheel that was installed (Recording installed projects; PEP
+/// 710; `uv_cache.json` and `uv_build.json` of uv), or that cannot be in a RECORD with a digest.
+const OF_INSTALLERS: [&[u8]; 9] = [
+    b"RECORD",
+    b"RECORD.jws",
+    b"RECORD.p7s",
+    b"INSTALLER",
+    b"REQUESTED",
+    b"direct_url.json",
+    b"provenance_url.json",
+    b"uv_cache.json",
+    b"uv_build.json",
+];
+
+/// Whether an installed file of a wheel with this dist-info directory is none of the wheel's own: it is of an installer, or
+/// was compiled by Python.
+pub(crate) fn is_of_installer(dist_info: &EntryPath, path: &EntryPath) -> bool {
+    let is_compiled = path.name().ends_with(b".pyc") && path.parent().is_some_and(|it| it.name() == b"__pycache__");
+    is_compiled || path.below(dist_info).is_some_and(|rest| OF_INSTALLERS.contains(&rest.as_bytes()))
+}
 
 /// Maps paths of the input to paths in one wheel.
 #[derive(Debug)]

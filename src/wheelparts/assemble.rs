@@ -8,14 +8,15 @@ use super::digest::Digest;
 use super::entry::WheelEntry;
 use super::fat::FatWheel;
 use super::record::record;
+use super::stated_split::StatedSplit;
 use super::unchanged::Unchanged;
 use super::zip::{DosTime, archive};
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::rope::{Content, Rope, Segment};
 use crate::source::{Entry, EntryPath};
 use crate::wheel::{
-    Devices, Paths, Requirements, STATEMENT, VariantLabel, WheelError, WheelName, has_property, installed_with,
-    variant_json,
+    Devices, PART_MANIFEST, Paths, Requirements, STATEMENT, VariantLabel, WheelError, WheelName, has_property,
+    installed_with, variant_json,
 };
 
 /// The user's choices.
@@ -55,7 +56,8 @@ pub struct Wheels {
     pub(crate) fat: FatWheel,
     pub(super) devices: Devices,
     pub(super) options: AssemblyOptions,
-    statement: Option<String>,
+    /// The split that the wheels are of.
+    pub(super) split: Option<StatedSplit>,
     /// Digests of unchanged files that differ from RECORD or were kept, by paths in the input.
     pub(crate) digests: Arc<Mutex<HashMap<EntryPath, Arc<Digest>>>>,
 }
@@ -70,13 +72,7 @@ impl Wheels {
         let default = || Devices::default_prefix(&fat.metadata.name);
         let prefix = options.device_prefix.clone().or_else(|| fat.added.prefix()).unwrap_or_else(default);
         let devices = Devices::new(&prefix, keys)?;
-        Ok(Self { fat, devices, options: options.clone(), statement: None, digests: Arc::default() })
-    }
-
-    /// The same wheels, with a statement of the split's restrictions in host wheels.
-    #[must_use]
-    pub fn with_statement(self, statement: Option<String>) -> Self {
-        Self { statement, ..self }
+        Ok(Self { fat, devices, options: options.clone(), split: None, digests: Arc::default() })
     }
 
     /// The device distributions.
@@ -182,19 +178,17 @@ impl Wheels {
         let name = self.name(part)?;
         let directory = dist_info(&name);
         let mut files = Vec::new();
+        let stated = match (&self.split, part) {
+            (Some(split), SplitWheel::Host | SplitWheel::Variant(_)) => Some(split.of_host()?),
+            (Some(split), SplitWheel::Device(key)) => Some(split.of_device(key)?),
+            (None, _) | (Some(_), SplitWheel::Fat | SplitWheel::Thin { .. }) => None,
+        };
+        files.extend(stated.map(|text| WheelEntry::stored(directory.child(STATEMENT.as_bytes()), text)));
         let mut add = |file: &[u8], text: Vec<u8>| -> Result<(), WheelError> {
             let content = Arc::new(Rope::new([Segment::literal(text)])?);
             files.push(WheelEntry::stored(directory.child(file), content));
             Ok(())
         };
-        match part {
-            SplitWheel::Host | SplitWheel::Variant(_) => {
-                if let Some(statement) = &self.statement {
-                    add(STATEMENT.as_bytes(), statement.clone().into_bytes())?;
-                }
-            }
-            SplitWheel::Device(_) | SplitWheel::Fat | SplitWheel::Thin { .. } => {}
-        }
         match part {
             SplitWheel::Host => {
                 add(b"METADATA", self.host_metadata()?.host(&self.devices).bytes)?;
@@ -316,10 +310,11 @@ impl Assembled {
         archive(&self.files, stamp)
     }
 
-    /// Digests to compute before the whole wheel can be read. RECORD's own is not among them, because it needs all
-    /// others.
+    /// Digests to compute before the whole wheel can be read. Those of RECORD and of the manifest are not among them,
+    /// because they need all others.
     pub fn unknown_digests(&self) -> Vec<Arc<Digest>> {
-        let unknown = |file: &&WheelEntry| file.digest.known().is_none() && file.path.name() != b"RECORD";
+        let is_of_others = |file: &WheelEntry| [b"RECORD", PART_MANIFEST.as_bytes()].contains(&file.path.name());
+        let unknown = |file: &&WheelEntry| file.digest.known().is_none() && !is_of_others(file);
         self.files.iter().filter(unknown).map(|file| Arc::clone(&file.digest)).collect()
     }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::input_record::InputRecord;
 use super::licences::{self, Licence};
+use super::listed_files::ListedFiles;
 use crate::resources::Resources;
 use crate::source::{EntryPath, Input, InputKind};
-use crate::split::Statement;
+use crate::split::{InputId, Statement};
 use crate::wheel::{self, Added, Metadata, Paths, STATEMENT, WheelError, WheelFile, WheelName, normalise};
 
 /// A wheel that is split.
@@ -27,6 +28,10 @@ pub struct FatWheel {
     /// The device wheels in the METADATA of a host wheel, which have been removed from it.
     pub(crate) added: Added,
     pub(crate) resources: Arc<Resources>,
+    /// The ID of the fat wheel, if this is a split one that states it.
+    pub(super) input_id: Option<InputId>,
+    /// The files that RECORD lists; `None` if there is no usable one.
+    pub(super) listed: Option<ListedFiles>,
     dist_info: EntryPath,
 }
 
@@ -49,23 +54,47 @@ impl FatWheel {
         let mut metadata = metadata.without(&added, &dist_info.child(b"METADATA"))?;
         let wheel_file = WheelFile::read(input, &wheel_path)?;
         let mut warnings = Vec::new();
-        if joined.is_some() {
-            metadata = with_requirements(metadata, input, &dist_info.child(STATEMENT.as_bytes()), &mut warnings)?;
+        let mut input_id = None;
+        let path = dist_info.child(STATEMENT.as_bytes());
+        let statement = joined.map_or(Ok(None), |_| statement(input, &path, &mut warnings))?;
+        if let Some(statement) = statement {
+            input_id = statement.input_id().and_then(InputId::known);
+            metadata = with_requirements(metadata, &statement, &mut warnings)?;
         }
         let name = name(input, &dist_info, &wheel_file, &mut warnings)?;
         check_name(&name, &metadata, &mut warnings);
         // RECORD is made again. The old one only saves work.
         let record = InputRecord::new(input, dist_info.child(b"RECORD"), joined, resources);
-        match record.problem(input) {
-            Ok(problem) => warnings.extend(problem),
-            Err(error) => warnings.push(format!("{error}; it is made again")),
-        }
+        let listed = match record.examine(input) {
+            Ok(examined) => {
+                warnings.extend(examined.problem);
+                Some(examined.listed)
+            }
+            Err(error) => {
+                warnings.push(format!("{error}; it is made again"));
+                None
+            }
+        };
+        // RECORD says nothing of what is joined.
+        let listed = listed.filter(|_| joined.is_none());
         let licences = licences::find(input, &dist_info, &metadata, &mut warnings);
         if name.variant.is_none() && input.entry(&dist_info.child(b"variant.json")).is_some() {
             warnings.push("variant.json is left out: the wheel's name has no variant label".to_owned());
         }
         let (name, resources) = (name.normalised(), Arc::clone(resources));
-        Ok(Self { name, metadata, wheel_file, warnings, record, licences, added, resources, dist_info })
+        Ok(Self {
+            name,
+            metadata,
+            wheel_file,
+            warnings,
+            record,
+            licences,
+            added,
+            resources,
+            input_id,
+            listed,
+            dist_info,
+        })
     }
 
     /// The device distributions that a splitter has added to METADATA.
@@ -85,27 +114,32 @@ impl FatWheel {
     }
 }
 
+/// The statement of a host wheel, if it has one.
+fn statement(input: &Input, path: &EntryPath, warnings: &mut Vec<String>) -> Result<Option<Statement>, WheelError> {
+    if input.entry(path).is_none() {
+        return Ok(None);
+    }
+    match Statement::parse(&wheel::text(input, path)?) {
+        Ok(statement) => Ok(Some(statement)),
+        Err(error) => {
+            warnings.push(format!("{path}: {error}; the requirements of the fat wheel cannot be restored from it"));
+            Ok(None)
+        }
+    }
+}
+
 /// The METADATA of a host wheel with the requirements of the fat wheel, as the statement has them.
 fn with_requirements(
     metadata: Metadata,
-    input: &Input,
-    path: &EntryPath,
+    statement: &Statement,
     warnings: &mut Vec<String>,
 ) -> Result<Metadata, WheelError> {
-    if input.entry(path).is_none() {
-        return Ok(metadata);
-    }
-    let statement = match Statement::parse(&wheel::text(input, path)?) {
-        Ok(statement) => statement,
-        Err(error) => {
-            warnings.push(format!("{path}: {error}; the requirements of the fat wheel cannot be restored from it"));
-            return Ok(metadata);
-        }
-    };
     if let Some(restored) = metadata.restored(statement.replaced_requirements())? {
         return Ok(restored);
     }
-    warnings.push(format!("METADATA has other requirements than {path} says; those of the fat wheel are not restored"));
+    warnings.push(format!(
+        "METADATA has other requirements than {STATEMENT} says; those of the fat wheel are not restored"
+    ));
     Ok(metadata)
 }
 

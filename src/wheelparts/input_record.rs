@@ -8,6 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
+
+use super::listed_files::ListedFiles;
 use crate::index::RecordKind;
 use crate::memory::{Reclaim, Reservation};
 use crate::metrics::MemoryClass;
@@ -44,6 +47,15 @@ struct LoadedClaims {
     _memory: Reservation,
 }
 
+/// What planning has to know of a RECORD.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ExaminedRecord {
+    /// What is wrong with it, as far as that can be seen without reading other files.
+    pub(crate) problem: Option<String>,
+    /// The files of the wheel, for the ID of its split.
+    pub(crate) listed: ListedFiles,
+}
+
 /// RECORD cannot be read. A warning has said why.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnreadableRecord;
@@ -77,18 +89,19 @@ impl InputRecord {
         record
     }
 
-    /// What is wrong with it, as far as that can be seen without reading other files.
-    pub(crate) fn problem(&self, input: &Input) -> Result<Option<String>, WheelError> {
+    /// What planning has to know of it. No other file is read.
+    pub(crate) fn examine(&self, input: &Input) -> Result<ExaminedRecord, WheelError> {
         let index = &self.resources.index;
         let known = self.identity.and_then(|identity| index.get(RecordKind::Claims, &identity));
         if let Some(known) = known {
             return Ok(known);
         }
-        let problem = self.load()?.problem(input);
+        let claims = self.load()?;
+        let examined = ExaminedRecord { problem: claims.problem(input), listed: ListedFiles::of(&claims, input) };
         if let Some(identity) = &self.identity {
-            index.put(RecordKind::Claims, identity, &problem);
+            index.put(RecordKind::Claims, identity, &examined);
         }
-        Ok(problem)
+        Ok(examined)
     }
 
     /// The SHA-256 that is claimed for a file of this size. A RECORD that cannot be read is tried again when its claims have
@@ -229,12 +242,12 @@ mod tests {
                 (InputRecord::new(&input, path("x-1.dist-info/RECORD"), joined, &resources), resources)
             };
             let (first, resources) = open(None);
-            let problem = first.problem(&input).unwrap();
+            let problem = first.examine(&input).unwrap().problem;
             assert_eq!((problem.is_some(), reads()), (has_problem, 1));
             resources.index.save().unwrap();
 
             let (second, _resources) = open(None);
-            assert_eq!((second.problem(&input).unwrap(), reads()), (problem, 1), "the index knows");
+            assert_eq!((second.examine(&input).unwrap().problem, reads()), (problem, 1), "the index knows");
             for read in [2, 3] {
                 assert_eq!(second.sha256(&path("file"), 3).unwrap().is_some(), !has_problem);
                 assert_eq!((second.sha256(&path("other"), 3), reads()), (Ok(None), read));
@@ -243,7 +256,7 @@ mod tests {
             // Which binaries were joined is not known from RECORD.
             let joined = [path("file")].into();
             let (third, _resources) = open(Some(&joined));
-            assert_eq!((third.problem(&input).unwrap(), reads()), (None, 4));
+            assert_eq!((third.examine(&input).unwrap().problem, reads()), (None, 4));
             assert_eq!(third.sha256(&path("file"), 3), Ok(None));
         }
     }

@@ -10,12 +10,15 @@ mod entry;
 mod fat;
 mod input_record;
 mod licences;
+mod listed_files;
 mod nearby;
+mod part_manifest;
 mod payload;
 mod record;
 mod record_file;
 mod requirements;
 mod spliced;
+mod stated_split;
 #[cfg(test)]
 mod tests;
 mod unchanged;

@@ -1,12 +1,12 @@
 //! The files of each wheel, without its dist-info.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use super::{SplitWheel, Unchanged, WheelEntry, Wheels};
+use super::{Digest, SplitWheel, Unchanged, WheelEntry, Wheels};
 use crate::binary::Rewritten;
 use crate::gpu::BundleKey;
 use crate::kpack::ArchiveRope;
-use crate::rope::Content;
+use crate::rope::{Content, Materialize, ReadError};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, ThinBinary};
 use crate::wheel::{Paths, WheelError};
@@ -23,7 +23,25 @@ pub(crate) enum Payload {
     /// A thin binary or bundle.
     Thin(EntryPath, bool, Arc<ThinBinary>),
     /// An archive, and its path in the input.
-    Archive(EntryPath, u16, Arc<ArchiveRope>),
+    Archive(EntryPath, u16, Arc<HashedArchive>),
+}
+
+/// An archive with its digest.
+#[derive(Debug)]
+pub(crate) struct HashedArchive {
+    pub(crate) archive: Arc<ArchiveRope>,
+    digest: OnceLock<Arc<Digest>>,
+}
+
+impl HashedArchive {
+    /// Its digest, which RECORD and the manifest state. Makes the archive.
+    pub(crate) fn digest(&self, wheels: &Wheels) -> Result<Arc<Digest>, ReadError> {
+        let content = self.archive.make()?;
+        Ok(Arc::clone(self.digest.get_or_init(|| {
+            let name = format!("archive for {}", self.archive.target());
+            Arc::new(Digest::remembered(name, content, None, &wheels.fat.resources))
+        })))
+    }
 }
 
 /// Files that stay, and binaries without device code.
@@ -66,8 +84,8 @@ pub(crate) fn device_payload(
         }
     }
     for planned in plan.archives.iter().filter(|archive| archive.key == *key) {
-        let archive = Arc::clone(&planned.archive);
-        payload.push(Payload::Archive(planned.path.clone(), planned.attributes.mode, archive));
+        let file = HashedArchive { archive: Arc::clone(&planned.archive), digest: OnceLock::new() };
+        payload.push(Payload::Archive(planned.path.clone(), planned.attributes.mode, Arc::new(file)));
     }
     payload.shrink_to_fit();
     Ok(payload)

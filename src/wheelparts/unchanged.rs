@@ -74,7 +74,7 @@ impl Wheels {
     }
 
     /// The digest of an unchanged file. If it is the one in RECORD, the object is made again at each call.
-    fn digest(&self, unchanged: &Unchanged) -> Arc<Digest> {
+    pub(super) fn digest(&self, unchanged: &Unchanged) -> Arc<Digest> {
         if let Some(digest) = self.kept(unchanged) {
             return digest;
         }

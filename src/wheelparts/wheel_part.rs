@@ -18,14 +18,14 @@ use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
 use crate::split::ThinBinary;
 use crate::tree::States;
-use crate::wheel::{WheelError, line_size};
+use crate::wheel::{PART_MANIFEST, WheelError, line_size};
 
 /// One wheel. Its list of files is known; lazy contents are made on demand.
 #[derive(Debug)]
 pub struct WheelPart {
     part: SplitWheel,
     wheels: Arc<Wheels>,
-    payload: Vec<Payload>,
+    payload: Arc<[Payload]>,
     dist_info: Vec<WheelEntry>,
     stamp: DosTime,
     resources: Arc<Resources>,
@@ -40,7 +40,7 @@ impl WheelPart {
     pub(crate) fn new(
         part: SplitWheel,
         wheels: &Arc<Wheels>,
-        payload: Vec<Payload>,
+        payload: Arc<[Payload]>,
         dist_info: Vec<WheelEntry>,
         stamp: DosTime,
         resources: &Arc<Resources>,
@@ -66,7 +66,7 @@ impl WheelPart {
         let mut payload = Vec::with_capacity(host.payload.len());
         for from in std::iter::once(host).chain(devices.iter().copied()) {
             let paths = wheels.paths(&from.part)?;
-            for file in &from.payload {
+            for file in &*from.payload {
                 match file {
                     Payload::Unchanged(unchanged) => payload.push(match binary(&unchanged.entry) {
                         Some(binary) => {
@@ -89,7 +89,7 @@ impl WheelPart {
         let mut dist_info = wheels.dist_info(&part, std::iter::empty::<EntryPath>())?;
         dist_info.push(wheels.thin_statement(&wheels.name(&part)?, statement)?);
         let wheels = Arc::clone(wheels);
-        Ok(Self::new(part, &wheels, payload, dist_info, host.stamp, &host.resources))
+        Ok(Self::new(part, &wheels, payload.into(), dist_info, host.stamp, &host.resources))
     }
 
     /// Whether thin wheels for different GPUs have different requirements.
@@ -129,7 +129,7 @@ impl WheelPart {
     /// Its archives. They have to be made before sizes are known.
     pub fn archives(&self) -> impl Iterator<Item = &ArchiveRope> {
         self.payload.iter().filter_map(|payload| match payload {
-            Payload::Archive(_, _, archive) => Some(&**archive),
+            Payload::Archive(_, _, file) => Some(&*file.archive),
             Payload::Unchanged(..) | Payload::Joined(..) | Payload::Rewritten(..) | Payload::Thin(..) => None,
         })
     }
@@ -170,7 +170,7 @@ impl WheelPart {
         }
         let paths = self.wheels.paths(&self.part).map_err(|error| self.failed(&error))?;
         let mut files = Vec::with_capacity(self.payload.len());
-        for payload in &self.payload {
+        for payload in &*self.payload {
             match payload {
                 Payload::Unchanged(unchanged) => {
                     let path = paths.of(&unchanged.entry);
@@ -178,9 +178,10 @@ impl WheelPart {
                 }
                 Payload::Joined(joined) => files.push(joined.0.clone()),
                 Payload::Rewritten(rewritten) => files.push(rewritten.0.clone()),
-                Payload::Archive(path, mode, archive) => {
-                    let file = self.wheels.made(&self.part, path, *mode, archive.make()?, None);
-                    files.extend(file.map_err(|error| self.failed(&error))?);
+                Payload::Archive(path, mode, file) => {
+                    let digest = file.digest(&self.wheels)?;
+                    let file = |path| WheelEntry { path, executable: mode & 0o111 != 0, digest, deflated: None };
+                    files.extend(paths.of(path).map(file));
                 }
                 Payload::Thin(path, executable, binary) => {
                     files.push(self.wheels.file(path.clone(), *executable, binary.make()?));
@@ -205,12 +206,12 @@ impl WheelPart {
         let line = |path: &EntryPath, size| line_size(path, size).map_err(|error| self.failed(&error));
         let paths = self.wheels.paths(&self.part).map_err(|error| self.failed(&error))?;
         let mut total = line(&self.record_path().map_err(|error| self.failed(&error))?, None)?;
-        for payload in &self.payload {
+        for payload in &*self.payload {
             let size = match payload {
                 Payload::Unchanged(unchanged) => unchanged.size(),
                 Payload::Joined(joined) => joined.0.digest.content().size(),
                 Payload::Rewritten(rewritten) => rewritten.0.digest.content().size(),
-                Payload::Archive(_, _, archive) => archive.make()?.size(),
+                Payload::Archive(_, _, file) => file.archive.make()?.size(),
                 Payload::Thin(_, _, binary) => binary.make()?.size(),
             };
             total += payload.path(&paths).map_or(Ok(0), |path| line(&path, Some(size)))?;
@@ -229,6 +230,12 @@ impl WheelPart {
     /// Makes RECORD again at the next use. It may contain claims that were found to be wrong since.
     pub(crate) fn forget_record(&self) {
         *self.assembled.lock() = None;
+    }
+
+    /// The digest of its manifest, which needs those of all files that it lists.
+    pub(super) fn manifest(&self) -> Option<&Arc<Digest>> {
+        let found = self.dist_info.iter().find(|file| file.path.name() == PART_MANIFEST.as_bytes());
+        found.map(|file| &file.digest)
     }
 
     /// The path of one of its files in an installation of all parts.
@@ -257,7 +264,7 @@ impl WheelPart {
             Payload::Unchanged(..) | Payload::Joined(..) => true,
             Payload::Rewritten(it) => it.1.original().member().is_none_or(|member| !member.packed().deflated),
             Payload::Thin(..) => false,
-            Payload::Archive(_, _, make) => make.made().is_some(),
+            Payload::Archive(_, _, file) => file.archive.made().is_some(),
         };
         self.payload.iter().all(is_known).then(|| self.wheel().ok().map(|wheel| wheel.size()))?
     }

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 
 use super::nearby;
+use super::part_manifest::wrapper_counts;
 use super::payload::{Payload, device_payload, fat_payload, host_payload};
+use super::stated_split::StatedSplit;
 use super::wheel_part::WheelPart;
 use super::{AssemblyOptions, Digest, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
 use crate::gpu::{BundleKey, GpuSet};
@@ -16,7 +18,7 @@ use crate::kpack::make_archives;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
-use crate::split::{Destination, Plan, Statement};
+use crate::split::{Destination, Plan, SplitFacts, SplitId, Statement};
 use crate::wheel::{Paths, Requirements, VariantLabel, WheelError, normalise};
 
 /// The user's choices about wheels.
@@ -28,6 +30,8 @@ pub struct WheelOptions {
     pub variant: Option<VariantLabel>,
     /// The restrictions of the split that host wheels state, if there are any. Thin wheels state their GPUs as well.
     pub statement: Statement,
+    /// Whether the wheels of parts have manifests.
+    pub has_manifests: bool,
     /// Whether the versions of thin wheels name the GPUs.
     pub has_local_versions: bool,
     /// The time of all files in the wheels.
@@ -59,6 +63,8 @@ pub struct WheelSet {
     /// See [`WheelOptions::fingerprint`].
     pub fingerprint: u32,
     pub(crate) statement: Statement,
+    /// The ID of the split.
+    pub split_id: SplitId,
     wheels: Arc<Wheels>,
     /// The original binaries that are rewritten.
     originals: Vec<(EntryPath, Arc<dyn Content>)>,
@@ -81,8 +87,10 @@ impl WheelSet {
         let (names, unread) = with_nearby_extras(input, &fat, &options.names);
         let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &names)?;
         let statement = options.statement.clone().with_replaced_requirements(wheels.replaced_requirements());
-        let is_stated = statement.is_restricted() || !statement.replaced_requirements().is_empty();
-        let wheels = wheels.with_statement(is_stated.then(|| statement.to_json()));
+        let split_id = wheels.split_id(SplitFacts::of_names(input, plan), input, plan);
+        let split = StatedSplit { id: split_id.clone(), statement: statement.clone() };
+        let wheels = Wheels { split: Some(split), ..wheels };
+        let wrappers = wrapper_counts(input, plan);
         let notes = wheels.requirement_notes();
         let variants_index = options.variant.as_ref().map(|label| wheels.variants_index(label)).transpose()?;
         let contents = wheel_files(input, plan, &wheels, options, is_split)?;
@@ -90,7 +98,11 @@ impl WheelSet {
         wheels.forget_claims();
         let wheels = Arc::new(wheels);
         let (mut hosts, mut devices, mut fat) = (Vec::new(), BTreeMap::new(), None);
-        for WheelFiles { part, payload, dist_info } in contents {
+        for WheelFiles { part, payload, mut dist_info } in contents {
+            let payload = payload.into();
+            if options.has_manifests {
+                dist_info.extend(wheels.manifest_of(&part, &payload, &wrappers)?);
+            }
             let part = WheelPart::new(part, &wheels, payload, dist_info, options.stamp, resources);
             match part.part() {
                 SplitWheel::Device(key) => drop(devices.insert(key.clone(), part)),
@@ -123,6 +135,7 @@ impl WheelSet {
             has_local_versions,
             fingerprint,
             statement,
+            split_id,
             wheels,
             originals,
         }))
@@ -174,7 +187,10 @@ impl WheelSet {
             digests.extend(part.assembled()?.unknown_digests());
         }
         digests.sort_by_cached_key(|digest| Reverse(digest.content().size()));
-        digests.par_iter().with_max_len(1).try_for_each(|digest| digest.sums().map(drop))
+        digests.par_iter().with_max_len(1).try_for_each(|digest| digest.sums().map(drop))?;
+        // A thread of rayon that waited for a digest might run the job that computes it.
+        let manifests: Vec<_> = parts.iter().filter_map(|part| part.manifest()).collect();
+        manifests.par_iter().with_max_len(1).try_for_each(|digest| digest.sums().map(drop))
     }
 
     /// Maps paths of the input to paths of a part.

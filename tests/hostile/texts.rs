@@ -2,6 +2,7 @@
 
 use kpackfs::binary::marker;
 use kpackfs::source::EntryPath;
+use kpackfs::split::PartManifest;
 use kpackfs::wheel::{Claims, Metadata, WheelFile, WheelName};
 
 use crate::{Kind, memory};
@@ -75,7 +76,23 @@ pub(crate) fn dist_info() -> Vec<Kind> {
             format!("a,sha256={digest},-1\nb,sha256={digest},99999999999999999999\n").into_bytes(),
         ),
         ("RECORD of names twice", format!("a,sha256={digest},0\na,sha256={digest},1\n").into_bytes()),
+        ("a manifest", manifest(&entries(1))),
+        ("a manifest of endless depth", manifest(&"[".repeat(3000))),
+        ("a manifest of false numbers", manifest(&entries(1).replace('9', "-9"))),
+        ("a manifest of short digests", manifest(&entries(1).replace("ff\"", "\""))),
+        ("a manifest of one file twice", manifest(&[entries(1), entries(2)].join(","))),
     ]
+}
+
+fn manifest(files: &str) -> Vec<u8> {
+    format!(r#"{{"json_version":1,"split_id":"x","part":"gfx942","digest":"xxh3-128","files":[{files}]}}"#).into_bytes()
+}
+
+/// An archive of a manifest with this number of entries.
+fn entries(count: usize) -> String {
+    let sum = "00112233445566778899aabbccddeeff";
+    let entries = vec![format!(r#"["x.so#0","gfx942",9,"{sum}"]"#); count].join(",");
+    format!(r#"{{"path":"x.kpack","size":9,"digest":"{sum}","entries":[{entries}]}}"#)
 }
 
 pub(crate) fn mount_options() -> Vec<Kind> {
@@ -126,4 +143,15 @@ fn texts_are_bounded() {
         assert!(claims.get(&a).is_none(), "too many lines");
     });
     assert!(most < 16 << 20, "{most}");
+    // A manifest takes at most a few times its length.
+    let named = |count: usize| {
+        String::from_utf8(manifest(""))
+            .unwrap()
+            .replace("{\"json", &format!("{{\"parts\":[{}],\"json", vec!["\"\""; count].join(",")))
+    };
+    assert_eq!(PartManifest::parse(named(4096).as_bytes()).unwrap().parts.len(), 4096);
+    for text in [named(1 << 20).into_bytes(), manifest(&entries(100_000))] {
+        let most = memory::most_during(|| drop(PartManifest::parse(&text)));
+        assert!(most < 4 * text.len(), "{most} for {}", text.len());
+    }
 }

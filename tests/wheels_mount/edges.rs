@@ -126,6 +126,8 @@ fn a_merged_view_is_what_is_installed() {
         "amd_edge_device_gfx90a-1.0.dist-info/METADATA",
         "amd_edge_device_gfx90a-1.0.dist-info/RECORD",
         "amd_edge_device_gfx90a-1.0.dist-info/WHEEL",
+        "amd_edge_device_gfx90a-1.0.dist-info/kpackfs-manifest.json",
+        "amd_edge_device_gfx90a-1.0.dist-info/kpackfs.json",
         "amd_edge_device_gfx90a-1.0.dist-info/top_level.txt",
         "edge/.kpack/edge_gfx90a.kpack",
         "edge/.kpack/edge_gfx90a:xnack+.kpack",
@@ -140,6 +142,8 @@ fn a_merged_view_is_what_is_installed() {
         "edge-1.0.dist-info/METADATA",
         "edge-1.0.dist-info/RECORD",
         "edge-1.0.dist-info/WHEEL",
+        "edge-1.0.dist-info/kpackfs-manifest.json",
+        "edge-1.0.dist-info/kpackfs.json",
     ];
     assert_eq!(paths, expected);
     for view in [mount.at("merged/gfx90a"), with_arch.at("host")] {

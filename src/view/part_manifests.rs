@@ -1,0 +1,113 @@
+//! The manifests of the parts of a tree or an artifact. Those of a wheel's parts are in their dist-info
+//! (`wheelparts/part_manifest.rs`).
+
+use std::sync::{Arc, OnceLock};
+
+use crate::gpu::BundleKey;
+use crate::kpack::ArchiveRope;
+use crate::rope::{Content, Materialize, ReadError};
+use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::split::{
+    Destination, FileDigest, HOST, ManifestFile, ManifestFileKind, ManifestFiles, ManifestText, Plan, SplitId,
+};
+
+/// The directory of manifests next to the statement of a split. That of a part has the part's name.
+pub const MANIFESTS: &str = "manifests";
+
+/// What is listed of a part.
+#[derive(Debug)]
+struct TreeFiles {
+    digest: FileDigest,
+    files: Vec<TreePartFile>,
+}
+
+#[derive(Debug)]
+struct TreePartFile {
+    path: EntryPath,
+    source: FileSource,
+    sum: OnceLock<Vec<u8>>,
+}
+
+#[derive(Debug)]
+enum FileSource {
+    Plain(Arc<dyn Content>),
+    /// A split binary with its number of wrappers.
+    Binary(Arc<dyn Content>, usize),
+    Archive(Arc<ArchiveRope>),
+}
+
+impl TreePartFile {
+    fn new(path: &EntryPath, source: FileSource) -> Self {
+        Self { path: path.clone(), source, sum: OnceLock::new() }
+    }
+
+    fn sum(&self, digest: FileDigest) -> Result<Vec<u8>, ReadError> {
+        if let Some(sum) = self.sum.get() {
+            return Ok(sum.clone());
+        }
+        let content = match &self.source {
+            FileSource::Plain(content) | FileSource::Binary(content, _) => Arc::clone(content),
+            FileSource::Archive(archive) => archive.make()?,
+        };
+        let sum = digest.of(&*content)?;
+        Ok(self.sum.get_or_init(|| sum).clone())
+    }
+}
+
+impl ManifestFiles for TreeFiles {
+    fn each(&self, take: &mut dyn FnMut(&ManifestFile<'_>)) {
+        for file in &self.files {
+            let kind = match &file.source {
+                FileSource::Plain(content) => ManifestFileKind::Plain(content.size()),
+                FileSource::Binary(content, wrappers) => ManifestFileKind::Binary(content.size(), *wrappers),
+                FileSource::Archive(archive) => ManifestFileKind::Archive(archive),
+            };
+            let digest = Box::new(|| file.sum(self.digest));
+            take(&ManifestFile { path: file.path.clone(), kind, digest });
+        }
+    }
+}
+
+/// The split binaries of a host part.
+fn host_files(input: &Input, plan: &Plan) -> Vec<TreePartFile> {
+    let file = |(entry, place): (&Entry, &Destination)| match (place, &entry.kind) {
+        (Destination::Rewritten { content, wrappers, .. }, EntryKind::File { .. }) => {
+            Some(TreePartFile::new(&entry.path, FileSource::Binary(content.clone(), *wrappers)))
+        }
+        _ => None,
+    };
+    input.entries.iter().zip(&plan.places).filter_map(file).collect()
+}
+
+/// The databases and archives of a device part.
+fn device_files(input: &Input, plan: &Plan, key: &BundleKey) -> Vec<TreePartFile> {
+    let database = |(entry, place): (&Entry, &Destination)| match (place, &entry.kind) {
+        (Destination::Device(of, _), EntryKind::File { content, .. }) if of == key => {
+            Some(TreePartFile::new(&entry.path, FileSource::Plain(Arc::clone(content))))
+        }
+        _ => None,
+    };
+    let archives = plan.archives.iter().filter(|planned| planned.key == *key);
+    let archives = archives.map(|it| TreePartFile::new(&it.path, FileSource::Archive(Arc::clone(&it.archive))));
+    input.entries.iter().zip(&plan.places).filter_map(database).chain(archives).collect()
+}
+
+/// The manifests of all parts: the host part, which is called `host`, and the device parts, each by its name. Nothing is
+/// read before they are.
+pub fn part_manifests(
+    input: &Input,
+    plan: &Plan,
+    split_id: &SplitId,
+    digest: FileDigest,
+    name: impl Fn(&str) -> String,
+) -> Vec<(String, Arc<dyn Content>)> {
+    let text = |part: &str, parts: Vec<String>, files| -> (String, Arc<dyn Content>) {
+        let files = TreeFiles { digest, files };
+        let text = ManifestText::new(split_id.clone(), name(part), parts, digest, files);
+        (name(part), Arc::new(text))
+    };
+    let parts = std::iter::once(HOST).chain(plan.keys.iter().map(BundleKey::as_str)).map(&name).collect();
+    let host = text(HOST, parts, host_files(input, plan));
+    let devices = plan.keys.iter().map(|key| text(key.as_str(), Vec::new(), device_files(input, plan, key)));
+    std::iter::once(host).chain(devices).collect()
+}
