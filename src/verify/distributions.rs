@@ -9,7 +9,7 @@ use super::report::Findings;
 use super::rules::Rule;
 use crate::database::{Databases, named_arch};
 use crate::gpu::{BundleKey, GpuSet};
-use crate::rope::{ReadError, to_usize};
+use crate::rope::ReadError;
 use crate::source::{EntryKind, EntryPath, InputKind};
 use crate::split::Statement;
 use crate::wheel::{Claims, Metadata, STATEMENT, Stated, accepts, normalise};
@@ -92,18 +92,7 @@ pub(super) fn thin_gpus(part: &Part, directory: &EntryPath) -> Option<GpuSet> {
 
 /// The content of a file of a part; `None` if there is no such file.
 fn read(part: &Part, path: &EntryPath) -> Result<Option<Vec<u8>>, ReadError> {
-    let Some(EntryKind::File { content, .. }) = part.input.entry(path).map(|entry| &entry.kind) else {
-        return Ok(None);
-    };
-    if content.size() > MAX_METADATA_SIZE {
-        return Err(ReadError::damaged(
-            &path.to_string().into(),
-            format!("it is longer than {MAX_METADATA_SIZE} bytes"),
-        ));
-    }
-    let mut bytes = vec![0; to_usize(content.size())];
-    content.read_at(0, &mut bytes)?;
-    Ok(Some(bytes))
+    part.read(path, MAX_METADATA_SIZE)
 }
 
 fn rows(bytes: &[u8]) -> Vec<RecordRow> {
@@ -155,6 +144,16 @@ impl Distribution<'_> {
         }
     }
 
+    /// Whether it contains archives and databases only.
+    pub(super) fn is_device(&self) -> bool {
+        self.role == Role::Device
+    }
+
+    /// Whether it requires another distribution, which exists in its version.
+    pub(super) fn belongs_to(&self, host: &Self) -> bool {
+        host.name().is_some_and(|(name, _)| self.pins().any(|(pinned, _)| pinned == name))
+    }
+
     /// Whether it belongs to a split.
     pub(super) fn is_of_split(&self) -> bool {
         self.role != Role::Other
@@ -198,7 +197,7 @@ impl Distribution<'_> {
 
     /// The distributions that this one belongs to: those that it requires in exactly its own version. Requirements that
     /// a user added do not count, even if they accept this version (`==7.*` by 7.1, `==7.1` by 7.1+rocm7).
-    fn pins(&self) -> impl Iterator<Item = (String, &str)> {
+    pub(super) fn pins(&self) -> impl Iterator<Item = (String, &str)> {
         let is_own = |own: &str, wanted: &str| accepts(wanted, own) && accepts(own, wanted);
         self.metadata
             .iter()

@@ -18,6 +18,8 @@ mod group;
 mod input;
 mod installed;
 mod lookup;
+mod manifest;
+mod manifest_files;
 mod overlaid;
 mod parts;
 mod record;
@@ -134,6 +136,7 @@ fn check_parts(
     let context =
         Context { parts, archives: &archives, thin: &thin, binaries, distributions, choices, resources, findings };
     context.check_records(progress);
+    context.check_manifests();
     if parts.kind != PartsKind::Installation {
         separation::check(parts, &archives, choices, findings);
     }

@@ -15,7 +15,7 @@ use crate::gpu::BundleKey;
 use crate::join;
 use crate::loader::is_archive;
 use crate::resources::Resources;
-use crate::rope::{Content, to_usize};
+use crate::rope::{Content, ReadError, to_usize};
 use crate::source::{EntryKind, EntryPath, Input};
 use crate::split::Packaging;
 use crate::view::REPORTS;
@@ -141,6 +141,19 @@ impl Part {
     /// Whether scripts, headers and data are in the tree as well, as in a merged view. Installers put them elsewhere.
     pub(super) fn holds_all(&self) -> bool {
         self.files().any(|(path, _)| is_elsewhere(path))
+    }
+
+    /// The content of a file of at most `longest` bytes; `None` if there is no such file.
+    pub(super) fn read(&self, path: &EntryPath, longest: u64) -> Result<Option<Vec<u8>>, ReadError> {
+        let Some(EntryKind::File { content, .. }) = self.input.entry(path).map(|entry| &entry.kind) else {
+            return Ok(None);
+        };
+        if content.size() > longest {
+            return Err(ReadError::damaged(&path.to_string().into(), format!("it is longer than {longest} bytes")));
+        }
+        let mut bytes = vec![0; to_usize(content.size())];
+        content.read_at(0, &mut bytes)?;
+        Ok(Some(bytes))
     }
 
     /// The path of a file that a RECORD names.

@@ -61,6 +61,8 @@ pub struct Counts {
     pub recorded_files: Counter,
     /// Files in a RECORD that could not be compared with it. Notes have the reasons.
     pub uncompared_files: Counter,
+    /// Files compared with what a manifest lists.
+    pub listed_files: Counter,
     /// Code objects compared with those of the fat input.
     pub compared_code_objects: Counter,
     /// Files compared with those of the fat input.
@@ -99,6 +101,8 @@ pub enum Check {
     Distribution,
     /// Files in the wrong part.
     Separation,
+    /// Manifests and split IDs.
+    Manifest,
     /// The comparison with the fat input.
     Against,
 }

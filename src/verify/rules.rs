@@ -200,6 +200,30 @@ rules! {
         "neither a device wheel nor its host wheel requires what the GPU needs of another distribution",
         "`--requirements split` found no extra for this GPU (`split` warns)",
         "name the extra with `--requirements-extras`, or split with `--requirements keep`";
+    ManifestUnreadable "manifest-unreadable" Manifest:
+        "the manifest of a part cannot be read",
+        "it is damaged, or a later version of kpackfs wrote it",
+        "install or split again, or use that version";
+    OtherSplit "other-split" Manifest:
+        "parts that belong together are of different splits",
+        "one of them was made of another build, also under the same version, or with other options such as `--group`",
+        "install host and device wheels of one split; `kpackfs.json` of each has the ID of its split";
+    ListedMissing "listed-missing" Manifest:
+        "there is no file at the path that the manifest of its part lists",
+        "it was deleted or moved (`auditwheel repair` moves libraries), or a symlink leads nowhere",
+        "install the distribution again, or split again after the move";
+    ListedChanged "listed-changed" Manifest:
+        "a binary, an archive or a database is not the one that the split wrote",
+        "it is damaged, a tool changed it after the split, or it is of another build; RECORD may have been made again since",
+        "install the distribution again (`pip install --force-reinstall --no-deps NAME==VERSION`), or split again";
+    ListedEntry "listed-entry" Manifest:
+        "an archive lacks an entry of its split, has a further one, or has other code in it",
+        "it is damaged, of another build, or was put together by another tool",
+        "install the distribution again, or split again; HIP fails or computes nonsense with other code";
+    Unlisted "unlisted" Manifest:
+        "the manifest of a part does not list an archive or a file of a kernel database that is in the part",
+        "it was copied there after the split, and RECORD was made again",
+        "delete it, or install the distribution that contains it";
     AgainstLost "against-lost" Against:
         "something of the fat input is in no part",
         "it was deleted, or the split was restricted and `verify` was not given the same options",

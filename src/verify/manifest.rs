@@ -1,0 +1,173 @@
+//! The manifests and split IDs of what is checked: in the dist-info of a wheel, and next to the statement of a tree or an
+//! artifact.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::context::Context;
+use super::distributions::Distribution;
+use super::parts::Part;
+use super::rules::Rule;
+use crate::disk;
+use crate::split::{MAX_MANIFEST, PartManifest};
+use crate::view::{MANIFESTS, REPORTS};
+use crate::wheel::{PART_MANIFEST, STATEMENT};
+
+/// Names the manifest in an artifact's part.
+const INSIDE: &str = "manifest.json";
+
+/// What a part says about its split.
+pub(super) struct StatedPart<'a> {
+    /// Its number.
+    pub(super) number: usize,
+    pub(super) part: &'a Part,
+    /// The wheel of the part; `None` for a part of a tree or an artifact.
+    pub(super) distribution: Option<&'a Distribution<'a>>,
+    /// The name of the part in findings.
+    pub(super) label: String,
+    /// The name of the manifest in findings.
+    pub(super) place: String,
+    pub(super) manifest: Option<PartManifest>,
+    /// The ID of its split, if it states one.
+    pub(super) split_id: Option<String>,
+}
+
+impl Context<'_> {
+    /// Compares everything with manifests and split IDs.
+    pub(super) fn check_manifests(&self) {
+        let stated = self.stated_parts();
+        self.check_splits(&stated);
+        for part in &stated {
+            if let Some(manifest) = &part.manifest {
+                self.check_listed(part, manifest);
+            }
+        }
+    }
+
+    /// What the parts say about their splits.
+    fn stated_parts(&self) -> Vec<StatedPart<'_>> {
+        let of_wheels = self.distributions.iter().filter_map(|distribution| self.stated_wheel(distribution));
+        let numbered = self.parts.all.iter().enumerate();
+        let of_trees = numbered.filter(|(_, part)| part.input.dist_info().is_none());
+        of_wheels.chain(of_trees.filter_map(|(number, part)| self.stated_tree(number, part))).collect()
+    }
+
+    fn stated_wheel<'a>(&'a self, distribution: &'a Distribution<'a>) -> Option<StatedPart<'a>> {
+        let Distribution { number, part, directory, .. } = distribution;
+        let path = directory.child(PART_MANIFEST.as_bytes());
+        let place = part.label(&path);
+        let read = part.read(&path, MAX_MANIFEST).map_err(|error| error.to_string());
+        let manifest = self.parsed(&place, read);
+        let statement = part.read(&directory.child(STATEMENT.as_bytes()), MAX_MANIFEST).ok().flatten();
+        let statement = statement.and_then(|text| crate::split::Statement::parse(&text).ok());
+        let stated = statement.as_ref().and_then(|statement| statement.split_id());
+        let split_id = manifest.as_ref().map(|manifest| manifest.split_id.as_str()).or(stated)?.to_owned();
+        if self.is_of_input(part, &split_id) {
+            return None;
+        }
+        if stated.is_some_and(|stated| stated != split_id) {
+            let reason = format!("{STATEMENT} next to it states the ID of another split");
+            self.findings.add(Rule::OtherSplit, place.as_str(), reason);
+        }
+        let label = distribution.label();
+        Some(StatedPart {
+            number: *number,
+            part,
+            distribution: Some(distribution),
+            label,
+            place,
+            manifest,
+            split_id: Some(split_id),
+        })
+    }
+
+    /// Whether a split ID in the dist-info of an installation is that of an earlier split. If an installation is split,
+    /// the dist-info of what was installed there stays as it was.
+    fn is_of_input(&self, part: &Part, split_id: &str) -> bool {
+        let of_directory = self.parts.statement.as_ref();
+        let is_of_directory = of_directory.is_some_and(|it| it.statement.split_id() == Some(split_id));
+        part.input.dist_info().is_none()
+            && (self.parts.kind.is_separate() || of_directory.is_some())
+            && !is_of_directory
+    }
+
+    fn stated_tree<'a>(&'a self, number: usize, part: &'a Part) -> Option<StatedPart<'a>> {
+        let location = &part.input.location;
+        let name = location.file_name()?;
+        let inside = self.parts.component.as_ref().map(|_| location.join(REPORTS).join(INSIDE));
+        let beside = location.parent()?.join(REPORTS).join(MANIFESTS).join(format!("{}.json", name.display()));
+        let file: PathBuf = inside.into_iter().chain([beside]).find(|file| file.is_file())?;
+        let place = file.display().to_string();
+        let length = fs::metadata(&file).ok()?.len();
+        let read = if length <= MAX_MANIFEST {
+            disk::read(&file, MAX_MANIFEST).map(Some).map_err(|error| error.to_string())
+        } else {
+            Err(format!("it is longer than {MAX_MANIFEST} bytes"))
+        };
+        let manifest = self.parsed(&place, read)?;
+        let split_id = Some(manifest.split_id.clone());
+        let label = if part.label.is_empty() { part.name.clone() } else { part.label.clone() };
+        Some(StatedPart { number, part, distribution: None, label, place, manifest: Some(manifest), split_id })
+    }
+
+    /// The manifest in a text, if there is one.
+    fn parsed(&self, place: &str, read: Result<Option<Vec<u8>>, String>) -> Option<PartManifest> {
+        match read
+            .map(|text| text.map(|text| PartManifest::parse(&text).map_err(|error| error.to_string())).transpose())
+        {
+            Ok(Ok(manifest)) => manifest,
+            Ok(Err(error)) | Err(error) => {
+                self.findings.add(Rule::ManifestUnreadable, place, error);
+                None
+            }
+        }
+    }
+
+    /// Checks that parts which belong together are of one split.
+    fn check_splits(&self, stated: &[StatedPart<'_>]) {
+        let of_tree = |it: &&StatedPart<'_>| it.distribution.is_none();
+        if let Some(host) = stated.iter().filter(of_tree).find(|it| it.number == 0) {
+            stated.iter().filter(of_tree).filter(|it| it.number > 0).for_each(|it| self.compare_splits(host, it));
+        }
+        for device in self.distributions.iter().filter(|it| it.pins().next().is_some()) {
+            let hosts = || stated.iter().filter(|it| it.is_of_host(device));
+            let own = stated.iter().find(|it| it.is_of(device));
+            match own {
+                Some(own) if hosts().any(|host| host.split_id == own.split_id) => {}
+                Some(own) => hosts().take(1).for_each(|host| self.compare_splits(host, own)),
+                None if hosts().next().is_some() && device.is_device() => self.note_without(&device.label()),
+                None => {}
+            }
+            let has_plain_host = self.distributions.iter().any(|host| device.belongs_to(host));
+            if let Some(own) = own.filter(|_| hosts().next().is_none() && has_plain_host) {
+                self.note_without(&format!("the host part of {}", own.label));
+            }
+        }
+    }
+
+    fn compare_splits(&self, host: &StatedPart<'_>, device: &StatedPart<'_>) {
+        if host.split_id != device.split_id {
+            let short = |it: &StatedPart<'_>| it.split_id.iter().flat_map(|id| id.chars().take(12)).collect::<String>();
+            let reason = format!("it is of the split {}, and {} is of {}", short(device), host.label, short(host));
+            self.findings.add(Rule::OtherSplit, device.label.as_str(), reason);
+        }
+    }
+
+    fn note_without(&self, label: &str) {
+        self.findings.note(format!(
+            "{label}: it has no split ID, as parts of kpackfs 0.2 and of other tools; whether it is of the same split is not known"
+        ));
+    }
+}
+
+impl StatedPart<'_> {
+    fn is_of(&self, distribution: &Distribution<'_>) -> bool {
+        self.distribution
+            .is_some_and(|own| own.number == distribution.number && own.directory == distribution.directory)
+    }
+
+    /// Whether this is the host part to which a device distribution belongs.
+    fn is_of_host(&self, device: &Distribution<'_>) -> bool {
+        self.distribution.is_some_and(|own| device.belongs_to(own))
+    }
+}

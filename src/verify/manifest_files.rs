@@ -1,0 +1,173 @@
+//! Compares files with what the manifest of their part lists.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::context::Context;
+use super::manifest::StatedPart;
+use super::parts::Part;
+use super::report::enumerate;
+use super::rules::Rule;
+use crate::kpack::ArchiveReader;
+use crate::loader::is_archive;
+use crate::rope::{Content, Xxh3, read_range};
+use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};
+use crate::split::{FileDigest, HOST, PartManifest, StatedCode, StatedPartFile};
+use crate::wheel::{Claim, is_elsewhere};
+
+impl Context<'_> {
+    /// Compares the files of a part with its manifest.
+    pub(super) fn check_listed(&self, stated: &StatedPart<'_>, manifest: &PartManifest) {
+        let claims = claims(stated);
+        manifest.files.par_iter().with_max_len(1).for_each(|file| {
+            let Ok(path) = EntryPath::new(file.path.as_bytes()) else {
+                let reason = format!("it lists {:?}, and a part can have no such path", file.path);
+                return self.findings.add(Rule::ManifestUnreadable, stated.place.as_str(), reason);
+            };
+            self.findings.counts.listed_files.add(1);
+            self.check_file(stated, (&path, file), manifest.digest, &claims);
+        });
+        self.check_unlisted(stated, manifest);
+    }
+
+    fn check_file(
+        &self,
+        stated: &StatedPart<'_>,
+        (path, file): (&EntryPath, &StatedPartFile),
+        digest: FileDigest,
+        claims: &HashMap<EntryPath, Claim>,
+    ) {
+        let part = stated.part;
+        let label = || part.label(path);
+        let content = match self.listed_content(stated, path) {
+            Ok(Some(content)) => content,
+            // Scripts, headers and data are installed in another directory.
+            Ok(None) if self.is_elsewhere(part, path) => return,
+            Ok(None) => {
+                let reason = format!("{} lists it, but there is no such file", stated.place);
+                return self.findings.add(Rule::ListedMissing, label(), reason);
+            }
+            Err(error) => return self.findings.add(Rule::ListedChanged, label(), error),
+        };
+        // The comparison with RECORD has the same result.
+        let is_same = |claim: &Claim| claim.size == file.size && claim.sha256[..] == file.digest[..];
+        if content.size() == file.size && part.recorded(path).and_then(|path| claims.get(&path)).is_some_and(is_same) {
+            return;
+        }
+        let wrong = if content.size() == file.size {
+            match digest.of(&*content) {
+                Ok(found) if found[..] == file.digest[..] => return,
+                Ok(_) => format!("it is not the file that {} lists", stated.place),
+                Err(error) => error.to_string(),
+            }
+        } else {
+            format!("it has {} bytes, but {} lists {}", content.size(), stated.place, file.size)
+        };
+        let problems = file.entries.as_ref().map_or_else(Vec::new, |entries| entry_problems(&content, entries));
+        if problems.is_empty() {
+            return self.findings.add(Rule::ListedChanged, label(), wrong);
+        }
+        for problem in problems {
+            self.findings.add(Rule::ListedEntry, label(), format!("{problem}, by {}", stated.place));
+        }
+    }
+
+    fn is_elsewhere(&self, part: &Part, path: &EntryPath) -> bool {
+        let is_packed = matches!(part.input.kind, InputKind::Wheel(_)) || self.parts.component.is_some();
+        !is_packed && !part.holds_all() && part.recorded(path).is_some_and(|path| is_elsewhere(&path))
+    }
+
+    /// A file that a manifest lists; `None` if there is none.
+    fn listed_content(
+        &self,
+        stated: &StatedPart<'_>,
+        path: &EntryPath,
+    ) -> Result<Option<Arc<dyn Content>>, SourceError> {
+        let part = stated.part;
+        // Files of an artifact are listed at their paths in it, and have others in an installation.
+        let installed = part.recorded(path).filter(|_| self.parts.component.is_none());
+        if let Some(EntryKind::File { content, .. }) =
+            installed.as_ref().and_then(|path| part.input.entry(path)).map(|entry| &entry.kind)
+        {
+            return Ok(Some(Arc::clone(content)));
+        }
+        if let InputKind::Wheel(_) = part.input.kind {
+            return Ok(None);
+        }
+        // There may be symlinks on the way.
+        let place = part.input.location.join(installed.as_ref().unwrap_or(path).as_path());
+        place.is_file().then(|| open_file(&place, self.resources)).transpose()
+    }
+
+    /// Reports device code that belongs to the part but is not listed.
+    fn check_unlisted(&self, stated: &StatedPart<'_>, manifest: &PartManifest) {
+        let part = stated.part;
+        let place = |path: &EntryPath| part.recorded(path).unwrap_or_else(|| path.clone());
+        let listed = manifest.files.iter().filter_map(|file| Some(place(&EntryPath::new(file.path.as_bytes()).ok()?)));
+        let listed: HashSet<_> = listed.collect();
+        let is_host = manifest.part == HOST || !manifest.parts.is_empty();
+        let is_about = |path: &EntryPath| match part.input.entry(path).map(|entry| &entry.kind) {
+            Some(EntryKind::File { content, .. }) if is_host => is_archive(path, content),
+            Some(EntryKind::File { content, .. }) => part.is_device_file(path, content),
+            _ => false,
+        };
+        let own: Vec<EntryPath> = if let Some(distribution) = stated.distribution {
+            let rows = distribution.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok());
+            rows.filter(|path| !listed.contains(&place(path)) && path.below(&distribution.directory).is_none())
+                .collect()
+        } else {
+            let original = |path: &EntryPath| part.origins.get(path).unwrap_or(path).clone();
+            let files = part.files().filter(|(path, _)| !listed.contains(&place(&original(path))));
+            files.map(|(path, _)| path.clone()).collect()
+        };
+        for path in own {
+            if part.recorded(&path).is_some_and(|path| is_about(&path)) {
+                let reason = format!("{} does not list it", stated.place);
+                self.findings.add(Rule::Unlisted, part.label(&path), reason);
+            }
+        }
+    }
+}
+
+/// The claims of RECORD that are compared with the files.
+fn claims(stated: &StatedPart<'_>) -> HashMap<EntryPath, Claim> {
+    let distribution = stated.distribution.filter(|distribution| distribution.is_of_split());
+    let rows = distribution.iter().flat_map(|it| it.rows.iter().flatten());
+    rows.filter_map(|row| Some((stated.part.recorded(&EntryPath::new(&row.path).ok()?)?, row.stated.claim()?)))
+        .collect()
+}
+
+/// What is wrong with the entries of an archive. Empty if it cannot be opened, which its own check reports.
+fn entry_problems(content: &Arc<dyn Content>, listed: &[StatedCode]) -> Vec<String> {
+    let Ok(reader) = ArchiveReader::open(Arc::clone(content)) else { return Vec::new() };
+    let stored: HashMap<_, _> = reader.entries().map(|(name, _, entry)| (name, entry)).collect();
+    let names: HashMap<_, _> = listed.iter().map(|StatedCode(name, .., sum)| (sum, name)).collect();
+    let (mut missing, mut changed, mut mixed) = (Vec::new(), Vec::new(), Vec::new());
+    for StatedCode(name, _, size, sum) in listed {
+        let Some(entry) = stored.get(name.as_str()) else {
+            missing.push(name.as_str());
+            continue;
+        };
+        let mut found = Xxh3::default();
+        let blob = reader.stored(entry).ok().map(|(blob, _)| blob.offset..blob.offset.saturating_add(blob.size));
+        let is_read = blob.is_some_and(|blob| read_range(&**content, blob, |piece| found.update(piece)).is_ok());
+        match (is_read, found.finish()) {
+            (true, found) if found == *sum && entry.original_size == *size => {}
+            (true, found) if names.get(&found).is_some_and(|other| *other != name) => mixed.push(name.as_str()),
+            _ => changed.push(name.as_str()),
+        }
+    }
+    let known: HashSet<_> = listed.iter().map(|entry| entry.0.as_str()).collect();
+    let mut foreign: Vec<_> = stored.keys().copied().filter(|name| !known.contains(name)).collect();
+    foreign.sort_unstable();
+    let problems = [
+        (missing, "it lacks the code for"),
+        (mixed, "other entries' code stands in"),
+        (changed, "it has other code for"),
+        (foreign, "it has code that is not of this split, for"),
+    ];
+    let said = problems.iter().filter(|(names, _)| !names.is_empty());
+    said.map(|(names, problem)| format!("{problem} {}", enumerate(names))).collect()
+}
