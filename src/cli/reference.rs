@@ -33,3 +33,20 @@ fn sections(command: &mut clap::Command, page: &mut String) {
     let _ = write!(page, "\n## `{name}`\n\n```text\n{}\n```\n", lines.trim_end());
     command.get_subcommands_mut().for_each(|command| sections(command, page));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::CommandFactory;
+
+    use crate::cli::Cli;
+
+    #[test]
+    fn cli_md_is_the_help_of_all_commands() {
+        let written = fs::read_to_string("docs/cli.md").unwrap_or_default();
+        let page = super::page(&Cli::command());
+        assert!(page.matches("\n## `kpackfs").count() > 12, "{page}");
+        assert!(written == page, "docs/cli.md is not what the program says: run scripts/make-cli-page");
+    }
+}
