@@ -55,10 +55,7 @@ fn what_is_no_binary_or_has_no_code_is_named() {
     place.file("notes.so", "text").file("short", "\x7fEL").fixture("host.so", "host-only.so");
     for file in ["notes.so", "short"] {
         let said = place.fails(1, &["split", file, "-o", "out"]);
-        assert!(
-            said.contains(&format!("{file}: neither a directory nor a wheel (a zip file), nor a binary")),
-            "{said}"
-        );
+        assert!(said.contains(&format!("{file}: a file of no known format")), "{said}");
     }
     let said = place.fails(1, &["split", "host.so", "-o", "out"]);
     assert!(said.contains("host.so: contains no device code and no kernel databases"), "{said}");
