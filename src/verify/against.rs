@@ -45,7 +45,9 @@ impl<'a> Comparison<'a> {
             let of_databases = || parts.files().filter_map(|file| Some(databases.classify(file.path)?.arch.key()));
             // Thin parts state their GPUs.
             let others = thin.keys().unwrap_or_else(|| of_databases().collect());
-            of_archives.chain(others).chain(distributions::present_keys(distributions)).collect()
+            let of_distributions =
+                (parts.kind == PartsKind::Installation).then(|| distributions::present_keys(distributions));
+            of_archives.chain(others).chain(of_distributions.into_iter().flatten()).collect()
         });
         Self { fats, context, fat_name, databases, present, accounted: Mutex::default() }
     }
@@ -189,12 +191,15 @@ impl<'a> Comparison<'a> {
     fn compare_mode(&self, versions: &[&Entry], counterpart: &Entry) {
         let is = counterpart.attributes.mode;
         let Some(was) = versions.first().map(|entry| entry.attributes.mode) else { return };
-        // Of the modes in wheels, only the executable bit is installed (Binary distribution format), and a split clears
-        // set-ID bits.
+        // Of the modes in wheels, only the executable bit is installed (Binary distribution format); the user's umask
+        // decides about the rest. A split clears set-ID bits.
         let is_of_wheel = self.fats.iter().any(|fat| fat.dist_info().is_some());
+        let is_installed = self.context.parts.kind == PartsKind::Installation;
         let is_same = |was: u16| {
+            let (plain, installed) = if was & 0o111 == 0 { (0o644, 0o600) } else { (0o755, 0o700) };
             was & !0o6000 == is & !0o6000 && is & 0o6000 & !was == 0
-                || is_of_wheel && is == if was & 0o111 == 0 { 0o644 } else { 0o755 }
+                || is_of_wheel && is == plain
+                || is_of_wheel && is_installed && is & 0o7700 == installed
         };
         if !versions.iter().any(|entry| is_same(entry.attributes.mode)) {
             self.say(Rule::AgainstMode, &counterpart.path, format!("its mode was {was:04o} and is {is:04o}"));
@@ -243,18 +248,27 @@ impl<'a> Comparison<'a> {
         }
     }
 
+    /// Whether the fat input has the first directory of a path.
+    fn is_package_of_fat(&self, path: &EntryPath) -> bool {
+        let first = path.components().next().and_then(|name| EntryPath::new(name).ok());
+        first.is_some_and(|first| self.is_in_fat(&first))
+    }
+
     /// The files of an installation that belong to other distributions; `None` if it is not an installation.
     fn of_other_distributions(&self) -> Option<Others> {
         let is_own = |it: &&Distribution<'_>| it.is_of_split() && self.fat_name.is_none_or(|fat| it.is_made_of(fat));
         let (of_split, others): (Vec<_>, Vec<_>) = self.context.distributions.iter().partition(is_own);
-        if self.context.parts.kind != PartsKind::Installation || of_split.is_empty() {
+        let is_tree = self.context.parts.all.first().is_some_and(|host| host.input.dist_info().is_none());
+        if !self.context.parts.kind.is_partial() || !is_tree || of_split.is_empty() {
             return None;
         }
         let paths = |of: &[&Distribution<'_>]| -> HashSet<EntryPath> {
             of.iter().flat_map(|it| it.rows.iter().flatten()).filter_map(|row| EntryPath::new(&row.path).ok()).collect()
         };
         let first = |path: &EntryPath| path.components().next().unwrap_or_default().to_vec();
-        let packages = paths(&of_split).iter().filter(|path| path.depth() > 1).map(first).collect();
+        // Installers put scripts into directories that the fat input does not have.
+        let is_of_fat = |path: &&EntryPath| path.depth() > 1 && self.is_package_of_fat(path);
+        let packages = paths(&of_split).iter().filter(is_of_fat).map(first).collect();
         Some(Others { packages, files: paths(&others) })
     }
 

@@ -48,7 +48,9 @@ impl Comparison<'_> {
             let Ok(bundles) = binary.wrappers().iter().map(bundle).collect::<Result<Vec<_>, _>>() else { return false };
             fat.push((binary, bundles));
         }
-        if let (Some(gpus), [(binary, bundles)]) = (self.context.thin.gpus(path), &*fat) {
+        // A thin tree of split input contains split binaries without code for its GPUs.
+        let thin = self.context.thin.gpus(path).filter(|_| !self.context.binaries.contains_key(path));
+        if let (Some(gpus), [(binary, bundles)]) = (thin, &*fat) {
             return self.compare_thin(path, (binary, bundles), split, gpus);
         }
         let Some(requests) = self.context.binaries.get(path) else {

@@ -1,6 +1,6 @@
 //! Checks binaries: loaders must accept them, and their wrappers must be valid.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,15 +19,27 @@ use crate::gpu::GpuSet;
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::MIN_BINARY;
+use crate::source::{EntryPath, MIN_BINARY};
 use crate::split::targets_of_bundle_file;
+
+/// The form of a file that was checked.
+enum CheckedForm {
+    /// It is split and has these wrappers.
+    Split(Vec<Option<WrapperRequest>>),
+    /// It is thin.
+    Thin,
+    /// It has no device code, or must not have any.
+    Other,
+}
 
 /// Checks a binary that was named by the user. `false` if it is not split.
 pub(super) fn check_file(file: &SingleFile, resources: &Arc<Resources>, findings: &Findings) -> bool {
-    check(&file.content, &file.path.display().to_string(), None, resources, findings).is_some()
+    let form = check(&file.content, &file.path.display().to_string(), None, resources, findings);
+    matches!(form, CheckedForm::Split(_))
 }
 
-/// Checks all binaries. Databases contain code of their own, and are not examined.
+/// Checks all binaries. Databases contain code of their own, and are not examined. Returns the split binaries, and the
+/// thin files.
 pub(super) fn check_all(
     parts: &Parts,
     thin: &ThinFiles,
@@ -35,7 +47,7 @@ pub(super) fn check_all(
     resources: &Arc<Resources>,
     findings: &Findings,
     progress: &Progress,
-) -> Binaries {
+) -> (Binaries, HashSet<EntryPath>) {
     let is_wanted = |file: &PartFile<'_>| {
         parts.is_checked(file.part)
             && file.content.size() >= MIN_BINARY
@@ -48,55 +60,67 @@ pub(super) fn check_all(
     files.sort_by_key(|file| std::cmp::Reverse(file.content.size()));
     findings.counts.files.add(parts.files().count() as u64);
     progress.expect(files.iter().map(|file| file.content.size()).sum());
-    files
+    let checked: Vec<_> = files
         .par_iter()
         .with_max_len(1)
-        .filter_map(|file| {
-            let wrappers =
+        .map(|file| {
+            let form =
                 check(file.content, &parts.label(file.part, file.path), thin.gpus(file.path), resources, findings);
             progress.advance(file.content.size());
-            Some((file.path.clone(), wrappers?))
+            (file.path.clone(), form)
         })
-        .collect()
+        .collect();
+    let (mut split, mut thin) = (Binaries::new(), HashSet::new());
+    for (path, form) in checked {
+        match form {
+            CheckedForm::Split(wrappers) => drop(split.insert(path, wrappers)),
+            CheckedForm::Thin => drop(thin.insert(path)),
+            CheckedForm::Other => {}
+        }
+    }
+    (split, thin)
 }
 
-/// Checks one binary. If it is thin, it has code of `gpus` only. If it is split, returns its wrappers.
+/// Checks one binary. If it is thin, it has code of `gpus` only.
 fn check(
     content: &Arc<dyn Content>,
     label: &str,
     gpus: Option<&Arc<GpuSet>>,
     resources: &Arc<Resources>,
     findings: &Findings,
-) -> Option<Vec<Option<WrapperRequest>>> {
+) -> CheckedForm {
     let say = |rule, reason: String| findings.add(rule, label, reason);
     match SplitBinary::read(content) {
         Ok(Some(split)) => {
             findings.counts.binaries.add(1);
             findings.counts.wrappers.add(split.wrappers.len() as u64);
             split.problems.iter().for_each(|problem| say(Rule::BinaryForm, problem.clone()));
-            Some(requests(&split, say))
+            CheckedForm::Split(requests(&split, say))
         }
         Ok(None) => {
             match (FatBinary::scan(content), gpus) {
                 (Ok(Some(binary)), Some(gpus)) => {
                     thin::check(content, &binary, gpus, (label, findings, &say), resources);
+                    return CheckedForm::Thin;
                 }
                 (Ok(Some(fat)), None) => {
                     say(Rule::StillFat, format!("it still holds device code, of {} wrappers", fat.wrappers().len()));
                 }
-                (Ok(None), Some(gpus)) => check_bundle_file(content, gpus, (label, findings, &say), resources),
+                (Ok(None), Some(gpus)) => return check_bundle_file(content, gpus, (label, findings, &say), resources),
                 (Ok(None), None) => {}
                 (Err(BinaryError::Read(error)), _) => say(Rule::BinaryUnreadable, error.to_string()),
                 (Err(error), Some(_)) => say(Rule::StillFat, format!("it holds all of its device code, and {error}")),
                 (Err(error), None) => say(Rule::StillFat, format!("it still holds device code, and {error}")),
             }
-            None
+            CheckedForm::Other
         }
         // The segments of a file with debug information only may be those of the original file.
-        Err(BinaryError::Malformed(_)) if Path::new(label).extension().is_some_and(|it| it == "debug") => None,
+        Err(BinaryError::Malformed(_)) if Path::new(label).extension().is_some_and(|it| it == "debug") => {
+            CheckedForm::Other
+        }
         Err(error) => {
             say(Rule::BinaryUnreadable, error.to_string());
-            None
+            CheckedForm::Other
         }
     }
 }
@@ -108,12 +132,13 @@ fn check_bundle_file(
     gpus: &Arc<GpuSet>,
     (label, findings, say): (&str, &Findings, Says<'_>),
     resources: &Arc<Resources>,
-) {
-    let Some(targets) = targets_of_bundle_file(label.as_bytes(), content, resources) else { return };
+) -> CheckedForm {
+    let Ok(Some(bundle)) = FatBinary::of_bundle(content) else { return CheckedForm::Other };
+    // A reduced bundle may have no code left.
+    let Some(targets) = targets_of_bundle_file(label.as_bytes(), content, resources) else { return CheckedForm::Thin };
     let own = if targets.len() == 1 { GpuSet::new(targets) } else { None };
-    if let Ok(Some(bundle)) = FatBinary::of_bundle(content) {
-        thin::check(content, &bundle, own.as_ref().unwrap_or(gpus), (label, findings, say), resources);
-    }
+    thin::check(content, &bundle, own.as_ref().unwrap_or(gpus), (label, findings, say), resources);
+    CheckedForm::Thin
 }
 
 fn requests(split: &SplitBinary, say: impl Fn(Rule, String)) -> Vec<Option<WrapperRequest>> {

@@ -1,13 +1,13 @@
 //! The distributions in the input: the relations in their METADATA, and the files in their RECORD.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::devices::{devices, is_of_target, key};
-use super::lookup::{OverlaidArchives, names_archive};
-use super::parts::{Part, Parts, PartsKind};
-use super::report::Findings;
+use super::lookup::names_archive;
+use super::parts::{Part, Parts};
+use super::report::{Findings, enumerate};
 use super::rules::Rule;
-use crate::database::{Databases, named_arch};
+use crate::database::named_arch;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::rope::ReadError;
 use crate::source::{EntryKind, EntryPath, InputKind};
@@ -159,6 +159,16 @@ impl Distribution<'_> {
         self.role != Role::Other
     }
 
+    /// Whether an installer installed it.
+    pub(super) fn is_installed(&self) -> bool {
+        self.part.input.entry(&self.directory.child(b"INSTALLER")).is_some()
+    }
+
+    /// Whether its RECORD states any digest.
+    pub(super) fn states_digests(&self) -> bool {
+        self.rows.iter().flatten().any(|row| row.stated.claim_of_any_form().is_some())
+    }
+
     /// The path of its RECORD.
     pub(super) fn record_path(&self) -> EntryPath {
         self.directory.child(b"RECORD")
@@ -205,6 +215,21 @@ impl Distribution<'_> {
     }
 }
 
+impl Distribution<'_> {
+    /// Of a device distribution: its pins of the host distribution, which METADATA names first, and of the device
+    /// distributions of its families, whose names begin like its own. Others are those of `--device-requires-dist`, and
+    /// may have the same version by chance.
+    fn pins_of_split(&self) -> impl Iterator<Item = (String, &str)> {
+        let prefix = |name: &str| {
+            let key = key(name)?.to_string().replace('_', "-");
+            Some(name.strip_suffix(&key)?.to_owned())
+        };
+        let own = self.name().and_then(|(name, _)| prefix(&name));
+        let is_sibling = move |name: &str| own.is_some() && prefix(name) == own;
+        self.pins().enumerate().filter(move |(number, (name, _))| *number == 0 || is_sibling(name)).map(|(_, pin)| pin)
+    }
+}
+
 /// The bundle keys whose device distributions exist.
 pub(super) fn present_keys(distributions: &[Distribution<'_>]) -> BTreeSet<BundleKey> {
     let existing: BTreeSet<_> = distributions.iter().filter_map(|it| Some(it.name()?.0)).collect();
@@ -213,61 +238,42 @@ pub(super) fn present_keys(distributions: &[Distribution<'_>]) -> BTreeSet<Bundl
     offered.filter(|name| existing.contains(name)).filter_map(|name| key(&name)).collect()
 }
 
-/// Checks that there is code for each distribution, or for the whole input if no distribution is a host part. An
-/// installation for one GPU need not have code for every binary, but must have some for one of them.
-pub(super) fn check_code(
-    parts: &Parts,
-    distributions: &[Distribution<'_>],
-    (with, without): &(HashSet<&EntryPath>, HashSet<&EntryPath>),
-    findings: &Findings,
-) {
-    const REASON: &str = "no archive has code for any of its split binaries";
-    if !parts.kind.is_partial() {
-        return;
-    }
-    let mut rest = (with.clone(), without.clone());
-    for host in distributions.iter().filter(|it| it.role == Role::Host) {
-        let rows = host.rows.iter().flatten().filter_map(|row| host.part.recorded(&EntryPath::new(&row.path).ok()?));
-        let named: HashSet<_> = rows.collect();
-        let is_own = |path: &&EntryPath| named.contains(*path);
-        if !with.iter().any(is_own) && without.iter().any(is_own) {
-            findings.add(Rule::NoCode, host.label(), REASON);
+/// Reports distributions of a split that are installed twice in one place. Python and installers see one of them.
+fn check_twice(distributions: &[Distribution<'_>], findings: &Findings) {
+    let mut found = BTreeMap::<(usize, String), Vec<&Distribution<'_>>>::new();
+    for it in distributions {
+        if let Some((name, _)) = it.name() {
+            found.entry((it.number, name)).or_default().push(it);
         }
-        rest.0.retain(|path| !is_own(path));
-        rest.1.retain(|path| !is_own(path));
     }
-    if rest.0.is_empty() && !rest.1.is_empty() {
-        let place = parts.all.first().map(|part| part.input.location.display().to_string());
-        findings.add(Rule::NoCode, place.unwrap_or_default(), REASON);
+    let twice = found.into_iter().filter(|(_, all)| all.len() > 1 && all.iter().any(|it| it.is_of_split()));
+    for ((_, name), all) in twice {
+        let labels: Vec<_> = all.iter().skip(1).map(|it| it.directory.to_string()).collect();
+        let first = all.first().map(|it| it.label()).unwrap_or_default();
+        findings.add(Rule::DistributionTwice, first, format!("{name} is also installed as {}", enumerate(&labels)));
     }
 }
 
-/// Checks that markers lead to all archives that device distributions installed. Archives of other packages may have
-/// other uses.
-pub(super) fn check_archives(
-    parts: &Parts,
-    distributions: &[Distribution<'_>],
-    archives: &OverlaidArchives,
-    databases: &Databases,
-    findings: &Findings,
-) {
-    // A missing host part is the cause, and has been reported.
-    let has_host = distributions.iter().any(|it| it.role == Role::Host);
-    if parts.kind != PartsKind::Installation || !has_host {
-        return;
-    }
-    let devices = distributions.iter().filter(|it| it.role == Role::Device);
-    let rows = devices.flat_map(|it| it.rows.iter().flatten().map(|row| (it.part, row)));
-    let named: HashSet<_> = rows.filter_map(|(part, row)| part.recorded(&EntryPath::new(&row.path).ok()?)).collect();
-    for archive in archives.list.iter().filter(|archive| named.contains(&archive.path) && !archive.is_reached()) {
-        if databases.classify(&archive.path).is_none() {
-            findings.add(Rule::OrphanArchive, archive.label.as_str(), "no marker leads to it");
+/// Reports hosts of device distributions whose METADATA names no device distribution at all: installers then install
+/// none with them, and remove none.
+fn check_host_requirements(distributions: &[Distribution<'_>], findings: &Findings) {
+    for device in distributions.iter().filter(|it| it.role == Role::Device) {
+        let Some((own, _)) = device.name() else { continue };
+        let Some((name, version)) = device.pins_of_split().next() else { continue };
+        let is_host =
+            |it: &&Distribution<'_>| it.name().is_some_and(|(other, found)| other == name && accepts(version, found));
+        let Some(host) = distributions.iter().find(is_host) else { continue };
+        if host.role == Role::Other && !host.metadata.iter().any(|it| !devices(it).is_empty()) {
+            let reason = format!("its METADATA names no device distribution, but {own} belongs to it");
+            findings.add(Rule::HostRequirements, host.label(), reason);
         }
     }
 }
 
 /// Checks that each distribution that another one needs exists in the right version.
 pub(super) fn check(distributions: &[Distribution<'_>], findings: &Findings) {
+    check_twice(distributions, findings);
+    check_host_requirements(distributions, findings);
     let mut existing = BTreeMap::<String, BTreeSet<&str>>::new();
     for (name, version) in distributions.iter().filter_map(Distribution::name) {
         existing.entry(name).or_default().insert(version);
@@ -283,7 +289,7 @@ pub(super) fn check(distributions: &[Distribution<'_>], findings: &Findings) {
         Some((Rule::DistributionVersion, format!("but there is {}", found.join(", "))))
     };
     for device in distributions.iter().filter(|it| it.role == Role::Device) {
-        for (name, version) in device.pins() {
+        for (name, version) in device.pins_of_split() {
             if let Some((rule, problem)) = problem(&name, version) {
                 let reason = format!("it belongs to {name}=={version}, {problem}");
                 findings.add(rule, device.label(), reason);

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use rocm_kpack::search;
 
 use super::choices::Choices;
+use super::linked::LinkedDirectories;
 use super::parts::{Parts, PartsKind};
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
@@ -34,6 +35,20 @@ pub(super) struct WrapperMarker {
     pub(super) search_paths: Vec<String>,
 }
 
+impl WrapperMarker {
+    /// The directory of its archives, if the binary is where a splitter put it: below the directory around that one it
+    /// has the path that its name ends with.
+    fn archives_of(&self, path: &EntryPath) -> Option<EntryPath> {
+        let directory = path.parent().unwrap_or_else(EntryPath::root);
+        self.search_paths.iter().find_map(|search_path| {
+            let archives = resolve(&directory, search_path)?.parent()?;
+            let below = path.below(&archives.parent()?)?;
+            let rest = self.kernel_name.as_bytes().strip_suffix(below.as_bytes())?;
+            (rest.is_empty() || rest.ends_with(b"/")).then_some(archives)
+        })
+    }
+}
+
 /// The wrappers of the split binaries in the host part; `None` for a wrapper that is not usable.
 pub(super) type Binaries = HashMap<EntryPath, Vec<Option<WrapperRequest>>>;
 
@@ -45,6 +60,8 @@ pub(super) struct OverlaidArchives {
     /// Archives, and the directories and symlinks that lead to them. Empty without symlinks.
     places: HashMap<EntryPath, EntryKind>,
     location: Option<PathBuf>,
+    /// Directories outside of the input that symlinks lead to.
+    links: LinkedDirectories,
     /// Every target that an archive offers.
     pub(super) targets: BTreeSet<TargetId>,
 }
@@ -62,6 +79,40 @@ pub(super) struct OverlaidArchive {
     reached: AtomicBool,
     /// The names in it that wrappers ask for.
     asked: Mutex<HashSet<String>>,
+    /// The names of binaries whose markers lead to it.
+    binaries: Mutex<HashSet<String>>,
+}
+
+/// The result of looking up all wrappers.
+#[derive(Debug, Default)]
+pub(super) struct LookupResults<'a> {
+    /// Binaries with any code.
+    pub(super) with_code: HashSet<&'a EntryPath>,
+    /// Binaries without code.
+    pub(super) without_code: HashSet<&'a EntryPath>,
+    /// Those among them that find no archive at all, and why that may be.
+    pub(super) unreached: HashMap<&'a EntryPath, Unreached>,
+}
+
+/// A binary that finds no archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unreached {
+    /// It is not where its marker expects it.
+    Misplaced,
+    /// There are other archives in the directory where its marker leads.
+    OtherArchives,
+    /// It is where its marker expects it, and there are no archives. It may have no code for the GPUs here.
+    NoArchives,
+}
+
+/// The result of looking up the wrappers of a binary.
+#[derive(Debug, Default)]
+struct BinaryLookups {
+    has_code: bool,
+    finds_archives: bool,
+    without_code: Vec<usize>,
+    /// Wrappers whose code a loader that stops at the first archive misses.
+    missed: BTreeMap<(TargetId, usize, usize), Vec<usize>>,
 }
 
 /// A step of a look-up: an archive that offers a target.
@@ -83,6 +134,20 @@ impl OverlaidArchive {
         names.filter(|name| !asked.contains(*name)).collect()
     }
 
+    /// The names in it that no wrapper asks for, although markers with the name of their binary lead to it.
+    pub(super) fn orphans_of_existing(&self) -> Vec<&str> {
+        let binaries = self.binaries.lock();
+        let is_existing = |name: &&str| name.rsplit_once('#').is_some_and(|(binary, _)| binaries.contains(binary));
+        self.orphans().into_iter().filter(is_existing).collect()
+    }
+
+    fn note_binary(&self, name: &str) {
+        let mut binaries = self.binaries.lock();
+        if !binaries.contains(name) {
+            binaries.insert(name.to_owned());
+        }
+    }
+
     fn note(&self, key: &str, target: &str) {
         if self.reader.holds(key, target) {
             let mut asked = self.asked.lock();
@@ -101,6 +166,7 @@ impl OverlaidArchives {
             by_path: HashMap::new(),
             places: HashMap::new(),
             location: parts.all.first().map(|part| part.input.location.clone()),
+            links: parts.all.first().map(|part| part.links.clone()).unwrap_or_default(),
             targets: BTreeSet::new(),
         };
         let linked: HashSet<_> = parts.all.iter().flat_map(|part| linked_archives(&part.input)).collect();
@@ -136,6 +202,7 @@ impl OverlaidArchives {
                 reader,
                 reached: AtomicBool::new(false),
                 asked: Mutex::default(),
+                binaries: Mutex::default(),
             });
         }
         archives.places = archives.places_in(parts);
@@ -165,16 +232,21 @@ impl OverlaidArchives {
         })
     }
 
+    /// The existing archives that a loader tries for a device that matches `candidates`.
+    fn tried(&self, directory: &EntryPath, search_paths: &[String], candidates: &[String]) -> Vec<usize> {
+        let archive_at = |path: &String| self.at(&self.links.resolve(directory, path)?);
+        let archives: Vec<_> = search::archive_paths(search_paths, candidates).iter().filter_map(archive_at).collect();
+        for archive in archives.iter().filter_map(|&at| self.list.get(at)) {
+            archive.reached.store(true, Ordering::Relaxed);
+        }
+        archives
+    }
+
     /// The steps of a look-up for a device of `target`, in order: for each name that the device matches, the existing
     /// archives that offer that name.
     pub(super) fn steps(&self, directory: &EntryPath, search_paths: &[String], target: &TargetId) -> Vec<LookupStep> {
         let candidates: Vec<_> = target.candidates().iter().map(ToString::to_string).collect();
-        let archive_at = |path: &String| self.at(&resolve(directory, path)?);
-        let paths = search::archive_paths(search_paths, &candidates);
-        let archives: Vec<_> = paths.iter().filter_map(archive_at).collect();
-        for archive in archives.iter().filter_map(|&at| self.list.get(at)) {
-            archive.reached.store(true, Ordering::Relaxed);
-        }
+        let archives = self.tried(directory, search_paths, &candidates);
         let offers = |at: usize, target: &str| self.list.get(at).is_some_and(|archive| archive.reader.offers(target));
         let steps = search::steps(&candidates, &archives, offers);
         steps.map(|(archive, target)| LookupStep { archive, target: target.to_owned() }).collect()
@@ -193,17 +265,68 @@ impl OverlaidArchives {
         binaries: &'a Binaries,
         choices: &Choices,
         findings: &Findings,
-    ) -> (HashSet<&'a EntryPath>, HashSet<&'a EntryPath>) {
+    ) -> LookupResults<'a> {
         let found: Vec<_> = binaries
             .par_iter()
-            .map(|(path, wrappers)| (path, self.walk_binary(parts, path, wrappers, choices, findings)))
+            .map(|(path, wrappers)| (path, wrappers, self.walk_binary(parts, path, wrappers, choices, findings)))
             .collect();
-        let (with, without): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, has_code)| *has_code);
-        let paths = |of: Vec<(&'a EntryPath, bool)>| of.into_iter().map(|(path, _)| path).collect();
-        (paths(with), paths(without))
+        let mut results = LookupResults::default();
+        for (path, wrappers, lookups) in found {
+            if lookups.has_code {
+                results.with_code.insert(path);
+                continue;
+            }
+            results.without_code.insert(path);
+            if !lookups.finds_archives {
+                results.unreached.insert(path, self.unreached(path, wrappers));
+            }
+        }
+        results
     }
 
-    /// Returns whether there is code for any wrapper.
+    fn unreached(&self, path: &EntryPath, wrappers: &[Option<WrapperRequest>]) -> Unreached {
+        let directories = wrappers.iter().flatten().filter_map(|request| request.marker.archives_of(path));
+        let directories: HashSet<_> = directories.collect();
+        if directories.is_empty() {
+            return Unreached::Misplaced;
+        }
+        let is_there = |archive: &OverlaidArchive| archive.path.parent().is_some_and(|it| directories.contains(&it));
+        if self.list.iter().any(is_there) { Unreached::OtherArchives } else { Unreached::NoArchives }
+    }
+
+    /// Looks up all wrappers of a binary for all targets.
+    fn look_up(&self, path: &EntryPath, wrappers: &[Option<WrapperRequest>], findings: &Findings) -> BinaryLookups {
+        let directory = path.parent().unwrap_or_else(EntryPath::root);
+        let mut lookups = BinaryLookups::default();
+        for (position, request) in wrappers.iter().enumerate() {
+            let Some(WrapperRequest { index, marker }) = request else { continue };
+            let key = toc_key(&marker.kernel_name, to_usize((*index).into()));
+            let mut is_found = false;
+            for target in &self.targets {
+                findings.counts.lookups.add(1);
+                let steps = self.steps(&directory, &marker.search_paths, target);
+                lookups.finds_archives |= !steps.is_empty();
+                for step in &steps {
+                    if let Some(archive) = self.list.get(step.archive) {
+                        archive.note(&key, &step.target);
+                        archive.note_binary(&marker.kernel_name);
+                    }
+                }
+                let Some(hit) = steps.iter().position(|step| self.holds(step, &key)) else { continue };
+                is_found = true;
+                if let (1.., Some(first), Some(later)) = (hit, steps.first(), steps.get(hit)) {
+                    let places = (target.clone(), first.archive, later.archive);
+                    lookups.missed.entry(places).or_default().push(position);
+                }
+            }
+            lookups.has_code |= is_found;
+            if !is_found {
+                lookups.without_code.push(position);
+            }
+        }
+        lookups
+    }
+
     fn walk_binary(
         &self,
         parts: &Parts,
@@ -211,35 +334,10 @@ impl OverlaidArchives {
         wrappers: &[Option<WrapperRequest>],
         choices: &Choices,
         findings: &Findings,
-    ) -> bool {
-        let directory = path.parent().unwrap_or_else(EntryPath::root);
+    ) -> BinaryLookups {
+        let mut lookups = self.look_up(path, wrappers, findings);
         let label = || parts.label(0, path);
-        let mut without_code = Vec::new();
-        let mut missed = BTreeMap::<_, Vec<usize>>::new();
-        let mut has_code = false;
-        for (position, request) in wrappers.iter().enumerate() {
-            let Some(request) = request else { continue };
-            let key = toc_key(&request.marker.kernel_name, to_usize(request.index.into()));
-            let mut is_found = false;
-            for target in &self.targets {
-                findings.counts.lookups.add(1);
-                let steps = self.steps(&directory, &request.marker.search_paths, target);
-                for step in &steps {
-                    if let Some(archive) = self.list.get(step.archive) {
-                        archive.note(&key, &step.target);
-                    }
-                }
-                let Some(hit) = steps.iter().position(|step| self.holds(step, &key)) else { continue };
-                is_found = true;
-                if let (1.., Some(first), Some(later)) = (hit, steps.first(), steps.get(hit)) {
-                    missed.entry((target, first.archive, later.archive)).or_default().push(position);
-                }
-            }
-            has_code |= is_found;
-            if !is_found {
-                without_code.push(position);
-            }
-        }
+        let without_code = std::mem::take(&mut lookups.without_code);
         // A shard of artifacts has code for some targets only, possibly not for every binary or wrapper.
         let is_complete = parts.kind == PartsKind::Split && parts.component.is_none() && !choices.is_restricted();
         if !without_code.is_empty() && is_complete {
@@ -249,7 +347,7 @@ impl OverlaidArchives {
                 format!("no archive has code for wrapper {}", enumerate(&without_code)),
             );
         }
-        for ((target, first, later), positions) in missed {
+        for ((target, first, later), positions) in std::mem::take(&mut lookups.missed) {
             let name = |at: usize| self.list.get(at).map_or("", |archive| archive.label.as_str());
             let (first, later, positions) = (name(first), name(later), enumerate(&positions));
             findings.add(
@@ -260,7 +358,7 @@ impl OverlaidArchives {
                 ),
             );
         }
-        has_code
+        lookups
     }
 }
 

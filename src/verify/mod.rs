@@ -17,11 +17,13 @@ mod error;
 mod group;
 mod input;
 mod installed;
+mod linked;
 mod lookup;
 mod manifest;
 mod manifest_files;
 mod overlaid;
 mod parts;
+mod payload;
 mod record;
 mod report;
 mod requirements;
@@ -119,26 +121,29 @@ fn check_parts(
     let distributions = distributions::find(parts, findings);
     let thin = ThinFiles::of(parts, &distributions, options.thin.as_ref());
     let archives = OverlaidArchives::fill(parts, findings);
-    let binaries = binary::check_all(parts, &thin, choices, resources, findings, progress);
+    let (binaries, thin_files) = binary::check_all(parts, &thin, choices, resources, findings, progress);
     let has_binaries = !binaries.is_empty() || findings.counts.thin_binaries.get() > 0;
     let is_nothing = findings.number() == before && !has_binaries && !parts.is_split();
     if is_nothing && against.is_none() {
         let location = parts.all.first().map(|part| part.input.location.clone());
         return Err(VerifyError::Nothing(location.unwrap_or_default()));
     }
-    let code = archives.walk(parts, &binaries, choices, findings);
+    let mut code = archives.walk(parts, &binaries, choices, findings);
+    // An installation may have both forms: a split binary that could not be joined stays split in thin views.
+    code.with_code.extend(&thin_files);
     archive::check_all(&archives, parts.kind, choices, &resources.budget, findings, progress);
     distributions::check(&distributions, findings);
     requirements::check(&distributions, against.is_some(), findings);
-    distributions::check_code(parts, &distributions, &code, findings);
-    distributions::check_archives(parts, &distributions, &archives, &choices.databases, findings);
+    payload::check_code(parts, &distributions, &code, findings);
+    payload::check_payload(parts, &distributions, findings);
+    payload::check_archives(parts, &distributions, &archives, &choices.databases, findings);
     let (distributions, binaries) = (&*distributions, &binaries);
-    let context =
-        Context { parts, archives: &archives, thin: &thin, binaries, distributions, choices, resources, findings };
+    let (archives, thin, thin_files) = (&archives, &thin, &thin_files);
+    let context = Context { parts, archives, thin, binaries, thin_files, distributions, choices, resources, findings };
     context.check_records(progress);
     context.check_manifests();
     if parts.kind != PartsKind::Installation {
-        separation::check(parts, &archives, choices, findings);
+        separation::check(parts, archives, choices, findings);
     }
     let Some(against) = against else { return Ok(false) };
     if let Some(component) = &parts.component {

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use super::devices;
 use super::error::VerifyError;
 use super::installed::{DataDirectories, follow_links_to_caches, install};
+use super::linked::{self, LinkedDirectories};
 use super::report::Findings;
 use super::rules::Rule;
 use super::statement::{LocatedStatement, MAX_STATEMENT_SIZE};
 use crate::database::Databases;
+use crate::disk::MAX_TEXT;
 use crate::gpu::BundleKey;
 use crate::join;
 use crate::loader::is_archive;
@@ -19,7 +21,7 @@ use crate::rope::{Content, ReadError, to_usize};
 use crate::source::{EntryKind, EntryPath, Input};
 use crate::split::Packaging;
 use crate::view::REPORTS;
-use crate::wheel::{self, is_elsewhere, normalise};
+use crate::wheel::{self, Metadata, is_elsewhere, normalise};
 
 /// Directories or wheels that belong together.
 #[derive(Debug)]
@@ -58,6 +60,8 @@ pub(super) struct Part {
     pub(super) origins: HashMap<EntryPath, EntryPath>,
     /// The data directories of a wheel.
     pub(super) data: DataDirectories,
+    /// Directories outside of the input that belong to it.
+    pub(super) links: LinkedDirectories,
     /// All handlers of databases, for its files.
     pub(super) databases: Databases,
 }
@@ -92,7 +96,9 @@ impl Part {
         let mut input = Input::open(path, resources)?;
         let of_path = |path: &EntryPath| if label.is_empty() { path.to_string() } else { format!("{label}/{path}") };
         let outside = join::outside(&input, resources);
+        let links = LinkedDirectories::follow(&mut input, resources)?;
         follow_links_to_caches(&mut input, resources);
+        linked::check_dangling(&input, of_path, findings);
         let is_followed =
             |path: &EntryPath| input.entry(path).is_some_and(|entry| !matches!(entry.kind, EntryKind::Symlink(_)));
         for file in outside.into_iter().filter(|file| file.lacks_archives || !is_followed(&file.link)) {
@@ -106,7 +112,7 @@ impl Part {
         let of_path = input.location.file_name().map(|name| name.to_string_lossy().into_owned());
         let is_key = |name: &String| name.parse().is_ok_and(|key: BundleKey| key.is_known());
         let name = of_path.clone().filter(is_key).or(of_wheel).or(of_path).unwrap_or_default();
-        Ok(Self { name, label, input, origins, data, databases: Databases::all() }.with_databases(resources))
+        Ok(Self { name, label, input, origins, data, links, databases: Databases::all() }.with_databases(resources))
     }
 
     /// A part of an artifact, with files at their installed paths.
@@ -117,8 +123,8 @@ impl Part {
         origins: HashMap<EntryPath, EntryPath>,
         resources: &Arc<Resources>,
     ) -> Self {
-        let data = DataDirectories::default();
-        Self { name, label, input, origins, data, databases: Databases::all() }.with_databases(resources)
+        let (data, links) = (DataDirectories::default(), LinkedDirectories::default());
+        Self { name, label, input, origins, data, links, databases: Databases::all() }.with_databases(resources)
     }
 
     fn with_databases(self, resources: &Arc<Resources>) -> Self {
@@ -183,6 +189,21 @@ impl Part {
         }
     }
 
+    /// Whether this is a tree with an installed host distribution, so that a split of the tree is one of an installation
+    /// that was split before.
+    fn has_installed_host(&self) -> bool {
+        let is_host = |(path, content): (&EntryPath, &Arc<dyn Content>)| {
+            let is_text = path.depth() == 2 && path.name() == b"METADATA" && Self::is_metadata(path);
+            if !is_text || content.size() > MAX_TEXT {
+                return false;
+            }
+            let mut bytes = vec![0; to_usize(content.size())];
+            let read = content.read_at(0, &mut bytes);
+            read.is_ok() && Metadata::parse(bytes, path).is_ok_and(|it| !devices::devices(&it).is_empty())
+        };
+        self.input.dist_info().is_none() && self.files().any(is_host)
+    }
+
     /// Whether a path belongs to a wheel's own metadata, which differs between parts.
     pub(super) fn is_metadata(path: &EntryPath) -> bool {
         let first = path.components().next().unwrap_or_default();
@@ -192,6 +213,9 @@ impl Part {
 
 impl Parts {
     pub(super) fn new(kind: PartsKind, parts: Vec<Arc<Part>>) -> Self {
+        // A split of an installation has code for the installed GPUs only.
+        let is_of_installation = || parts.first().is_some_and(|host| host.has_installed_host());
+        let kind = if kind == PartsKind::Split && is_of_installation() { PartsKind::Partial } else { kind };
         Self { kind, component: None, statement: None, all: parts }
     }
 

@@ -10,8 +10,10 @@ use rayon::prelude::*;
 
 use super::context::Context;
 use super::distributions::{Distribution, RecordRow};
+use super::lookup::names_archive;
 use super::report::Findings;
 use super::rules::Rule;
+use crate::database::named_arch;
 use crate::loader::is_archive;
 use crate::metrics::Progress;
 use crate::rope::Content;
@@ -61,21 +63,36 @@ impl Context<'_> {
                 Some(_) | None => {}
             }
         }
-        let size = |row: &RecordRow| row.stated.claim().map_or(0, |claim| claim.size);
+        let size = |row: &RecordRow| row.stated.claim_of_any_form().map_or(0, |claim| claim.size);
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(size(row)));
         progress.expect(rows.iter().map(|(_, row)| size(row)).fold(0, u64::saturating_add));
         rows.par_iter().with_max_len(1).for_each(|(distribution, row)| {
             self.check_row(distribution, row, &uncompared);
             progress.advance(size(row));
         });
+        self.check_forms();
         self.check_unnamed();
         uncompared.into_inner().note(self.findings);
+    }
+
+    /// Reports each RECORD of a split that breaks the specification, once ("Recording installed projects").
+    fn check_forms(&self) {
+        for distribution in self.distributions.iter().filter(|it| it.is_of_split()) {
+            let rows = || distribution.rows.iter().flatten();
+            let is_hexadecimal = |row: &&RecordRow| matches!(row.stated, Stated::Hexadecimal(_));
+            let digests = rows().filter(is_hexadecimal).count();
+            if digests > 0 {
+                let path = distribution.part.label(&distribution.record_path());
+                let reason = format!("{digests} of its SHA-256 have hexadecimal digits instead of urlsafe base64");
+                self.findings.add(Rule::RecordForm, path, reason);
+            }
+        }
     }
 
     /// Whether a RECORD is usable at all. Some published wheels have a RECORD without digests. A split has to make it
     /// again.
     fn states_something(&self, distribution: &Distribution<'_>) -> bool {
-        let states = distribution.rows.iter().flatten().any(|row| row.stated.claim().is_some());
+        let states = distribution.states_digests();
         let has_to = distribution.is_of_split()
             || self.parts.kind.is_separate() && distribution.part.input.dist_info().is_some();
         if !states && has_to {
@@ -105,7 +122,7 @@ impl Context<'_> {
                 format!("{record} states two digests of it: one file was installed over another, which is lost");
             return self.findings.add(Rule::RecordTwoDigests, label(), reason);
         }
-        let Some(claim) = row.stated.claim() else {
+        let Some(claim) = row.stated.claim_of_any_form() else {
             let needs_none = path.as_ref().is_some_and(|path| needs_no_digest(distribution, path));
             match &path {
                 _ if needs_none => {}
@@ -143,14 +160,23 @@ impl Context<'_> {
     }
 
     /// Whether a RECORD is older than the split. An install tree keeps the RECORDs of what was installed before it was
-    /// split. They do not match what the split changed: binaries, and databases in device parts.
+    /// split. They do not match what the split changed: binaries, archives, and databases in device parts.
     fn is_older(&self, distribution: &Distribution<'_>, path: Option<&EntryPath>) -> bool {
         let Some(path) = path.and_then(|path| distribution.part.recorded(path)) else { return false };
-        if distribution.is_of_split() || distribution.part.input.dist_info().is_some() && self.parts.kind.is_separate()
-        {
+        let is_separate = self.parts.kind.is_separate();
+        if distribution.is_of_split() {
+            // Installers write INSTALLER, splits never do. So this distribution was installed before it was split again.
+            let is_output = is_separate || self.parts.statement.is_some();
+            if !is_output || !distribution.is_installed() {
+                return false;
+            }
+            if self.thin_files.contains(&path) || names_archive(&path) {
+                return true;
+            }
+        } else if distribution.part.input.dist_info().is_some() && is_separate {
             return false;
         }
-        let is_database = || self.choices.databases.classify(&path).is_some();
+        let is_database = || self.choices.databases.classify(&path).is_some() || named_arch(&path).is_some();
         self.binaries.contains_key(&path) || distribution.part.input.entry(&path).is_none() && is_database()
     }
 
@@ -214,10 +240,7 @@ impl Context<'_> {
         for (number, part) in self.parts.all.iter().enumerate() {
             let here = || self.distributions.iter().filter(|distribution| distribution.number == number);
             let mut of_split = here().filter(|it| it.is_of_split() && it.rows.is_some()).peekable();
-            let states = |distribution: &Distribution<'_>| {
-                distribution.rows.iter().flatten().any(|row| row.stated.claim().is_some())
-            };
-            if of_split.peek().is_none() || !of_split.all(states) {
+            if of_split.peek().is_none() || !of_split.all(Distribution::states_digests) {
                 continue;
             }
             let installed = |row: &RecordRow| part.recorded(&EntryPath::new(&row.path).ok()?);

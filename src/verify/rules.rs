@@ -88,6 +88,10 @@ rules! {
         "a code object is for another GPU than its name says",
         "entries were mixed up by another tool, or the archive is damaged",
         "split again; HIP fails or computes nonsense with such an entry";
+    NoArchive "no-archive" Lookup:
+        "a split library finds no archive at all where its marker leads, but others do",
+        "the library was moved (auditwheel, a copy), its marker was changed, or its archives were deleted",
+        "put the library where its distribution installs it, or install the distribution again";
     NoCode "no-code" Lookup:
         "a runtime finds no code for a wrapper, for no GPU",
         "the device part is missing or of another build, or an archive is damaged",
@@ -104,6 +108,10 @@ rules! {
         "no wrapper asks for an entry of an archive",
         "host and device parts are of different builds",
         "use host and device parts of one split";
+    DanglingLink "dangling-link" Lookup:
+        "a symlink to archives leads to nothing",
+        "what it leads to was moved or deleted",
+        "restore it, or install copies";
     OutsideLink "outside-link" Lookup:
         "a symlink leads to a split library or an archive outside of the installation",
         "`uv --link-mode symlink` and similar: a runtime looks for archives next to the real file",
@@ -160,6 +168,10 @@ rules! {
         "a RECORD of a split states SHA-256 and size of no file",
         "another tool wrote it",
         "split again, or install the distribution again";
+    RecordForm "record-form" Record:
+        "a RECORD breaks the specification, but can be compared",
+        "rocm-kpack's splitters write hexadecimal digests; `wheel unpack`, installer and check-wheel-contents refuse such wheels",
+        "harmless for pip and uv: use `--allow record-form`; or split with kpackfs";
     RecordPath "record-path" Record:
         "the RECORD of a wheel names a path that a wheel cannot contain",
         "another tool wrote it; `..` and absolute paths are refused by installers",
@@ -224,6 +236,14 @@ rules! {
         "the manifest of a part does not list an archive or a file of a kernel database that is in the part",
         "it was copied there after the split, and RECORD was made again",
         "delete it, or install the distribution that contains it";
+    DistributionTwice "distribution-twice" Distribution:
+        "a distribution of the split is installed twice in one directory",
+        "an interrupted upgrade, or a copy over another version",
+        "uninstall it until nothing of it is left, and install it again";
+    HostRequirements "host-requirements" Distribution:
+        "the METADATA of a host distribution names none of the device distributions that belong to it",
+        "the fat wheel was installed over the host wheel, or METADATA was changed",
+        "install the host wheel of the split (`pip install --force-reinstall --no-deps HOST.whl`)";
     AgainstLost "against-lost" Against:
         "something of the fat input is in no part",
         "it was deleted, or the split was restricted and `verify` was not given the same options",

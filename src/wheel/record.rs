@@ -26,6 +26,9 @@ pub struct Claims {
 pub enum Stated {
     /// A SHA-256 and a size.
     Claim(Claim),
+    /// A SHA-256 in hexadecimal digits and a size, as rocm-kpack's splitters write it. The specification does not allow
+    /// that, and nothing but `verify` reads it.
+    Hexadecimal(Claim),
     /// No SHA-256 or no size, as in some real wheels.
     Nothing,
     /// Several different ones. Installers write that when two files of a wheel have one installed path, so that one was
@@ -63,11 +66,10 @@ impl Claims {
                 return Self::default();
             }
             let Some(path) = row.get(0) else { continue };
-            let claim = match (row.get(1), row.get(2), row.len()) {
-                (Some(digest), Some(size), 3) => claim(digest, size),
-                _ => None,
+            let stated = match (row.get(1), row.get(2), row.len()) {
+                (Some(digest), Some(size), 3) => stated(digest, size).unwrap_or(Stated::Nothing),
+                _ => Stated::Nothing,
             };
-            let stated = claim.map_or(Stated::Nothing, Stated::Claim);
             rows.entry(path.into()).and_modify(|existing| *existing = existing.and(stated)).or_insert(stated);
         }
         Self { rows }
@@ -94,6 +96,14 @@ impl Stated {
     pub fn claim(self) -> Option<Claim> {
         match self {
             Self::Claim(claim) => Some(claim),
+            Self::Hexadecimal(_) | Self::Nothing | Self::Several => None,
+        }
+    }
+
+    /// The claim, if it is the only statement, whatever the form of its digest.
+    pub fn claim_of_any_form(self) -> Option<Claim> {
+        match self {
+            Self::Claim(claim) | Self::Hexadecimal(claim) => Some(claim),
             Self::Nothing | Self::Several => None,
         }
     }
@@ -101,17 +111,25 @@ impl Stated {
     /// Combines the statements of two lines about one path.
     fn and(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Claim(one), Self::Claim(other)) if one != other => Self::Several,
+            (Self::Claim(one) | Self::Hexadecimal(one), Self::Claim(other) | Self::Hexadecimal(other))
+                if one != other =>
+            {
+                Self::Several
+            }
             (Self::Several, _) | (_, Self::Several) => Self::Several,
             (Self::Nothing, _) | (_, Self::Nothing) => Self::Nothing,
-            (Self::Claim(_), Self::Claim(_)) => self,
+            (Self::Claim(_), Self::Hexadecimal(_)) => other,
+            (Self::Claim(_) | Self::Hexadecimal(_), _) => self,
         }
     }
 }
 
-fn claim(digest: &[u8], size: &[u8]) -> Option<Claim> {
-    let sha256 = sha256_of_text(digest.strip_prefix(b"sha256=")?)?;
-    Some(Claim { sha256, size: std::str::from_utf8(size).ok()?.parse().ok()? })
+fn stated(digest: &[u8], size: &[u8]) -> Option<Stated> {
+    let digest = digest.strip_prefix(b"sha256=")?;
+    let size = std::str::from_utf8(size).ok()?.parse().ok()?;
+    let of_text = || Some(Stated::Claim(Claim { sha256: sha256_of_text(digest)?, size }));
+    let of_digits = || Some(Stated::Hexadecimal(Claim { sha256: sha256_of_digits(digest)?, size }));
+    of_text().or_else(of_digits)
 }
 
 /// Bytes of the line for a file. Without a size, it is the line for RECORD itself.
@@ -135,6 +153,19 @@ pub(crate) fn sha256_text(sha256: &[u8; 32]) -> [u8; SHA256_TEXT] {
     // Cannot fail: 32 bytes take exactly 43 characters.
     let _ = URL_SAFE_NO_PAD.encode_slice(sha256, &mut text);
     text
+}
+
+/// Parses a digest of hexadecimal digits.
+fn sha256_of_digits(digits: &[u8]) -> Option<[u8; 32]> {
+    let mut sha256 = [0; 32];
+    let pairs = digits.chunks_exact(2);
+    if digits.len() != 2 * sha256.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    for (byte, pair) in sha256.iter_mut().zip(pairs) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(sha256)
 }
 
 /// Parses a digest. Padding is accepted.

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use kpackfs::verify::Check;
 
-use crate::splits::{Elf, GFX90A, PLAIN, XNACK, copy, edit, edit_toc, replace, run, write_at};
+use crate::splits::{Elf, GFX90A, PLAIN, Segment, XNACK, copy, edit, edit_toc, replace, run, write_at};
 
 #[test]
 fn files_that_differ_are_named() {
@@ -152,6 +152,76 @@ fn what_differs_in_split_binaries_is_named() {
                 Against,
                 GFX90A,
                 "lib/plain-bfd.so#9 for gfx90a: the fat input has no such code object",
+            ),
+        ],
+        true,
+    );
+}
+
+/// Overwrites bytes of the first program header of a kind.
+fn header(root: &std::path::Path, choose: fn(&Segment) -> bool, field: u64, bytes: &[u8]) {
+    let path = root.join(PLAIN);
+    let at = Elf::open(&path).segments.iter().find(|segment| choose(segment)).unwrap().header;
+    write_at(&path, at + field, bytes);
+}
+
+#[test]
+fn what_a_loader_reads_of_headers_is_compared() {
+    use Check::Against;
+    const LIBRARY: &str = "lib/plain-bfd.so";
+    run(
+        &[
+            (
+                "code that is not executable",
+                |at| header(at, |it| it.is_load && it.is_executable, 4, &[4]),
+                Against,
+                LIBRARY,
+                "was r-x and is r--",
+            ),
+            (
+                "data that is executable",
+                |at| header(at, |it| it.is_load && it.is_writable, 4, &[7]),
+                Against,
+                LIBRARY,
+                "and is rwx",
+            ),
+            (
+                "data that is not writable",
+                |at| header(at, |it| it.is_load && it.is_writable, 4, &[4]),
+                Against,
+                LIBRARY,
+                "was rw- and is r--",
+            ),
+            ("no RELRO", |at| header(at, |it| it.kind == 0x6474_e552, 0, &[0; 4]), Against, LIBRARY, "PT_GNU_RELRO"),
+            (
+                "shorter RELRO",
+                |at| header(at, |it| it.kind == 0x6474_e552, 40, &[1, 0]),
+                Against,
+                LIBRARY,
+                "PT_GNU_RELRO",
+            ),
+            (
+                "executable stack",
+                |at| header(at, |it| it.kind == 0x6474_e551, 4, &[7]),
+                Against,
+                LIBRARY,
+                "type 0x6474e551, which loaders read",
+            ),
+            ("another ABI", |at| write_at(&at.join(PLAIN), 7, &[9]), Against, LIBRARY, "its file header has changed"),
+            // Of win.dll: SizeOfStackCommit and MajorSubsystemVersion.
+            (
+                "stack of an image",
+                |at| write_at(&at.join("host/lib/win.dll"), 0x78 + 24 + 80, &[1]),
+                Against,
+                "lib/win.dll",
+                "its headers have changed",
+            ),
+            (
+                "subsystem of an image",
+                |at| write_at(&at.join("host/lib/win.dll"), 0x78 + 24 + 48, &[99]),
+                Against,
+                "lib/win.dll",
+                "its headers have changed",
             ),
         ],
         true,

@@ -9,11 +9,11 @@ use tempfile::TempDir;
 use crate::splits::{copy, edit, verify, write_at};
 use crate::wheels::{split, unpacked};
 
-const ARCHIVE: &str = "fat/.kpack/fat_gfx1100.kpack";
-const DEVICE: &str = "amd_fat_device_gfx1100-1.0.dist-info";
-const FAMILY: &str = "amd_fat_device_gfx11-1.0.dist-info";
-const HOST: &str = "fat-1.0.dist-info";
-const DATABASE: &str = "fat/lib/rocblas/library/TensileLibrary_gfx1100.dat";
+pub(crate) const ARCHIVE: &str = "fat/.kpack/fat_gfx1100.kpack";
+pub(crate) const DEVICE: &str = "amd_fat_device_gfx1100-1.0.dist-info";
+pub(crate) const FAMILY: &str = "amd_fat_device_gfx11-1.0.dist-info";
+pub(crate) const HOST: &str = "fat-1.0.dist-info";
+pub(crate) const DATABASE: &str = "fat/lib/rocblas/library/TensileLibrary_gfx1100.dat";
 
 /// A fat wheel with code for single GPUs and for a family.
 pub(crate) fn fat() -> TempDir {
@@ -33,13 +33,13 @@ fn fat_with_data() -> TempDir {
 }
 
 /// The wheels of a split.
-fn wheels(fat: &Path, options: &[&str]) -> TempDir {
+pub(crate) fn wheels(fat: &Path, options: &[&str]) -> TempDir {
     let out = tempfile::tempdir().unwrap();
     split(fat, &out.path().join("wheels"), &[&["--format", "wheel"], options].concat());
     out
 }
 
-fn wheel(out: &TempDir, start: &str) -> PathBuf {
+pub(crate) fn wheel(out: &TempDir, start: &str) -> PathBuf {
     let mut names = fs::read_dir(out.path().join("wheels")).unwrap().map(|entry| entry.unwrap().path());
     names.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(start)).unwrap()
 }

@@ -8,8 +8,10 @@
 )]
 
 mod against;
+mod agreed;
 mod archives;
 mod binaries;
+mod healthy;
 mod images;
 mod installations;
 mod nothing;

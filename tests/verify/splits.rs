@@ -157,6 +157,7 @@ pub(crate) struct Segment {
     pub(crate) kind: u32,
     pub(crate) is_load: bool,
     pub(crate) is_writable: bool,
+    pub(crate) is_executable: bool,
     pub(crate) offset: u64,
     pub(crate) address: u64,
 }
@@ -176,6 +177,7 @@ impl Elf {
             kind: segment.p_type(LE).0,
             is_load: segment.p_type(LE).0 == 1,
             is_writable: segment.p_flags(LE).0 & 2 != 0,
+            is_executable: segment.p_flags(LE).0 & 1 != 0,
             offset: segment.p_offset(LE),
             address: segment.p_vaddr(LE),
         });

@@ -24,6 +24,14 @@ impl FatCoff {
         if self.directories(&self.image) != self.directories(&other) {
             return Ok(Some("its data directories have changed".to_owned()));
         }
+        let known: Vec<_> = self.image.sections.iter().map(|section| section.address).collect();
+        let changes_memory = |section: &&PeSection| {
+            let flags = section.header.characteristics.get(LE).0;
+            !known.contains(&section.address) && flags & (pe::IMAGE_SCN_MEM_WRITE | pe::IMAGE_SCN_MEM_EXECUTE).0 != 0
+        };
+        if let Some(section) = other.sections.iter().find(changes_memory) {
+            return Ok(Some(format!("the section at {:#x} is new, and is writable or executable", section.address)));
+        }
         let patched = self.patched();
         for (index, section) in self.image.sections.iter().enumerate() {
             // If the section was the last one, nothing has to remain of it.
@@ -117,6 +125,11 @@ fn fixed(image: &PeImage) -> impl PartialEq {
         (optional.image_base.get(LE), optional.address_of_entry_point.get(LE), optional.subsystem.get(LE)),
         (optional.dll_characteristics.get(LE), optional.section_alignment.get(LE), optional.file_alignment.get(LE)),
         (optional.size_of_stack_reserve.get(LE), optional.size_of_heap_reserve.get(LE)),
+        (optional.size_of_stack_commit.get(LE), optional.size_of_heap_commit.get(LE)),
+        (optional.major_operating_system_version.get(LE), optional.minor_operating_system_version.get(LE)),
+        (optional.major_subsystem_version.get(LE), optional.minor_subsystem_version.get(LE)),
+        (optional.win32_version_value.get(LE), optional.loader_flags.get(LE)),
+        (optional.magic.get(LE), optional.number_of_rva_and_sizes.get(LE)),
     )
 }
 

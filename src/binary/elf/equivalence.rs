@@ -9,10 +9,9 @@ use object::elf::{self, ProgramHeader64, Rela64};
 
 use super::image::{ElfImage, ElfSection, ElfSegment};
 use super::relocation::PointerEncoding;
-use super::sections::{MappedDevice, WRAPPERS};
-use super::{FatElf, look_through, symbols};
+use super::sections::WRAPPERS;
+use super::{FatElf, loader_fields, symbols};
 use crate::binary::BinaryError;
-use crate::binary::changes::{self, Patch};
 use crate::binary::ranges::{STEP, differ, without};
 use crate::binary::wrapper::FATBIN_WRAPPER_SIZE;
 use crate::rope::Content;
@@ -20,30 +19,18 @@ use crate::rope::Content;
 /// Bytes of the file header.
 const HEADER: u64 = 64;
 
-/// The original, as the unchanged parts of the rewritten file may show it.
-struct Old {
-    content: Arc<dyn Content>,
-    /// With symbols of the device code moved to its new place. Not every splitter moves them.
-    moved_symbols: Option<Arc<dyn Content>>,
-}
-
 impl FatElf {
     /// The first unnecessary difference between this file and `split`.
     pub(in crate::binary) fn first_difference(&self, split: &Arc<dyn Content>) -> Result<Option<String>, BinaryError> {
         let Some(other) = ElfImage::read(split)? else { return Ok(Some("it is no longer an ELF file".to_owned())) };
         let image = &self.image;
-        let fixed = |image: &ElfImage| {
-            let header = &image.header;
-            (header.e_type.get(LE), header.e_machine.get(LE), header.e_flags.get(LE), header.e_entry.get(LE))
-        };
-        if fixed(image) != fixed(&other) {
-            return Ok(Some("its file header has changed".to_owned()));
+        if let Some(difference) = loader_fields::difference(image, &other, &self.addresses) {
+            return Ok(Some(difference));
         }
-        let patched = self.patched();
-        let old = self.old(&self.moves(&other));
+        let patched = self.patched()?;
         for (_, load) in image.loads() {
             for range in without(load.offset..load.end(), &patched) {
-                if let Some(at) = self.compare_memory(&old, &other, &range)? {
+                if let Some(at) = self.compare_memory(&other, &range)? {
                     return Ok(Some(format!("the byte at address {at:#x} has changed")));
                 }
             }
@@ -57,20 +44,15 @@ impl FatElf {
                 return Ok(Some(format!("the memory at {:#x} is missing", end - 1)));
             }
         }
-        if let Some(number) = self.compare_segments(&old, &other, &patched)? {
+        if let Some(number) = self.compare_segments(&other, &patched)? {
             return Ok(Some(format!("program header {number}, which is not loaded, has become another")));
         }
-        self.compare_unloaded(&old, &other)
+        self.compare_unloaded(&other, &patched)
     }
 
     /// Compares what program headers describe outside of loaded segments. It may follow the section names, which become
     /// longer. Returns the number of the first one that is missing.
-    fn compare_segments(
-        &self,
-        old: &Old,
-        other: &ElfImage,
-        patched: &BTreeMap<u64, u64>,
-    ) -> Result<Option<usize>, BinaryError> {
+    fn compare_segments(&self, other: &ElfImage, patched: &BTreeMap<u64, u64>) -> Result<Option<usize>, BinaryError> {
         let mut counterparts = other.segments.iter().filter(|segment| is_unloaded(other, segment));
         for (number, segment) in self.image.segments.iter().enumerate() {
             if !is_unloaded(&self.image, segment) {
@@ -83,7 +65,7 @@ impl FatElf {
             };
             for range in without(segment.offset..segment.end(), patched) {
                 let at = counterpart.offset.saturating_add(range.start - segment.offset);
-                if old.differ(range.start, &other.content, at, range.end - range.start)?.is_some() {
+                if differ(&self.image.content, range.start, &other.content, at, range.end - range.start)?.is_some() {
                     return Ok(Some(number));
                 }
             }
@@ -91,30 +73,8 @@ impl FatElf {
         Ok(None)
     }
 
-    /// For each bundle, its offset in the device code here and in `other`, if that has device code left.
-    fn moves(&self, other: &ElfImage) -> Vec<(u64, u64)> {
-        let Ok(Some((found, wrappers))) = look_through(other) else { return Vec::new() };
-        let distance = |device: &MappedDevice, bundle: u64| bundle.saturating_sub(device.offsets.start);
-        let pairs = self.wrappers.iter().zip(&wrappers);
-        let mut moves: Vec<_> =
-            pairs.map(|(old, new)| (distance(&self.device, old.bundle), distance(&found.device, new.bundle))).collect();
-        moves.sort_unstable();
-        moves.dedup_by_key(|(before, _)| *before);
-        moves
-    }
-
-    /// This file as it may look afterwards, with symbols of the device code moved.
-    fn old(&self, moves: &[(u64, u64)]) -> Old {
-        let content = Arc::clone(&self.image.content);
-        let tables = self.section.map(|section| symbols::tables(&self.image, section, self.addresses.start, moves));
-        let patches = tables.map(|tables| tables.into_iter().map(Patch::symbols).collect::<Vec<_>>());
-        let edits = patches.and_then(|patches| changes::edits(&content, &patches, &[]).ok());
-        let moved_symbols = edits.and_then(|edits| changes::rope(&content, edits).ok());
-        Old { content, moved_symbols: moved_symbols.map(|rope| Arc::new(rope) as Arc<dyn Content>) }
-    }
-
     /// Ranges of this file that may change, by their start.
-    fn patched(&self) -> BTreeMap<u64, u64> {
+    fn patched(&self) -> Result<BTreeMap<u64, u64>, BinaryError> {
         let header = &self.image.header;
         let table = header.e_phoff.get(LE);
         let table_size = self.image.segments.len() as u64 * size_of::<ProgramHeader64<LE>>() as u64;
@@ -129,16 +89,20 @@ impl FatElf {
         let names = self.image.sections.get(self.image.names_index);
         ranges.extend(names.map(|names| names.offset..names.end()));
         ranges.push(self.image.section_headers());
+        // Splitters move symbols of the device code, or leave them.
+        for table in self.section.into_iter().flat_map(|section| symbols::tables(&self.image, section, 0, &[])) {
+            ranges.extend(table.values(&self.image.content)?);
+        }
         let mut patched = BTreeMap::new();
         for range in ranges {
             let end = patched.entry(range.start).or_insert(range.end);
             *end = range.end.max(*end);
         }
-        patched
+        Ok(patched)
     }
 
     /// Compares a range of this file with what the other file loads at the same addresses.
-    fn compare_memory(&self, old: &Old, other: &ElfImage, range: &Range<u64>) -> Result<Option<u64>, BinaryError> {
+    fn compare_memory(&self, other: &ElfImage, range: &Range<u64>) -> Result<Option<u64>, BinaryError> {
         let mut at = range.start;
         while at < range.end {
             let Some(address) = self.image.address_of(at) else { return Ok(None) };
@@ -152,7 +116,7 @@ impl FatElf {
                 }
                 (None, None) => return Ok(Some(address)),
             };
-            if let Some(difference) = old.differ(at, &other.content, offset, length)? {
+            if let Some(difference) = differ(&self.image.content, at, &other.content, offset, length)? {
                 return Ok(Some(address + difference));
             }
             at += length;
@@ -161,7 +125,7 @@ impl FatElf {
     }
 
     /// Compares sections that are not loaded, such as symbols and debug information.
-    fn compare_unloaded(&self, old: &Old, other: &ElfImage) -> Result<Option<String>, BinaryError> {
+    fn compare_unloaded(&self, other: &ElfImage, patched: &BTreeMap<u64, u64>) -> Result<Option<String>, BinaryError> {
         let names = self.image.names_index;
         let mut others: BTreeMap<&[u8], Vec<&ElfSection>> = BTreeMap::new();
         let is_unloaded = |section: &&ElfSection| !section.is_null() && !section.is_allocated() && !section.is_nobits();
@@ -177,8 +141,11 @@ impl FatElf {
             let Some(counterpart) = others.get_mut(section.name.as_slice()).and_then(Vec::pop) else {
                 return Ok(Some(format!("section {name} is gone")));
             };
-            let same = counterpart.size == section.size
-                && old.differ(section.offset, &other.content, counterpart.offset, section.size)?.is_none();
+            let mut same = counterpart.size == section.size;
+            for Range { start, end } in without(section.offset..section.end(), patched) {
+                let at = counterpart.offset.saturating_add(start - section.offset);
+                same = same && differ(&self.image.content, start, &other.content, at, end - start)?.is_none();
+            }
             if !same && section.name != WRAPPERS {
                 return Ok(Some(format!("section {name} has changed")));
             }
@@ -195,21 +162,4 @@ fn is_unloaded(image: &ElfImage, segment: &ElfSegment) -> bool {
         && segment.file_size > 0
         && segment.end() <= image.content.size()
         && image.loads().all(|(_, load)| is_apart(load))
-}
-
-impl Old {
-    /// The first position at which a range of this file and one of another file differ.
-    fn differ(
-        &self,
-        at: u64,
-        other: &Arc<dyn Content>,
-        other_at: u64,
-        length: u64,
-    ) -> Result<Option<u64>, BinaryError> {
-        let difference = differ(&self.content, at, other, other_at, length)?;
-        match &self.moved_symbols {
-            Some(moved) if difference.is_some() => differ(moved, at, other, other_at, length),
-            _ => Ok(difference),
-        }
-    }
 }

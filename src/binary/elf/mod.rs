@@ -7,6 +7,7 @@ mod imports;
 mod joined;
 mod layout;
 mod lint;
+mod loader_fields;
 mod phdr_slot;
 mod prefilter;
 mod relocation;

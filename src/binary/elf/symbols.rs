@@ -86,6 +86,27 @@ impl Symbols {
         Ok(Segment::whole(Arc::new(Changed { original: Arc::clone(original), symbols: self.clone() })))
     }
 
+    /// File offsets of the values and sizes of the section's symbols in `original`.
+    pub(in crate::binary) fn values(&self, original: &Arc<dyn Content>) -> Result<Vec<Range<u64>>, ReadError> {
+        let mut found = Vec::new();
+        let mut at = self.offset;
+        let end = self.offset.saturating_add(self.size);
+        while at < end {
+            let length = (STEP / ENTRY * ENTRY).min(end - at);
+            let mut symbols = vec![0; to_usize(length)];
+            original.read_at(at, &mut symbols)?;
+            for (number, symbol) in (0..).zip(symbols.chunks_exact(size_of::<Sym64<LE>>())) {
+                let is_of_section =
+                    from_bytes::<Sym64<LE>>(symbol).is_ok_and(|(symbol, _)| symbol.st_shndx.get(LE).0 == self.section);
+                let start = at + number * ENTRY;
+                // Both are at the end of a symbol.
+                found.extend(is_of_section.then_some(start + ENTRY - 16..start + ENTRY));
+            }
+            at += length;
+        }
+        Ok(found)
+    }
+
     fn patch(&self, symbol: &mut [u8]) {
         let Ok((old, _)) = from_bytes::<Sym64<LE>>(symbol) else { return };
         if old.st_shndx.get(LE).0 == self.section {

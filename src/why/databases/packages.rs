@@ -32,7 +32,7 @@ pub(super) fn changed(library: &Path, directory: &Path, handler: Handler, device
         for (row, stated) in distribution.record.rows() {
             let Some(path) = is_wanted(row).map(|path| site.join(path.as_path())) else { continue };
             let stated_size = match stated {
-                Stated::Claim(claim) => Some(claim.size),
+                Stated::Claim(claim) | Stated::Hexadecimal(claim) => Some(claim.size),
                 Stated::Nothing | Stated::Several => None,
             };
             let found = path.metadata().ok().map(|it| it.len());

@@ -1,0 +1,100 @@
+//! Directories outside of an installation, to which its symlinks lead: a package or a `.kpack` directory on another disk,
+//! or in the store of a package manager. They belong to the installation as if they were in it.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use super::report::Findings;
+use super::rules::Rule;
+use crate::loader::{DOT_KPACK, is_archive_link, resolve};
+use crate::resources::Resources;
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, Resolved, SourceError, resolve_links};
+
+/// Symlinks to directories outside of an input, each with the real path of its directory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LinkedDirectories(Vec<(EntryPath, PathBuf)>);
+
+impl LinkedDirectories {
+    /// Replaces symlinks by the directories outside of the input to which they lead: those called `.kpack`, and in an
+    /// installation those of packages.
+    pub(super) fn follow(input: &mut Input, resources: &Arc<Resources>) -> Result<Self, SourceError> {
+        if !matches!(input.kind, InputKind::Tree | InputKind::UnpackedWheel(_)) || input.file.is_some() {
+            return Ok(Self::default());
+        }
+        let is_installation = input.entries.iter().any(is_dist_info);
+        let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);
+        let is_followed = |entry: &&Entry| {
+            let is_named = entry.path.name() == DOT_KPACK.as_bytes() || is_installation && entry.path.depth() == 1;
+            let is_link = is_named && matches!(entry.kind, EntryKind::Symlink(_));
+            is_link && matches!(resolve_links(&entry.path, Some(&input.location), kind), Resolved::Outside(_))
+        };
+        let place = |entry: &Entry| {
+            let place = input.location.join(entry.path.as_path()).canonicalize().ok()?;
+            place.is_dir().then(|| (entry.path.clone(), place))
+        };
+        let links = Self(input.entries.iter().filter(is_followed).filter_map(place).collect());
+        for (link, place) in &links.0 {
+            let target = Input::open(place, resources)?;
+            input.entries.retain(|entry| entry.path != *link);
+            let directory = Entry { path: link.clone(), kind: EntryKind::Directory, attributes: target.root };
+            let below =
+                target.entries.into_iter().map(|entry| Entry { path: link.child(entry.path.as_bytes()), ..entry });
+            input.entries.extend(std::iter::once(directory).chain(below));
+        }
+        input.entries.sort_by(|one, other| one.path.cmp(&other.path));
+        input.recognise();
+        Ok(links)
+    }
+
+    /// The path to which `relative` leads from `directory`, as [`resolve`]. A loader resolves symlinks first, so that a
+    /// path above a linked directory leads to what is around that directory outside of the input.
+    pub(super) fn resolve(&self, directory: &EntryPath, relative: &str) -> Option<EntryPath> {
+        let found = resolve(directory, relative);
+        let Some((link, place)) = self.0.iter().find(|(link, _)| directory.below(link).is_some()) else { return found };
+        if found.as_ref().is_some_and(|found| found.below(link).is_some()) {
+            return found;
+        }
+        let real = normal(&place.join(directory.below(link)?.as_path()).join(relative));
+        self.0.iter().find_map(|(link, place)| {
+            let below = real.strip_prefix(place).ok()?;
+            EntryPath::new(below.as_os_str().as_bytes()).ok().map(|below| link.child(below.as_bytes()))
+        })
+    }
+}
+
+fn is_dist_info(entry: &Entry) -> bool {
+    entry.path.depth() == 1 && entry.path.as_bytes().ends_with(b".dist-info")
+}
+
+/// A path without `.` and `..`. All but its last directories are resolved already.
+fn normal(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut path, component| {
+        match component {
+            Component::ParentDir => drop(path.pop()),
+            Component::CurDir => {}
+            _ => path.push(component),
+        }
+        path
+    })
+}
+
+/// Reports symlinks to archives of an installation that lead to nothing. Loaders pass over such links, and other trees may
+/// contain them.
+pub(super) fn check_dangling(input: &Input, label: impl Fn(&EntryPath) -> String, findings: &Findings) {
+    if !input.entries.iter().any(is_dist_info) {
+        return;
+    }
+    let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);
+    let links = input.entries.iter().filter(|entry| is_archive_link(entry));
+    for Entry { path, .. } in links {
+        let leads = match resolve_links(path, Some(&input.location), kind) {
+            Resolved::Entry(_) => true,
+            Resolved::Outside(_) => input.location.join(path.as_path()).exists(),
+            Resolved::Nothing => false,
+        };
+        if !leads {
+            findings.add(Rule::DanglingLink, label(path), "it is a symlink to archives that leads to nothing");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Checks what host and device distributions install: libraries find code, and archives and databases belong there.
+
+use std::collections::HashSet;
+
+use super::devices::key;
+use super::distributions::{Distribution, Role};
+use super::lookup::{LookupResults, OverlaidArchives, Unreached};
+use super::parts::{Parts, PartsKind};
+use super::report::{Findings, enumerate};
+use super::rules::Rule;
+use crate::database::Databases;
+use crate::source::EntryPath;
+
+/// Checks that there is code for each distribution, or for the whole input if no distribution is a host part. An
+/// installation for one GPU need not have code for every binary, but must have some for one of them.
+pub(super) fn check_code(
+    parts: &Parts,
+    distributions: &[Distribution<'_>],
+    code: &LookupResults<'_>,
+    findings: &Findings,
+) {
+    const REASON: &str = "no archive has code for any of its split binaries";
+    if !parts.kind.is_partial() {
+        return;
+    }
+    // A host part may have been written without device parts on purpose.
+    let is_host_only =
+        parts.all.len() == 1 && parts.statement.as_ref().is_some_and(|it| !it.statement.views().is_empty());
+    if parts.kind == PartsKind::Partial && is_host_only {
+        return;
+    }
+    let mut rest = code.without_code.clone();
+    let mut unreached = code.unreached.clone();
+    for host in distributions.iter().filter(|it| it.role == Role::Host) {
+        let rows = host.rows.iter().flatten().filter_map(|row| host.part.recorded(&EntryPath::new(&row.path).ok()?));
+        let named: HashSet<_> = rows.collect();
+        let is_own = |path: &&EntryPath| named.contains(*path);
+        if !code.with_code.iter().any(is_own) && code.without_code.iter().any(is_own) {
+            findings.add(Rule::NoCode, host.label(), REASON);
+            unreached.retain(|path, _| !is_own(path));
+        }
+        rest.retain(|path| !is_own(path));
+    }
+    if code.with_code.is_empty() && !rest.is_empty() {
+        let place = parts.all.first().map(|part| part.input.location.display().to_string());
+        findings.add(Rule::NoCode, place.unwrap_or_default(), REASON);
+        return;
+    }
+    // Libraries of a package share their archives. Elsewhere, those without code for the GPUs have none.
+    let has_devices = distributions.iter().any(|it| it.role == Role::Device);
+    for path in &code.without_code {
+        let label = parts.label(0, path);
+        match unreached.get(path) {
+            Some(Unreached::Misplaced) => {
+                let reason = "no archive is where its marker leads, and it is not where its marker expects it";
+                findings.add(Rule::NoArchive, label, reason);
+            }
+            Some(Unreached::OtherArchives) if has_devices => {
+                findings.add(Rule::NoArchive, label, "no archive there has a name that its marker asks for");
+            }
+            _ => findings.note(format!("{label}: no archive has code for any of its wrappers")),
+        }
+    }
+}
+
+/// Checks that device distributions of an installation contain databases and code objects of their own GPU only.
+pub(super) fn check_payload(parts: &Parts, distributions: &[Distribution<'_>], findings: &Findings) {
+    if parts.kind != PartsKind::Installation {
+        return;
+    }
+    for device in distributions.iter().filter(|it| it.role == Role::Device) {
+        let Some(own) = device.name().and_then(|(name, _)| key(&name)) else { continue };
+        let rows = device.rows.iter().flatten();
+        for path in rows.filter_map(|row| device.part.recorded(&EntryPath::new(&row.path).ok()?)) {
+            let Some(found) = device.part.databases.classify(&path) else { continue };
+            let belongs = parts.packaging().key_of_database(&found.arch);
+            if belongs != own {
+                let reason = format!("it is for {}, which belongs to {belongs} and not to {own}", found.arch);
+                findings.add(Rule::WrongPart, device.part.label(&path), reason);
+            }
+        }
+    }
+}
+
+/// Checks that markers lead to all archives that device distributions installed. Archives of other packages may have
+/// other uses.
+pub(super) fn check_archives(
+    parts: &Parts,
+    distributions: &[Distribution<'_>],
+    archives: &OverlaidArchives,
+    databases: &Databases,
+    findings: &Findings,
+) {
+    // A missing host part is the cause, and has been reported.
+    let lacks_host =
+        distributions.iter().any(Distribution::is_of_split) && !distributions.iter().any(|it| it.role == Role::Host);
+    if parts.kind != PartsKind::Installation || lacks_host {
+        return;
+    }
+    let devices = distributions.iter().filter(|it| it.role == Role::Device);
+    let rows = devices.flat_map(|it| it.rows.iter().flatten().map(|row| (it.part, row)));
+    let named: HashSet<_> = rows.filter_map(|(part, row)| part.recorded(&EntryPath::new(&row.path).ok()?)).collect();
+    for archive in archives.list.iter().filter(|archive| named.contains(&archive.path) && !archive.is_reached()) {
+        if databases.classify(&archive.path).is_none() {
+            findings.add(Rule::OrphanArchive, archive.label.as_str(), "no marker leads to it");
+        }
+    }
+    // A package contains all of its binaries. A tree may contain some of them.
+    for archive in archives.list.iter().filter(|archive| archive.is_reached()) {
+        let orphans = if named.contains(&archive.path) { archive.orphans() } else { archive.orphans_of_existing() };
+        if !orphans.is_empty() {
+            let reason = format!("no wrapper asks for {}", enumerate(&orphans));
+            findings.add(Rule::OrphanEntry, archive.label.as_str(), reason);
+        }
+    }
+}

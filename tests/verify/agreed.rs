@@ -1,0 +1,179 @@
+//! Damages to installations with which RECORD agrees, so that only the files themselves show them.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use kpackfs::verify::{Rule, VerifyOptions};
+use sha2::{Digest, Sha256};
+
+use crate::installations::{ARCHIVE, DATABASE, DEVICE, FAMILY, HOST, fat, installed, wheel, wheels};
+use crate::splits::{copy, edit, edit_toc, verify};
+
+/// Makes all RECORDs of an installation state what is there. `added` are new files of the host or device distribution.
+pub(crate) fn agree(site: &Path, added: &[&str]) {
+    for name in [HOST, DEVICE, FAMILY] {
+        let record = site.join(name).join("RECORD");
+        let text = fs::read_to_string(&record).unwrap();
+        let old = text.lines().map(|line| line.split(',').next().unwrap());
+        let new = added.iter().copied().filter(|path| (name == HOST) == path.contains(".so") && name != FAMILY);
+        let mut text = String::new();
+        for path in old.chain(new).filter(|path| site.join(path).is_file()) {
+            let bytes = fs::read(site.join(path)).unwrap();
+            let mut digest = [0; 43];
+            URL_SAFE_NO_PAD.encode_slice(Sha256::digest(&bytes), &mut digest).unwrap();
+            let digest = String::from_utf8_lossy(&digest).into_owned();
+            let stated =
+                if path.ends_with("RECORD") { ",".to_owned() } else { format!("sha256={digest},{}", bytes.len()) };
+            text.extend([path, ",", &stated, "\n"]);
+        }
+        fs::write(&record, text).unwrap();
+    }
+}
+
+fn replace(path: &Path, old: &[u8], new: &[u8]) {
+    assert_eq!(old.len(), new.len());
+    edit(path, |bytes| {
+        let at = bytes.windows(old.len()).position(|window| window == old).unwrap();
+        bytes[at..at + new.len()].copy_from_slice(new);
+    });
+}
+
+fn metadata(site: &Path, name: &str, change: impl Fn(&str) -> String) {
+    let path = site.join(name).join("METADATA");
+    fs::write(&path, change(&fs::read_to_string(&path).unwrap())).unwrap();
+}
+
+/// A damage, files that RECORD names afterwards, the rule that a finding must name, and a part of its path.
+type Damage = (&'static str, fn(&Path), &'static [&'static str], Rule, &'static str);
+
+const LIBRARY: &str = "fat/generic.so";
+
+const DAMAGES: [Damage; 12] = [
+    (
+        "the marker leads to another package",
+        |at| replace(&at.join(LIBRARY), b".kpack/fat_@", b".kpack/fax_@"),
+        &[],
+        Rule::OrphanEntry,
+        ARCHIVE,
+    ),
+    (
+        "the marker leads elsewhere",
+        |at| replace(&at.join(LIBRARY), b".kpack/fat_@", b"xkpack/fat_@"),
+        &[],
+        Rule::OrphanEntry,
+        ARCHIVE,
+    ),
+    (
+        "the marker has another name",
+        |at| {
+            edit(&at.join(LIBRARY), |bytes| {
+                let find = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).position(|it| it == text).unwrap();
+                let field = find(bytes, b"kernel_name");
+                let name = field + find(&bytes[field..], b"generic.so");
+                bytes[name] = b'G';
+            });
+        },
+        &[],
+        Rule::OrphanEntry,
+        ARCHIVE,
+    ),
+    (
+        "an entry moved",
+        |at| {
+            edit_toc(&at.join(ARCHIVE), |toc| {
+                let entry = toc.toc.remove("generic.so#0").unwrap();
+                toc.toc.insert("generic.so#7".to_owned(), entry);
+            });
+        },
+        &[],
+        Rule::OrphanEntry,
+        ARCHIVE,
+    ),
+    (
+        "an entry too many",
+        |at| {
+            edit_toc(&at.join(ARCHIVE), |toc| {
+                let entry = toc.toc["generic.so#0"].clone();
+                toc.toc.insert("other.so#0".to_owned(), entry);
+            });
+        },
+        &[],
+        Rule::OrphanEntry,
+        ARCHIVE,
+    ),
+    ("no archives", |at| fs::remove_dir_all(at.join("fat/.kpack")).unwrap(), &[], Rule::NoCode, HOST),
+    (
+        "a link to nothing",
+        |at| {
+            fs::remove_file(at.join(ARCHIVE)).unwrap();
+            symlink("../../nothing.kpack", at.join(ARCHIVE)).unwrap();
+        },
+        &[],
+        Rule::DanglingLink,
+        ARCHIVE,
+    ),
+    (
+        "twice",
+        |at| {
+            for name in ["METADATA", "RECORD"] {
+                copy(&at.join(HOST).join(name), &at.join("fat-0.9.dist-info").join(name));
+            }
+            metadata(at, "fat-0.9.dist-info", |text| text.replace("Version: 1.0", "Version: 0.9"));
+        },
+        &[],
+        Rule::DistributionTwice,
+        "fat-0.9.dist-info",
+    ),
+    (
+        "METADATA of the fat wheel",
+        |at| {
+            let keep = |line: &&str| !line.contains("device-");
+            metadata(at, HOST, |text| text.lines().filter(keep).flat_map(|line| [line, "\n"]).collect());
+        },
+        &[],
+        Rule::HostRequirements,
+        HOST,
+    ),
+    (
+        "a database of another GPU",
+        |at| copy(&at.join(DATABASE), &at.join("fat/lib/rocblas/library/TensileLibrary_gfx942.dat")),
+        &["fat/lib/rocblas/library/TensileLibrary_gfx942.dat"],
+        Rule::WrongPart,
+        "TensileLibrary_gfx942.dat",
+    ),
+    (
+        "a frame that cannot be decoded",
+        |at| edit(&at.join(ARCHIVE), |bytes| bytes[72..80].fill(0xff)),
+        &[],
+        Rule::EntryUnreadable,
+        ARCHIVE,
+    ),
+    (
+        "a wrapper with another index",
+        |at| replace(&at.join(LIBRARY), b"HIPK\x01\0\0\0", b"HIPK\x02\0\0\0"),
+        &[],
+        Rule::WrapperFields,
+        LIBRARY,
+    ),
+];
+
+#[test]
+fn damages_with_which_record_agrees_are_named() {
+    let fat = fat();
+    let out = wheels(fat.path(), &[]);
+    let all = ["fat-", "amd_fat_device_gfx1100", "amd_fat_device_gfx11-"].map(|it| wheel(&out, it));
+    for (name, damage, added, rule, path) in DAMAGES {
+        let site = installed(&all);
+        agree(site.path(), &[]);
+        let check = || verify(&[site.path().to_owned()], None, &VerifyOptions::default());
+        assert_eq!(check().findings, [], "{name}");
+        damage(site.path());
+        agree(site.path(), added);
+        let findings = check().findings;
+        let is_it = |it: &kpackfs::verify::Finding| it.rule == rule && it.path.contains(path);
+        assert!(findings.iter().any(is_it), "{name}: {findings:#?}");
+    }
+}

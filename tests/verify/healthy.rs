@@ -1,0 +1,132 @@
+//! Variants of splits that are as they should be: `verify` finds nothing, or the one thing that is true.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use kpackfs::verify::{Rule, VerifyOptions};
+use tempfile::TempDir;
+
+use crate::installations::{DEVICE, FAMILY, HOST, fat, installed, wheel, wheels};
+use crate::splits::{verify, write_at};
+use crate::wheels::split;
+
+/// A split installed for one GPU, as by an installer.
+fn site(fat: &Path, options: &[&str]) -> TempDir {
+    let out = wheels(fat, options);
+    let site = installed(&["fat-", "amd_fat_device_gfx1100", "amd_fat_device_gfx11-"].map(|it| wheel(&out, it)));
+    for name in [HOST, DEVICE, FAMILY] {
+        fs::write(site.path().join(name).join("INSTALLER"), "pip\n").unwrap();
+    }
+    site
+}
+
+/// All files below a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[track_caller]
+fn clean(path: &Path, against: Option<&Path>) {
+    let report = verify(&[path.to_owned()], against, &VerifyOptions::default());
+    assert_eq!(report.findings, [], "{}", path.display());
+}
+
+/// An installation that is split again keeps the RECORDs of its installer, and has code for its GPUs only.
+#[test]
+fn splits_of_an_installed_split() {
+    let fat = fat();
+    let site = site(fat.path(), &[]);
+    let place = tempfile::tempdir().unwrap();
+    let views = [
+        ("all", &[][..]),
+        ("thin", &["--view", "thin/gfx1100"]),
+        ("merged", &["--view", "merged/gfx1100"]),
+        ("some", &["--view", "host", "--view", "thin/gfx1100", "--view", "merged/gfx1100"]),
+    ];
+    for (name, options) in views {
+        let out = place.path().join(name);
+        split(site.path(), &out, options);
+        for against in [None, Some(site.path()), Some(fat.path())] {
+            clean(&out, against);
+        }
+    }
+    write_at(&place.path().join("all/host/fat/version.py"), 0, b"#");
+    let report = verify(&[place.path().join("all")], None, &VerifyOptions::default());
+    assert!(report.findings.iter().any(|it| it.rule == Rule::FileChanged), "{:?}", report.findings);
+}
+
+#[test]
+fn modes_that_an_installer_chooses() {
+    let fat = fat();
+    let site = site(fat.path(), &[]);
+    for umask in [0o077, 0o002, 0o027] {
+        for path in files(site.path()) {
+            let is_executable = fs::metadata(&path).unwrap().permissions().mode() & 0o100 != 0;
+            let mode = (if is_executable { 0o777 } else { 0o666 }) & !umask;
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        clean(site.path(), Some(fat.path()));
+    }
+    fs::set_permissions(site.path().join("fat/version.py"), fs::Permissions::from_mode(0o755)).unwrap();
+    let report = verify(&[site.path().to_owned()], Some(fat.path()), &VerifyOptions::default());
+    assert!(report.findings.iter().any(|it| it.rule == Rule::AgainstMode), "{:?}", report.findings);
+}
+
+/// Packages, and directories of archives, on other disks.
+#[test]
+fn directories_behind_symlinks() {
+    let fat = fat();
+    let store = tempfile::tempdir().unwrap();
+    for name in ["fat/.kpack", "fat"] {
+        let site = site(fat.path(), &[]);
+        let moved = store.path().join(name.replace('/', "_"));
+        let copied = std::process::Command::new("mv").arg(site.path().join(name)).arg(&moved).status();
+        assert!(copied.unwrap().success());
+        symlink(&moved, site.path().join(name)).unwrap();
+        clean(site.path(), None);
+        clean(site.path(), Some(fat.path()));
+    }
+}
+
+/// A requirement of device wheels may have the version of the split by chance.
+#[test]
+fn a_requirement_in_the_same_version() {
+    let fat = fat();
+    let site = site(fat.path(), &["--device-requires-dist", "rocm-sdk-device-@GFXARCH@ == 1.0"]);
+    let metadata = fs::read_to_string(site.path().join(DEVICE).join("METADATA")).unwrap();
+    assert!(metadata.contains("rocm-sdk-device-gfx1100"), "{metadata}");
+    clean(site.path(), None);
+}
+
+/// The RECORD of rocm-kpack's splitters has hexadecimal digests.
+#[test]
+fn hexadecimal_digests_are_compared() {
+    let fat = fat();
+    let site = site(fat.path(), &[]);
+    for name in [HOST, DEVICE, FAMILY] {
+        let record = site.path().join(name).join("RECORD");
+        let text = fs::read_to_string(&record).unwrap();
+        let hexadecimal = |line: &str| match line.split_once(",sha256=") {
+            Some((path, rest)) => {
+                let (digest, length) = rest.split_once(',').unwrap();
+                let mut bytes = [0; 32];
+                URL_SAFE_NO_PAD.decode_slice(digest, &mut bytes).unwrap();
+                let digits = bytes.map(|byte| format!("{byte:02x}")).concat();
+                format!("{path},sha256={digits},{length}\n")
+            }
+            None => format!("{line}\n"),
+        };
+        fs::write(&record, text.lines().map(hexadecimal).collect::<Vec<_>>().concat()).unwrap();
+    }
+    let rules = || {
+        let report = verify(&[site.path().to_owned()], None, &VerifyOptions::default());
+        report.findings.iter().map(|it| it.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(rules(), [Rule::RecordForm; 3]);
+    write_at(&site.path().join("fat/version.py"), 0, b"#");
+    assert_eq!(rules().iter().filter(|rule| **rule == Rule::FileChanged).count(), 1);
+}
