@@ -60,6 +60,8 @@ pub mod index;
 #[doc(hidden)]
 pub mod join;
 #[doc(hidden)]
+pub mod memory;
+#[doc(hidden)]
 pub mod metrics;
 #[doc(hidden)]
 pub mod mount;
@@ -85,7 +87,6 @@ mod diff;
 mod disk;
 mod executor;
 mod loader;
-mod memory;
 mod page;
 mod report;
 mod sync;

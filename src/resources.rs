@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::executor::Executor;
 use crate::index::{FrameStore, Index};
-use crate::memory::{Budget, ByteCache, Compressors, OpenStream, Pool, Pooled};
+use crate::memory::{Budget, ByteCache, Compressors, OpenStream, Pool, Pooled, kept_in_tables};
 use crate::metrics::{Counter, Counters, Gauges, MemoryClass, MetricsSource};
 
 /// Resources that all work on one input shares.
@@ -127,7 +127,7 @@ impl MetricsSource for Resources {
     }
 
     fn gauges(&self) -> Gauges {
-        self.budget.gauges()
+        Gauges { tables: kept_in_tables(), ..self.budget.gauges() }
     }
 
     fn threads(&self) -> u64 {

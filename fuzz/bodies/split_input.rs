@@ -85,5 +85,13 @@ fn input(files: &[&[u8]; 3]) -> Input {
     entries.extend(PLACES.iter().zip(files).map(|(place, bytes)| entry(place, file(bytes))));
     entries.sort_by(|a, b| a.path.cmp(&b.path));
     let location = PathBuf::from("/input");
-    Input { kind: InputKind::Tree, location, root: attributes, entries, warnings: Vec::new(), file: None }
+    Input {
+        kind: InputKind::Tree,
+        location,
+        root: attributes,
+        entries,
+        warnings: Vec::new(),
+        file: None,
+        tables: Vec::new(),
+    }
 }

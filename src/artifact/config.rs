@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk;
 use crate::gpu::{SPIRV, begins_with_target};
+use crate::memory::Parser;
 
 /// How artifacts of several shards are joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +101,7 @@ impl PackagingConfig {
     /// Reads and parses the file at `path`.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let bytes =
-            disk::read(path, disk::MAX_TEXT).map_err(|source| ConfigError::Io { path: path.to_owned(), source })?;
+            disk::read(path, Parser::Text).map_err(|source| ConfigError::Io { path: path.to_owned(), source })?;
         Self::parse(&bytes, path)
     }
 

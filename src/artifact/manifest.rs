@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::rope::to_usize;
+use crate::memory::{Parser, WholeFile};
 use crate::source::{EntryKind, EntryPath, Input, PathError};
 
 /// The name of the file, in the root of an artifact.
@@ -10,9 +10,6 @@ pub const MANIFEST: &str = "artifact_manifest.txt";
 
 /// The directory in a part with the statement of the split that wrote it.
 const STATEMENTS: &[u8] = b".kpackfs";
-
-/// The largest manifest that is read, in bytes.
-const MAX_SIZE: u64 = 1 << 20;
 
 /// The prefixes of an artifact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,11 +61,7 @@ impl Manifest {
         let EntryKind::File { content, .. } = &entry.kind else { return Err(missing()) };
         let path = input.location.join(MANIFEST);
         let unreadable = |reason: String| ManifestError::Unreadable { path: path.clone(), reason };
-        if content.size() > MAX_SIZE {
-            return Err(unreadable(format!("it is larger than {MAX_SIZE} bytes")));
-        }
-        let mut bytes = vec![0; to_usize(content.size())];
-        content.read_at(0, &mut bytes).map_err(|error| unreadable(error.to_string()))?;
+        let bytes = WholeFile::of(Parser::ArtifactManifest, &**content).map_err(|it| unreadable(it.to_string()))?;
         let manifest = Self::parse(&bytes, &path)?;
         if !manifest.prefixes.is_empty() && manifest.present(input).is_empty() {
             let prefixes = manifest.prefixes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

@@ -16,6 +16,7 @@ use super::progress::show_bytes;
 use super::table::Style;
 use super::terminal::message;
 use crate::diff::{Diff, Settings, Side};
+use crate::memory::{check_tables, limit_tables};
 use crate::split::Packaging;
 
 /// Exit code if something grew by more than --fail-above allows.
@@ -120,6 +121,8 @@ impl Compare {
         };
         let open = |location: &Path| -> anyhow::Result<Side> {
             let resources = resources(location, &options)?;
+            // Both inputs are in memory.
+            limit_tables(self.options.memory << 20);
             Ok(show_bytes("Planning", |progress| Side::open(location, &settings, &resources, progress))?)
         };
         let (before, after) = (open(&self.before)?, open(&self.after)?);
@@ -127,6 +130,7 @@ impl Compare {
             show_bytes("Measuring", |progress| before.make_sizes(progress).and_then(|()| after.make_sizes(progress)))?;
         }
         let mut diff = show_bytes("Comparing", |progress| Diff::of(&before, &after, progress))?;
+        check_tables()?;
         for side in [&before, &after] {
             save_index(side.resources());
         }

@@ -11,6 +11,7 @@ use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
 use super::{mount8, reference};
 use crate::disk;
+use crate::memory::Parser;
 
 /// Hand-written sections.
 const KPACKFS_1: &str = include_str!("../../packaging/man/kpackfs.1");
@@ -56,7 +57,7 @@ fn name(path: &Path) -> &str {
 fn manuals(cli: &clap::Command, commands: &Path, administration: &Path) -> anyhow::Result<()> {
     clap_mangen::generate_to(with_all_sentences(cli.clone()), commands)?;
     let main = commands.join("kpackfs.1");
-    let page = disk::read_to_string(&main, disk::MAX_TEXT)?;
+    let page = disk::read_to_string(&main, Parser::Text)?;
     fs::write(&main, page + KPACKFS_1)?;
     let (before, after) = MOUNT_KPACKFS_8.split_once(OPTIONS).context("mount.kpackfs.8 has no place for options")?;
     fs::write(administration.join("mount.kpackfs.8"), [before, &mount_options(cli), after].concat())?;

@@ -117,7 +117,7 @@ fn list(file: &Path, as_json: bool, is_summary: bool) -> anyhow::Result<()> {
     let reader = open(file)?;
     let mut out = std::io::stdout().lock();
     if as_json {
-        return json::write(&mut out, reader.toc());
+        return json::write(&mut out, &reader.whole_toc()?);
     }
     let toc = reader.toc();
     let (group, targets, scheme) = (&toc.group_name, toc.gfx_arches.join(" "), &toc.compression_scheme);

@@ -42,6 +42,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use self::failure::{FAILURE, is_broken_pipe, text};
 
+use crate::memory::{check_tables, limit_tables, set_up_malloc};
 use crate::report::table;
 
 /// Shows a fat ROCm wheel or install tree as if it had been split by GPU architecture.
@@ -72,13 +73,17 @@ enum Command {
     Generate(generate::Generate),
 }
 
+/// Memory for commands without the option `--memory`, in bytes: its default.
+const MEMORY: u64 = 256 << 20;
+
 /// Runs the command in the arguments.
 pub fn run() -> ExitCode {
     if let Err(error) = prepare::check_address_space(0) {
         eprintln!("kpackfs: {error}");
         return ExitCode::from(FAILURE);
     }
-    crate::memory::set_up_malloc();
+    set_up_malloc();
+    limit_tables(MEMORY);
     log::start();
     let arguments: Vec<_> = std::env::args_os().collect();
     if let Some(caller) = mount8::caller(&arguments, &Cli::command()) {
@@ -100,7 +105,14 @@ pub fn run() -> ExitCode {
 }
 
 impl Command {
+    /// Runs the command. An answer for which memory was missing is no answer.
     fn run(&self) -> anyhow::Result<ExitCode> {
+        let code = self.run_unchecked()?;
+        check_tables()?;
+        Ok(code)
+    }
+
+    fn run_unchecked(&self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Mount(command) => command.run(),
             Self::Umount(command) => command.run(),

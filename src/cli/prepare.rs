@@ -15,6 +15,7 @@ use crate::gpu::BundleKey;
 use crate::index::Index;
 use crate::join::{self, Joined};
 use crate::kpack::BundleJobs;
+use crate::memory::{check_tables, limit_tables};
 use crate::metrics::Counters;
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -113,6 +114,7 @@ pub(super) fn check_address_space(memory: u64) -> anyhow::Result<()> {
 /// The resources, with the user's limits on threads and memory.
 pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<Arc<Resources>> {
     check_address_space(options.memory << 20)?;
+    limit_tables(options.memory << 20);
     set_jobs(options.jobs)?;
     options.note_ignored();
     let cache = options.cache.safe_directory();
@@ -184,6 +186,7 @@ fn plan(
     let plan = show_bytes("Planning", |progress| {
         Plan::of_joined(&input, &joined, &choices, &BundleJobs::new(resources), progress)
     })?;
+    check_tables()?;
     resources.index.end_planning();
     let wheels = WheelSet::new(&input, &plan, &options.to_wheel_options()?, resources)?;
     let of_wheels = wheels.iter().flat_map(|wheels| &wheels.warnings);

@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::table::{Style, Table, percent, size};
 use super::terminal::escaped;
 use crate::disk;
+use crate::memory::Parser;
 use crate::mount::find_mount;
 use crate::view::REPORTS;
 
@@ -40,7 +41,7 @@ impl StatusArguments {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let mount = find_mount(&self.place)?;
         let file = mount.mount_point.join(REPORTS).join("status.json");
-        let read = || disk::read_to_string(&file, disk::MAX_TEXT).with_context(|| file.display().to_string());
+        let read = || disk::read_to_string(&file, Parser::Text).with_context(|| file.display().to_string());
         let mut out = io::stdout().lock();
         let text = read()?;
         if self.json {

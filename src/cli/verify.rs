@@ -18,6 +18,7 @@ use super::table::counted;
 use super::terminal::message;
 use crate::artifact;
 use crate::gpu::GpuSet;
+use crate::memory::{check_tables, limit_tables};
 use crate::resources::Resources;
 use crate::split::Packaging;
 use crate::verify::{self, FindingGroup, Rule, VerifyOptions, VerifyReport};
@@ -118,11 +119,14 @@ impl Verify {
         };
         check_address_space(self.memory << 20)?;
         set_jobs(self.jobs)?;
+        limit_tables(self.memory << 20);
         let resources = Resources::new(self.memory << 20);
         let report = show_bytes("Verifying", |progress| {
             verify::verify(&paths, self.against.as_deref(), &options, &resources, progress)
         });
-        Ok(report?)
+        let report = report?;
+        check_tables()?;
+        Ok(report)
     }
 
     fn print(&self, report: &VerifyReport) -> anyhow::Result<()> {

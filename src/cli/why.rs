@@ -17,6 +17,7 @@ use super::lists::pieces;
 use super::terminal::message;
 use crate::disk;
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
+use crate::memory::{Parser, check_tables, limit_tables};
 use crate::resources::Resources;
 use crate::why::{
     AnswerStatus, Cause, DatabaseLookup, Evidence, Explanation, FoundCause, Question, VisibleGpu, WhyError, disabled,
@@ -145,6 +146,7 @@ impl Why {
         let visible = if named.is_some() { Vec::new() } else { seen(&nodes, &variables).map_err(nothing)? };
         let gpus = named.unwrap_or_else(|| visible.iter().map(|gpu| gpu.target.clone()).collect());
         let (binary, wrapper) = (self.binary.clone(), self.wrapper);
+        limit_tables(MEMORY);
         let resources = Resources::new(MEMORY);
         let question = Question { paths, gpus, visible, binary, wrapper, variables, loaded, resources };
         let mut answer = match question.answer() {
@@ -152,6 +154,7 @@ impl Why {
             Err(error @ (WhyError::Nothing(_) | WhyError::NoWrapper(_))) => return Err(nothing(error.into())),
             Err(error) => return Err(unreadable(error.into())),
         };
+        check_tables().map_err(|error| unreadable(error.into()))?;
         warn_of_empty(&question.variables, &nodes, &mut answer);
         Ok(answer)
     }
@@ -246,7 +249,7 @@ fn environment_of(pid: u32) -> anyhow::Result<BTreeMap<OsString, OsString>> {
         bail!("--pid {pid}: there is no process with this ID");
     }
     let path = format!("/proc/{pid}/environ");
-    let bytes = disk::read(Path::new(&path), disk::MAX_TEXT).context(path)?;
+    let bytes = disk::read(Path::new(&path), Parser::Text).context(path)?;
     let pair = |variable: &[u8]| {
         let at = variable.iter().position(|&byte| byte == b'=')?;
         let (name, value) = variable.split_at(at);
@@ -258,7 +261,7 @@ fn environment_of(pid: u32) -> anyhow::Result<BTreeMap<OsString, OsString>> {
 /// The files that a process has mapped, without duplicates.
 fn mapped_by(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
     let path = format!("/proc/{pid}/maps");
-    let bytes = disk::read(Path::new(&path), disk::MAX_TEXT).context(path)?;
+    let bytes = disk::read(Path::new(&path), Parser::Text).context(path)?;
     let lines = bytes.split(|&byte| byte == b'\n');
     let paths = lines.filter_map(|line| Some(line.get(line.iter().position(|&byte| byte == b'/')?..)?.to_owned()));
     let mut paths: Vec<_> = paths.map(|path| PathBuf::from(OsString::from_vec(path))).collect();

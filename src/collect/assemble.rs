@@ -30,7 +30,7 @@ pub(super) fn application(apps: Vec<(PathBuf, Input)>, trees: &[(PathBuf, Input)
             None => base.file_name().map(PathBuf::from).unwrap_or_default(),
         };
         let prefix = EntryPath::new(prefix.as_os_str().as_encoded_bytes()).unwrap_or_else(|_| EntryPath::root());
-        let Input { root, entries, warnings, .. } = app;
+        let Input { root, entries, warnings, tables, .. } = app;
         let moved = entries.into_iter().map(|entry| {
             let path = entry.path.components().fold(prefix.clone(), |path, name| path.child(name));
             Entry { path, ..entry }
@@ -42,9 +42,11 @@ pub(super) fn application(apps: Vec<(PathBuf, Input)>, trees: &[(PathBuf, Input)
             entries: Vec::new(),
             warnings: Vec::new(),
             file: None,
+            tables: Vec::new(),
         });
         whole.entries.extend(moved);
         whole.warnings.extend(warnings);
+        whole.tables.extend(tables);
     }
     let mut whole = whole?;
     whole.entries.sort_by(|a, b| a.path.cmp(&b.path));
@@ -107,6 +109,7 @@ impl<'a> ResultAssembly<'a> {
             entries: self.entries.into_values().collect(),
             warnings: self.roots.iter().flat_map(|root| root.input.warnings.clone()).collect(),
             file: None,
+            tables: Vec::new(),
         };
         (input, self.report)
     }

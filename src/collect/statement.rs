@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::model::{CollectReport, CollectedFile};
 use crate::disk;
 use crate::gpu::{GpuSet, TargetId};
+use crate::memory::Parser;
 use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::view::{JSON_VERSION, REPORTS};
@@ -35,7 +36,7 @@ struct StatedCollection {
 
 /// The GPUs of a result whose libraries have the code of some GPUs only, by its statement; `None` for anything else.
 pub fn thin_gpus(directory: &Path) -> Option<GpuSet> {
-    let bytes = disk::read(&directory.join(REPORTS).join(COLLECTED), disk::MAX_TEXT).ok()?;
+    let bytes = disk::read(&directory.join(REPORTS).join(COLLECTED), Parser::Statement).ok()?;
     let stated: StatedCollection = serde_json::from_slice(&bytes).ok()?;
     let gpus = stated.gpu_targets.iter().map(|gpu| gpu.parse().ok()).collect::<Option<Vec<_>>>()?;
     GpuSet::new(gpus).filter(|_| stated.form == form_name(false))

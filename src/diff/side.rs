@@ -12,6 +12,7 @@ use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest,
 use crate::disk;
 use crate::gpu::{BundleKey, Level};
 use crate::kpack::BundleJobs;
+use crate::memory::Parser;
 use crate::metrics::Progress;
 use crate::report::details::Details;
 use crate::report::{InspectReport, SizedParts, Sizes};
@@ -291,7 +292,7 @@ fn parts_of_split(location: &Path) -> std::io::Result<Option<(InputForm, Vec<Pat
         return Ok((directories.is_empty() && !wheels.is_empty()).then_some((InputForm::Wheels, wheels)));
     }
     // Other files may be there if the split has a statement.
-    let named = disk::read(&location.join(REPORTS).join(STATEMENT), disk::MAX_TEXT).ok();
+    let named = disk::read(&location.join(REPORTS).join(STATEMENT), Parser::Statement).ok();
     let named =
         named.and_then(|statement| Statement::parse(&statement).ok()?.parts().ok()).filter(|parts| !parts.is_empty());
     let is_part = |path: &PathBuf| {

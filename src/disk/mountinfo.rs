@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::{MAX_TEXT, read};
+use super::read;
+use crate::memory::Parser;
 
 /// The file of the kernel that lists mounts.
 pub(crate) const MOUNTINFO: &str = "/proc/self/mountinfo";
@@ -44,7 +45,7 @@ fn topmost_of(mut mounts: Vec<MountEntry>, path: &Path) -> Option<MountEntry> {
 
 /// All mounts that this process can see.
 pub(crate) fn list_all_mounts() -> io::Result<Vec<MountEntry>> {
-    let text = read(Path::new(MOUNTINFO), MAX_TEXT)?;
+    let text = read(Path::new(MOUNTINFO), Parser::Text)?;
     Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 

@@ -10,10 +10,10 @@ use std::path::Path;
 use rocm_kpack::{open_regular, open_regular_with};
 
 use super::lock::Deadline;
+use crate::memory::{Parser, WholeFile};
 
-/// The largest file of text that is read as a whole, in bytes: statements, configurations, METADATA. The longest
-/// METADATA on `PyPI` has a few MB.
-pub(crate) const MAX_TEXT: u64 = 16 << 20;
+/// Bytes that are read of a file that the kernel generates. /proc/PID/maps has at most 65,530 lines of some 100 bytes.
+const GENERATED: u64 = 8 << 20;
 
 /// Opens a regular file for reading. Fails with [`NotRegular`](super::NotRegular) for everything else.
 ///
@@ -32,21 +32,23 @@ pub(crate) fn open_with(path: &Path, options: &mut OpenOptions, flags: i32) -> i
     Deadline::of_locks().retry(|| open_regular_with(path, options, flags)).map(|(file, _)| file)
 }
 
-/// All bytes of a regular file. Fails if there are more than `max`.
-pub(crate) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+/// All bytes of a regular file, as far as the parser may read them.
+pub(crate) fn read(path: &Path, parser: Parser) -> io::Result<WholeFile> {
     let (file, metadata) = open(path)?;
     // Files of procfs and sysfs have the size 0, and others may grow meanwhile.
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(max)).unwrap_or_default());
-    file.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > max {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {max} bytes")));
-    }
-    Ok(bytes)
+    let is_generated = metadata.len() == 0;
+    let length = if is_generated { GENERATED } else { metadata.len() };
+    WholeFile::new(parser, length, |bytes| {
+        bytes.clear();
+        let read = file.take(length).read_to_end(bytes)? as u64;
+        if is_generated && read == length { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(()) }
+    })
 }
 
-/// The text of a regular file. Fails if it has more than `max` bytes.
-pub(crate) fn read_to_string(path: &Path, max: u64) -> io::Result<String> {
-    String::from_utf8(read(path, max)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+/// The text of a regular file, as far as the parser may read it.
+pub(crate) fn read_to_string(path: &Path, parser: Parser) -> io::Result<String> {
+    let text = read(path, parser)?.into_bytes();
+    String::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 #[cfg(test)]
@@ -75,14 +77,12 @@ mod tests {
         let path = place.path().join("file");
         let file = File::create(&path).unwrap();
         file.set_len(5).unwrap();
-        assert_eq!(read(&path, 5).unwrap(), [0; 5]);
-        assert_eq!(read(&path, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read(&path, Parser::Statement).unwrap()[..], [0; 5]);
         // A sparse file, of which nothing is allocated in advance.
         file.set_len(1 << 40).unwrap();
-        assert_eq!(read_to_string(&path, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read_to_string(&path, Parser::Text).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         // Its size is 0.
-        assert!(!read_to_string(Path::new("/proc/self/stat"), MAX_TEXT).unwrap().is_empty());
-        assert!(read(Path::new("/proc/self/stat"), 1).is_err());
+        assert!(!read_to_string(Path::new("/proc/self/stat"), Parser::Text).unwrap().is_empty());
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         let refused = rocm_kpack::open_regular(&path).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         thread::scope(|scope| {
-            let reading = scope.spawn(|| read_to_string(&path, MAX_TEXT));
+            let reading = scope.spawn(|| read_to_string(&path, Parser::Text));
             lease(&holder, libc::F_UNLCK);
             assert_eq!(reading.join().unwrap().unwrap(), "text");
         });

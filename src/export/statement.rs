@@ -8,6 +8,7 @@ use super::error::{ExportError, at, reading};
 use super::inputs::Inputs;
 use super::output::{Output, Warn};
 use crate::disk;
+use crate::memory::Parser;
 use crate::rope::{Content, to_usize};
 use crate::source::EntryPath;
 use crate::split::{STATEMENT, Statement, statement_of_component};
@@ -155,7 +156,7 @@ impl StatementChange {
 
 /// The statement in a file, if there is one.
 fn read(file: &Path, warn: Warn) -> Result<Option<Statement>, ExportError> {
-    let bytes = match disk::read(file, disk::MAX_TEXT) {
+    let bytes = match disk::read(file, Parser::Statement) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
         }

@@ -13,8 +13,9 @@ use super::compressed::Compressed;
 use super::error::{FatbinError, malformed};
 use super::packing::{self, CompressedHeader};
 use crate::gpu::{TargetId, begins_with_target};
+use crate::memory::{Parser, ParserMemory, TableError, WholeFile};
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, Rope, Segment, to_usize};
+use crate::rope::{Content, ReadError, Rope, Segment};
 
 /// Magic of an uncompressed bundle.
 pub(super) const MAGIC: &[u8; 24] = b"__CLANG_OFFLOAD_BUNDLE__";
@@ -92,6 +93,11 @@ impl Bundle {
     pub fn unknown_ids(&self) -> BTreeSet<String> {
         let unknown = self.device_entries().filter(|(target, entry)| entry.size > 0 && target.is_unknown());
         unknown.map(|(_, entry)| String::from_utf8_lossy(&entry.id).into_owned()).collect()
+    }
+
+    /// Counts what is kept of it: a code object for each entry, and the IDs.
+    pub(crate) fn count(&self, table: &ParserMemory) -> Result<(), TableError> {
+        self.entries.iter().try_for_each(|entry| table.add_entry(&entry.id))
     }
 
     /// Its offset, its compressed length and its claimed length, if the claim is implausible.
@@ -275,7 +281,5 @@ fn is_processor(target: &TargetId) -> bool {
 }
 
 fn read_up_to(content: &Arc<dyn Content>, offset: u64, length: u64) -> Result<Vec<u8>, FatbinError> {
-    let mut bytes = vec![0; to_usize(length)];
-    content.read_at(offset, &mut bytes)?;
-    Ok(bytes)
+    Ok(WholeFile::part(Parser::Bundle, &**content, offset, length)?.into_bytes())
 }

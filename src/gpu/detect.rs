@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::TargetId;
 use super::hierarchy::target_of_version;
 use crate::disk;
+use crate::memory::Parser;
 
 /// Where the kernel describes its compute nodes.
 pub const KFD_TOPOLOGY: &str = "/sys/class/kfd/kfd/topology";
@@ -70,7 +71,7 @@ pub fn gpu_nodes(topology: &Path) -> Result<Vec<GpuNode>, DetectError> {
     let mut usable = 0..;
     for name in numbers {
         let path = nodes.join(name.to_string()).join("properties");
-        let properties = match disk::read_to_string(&path, disk::MAX_TEXT) {
+        let properties = match disk::read_to_string(&path, Parser::Text) {
             Ok(properties) => properties,
             // The kernel refuses with EPERM for a GPU that is not in the device control group of this container.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => continue,

@@ -20,6 +20,7 @@ use std::path::Path;
 
 use super::records::{Header, Record, RecordsError, TEMPORARY, at, decode};
 use crate::disk::{self, Durability, NewFile};
+use crate::memory::{Parser, most_kept};
 use crate::rope::{Identity, Xxh3, to_usize};
 
 const MAGIC: &[u8; 8] = b"KPFSIDX\n";
@@ -185,7 +186,8 @@ fn read_block(file: &File, first: &[u8; 16], at: u64) -> io::Result<(Vec<u8>, [u
     let [length, size] = [length, size].map(u32::from_le_bytes);
     let end = at.saturating_add(HEAD).saturating_add(length.into());
     // A zstd block of 128 KiB takes at least four bytes (RFC 8878, 3.1.1.2).
-    let is_possible = u64::from(size) <= MAX_SIZE.min(u64::from(length / 4) * (128 << 10));
+    let most = most_kept(Parser::Index);
+    let is_possible = u64::from(size) <= most.min(u64::from(length / 4) * (128 << 10)) && u64::from(length) <= most;
     if !is_possible || end > file.metadata()?.len() {
         return Err(io::ErrorKind::InvalidData.into());
     }

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use super::file::{self, IndexFile, LARGE};
 use super::pending::Pending;
 use super::records::{self, Header, Record, RecordKind, RecordsError};
+use crate::memory::{Parser, most_kept};
 use crate::rope::Identity;
 
 /// The index is saved at once when more than this many bytes are unsaved.
@@ -280,8 +281,12 @@ impl Index {
             }
             let file = Arc::new(file);
             *place.last.lock() = Some(Arc::clone(&file));
+            let mut room = most_kept(Parser::Index);
             let result = file.read(|record, at| {
                 let key = (record.kind, record.identity);
+                // What does not fit is made again.
+                let Some(rest) = room.checked_sub(record.bytes.len() as u64) else { return };
+                room = rest;
                 self.records.entry(key).or_insert_with(|| IndexState::stored(record, &file, at));
             });
             result.map_err(records::at(&place.file))

@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::rope::to_usize;
+use crate::memory::{Parser, WholeFile};
 use crate::source::{EntryKind, EntryPath, Input, InputKind};
 use crate::wheel::{self, Metadata, normalise};
-
-/// The largest METADATA that is read, in bytes.
-const MAX_METADATA: u64 = 4 << 20;
 
 /// Warnings about device wheels in a directory that are not of the version that their host wheel requires.
 pub(super) fn mixed_versions(input: &Input) -> Vec<String> {
@@ -38,9 +35,7 @@ fn metadata(input: &Input) -> Vec<Metadata> {
         if path.depth() != 2 || path.name() != b"METADATA" || !path.directory().ends_with(b".dist-info") {
             return None;
         }
-        let mut bytes = vec![0; to_usize(Some(content.size()).filter(|&size| size <= MAX_METADATA)?)];
-        content.read_at(0, &mut bytes).ok()?;
-        Metadata::parse(bytes, path).ok()
+        Metadata::parse(WholeFile::of(Parser::Metadata, &**content).ok()?.into_bytes(), path).ok()
     };
     input.entries.iter().filter_map(|entry| parse(&entry.path, &entry.kind)).collect()
 }

@@ -40,9 +40,9 @@ pub(super) fn of(
         for &(number, ref reach) in reached {
             let Some(archive) = archives.get(number) else { continue };
             let reader = archive.reader()?;
-            let entries = reader.toc().toc.get(key).into_iter().flatten();
+            let entries = reader.entries_of(key);
             for (target, entry) in entries.filter(|(target, _)| reader.offers(target) && reach.asks_for(target)) {
-                let asked = (number, key.to_owned(), target.clone());
+                let asked = (number, key.to_owned(), target.to_owned());
                 if set.asked.contains(&asked) {
                     continue;
                 }
@@ -50,7 +50,7 @@ pub(super) fn of(
                 if !earlier.contains(target) {
                     match code(archive, key, target, entry, resources) {
                         Ok(code) => {
-                            here.insert(target.clone());
+                            here.insert(target.to_owned());
                             set.warning = set.warning.or_else(|| code.wrong_name());
                             found.push(code);
                         }

@@ -179,7 +179,7 @@ fn lay_over(wheels: Vec<JoinedWheel>) -> Result<Input, WheelsError> {
     let mut entries = BTreeMap::<EntryPath, (Entry, PathBuf)>::new();
     let mut whole: Option<Input> = None;
     for JoinedWheel { path, input, .. } in wheels {
-        let Input { location, root, entries: own, warnings, .. } = input;
+        let Input { location, root, entries: own, warnings, tables, .. } = input;
         for entry in own {
             let installed = wheel::installed(&entry.path);
             // Data directories themselves are not installed.
@@ -201,9 +201,10 @@ fn lay_over(wheels: Vec<JoinedWheel>) -> Result<Input, WheelsError> {
         }
         if let Some(whole) = &mut whole {
             whole.warnings.extend(warnings);
+            whole.tables.extend(tables);
         } else {
-            let entries = Vec::new();
-            whole = Some(Input { kind: InputKind::Wheels(None), location, root, entries, warnings, file: None });
+            let (kind, entries, file) = (InputKind::Wheels(None), Vec::new(), None);
+            whole = Some(Input { kind, location, root, entries, warnings, file, tables });
         }
     }
     let mut whole = whole.ok_or_else(|| WheelsError::NotAWheel(PathBuf::new()))?;

@@ -1,13 +1,18 @@
 //! Reading archives from any content: a file, a member of a wheel, a view.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
 use rocm_kpack::{Archive, Blob, Error, Scheme, Source, Toc, TocEntry};
 
 use super::pieces::{ArchivePart, Pieces};
-use crate::memory::Budget;
+use crate::memory::{Budget, Parser, ParserMemory};
 use crate::rope::Content;
+
+/// What is kept of a code object, in bytes, in addition to its bytes in the table of contents: its description, and its
+/// target, which may be another one for each.
+const ENTRY: usize = 240;
 
 /// A content that is read as an archive.
 #[derive(Debug)]
@@ -28,27 +33,80 @@ impl Source for ArchiveContent {
 pub struct ArchiveReader {
     content: Arc<dyn Content>,
     archive: Archive<ArchiveContent>,
-    toc: Toc,
+    head: Toc,
+    /// Sorted by name and target.
+    entries: Vec<PlacedEntry>,
+    targets: Vec<Box<str>>,
+    /// The memory of all of this.
+    _memory: ParserMemory,
+}
+
+/// A code object, with the numbers of its name and of its target.
+#[derive(Debug)]
+struct PlacedEntry {
+    name: u32,
+    target: u32,
+    entry: TocEntry,
 }
 
 impl ArchiveReader {
     /// Reads the header and the table of contents, and locates all code objects.
     pub fn open(content: Arc<dyn Content>) -> Result<Self, Error> {
         let archive = Archive::open(ArchiveContent(Arc::clone(&content)))?;
-        archive.index()?;
-        let toc = archive.toc()?;
-        Ok(Self { content, archive, toc })
+        let memory = ParserMemory::new(Parser::Archive);
+        let count = |bytes: usize| memory.grow(bytes as u64).map_err(|error| Error::Read(error.into()));
+        count(archive.toc_size().saturating_add(archive.name_count().saturating_mul(4)))?;
+        count(archive.index()?.len().saturating_mul(size_of::<Blob>()))?;
+        let (mut entries, mut numbers, mut targets) = (Vec::new(), HashMap::<Box<str>, u32>::new(), Vec::new());
+        let mut refused = None;
+        archive.each_entry(|name, target, entry| {
+            if refused.is_none() {
+                refused = count(ENTRY + entry.kind.len()).err();
+            }
+            let (Ok(name), Ok(next)) = (u32::try_from(name), u32::try_from(targets.len())) else { return };
+            if refused.is_some() {
+                return;
+            }
+            let target = numbers.get(target).copied().unwrap_or_else(|| {
+                targets.push(Box::from(target));
+                *numbers.entry(target.into()).or_insert(next)
+            });
+            entries.push(PlacedEntry { name, target, entry });
+        })?;
+        refused.map_or(Ok(()), Err)?;
+        let head = archive.head()?;
+        Ok(Self { content, archive, head, entries, targets, _memory: memory })
     }
 
-    /// The table of contents.
+    /// The table of contents without code objects and blobs.
     pub fn toc(&self) -> &Toc {
-        &self.toc
+        &self.head
+    }
+
+    /// The whole table of contents, which takes many times its bytes.
+    pub fn whole_toc(&self) -> Result<Toc, Error> {
+        self.archive.toc()
+    }
+
+    /// The names in it, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.archive.names().into_iter().flatten()
+    }
+
+    /// The entries with this name: target and description.
+    pub fn entries_of(&self, key: &str) -> impl Iterator<Item = (&str, &TocEntry)> {
+        let name = |it: &PlacedEntry| self.archive.name(it.name as usize).unwrap_or_default();
+        let start = self.entries.partition_point(|it| name(it) < key);
+        let end = self.entries.partition_point(|it| name(it) <= key);
+        let found = self.entries.get(start..end).unwrap_or_default();
+        found.iter().filter_map(|it| Some((&**self.targets.get(it.target as usize)?, &it.entry)))
     }
 
     /// The entries by name, target, and description.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &str, &TocEntry)> {
-        self.toc.toc.iter().flat_map(|(key, targets)| {
-            targets.iter().map(move |(target, entry)| (key.as_str(), target.as_str(), entry))
+        self.entries.iter().filter_map(|it| {
+            let (key, target) = (self.archive.name(it.name as usize)?, self.targets.get(it.target as usize)?);
+            Some((key, &**target, &it.entry))
         })
     }
 

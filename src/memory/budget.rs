@@ -109,6 +109,7 @@ impl Budget {
             frames: state.frames.bytes,
             spans: state.spans.bytes,
             streams: state.streams.bytes,
+            tables: 0,
         }
     }
 

@@ -29,7 +29,8 @@ fn gauges_are_what_is_held_and_zero_when_it_is_dropped() {
     cache.put(1, bytes(300));
     let pool = Pool::<Vec<u8>>::new(&budget, MemoryClass::Bundles);
     let buffer = pool.buffer(400);
-    let gauges = Gauges { capacity: 1000, bundles: 400, compression: 250, frames: 300, spans: 0, streams: 0 };
+    let gauges =
+        Gauges { capacity: 1000, bundles: 400, compression: 250, frames: 300, spans: 0, streams: 0, tables: 0 };
     assert_eq!(budget.gauges(), gauges);
     assert_eq!((gauges.total(), gauges.buffers()), (950, 650));
     drop((compression, buffer));

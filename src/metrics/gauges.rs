@@ -32,6 +32,8 @@ pub struct Gauges {
     pub spans: u64,
     /// See [`MemoryClass::Streams`].
     pub streams: u64,
+    /// What parsers keep of the input: in addition to the budget, and at most half of it.
+    pub tables: u64,
 }
 
 impl Gauges {

@@ -71,6 +71,7 @@ impl<S: MetricsSource> MetricsCollector<S> {
             ("frames", gauges.frames),
             ("spans", gauges.spans),
             ("streams", gauges.streams),
+            ("tables", gauges.tables),
         ];
         let mut memory =
             encoder.encode_descriptor("memory", "Memory in use.", Some(&Unit::Bytes), MetricType::Gauge)?;

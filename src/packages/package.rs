@@ -7,15 +7,13 @@ use super::artifacts::ArtifactPart;
 use crate::artifact::{ArtifactName, Combined, Kpm, Manifest};
 use crate::database::{Databases, named_arch};
 use crate::kpack::ArchiveRope;
+use crate::memory::{Parser, WholeFile};
 use crate::packages::kpm::{Listing, listed};
 use crate::packages::recombined::{RecombineError, is_in_archive_directory};
-use crate::rope::{ReadError, to_usize};
+use crate::rope::ReadError;
 use crate::source::{Attributes, EntryPath};
 use crate::tree::{Body, Origin};
 use crate::view::items::{Item, ItemKind, add_directories, is_same};
-
-/// The largest manifest of archives (`.kpm`) that is read, in bytes. Real ones have some kilobytes.
-const LARGEST_KPM: u64 = 64 << 20;
 
 /// The device parts of a group while they are being joined.
 pub(crate) struct Package {
@@ -91,12 +89,8 @@ impl Package {
     fn add_kpm(&mut self, part: &ArtifactPart, item: &Item) -> Result<(), RecombineError> {
         let ItemKind::File(body, _) = &item.kind else { return Ok(()) };
         let content = body.content()?;
-        if content.size() > LARGEST_KPM {
-            let reason = format!("it is larger than {LARGEST_KPM} bytes");
-            return Err(ReadError::damaged(&part.label(&item.path).into(), reason).into());
-        }
-        let mut bytes = vec![0; to_usize(content.size())];
-        content.read_at(0, &mut bytes)?;
+        let label = || part.label(&item.path).into();
+        let bytes = WholeFile::of(Parser::Kpm, &*content).map_err(|it| ReadError::damaged(&label(), it.to_string()))?;
         let failed = |source| RecombineError::Kpm { file: part.label(&item.path), source };
         let kpm = Kpm::parse(&bytes).map_err(failed)?;
         self.manifest.prefixes.extend(part.manifest.prefix_of(&item.path).cloned());

@@ -47,6 +47,7 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
         entries: vec![Entry { path, kind, attributes: of_file }],
         warnings: Vec::new(),
         file: None,
+        tables: Vec::new(),
         location,
     })
 }

@@ -57,8 +57,10 @@ pub(super) fn parse<T>(
     // A zip file may have a prefix, but installers refuse such a wheel. Finding the prefix's length would mean
     // searching the payload.
     let config = Config { archive_offset: ArchiveOffset::Known(0) };
-    if let Ok(Some(found)) = one_by_one(window, config, &member) {
-        return Ok(found);
+    match one_by_one(window, config, &member) {
+        Ok(Parsed::All(members, start)) => return Ok((members, start)),
+        Ok(Parsed::TooMany(error)) => return Err(error),
+        Ok(Parsed::Broken) | Err(_) => {}
     }
     // With a table of all names, which takes longer than all of the above, the parser says what is wrong, or finds another
     // end of a directory.
@@ -78,15 +80,25 @@ pub(super) fn parse<T>(
     Ok((members.collect::<Result<_, _>>()?, archive.central_directory_start()))
 }
 
-/// Parses the central directory without a table of names. `None` if something is wrong with an entry.
+/// What was found in a central directory.
+enum Parsed<T> {
+    /// All entries, and where the directory starts.
+    All(Vec<T>, u64),
+    /// More entries than there is memory for.
+    TooMany(SourceError),
+    /// Something is wrong with an entry.
+    Broken,
+}
+
+/// Parses the central directory without a table of names.
 fn one_by_one<T>(
     window: Window<'_>,
     config: Config,
     member: impl Fn(&ZipFileEntry<'_>) -> Result<T, SourceError>,
-) -> ZipResult<Option<(Vec<T>, u64)>> {
+) -> ZipResult<Parsed<T>> {
     let mut archive = ZipIterable::try_new(window, config)?;
     if archive.len() as u64 > MAX_MEMBERS {
-        return Ok(None);
+        return Ok(Parsed::Broken);
     }
     let mut members = Vec::with_capacity(archive.len());
     let mut start = 0;
@@ -95,10 +107,13 @@ fn one_by_one<T>(
         if members.is_empty() {
             start = entry.central_header_start();
         }
-        let Ok(member) = member(&entry) else { return Ok(None) };
-        members.push(member);
+        match member(&entry) {
+            Ok(member) => members.push(member),
+            Err(error @ SourceError::Tables { .. }) => return Ok(Parsed::TooMany(error)),
+            Err(_) => return Ok(Parsed::Broken),
+        }
     }
-    Ok(Some((members, start)))
+    Ok(Parsed::All(members, start))
 }
 
 fn begins_as_zip(window: &mut Window<'_>) -> bool {

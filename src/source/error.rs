@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::tar::MAX_RATIO;
+use crate::memory::TableError;
 
 /// Why an input cannot be listed.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +69,14 @@ pub enum SourceError {
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
+    },
+    /// The list of its entries takes too much memory.
+    #[error("{}: {source}", path.display())]
+    Tables {
+        /// The input.
+        path: PathBuf,
+        /// How much there is, and how much there may be.
+        source: TableError,
     },
     /// A member of the wheel or archive makes the whole unusable.
     #[error("{}: member {member:?}: {reason}", path.display())]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::entry::{Attributes, Entry, EntryKind};
 use super::path::EntryPath;
+use crate::memory::ParserMemory;
 use crate::rope::Content;
 
 /// Contents that show whether an input has changed: after a change, at least one of them cannot be read.
@@ -25,6 +26,8 @@ pub struct Input {
     pub warnings: Vec<String>,
     /// The tar archive that holds all entries.
     pub file: Option<Arc<dyn Content>>,
+    /// The memory of the list.
+    pub tables: Vec<ParserMemory>,
 }
 
 /// The kind of an input.

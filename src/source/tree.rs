@@ -17,6 +17,7 @@ use super::input::find_dist_info;
 use super::stamp::{Stamp, check_unchanged, is_cached, read_unchanged};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links};
 use crate::disk::{self, NotRegular};
+use crate::memory::{Parser, ParserMemory};
 use crate::resources::Resources;
 use crate::rope::{Backing, Content, Identity, ReadError, to_usize};
 
@@ -39,6 +40,7 @@ pub(super) fn list(location: PathBuf, is_strict: bool, resources: &Arc<Resources
         entries: Vec::new(),
         warnings: Vec::new(),
         file: None,
+        tables: vec![ParserMemory::new(Parser::Directories)],
     };
     let files = Arc::new(OpenFiles::new(most_open_files()));
     let mut lister = Lister { input, directories: vec![(EntryPath::root(), device)], files, resources, is_strict };
@@ -106,6 +108,8 @@ impl Lister<'_> {
             let place = self.input.location.join(path.as_path());
             let Some(metadata) = self.existing(fs::symlink_metadata(&place), &place)? else { continue };
             let Some(kind) = self.kind(&path, &place, &metadata, device)? else { continue };
+            let counted = self.input.tables.iter().try_for_each(|table| table.add_entry(path.as_bytes()));
+            counted.map_err(|source| SourceError::Tables { path: self.input.location.clone(), source })?;
             self.input.entries.push(Entry { path, kind, attributes: Attributes::of(&metadata) });
         }
         Ok(())

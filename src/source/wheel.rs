@@ -14,6 +14,7 @@ use super::member::{self, CentralHeader, LOCAL_HEADER, OpenWheel};
 use super::stamp::Stamp;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links};
 use crate::disk;
+use crate::memory::{Parser, ParserMemory};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 
@@ -22,9 +23,6 @@ const EARLIEST: i64 = 315_532_800;
 
 /// The deepest nesting of directories that is accepted. Each member can imply as many directories as its path is deep.
 const MAX_DEPTH: usize = 128;
-
-/// The most bytes of all paths together, including those of implied directories.
-const MAX_PATH_BYTES: usize = 256 << 20;
 
 /// The longest symlink target that Linux accepts in bytes (`PATH_MAX` counts a terminating NUL).
 const MAX_TARGET: u64 = 4095;
@@ -40,7 +38,8 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     let (file, metadata) = disk::open(&location).map_err(io)?;
     let wheel = OpenWheel::new(file, Stamp::of(&metadata), resources);
     let owner = Attributes::of(&metadata);
-    let (members, directory_start) = members(&wheel, &location)?;
+    let table = ParserMemory::new(Parser::CentralDirectory);
+    let (members, directory_start) = members(&wheel, &location, &table)?;
     let limits = limits(&members, directory_start, &location);
     // Members of one name may be one.
     let limits = limits.map_err(|error| twice(&members, &location).unwrap_or(error))?;
@@ -51,13 +50,13 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
         Entry { path: member.path.clone(), kind: member.kind(&wheel, limit, &mut warnings), attributes }
     };
     let entries: Vec<Entry> = members.into_iter().zip(limits).map(entry).collect();
-    let mut entries = WheelEntries { location: &location, owner }.complete(entries)?;
+    let mut entries = WheelEntries { location: &location, owner, table: &table }.complete(entries)?;
     let Some(dist_info) = find_dist_info(&entries) else {
         let reason = "there has to be exactly one *.dist-info directory, with the files METADATA and WHEEL".into();
         return Err(SourceError::NotAWheel { path: location, reason });
     };
     links::become_files(&mut entries);
-    Ok(Input { kind: InputKind::Wheel(dist_info), location, root, entries, warnings, file: None })
+    Ok(Input { kind: InputKind::Wheel(dist_info), location, root, entries, warnings, file: None, tables: vec![table] })
 }
 
 /// A member as the central directory describes it.
@@ -74,9 +73,9 @@ struct WheelMember {
 }
 
 /// All members in the order of the central directory, and its offset.
-fn members(wheel: &OpenWheel, location: &Path) -> Result<(Vec<WheelMember>, u64), SourceError> {
+fn members(wheel: &OpenWheel, location: &Path, table: &ParserMemory) -> Result<(Vec<WheelMember>, u64), SourceError> {
     let label = Arc::from(location.to_string_lossy());
-    let (members, start) = central::parse(wheel, &label, location, |found| member(found, location))?;
+    let (members, start) = central::parse(wheel, &label, location, |found| member(found, location, table))?;
     let mut total = 0_u64;
     for member in &members {
         let sum = total.checked_add(member.claims.size).filter(|&total| i64::try_from(total).is_ok());
@@ -90,7 +89,7 @@ fn members(wheel: &OpenWheel, location: &Path) -> Result<(Vec<WheelMember>, u64)
 }
 
 /// A member as the parser has it.
-fn member(found: &ZipFileEntry<'_>, location: &Path) -> Result<WheelMember, SourceError> {
+fn member(found: &ZipFileEntry<'_>, location: &Path, table: &ParserMemory) -> Result<WheelMember, SourceError> {
     let broken = |error: ZipError| SourceError::NotAWheel { path: location.to_owned(), reason: error.to_string() };
     let name = found.name().map_err(broken)?;
     let bad = |reason: String| SourceError::BadMember {
@@ -104,6 +103,7 @@ fn member(found: &ZipFileEntry<'_>, location: &Path) -> Result<WheelMember, Sour
     let path = EntryPath::new(name.strip_suffix('/').unwrap_or(&name).as_bytes());
     let path = path.map_err(|error| bad(error.to_string()))?;
     let raw_name = found.name_raw();
+    table.add_entry(raw_name).map_err(|source| SourceError::Tables { path: location.to_owned(), source })?;
     if path.depth() > MAX_DEPTH {
         return Err(bad(format!("more than {MAX_DEPTH} directories deep")));
     }
@@ -227,6 +227,7 @@ fn target(content: &dyn Content, crc32: u32) -> Result<Vec<u8>, String> {
 struct WheelEntries<'a> {
     location: &'a Path,
     owner: Attributes,
+    table: &'a ParserMemory,
 }
 
 /// A directory that contains the current entry.
@@ -246,7 +247,7 @@ impl WheelEntries<'_> {
     /// Sorts the members, and adds directories that contain members without being one.
     fn complete(&self, mut members: Vec<Entry>) -> Result<Vec<Entry>, SourceError> {
         members.sort_by(|a, b| a.path.cmp(&b.path));
-        let mut entries = Entries { list: Vec::with_capacity(members.len()), path_bytes: 0 };
+        let mut entries = Entries { list: Vec::with_capacity(members.len()) };
         let mut above: Vec<Above> = Vec::new();
         for member in members {
             if entries.list.last().is_some_and(|last| last.path == member.path) {
@@ -263,6 +264,7 @@ impl WheelEntries<'_> {
                 let attributes = Attributes { mode: 0o755, mtime: EARLIEST, mtime_nanoseconds: 0, ..self.owner };
                 let implied = Some(entries.list.len());
                 above.push(Above { path: parent.clone(), implied, newest: i64::MIN });
+                self.count(&parent)?;
                 self.push(&mut entries, Entry { path: parent, kind: EntryKind::Directory, attributes })?;
             }
             let mtime = member.attributes.mtime;
@@ -280,14 +282,16 @@ impl WheelEntries<'_> {
         Ok(entries.list)
     }
 
+    /// Counts an implied directory.
+    fn count(&self, path: &EntryPath) -> Result<(), SourceError> {
+        let counted = self.table.add_entry(path.as_bytes());
+        counted.map_err(|source| SourceError::Tables { path: self.location.to_owned(), source })
+    }
+
     /// Adds an entry. Fails if the tree is out of proportion to the wheel.
     fn push(&self, entries: &mut Entries, entry: Entry) -> Result<(), SourceError> {
-        entries.path_bytes = entries.path_bytes.saturating_add(entry.path.as_bytes().len());
-        if entries.path_bytes > MAX_PATH_BYTES || entries.list.len() as u64 > MAX_MEMBERS {
-            let reason = format!(
-                "the limit of {MAX_MEMBERS} members and directories, or of {MAX_PATH_BYTES} bytes of names, is exceeded"
-            );
-            return Err(self.bad(&entry.path, reason));
+        if entries.list.len() as u64 > MAX_MEMBERS {
+            return Err(self.bad(&entry.path, format!("there are more than {MAX_MEMBERS} members and directories")));
         }
         entries.list.push(entry);
         Ok(())
@@ -297,7 +301,6 @@ impl WheelEntries<'_> {
 /// The entries collected so far.
 struct Entries {
     list: Vec<Entry>,
-    path_bytes: usize,
 }
 
 impl Entries {

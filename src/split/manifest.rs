@@ -14,9 +14,6 @@ const VERSION: u32 = 1;
 /// The most parts. There are processors for about a hundred.
 const MAX_PARTS: usize = 4096;
 
-/// Bytes of the longest manifest: 16 times that of a part of torch with 32 thousand code objects.
-pub const MAX_MANIFEST: u64 = 64 << 20;
-
 /// What a part holds, as its split wrote it.
 #[derive(Debug, Deserialize)]
 pub struct PartManifest {

@@ -36,7 +36,7 @@ pub use embedded::{Embedded, embedded};
 use error::MAX_SHOWN;
 pub use error::{GroupError, SplitError, join};
 pub use file_digest::FileDigest;
-pub use manifest::{MAX_MANIFEST, ManifestTextError, PartManifest, StatedCode, StatedPartFile};
+pub use manifest::{ManifestTextError, PartManifest, StatedCode, StatedPartFile};
 pub use manifest_text::{ManifestFile, ManifestFileKind, ManifestFiles, ManifestText};
 pub use options::{Packaging, PlanOptions};
 pub use parts::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, RESERVED, THIN, THIN_WHEELS, WHEELS};
@@ -86,6 +86,7 @@ impl Plan {
             jobs: Arc::clone(jobs),
             joined: joined.binaries.keys().cloned().collect(),
             unsplit: Vec::new(),
+            tables: Vec::new(),
         };
         let fat = scan::scan(input, joined, &mut plan, options, progress);
         archives::assign(input, &joined.orphans, &mut plan, fat, &roots, options, resources);

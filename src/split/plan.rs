@@ -11,6 +11,7 @@ use crate::database::{Databases, Handler};
 use crate::fatbin::Compressed;
 use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::{ArchiveRope, BundleJobs};
+use crate::memory::ParserMemory;
 use crate::source::{Attributes, EntryPath};
 
 /// The decisions about a whole input.
@@ -44,6 +45,8 @@ pub struct Plan {
     pub joined: BTreeSet<EntryPath>,
     /// Binaries that keep their device code because they cannot be split. `warnings` has the reasons.
     pub unsplit: Vec<EntryPath>,
+    /// The memory of what was read of the input's bundles.
+    pub(super) tables: Vec<ParserMemory>,
 }
 
 /// The destination of an entry of the input.

@@ -17,13 +17,11 @@ use crate::gpu::{TargetId, UNKNOWN};
 use crate::index::RecordKind;
 use crate::join::{self, Joined, SplitForm};
 use crate::kpack::{BundleJobs, Compression, DEFAULT_LEVEL, Frame};
+use crate::memory::{Parser, ParserMemory, TableError};
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
 use crate::source::{Entry, EntryKind, Input, MIN_BINARY};
-
-/// Bytes of all bundles' tables in a file. Those of a library of torch, 1,000 bundles of 17 entries, have 1.5 MB.
-const MAX_TABLES: u64 = 24 << 20;
 
 /// A file with device code.
 pub(super) struct Fat {
@@ -37,6 +35,16 @@ pub(super) struct Fat {
     pub(super) split: Option<Arc<SplitForm>>,
     /// Warnings about its bundles.
     warnings: Vec<String>,
+    /// The memory of its bundles' tables.
+    table: ParserMemory,
+}
+
+impl Fat {
+    /// Another hard link to it.
+    fn linked(&self, entry: usize) -> Self {
+        let (wrappers, table) = (self.wrappers.clone(), ParserMemory::new(Parser::Bundle));
+        Self { entry, binary: None, wrappers, split: None, warnings: Vec::new(), table }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -49,8 +57,8 @@ pub(super) enum ScanError {
     Twice(TargetId),
     #[error("a bundle has a code object for {0}, which is no target's name")]
     Reserved(TargetId),
-    #[error("the tables of its bundles take more than {MAX_TABLES} bytes")]
-    Tables,
+    #[error("the tables of its bundles: {0}")]
+    Tables(#[from] TableError),
 }
 
 /// The files with device code, in the order of the input. Files that cannot be split stay unchanged, with a warning.
@@ -79,21 +87,31 @@ pub(super) fn scan(
     let mut results: Vec<_> = candidates.into_iter().par_bridge().map(scan).collect();
     results.sort_by_key(|(candidate, _)| candidate.position);
     let mut fat = Vec::new();
-    for (ScanCandidate { entry, identity, among_files, .. }, result) in results {
+    for (ScanCandidate { entry, identity, among_files, links, .. }, result) in results {
         match result {
             Ok(None) => {
-                if let Some(place) = without_code.get_mut(among_files) {
-                    *place = identity;
+                for file in links.iter().map(|(_, file)| *file).chain([among_files]) {
+                    if let Some(place) = without_code.get_mut(file) {
+                        *place = identity;
+                    }
                 }
             }
-            Ok(Some(found)) => {
-                plan.warnings.extend(found.warnings.iter().map(|warning| format!("{}: {warning}", entry.path)));
+            Ok(Some(mut found)) => {
+                plan.warnings.extend(found.warnings.drain(..).map(|warning| format!("{}: {warning}", entry.path)));
+                plan.tables.push(std::mem::replace(&mut found.table, ParserMemory::new(Parser::Bundle)));
+                fat.extend(links.iter().map(|(position, _)| found.linked(*position)));
                 fat.push(found);
             }
-            Err(error) => plan.refuse(&entry.path, &error),
+            Err(error) => {
+                plan.refuse(&entry.path, &error);
+                for entry in links.iter().filter_map(|(position, _)| input.entries.get(*position)) {
+                    plan.refuse(&entry.path, &error);
+                }
+            }
         }
     }
     known.note(&without_code, resources);
+    fat.sort_by_key(|found| found.entry);
     fat
 }
 
@@ -106,6 +124,8 @@ struct ScanCandidate<'a> {
     identity: Option<Identity>,
     /// Its position among the files that can be binaries.
     among_files: usize,
+    /// Both positions of other hard links to it.
+    links: Vec<(usize, usize)>,
 }
 
 /// The files that may have device code, the largest first; and for each file that can be a binary its identity if it is
@@ -117,18 +137,26 @@ fn candidates<'a>(
     known: &mut PlainFiles,
 ) -> (Vec<ScanCandidate<'a>>, Vec<Option<Identity>>) {
     let mut without_code = Vec::with_capacity(input.entries.len());
-    let mut candidates = Vec::new();
+    let mut candidates = Vec::<ScanCandidate<'a>>::new();
+    let mut first_links = HashMap::new();
     for (position, (entry, place)) in input.entries.iter().zip(&plan.places).enumerate() {
-        let (EntryKind::File { content, .. }, Destination::Host) = (&entry.kind, place) else { continue };
+        let (EntryKind::File { content, link_group }, Destination::Host) = (&entry.kind, place) else { continue };
         if content.size() < MIN_BINARY {
             continue;
         }
-        let identity = if joined.binaries.contains_key(&entry.path) { None } else { content.identity() };
+        let is_joined = joined.binaries.contains_key(&entry.path);
+        let identity = if is_joined { None } else { content.identity() };
+        let among_files = without_code.len();
         if known.is_next(identity.as_ref()) {
             without_code.push(identity);
-        } else {
-            candidates.push(ScanCandidate { position, entry, content, identity, among_files: without_code.len() });
-            without_code.push(None);
+            continue;
+        }
+        without_code.push(None);
+        let group = link_group.filter(|_| !is_joined);
+        let first = group.map_or(candidates.len(), |group| *first_links.entry(group).or_insert(candidates.len()));
+        match candidates.get_mut(first) {
+            Some(first) => first.links.push((position, among_files)),
+            None => candidates.push(ScanCandidate { position, entry, content, identity, among_files, links: vec![] }),
         }
     }
     candidates.sort_by_key(|it| Reverse(it.content.size()));
@@ -144,6 +172,8 @@ fn scan_file(
     let resources = jobs.resources();
     let (code, binary) = find(content, Holder::Binary, resources)?;
     let Some(code) = code else { return Ok(None) };
+    let table = ParserMemory::new(Parser::Bundle);
+    code.bundles.iter().try_for_each(|bundle| bundle.count(&table))?;
     let level = level(options);
     let file = name();
     let first_wrappers = code.first_wrappers();
@@ -158,7 +188,7 @@ fn scan_file(
     let warnings = code.bundles.iter().find_map(absurd_claim).into_iter().chain(unknown_code(&code.bundles)).collect();
     let bundles = code.bundles.iter().enumerate().map(frames).collect::<Result<Vec<_>, _>>()?;
     let wrappers = code.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect();
-    Ok(Some(Fat { entry, binary, wrappers, split: None, warnings }))
+    Ok(Some(Fat { entry, binary, wrappers, split: None, warnings, table }))
 }
 
 /// The device code of a binary that was split in the input.
@@ -174,7 +204,8 @@ fn take_over(
         Ok(Arc::new(objects.iter().map(frame).collect()))
     };
     let wrappers = split.wrappers.iter().map(frames).collect::<Result<_, _>>()?;
-    Ok(Fat { entry, binary: None, wrappers, split: Some(Arc::clone(split)), warnings: Vec::new() })
+    let (split, table) = (Some(Arc::clone(split)), ParserMemory::new(Parser::Bundle));
+    Ok(Fat { entry, binary: None, wrappers, split, warnings: Vec::new(), table })
 }
 
 /// The zstd level of frames.
@@ -279,15 +310,12 @@ fn device_code(
     resources: &Arc<Resources>,
 ) -> Result<DeviceCode, ScanError> {
     let mut code = DeviceCode { bundles: Vec::new(), wrappers: Vec::new() };
-    let (mut positions, mut size) = (HashMap::new(), 0);
+    let (mut positions, table) = (HashMap::new(), ParserMemory::new(Parser::Bundle));
     for wrapper in binary.wrappers() {
         let position = *positions.entry(wrapper.bundle).or_insert(code.bundles.len());
         if position == code.bundles.len() {
             let bundle = Bundle::read(content, wrapper.bundle, wrapper.limit, resources)?;
-            size += bundle.table_size();
-            if size > MAX_TABLES {
-                return Err(ScanError::Tables);
-            }
+            bundle.count(&table)?;
             code.bundles.push(bundle);
         }
         code.wrappers.push(position);

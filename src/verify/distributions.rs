@@ -9,13 +9,11 @@ use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use crate::database::named_arch;
 use crate::gpu::{BundleKey, GpuSet};
+use crate::memory::{Parser, WholeFile};
 use crate::rope::ReadError;
 use crate::source::{EntryKind, EntryPath, InputKind};
 use crate::split::Statement;
 use crate::wheel::{Claims, Metadata, STATEMENT, Stated, accepts, normalise};
-
-/// The longest METADATA and RECORD that are read, in bytes.
-const MAX_METADATA_SIZE: u64 = 64 << 20;
 
 /// A `*.dist-info` directory.
 #[derive(Debug)]
@@ -66,7 +64,7 @@ fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distri
     });
     let open = |directory: &EntryPath| {
         let record_path = directory.child(b"RECORD");
-        let rows = match read(part, &record_path) {
+        let rows = match read(part, &record_path, Parser::Record) {
             Ok(bytes) => bytes.map(|bytes| rows(&bytes)),
             Err(error) => {
                 findings.add(Rule::RecordUnreadable, part.label(&record_path), error);
@@ -74,7 +72,8 @@ fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distri
             }
         };
         let path = directory.child(b"METADATA");
-        let metadata = read(part, &path).ok().flatten().and_then(|bytes| Metadata::parse(bytes, &path).ok());
+        let metadata = read(part, &path, Parser::Metadata).ok().flatten();
+        let metadata = metadata.and_then(|bytes| Metadata::parse(bytes.into_bytes(), &path).ok());
         let thin = thin_gpus(part, directory);
         let (directory, role) = (directory.clone(), Role::Other);
         let mut found = Distribution { number, part, directory, metadata, thin, role, rows };
@@ -86,13 +85,13 @@ fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distri
 
 /// The GPUs of the thin wheel with this `*.dist-info` directory; `None` if the wheel is not thin.
 pub(super) fn thin_gpus(part: &Part, directory: &EntryPath) -> Option<GpuSet> {
-    let bytes = read(part, &directory.child(STATEMENT.as_bytes())).ok()??;
+    let bytes = read(part, &directory.child(STATEMENT.as_bytes()), Parser::Statement).ok()??;
     Statement::parse(&bytes).ok()?.thin()
 }
 
 /// The content of a file of a part; `None` if there is no such file.
-fn read(part: &Part, path: &EntryPath) -> Result<Option<Vec<u8>>, ReadError> {
-    part.read(path, MAX_METADATA_SIZE)
+fn read(part: &Part, path: &EntryPath, parser: Parser) -> Result<Option<WholeFile>, ReadError> {
+    part.read(path, parser)
 }
 
 fn rows(bytes: &[u8]) -> Vec<RecordRow> {
@@ -106,7 +105,7 @@ fn rows(bytes: &[u8]) -> Vec<RecordRow> {
 /// an installation, or those of the wheel.
 pub(super) fn is_same_record(path: &EntryPath, one: &Part, other: &Part) -> bool {
     let rows = |part: &Part| -> Option<BTreeMap<EntryPath, Stated>> {
-        let bytes = read(part, path).ok()??;
+        let bytes = read(part, path, Parser::Record).ok()??;
         let row = |row: RecordRow| Some((part.recorded(&EntryPath::new(&row.path).ok()?)?, row.stated));
         rows(&bytes).into_iter().map(row).collect()
     };
@@ -190,7 +189,7 @@ impl Distribution<'_> {
 
     /// The fields of METADATA that the split replaced, as they were.
     pub(super) fn replaced_requirements(&self) -> Vec<String> {
-        let bytes = read(self.part, &self.directory.child(STATEMENT.as_bytes())).ok().flatten();
+        let bytes = read(self.part, &self.directory.child(STATEMENT.as_bytes()), Parser::Statement).ok().flatten();
         let statement = bytes.and_then(|bytes| Statement::parse(&bytes).ok());
         statement.map(|statement| statement.replaced_requirements().to_vec()).unwrap_or_default()
     }

@@ -130,8 +130,7 @@ impl OverlaidArchive {
     /// The names in it that no wrapper asks for.
     pub(super) fn orphans(&self) -> Vec<&str> {
         let asked = self.asked.lock();
-        let names = self.reader.toc().toc.keys().map(String::as_str);
-        names.filter(|name| !asked.contains(*name)).collect()
+        self.reader.names().filter(|name| !asked.contains(*name)).collect()
     }
 
     /// The names in it that no wrapper asks for, although markers with the name of their binary lead to it.

@@ -1,7 +1,6 @@
 //! The manifests and split IDs of what is checked: in the dist-info of a wheel, and next to the statement of a tree or an
 //! artifact.
 
-use std::fs;
 use std::path::PathBuf;
 
 use super::context::Context;
@@ -9,7 +8,8 @@ use super::distributions::Distribution;
 use super::parts::Part;
 use super::rules::Rule;
 use crate::disk;
-use crate::split::{MAX_MANIFEST, PartManifest};
+use crate::memory::{Parser, WholeFile};
+use crate::split::PartManifest;
 use crate::view::{MANIFESTS, REPORTS};
 use crate::wheel::{PART_MANIFEST, STATEMENT};
 
@@ -56,9 +56,9 @@ impl Context<'_> {
         let Distribution { number, part, directory, .. } = distribution;
         let path = directory.child(PART_MANIFEST.as_bytes());
         let place = part.label(&path);
-        let read = part.read(&path, MAX_MANIFEST).map_err(|error| error.to_string());
+        let read = part.read(&path, Parser::Manifest).map_err(|error| error.to_string());
         let manifest = self.parsed(&place, read);
-        let statement = part.read(&directory.child(STATEMENT.as_bytes()), MAX_MANIFEST).ok().flatten();
+        let statement = part.read(&directory.child(STATEMENT.as_bytes()), Parser::Statement).ok().flatten();
         let statement = statement.and_then(|text| crate::split::Statement::parse(&text).ok());
         let stated = statement.as_ref().and_then(|statement| statement.split_id());
         let split_id = manifest.as_ref().map(|manifest| manifest.split_id.as_str()).or(stated)?.to_owned();
@@ -98,12 +98,7 @@ impl Context<'_> {
         let beside = location.parent()?.join(REPORTS).join(MANIFESTS).join(format!("{}.json", name.display()));
         let file: PathBuf = inside.into_iter().chain([beside]).find(|file| file.is_file())?;
         let place = file.display().to_string();
-        let length = fs::metadata(&file).ok()?.len();
-        let read = if length <= MAX_MANIFEST {
-            disk::read(&file, MAX_MANIFEST).map(Some).map_err(|error| error.to_string())
-        } else {
-            Err(format!("it is longer than {MAX_MANIFEST} bytes"))
-        };
+        let read = disk::read(&file, Parser::Manifest).map(Some).map_err(|error| error.to_string());
         let manifest = self.parsed(&place, read)?;
         let split_id = Some(manifest.split_id.clone());
         let label = if part.label.is_empty() { part.name.clone() } else { part.label.clone() };
@@ -111,7 +106,7 @@ impl Context<'_> {
     }
 
     /// The manifest in a text, if there is one.
-    fn parsed(&self, place: &str, read: Result<Option<Vec<u8>>, String>) -> Option<PartManifest> {
+    fn parsed(&self, place: &str, read: Result<Option<WholeFile>, String>) -> Option<PartManifest> {
         match read
             .map(|text| text.map(|text| PartManifest::parse(&text).map_err(|error| error.to_string())).transpose())
         {

@@ -10,14 +10,15 @@ use super::installed::{DataDirectories, follow_links_to_caches, install};
 use super::linked::{self, LinkedDirectories};
 use super::report::Findings;
 use super::rules::Rule;
-use super::statement::{LocatedStatement, MAX_STATEMENT_SIZE};
+use super::statement::LocatedStatement;
 use crate::database::Databases;
 use crate::disk::MAX_TEXT;
 use crate::gpu::BundleKey;
 use crate::join;
 use crate::loader::is_archive;
+use crate::memory::{Parser, WholeFile};
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, to_usize};
+use crate::rope::{Content, ReadError};
 use crate::source::{EntryKind, EntryPath, Input};
 use crate::split::Packaging;
 use crate::view::REPORTS;
@@ -149,17 +150,12 @@ impl Part {
         self.files().any(|(path, _)| is_elsewhere(path))
     }
 
-    /// The content of a file of at most `longest` bytes; `None` if there is no such file.
-    pub(super) fn read(&self, path: &EntryPath, longest: u64) -> Result<Option<Vec<u8>>, ReadError> {
+    /// The content of a file, as far as the parser may read it; `None` if there is no such file.
+    pub(super) fn read(&self, path: &EntryPath, parser: Parser) -> Result<Option<WholeFile>, ReadError> {
         let Some(EntryKind::File { content, .. }) = self.input.entry(path).map(|entry| &entry.kind) else {
             return Ok(None);
         };
-        if content.size() > longest {
-            return Err(ReadError::damaged(&path.to_string().into(), format!("it is longer than {longest} bytes")));
-        }
-        let mut bytes = vec![0; to_usize(content.size())];
-        content.read_at(0, &mut bytes)?;
-        Ok(Some(bytes))
+        WholeFile::of(parser, &**content).map(Some)
     }
 
     /// The path of a file that a RECORD names.
@@ -179,11 +175,11 @@ impl Part {
         let is_it = |path: &EntryPath| {
             path.depth() == 2 && Self::is_metadata(path) && path.name() == wheel::STATEMENT.as_bytes()
         };
-        let mut found = self.files().filter(|(path, content)| is_it(path) && content.size() <= MAX_STATEMENT_SIZE);
+        let mut found =
+            self.files().filter(|(path, content)| is_it(path) && content.size() <= Parser::Statement.ceiling());
         let (Some((path, content)), None) = (found.next(), found.next()) else { return Ok(None) };
-        let mut bytes = vec![0; to_usize(content.size())];
-        match content.read_at(0, &mut bytes) {
-            Ok(()) => LocatedStatement::parse(self.label(path), &bytes).map(Some),
+        match WholeFile::of(Parser::Statement, &**content) {
+            Ok(bytes) => LocatedStatement::parse(self.label(path), &bytes).map(Some),
             // Comparing RECORD reports unreadable files.
             Err(_) => Ok(None),
         }

@@ -1,6 +1,5 @@
 //! Statements of splits: their restrictions and parts.
 
-use std::io::Read;
 use std::path::Path;
 
 use super::error::VerifyError;
@@ -8,12 +7,10 @@ use super::report::Findings;
 use super::rules::Rule;
 use crate::disk;
 use crate::gpu::BundleKey;
+use crate::memory::Parser;
 use crate::source::{EntryPath, SourceError};
 use crate::split::{STATEMENT, Statement, StatementError};
 use crate::view::{MERGED, REPORTS, THIN};
-
-/// The longest statement that is read, in bytes.
-pub(super) const MAX_STATEMENT_SIZE: u64 = 1 << 20;
 
 /// A statement, and its path.
 #[derive(Clone, Debug, Default)]
@@ -30,9 +27,7 @@ impl LocatedStatement {
             return Ok(None);
         }
         let io = |source| SourceError::Io { path: path.clone(), source };
-        let mut bytes = Vec::new();
-        let (file, _) = disk::open(&path).map_err(io)?;
-        Read::take(file, MAX_STATEMENT_SIZE).read_to_end(&mut bytes).map_err(io)?;
+        let bytes = disk::read(&path, Parser::Statement).map_err(io)?;
         Self::parse(path.display().to_string(), &bytes).map(Some)
     }
 

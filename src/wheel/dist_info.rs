@@ -1,37 +1,34 @@
 //! The files of a dist-info directory, read from an input.
 
 use super::{Claims, Metadata, Stated, WheelError, WheelFile};
-use crate::disk::MAX_TEXT;
+use crate::memory::{Parser, WholeFile};
 use crate::rope::{Content, PackedContent};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
-
-/// Bytes of the longest RECORD: about half a million lines.
-pub(crate) const MAX_RECORD: u64 = 64 << 20;
 
 impl Metadata {
     /// Reads the METADATA of a wheel, packed or unpacked.
     pub fn read(input: &Input) -> Result<Self, WheelError> {
         let path = input.dist_info().ok_or(WheelError::NotAWheel)?.child(b"METADATA");
-        Self::parse(text(input, &path)?, &path)
+        Self::parse(limited(input, &path, Parser::Metadata)?.into_bytes(), &path)
     }
 }
 
 impl WheelFile {
     /// Reads the WHEEL at `path`.
     pub(crate) fn read(input: &Input, path: &EntryPath) -> Result<Self, WheelError> {
-        Self::parse(text(input, path)?, path)
+        Self::parse(text(input, path)?.into_bytes(), path)
     }
 }
 
 impl Claims {
     /// Reads the RECORD at `path`.
     pub fn read(input: &Input, path: &EntryPath) -> Result<Self, WheelError> {
-        Ok(Self::parse(&limited(input, path, MAX_RECORD)?))
+        Ok(Self::parse(&limited(input, path, Parser::Record)?))
     }
 
     /// Reads the RECORD at `path`, if there is one.
     pub(crate) fn of_file(path: &EntryPath, content: Option<&dyn Content>) -> Result<Self, WheelError> {
-        Ok(Self::parse(&whole(path, content, MAX_RECORD)?))
+        Ok(Self::parse(&whole(path, content, Parser::Record)?))
     }
 
     /// A problem that is visible without reading the files.
@@ -59,26 +56,23 @@ pub fn states_digests(input: &Input) -> bool {
 }
 
 /// The content of a short file of the dist-info directory.
-pub(crate) fn text(input: &Input, path: &EntryPath) -> Result<Vec<u8>, WheelError> {
-    limited(input, path, MAX_TEXT)
+pub(crate) fn text(input: &Input, path: &EntryPath) -> Result<WholeFile, WheelError> {
+    limited(input, path, Parser::Text)
 }
 
-fn limited(input: &Input, path: &EntryPath, longest: u64) -> Result<Vec<u8>, WheelError> {
+fn limited(input: &Input, path: &EntryPath, parser: Parser) -> Result<WholeFile, WheelError> {
     let content = match input.entry(path).map(|entry| &entry.kind) {
         Some(EntryKind::File { content, .. }) => Some(&**content),
         _ => None,
     };
-    whole(path, content, longest)
+    whole(path, content, parser)
 }
 
-fn whole(path: &EntryPath, content: Option<&dyn Content>, longest: u64) -> Result<Vec<u8>, WheelError> {
+fn whole(path: &EntryPath, content: Option<&dyn Content>, parser: Parser) -> Result<WholeFile, WheelError> {
     let bad = |reason: &str| WheelError::DistInfo { path: path.clone(), reason: reason.to_owned() };
     let content = content.ok_or_else(|| bad("there is no such file"))?;
-    let size = usize::try_from(content.size()).ok().filter(|_| content.size() <= longest);
-    let too_long = || bad(&format!("it has {} bytes; the limit is {longest}", content.size()));
-    let mut bytes = vec![0; size.ok_or_else(too_long)?];
-    // It is read once, so nothing of it should be cached.
-    content.peek(&mut bytes)?;
+    parser.check(content.size()).map_err(|error| bad(&error.to_string()))?;
+    let bytes = WholeFile::of(parser, content)?;
     match content.member().map(PackedContent::packed) {
         Some(packed) if packed.deflated && packed.crc32 != crc32fast::hash(&bytes) => {
             Err(bad("the content does not have the CRC-32 that the zip file claims"))

@@ -26,7 +26,6 @@ use crate::source::EntryPath;
 
 pub use added::Added;
 pub use devices::Devices;
-pub(crate) use dist_info::MAX_RECORD;
 pub use dist_info::states_digests;
 pub(crate) use dist_info::text;
 pub(crate) use gpu_requirements::{GpuRequirement, PartExtra, replaced_distribution};

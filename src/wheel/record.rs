@@ -1,7 +1,6 @@
 //! RECORD (Recording installed projects): every file with SHA-256 and size, in Python's `csv` dialect.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -18,8 +17,26 @@ const MAX_LINES: usize = 1 << 20;
 /// The content of a RECORD.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
-    rows: HashMap<Box<[u8]>, Stated>,
+    /// All paths, one after another.
+    paths: Vec<u8>,
+    /// Sorted by path, each path once.
+    rows: Vec<Row>,
+    digests: Vec<Claim>,
 }
+
+/// A path, and where its claim is in the list of claims.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    start: u32,
+    length: u32,
+    claim: u32,
+}
+
+/// Instead of the place of a claim: [`Stated::Nothing`] and [`Stated::Several`].
+const NOTHING: u32 = u32::MAX;
+const SEVERAL: u32 = u32::MAX - 1;
+/// Added to the place of a claim whose digest has hexadecimal digits. Places are less than [`MAX_LINES`].
+const HEXADECIMAL: u32 = 1 << 30;
 
 /// The statement of a RECORD about one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,23 +63,24 @@ pub struct Claim {
 }
 
 impl Claims {
-    /// The approximate memory that they take, in bytes.
+    /// The memory that they take, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        // The hash table has a byte of its own for each slot.
-        let slot = size_of::<(Box<[u8]>, Stated)>() + 1;
-        let paths: usize = self.rows.keys().map(|path| path.len()).sum();
-        (self.rows.capacity() * slot + paths) as u64
+        let Self { paths, rows, digests } = self;
+        (paths.capacity() + size_of_val(&**rows) + size_of_val(&**digests)) as u64
     }
 
     /// Parses a RECORD file. The result is empty if there are more than `MAX_LINES` lines.
     pub fn parse(bytes: &[u8]) -> Self {
-        let mut rows = HashMap::<Box<[u8]>, Stated>::new();
+        let mut parsed = Self::default();
+        let lines = memchr::memchr_iter(b'\n', bytes).count();
+        if lines > MAX_LINES {
+            return parsed;
+        }
         let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
         let mut row = csv::ByteRecord::new();
-        let mut lines = 0;
+        parsed.rows.reserve_exact(lines);
         while let Ok(true) = reader.read_byte_record(&mut row) {
-            lines += 1;
-            if lines > MAX_LINES {
+            if parsed.rows.len() >= MAX_LINES {
                 return Self::default();
             }
             let Some(path) = row.get(0) else { continue };
@@ -70,24 +88,88 @@ impl Claims {
                 (Some(digest), Some(size), 3) => stated(digest, size).unwrap_or(Stated::Nothing),
                 _ => Stated::Nothing,
             };
-            rows.entry(path.into()).and_modify(|existing| *existing = existing.and(stated)).or_insert(stated);
+            // RECORD has at most 64 MiB.
+            let [start, length] = [parsed.paths.len(), path.len()].map(|it| u32::try_from(it).unwrap_or(NOTHING));
+            let claim = parsed.keep(stated);
+            parsed.rows.push(Row { start, length, claim });
+            parsed.paths.extend_from_slice(path);
         }
-        Self { rows }
+        parsed.sort();
+        parsed
+    }
+
+    /// Sorts the rows, and combines those about one path.
+    fn sort(&mut self) {
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.sort_by(|one, other| self.path(*one).cmp(self.path(*other)));
+        rows.dedup_by(|next, kept| {
+            let is_same = self.path(*next) == self.path(*kept);
+            if is_same {
+                let stated = self.stated(*kept).and(self.stated(*next));
+                kept.claim = match stated {
+                    Stated::Nothing => NOTHING,
+                    Stated::Several => SEVERAL,
+                    claim if claim == self.stated(*next) => next.claim,
+                    _ => kept.claim,
+                };
+            }
+            is_same
+        });
+        self.rows = rows;
+    }
+
+    fn path(&self, row: Row) -> &[u8] {
+        let start = row.start as usize;
+        self.paths.get(start..start.saturating_add(row.length as usize)).unwrap_or_default()
+    }
+
+    /// Stores a statement, and returns its form in a row.
+    fn keep(&mut self, stated: Stated) -> u32 {
+        // There are at most MAX_LINES.
+        let place = u32::try_from(self.digests.len()).unwrap_or(NOTHING);
+        match stated {
+            Stated::Nothing => NOTHING,
+            Stated::Several => SEVERAL,
+            Stated::Claim(claim) => {
+                self.digests.push(claim);
+                place
+            }
+            Stated::Hexadecimal(claim) => {
+                self.digests.push(claim);
+                place | HEXADECIMAL
+            }
+        }
+    }
+
+    fn stated(&self, row: Row) -> Stated {
+        let form = if row.claim & HEXADECIMAL == 0 { Stated::Claim } else { Stated::Hexadecimal };
+        match row.claim {
+            NOTHING => Stated::Nothing,
+            SEVERAL => Stated::Several,
+            place => self.digests.get((place & !HEXADECIMAL) as usize).map_or(Stated::Nothing, |claim| form(*claim)),
+        }
+    }
+
+    fn position(&self, path: &EntryPath) -> Option<usize> {
+        self.rows.binary_search_by(|row| self.path(*row).cmp(path.as_bytes())).ok()
     }
 
     /// Removes the statements about a path.
     pub(crate) fn forget(&mut self, path: &EntryPath) {
-        self.rows.remove(path.as_bytes());
+        if let Some(position) = self.position(path) {
+            self.rows.remove(position);
+        }
     }
 
-    /// All paths, as written there, with the statements about them.
+    /// All paths, as written there, with the statements about them, sorted by path.
     pub fn rows(&self) -> impl Iterator<Item = (&[u8], Stated)> {
-        self.rows.iter().map(|(path, stated)| (&**path, *stated))
+        self.rows.iter().map(|row| (self.path(*row), self.stated(*row)))
     }
 
     /// The claim for a path of the input.
     pub fn get(&self, path: &EntryPath) -> Option<Claim> {
-        self.rows.get(path.as_bytes())?.claim()
+        let row = self.rows.get(self.position(path)?)?;
+        self.stated(*row).claim()
     }
 }
 

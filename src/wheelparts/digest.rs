@@ -212,8 +212,9 @@ impl Digest {
 
     fn read(&self) -> Result<Sums, ReadError> {
         // The pass over a member fails if its CRC-32 is not the claimed one.
-        let of_member =
-            |(member, crc32): (&dyn PackedContent, u32)| Ok(member.sha256()?.map(|sha256| Sums { sha256, crc32 }));
+        let of_member = |(member, crc32): (&dyn PackedContent, u32)| {
+            Ok::<_, ReadError>(member.sha256()?.map(|sha256| Sums { sha256, crc32 }))
+        };
         match self.content.member().zip(self.known_crc32()).map(of_member).transpose()?.flatten() {
             Some(sums) => Ok(sums),
             None => self.read_all(),

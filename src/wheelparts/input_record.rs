@@ -222,7 +222,15 @@ mod tests {
         let file = Arc::new(Rope::new([Segment::literal(*b"abc")]).unwrap());
         let entries = vec![entry("file", file), entry("x-1.dist-info/RECORD", record.clone())];
         let kind = InputKind::Wheel(path("x-1.dist-info"));
-        Input { kind, location: "/x.whl".into(), root: attributes, entries, warnings: Vec::new(), file: None }
+        Input {
+            kind,
+            location: "/x.whl".into(),
+            root: attributes,
+            entries,
+            warnings: Vec::new(),
+            file: None,
+            tables: Vec::new(),
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use flate2::read::MultiGzDecoder;
 use tar::Archive;
 
 use crate::disk;
+use crate::memory::{Parser, WholeFile};
 use crate::resources::Resources;
 use crate::source::{EntryPath, Input};
 use crate::wheel::{KnownExtras, Metadata, WheelName, normalise};
@@ -83,10 +84,12 @@ fn package_info(path: &Path) -> io::Result<Vec<u8>> {
             parts.nth(1) == Some(b"PKG-INFO") && parts.next().is_none()
         };
         if is_info {
-            let mut bytes = Vec::new();
-            entry.take(disk::MAX_TEXT + 1).read_to_end(&mut bytes)?;
-            let is_longer = bytes.len() as u64 > disk::MAX_TEXT;
-            return if is_longer { Err(io::Error::other("its PKG-INFO is too long")) } else { Ok(bytes) };
+            let size = entry.size();
+            let read = |bytes: &mut Vec<u8>| -> io::Result<()> {
+                bytes.clear();
+                entry.take(size).read_to_end(bytes).map(drop)
+            };
+            return WholeFile::new(Parser::Metadata, size, read).map(WholeFile::into_bytes);
         }
     }
     Err(io::Error::other("there is no PKG-INFO in it"))

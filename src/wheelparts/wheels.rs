@@ -154,7 +154,7 @@ impl WheelSet {
         digests.par_iter().with_max_len(1).try_for_each(|digest| {
             digest.check_claim()?;
             done.fetch_add(digest.content().size(), Ordering::Relaxed);
-            Ok(())
+            Ok::<_, ReadError>(())
         })?;
         for part in self.hosts.iter().chain(self.devices.values()) {
             part.forget_record();

@@ -13,8 +13,9 @@ use super::lookup::{Lookup, quoted};
 use super::wanted::WantedPackages;
 use crate::disk;
 use crate::gpu::TargetId;
+use crate::memory::Parser;
 use crate::source::EntryPath;
-use crate::wheel::{Claims, MAX_RECORD, Metadata, accepts, normalise};
+use crate::wheel::{Claims, Metadata, accepts, normalise};
 
 /// The directory in which `rocm-sdk init` copies installed files (ROCm/TheRock#5768).
 const DEVELOPMENT: &str = "_rocm_sdk_devel";
@@ -197,7 +198,9 @@ fn copy(library: &Path, site: &Path, distributions: &[InstalledDistribution], lo
 
 fn open(info: &Path) -> Option<InstalledDistribution> {
     let name = EntryPath::new(b"METADATA").ok()?;
-    let metadata = Metadata::parse(disk::read(&info.join("METADATA"), disk::MAX_TEXT).ok()?, &name).ok()?;
-    let record = Claims::parse(&disk::read(&info.join("RECORD"), MAX_RECORD).unwrap_or_default());
+    let metadata = disk::read(&info.join("METADATA"), Parser::Metadata).ok()?.into_bytes();
+    let metadata = Metadata::parse(metadata, &name).ok()?;
+    let record = disk::read(&info.join("RECORD"), Parser::Record);
+    let record = record.map_or_else(|_| Claims::default(), |bytes| Claims::parse(&bytes));
     Some(InstalledDistribution { info: info.to_owned(), metadata, record })
 }

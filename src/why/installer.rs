@@ -7,6 +7,7 @@ use super::lookup::quoted;
 use super::origin::{PackageOrigin, directory_of, wheel_in};
 use super::wanted::WantedPackages;
 use crate::disk;
+use crate::memory::Parser;
 
 /// How packages get into a directory of packages.
 pub(super) struct Installer {
@@ -30,7 +31,7 @@ impl Installer {
     /// The installer of the package with this `*.dist-info` directory.
     pub(super) fn of(dist_info: &Path) -> Self {
         let site = dist_info.parent().unwrap_or(Path::new("")).to_owned();
-        let name = disk::read_to_string(&dist_info.join("INSTALLER"), disk::MAX_TEXT).ok();
+        let name = disk::read_to_string(&dist_info.join("INSTALLER"), Parser::Text).ok();
         let is_uv = name.as_ref().is_some_and(|name| name.trim() == "uv");
         let prefix = site.ancestors().nth(3).filter(|_| python_of(&site).is_some()).map(Path::to_owned);
         let python = prefix.as_ref().and_then(|prefix| interpreter(prefix, python_of(&site)?));

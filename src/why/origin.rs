@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::disk;
+use crate::memory::Parser;
 use crate::wheel::{WheelName, normalise};
 
 /// The sources that a configuration may name, in pip's configuration files and in uv's.
@@ -39,7 +40,7 @@ struct DirectUrl {
 impl PackageOrigin {
     /// The origin of the package with this `*.dist-info` directory, for an installer in the environment `prefix`.
     pub(super) fn of(dist_info: &Path, prefix: Option<&Path>, is_uv: bool) -> Self {
-        let text = disk::read(&dist_info.join("direct_url.json"), disk::MAX_TEXT).ok();
+        let text = disk::read(&dist_info.join("direct_url.json"), Parser::Text).ok();
         match text.and_then(|text| serde_json::from_slice::<DirectUrl>(&text).ok()) {
             // A directory of sources, or a repository: other packages are not there.
             Some(direct) if direct.archive_info.is_none() => Self::Configured(Vec::new()),
@@ -105,7 +106,7 @@ fn configured(prefix: Option<&Path>, is_uv: bool) -> Vec<String> {
         _ => source,
     });
     let files = configuration_files(prefix, is_uv);
-    let texts = files.into_iter().filter_map(|file| disk::read_to_string(&file, disk::MAX_TEXT).ok());
+    let texts = files.into_iter().filter_map(|file| disk::read_to_string(&file, Parser::Text).ok());
     let of_files = texts.flat_map(|text| sources(&text));
     let is_private = |source: &String| {
         let host = without_password(source);

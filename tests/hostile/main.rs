@@ -11,15 +11,21 @@
 
 mod absurd_entries;
 mod binaries;
+mod bounds;
 mod bundles;
+#[path = "../common/mod.rs"]
+mod common;
 mod elf;
 mod indexes;
+mod manifests;
 mod memory;
 mod plain_bundle;
 mod split_inputs;
 mod texts;
 mod wheels;
 
+#[path = "../../fuzz/bodies/artifact_manifest.rs"]
+mod artifact_manifest;
 #[path = "../../fuzz/bodies/binary.rs"]
 mod binary;
 #[path = "../../fuzz/bodies/bundle.rs"]
@@ -28,18 +34,28 @@ mod bundle;
 mod deflate;
 #[path = "../../fuzz/bodies/dist_info.rs"]
 mod dist_info;
+#[path = "../../fuzz/bodies/frame_segment.rs"]
+mod frame_segment;
 #[path = "../../fuzz/bodies/index_file.rs"]
 mod index_file;
+#[path = "../../fuzz/bodies/kpm.rs"]
+mod kpm;
 #[path = "../../fuzz/bodies/marker.rs"]
 mod marker;
 #[path = "../../fuzz/bodies/mount_options.rs"]
 mod mount_options;
+#[path = "../../fuzz/bodies/pack.rs"]
+mod pack;
 #[path = "../../fuzz/bodies/records.rs"]
 mod records;
 #[path = "../../fuzz/bodies/split_input.rs"]
 mod split_input;
+#[path = "../../fuzz/bodies/statement.rs"]
+mod statement;
 #[path = "../../fuzz/bodies/support.rs"]
 mod support;
+#[path = "../../fuzz/bodies/tar.rs"]
+mod tar;
 #[path = "../../fuzz/bodies/wheel.rs"]
 mod wheel;
 #[path = "../../fuzz/bodies/zipped.rs"]
@@ -51,7 +67,7 @@ use std::path::{Path, PathBuf};
 type Body = fn(&[u8]);
 
 /// The fuzz targets that are replayed here.
-const TARGETS: [(&str, Body); 10] = [
+const TARGETS: [(&str, Body); 16] = [
     ("wheel", wheel::run),
     ("deflate", deflate::run),
     ("elf", binary::run),
@@ -62,6 +78,12 @@ const TARGETS: [(&str, Body); 10] = [
     ("dist_info", dist_info::run),
     ("index_file", index_file::run),
     ("mount_options", mount_options::run),
+    ("tar", tar::run),
+    ("frame_segment", frame_segment::run),
+    ("artifact_manifest", artifact_manifest::run),
+    ("kpm", kpm::run),
+    ("statement", statement::run),
+    ("pack", pack::run),
 ];
 
 /// The name of an input, and its bytes.
@@ -83,6 +105,12 @@ fn kinds(target: &str) -> Vec<Kind> {
         "dist_info" => texts::dist_info(),
         "index_file" => indexes::kinds(),
         "mount_options" => texts::mount_options(),
+        "tar" => manifests::tars(),
+        "frame_segment" => manifests::segments(),
+        "artifact_manifest" => manifests::artifact_manifests(),
+        "kpm" => manifests::kpms(),
+        "statement" => manifests::statements(),
+        "pack" => manifests::packed(),
         other => panic!("{other}"),
     }
 }

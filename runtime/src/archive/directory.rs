@@ -59,6 +59,10 @@ impl ArchiveDirectory {
         self.names.iter().filter_map(|&at| name_at(toc, at))
     }
 
+    pub(super) fn name<'a>(&self, toc: &'a [u8], number: usize) -> Option<&'a str> {
+        name_at(toc, *self.names.get(number)?)
+    }
+
     pub(super) fn name_count(&self) -> usize {
         self.names.len()
     }

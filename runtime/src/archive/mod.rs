@@ -97,6 +97,11 @@ impl<S: Source> Archive<S> {
         self.directory.scheme
     }
 
+    /// Bytes of the table of contents.
+    pub fn toc_size(&self) -> usize {
+        self.directory.length
+    }
+
     /// The number of names.
     pub fn name_count(&self) -> usize {
         self.directory.name_count()
@@ -161,8 +166,46 @@ impl<S: Source> Archive<S> {
         Ok(self.stored.get_or_init(|| stored))
     }
 
+    /// The name with this number, in the order of [`Archive::names`].
+    pub fn name(&self, number: usize) -> Option<&str> {
+        self.directory.name(self.toc_bytes().ok()?, number)
+    }
+
+    /// Calls `each` for every code object: the number of its name, its target, and where it is; sorted by both.
+    pub fn each_entry(&self, mut each: impl FnMut(usize, &str, TocEntry)) -> Result<(), Error> {
+        let bytes = self.toc_bytes()?;
+        for (number, name) in self.directory.names(bytes).enumerate() {
+            let Some(mut cursor) = self.directory.find(bytes, name) else { continue };
+            let mut entries = BTreeMap::new();
+            for _ in 0..cursor.map()? {
+                entries.insert(cursor.text()?, entry(&mut cursor)?);
+            }
+            for (target, entry) in entries {
+                each(number, target, entry);
+            }
+        }
+        Ok(())
+    }
+
     /// The whole table of contents.
     pub fn toc(&self) -> Result<Toc, Error> {
+        let mut toc = self.head()?;
+        if self.directory.scheme == Scheme::None {
+            toc.blobs = Some(self.index()?.to_vec());
+        }
+        // A name without code objects is one of the table, too.
+        toc.toc = self.names()?.map(|name| (name.to_owned(), BTreeMap::new())).collect();
+        let mut maps: Vec<_> = toc.toc.values_mut().collect();
+        self.each_entry(|number, target, entry| {
+            if let Some(map) = maps.get_mut(number) {
+                map.insert(target.to_owned(), entry);
+            }
+        })?;
+        Ok(toc)
+    }
+
+    /// The table of contents without code objects and blobs.
+    pub fn head(&self) -> Result<Toc, Error> {
         let mut toc = Toc {
             format_version: crate::VERSION,
             group_name: String::new(),
@@ -183,17 +226,6 @@ impl<S: Source> Archive<S> {
             }
             Ok(())
         })?;
-        if self.directory.scheme == Scheme::None {
-            toc.blobs = Some(self.index()?.to_vec());
-        }
-        for name in self.directory.names(bytes) {
-            let Some(mut cursor) = self.directory.find(bytes, name) else { continue };
-            let mut entries = BTreeMap::new();
-            for _ in 0..cursor.map()? {
-                entries.insert(cursor.text()?.to_owned(), entry(&mut cursor)?);
-            }
-            toc.toc.insert(name.to_owned(), entries);
-        }
         Ok(toc)
     }
 

@@ -12,7 +12,11 @@ use object::pe::{self, ImageDataDirectory, ImageDosHeader, ImageNtHeaders64, Ima
 use object::pod::{Pod, from_bytes, slice_from_bytes};
 
 use crate::binary::BinaryError;
+use crate::memory::{Parser, WholeFile};
 use crate::rope::{Content, to_usize};
+
+/// The most sections that Windows loads (`IMAGE_FILE_HEADER` in its API documentation).
+pub(super) const MAX_SECTIONS: u16 = 96;
 
 /// Bytes of the first read. Linkers make headers of 1 KiB to 4 KiB.
 const FIRST_READ: u64 = 4096;
@@ -73,7 +77,11 @@ impl PeImage {
         }
         let directories = file.table(optional_offset + size_of_optional() as u64, count)?;
         let table_offset = optional_offset + optional_size;
-        let table = file.table(table_offset, headers.file_header.number_of_sections.get(LE).into())?;
+        let count = headers.file_header.number_of_sections.get(LE);
+        if count > MAX_SECTIONS {
+            return Err(BinaryError::unsupported(format!("it has {count} sections")));
+        }
+        let table = file.table(table_offset, count.into())?;
         let sections = table.into_iter().map(PeSection::new).collect();
         let content = Arc::clone(content);
         Ok(Some(Self { content, headers_offset, headers, directories, table_offset, sections }))
@@ -120,9 +128,7 @@ impl PeImage {
         if offset.saturating_add(length) > self.content.size() {
             return Err(missing());
         }
-        let mut bytes = vec![0; usize::try_from(length).map_err(|_| missing())?];
-        self.content.read_at(offset, &mut bytes)?;
-        Ok(bytes)
+        Ok(WholeFile::part(Parser::Pe, &*self.content, offset, length)?.into_bytes())
     }
 
     /// The end of the last section in the file.
@@ -196,9 +202,7 @@ impl CachedPrefix<'_> {
         if let Some(held) = held {
             return Ok(Some(held.to_vec()));
         }
-        let mut bytes = vec![0; length];
-        self.content.read_at(offset, &mut bytes)?;
-        Ok(Some(bytes))
+        Ok(Some(WholeFile::part(Parser::Pe, &**self.content, offset, length as u64)?.into_bytes()))
     }
 
     fn get<T: Pod>(&self, offset: u64) -> Result<Option<T>, BinaryError> {

@@ -11,10 +11,10 @@ use object::pe::{self, ImageNtHeaders64, ImageSectionHeader, SectionFlags};
 use object::pod::bytes_of_slice;
 use object::{LittleEndian as LE, U16, U32};
 
-use super::image::PeImage;
+use super::image::{MAX_SECTIONS, PeImage};
 use super::layout::PeLayout;
 use super::offsets::{drop_signature, move_debug_data, moved_headers, moved_section, patch_headers};
-use super::{FATBIN, MARKER, MAX_SECTIONS, Places, UNUSED, WRAPPERS, check, only, relocation};
+use super::{FATBIN, MARKER, Places, UNUSED, WRAPPERS, check, only, relocation};
 use crate::binary::BinaryError;
 use crate::binary::changes::{Patch, PatchPiece};
 use crate::binary::form::BundleLayout;
@@ -185,7 +185,7 @@ fn check_headers(image: &PeImage) -> Result<(), BinaryError> {
     let table_end = image.table_offset + image.sections.len() as u64 * HEADER;
     let first = image.sections.iter().filter(|section| section.raw_size > 0).map(|section| section.offset).min();
     let end = u64::from(image.headers.optional_header.size_of_headers.get(LE)).min(first.unwrap_or(0));
-    if image.sections.len() >= MAX_SECTIONS || table_end + HEADER > end.min(image.content.size()) {
+    if image.sections.len() >= usize::from(MAX_SECTIONS) || table_end + HEADER > end.min(image.content.size()) {
         return Err(no_place());
     }
     let mut bytes = vec![0; size_of::<ImageSectionHeader>()];

@@ -38,8 +38,6 @@ const MARKER: [u8; 8] = *b".kpackrf";
 /// The name of an unused section that was meant for device code or a marker.
 const UNUSED: [u8; 8] = *b".kpackun";
 
-/// The most sections that Windows loads (`IMAGE_FILE_HEADER` in its API documentation).
-const MAX_SECTIONS: usize = 96;
 /// Bytes of a page on all supported machines.
 const PAGE: u32 = 4096;
 
@@ -184,9 +182,6 @@ fn check(image: &PeImage) -> Result<(), BinaryError> {
     let (file, optional) = (&image.headers.file_header, &image.headers.optional_header);
     if !matches!(file.machine.get(LE), pe::IMAGE_FILE_MACHINE_AMD64 | pe::IMAGE_FILE_MACHINE_ARM64) {
         return Err(BinaryError::unsupported("its machine is not supported"));
-    }
-    if image.sections.len() > MAX_SECTIONS {
-        return Err(BinaryError::unsupported(format!("it has {} sections", image.sections.len())));
     }
     // "PE Format": with an alignment below the page size, file offsets and RVAs are equal.
     if optional.section_alignment.get(LE) < PAGE {

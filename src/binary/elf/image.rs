@@ -10,19 +10,20 @@ use object::pod::{Pod, bytes_of, bytes_of_slice, from_bytes, slice_from_bytes};
 use object::{LittleEndian as LE, U32, U64};
 
 use crate::binary::BinaryError;
+use crate::memory::{Parser, WholeFile};
 use crate::rope::{Content, to_usize};
 
 /// The most section headers that are read. Linked files have some dozens; only object files have many thousands, and
-/// those are not read.
-const MAX_SECTIONS: u64 = 1 << 14;
+/// those are not read. Each thread may hold those of one file.
+const MAX_SECTIONS: u64 = 1 << 11;
 
 /// The most program headers. Linkers make a dozen.
 const MAX_SEGMENTS: u16 = 1024;
 
 /// The largest section name table in bytes, and the limit on all names together: several sections may share one name.
 /// Those of linked files have about a kilobyte.
-const MAX_NAMES: u64 = 4 << 20;
-const MAX_NAMES_TOGETHER: usize = 4 << 20;
+const MAX_NAMES: u64 = 1 << 20;
+const MAX_NAMES_TOGETHER: usize = 256 << 10;
 
 /// Bytes of the longest section name.
 const MAX_NAME: usize = 4096;
@@ -131,9 +132,7 @@ impl ElfImage {
         let unmapped = || BinaryError::malformed(format!("its pointer leads to {address:#x}, where nothing is loaded"));
         let length = self.loaded_from(address).ok_or_else(unmapped)?.min(limit);
         let offset = self.offset_of(address, length).ok_or_else(unmapped)?;
-        let mut bytes = vec![0; to_usize(length)];
-        self.content.read_at(offset, &mut bytes)?;
-        Ok(bytes.into())
+        Ok(WholeFile::part(Parser::Elf, &*self.content, offset, length)?.into_bytes().into())
     }
 
     /// File offsets of the section header table.
@@ -295,8 +294,7 @@ pub(super) fn read_table<T: Pod>(content: &Arc<dyn Content>, offset: u64, count:
     if offset.saturating_add(length as u64) > content.size() {
         return Err(BinaryError::malformed("a header table reaches past the end of the file"));
     }
-    let mut bytes = vec![0; length];
-    content.read_at(offset, &mut bytes)?;
+    let bytes = WholeFile::part(Parser::Elf, &**content, offset, length as u64)?;
     let (table, _) = slice_from_bytes(&bytes, count).map_err(|()| BinaryError::malformed("unreadable table"))?;
     Ok(table.to_vec())
 }

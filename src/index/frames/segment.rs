@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::preadv;
 
 use crate::disk::ScratchLease;
+use crate::memory::{Parser, most_kept};
 use crate::rope::{Identity, Xxh3};
 
 pub(super) const MAGIC: &[u8; 4] = b"KPFR";
@@ -39,6 +40,9 @@ const SUM: usize = 16;
 /// Bytes covered by one checksum. A read checks all blocks that it touches, so larger blocks mean reading more than
 /// requested. Requests of 128 KiB read an eighth more.
 const BLOCK: usize = 16 << 10;
+
+/// Bytes in memory for the location of a frame. Frames of a segment that has too many are made again.
+const KEPT: u64 = 128;
 
 /// An open segment.
 #[derive(Debug)]
@@ -107,7 +111,7 @@ impl FrameSegment {
     /// All complete records before the first one that is damaged or torn.
     pub(super) fn scan(self: &Arc<Self>) -> io::Result<Vec<(Identity, Location)>> {
         let size = self.file.metadata()?.len();
-        let mut found = Vec::new();
+        let (mut found, mut room) = (Vec::new(), most_kept(Parser::FrameSegment));
         let mut at = 0_u64;
         let mut header = [0; HEADER];
         while at.saturating_add(HEADER as u64) <= size {
@@ -115,6 +119,10 @@ impl FrameSegment {
             let Some((identity, length, start, span)) = parse(&header, at) else { break };
             let Some(next) = at.checked_add(span) else { break };
             if length > 0 {
+                if room < KEPT {
+                    break;
+                }
+                room -= KEPT;
                 if at.saturating_add(start).saturating_add(length) > size {
                     break;
                 }

@@ -18,14 +18,12 @@ pub(super) use self::unpacked::{MAX_RATIO, TarCompression};
 use super::input::find_dist_info;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links, open_file};
 use crate::disk;
+use crate::memory::{Parser, ParserMemory};
 use crate::resources::Resources;
 use crate::rope::{Content, Rope, Segment, to_usize};
 
 /// Bytes of a header.
 const BLOCK: u64 = 512;
-
-/// The most bytes that the list of members takes: paths and entries.
-const MAX_PATH_BYTES: usize = 256 << 20;
 
 /// How the tar archive at `location` is compressed; `None` if it is no tar archive. A wheel may begin with anything.
 pub(super) fn packing(location: &Path) -> io::Result<Option<TarCompression>> {
@@ -69,9 +67,10 @@ pub(super) fn list(
     let of_file = Attributes::of(&location.metadata().map_err(io)?);
     let file = open_file(&location, resources)?;
     let archive = unpacked::open(&location, &file, packing, resources)?;
-    let mut tree =
-        TarEntries { location: &location, owner: of_file, entries: BTreeMap::new(), links: 0, path_bytes: 0 };
+    let table = ParserMemory::new(Parser::Tar);
+    let mut tree = TarEntries { location: &location, owner: of_file, entries: BTreeMap::new(), links: 0, table };
     tree.read(&archive)?;
+    let tables = vec![tree.table];
     let mut entries: Vec<Entry> = tree.entries.into_values().collect();
     let mut kind = InputKind::Tree;
     let mut warnings = Vec::new();
@@ -92,7 +91,7 @@ pub(super) fn list(
             archive.size() / file.size().max(1)
         ));
     }
-    Ok(Input { kind, location, root, entries, warnings, file: Some(file) })
+    Ok(Input { kind, location, root, entries, warnings, file: Some(file), tables })
 }
 
 /// An error of the parser, without the bytes of a damaged header, which it quotes.
@@ -116,7 +115,7 @@ struct TarEntries<'a> {
     entries: BTreeMap<EntryPath, Entry>,
     /// Number of files with hard links.
     links: u64,
-    path_bytes: usize,
+    table: ParserMemory,
 }
 
 impl TarEntries<'_> {
@@ -249,12 +248,8 @@ impl TarEntries<'_> {
     }
 
     /// Bounds the memory of the list.
-    fn count(&mut self, path: &EntryPath) -> Result<(), String> {
-        self.path_bytes = self.path_bytes.saturating_add(path.as_bytes().len() + size_of::<Entry>());
-        if self.path_bytes > MAX_PATH_BYTES {
-            return Err(format!("the list of members takes more than {MAX_PATH_BYTES} bytes"));
-        }
-        Ok(())
+    fn count(&self, path: &EntryPath) -> Result<(), String> {
+        self.table.add_entry(path.as_bytes()).map_err(|error| error.to_string())
     }
 }
 

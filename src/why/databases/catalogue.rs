@@ -5,19 +5,17 @@
 //! 203f2e7b). The form of the tree differs between versions, so only strings that look like such a name are read.
 
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use flate2::bufread::ZlibDecoder;
 use memchr::memmem;
 
 use crate::disk;
+use crate::memory::{Parser, WholeFile};
 
 /// How names of files begin.
 const PREFIX: &[u8] = b"TensileLibrary_";
-
-/// The largest catalogue, in bytes as stored and inflated. That of hipBLASLt for gfx942 has 0.4 MB.
-const MAX_CATALOGUE: u64 = 64 << 20;
 
 /// The longest name. Real ones have at most 130 characters.
 const MAX_NAME: usize = 255;
@@ -27,7 +25,7 @@ const ZLIB: &str = "zlib";
 
 /// The names in a catalogue. An error if it cannot be read, or is empty.
 pub(super) fn names(path: &Path) -> Result<BTreeSet<String>, String> {
-    let stored = disk::read(path, MAX_CATALOGUE).map_err(|error| error.to_string())?;
+    let stored = disk::read(path, Parser::Catalogue).map_err(|error| error.to_string())?;
     let bytes = if path.extension().is_some_and(|it| it == ZLIB) { inflate(&stored)? } else { stored };
     // Only a map or an array is a tree.
     match bytes.first() {
@@ -39,11 +37,14 @@ pub(super) fn names(path: &Path) -> Result<BTreeSet<String>, String> {
     Ok(starts.filter_map(|start| name_at(&bytes, start)).collect())
 }
 
-fn inflate(stored: &[u8]) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let read = ZlibDecoder::new(stored).take(MAX_CATALOGUE + 1).read_to_end(&mut bytes);
-    read.map_err(|error| format!("it cannot be decompressed: {error}"))?;
-    if bytes.len() as u64 > MAX_CATALOGUE { Err("it is too large".to_owned()) } else { Ok(bytes) }
+fn inflate(stored: &[u8]) -> Result<WholeFile, String> {
+    let most = Parser::Catalogue.ceiling();
+    let read = |bytes: &mut Vec<u8>| -> io::Result<()> {
+        bytes.clear();
+        let read = ZlibDecoder::new(stored).take(most).read_to_end(bytes)? as u64;
+        if read < most { Ok(()) } else { Err(io::Error::other(format!("it becomes {most} bytes or more"))) }
+    };
+    WholeFile::new(Parser::Catalogue, most, read).map_err(|error| format!("it cannot be decompressed: {error}"))
 }
 
 /// The string that starts at `start`, if the bytes before it state its length as msgpack does.
