@@ -12,7 +12,6 @@ use super::report::Findings;
 use super::rules::Rule;
 use super::statement::LocatedStatement;
 use crate::database::Databases;
-use crate::disk::MAX_TEXT;
 use crate::gpu::BundleKey;
 use crate::join;
 use crate::loader::is_archive;
@@ -190,12 +189,9 @@ impl Part {
     fn has_installed_host(&self) -> bool {
         let is_host = |(path, content): (&EntryPath, &Arc<dyn Content>)| {
             let is_text = path.depth() == 2 && path.name() == b"METADATA" && Self::is_metadata(path);
-            if !is_text || content.size() > MAX_TEXT {
-                return false;
-            }
-            let mut bytes = vec![0; to_usize(content.size())];
-            let read = content.read_at(0, &mut bytes);
-            read.is_ok() && Metadata::parse(bytes, path).is_ok_and(|it| !devices::devices(&it).is_empty())
+            let bytes = is_text.then(|| WholeFile::of(Parser::Metadata, &**content).ok()).flatten();
+            let metadata = bytes.and_then(|bytes| Metadata::parse(bytes.into_bytes(), path).ok());
+            metadata.is_some_and(|it| !devices::devices(&it).is_empty())
         };
         self.input.dist_info().is_none() && self.files().any(is_host)
     }
