@@ -46,6 +46,7 @@ fn exists(name: &str) -> bool {
     let file = match modules.as_str() {
         "" if root.is_dir() => root.join("main.rs"),
         "" => root.with_extension("rs"),
+        modules if root.join(modules).is_dir() => root.join(modules).join("mod.rs"),
         modules => root.join(modules).with_extension("rs"),
     };
     sources([file]).contains(&format!("fn {function}("))

@@ -32,7 +32,7 @@ use crate::wheel;
 
 pub use archives::some_of;
 use archives::{ArchiveDecision, InputArchives};
-use binary::{Examined, JoinCandidate, JoinError, join_file};
+use binary::{Examined, JoinCandidate, join_file};
 pub use joined::{Archives, Joined, OrphanCode, SplitForm};
 use names::Names;
 pub use outside::{OutsideFile, outside};
@@ -63,10 +63,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
                 candidates.push((position, found));
             }
             Err((error, reached)) => {
-                // Archives without code for a binary need not stay for it.
-                if !matches!(error, JoinError::NoCode) {
-                    archives.need(&reached, path);
-                }
+                archives.need(&reached, path);
                 joined.warnings.push(format!("{path}: not joined with its archives: {error}"));
             }
         }

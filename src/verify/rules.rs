@@ -212,6 +212,14 @@ rules! {
         "neither a device wheel nor its host wheel requires what the GPU needs of another distribution",
         "`--requirements split` found no extra for this GPU (`split` warns)",
         "name the extra with `--requirements-extras`, or split with `--requirements keep`";
+    DistributionTwice "distribution-twice" Distribution:
+        "a distribution of the split is installed twice in one directory",
+        "an interrupted upgrade, or a copy over another version",
+        "uninstall it until nothing of it is left, and install it again";
+    HostRequirements "host-requirements" Distribution:
+        "the METADATA of a host distribution names none of the device distributions that belong to it",
+        "the fat wheel was installed over the host wheel, or METADATA was changed",
+        "install the host wheel of the split (`pip install --force-reinstall --no-deps HOST.whl`)";
     ManifestUnreadable "manifest-unreadable" Manifest:
         "the manifest of a part cannot be read",
         "it is damaged, or a later version of kpackfs wrote it",
@@ -236,14 +244,6 @@ rules! {
         "the manifest of a part does not list an archive or a file of a kernel database that is in the part",
         "it was copied there after the split, and RECORD was made again",
         "delete it, or install the distribution that contains it";
-    DistributionTwice "distribution-twice" Distribution:
-        "a distribution of the split is installed twice in one directory",
-        "an interrupted upgrade, or a copy over another version",
-        "uninstall it until nothing of it is left, and install it again";
-    HostRequirements "host-requirements" Distribution:
-        "the METADATA of a host distribution names none of the device distributions that belong to it",
-        "the fat wheel was installed over the host wheel, or METADATA was changed",
-        "install the host wheel of the split (`pip install --force-reinstall --no-deps HOST.whl`)";
     AgainstLost "against-lost" Against:
         "something of the fat input is in no part",
         "it was deleted, or the split was restricted and `verify` was not given the same options",
