@@ -77,8 +77,8 @@ impl HeldCode {
     pub(super) fn of_archive(path: &Path, content: &Arc<dyn Content>) -> Result<Self, WhyError> {
         let failed = |error: rocm_kpack::Error| WhyError::Archive { path: path.to_owned(), reason: error.to_string() };
         let reader = ArchiveReader::open(Arc::clone(content)).map_err(failed)?;
-        let targets = reader.toc().toc.values().map(|entries| {
-            let offered = entries.keys().filter(|target| reader.offers(target));
+        let targets = reader.names().map(|name| {
+            let offered = reader.entries_of(name).map(|(target, _)| target).filter(|target| reader.offers(target));
             offered.filter_map(|target| target.parse().ok()).collect()
         });
         Ok(Self { form: CodePlace::Archive, targets: targets.collect(), assembly: None })

@@ -21,8 +21,9 @@ fn kpackfs(arguments: &[&str]) -> Output {
 
 fn index(input: &Path, directory: &Path) -> PathBuf {
     run(Command::new(env!("CARGO_BIN_EXE_kpackfs")).arg("index").arg(input).arg(cache(directory)));
-    // Next to the index are compressed code objects.
-    let mut found = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    // Next to the index are compressed code objects, and the mark of a cache directory.
+    let is_index = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "index");
+    let mut found = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).filter(is_index);
     let index = found.next().unwrap();
     assert!(found.next().is_none());
     index
