@@ -77,6 +77,12 @@ impl InputArchives {
         }
     }
 
+    /// Those of some archives that no wrapper asks for code.
+    pub(super) fn unasked(&self, numbers: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let is_unasked = |number: &usize| self.list.get(*number).is_some_and(|it| it.asked.lock().is_empty());
+        numbers.iter().copied().filter(is_unasked).collect()
+    }
+
     /// Decides which archives stay. `is_fat` says whether there is a fat binary at a path of the installation.
     pub(super) fn decide(&self, is_fat: impl Fn(&EntryPath) -> bool, resources: &Arc<Resources>) -> ArchiveDecision {
         let mut decision = ArchiveDecision::default();

@@ -41,6 +41,8 @@ pub(super) enum JoinError {
     Outside(EntryPath),
     #[error("{0}")]
     Code(String),
+    #[error("no archive has code for any of its wrappers")]
+    NoCode,
 }
 
 /// A file's result: none if it is not split. An error comes with the archives that the file may need.
@@ -162,8 +164,7 @@ fn put_together(
     let without: Vec<_> = without.map(|(position, _)| position.to_string()).collect();
     if without.len() == wrappers.len() {
         let reason = unusable.into_iter().map(|(_, reason)| reason).next();
-        let reason = reason.unwrap_or_else(|| "no archive has code for any of its wrappers".to_owned());
-        return Err(JoinError::Code(reason));
+        return Err(reason.map_or(JoinError::NoCode, JoinError::Code));
     }
     if let Some((_, reason)) = unusable.first() {
         warnings.push(format!("joined without {} of its code objects; {reason}", unusable.len()));

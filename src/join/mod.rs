@@ -32,7 +32,7 @@ use crate::wheel;
 
 pub use archives::some_of;
 use archives::{ArchiveDecision, InputArchives};
-use binary::{Examined, JoinCandidate, join_file};
+use binary::{Examined, JoinCandidate, JoinError, join_file};
 pub use joined::{Archives, Joined, OrphanCode, SplitForm};
 use names::Names;
 pub use outside::{OutsideFile, outside};
@@ -51,7 +51,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
         return joined;
     }
     let names = Names::new(input, installed, &archives);
-    let mut candidates = Vec::new();
+    let (mut candidates, mut without_code) = (Vec::new(), Vec::new());
     for (position, result) in examine(input, installed, (&archives, &names), resources, progress) {
         let Some(Entry { path, .. }) = input.entries.get(position) else { continue };
         match result {
@@ -63,10 +63,17 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
                 candidates.push((position, found));
             }
             Err((error, reached)) => {
-                archives.need(&reached, path);
                 joined.warnings.push(format!("{path}: not joined with its archives: {error}"));
+                match error {
+                    // Archives of other binaries, in which it has nothing, need not stay for it.
+                    JoinError::NoCode => without_code.push((path, reached)),
+                    _ => archives.need(&reached, path),
+                }
             }
         }
+    }
+    for (path, reached) in without_code {
+        archives.need(&archives.unasked(&reached), path);
     }
     let is_fat = |path: &EntryPath| matches!(names.file(path).map(FatBinary::scan), Some(Ok(Some(_))));
     let links = names.links();
