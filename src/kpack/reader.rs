@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use rocm_kpack::{Archive, Blob, Error, Scheme, Source, Toc, TocEntry};
+use rocm_kpack::{Archive, Blob, Error, HEADER_SIZE, Scheme, Source, Toc, TocEntry};
 
 use super::pieces::{ArchivePart, Pieces};
 use crate::memory::{Budget, Parser, ParserMemory};
@@ -49,9 +49,21 @@ struct PlacedEntry {
     entry: TocEntry,
 }
 
+/// Fails if the table of contents may be longer than there is memory for. It is the end of an archive, and only reading
+/// it shows how long it is.
+fn check_tail(content: &dyn Content) -> Result<(), Error> {
+    let mut offset = [0; 8];
+    if content.size() < HEADER_SIZE || content.read_at(8, &mut offset).is_err() {
+        return Ok(());
+    }
+    let tail = content.size().saturating_sub(u64::from_le_bytes(offset));
+    Parser::Archive.check(tail.min(Parser::Archive.ceiling())).map_err(|error| Error::Read(error.into()))
+}
+
 impl ArchiveReader {
     /// Reads the header and the table of contents, and locates all code objects.
     pub fn open(content: Arc<dyn Content>) -> Result<Self, Error> {
+        check_tail(&*content)?;
         let archive = Archive::open(ArchiveContent(Arc::clone(&content)))?;
         let memory = ParserMemory::new(Parser::Archive);
         let count = |bytes: usize| memory.grow(bytes as u64).map_err(|error| Error::Read(error.into()));

@@ -19,8 +19,8 @@ use kpackfs::memory::Parser;
 
 use crate::common::{can_mount, skipped};
 
-/// What a process may take in addition, in KiB. The code of a debug build has several times the size.
-const BESIDES: u64 = if cfg!(debug_assertions) { 56 << 10 } else { 48 << 10 };
+/// What a process may take in addition, in KiB.
+const BESIDES: u64 = 48 << 10;
 
 /// Seconds that a command may take.
 const MOST_TIME: u32 = 60;
