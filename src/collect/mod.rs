@@ -24,8 +24,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::binary::LinkedMachine;
-use crate::loader::{self, MAX_RUNTIME};
-use crate::rope::to_usize;
+use crate::loader::RuntimeNames;
+use crate::rope::read_all;
 use crate::source::{EntryPath, Input};
 
 use assemble::{ResultAssembly, application};
@@ -44,6 +44,9 @@ pub use statement::{form_name, thin_gpus};
 
 /// The stem of the HIP runtime's name.
 const RUNTIME: &str = "amdhip64";
+
+/// The largest HIP runtime that is searched, in bytes.
+const MAX_RUNTIME: u64 = 256 << 20;
 
 /// An application with what it needs.
 #[derive(Debug)]
@@ -124,9 +127,9 @@ fn reads_archives(roots: &[SearchRoot], selection: &LibrarySelection) -> Option<
     if content.size() > MAX_RUNTIME {
         return None;
     }
-    let mut bytes = vec![0; to_usize(content.size())];
-    content.read_at(0, &mut bytes).ok()?;
-    Some(loader::reads_archives(&bytes))
+    let mut names = RuntimeNames::default();
+    read_all(&*content, |piece| names.observe(piece)).ok()?;
+    Some(names.reads_archives)
 }
 
 /// A remark about libraries that a loader finds with `LD_LIBRARY_PATH` only.

@@ -6,22 +6,17 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use memchr::memmem;
-
 use super::cause::{self, Cause};
 use super::installed;
 use super::lookup::Lookup;
 use crate::disk;
-use crate::loader::NAMES_OF_READERS;
+use crate::loader::{ARCHIVE_LIBRARY, RuntimeNames};
 
 /// The prefix of the runtime's file name.
 const RUNTIME: &str = "libamdhip64.so";
 
-/// Bytes of a runtime that are searched at a time. That of ROCm 7 has 25 MB.
+/// Bytes of a runtime that are read at a time.
 const PIECE: usize = 256 << 10;
-
-/// The prefix of the library with which runtimes read archives.
-const KPACK: &str = "librocm_kpack.so";
 
 /// Records the runtime of a split library. Returns a cause if the runtime cannot read archives.
 pub(super) fn judge(
@@ -39,21 +34,21 @@ pub(super) fn judge(
         return None;
     };
     let how = if loaded.is_some() { "has loaded" } else { "would load" };
-    let Ok([reads, names_kpack]) = search_names(&found) else {
+    let Ok(RuntimeNames { reads_archives, names_library, .. }) = search_names(&found) else {
         lookup.saw(format!("{}: a HIP runtime that cannot be read", found.display()));
         return None;
     };
-    let what = if reads { "reads archives" } else { "does not read archives" };
+    let what = if reads_archives { "reads archives" } else { "does not read archives" };
     let text = format!("the process {how} {}, which {what} (by the symbols in it)", found.display());
     if loaded.is_some() {
         lookup.saw(text);
     } else {
         lookup.follows(text);
     }
-    if reads {
-        if names_kpack {
-            let (kpack, _) = search(KPACK, &found, variables);
-            let none = format!("it needs {KPACK}*, which is not where libraries are usually loaded from");
+    if reads_archives {
+        if names_library {
+            let (kpack, _) = search(ARCHIVE_LIBRARY, &found, variables);
+            let none = format!("it needs {ARCHIVE_LIBRARY}*, which is not where libraries are usually loaded from");
             lookup.follows(kpack.map_or(none, |kpack| format!("it would load {} to read them", kpack.display())));
         }
         return None;
@@ -65,22 +60,15 @@ pub(super) fn judge(
     Some(Cause::new(&cause::RUNTIME_OLD, reason, command))
 }
 
-/// Whether a runtime has the names of functions that read archives, and whether it names the library with these.
-fn search_names(runtime: &Path) -> io::Result<[bool; 2]> {
+/// Looks for the names in a runtime.
+fn search_names(runtime: &Path) -> io::Result<RuntimeNames> {
     let mut file = disk::open(runtime)?.0;
-    let longest = NAMES_OF_READERS.iter().map(|name| name.len()).max().unwrap_or(0).max(KPACK.len());
-    let (mut buffer, mut kept, mut found) = (vec![0; PIECE], 0, [false; 2]);
+    let (mut buffer, mut names) = (vec![0; PIECE], RuntimeNames::default());
     loop {
-        let length = kept + file.read(buffer.get_mut(kept..).unwrap_or_default())?;
-        if length == kept {
-            return Ok(found);
+        match file.read(&mut buffer)? {
+            0 => return Ok(names),
+            length => names.observe(buffer.get(..length).unwrap_or_default()),
         }
-        let piece = buffer.get(..length).unwrap_or_default();
-        let has = |name: &[u8]| memmem::find(piece, name).is_some();
-        found = [found[0] || NAMES_OF_READERS.iter().any(|name| has(name)), found[1] || has(KPACK.as_bytes())];
-        // A name may begin in this piece and end in the next one.
-        kept = length.min(longest - 1);
-        buffer.copy_within(length - kept..length, 0);
     }
 }
 
