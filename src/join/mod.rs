@@ -51,30 +51,8 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
         return joined;
     }
     let names = Names::new(input, installed, &archives);
-    let (mut candidates, mut without_code) = (Vec::new(), Vec::new());
-    for (position, result) in examine(input, installed, (&archives, &names), resources, progress) {
-        let Some(Entry { path, .. }) = input.entries.get(position) else { continue };
-        match result {
-            Ok(None) => {}
-            Ok(Some(found)) => {
-                joined.warnings.extend(found.warnings.iter().map(|warning| format!("{path}: {warning}")));
-                archives.note(&found.asked);
-                archives.need(&found.unusable, path);
-                candidates.push((position, found));
-            }
-            Err((error, reached)) => {
-                joined.warnings.push(format!("{path}: not joined with its archives: {error}"));
-                match error {
-                    // Archives of other binaries, in which it has nothing, need not stay for it.
-                    JoinError::NoCode => without_code.push((path, reached)),
-                    _ => archives.need(&reached, path),
-                }
-            }
-        }
-    }
-    for (path, reached) in without_code {
-        archives.need(&archives.unasked(&reached), path);
-    }
+    let examined = examine(input, installed, (&archives, &names), resources, progress);
+    let candidates = candidates(input, examined, &archives, &mut joined.warnings);
     let is_fat = |path: &EntryPath| matches!(names.file(path).map(FatBinary::scan), Some(Ok(Some(_))));
     let links = names.links();
     let mut decision = archives.decide(is_fat, resources);
@@ -102,6 +80,40 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
     joined.orphans = decision.orphans;
     input.entries.retain(|entry| !gone.contains(&entry.path));
     joined
+}
+
+/// The binaries that can be joined. Records what each binary asks of the archives, and which must stay for the others.
+fn candidates(
+    input: &Input,
+    examined: Vec<(usize, Examined)>,
+    archives: &InputArchives,
+    warnings: &mut Vec<String>,
+) -> Vec<(usize, JoinCandidate)> {
+    let (mut candidates, mut without_code) = (Vec::new(), Vec::new());
+    for (position, result) in examined {
+        let Some(Entry { path, .. }) = input.entries.get(position) else { continue };
+        match result {
+            Ok(None) => {}
+            Ok(Some(found)) => {
+                warnings.extend(found.warnings.iter().map(|warning| format!("{path}: {warning}")));
+                archives.note(&found.asked);
+                archives.need(&found.unusable, path);
+                candidates.push((position, found));
+            }
+            Err((error, reached)) => {
+                warnings.push(format!("{path}: not joined with its archives: {error}"));
+                match error {
+                    // Archives of other binaries, in which it has nothing, need not stay for it.
+                    JoinError::NoCode => without_code.push((path, reached)),
+                    _ => archives.need(&reached, path),
+                }
+            }
+        }
+    }
+    for (path, reached) in without_code {
+        archives.need(&archives.unasked(&reached), path);
+    }
+    candidates
 }
 
 /// Joins all files that may be binaries, each with its position in the input.
