@@ -4,40 +4,26 @@
 use super::{PART_MANIFEST, STATEMENT};
 use crate::source::EntryPath;
 
-/// Files of a dist-info directory that are not copied: those that are made again, their signatures (PEP 815), and those
-/// that installers leave behind (Recording installed projects).
-const NOT_TAKEN_OVER: [&[u8]; 10] = [
-    b"METADATA",
-    b"WHEEL",
-    b"RECORD",
-    b"RECORD.jws",
-    b"RECORD.p7s",
-    b"INSTALLER",
-    b"REQUESTED",
-    b"direct_url.json",
-    STATEMENT.as_bytes(),
-    PART_MANIFEST.as_bytes(),
-];
+/// RECORD, its signatures (PEP 815), and what installers leave in a dist-info directory (Recording installed projects).
+const RECORD_AND_INSTALLERS: [&[u8]; 6] =
+    [b"RECORD", b"RECORD.jws", b"RECORD.p7s", b"INSTALLER", b"REQUESTED", b"direct_url.json"];
 
-/// Files of a dist-info directory that are not those of the wheel that was installed (Recording installed projects; PEP
-/// 710; `uv_cache.json` and `uv_build.json` of uv), or that cannot be in a RECORD with a digest.
-const OF_INSTALLERS: [&[u8]; 9] = [
-    b"RECORD",
-    b"RECORD.jws",
-    b"RECORD.p7s",
-    b"INSTALLER",
-    b"REQUESTED",
-    b"direct_url.json",
-    b"provenance_url.json",
-    b"uv_cache.json",
-    b"uv_build.json",
-];
+/// Further files of a dist-info directory that are made again, and not copied.
+const MADE_AGAIN: [&[u8]; 4] = [b"METADATA", b"WHEEL", STATEMENT.as_bytes(), PART_MANIFEST.as_bytes()];
+
+/// What newer installers leave as well (PEP 710; uv). Wheels take these over like other files.
+const OF_NEWER_INSTALLERS: [&[u8]; 3] = [b"provenance_url.json", b"uv_cache.json", b"uv_build.json"];
 
 /// Whether an installed file of a wheel with this dist-info directory is none of the wheel's own: it is of an installer, or
 /// was compiled by Python.
 pub(crate) fn is_of_installer(dist_info: &EntryPath, path: &EntryPath) -> bool {
     let is_compiled = path.name().ends_with(b".pyc") && path.parent().is_some_and(|it| it.name() == b"__pycache__");
-    is_compiled || path.below(dist_info).is_some_and(|rest| OF_INSTALLERS.contains(&rest.as_bytes()))
+    is_compiled
+        || path.below(dist_info).is_some_and(|rest| is_one_of([&RECORD_AND_INSTALLERS, &OF_NEWER_INSTALLERS], &rest))
+}
+
+fn is_one_of(lists: [&[&[u8]]; 2], name: &EntryPath) -> bool {
+    lists.iter().any(|list| list.contains(&name.as_bytes()))
 }
 
 /// Maps paths of the input to paths in one wheel.
@@ -58,8 +44,8 @@ impl Paths<'_> {
     pub fn of(&self, path: &EntryPath) -> Option<EntryPath> {
         if path.is_below(self.old) || path == self.old {
             let rest = path.below(self.old)?;
-            let is_taken_over =
-                !NOT_TAKEN_OVER.contains(&rest.as_bytes()) && (self.has_variant || rest.as_bytes() != b"variant.json");
+            let is_taken_over = !is_one_of([&RECORD_AND_INSTALLERS, &MADE_AGAIN], &rest)
+                && (self.has_variant || rest.as_bytes() != b"variant.json");
             return is_taken_over.then(|| below(&self.dist_info, &rest));
         }
         if self.is_data(path) {
