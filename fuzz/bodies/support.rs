@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flate2::{Decompress, FlushDecompress, Status};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Packed, PackedContent, ReadError, copy_from};
+use kpackfs::source::{Entry, EntryKind, Input};
 use tempfile::TempDir;
 
 /// The longest content that is read completely.
@@ -39,6 +40,31 @@ pub(crate) fn wheel(directory: &TempDir, bytes: &[u8]) -> PathBuf {
 pub(crate) fn read(content: &dyn Content) -> Result<Vec<u8>, ReadError> {
     let mut bytes = vec![0; usize::try_from(content.size()).expect("a size that was looked at")];
     content.read_at(0, &mut bytes).map(|()| bytes)
+}
+
+/// The content of an entry that is a file.
+pub(crate) fn content(entry: &Entry) -> Option<&dyn Content> {
+    match &entry.kind {
+        EntryKind::File { content, .. } => Some(&**content),
+        EntryKind::Directory | EntryKind::Symlink(_) => None,
+    }
+}
+
+/// Checks that an entry of a listing can be in a tree, below a directory of the listing.
+pub(crate) fn stays_in_the_tree(input: &Input, entry: &Entry) {
+    let path = entry.path.as_bytes();
+    assert!(!path.is_empty() && path.len() < 4096 && !path.contains(&0));
+    for component in path.split(|&byte| byte == b'/') {
+        assert!(!matches!(component, b"" | b"." | b"..") && component.len() <= 255, "{}", entry.path);
+    }
+    if let Some(parent) = entry.path.parent().filter(|parent| !parent.is_root()) {
+        let parent = input.entry(&parent).expect("a directory that holds it");
+        assert!(matches!(parent.kind, EntryKind::Directory), "{}", entry.path);
+    }
+    if let EntryKind::Symlink(target) = &entry.kind {
+        assert!(!target.is_empty() && !target.contains(&0));
+    }
+    assert!(entry.attributes.mode <= 0o7777 && entry.attributes.mtime_nanoseconds < 1_000_000_000);
 }
 
 /// Reads pieces of a content at several places. Each piece that can be read must agree with `truth`. Returns whether

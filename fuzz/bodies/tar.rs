@@ -2,10 +2,9 @@
 
 use std::fs;
 
-use kpackfs::rope::Content;
-use kpackfs::source::{Entry, EntryKind, Input};
+use kpackfs::source::Input;
 
-use crate::support::{MOST, Random, directory, read, resources, same_in_pieces};
+use crate::support::{MOST, Random, content, directory, read, resources, same_in_pieces, stays_in_the_tree};
 
 /// The number of members that are read; more would only take time.
 const MEMBERS: usize = 16;
@@ -33,27 +32,4 @@ pub(crate) fn run(bytes: &[u8]) {
             );
         }
     }
-}
-
-fn content(entry: &Entry) -> Option<&dyn Content> {
-    match &entry.kind {
-        EntryKind::File { content, .. } => Some(&**content),
-        EntryKind::Directory | EntryKind::Symlink(_) => None,
-    }
-}
-
-fn stays_in_the_tree(input: &Input, entry: &Entry) {
-    let path = entry.path.as_bytes();
-    assert!(!path.is_empty() && path.len() < 4096 && !path.contains(&0));
-    for component in path.split(|&byte| byte == b'/') {
-        assert!(!matches!(component, b"" | b"." | b"..") && component.len() <= 255, "{}", entry.path);
-    }
-    if let Some(parent) = entry.path.parent().filter(|parent| !parent.is_root()) {
-        let parent = input.entry(&parent).expect("a directory that holds it");
-        assert!(matches!(parent.kind, EntryKind::Directory), "{}", entry.path);
-    }
-    if let EntryKind::Symlink(target) = &entry.kind {
-        assert!(!target.is_empty() && !target.contains(&0));
-    }
-    assert!(entry.attributes.mode <= 0o7777 && entry.attributes.mtime_nanoseconds < 1_000_000_000);
 }
