@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -14,6 +15,20 @@ RATARMOUNT = "ratarmount==1.3.0"
 
 class Failure(Exception):
     """The bench itself cannot go on."""
+
+
+@contextmanager
+def setting(file, value, what):
+    """Writes a setting of the kernel, and restores it."""
+    try:
+        before = file.read_text()
+        file.write_text(value)
+    except OSError as error:
+        raise Failure(f"{what}: {error}") from error
+    try:
+        yield
+    finally:
+        file.write_text(before)
 
 
 def build(profile):

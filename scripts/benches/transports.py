@@ -10,11 +10,10 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-from .programs import Failure
+from .programs import Failure, setting
 from .results import seconds
 
 READERS = (1, 2, 8)
@@ -90,18 +89,9 @@ def run(bench):
         bench.compare(what, waiting, idle, seconds, "idle", at_most=HELD_UP)
 
 
-@contextmanager
 def allowed():
     """Lets filesystems use io_uring."""
-    try:
-        before = ALLOWED.read_text()
-        ALLOWED.write_text("Y")
-    except OSError as error:
-        raise Failure(f"{ALLOWED}: {error}") from error
-    try:
-        yield
-    finally:
-        ALLOWED.write_text(before)
+    return setting(ALLOWED, "Y", ALLOWED)
 
 
 class Sources:

@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 from pathlib import Path
 
-from .programs import Failure
+from .programs import setting
 
 # How long a processor of a virtual machine polls for work before it halts (Documentation/virt/guest-halt-polling.rst).
 POLLING = Path("/sys/module/haltpoll/parameters/guest_halt_poll_ns")
@@ -16,15 +16,8 @@ def awake(wanted):
     if not wanted:
         yield
         return
-    try:
-        before = POLLING.read_text()
-        POLLING.write_text(NANOSECONDS)
-    except OSError as error:
-        raise Failure(f"--awake: {error}") from error
-    try:
+    with setting(POLLING, NANOSECONDS, "--awake"):
         yield
-    finally:
-        POLLING.write_text(before)
 
 
 def note(bench):
