@@ -108,6 +108,10 @@ impl Why {
             json::write(&mut out, &answer)?;
         } else if answer.lookups.is_empty() && answer.databases.is_empty() && answer.causes.is_empty() {
             eprintln!("kpackfs: {}", message(&answer.sentence));
+            // The sentence has the first one.
+            for problem in answer.unread.iter().skip(1) {
+                eprintln!("kpackfs: {}", message(problem));
+            }
         } else {
             self.print(&answer, &mut out)?;
         }

@@ -30,8 +30,8 @@ pub(super) struct AssembledFile {
 /// What is put together.
 #[derive(Debug)]
 pub(super) enum Assembly {
-    /// Wheels that are installed together. Empty for other packed input.
-    Wheels(Vec<GivenWheel>),
+    /// Wheels that are installed together, and those that were given and cannot be read. Empty for other packed input.
+    Wheels { wheels: Vec<GivenWheel>, unread: Vec<PathBuf> },
     /// Parts of a split: their names.
     Parts(Vec<String>),
 }
@@ -45,12 +45,9 @@ pub(super) struct GivenWheel {
 
 /// Wheels that require each other belong to one group. The first of each group is that which has most requirements: the
 /// host wheel.
-pub(super) fn group(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Vec<Vec<GivenWheel>>, WhyError> {
+pub(super) fn group(wheels: Vec<GivenWheel>) -> Vec<Vec<GivenWheel>> {
     let mut groups = Vec::<Vec<GivenWheel>>::new();
-    for path in paths {
-        let input = Input::open(path, resources)?;
-        let metadata = Metadata::read(&input).map_err(|source| WhyError::Wheel { path: path.clone(), source })?;
-        let wheel = GivenWheel { path: path.clone(), metadata };
+    for wheel in wheels {
         let (related, others): (Vec<_>, Vec<_>) =
             groups.into_iter().partition(|group| group.iter().any(|it| it.is_related(&wheel)));
         groups = others;
@@ -59,29 +56,34 @@ pub(super) fn group(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Vec
     for group in &mut groups {
         group.sort_by_key(|wheel| std::cmp::Reverse(wheel.metadata.pins_of_extras().count()));
     }
-    Ok(groups)
+    groups
 }
 
 /// The files of wheels that belong together. A second wheel of one distribution, or one of a version that the host
 /// wheel does not require, cannot be installed with it.
-pub(super) fn of_wheels(group: &[GivenWheel], resources: &Arc<Resources>) -> Result<Vec<AssembledFile>, WhyError> {
+pub(super) fn of_wheels(
+    group: &[GivenWheel],
+    unread: &[PathBuf],
+    resources: &Arc<Resources>,
+) -> Result<Vec<AssembledFile>, WhyError> {
     let Some(host) = group.first() else { return Ok(Vec::new()) };
     let paths: Vec<_> = group.iter().map(|wheel| wheel.path.clone()).collect();
     let input = match &*paths {
         [only] => Input::open(only, resources)?,
         several => open_wheels(several, resources)?,
     };
-    Ok(files(input, &host.path, &Arc::new(Assembly::Wheels(group.to_vec())), resources))
+    let assembly = Assembly::Wheels { wheels: group.to_vec(), unread: unread.to_vec() };
+    Ok(files(input, &host.path, &Arc::new(assembly), resources))
 }
 
 /// The files of any other packed input, such as a tar archive.
 pub(super) fn of_packed(path: &Path, resources: &Arc<Resources>) -> Result<Vec<AssembledFile>, WhyError> {
-    Ok(files(Input::open(path, resources)?, path, &Arc::new(Assembly::Wheels(Vec::new())), resources))
+    Ok(files(Input::open(path, resources)?, path, &Arc::new(Assembly::other()), resources))
 }
 
 /// The archives of a directory without libraries, such as a device part.
 pub(super) fn of_directory(path: &Path, resources: &Arc<Resources>) -> Result<Vec<AssembledFile>, WhyError> {
-    Ok(files(Input::survey(path, resources)?, path, &Arc::new(Assembly::Wheels(Vec::new())), resources))
+    Ok(files(Input::survey(path, resources)?, path, &Arc::new(Assembly::other()), resources))
 }
 
 /// The files of directories that are put over each other, the first one being the host part.
@@ -168,6 +170,12 @@ fn archive(entry: &Entry) -> Option<(EntryPath, Arc<dyn Content>)> {
 }
 
 impl GivenWheel {
+    pub(super) fn read(path: &Path, resources: &Arc<Resources>) -> Result<Self, WhyError> {
+        let input = Input::open(path, resources)?;
+        let metadata = Metadata::read(&input).map_err(|source| WhyError::Wheel { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), metadata })
+    }
+
     fn name(&self) -> String {
         normalise(&self.metadata.name)
     }
@@ -183,15 +191,19 @@ impl GivenWheel {
 }
 
 impl Assembly {
+    fn other() -> Self {
+        Self::Wheels { wheels: Vec::new(), unread: Vec::new() }
+    }
+
     /// What is known of an archive or a library before code is looked up.
     pub(super) fn describe(&self, form: CodePlace, lookup: &mut Lookup) {
         match (self, form) {
-            (Self::Wheels(wheels), CodePlace::Archive) => {
+            (Self::Wheels { wheels, .. }, CodePlace::Archive) => {
                 for (name, version) in wheels.first().into_iter().flat_map(|wheel| wheel.metadata.pins()) {
                     lookup.follows(format!("an installer takes {name} {version} with it, as the wheel requires"));
                 }
             }
-            (Self::Wheels(wheels), _) => {
+            (Self::Wheels { wheels, .. }, _) => {
                 let names: Vec<_> =
                     wheels.iter().map(|it| format!("{} {}", it.metadata.name, it.metadata.version)).collect();
                 if !names.is_empty() {
@@ -207,7 +219,7 @@ impl Assembly {
     /// Why a split library has no code for a GPU.
     pub(super) fn explain(&self, device: &TargetId, lookup: &mut Lookup) {
         let cause = match self {
-            Self::Wheels(wheels) => cause_of_wheels(wheels, device),
+            Self::Wheels { wheels, unread } => cause_of_wheels(wheels, unread, device),
             Self::Parts(parts) if parts.is_empty() => {
                 let reason = format!("the split has no part for {}", device.processor());
                 Cause::new(&cause::PACKAGE_NONE, reason, None)
@@ -225,7 +237,7 @@ fn some_or_none(names: &[String]) -> String {
     if names.is_empty() { "no other part".to_owned() } else { names.join(", ") }
 }
 
-fn cause_of_wheels(wheels: &[GivenWheel], device: &TargetId) -> Cause {
+fn cause_of_wheels(wheels: &[GivenWheel], unread: &[PathBuf], device: &TargetId) -> Cause {
     let none = "it is split, and nothing given has archives with code for it".to_owned();
     let Some(host) = wheels.first() else { return Cause::new(&cause::ARCHIVES_NONE, none, None) };
     let (name, version) = (&host.metadata.name, &host.metadata.version);
@@ -248,24 +260,28 @@ fn cause_of_wheels(wheels: &[GivenWheel], device: &TargetId) -> Cause {
         let reason = "the device wheels have nothing for it: they are of another build".to_owned();
         return Cause::new(&cause::ARCHIVE_REPLACED, reason, None);
     }
-    let extra = wanted.extra.as_ref().map_or_else(
-        || format!("install {}", wanted.requirements.join(", ")),
-        |extra| format!("install it with the extra {extra}"),
-    );
     let packages: Vec<_> = missing.iter().map(|(name, version)| format!("{name} {version}")).collect();
-    let files = host.path.parent().and_then(|directory| {
-        // A relative path without a directory has an empty parent.
-        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-        wanted.packages.iter().map(|package| wheel_in(directory, package)).collect::<Option<Vec<_>>>()
-    });
+    let lack = format!("installed alone, {name} {version} has no kernels, which are in {}", packages.join(" and "));
+    let files = files_of(&wanted, &host.path);
+    if let Some(damaged) = files.iter().flatten().find(|file| unread.contains(file)) {
+        return Cause::new(&cause::WHEEL_ALONE, format!("{lack}, and {} cannot be read", damaged.display()), None);
+    }
     let command = files.map(|files| {
         let files: Vec<_> = std::iter::once(&host.path).chain(&files).map(|file| quoted(file)).collect();
         format!("pip install {}", files.join(" "))
     });
-    let whence = if command.is_some() { "" } else { ", from where you have the wheel" };
-    let reason = format!(
-        "installed alone, {name} {version} has no kernels, which are in {}: {extra}{whence}",
-        packages.join(" and ")
+    let extra = wanted.extra.as_ref().map_or_else(
+        || format!("install {}", wanted.requirements.join(", ")),
+        |extra| format!("install it with the extra {extra}"),
     );
-    Cause::new(&cause::WHEEL_ALONE, reason, command)
+    let whence = if command.is_some() { "" } else { ", from where you have the wheel" };
+    Cause::new(&cause::WHEEL_ALONE, format!("{lack}: {extra}{whence}"), command)
+}
+
+/// The wheels of packages next to their host wheel, if all are there.
+fn files_of(wanted: &WantedPackages, host: &Path) -> Option<Vec<PathBuf>> {
+    let directory = host.parent()?;
+    // A relative path without a directory has an empty parent.
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    wanted.packages.iter().map(|package| wheel_in(directory, package)).collect()
 }

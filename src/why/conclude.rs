@@ -2,21 +2,18 @@
 
 use std::ffi::OsString;
 
-use super::Question;
-use super::answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
+use super::answer::{AnswerStatus, Explanation, FoundCause};
+use super::assembled::GivenWheel;
 use super::cause::{self, Cause};
 use super::lookup::Lookup;
+use super::{FoundLookups, Question};
 use crate::gpu::TargetId;
 use crate::join::WheelsError;
 
 impl Question {
     /// The answer, with one sentence.
-    pub(super) fn conclude(
-        &self,
-        lookups: Vec<Lookup>,
-        databases: Vec<DatabaseLookup>,
-        unread: Vec<String>,
-    ) -> Explanation {
+    pub(super) fn conclude(&self, found: FoundLookups) -> Explanation {
+        let FoundLookups { lookups, databases, conflicts, unread, .. } = found;
         let mut causes = Vec::new();
         for lookup in &lookups {
             for cause in lookup.cause.iter().chain(&lookup.further) {
@@ -29,6 +26,7 @@ impl Question {
                 Explanation::add_cause(&mut causes, cause, &database.target, path);
             }
         }
+        causes.extend(conflicts);
         let failed = lookups.iter().find(|lookup| lookup.cause.is_some());
         if let Some(first) = failed.and_then(|failed| self.first_gpu(failed, &lookups)) {
             causes.insert(0, first);
@@ -55,17 +53,12 @@ impl Question {
         }
     }
 
-    /// The answer if wheels cannot be installed together.
-    pub(super) fn conflict(&self, conflict: &WheelsError) -> Explanation {
-        let cause = Cause::new(&cause::PACKAGE_VERSION, conflict.to_string(), None);
+    /// The cause if wheels cannot be installed together.
+    pub(super) fn conflict(&self, wheels: &[GivenWheel], conflict: &WheelsError) -> FoundCause {
+        let reason = format!("these wheels cannot be installed together: {conflict}");
         let targets = self.gpus.iter().map(ToString::to_string).collect();
-        let paths = self.paths.iter().map(|path| path.display().to_string()).collect();
-        Explanation {
-            status: AnswerStatus::NoCode,
-            sentence: format!("these wheels cannot be installed together: {conflict}"),
-            causes: vec![FoundCause { cause, targets, paths }],
-            ..Explanation::default()
-        }
+        let paths = wheels.iter().map(|wheel| wheel.path.display().to_string()).collect();
+        FoundCause { cause: Cause::new(&cause::PACKAGE_VERSION, reason, None), targets, paths }
     }
 
     fn success(&self, lookups: &[Lookup], databases: usize) -> String {

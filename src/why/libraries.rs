@@ -36,30 +36,34 @@ struct FoundFiles {
     directories: BTreeSet<PathBuf>,
 }
 
-/// All files that may be libraries, with this name if one is given. What is in a directory that may not be entered cannot
-/// be loaded either.
+/// All files that may be libraries, with this name if one is given, and why some paths cannot be read. What is in a
+/// directory that may not be entered cannot be loaded either.
 pub(super) fn find(
     paths: &[PathBuf],
     name: Option<&str>,
     resources: &Arc<Resources>,
-) -> Result<Vec<LibraryFile>, WhyError> {
+) -> (Vec<LibraryFile>, Vec<WhyError>) {
     let mut found = FoundFiles::default();
-    for path in paths {
-        let io = |source| SourceError::Io { path: path.clone(), source };
-        let place = path.canonicalize().map_err(io)?;
-        if place.is_dir() {
-            found.add_directory(&place, &place, resources)?;
-        } else {
-            let link = std::path::absolute(path).map_err(io)?;
-            found.add(place, link);
-        }
-    }
+    let failed = paths.iter().filter_map(|path| found.add_path(path, resources).err());
+    let failed: Vec<_> = failed.collect();
     let is_wanted = |path: &PathBuf| name.is_none_or(|name| path.file_name() == Some(name.as_ref()));
     found.files.retain(|file| is_wanted(&file.path) || file.links.iter().any(is_wanted));
-    Ok(found.files)
+    (found.files, failed)
 }
 
 impl FoundFiles {
+    /// Adds a file, or what is in a directory.
+    fn add_path(&mut self, path: &Path, resources: &Arc<Resources>) -> Result<(), WhyError> {
+        let io = |source| SourceError::Io { path: path.to_owned(), source };
+        let place = path.canonicalize().map_err(io)?;
+        if place.is_dir() {
+            return self.add_directory(&place, &place, resources);
+        }
+        let link = std::path::absolute(path).map_err(io)?;
+        self.add(place, link);
+        Ok(())
+    }
+
     fn add(&mut self, path: PathBuf, name: PathBuf) {
         let is_link = name != path;
         let position = *self.positions.entry(path).or_insert_with_key(|path| {

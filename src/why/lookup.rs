@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::cause::Cause;
+use crate::loader::named_target;
 
 /// The look-up of a library for a GPU.
 #[derive(Debug, Default, Serialize)]
@@ -64,6 +65,14 @@ impl Lookup {
 
     pub(super) fn follows(&mut self, text: impl Into<String>) {
         self.evidence.push(Evidence { model: true, text: text.into() });
+    }
+
+    /// What the archives of several GPUs with the code of the same libraries have in common, their names but for the
+    /// target, and the GPU.
+    pub(super) fn archive_group(&self) -> Option<(String, String)> {
+        let (_, name) = self.library.rsplit_once('/').unwrap_or(("", &self.library));
+        let (stem, _) = name.rsplit_once(named_target(name)?)?;
+        Some((stem.to_owned(), self.target.clone()))
     }
 
     pub(super) fn fail(&mut self, cause: Cause) {

@@ -24,7 +24,7 @@ mod runtime;
 mod split;
 mod wanted;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,10 +35,10 @@ use crate::binary::{FatBinary, SplitBinary};
 use crate::gpu::TargetId;
 use crate::join::WheelsError;
 use crate::resources::Resources;
-use crate::source::open_file;
+use crate::source::{SourceError, open_file};
 use crate::view::HOST;
 
-use assembled::AssembledFile;
+use assembled::{AssembledFile, GivenWheel};
 use held::HeldCode;
 use libraries::LibraryFile;
 use lookup::CodePlace;
@@ -83,6 +83,8 @@ enum Library {
 struct FoundLookups {
     lookups: Vec<Lookup>,
     databases: Vec<DatabaseLookup>,
+    /// Why wheels cannot be installed together.
+    conflicts: Vec<FoundCause>,
     unread: Vec<String>,
     has_library: bool,
 }
@@ -95,12 +97,25 @@ impl FoundLookups {
                 self.lookups.extend(found);
             }
             Ok(None) => {}
-            Err(error) => self.unread.push(once(&error.to_string()).to_owned()),
+            Err(error) => self.fail(&error),
         }
     }
 
+    fn fail(&mut self, error: &WhyError) {
+        self.unread.push(once(&error.to_string()).to_owned());
+    }
+
+    /// Drops archives without code for a GPU, if the archive of that GPU is there.
+    fn drop_other_archives(&mut self) {
+        let is_archive = |it: &&Lookup| it.form == CodePlace::Archive;
+        let with_code = self.lookups.iter().filter(is_archive).filter(|it| it.cause.is_none());
+        let with_code: BTreeSet<_> = with_code.filter_map(Lookup::archive_group).collect();
+        let is_other = |it: &Lookup| it.archive_group().is_some_and(|group| with_code.contains(&group));
+        self.lookups.retain(|it| it.form != CodePlace::Archive || it.cause.is_none() || !is_other(it));
+    }
+
     fn is_empty(&self) -> bool {
-        !self.has_library && self.databases.is_empty() && self.unread.is_empty()
+        !self.has_library && self.databases.is_empty() && self.conflicts.is_empty() && self.unread.is_empty()
     }
 }
 
@@ -119,10 +134,10 @@ impl Question {
         // What a process has loaded is not sorted: an archive that it has mapped is no argument.
         let arguments = match self.loaded {
             Some(_) => SortedPaths { files: self.paths.clone(), ..SortedPaths::default() },
-            None => SortedPaths::sort(&self.paths, resources)?,
+            None => SortedPaths::sort(&self.paths, resources),
         };
-        let libraries = libraries::find(&arguments.files, self.binary.as_deref(), resources)?;
-        found.unread.clone_from(&arguments.unread);
+        let (libraries, unread) = libraries::find(&arguments.files, self.binary.as_deref(), resources);
+        arguments.unread.iter().chain(&unread).for_each(|error| found.fail(error));
         for library in &libraries {
             let opened = open(&library.path, resources);
             let lookups = opened.map(|opened| Some(self.look_up_all(library, &opened?)));
@@ -131,49 +146,72 @@ impl Question {
             }
             found.add(lookups);
         }
-        match self.look_up_assembled(&arguments, &mut found) {
-            Err(WhyError::Wheels(conflict @ WheelsError::Version { .. })) => return Ok(self.conflict(&conflict)),
-            result => result?,
-        }
+        self.look_up_wheels(&arguments.wheels, &mut found);
+        self.look_up_assembled(&arguments, &mut found);
         for (path, code) in arguments.loose {
             found.add(Ok(Some(self.look_up_all(&LibraryFile::at(path), &Library::Held(code)))));
         }
         let is_empty = found.is_empty();
         for directory in arguments.files.iter().filter(|path| is_empty && path.is_dir()) {
-            self.add_assembled(assembled::of_directory(directory, resources)?, &self.gpus, &mut found);
+            self.add_assembled(assembled::of_directory(directory, resources), &self.gpus, &mut found);
         }
+        found.drop_other_archives();
         match (self.paths.first(), self.wrapper) {
             (Some(path), _) if found.is_empty() => Err(WhyError::Nothing(path.clone())),
             (_, Some(wrapper)) if found.lookups.is_empty() && found.unread.is_empty() => {
                 Err(WhyError::NoWrapper(wrapper))
             }
-            _ => Ok(self.conclude(found.lookups, found.databases, found.unread)),
+            _ => Ok(self.conclude(found)),
         }
     }
 
-    /// Looks up what would be installed: wheels, parts of a split, and other packed input.
-    fn look_up_assembled(&self, arguments: &SortedPaths, found: &mut FoundLookups) -> Result<(), WhyError> {
-        let resources = &self.resources;
-        for group in assembled::group(&arguments.wheels, resources)? {
-            self.add_assembled(assembled::of_wheels(&group, resources)?, &self.gpus, found);
+    /// Looks up what would be installed from wheels.
+    fn look_up_wheels(&self, paths: &[PathBuf], found: &mut FoundLookups) {
+        let (mut wheels, mut unread) = (Vec::new(), Vec::new());
+        for path in paths {
+            match GivenWheel::read(path, &self.resources) {
+                Ok(wheel) => wheels.push(wheel),
+                Err(error) => {
+                    found.fail(&error);
+                    unread.push(path.clone());
+                }
+            }
         }
+        for group in assembled::group(wheels) {
+            match assembled::of_wheels(&group, &unread, &self.resources) {
+                Err(WhyError::Wheels(conflict @ WheelsError::Version { .. })) => {
+                    found.conflicts.push(self.conflict(&group, &conflict));
+                }
+                files => self.add_assembled(files, &self.gpus, found),
+            }
+        }
+    }
+
+    /// Looks up parts of a split, and other packed input.
+    fn look_up_assembled(&self, arguments: &SortedPaths, found: &mut FoundLookups) {
+        let resources = &self.resources;
         for root in &arguments.splits {
             for gpu in &self.gpus {
                 let parts = part::parts_for(root, gpu);
-                let files = assembled::of_parts(&root.join(HOST), &parts, resources)?;
+                let files = assembled::of_parts(&root.join(HOST), &parts, resources);
                 self.add_assembled(files, std::slice::from_ref(gpu), found);
             }
         }
         for path in &arguments.packed {
-            if let Ok(files) = assembled::of_packed(path, resources) {
-                self.add_assembled(files, &self.gpus, found);
+            match assembled::of_packed(path, resources) {
+                // A text has no device code.
+                Err(WhyError::Source(SourceError::UnknownKind { .. })) => {}
+                files => self.add_assembled(files, &self.gpus, found),
             }
         }
-        Ok(())
     }
 
-    fn add_assembled(&self, files: Vec<AssembledFile>, gpus: &[TargetId], found: &mut FoundLookups) {
+    fn add_assembled(&self, files: Result<Vec<AssembledFile>, WhyError>, gpus: &[TargetId], found: &mut FoundLookups) {
         let is_wanted = |path: &Path| self.binary.as_ref().is_none_or(|name| path.file_name() == Some(name.as_ref()));
+        let files = files.unwrap_or_else(|error| {
+            found.fail(&error);
+            Vec::new()
+        });
         for AssembledFile { path, code } in files.into_iter().filter(|file| is_wanted(&file.path)) {
             let look_up = |code| {
                 let (file, library) = (LibraryFile::at(path), Library::Held(code));

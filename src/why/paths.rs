@@ -23,20 +23,19 @@ pub(super) struct SortedPaths {
     pub(super) loose: Vec<(PathBuf, HeldCode)>,
     /// Other files, such as tar archives.
     pub(super) packed: Vec<PathBuf>,
-    /// Which of several cannot be read.
-    pub(super) unread: Vec<String>,
+    /// Why some cannot be read.
+    pub(super) unread: Vec<WhyError>,
 }
 
 impl SortedPaths {
-    pub(super) fn sort(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Self, WhyError> {
+    pub(super) fn sort(paths: &[PathBuf], resources: &Arc<Resources>) -> Self {
         let mut sorted = Self::default();
         for path in paths {
-            match sorted.add(path, resources) {
-                Err(error) if paths.len() > 1 => sorted.unread.push(error.to_string()),
-                result => result?,
+            if let Err(error) = sorted.add(path, resources) {
+                sorted.unread.push(error);
             }
         }
-        Ok(sorted)
+        sorted
     }
 
     fn add(&mut self, path: &Path, resources: &Arc<Resources>) -> Result<(), WhyError> {

@@ -115,6 +115,14 @@ fn alone(it: &Place) {
     fs::copy(it.at("wheels").join(name), it.at("work").join(name)).unwrap();
 }
 
+/// All wheels, one of them truncated.
+fn damaged_wheel(it: &Place, name: &str) {
+    runs(Command::new("cp").arg("-a").arg(it.at("wheels")).arg(it.at("work/wheels")));
+    let damaged = it.at("work/wheels").join(name);
+    let bytes = fs::read(&damaged).unwrap();
+    fs::write(damaged, bytes.get(..bytes.len() / 2).unwrap()).unwrap();
+}
+
 /// A library with code for one XNACK mode.
 fn mode(it: &Place) {
     runs(Command::new(KPACKFS).args(["split", "-o"]).arg(it.at("work/modes")).arg(fixture("features.so")));
@@ -219,6 +227,32 @@ const CASES: &[Case] = &[
     ),
     // One of several paths cannot be read.
     (|_| (), "--target gfx1030 work nowhere", "unreadable", "", "nowhere: No such file", None),
+    // The others of several wheels are answered for.
+    (
+        |it| damaged_wheel(it, "demo-1.0-py3-none-any.whl"),
+        "--target gfx1030 work/wheels",
+        "unreadable",
+        "",
+        "work/wheels/demo-1.0-py3-none-any.whl: not a usable wheel",
+        None,
+    ),
+    (
+        |it| damaged_wheel(it, "amd_demo_device_gfx1030-1.0-py3-none-any.whl"),
+        "--target gfx90a,gfx1030 work/wheels",
+        "no-code",
+        "wheel-alone",
+        "work/wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl cannot be read",
+        None,
+    ),
+    (
+        |it| damaged_wheel(it, "amd_demo_device_gfx1030-1.0-py3-none-any.whl"),
+        "--target gfx90a work/wheels",
+        "unreadable",
+        "",
+        "work/wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl: not a usable wheel",
+        None,
+    ),
+    (|it| it.put("work/cut.tar", &[b'x'; 1000]), "--target gfx1030 work/cut.tar dirs", "found", "", "is found", None),
     // Splits and mounts.
     (|_| (), "--target gfx1030 dirs", "found", "", "is found", None),
     (|_| (), "--target gfx942 dirs", "no-code", "package-none", "the split has no part for gfx942", None),
@@ -226,6 +260,15 @@ const CASES: &[Case] = &[
     (|_| (), "--target gfx1030 views/host", "no-code", "host-part", "views/merged/gfx1030 has both parts", None),
     (|_| (), "--target gfx1030 dirs/gfx1030", "found", "", "demo_gfx1030.kpack: code for gfx1030 is found", None),
     // Files.
+    // The archives of several GPUs side by side.
+    (
+        |_| (),
+        "--target gfx1030,gfx90a env/lib/python3.11/site-packages/demo/.kpack",
+        "found",
+        "",
+        "by all of 2 look-ups",
+        None,
+    ),
     (|_| (), "--target gfx1030 dirs/gfx1030/demo/.kpack/demo_gfx1030.kpack", "found", "", "is found", None),
     (
         |_| (),
