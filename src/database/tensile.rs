@@ -37,7 +37,7 @@ pub(super) const HIPSPARSELT: DatabaseReader = DatabaseReader {
     ignores_empty: false,
     searched: &["../hipblaslt/Tensile/library", "../Tensile/library", "hipsparselt/library"],
     follows_links: false,
-    source: "ROCm/rocm-libraries, projects/hipsparselt/library/src/hcc_detail/rocsparselt/src/tensile_host.cpp, \
+    source: "ROCm/rocm-libraries 2613b197, projects/hipsparselt/library/src/hcc_detail/rocsparselt/src/tensile_host.cpp, \
              TensileHost::initialize",
 };
 

@@ -75,8 +75,9 @@ impl Question {
 
     /// The cause if a library has no code for the first GPU, but for another one. A program that chooses no GPU runs
     /// on the first one. If a fat library has nothing for that GPU, it is loaded for no other GPU either
-    /// (`hip_fatbin.cpp` of CLR). Older runtimes do the same with split libraries. What is not installed is asked about
-    /// for several machines.
+    /// (`FatBinaryInfo::ExtractFatBinaryUsingCOMGR` in `projects/clr/hipamd/src/hip_fatbin.cpp`, ROCm/rocm-systems
+    /// d78123a0). Older runtimes do the same with split libraries. What is not installed is asked about for several
+    /// machines.
     fn first_gpu(&self, failed: &Lookup, lookups: &[Lookup]) -> Option<FoundCause> {
         let of_library = |device: &TargetId| {
             let target = self.device_of(device).to_string();

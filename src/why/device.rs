@@ -10,7 +10,9 @@ use crate::gpu::TargetId;
 /// (ROCm/rocm-systems#11317).
 const STRICT_SWITCH: &str = "HSA_DISABLE_GFX12_STRICT";
 
-/// The processors whose XNACK mode a process can choose.
+/// The processors whose XNACK mode a process can choose: `KFD_SUPPORT_XNACK_PER_PROCESS` has versions 9.4.2 to 9.4.4 and
+/// 9.5.0 of the graphics core (`drivers/gpu/drm/amd/amdkfd/kfd_priv.h` of ROCm/amdgpu 005da881). It also has 12.1.0, that
+/// of gfx1250, whose target IDs name no mode.
 const PER_PROCESS: [&str; 3] = ["gfx90a", "gfx942", "gfx950"];
 
 /// What is known about the name of a device.
@@ -43,9 +45,9 @@ pub(super) fn unserved(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Opt
     Some(Cause::new(&cause::STRICT_CODE, reason, Some(command)))
 }
 
-/// The cause if there is code for the GPU in another mode. `HSA_XNACK` decides about XNACK. Linux follows it for a
-/// process on gfx90a, gfx942 and gfx950 (`KFD_SUPPORT_XNACK_PER_PROCESS` in `kfd_priv.h`), and elsewhere has one mode
-/// since the driver was loaded, by its option `noretry`.
+/// The cause if there is code for the GPU in another mode. `HSA_XNACK` decides about XNACK. Linux follows it for some
+/// processors. Elsewhere it has one mode since the driver was loaded: on gfx9 by its option `noretry`, and on gfx10 to gfx12
+/// without XNACK (`kfd_process_xnack_mode` in `kfd_process.c` of ROCm/amdgpu 005da881).
 pub(super) fn other_mode(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Option<Cause> {
     let same: Vec<_> = existing.iter().filter(|target| target.processor() == device.processor()).collect();
     let (first, rest) = same.split_first()?;
@@ -57,12 +59,39 @@ pub(super) fn other_mode(device: &TargetId, existing: &BTreeSet<&TargetId>) -> O
         same.iter().any(|code| other.candidates().contains(code)).then_some(())
     };
     let command = if switched("xnack-", "xnack+").is_some() {
-        if !PER_PROCESS.contains(&device.processor()) {
-            reason.push_str("; the driver has to be loaded with its option noretry=0, too");
-        }
-        Some("export HSA_XNACK=1")
+        let is_per_process = PER_PROCESS.contains(&device.processor());
+        let can_be_on = device.processor().starts_with("gfx9");
+        reason.push_str(match (is_per_process, can_be_on) {
+            (true, _) => "",
+            (false, true) => "; the driver has to be loaded with its option noretry=0, too",
+            (false, false) => "; Linux does not switch XNACK on for this GPU",
+        });
+        can_be_on.then_some("export HSA_XNACK=1")
     } else {
         switched("xnack+", "xnack-").map(|()| "unset HSA_XNACK")
     };
     Some(Cause::new(&cause::OTHER_MODE, reason, command.map(str::to_owned)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{TargetId, other_mode};
+
+    #[test]
+    fn xnack_is_switched_on_where_linux_does_it() {
+        for (device, code, command, reason) in [
+            ("gfx90a:sramecc+:xnack-", "gfx90a:xnack+", Some("export HSA_XNACK=1"), "its features differ"),
+            ("gfx942:sramecc+:xnack-", "gfx942:xnack+", Some("export HSA_XNACK=1"), "its features differ"),
+            ("gfx906:sramecc+:xnack-", "gfx906:xnack+", Some("export HSA_XNACK=1"), "noretry=0, too"),
+            ("gfx906:sramecc+:xnack+", "gfx906:xnack-", Some("unset HSA_XNACK"), "its features differ"),
+            ("gfx1012:xnack-", "gfx1012:xnack+", None, "Linux does not switch XNACK on for this GPU"),
+        ] {
+            let (device, code): (TargetId, TargetId) = (device.parse().unwrap(), code.parse().unwrap());
+            let cause = other_mode(&device, &BTreeSet::from([&code])).unwrap();
+            assert_eq!(cause.command.as_deref(), command, "{device}");
+            assert!(cause.reason.ends_with(reason), "{device}: {}", cause.reason);
+        }
+    }
 }

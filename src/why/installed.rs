@@ -17,7 +17,7 @@ use crate::memory::Parser;
 use crate::source::EntryPath;
 use crate::wheel::{Claims, Metadata, accepts, normalise};
 
-/// The directory in which `rocm-sdk init` copies installed files (ROCm/TheRock#5768).
+/// The directory in which `rocm-sdk init` makes hard links to installed files (ROCm/TheRock#5778).
 const DEVELOPMENT: &str = "_rocm_sdk_devel";
 
 /// An installed distribution.

@@ -47,7 +47,7 @@ fn is_for(name: &str, device: &TargetId) -> bool {
     matches!(arch, Some(Arch::Target(target)) if target.processor() == device.processor())
 }
 
-/// Checks a file (`ReadonlyRamDb::ParseAndLoadDb`, and `SQLiteBase` for compiled kernels).
+/// Checks a file (`ReadonlyRamDb::ParseAndLoadDb` in ROCm/rocm-libraries 9d35ab7c, and `SQLiteBase` for compiled kernels).
 fn check(path: &Path) -> Option<Problem> {
     if !is_readable(path) {
         return Some(denied(path));
