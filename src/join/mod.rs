@@ -5,6 +5,7 @@
 //!
 //! It does not know what is made from the joined input.
 
+mod apart;
 mod archive;
 mod archives;
 mod binary;
@@ -30,6 +31,7 @@ use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, EntryPath, Input, MIN_BINARY};
 use crate::wheel;
 
+pub use apart::{SeveralWheels, open_apart, open_several, wheels_of};
 pub use archives::some_of;
 use archives::{ArchiveDecision, InputArchives};
 use binary::{Examined, JoinCandidate, JoinError, join_file};

@@ -71,11 +71,12 @@ pub enum WheelsError {
 }
 
 /// One of several wheels.
-struct JoinedWheel {
-    path: PathBuf,
+pub(super) struct JoinedWheel {
+    pub(super) path: PathBuf,
     input: Input,
-    metadata: Metadata,
-    name: String,
+    pub(super) metadata: Metadata,
+    /// The normalised name of its distribution.
+    pub(super) name: String,
 }
 
 /// The wheels in a directory that contains at least two wheels and nothing else; otherwise none.
@@ -89,8 +90,8 @@ pub fn wheels_in(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
         let path = entry.map_err(io)?.path();
         let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         let has = |wanted: &str| path.extension().is_some_and(|extension| extension == wanted);
-        // An index of variants may be there, too.
-        let is_other = is_hidden || has("json");
+        // The pages and METADATA of an index may be there, too.
+        let is_other = is_hidden || ["json", "html", "metadata"].into_iter().any(has);
         if has("whl") && path.is_file() {
             wheels.push(path);
         } else if !is_other {
@@ -104,8 +105,23 @@ pub fn wheels_in(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
 /// Wheels that belong together as one tree, in which each file is where it is installed. Fails if one of them is
 /// unrelated to the others.
 pub fn open_wheels(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Input, WheelsError> {
-    let wheels = paths.iter().map(|path| open(path, resources)).collect::<Result<Vec<_>, _>>()?;
+    let wheels = open_all(paths, resources)?;
     check(&wheels)?;
+    as_one(wheels)
+}
+
+/// Opens each wheel.
+pub(super) fn open_all(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Vec<JoinedWheel>, WheelsError> {
+    paths.iter().map(|path| open(path, resources)).collect()
+}
+
+/// One wheel as it is, or several as one tree.
+pub(super) fn as_one(mut wheels: Vec<JoinedWheel>) -> Result<Input, WheelsError> {
+    if wheels.len() == 1
+        && let Some(only) = wheels.pop()
+    {
+        return Ok(only.input);
+    }
     let host = host(&wheels).map(|host| (host.input.location.clone(), host.input.dist_info().cloned()));
     let mut whole = lay_over(wheels)?;
     if let Some((location, Some(dist_info))) = host {
@@ -144,7 +160,7 @@ fn open(path: &Path, resources: &Arc<Resources>) -> Result<JoinedWheel, WheelsEr
 }
 
 /// Checks that versions match, and that each wheel is related to another one.
-fn check(wheels: &[JoinedWheel]) -> Result<(), WheelsError> {
+pub(super) fn check(wheels: &[JoinedWheel]) -> Result<(), WheelsError> {
     let mut existing = BTreeMap::<&str, &JoinedWheel>::new();
     for wheel in wheels {
         if let Some(first) = existing.insert(&wheel.name, wheel) {
@@ -153,12 +169,14 @@ fn check(wheels: &[JoinedWheel]) -> Result<(), WheelsError> {
         }
     }
     let mut related = BTreeSet::new();
+    let mut other_version = None;
     for wheel in wheels {
         let of_extras = wheel.metadata.pins_of_extras().map(|(_, name, version)| (name, version));
         for (name, wanted) in wheel.metadata.pins().chain(of_extras) {
             let Some(other) = existing.get(name.as_str()).filter(|other| other.name != wheel.name) else { continue };
-            if !wheel::accepts(wanted, &other.metadata.version) {
-                return Err(WheelsError::Version {
+            related.extend([wheel.name.clone(), name.clone()]);
+            if other_version.is_none() && !wheel::accepts(wanted, &other.metadata.version) {
+                other_version = Some(WheelsError::Version {
                     path: wheel.path.clone(),
                     name,
                     wanted: wanted.to_owned(),
@@ -166,11 +184,11 @@ fn check(wheels: &[JoinedWheel]) -> Result<(), WheelsError> {
                     found: other.metadata.version.clone(),
                 });
             }
-            related.extend([wheel.name.clone(), name]);
         }
     }
-    match wheels.iter().find(|wheel| !related.contains(&wheel.name)) {
-        Some(unrelated) => Err(WheelsError::Unrelated(unrelated.path.clone())),
+    let unrelated = wheels.iter().find(|wheel| !related.contains(&wheel.name));
+    match unrelated.map(|wheel| WheelsError::Unrelated(wheel.path.clone())).or(other_version) {
+        Some(error) => Err(error),
         None => Ok(()),
     }
 }

@@ -1,0 +1,104 @@
+//! Wheels that do not belong together: each is an input of its own, a host wheel together with its device wheels.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::wheels::{JoinedWheel, WheelsError, as_one, check, open_all, wheels_in};
+use crate::resources::Resources;
+use crate::source::{Input, SourceError};
+use crate::wheel::{WheelName, accepts};
+
+/// Several wheels.
+#[derive(Debug)]
+pub enum SeveralWheels {
+    /// They belong together, and are one tree.
+    Together(Box<Input>),
+    /// They do not. Each is an input, a host wheel together with its device wheels.
+    Apart(Vec<Input>),
+}
+
+/// All wheels that these inputs are or contain; `None` if one is neither a wheel nor a directory of wheels.
+pub fn wheels_of(inputs: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, SourceError> {
+    let mut all = Vec::new();
+    for input in inputs {
+        match &*wheels_in(input)? {
+            [] if is_wheel(input) => all.push(input.clone()),
+            [] => match only_wheel_in(input) {
+                Some(wheel) => all.push(wheel),
+                None => return Ok(None),
+            },
+            wheels => all.extend_from_slice(wheels),
+        }
+    }
+    Ok(Some(all))
+}
+
+fn is_wheel(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "whl") && path.is_file()
+}
+
+/// The wheel in a directory that contains one wheel and nothing else.
+fn only_wheel_in(directory: &Path) -> Option<PathBuf> {
+    let mut entries = directory.read_dir().ok()?;
+    let only = entries.next()?.ok()?.path();
+    (entries.next().is_none() && is_wheel(&only)).then_some(only)
+}
+
+/// Opens several wheels.
+pub fn open_several(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<SeveralWheels, WheelsError> {
+    let wheels = open_all(paths, resources)?;
+    match check(&wheels) {
+        Ok(()) => Ok(SeveralWheels::Together(Box::new(as_one(wheels)?))),
+        Err(WheelsError::Twice { .. } | WheelsError::Unrelated(_)) => Ok(SeveralWheels::Apart(apart(wheels)?)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens several wheels, of which only host wheels and their device wheels belong together.
+pub fn open_apart(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Vec<Input>, WheelsError> {
+    apart(open_all(paths, resources)?)
+}
+
+fn apart(wheels: Vec<JoinedWheel>) -> Result<Vec<Input>, WheelsError> {
+    let hosts = hosts(&wheels);
+    let mut sets = BTreeMap::<usize, Vec<JoinedWheel>>::new();
+    for (number, wheel) in wheels.into_iter().enumerate() {
+        let host = hosts.get(&number).copied().unwrap_or(number);
+        sets.entry(host).or_default().push(wheel);
+    }
+    sets.into_values().map(as_one).collect()
+}
+
+/// The host wheel of each device wheel: one whose extras require it, and that is for the same systems.
+fn hosts(wheels: &[JoinedWheel]) -> BTreeMap<usize, usize> {
+    let mut by_name = BTreeMap::<&str, Vec<usize>>::new();
+    for (number, wheel) in wheels.iter().enumerate() {
+        by_name.entry(&wheel.name).or_default().push(number);
+    }
+    let mut hosts = BTreeMap::new();
+    for (number, host) in wheels.iter().enumerate() {
+        let added = host.metadata.added();
+        let pins: BTreeSet<_> = host.metadata.pins_of_extras().map(|(_, name, version)| (name, version)).collect();
+        for (name, version) in pins.into_iter().filter(|(name, _)| added.has(name)) {
+            for &device in by_name.get(name.as_str()).into_iter().flatten() {
+                let is_of_host = |device: &JoinedWheel| {
+                    accepts(version, &device.metadata.version) && tags(&device.path) == tags(&host.path)
+                };
+                if device != number && wheels.get(device).is_some_and(is_of_host) {
+                    hosts.entry(device).or_insert(number);
+                }
+            }
+        }
+    }
+    // A host wheel is in its own set.
+    let own: BTreeSet<_> = hosts.values().copied().collect();
+    hosts.retain(|device, _| !own.contains(device));
+    hosts
+}
+
+/// The build tag and the tags in a file name.
+fn tags(path: &Path) -> Option<(Option<String>, [String; 3])> {
+    let name = WheelName::parse(path.file_name()?.to_str()?).ok()?;
+    Some((name.build, [name.python, name.abi, name.platform]))
+}
