@@ -68,6 +68,8 @@ pub mod mount;
 #[doc(hidden)]
 pub mod packages;
 #[doc(hidden)]
+pub mod simple;
+#[doc(hidden)]
 pub mod source;
 #[doc(hidden)]
 pub mod split;

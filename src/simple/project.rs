@@ -1,0 +1,69 @@
+//! A project of an index.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::wheel::{Distinction, IndexedWheel};
+
+/// Two wheels that an installer cannot tell apart.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{first} and {second}: an index can have one of them only, since both are {name} {version} for the same systems"
+)]
+pub struct SameWheel {
+    first: String,
+    second: String,
+    name: String,
+    version: String,
+}
+
+/// A project: its wheels of all versions.
+#[derive(Debug)]
+pub(super) struct Project {
+    name: String,
+    /// By their file names.
+    wheels: BTreeMap<String, IndexedWheel>,
+    /// The file names, by what tells wheels apart.
+    files: HashMap<Distinction, String>,
+}
+
+impl Project {
+    pub(super) fn new(name: String) -> Self {
+        Self { name, wheels: BTreeMap::new(), files: HashMap::new() }
+    }
+
+    /// Adds a wheel, unless there is one that installers cannot tell from it.
+    pub(super) fn add(&mut self, wheel: IndexedWheel) -> Result<(), SameWheel> {
+        let file = wheel.name().to_string();
+        if let Some(first) = self.files.insert(wheel.distinction(), file.clone()) {
+            let (name, version) = (self.name.clone(), wheel.name().version.clone());
+            return Err(SameWheel { first, second: file, name, version });
+        }
+        self.wheels.insert(file, wheel);
+        Ok(())
+    }
+
+    /// The normalised name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The wheels, sorted by their file names.
+    pub(super) fn wheels(&self) -> impl Iterator<Item = &IndexedWheel> {
+        self.wheels.values()
+    }
+
+    /// All versions.
+    pub(super) fn versions(&self) -> BTreeSet<&str> {
+        self.wheels().map(|wheel| wheel.name().version.as_str()).collect()
+    }
+
+    /// Whether size and digest of all wheels are known.
+    pub(super) fn is_complete(&self) -> bool {
+        self.wheels().all(|wheel| wheel.sums.is_some())
+    }
+}
+
+/// The version of the API that pages conform to: 1.1 requires the size of each file (PEP 700).
+pub(super) fn version(is_complete: bool) -> &'static str {
+    if is_complete { "1.1" } else { "1.0" }
+}

@@ -1,0 +1,115 @@
+//! A wheel of an index.
+
+use serde::{Deserialize, Serialize};
+
+use crate::rope::Sha256;
+use crate::source::EntryPath;
+use crate::split::hex;
+use crate::wheel::{Metadata, WheelName, normalise};
+
+/// What stands behind the name of a wheel in the name of its METADATA (PEP 658).
+const METADATA: &str = ".metadata";
+
+/// Size and digest of a wheel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WheelSums {
+    /// Bytes.
+    pub size: u64,
+    /// The SHA-256 of all bytes.
+    pub sha256: [u8; 32],
+}
+
+/// A wheel of an index.
+#[derive(Clone, Debug)]
+pub struct IndexedWheel {
+    name: WheelName,
+    metadata_sha256: [u8; 32],
+    /// Name and version in METADATA.
+    stated: (String, String),
+    requires_python: Option<String>,
+    /// Why installers are not to choose it unless its version is asked for (PEP 592). May be empty.
+    pub yanked: Option<String>,
+    /// Size and digest, if they are known.
+    pub sums: Option<WheelSums>,
+}
+
+impl IndexedWheel {
+    /// The wheel with this name and METADATA.
+    pub fn new(name: WheelName, metadata: &Metadata) -> Self {
+        let requires_python = metadata.requires_python().map(str::to_owned);
+        let mut sha256 = Sha256::default();
+        sha256.update(&metadata.bytes());
+        let stated = (normalise(&metadata.name), metadata.version.clone());
+        Self { name, metadata_sha256: sha256.finish(), stated, requires_python, yanked: None, sums: None }
+    }
+
+    /// Why installers refuse it: METADATA does not agree with the file name.
+    pub fn mismatch(&self) -> Option<String> {
+        let (name, version) = &self.stated;
+        let is_same = *name == self.project() && normal_version(version) == normal_version(&self.name.version);
+        (!is_same).then(|| format!("installers refuse it, since its METADATA is that of {name} {version}"))
+    }
+
+    /// The normalised name of its project.
+    pub fn project(&self) -> String {
+        normalise(&self.name.distribution)
+    }
+
+    /// The parts of its file name.
+    pub fn name(&self) -> &WheelName {
+        &self.name
+    }
+
+    /// The path of the wheel in the index.
+    pub fn path(&self) -> EntryPath {
+        EntryPath::root().child(self.project().as_bytes()).child(self.name.to_string().as_bytes())
+    }
+
+    /// The path of its METADATA in the index.
+    pub fn metadata_path(&self) -> EntryPath {
+        let file = format!("{}{METADATA}", self.name);
+        EntryPath::root().child(self.project().as_bytes()).child(file.as_bytes())
+    }
+
+    /// The SHA-256 of its METADATA, in hexadecimal.
+    pub(super) fn metadata_sha256(&self) -> String {
+        hex(&self.metadata_sha256)
+    }
+
+    /// The versions of Python that it requires.
+    pub(super) fn requires_python(&self) -> Option<&str> {
+        self.requires_python.as_deref()
+    }
+
+    /// The file name as a relative URL (RFC 3986). S3 takes a `+` for a space, so everything except unreserved characters
+    /// is escaped.
+    pub(super) fn link(&self) -> String {
+        let escaped = |byte: u8| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+            other => format!("%{other:02X}"),
+        };
+        self.name.to_string().bytes().map(escaped).collect()
+    }
+
+    /// What tells it from other wheels of the project.
+    pub(super) fn distinction(&self) -> Distinction {
+        let WheelName { version, build, python, abi, platform, variant, .. } = &self.name;
+        let tags = [python, abi, platform].map(|set| set.to_ascii_lowercase());
+        (normal_version(version), build.clone(), tags, variant.clone())
+    }
+}
+
+/// Version, build tag, tags and variant label. Installers cannot tell wheels apart in which all of them are equal.
+pub(super) type Distinction = (String, Option<String>, [String; 3], Option<String>);
+
+/// A version in a form that is equal for `1.0`, `1.0.0` and `v1`, as installers compare them (PEP 440).
+fn normal_version(version: &str) -> String {
+    let plain = version.replace('_', "-").to_ascii_lowercase();
+    plain.parse::<pep508_rs::pep440_rs::Version>().map_or(plain, |version| {
+        let mut release = version.release().to_vec();
+        while release.len() > 1 && release.last() == Some(&0) {
+            release.pop();
+        }
+        version.with_release(release).to_string()
+    })
+}
