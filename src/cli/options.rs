@@ -12,6 +12,7 @@ use crate::disk::{Scratch, check_cache};
 use crate::gpu::TargetId;
 use crate::index::FrameStore;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
+use crate::rope::Identity;
 use crate::source::EntryPath;
 use crate::split::{FileDigest, Packaging, PlanOptions, Statement};
 use crate::wheel::{self, Requirements, StatedExtras, VariantLabel, WheelError};
@@ -296,10 +297,13 @@ impl SplitOptions {
             has_local_versions: false,
             stamp,
             fingerprint: 0,
+            identity: None,
         };
         // A hash of all options that wheels depend on, and of the program's version.
         let identity = format!("{} {options:?} {:?}", env!("CARGO_PKG_VERSION"), self.to_options(Packaging::Bundles)?);
-        Ok(WheelOptions { fingerprint: crc32fast::hash(identity.as_bytes()), ..options })
+        let fingerprint = crc32fast::hash(identity.as_bytes());
+        let identity = Some(Identity::describe("options of wheels").add(identity.as_bytes()).finish());
+        Ok(WheelOptions { fingerprint, identity, ..options })
     }
 
     /// The options of planning.

@@ -74,6 +74,8 @@ pub enum RecordKind {
     /// What is wrong with a compressed content as a whole: a checksum at its end, or more data than it claims. It is
     /// recorded under the identity of the compressed content, and nothing of such a content is served.
     Damage = 10,
+    /// Size and SHA-256 of a whole wheel.
+    Wheel = 11,
 }
 
 /// Identifies the input of an index.

@@ -25,6 +25,6 @@ pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(&str, Body)>) -> 
         let kind = NodeKind::File { body: Body::Ready(Arc::new(text)), link_group: None };
         tree.insert(place, &EntryPath::root().child(MANIFEST.as_bytes()), attributes, kind)?;
     }
-    show_reports(&mut tree, root, reports)?;
+    show_reports(&mut tree, &EntryPath::root(), root, reports)?;
     Ok(tree)
 }

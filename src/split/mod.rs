@@ -39,7 +39,7 @@ pub use file_digest::FileDigest;
 pub use manifest::{ManifestTextError, PartManifest, StatedCode, StatedPartFile};
 pub use manifest_text::{ManifestFile, ManifestFileKind, ManifestFiles, ManifestText};
 pub use options::{Packaging, PlanOptions};
-pub use parts::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, RESERVED, THIN, THIN_WHEELS, WHEELS};
+pub use parts::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, RESERVED, SIMPLE, SIMPLE_THIN, THIN, THIN_WHEELS, WHEELS};
 pub use plan::{BundleFile, Destination, Plan, PlannedArchive, PlannedBinary};
 use roots::Roots;
 pub use selection::{Targets, is_wanted};

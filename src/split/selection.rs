@@ -47,26 +47,33 @@ impl PlanOptions {
     }
 }
 
-impl Plan {
-    /// Refuses a selection of targets for which the input has nothing. They are probably misspelt.
-    pub fn check_selection(&self, options: &PlanOptions) -> Result<(), SplitError> {
-        let existing = self.keys_of_input(options.packaging);
+impl PlanOptions {
+    /// Refuses a selection of targets for which the inputs have nothing. They are probably misspelt. `existing` are the
+    /// device parts if all targets were wanted.
+    pub fn check_selection(&self, existing: &BTreeSet<BundleKey>) -> Result<(), SplitError> {
         let refuse = |option, wanted: &BundleKey| {
             let (wanted, existing) = (wanted.clone(), existing.iter().cloned().collect());
             Err(SplitError::NoSuchTarget { option, wanted, existing })
         };
         let exists = |is: &dyn Fn(&BundleKey) -> bool| existing.iter().any(is);
-        for target in options.gpu_targets.iter().flatten() {
+        for target in self.gpu_targets.iter().flatten() {
             if !exists(&|key| is_among(key, Some(std::slice::from_ref(target)))) {
                 return refuse("--gpu-targets", target);
             }
         }
-        for target in &options.exclude_targets {
+        for target in &self.exclude_targets {
             if !exists(&|key| is_excluded(key, std::slice::from_ref(target))) {
                 return refuse("--exclude-targets", target);
             }
         }
         Ok(())
+    }
+}
+
+impl Plan {
+    /// Fails like [`PlanOptions::check_selection`].
+    pub fn check_selection(&self, options: &PlanOptions) -> Result<(), SplitError> {
+        options.check_selection(&self.keys_of_input(options.packaging))
     }
 
     /// The device parts if all targets were wanted.

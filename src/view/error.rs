@@ -2,6 +2,7 @@
 
 use crate::gpu::BundleKey;
 use crate::rope::ReadError;
+use crate::simple::SameWheel;
 use crate::split::join;
 use crate::tree::TreeError;
 use crate::wheel::WheelError;
@@ -15,6 +16,9 @@ pub enum ViewError {
     /// The input's dist-info cannot be used.
     #[error(transparent)]
     Wheel(#[from] WheelError),
+    /// Two wheels cannot be in one index.
+    #[error(transparent)]
+    SameWheel(#[from] SameWheel),
     /// A file of the input cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),

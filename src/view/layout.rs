@@ -8,7 +8,7 @@ use super::installed::Installed;
 use super::items::{Item, ItemKind, add_directories, device_part, fat_items, fill, host_part, layer};
 use super::report::fixed;
 use super::thin::{DistInfo, Layers, ServedGpus, ThinLayout, ThinViews, show_thin};
-use super::thin_wheels::{METADATA, ThinWheels};
+use super::thin_wheels::{METADATA, ThinWheelOfView, ThinWheels};
 use crate::gpu::{BundleKey, Level};
 use crate::rope::Materialize;
 use crate::source::{Attributes, EntryPath, Input};
@@ -41,39 +41,53 @@ pub fn lay_out_with(
 ) -> Result<Tree, ViewError> {
     let root = Attributes { mode: 0o755, ..input.root };
     let mut tree = Tree::new(root);
+    show_wheels(&mut tree, input, wheels)?;
+    lay_out_at(&mut tree, &EntryPath::root(), (input, plan, wheels), arch, thin_views, reports)?;
+    tree.shrink();
+    Ok(tree)
+}
+
+/// Adds the views of one input at `base`, without `wheels/`. Returns the thin wheels that are listed there.
+pub fn lay_out_at(
+    tree: &mut Tree,
+    base: &EntryPath,
+    (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
+    arch: &[BundleKey],
+    thin_views: &ThinViews,
+    reports: Vec<(&str, Body)>,
+) -> Result<Vec<ThinWheelOfView>, ViewError> {
+    let root = Attributes { mode: 0o755, ..input.root };
+    // Other inputs may have entries of the same names.
+    let first = tree.stored().len();
     let PartItems { host, devices } = parts(input, plan, wheels)?;
     // A merged tree is shown as installed, and so is the host part if others are laid over it.
     let installed = wheels.map(|wheels| Installed::new(&host, &devices, wheels)).transpose()?.flatten();
     let is_installed = installed.is_some();
-    let host_layer = layer(&mut tree, input.root, host)?;
-    let overlay = Overlay::new(&mut tree, input, host_layer, devices, installed)?;
+    let host_layer = layer(tree, input.root, host)?;
+    let overlay = Overlay::new(tree, base, input, host_layer, (devices, installed))?;
     let served = ServedGpus::new(plan);
     for target in &merged_targets(plan, &served) {
-        let view = overlay.view(&tree, &chain(plan, target))?;
-        tree.show(&path(&[MERGED, target.as_str()]), view)?;
+        let view = overlay.view(tree, &chain(plan, target))?;
+        tree.show(&below(base, &[MERGED, target.as_str()]), view)?;
     }
-    if let Some(wheels) = wheels {
-        show_wheels(&mut tree, input, wheels)?;
-    }
-    show_reports(&mut tree, root, reports)?;
+    show_reports(tree, base, root, reports)?;
     // With `arch` and without it, host is a view, so that its nodes have the same numbers.
     let host_view = if arch.is_empty() {
         View { layers: vec![host_layer], ..View::default() }
     } else {
-        overlay.view(&tree, &chain_of_all(plan, arch)?)?
+        overlay.view(tree, &chain_of_all(plan, arch)?)?
     };
     let mut layers = Layers { dist_info: None, wheel: None, host: overlay.host, devices: overlay.devices };
     let binaries = Arc::new(FatBinaries::new(input, plan, &served.listed));
     let thin = wheels.and_then(|wheels| ThinWheels::new(wheels, &binaries, is_installed));
     if let Some((thin, wheels)) = thin.as_ref().zip(wheels) {
-        lay_out_thin_wheel(&mut tree, input, wheels, thin, &mut layers)?;
+        lay_out_thin_wheel(tree, input, wheels, thin, &mut layers)?;
     }
-    show_fat(&mut tree, input, plan, wheels)?;
-    let thin = ThinLayout::new(&tree, served, layers, binaries, thin);
-    show_thin(&mut tree, &thin, root, thin_views)?;
-    tree.show(&path(&[HOST]), host_view)?;
-    tree.shrink();
-    Ok(tree)
+    show_fat(tree, base, (input, plan, wheels))?;
+    let thin = ThinLayout::new(tree, first, served, layers, (binaries, thin));
+    let listed = show_thin(tree, base, &thin, root, thin_views)?;
+    tree.show(&below(base, &[HOST]), host_view)?;
+    Ok(listed)
 }
 
 /// The files of the parts. Those of a wheel are that wheel unpacked.
@@ -111,19 +125,19 @@ impl Overlay {
     /// Adds the directories of the device parts to the tree, and, if files are installed elsewhere, layers for these.
     fn new(
         tree: &mut Tree,
+        base: &EntryPath,
         input: &Input,
         host: NodeId,
-        devices: BTreeMap<&BundleKey, Vec<Item>>,
-        installed: Option<Installed>,
+        (devices, installed): (BTreeMap<&BundleKey, Vec<Item>>, Option<Installed>),
     ) -> Result<Self, ViewError> {
         let mut overlay = Self { host, devices: BTreeMap::new() };
         let root = Attributes { mode: 0o755, ..input.root };
         for (key, items) in devices {
-            let place = directory(tree, key.as_str(), input.root)?;
+            let place = tree.insert(ROOT, &below(base, &[key.as_str()]), input.root, NodeKind::directory())?;
             fill(tree, place, items)?;
             overlay.devices.insert(key.clone(), place);
             let target = format!("../{key}").into_bytes().into();
-            tree.insert(ROOT, &path(&[DEVICE, key.as_str()]), root, NodeKind::Symlink(target))?;
+            tree.insert(ROOT, &below(base, &[DEVICE, key.as_str()]), root, NodeKind::Symlink(target))?;
         }
         if let Some(Installed { host, mut devices }) = installed {
             overlay.host = layer(tree, input.root, host)?;
@@ -144,7 +158,11 @@ impl Overlay {
 }
 
 /// Shows split input as the fat binaries that it came from.
-fn show_fat(tree: &mut Tree, input: &Input, plan: &Plan, wheels: Option<&WheelSet>) -> Result<(), ViewError> {
+fn show_fat(
+    tree: &mut Tree,
+    base: &EntryPath,
+    (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
+) -> Result<(), ViewError> {
     let fat_wheel = wheels.and_then(|wheels| wheels.fat.as_ref().zip(Some(wheels)));
     if plan.joined.is_empty() && fat_wheel.is_none() {
         return Ok(());
@@ -154,7 +172,7 @@ fn show_fat(tree: &mut Tree, input: &Input, plan: &Plan, wheels: Option<&WheelSe
         become_unpacked_wheel(&mut items, input, wheels, part)?;
     }
     let fat = layer(tree, input.root, items)?;
-    tree.show(&path(&[FAT]), View { layers: vec![fat], ..View::default() })?;
+    tree.show(&below(base, &[FAT]), View { layers: vec![fat], ..View::default() })?;
     Ok(())
 }
 
@@ -206,14 +224,21 @@ fn chain_of_all(plan: &Plan, arch: &[BundleKey]) -> Result<Vec<BundleKey>, ViewE
     Ok(keys)
 }
 
-/// Adds the directory of the mount's reports.
-pub(crate) fn show_reports(tree: &mut Tree, root: Attributes, reports: Vec<(&str, Body)>) -> Result<(), TreeError> {
+/// Adds the directory of a mount's reports at `base`.
+pub(crate) fn show_reports(
+    tree: &mut Tree,
+    base: &EntryPath,
+    root: Attributes,
+    reports: Vec<(&str, Body)>,
+) -> Result<(), TreeError> {
     for (name, body) in reports {
         let kind = NodeKind::File { body, link_group: None };
-        let node = tree.insert(ROOT, &path(&[REPORTS, name]), Attributes { mode: 0o444, ..root }, kind)?;
+        let node = tree.insert(ROOT, &below(base, &[REPORTS, name]), Attributes { mode: 0o444, ..root }, kind)?;
         tree.set_origin(node, Origin::made(OriginKind::Report));
     }
-    tree.hide(ROOT, REPORTS.as_bytes());
+    if let Some(directory) = tree.resolve(ROOT, base) {
+        tree.hide(directory, REPORTS.as_bytes());
+    }
     Ok(())
 }
 
@@ -228,12 +253,13 @@ fn chain(plan: &Plan, wanted: &BundleKey) -> Vec<BundleKey> {
     wanted.packaging_chain().into_iter().filter(|key| plan.keys.contains(key)).collect()
 }
 
-fn path(components: &[&str]) -> EntryPath {
-    components.iter().fold(EntryPath::root(), |path, component| path.child(component.as_bytes()))
+/// The path of these components below `base`.
+pub(super) fn below(base: &EntryPath, components: &[&str]) -> EntryPath {
+    components.iter().flat_map(|names| names.split('/')).fold(base.clone(), |path, name| path.child(name.as_bytes()))
 }
 
 pub(crate) fn directory(tree: &mut Tree, name: &str, attributes: Attributes) -> Result<NodeId, TreeError> {
-    let path = path(&name.split('/').collect::<Vec<_>>());
+    let path = below(&EntryPath::root(), &[name]);
     tree.insert(ROOT, &path, attributes, NodeKind::directory())
 }
 
@@ -277,17 +303,18 @@ fn dist_info_attributes(input: &Input) -> Attributes {
     metadata.map_or(Attributes { mode: 0o644, ..input.root }, |entry| entry.attributes)
 }
 
-fn wheel_attributes(input: &Input, wheels: &WheelSet) -> Attributes {
+pub(super) fn wheel_attributes(input: &Input, wheels: &WheelSet) -> Attributes {
     let mtime_nanoseconds = wheels.fingerprint % 1_000_000_000;
     Attributes { mode: 0o644, mtime_nanoseconds, ..input.root }
 }
 
 /// Adds the directories of `.whl` files.
-fn show_wheels(tree: &mut Tree, input: &Input, wheels: &WheelSet) -> Result<(), ViewError> {
+pub(super) fn show_wheels(tree: &mut Tree, input: &Input, wheels: Option<&WheelSet>) -> Result<(), ViewError> {
+    let Some(wheels) = wheels else { return Ok(()) };
     let attributes = wheel_attributes(input, wheels);
     let mut add = |place: &str, name: &str, body: Body, kind| -> Result<(), TreeError> {
         let file = NodeKind::File { body, link_group: None };
-        let node = tree.insert(ROOT, &path(&[place, name]), attributes, file)?;
+        let node = tree.insert(ROOT, &below(&EntryPath::root(), &[place, name]), attributes, file)?;
         tree.set_origin(node, Origin::made(kind));
         Ok(())
     };

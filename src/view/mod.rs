@@ -9,17 +9,20 @@ pub(crate) mod layout;
 mod part_manifests;
 mod report;
 mod shared;
+mod simple;
 mod thin;
 mod thin_wheels;
 mod watch;
 
-pub use crate::split::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, THIN, THIN_WHEELS, WHEELS};
+pub use crate::split::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, SIMPLE, SIMPLE_THIN, THIN, THIN_WHEELS, WHEELS};
 pub use error::ViewError;
-pub use layout::{REPORTS, lay_out, lay_out_with};
+pub use layout::{REPORTS, lay_out, lay_out_at, lay_out_with};
 
 pub use part_manifests::{MANIFESTS, part_manifests};
 pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Materialize;
 pub use shared::show_shared;
+pub use simple::{ListedWheel, show_index, show_pages, show_wheels_over_all};
 pub use thin::{ThinViews, serves};
+pub use thin_wheels::ThinWheelOfView;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::error::ViewError;
 use super::report::fixed;
-use super::thin_wheels::ThinWheels;
+use super::thin_wheels::{ThinWheelOfView, ThinWheels};
 use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
 use crate::source::{Attributes, EntryPath};
 use crate::split::{Destination, FatBinaries, Plan, THIN, THIN_WHEELS, Targets};
@@ -70,16 +70,17 @@ pub fn serves(plan: &Plan, gpu: &TargetId) -> bool {
 }
 
 impl ThinLayout {
+    /// `first` is the number of nodes that the tree had before those of the input.
     pub(super) fn new(
         tree: &Tree,
+        first: usize,
         served: ServedGpus,
         layers: Layers,
-        binaries: Arc<FatBinaries>,
-        wheels: Option<Arc<ThinWheels>>,
+        (binaries, wheels): (Arc<FatBinaries>, Option<Arc<ThinWheels>>),
     ) -> Arc<Self> {
         Arc::new(Self {
             hidden: Arc::new(tree.hidden(hidden(tree, &layers))),
-            paths: cut_down(tree, &binaries),
+            paths: cut_down(tree, first, &binaries),
             binaries,
             served,
             layers,
@@ -208,40 +209,42 @@ impl ThinViews {
     }
 }
 
-/// Adds `thin/`, and `thin-wheels/` for a wheel. Both have a view for each set of GPUs.
+/// Adds `thin/`, and `thin-wheels/` for a wheel. Both have a view for each set of GPUs. Returns the wheels.
 pub(super) fn show_thin(
     tree: &mut Tree,
+    base: &EntryPath,
     thin: &Arc<ThinLayout>,
     root: Attributes,
     views: &ThinViews,
-) -> Result<(), ViewError> {
+) -> Result<Vec<ThinWheelOfView>, ViewError> {
     let mut listed = thin.served.listed.clone();
     let ThinViews { sets, auto } = views.served(thin, &listed)?;
     if listed.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     for gpus in sets.iter().chain(&auto) {
         if !listed.contains(gpus) {
             listed.push(gpus.clone());
         }
     }
-    show_views(tree, THIN, root, ThinFinder::Trees(Arc::clone(thin)), &listed, auto.as_ref())?;
+    let place = |name: &str| base.child(name.as_bytes());
+    show_views(tree, &place(THIN), root, ThinFinder::Trees(Arc::clone(thin)), &listed, auto.as_ref())?;
     if thin.layers.wheel.is_some() {
-        show_views(tree, THIN_WHEELS, root, ThinFinder::Wheels(Arc::clone(thin)), &listed, auto.as_ref())?;
+        show_views(tree, &place(THIN_WHEELS), root, ThinFinder::Wheels(Arc::clone(thin)), &listed, auto.as_ref())?;
     }
-    Ok(())
+    let wheels = thin.wheels.iter().flat_map(|wheels| listed.iter().map(|gpus| wheels.of_view(gpus)));
+    Ok(wheels.collect())
 }
 
 fn show_views(
     tree: &mut Tree,
-    name: &str,
+    directory: &EntryPath,
     root: Attributes,
     finding: ThinFinder,
     listed: &[GpuSet],
     auto: Option<&GpuSet>,
 ) -> Result<(), TreeError> {
-    let directory = EntryPath::root().child(name.as_bytes());
-    let place = tree.insert(ROOT, &directory, root, NodeKind::directory())?;
+    let place = tree.insert(ROOT, directory, root, NodeKind::directory())?;
     for gpus in listed {
         let name = gpus.to_string();
         tree.show(&directory.child(name.as_bytes()), finding.view(gpus.clone()))?;
@@ -328,10 +331,10 @@ fn hide_archives(tree: &Tree, directory: NodeId, hidden: &mut BTreeSet<NodeId>) 
 }
 
 /// The paths in the input of files with a thin form, by their nodes.
-fn cut_down(tree: &Tree, binaries: &FatBinaries) -> HashMap<NodeId, EntryPath> {
+fn cut_down(tree: &Tree, first: usize, binaries: &FatBinaries) -> HashMap<NodeId, EntryPath> {
     let of_node = |(id, node): (NodeId, &Node)| {
         let entry = node.origin.entry().filter(|path| binaries.has(path))?;
         Some((id, entry.clone()))
     };
-    (ROOT..).zip(tree.stored()).filter_map(of_node).collect()
+    (ROOT..).zip(tree.stored()).skip(first).filter_map(of_node).collect()
 }

@@ -22,6 +22,35 @@ pub(super) const METADATA: &[u8] = b"METADATA";
 /// The most wheels whose lists of files are kept. Such a list is as long as that of the input.
 const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
+/// A thin wheel that a view lists.
+#[derive(Clone, Debug)]
+pub struct ThinWheelOfView {
+    wheels: Arc<ThinWheels>,
+    gpus: Arc<GpuSet>,
+}
+
+impl ThinWheelOfView {
+    /// Its GPUs.
+    pub fn gpus(&self) -> &GpuSet {
+        &self.gpus
+    }
+
+    /// The file name.
+    pub fn file_name(&self) -> Result<String, WheelError> {
+        self.wheels.file_name()
+    }
+
+    /// Its METADATA.
+    pub fn metadata(&self) -> Result<Option<Arc<dyn Content>>, WheelError> {
+        self.wheels.metadata_of(&self.gpus)
+    }
+
+    /// The `.whl` file.
+    pub fn body(&self) -> Body {
+        self.wheels.wheel(&self.gpus)
+    }
+}
+
 /// The thin wheels of an input.
 #[derive(Debug)]
 pub(super) struct ThinWheels {
@@ -72,9 +101,18 @@ impl ThinWheels {
 
     /// The METADATA of the wheel for these GPUs.
     pub(super) fn metadata(&self, gpus: &GpuSet) -> Option<Body> {
-        let files = self.host.thin_dist_info(Some(gpus)).ok()?;
-        let metadata = files.into_iter().find(|file| file.path.name() == METADATA)?;
-        Some(Body::Ready(Arc::clone(metadata.digest.content())))
+        self.metadata_of(gpus).ok().flatten().map(Body::Ready)
+    }
+
+    fn metadata_of(&self, gpus: &GpuSet) -> Result<Option<Arc<dyn Content>>, WheelError> {
+        let files = self.host.thin_dist_info(Some(gpus))?;
+        let metadata = files.into_iter().find(|file| file.path.name() == METADATA);
+        Ok(metadata.map(|file| Arc::clone(file.digest.content())))
+    }
+
+    /// The wheel for these GPUs, for a list.
+    pub(super) fn of_view(self: &Arc<Self>, gpus: &GpuSet) -> ThinWheelOfView {
+        ThinWheelOfView { wheels: Arc::clone(self), gpus: Arc::new(gpus.clone()) }
     }
 
     /// The path of the statement.

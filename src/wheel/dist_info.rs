@@ -11,6 +11,12 @@ impl Metadata {
         let path = input.dist_info().ok_or(WheelError::NotAWheel)?.child(b"METADATA");
         Self::parse(limited(input, &path, Parser::Metadata)?.into_bytes(), &path)
     }
+
+    /// Parses a METADATA file that was made.
+    pub(crate) fn of_file(content: &dyn Content) -> Result<Self, WheelError> {
+        let path = EntryPath::root().child(b"METADATA");
+        Self::parse(whole(&path, Some(content), Parser::Metadata)?.into_bytes(), &path)
+    }
 }
 
 impl WheelFile {

@@ -16,7 +16,7 @@ use super::{AssemblyOptions, Digest, DosTime, FatWheel, SplitWheel, WheelEntry, 
 use crate::gpu::{BundleKey, GpuSet};
 use crate::kpack::make_archives;
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError};
+use crate::rope::{Content, Identity, ReadError};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::split::{Destination, Plan, SplitFacts, SplitId, Statement};
 use crate::wheel::{Paths, Requirements, VariantLabel, WheelError, normalise};
@@ -39,6 +39,8 @@ pub struct WheelOptions {
     /// A hash of the options that the wheels depend on. It becomes a part of their time of change, because uv
     /// identifies a wheel by path and time.
     pub fingerprint: u32,
+    /// Identifies everything that wheels depend on except the input. What is known about their bytes is recorded under it.
+    pub identity: Option<Identity>,
 }
 
 /// All wheels of a split.
@@ -65,6 +67,8 @@ pub struct WheelSet {
     pub(crate) statement: Statement,
     /// The ID of the split.
     pub split_id: SplitId,
+    /// Identifies everything that the wheels depend on.
+    identity: Option<Identity>,
     wheels: Arc<Wheels>,
     /// The original binaries that are rewritten.
     originals: Vec<(EntryPath, Arc<dyn Content>)>,
@@ -116,14 +120,13 @@ impl WheelSet {
         if let Some(host) = hosts.first() {
             warnings.extend(host.warnings()?);
         }
-        let links = symlinks(input);
+        let links = warnings_of_symlinks(input);
         let has_symlinks = !links.is_empty();
-        warnings.extend(links.into_iter().map(|link| {
-            format!("{link}: in no wheel, which cannot hold symlinks; it leads to no file of the input to put a copy of there")
-        }));
+        warnings.extend(links);
         // What files next to the input state changes the wheels, too.
         let fingerprint = options.fingerprint ^ crc32fast::hash(format!("{:?}", names.requirements).as_bytes());
         let has_local_versions = options.has_local_versions;
+        let identity = identity_of(input, options, &names);
         Ok(Some(Self {
             hosts,
             devices,
@@ -136,6 +139,7 @@ impl WheelSet {
             fingerprint,
             statement,
             split_id,
+            identity,
             wheels,
             originals,
         }))
@@ -166,6 +170,11 @@ impl WheelSet {
     pub fn missing_devices(&self) -> Vec<&str> {
         let existing: Vec<_> = self.wheels.devices().all().into_iter().map(normalise).collect();
         self.wheels.named_devices().filter(|&name| !existing.iter().any(|existing| existing == name)).collect()
+    }
+
+    /// The identity of the bytes of one of the wheels, which is told from the others by `name`.
+    pub(crate) fn identity(&self, name: &str) -> Option<Identity> {
+        Some(Identity::describe("wheel").add(&self.identity?.0).add(name.as_bytes()).finish())
     }
 
     /// The file name of the thin wheel for some GPUs.
@@ -199,6 +208,34 @@ impl WheelSet {
     }
 }
 
+/// Identifies everything that the wheels of an input depend on.
+fn identity_of(input: &Input, options: &WheelOptions, names: &AssemblyOptions) -> Option<Identity> {
+    let mut identity = Identity::describe("wheels");
+    identity.add(&options.identity?.0).add(format!("{:?}", names.requirements).as_bytes());
+    Some(identity.add(&identity_of_input(input)?.0).finish())
+}
+
+/// Identifies all bytes of an input. A member of a wheel stands for its whole file.
+fn identity_of_input(input: &Input) -> Option<Identity> {
+    let mut identity = Identity::describe("input");
+    if let InputKind::Wheel(_) = input.kind {
+        let mut files = input.entries.iter().filter_map(|entry| match &entry.kind {
+            EntryKind::File { content, .. } => content.identity(),
+            EntryKind::Directory | EntryKind::Symlink(_) => None,
+        });
+        return Some(identity.add(&files.next()?.0).finish());
+    }
+    for entry in &input.entries {
+        identity.add(entry.path.as_bytes()).number(entry.attributes.mode.into());
+        match &entry.kind {
+            EntryKind::Directory => identity.number(0),
+            EntryKind::Symlink(target) => identity.number(1).add(target),
+            EntryKind::File { content, .. } => identity.number(2).add(&content.identity()?.0),
+        };
+    }
+    Some(identity.finish())
+}
+
 /// The binaries of the input that are rewritten.
 fn originals(input: &Input, plan: &Plan) -> Vec<(EntryPath, Arc<dyn Content>)> {
     let places = input.entries.iter().zip(&plan.places);
@@ -211,10 +248,13 @@ fn originals(input: &Input, plan: &Plan) -> Vec<(EntryPath, Arc<dyn Content>)> {
     originals.collect()
 }
 
-/// The symlinks of the input, with their targets.
-fn symlinks(input: &Input) -> Vec<String> {
+/// A warning for each symlink of the input, with its target.
+fn warnings_of_symlinks(input: &Input) -> Vec<String> {
+    let what = "in no wheel, which cannot hold symlinks; it leads to no file of the input to put a copy of there";
     let link = |entry: &Entry| match &entry.kind {
-        EntryKind::Symlink(target) => Some(format!("{:?} -> {:?}", entry.path, String::from_utf8_lossy(target))),
+        EntryKind::Symlink(target) => {
+            Some(format!("{:?} -> {:?}: {what}", entry.path, String::from_utf8_lossy(target)))
+        }
         EntryKind::Directory | EntryKind::File { .. } => None,
     };
     input.entries.iter().filter_map(link).collect()

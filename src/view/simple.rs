@@ -1,0 +1,147 @@
+//! Package indexes in a tree: the wheels of one or several inputs, their METADATA, and pages about them.
+
+use std::sync::Arc;
+
+use super::error::ViewError;
+use super::layout::{below, wheel_attributes};
+use super::report::fixed;
+use super::thin_wheels::{METADATA, ThinWheelOfView};
+use crate::index::{Index, RecordKind};
+use crate::rope::{Content, Identity};
+use crate::simple::{IndexedWheel, PackageIndex, WheelSums};
+use crate::source::{Attributes, EntryKind, EntryPath, Input};
+use crate::tree::{Body, NodeKind, Origin, OriginKind, ROOT, Tree, TreeError};
+use crate::wheel::{Metadata, WheelError, WheelName};
+use crate::wheelparts::{WheelBody, WheelPart, WheelSet};
+
+/// A wheel that an index lists.
+#[derive(Clone, Debug)]
+pub struct ListedWheel {
+    /// What the pages say about it.
+    pub indexed: IndexedWheel,
+    body: Body,
+    metadata: Arc<dyn Content>,
+    attributes: Attributes,
+    origin: OriginKind,
+    /// Its size and digest are recorded under this.
+    identity: Option<Identity>,
+}
+
+impl ListedWheel {
+    /// The wheels of a split, except the fat one: an installer could not tell that from the host wheel.
+    pub fn of_split(input: &Input, wheels: &WheelSet) -> Result<Vec<Self>, ViewError> {
+        let attributes = wheel_attributes(input, wheels);
+        let listed = |part: &Arc<WheelPart>| {
+            let name = part.file_name()?;
+            let metadata = part.dist_info().iter().find(|file| file.path.name() == METADATA);
+            let metadata = metadata.map(|file| Arc::clone(file.digest.content()));
+            let body = Body::Made(Arc::new(WheelBody(Arc::clone(part))));
+            let identity = wheels.identity(&name);
+            Self::made(&name, metadata, body, attributes, identity)
+        };
+        wheels.hosts.iter().chain(wheels.devices.values()).map(listed).collect()
+    }
+
+    /// A thin wheel of a split.
+    pub fn thin(input: &Input, wheels: &WheelSet, thin: &ThinWheelOfView) -> Result<Self, ViewError> {
+        let name = thin.file_name()?;
+        let identity = wheels.identity(&format!("{} {name}", thin.gpus()));
+        Self::made(&name, thin.metadata()?, thin.body(), wheel_attributes(input, wheels), identity)
+    }
+
+    /// A wheel as it is: the file `content`, of which `input` is the list.
+    pub fn whole(input: &Input, content: Arc<dyn Content>) -> Result<Self, ViewError> {
+        let name = input.location.file_name().unwrap_or_default().to_string_lossy();
+        let indexed = IndexedWheel::new(WheelName::parse(&name)?, &Metadata::read(input)?);
+        let path = input.dist_info().ok_or(WheelError::NotAWheel)?.child(METADATA);
+        let metadata = match input.entry(&path).map(|entry| &entry.kind) {
+            Some(EntryKind::File { content, .. }) => Arc::clone(content),
+            _ => return Err(WheelError::NotAWheel.into()),
+        };
+        let identity = content.identity().map(|of| Identity::describe("whole wheel").add(&of.0).finish());
+        let (body, origin) = (Body::Ready(content), OriginKind::Unchanged);
+        let attributes = Attributes { mode: 0o644, ..input.root };
+        Ok(Self { indexed, body, metadata, attributes, origin, identity })
+    }
+
+    fn made(
+        name: &str,
+        metadata: Option<Arc<dyn Content>>,
+        body: Body,
+        attributes: Attributes,
+        identity: Option<Identity>,
+    ) -> Result<Self, ViewError> {
+        let metadata = metadata.ok_or(WheelError::NotAWheel)?;
+        let indexed = IndexedWheel::new(WheelName::parse(name)?, &Metadata::of_file(&*metadata)?);
+        Ok(Self { indexed, body, metadata, attributes, origin: OriginKind::Wheel, identity })
+    }
+
+    /// The file.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// The file name.
+    pub fn file_name(&self) -> String {
+        self.indexed.name().to_string()
+    }
+
+    /// Takes over size and digest if an earlier session has recorded them.
+    pub fn get_sums(&mut self, index: &Index) {
+        self.indexed.sums = self.identity.and_then(|identity| index.get(RecordKind::Wheel, &identity));
+    }
+
+    /// Sets size and digest, and records them for later sessions.
+    pub fn put_sums(&mut self, sums: WheelSums, index: &Index) {
+        self.indexed.sums = Some(sums);
+        self.identity.iter().for_each(|identity| index.put(RecordKind::Wheel, identity, &sums));
+    }
+
+    fn insert(&self, tree: &mut Tree, path: &EntryPath) -> Result<(), TreeError> {
+        let kind = NodeKind::File { body: self.body.clone(), link_group: None };
+        let node = tree.insert(ROOT, path, self.attributes, kind)?;
+        tree.set_origin(node, Origin::made(self.origin));
+        Ok(())
+    }
+}
+
+/// Adds a directory with all of these wheels.
+pub fn show_wheels_over_all(
+    tree: &mut Tree,
+    place: &str,
+    root: Attributes,
+    wheels: &[ListedWheel],
+) -> Result<(), ViewError> {
+    let place = below(&EntryPath::root(), &[place]);
+    tree.insert(ROOT, &place, root, NodeKind::directory())?;
+    wheels.iter().try_for_each(|wheel| wheel.insert(tree, &place.child(wheel.file_name().as_bytes())))?;
+    Ok(())
+}
+
+/// Adds an index of wheels at a place, without its pages: each wheel, and its METADATA next to it.
+pub fn show_index(tree: &mut Tree, place: &str, root: Attributes, wheels: &[ListedWheel]) -> Result<(), ViewError> {
+    let place = below(&EntryPath::root(), &[place]);
+    tree.insert(ROOT, &place, root, NodeKind::directory())?;
+    for wheel in wheels {
+        wheel.insert(tree, &inside(&place, &wheel.indexed.path()))?;
+        let kind = NodeKind::File { body: Body::Ready(Arc::clone(&wheel.metadata)), link_group: None };
+        tree.insert(ROOT, &inside(&place, &wheel.indexed.metadata_path()), wheel.attributes, kind)?;
+    }
+    Ok(())
+}
+
+/// Adds the pages of an index. Each says what is known about the wheels now.
+pub fn show_pages(tree: &mut Tree, place: &str, root: Attributes, wheels: &[ListedWheel]) -> Result<(), ViewError> {
+    let place = below(&EntryPath::root(), &[place]);
+    let index = PackageIndex::new(wheels.iter().map(|wheel| wheel.indexed.clone()))?;
+    for (path, text) in index.pages() {
+        let kind = NodeKind::File { body: fixed(text), link_group: None };
+        tree.insert(ROOT, &inside(&place, &path), Attributes { mode: 0o644, ..root }, kind)?;
+    }
+    Ok(())
+}
+
+/// A path in a directory.
+fn inside(directory: &EntryPath, path: &EntryPath) -> EntryPath {
+    path.components().fold(directory.clone(), |path, name| path.child(name))
+}
