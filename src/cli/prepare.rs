@@ -19,7 +19,7 @@ use crate::memory::{check_tables, limit_tables};
 use crate::metrics::Counters;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{Entry, EntryKind, Input, SourceError};
+use crate::source::{Entry, EntryKind, Input, InputKind, SourceError};
 use crate::split::{Destination, Packaging, Plan, SplitFacts, SplitId, Statement};
 use crate::view::part_manifests;
 use crate::wheel::states_digests;
@@ -148,7 +148,10 @@ fn prepare_with(inputs: &[PathBuf], options: &SplitOptions, list: List, is_check
     if is_checked && states_digests(&input) {
         input.hash_members();
     }
-    plan(input, options, &resources, false)
+    let prepared = plan(input, options, &resources, Share::All(&BundleJobs::new(&resources)))?;
+    prepared.resources.index.end_planning();
+    prepared.plan.check_selection(&options.to_options(Packaging::Bundles)?)?;
+    Ok(prepared)
 }
 
 /// Lists an input: several wheels are one.
@@ -169,32 +172,49 @@ pub(super) fn plan_collected(
     options: &SplitOptions,
     resources: &Arc<Resources>,
 ) -> anyhow::Result<Prepared> {
-    plan(input, options, resources, true)
+    let prepared = plan(input, options, resources, Share::Collected(&BundleJobs::new(resources)))?;
+    resources.index.end_planning();
+    Ok(prepared)
 }
 
-fn plan(
+/// What an input is of those of a command, with the jobs of all.
+#[derive(Clone, Copy)]
+pub(super) enum Share<'a> {
+    /// The only one.
+    All(&'a Arc<BundleJobs>),
+    /// What was collected from it.
+    Collected(&'a Arc<BundleJobs>),
+    /// One wheel of several, which messages name.
+    Wheel(&'a Arc<BundleJobs>),
+}
+
+/// Plans the split of an input, and prints warnings on stderr.
+pub(super) fn plan(
     mut input: Input,
     options: &SplitOptions,
     resources: &Arc<Resources>,
-    is_collected: bool,
+    share: Share<'_>,
 ) -> anyhow::Result<Prepared> {
+    let (Share::All(jobs) | Share::Collected(jobs) | Share::Wheel(jobs)) = share;
     let choices = options.to_options(Packaging::Bundles)?;
     let mut joined = show_bytes("Joining", |progress| join::join(&mut input, resources, progress));
-    if is_collected {
+    if let Share::Collected(_) = share {
         joined.orphans.clear();
     }
-    let plan = show_bytes("Planning", |progress| {
-        Plan::of_joined(&input, &joined, &choices, &BundleJobs::new(resources), progress)
-    })?;
+    let plan = show_bytes("Planning", |progress| Plan::of_joined(&input, &joined, &choices, jobs, progress))?;
     check_tables()?;
-    resources.index.end_planning();
-    let wheels = WheelSet::new(&input, &plan, &options.to_wheel_options()?, resources)?;
+    let is_whole = matches!(share, Share::Wheel(_)) && is_whole(&input, &plan);
+    let options = (!is_whole).then(|| options.to_wheel_options()).transpose()?;
+    let wheels = options.map(|options| WheelSet::new(&input, &plan, &options, resources)).transpose()?.flatten();
     let of_wheels = wheels.iter().flat_map(|wheels| &wheels.warnings);
     for warning in plan.warnings.iter().chain(of_wheels) {
-        eprintln!("kpackfs: warning: {}", message(warning));
-    }
-    if !is_collected {
-        plan.check_selection(&choices)?;
+        match share {
+            Share::All(_) | Share::Collected(_) => eprintln!("kpackfs: warning: {}", message(warning)),
+            Share::Wheel(_) => {
+                let name = input.location.file_name().unwrap_or_default().to_string_lossy();
+                eprintln!("kpackfs: warning: {}", message(&format!("{name}: {warning}")));
+            }
+        }
     }
     let split_id = match &wheels {
         Some(wheels) => wheels.split_id.clone(),
@@ -202,6 +222,13 @@ fn plan(
     };
     let (statement, resources) = (Statement::of(&choices), Arc::clone(resources));
     Ok(Prepared { input, joined, plan, wheels, statement, split_id, resources })
+}
+
+/// Whether a wheel has no device code that could be moved, so that a release has it as it is.
+fn is_whole(input: &Input, plan: &Plan) -> bool {
+    let is_wheel = matches!(input.kind, InputKind::Wheel(_)) && plan.joined.is_empty();
+    let is_unsplit = plan.keys.is_empty() && !plan.unsplit.is_empty();
+    is_wheel && (is_unsplit || plan.keys_of_input(Packaging::Bundles).is_empty())
 }
 
 /// Saves the index. Without it the next run takes longer, but is not wrong.

@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use super::artifacts::artifacts;
 use super::interrupt;
 use super::options::{InputOptions, SplitOptions};
+use super::package_index::IndexOutput;
 use super::prepare::{Prepared, prepare, prepare_to_check, save_index};
 use super::progress::show_bytes;
 use super::terminal::{message, warn};
@@ -72,18 +73,25 @@ enum OutputFormat {
     Wheel,
     /// A self-contained .whl file for each GPU, in a directory with its name
     ThinWheel,
+    /// A package index of wheels, for pip and uv: simple/, with the .whl files of all parts. INPUT may be any wheels
+    Index,
 }
 
 impl Split {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         self.check_usage()?;
         interrupt::watch()?;
+        if let OutputFormat::Index = self.format {
+            let (directory, inputs) = (&*self.output, &*self.source.paths());
+            IndexOutput { directory, force: self.force, inputs, writing: self.writing }.write(&self.options)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         if let Some(artifacts) = artifacts(&self.source, &self.options)? {
             return match self.format {
                 OutputFormat::Directory => {
                     artifacts.write(&self.view, &self.output, self.keep_set_id, self.force, self.writing)
                 }
-                OutputFormat::Wheel | OutputFormat::ThinWheel => {
+                OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index => {
                     bail!("{}: wheels can be made of a wheel only", self.source.path().display())
                 }
             };
@@ -120,7 +128,7 @@ impl Split {
         let stated = match self.format {
             OutputFormat::Directory => Some(self.stated(prepared, &views)?),
             // Wheels contain their statement.
-            OutputFormat::Wheel | OutputFormat::ThinWheel => None,
+            OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index => None,
         };
         match (self.format, &prepared.wheels) {
             (OutputFormat::Directory, Some(wheels)) if self.view.is_empty() => {
@@ -140,7 +148,7 @@ impl Split {
             }
             (OutputFormat::Wheel, Some(wheels)) => self.write_wheels(wheels, prepared, tree)?,
             (OutputFormat::ThinWheel, Some(wheels)) => self.write_thin_wheels(wheels, prepared, tree)?,
-            (OutputFormat::Wheel | OutputFormat::ThinWheel, None) => {
+            (OutputFormat::Wheel | OutputFormat::ThinWheel, None) | (OutputFormat::Index, _) => {
                 bail!(
                     "{}: wheels can be made of a wheel only, or of a host wheel and device wheels that its extras require",
                     self.source.path().display()
@@ -189,7 +197,8 @@ impl Split {
             OutputFormat::Wheel if self.view.iter().any(|view| view.trim_matches('/') != FAT) => {
                 "--view chooses directories; of wheels it can choose fat only"
             }
-            OutputFormat::Directory | OutputFormat::Wheel if self.versions.are_given() => {
+            OutputFormat::Index if !self.view.is_empty() => "--view chooses directories; an index has all wheels",
+            OutputFormat::Directory | OutputFormat::Wheel | OutputFormat::Index if self.versions.are_given() => {
                 "--keep-version and --local-version are about thin wheels; they need --format thin-wheel"
             }
             OutputFormat::Directory | OutputFormat::ThinWheel
@@ -197,7 +206,9 @@ impl Split {
             {
                 "--generate-variant-wheel makes a wheel; it needs --format wheel"
             }
-            OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Directory => return Ok(()),
+            OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Directory | OutputFormat::Index => {
+                return Ok(());
+            }
         };
         Err(clap::Error::raw(ErrorKind::ArgumentConflict, format!("{problem}\n")))
     }
@@ -219,7 +230,7 @@ impl Split {
             return match self.format {
                 // `verify` reports a host part whose binaries stayed fat.
                 OutputFormat::Directory => Ok(()),
-                OutputFormat::Wheel | OutputFormat::ThinWheel => {
+                OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index => {
                     bail!("{input}: none of its fat binaries can be split; the warnings say why")
                 }
             };

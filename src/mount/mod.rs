@@ -36,6 +36,7 @@ pub use self::announce::ReadyFile;
 pub use self::autosave::autosave;
 pub use self::daemon::{ServeOptions, enter_namespace, serve};
 pub use self::error::MountError;
+pub(crate) use self::sys::raise_open_files;
 
 /// The type of our mounts in `/proc/mounts` and `findmnt -t`.
 pub const FILESYSTEM_TYPE: &str = "fuse.kpackfs";

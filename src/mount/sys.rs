@@ -28,7 +28,7 @@ pub(super) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
 }
 
 /// Raises the limit on open files to the hard limit (`RLIMIT_NOFILE`).
-pub(super) fn raise_open_files() -> io::Result<()> {
+pub(crate) fn raise_open_files() -> io::Result<()> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
 }

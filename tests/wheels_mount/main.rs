@@ -7,6 +7,7 @@ mod common;
 mod costs;
 mod edges;
 mod index;
+mod simple;
 mod wheels;
 
 use std::fs;

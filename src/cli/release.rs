@@ -1,0 +1,145 @@
+//! Several wheels that do not belong together: each with its own plan, and the resources of all.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+
+use super::options::SplitOptions;
+use super::prepare::{Prepared, Share, plan, resources};
+use super::terminal::message;
+use crate::join::{self, WheelsError};
+use crate::kpack::BundleJobs;
+use crate::mount;
+use crate::resources::Resources;
+use crate::rope::Content;
+use crate::simple::PackageIndex;
+use crate::source::{Attributes, Input, open_file};
+use crate::split::Packaging;
+use crate::view::ListedWheel;
+use crate::wheel::states_digests;
+use crate::wheelparts::WheelPart;
+
+/// Several wheels.
+pub(super) struct Release {
+    pub(super) wheels: Vec<ReleasedWheel>,
+    pub(super) resources: Arc<Resources>,
+}
+
+/// One of several wheels, or a host wheel with its device wheels.
+pub(super) struct ReleasedWheel {
+    pub(super) prepared: Prepared,
+    /// The file, if it has no device code and is released as it is.
+    whole: Option<Arc<dyn Content>>,
+}
+
+/// The files of wheels, by their paths.
+type WheelContents = HashMap<PathBuf, Arc<dyn Content>>;
+
+/// Lists wheels for a release, and plans the split of each. If their digests will be needed, they are computed while
+/// members are read.
+pub(super) fn release(inputs: &[PathBuf], options: &SplitOptions, is_checked: bool) -> anyhow::Result<Release> {
+    mount::raise_open_files().context("RLIMIT_NOFILE")?;
+    let location = inputs.first().cloned().unwrap_or_default();
+    let resources = resources(&location, options)?;
+    let wheels = join::wheels_of(inputs)?;
+    // Noted before they are listed: a wheel that is replaced meanwhile is then found to have changed.
+    let files = wheels.iter().flatten().map(|path| Ok((path.canonicalize()?, open_file(path, &resources)?)));
+    let files = files.collect::<anyhow::Result<WheelContents>>()?;
+    let listed = match (wheels, inputs) {
+        (Some(wheels), _) => join::open_apart(&wheels, &resources)?,
+        (None, [input]) => vec![Input::open(input, &resources)?],
+        (None, _) => return Err(not_a_wheel(inputs).into()),
+    };
+    planned(listed, &files, options, &resources, is_checked)
+}
+
+/// The first input that is neither a wheel nor a directory of wheels.
+fn not_a_wheel(inputs: &[PathBuf]) -> WheelsError {
+    let is_other = |path: &&PathBuf| !matches!(join::wheels_of(std::slice::from_ref(path)), Ok(Some(_)));
+    WheelsError::NotAWheel(inputs.iter().find(is_other).cloned().unwrap_or_default())
+}
+
+/// Plans the split of each of these inputs.
+fn planned(
+    inputs: Vec<Input>,
+    files: &WheelContents,
+    options: &SplitOptions,
+    resources: &Arc<Resources>,
+    is_checked: bool,
+) -> anyhow::Result<Release> {
+    let jobs = BundleJobs::new(resources);
+    let mut wheels = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        if is_checked && states_digests(&input) {
+            input.hash_members();
+        }
+        let path = input.location.clone();
+        let prepared =
+            plan(input, options, resources, Share::Wheel(&jobs)).with_context(|| path.display().to_string())?;
+        let whole = if prepared.wheels.is_none() { files.get(&path).cloned() } else { None };
+        wheels.push(ReleasedWheel { prepared, whole });
+    }
+    resources.index.end_planning();
+    let choices = options.to_options(Packaging::Bundles)?;
+    let keys = wheels.iter().map(|wheel| wheel.prepared.plan.keys_of_input(choices.packaging));
+    choices.check_selection(&keys.flatten().collect::<BTreeSet<_>>())?;
+    let release = Release { wheels, resources: Arc::clone(resources) };
+    for warning in release.wheels.iter().filter_map(ReleasedWheel::warning) {
+        eprintln!("kpackfs: warning: {}", message(&warning));
+    }
+    Ok(release)
+}
+
+impl Release {
+    /// The wheels of an index, without their digests. Fails if an installer could not tell two of them apart.
+    pub(super) fn listed(&self) -> anyhow::Result<Vec<ListedWheel>> {
+        let mut listed = Vec::new();
+        for wheel in &self.wheels {
+            listed.extend(wheel.listed().with_context(|| wheel.path().display().to_string())?);
+        }
+        PackageIndex::new(listed.iter().map(|wheel| wheel.indexed.clone()))?;
+        Ok(listed)
+    }
+
+    /// The attributes of directories: those of the newest input.
+    pub(super) fn root(&self) -> Option<Attributes> {
+        let roots = self.wheels.iter().map(|wheel| wheel.prepared.input.root);
+        let newest = roots.max_by_key(|root| (root.mtime, root.mtime_nanoseconds))?;
+        Some(Attributes { mode: 0o755, ..newest })
+    }
+}
+
+impl ReleasedWheel {
+    /// Its path.
+    pub(super) fn path(&self) -> &Path {
+        &self.prepared.input.location
+    }
+
+    /// The wheels of its parts.
+    pub(super) fn parts(&self) -> Vec<Arc<WheelPart>> {
+        let wheels = self.prepared.wheels.iter();
+        wheels.flat_map(|wheels| wheels.hosts.iter().chain(wheels.devices.values())).cloned().collect()
+    }
+
+    /// The wheels that an index lists for it.
+    fn listed(&self) -> anyhow::Result<Vec<ListedWheel>> {
+        let input = &self.prepared.input;
+        if let Some(wheels) = &self.prepared.wheels {
+            return Ok(ListedWheel::of_split(input, wheels)?);
+        }
+        let Some(content) = &self.whole else { return Err(WheelsError::NotAWheel(input.location.clone()).into()) };
+        let listed = ListedWheel::whole(input, Arc::clone(content))?;
+        // After METADATA was read, so that it is that of the file.
+        content.peek(&mut [0])?;
+        Ok(vec![listed])
+    }
+
+    /// Why installers refuse it.
+    fn warning(&self) -> Option<String> {
+        let input = &self.prepared.input;
+        let listed = ListedWheel::whole(input, Arc::clone(self.whole.as_ref()?)).ok()?;
+        listed.indexed.mismatch().map(|reason| format!("{}: {reason}", input.location.display()))
+    }
+}
