@@ -1,14 +1,16 @@
-//! Tensile databases that lack a file for a GPU which they have for others.
+//! Tensile databases that lack a file: one that a catalogue names, or that the database has for other GPUs.
 //!
-//! Libraries of Tensile read a catalogue for the GPU (`TensileLibrary_lazy_gfx1100.dat`), helper kernels
-//! (`Kernels.so-000-gfx1100.hsaco`), and for each kind of problem a catalogue and its code (ROCm/Tensile
-//! `Tensile/TensileCreateLibrary.py`). They fail at run time if one of them is gone. Only names are read here.
+//! Libraries of Tensile read a catalogue for the GPU, helper kernels, and for each kind of problem a catalogue and its code
+//! (`database/tensile.rs`). They fail at run time if one of them is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{MissingKind, MissingPiece};
-use crate::database::{Arch, Databases, Handler};
+use crate::database::tensile::{CODE, catalogues, code_of_name, files_of_name};
+use crate::database::{Arch, Databases, Handler, catalogue_names};
 use crate::gpu::TargetId;
+use crate::memory::{Parser, WholeFile};
+use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath};
 
 /// How files begin that a library has for each GPU that it supports.
@@ -17,61 +19,157 @@ const FOR_EACH: [&str; 3] = ["TensileLibrary_lazy_", "Kernels.so-", "extop_"];
 /// The files of one purpose in a database, by processor: their names, by whether they are code.
 type FilesOfGpus = BTreeMap<String, BTreeMap<bool, String>>;
 
-/// The files that databases lack for these GPUs, if they have others for the GPU and the same for another one.
-pub(super) fn incomplete(entries: &[Entry], gpus: &[TargetId]) -> Vec<MissingPiece> {
-    let databases = Databases::all();
-    let mut purposes = BTreeMap::<(EntryPath, String), FilesOfGpus>::new();
-    let mut present = BTreeSet::<(EntryPath, String)>::new();
-    for entry in entries.iter().filter(|entry| !matches!(entry.kind, EntryKind::Directory)) {
-        let Some(file) = databases.classify(&entry.path) else { continue };
-        let is_tensile = matches!(file.handler, Handler::Rocblas | Handler::Hipblaslt | Handler::Hipsparselt);
-        let (Arch::Target(target), true) = (&file.arch, is_tensile) else { continue };
-        let directory = file.handler.directory(&entry.path);
-        let Some(below) = entry.path.below(&directory).map(|below| below.to_string()) else { continue };
-        let Some((stem, extension)) = below.trim_end_matches(".zlib").rsplit_once('.') else { continue };
-        let is_code = matches!(extension, "co" | "hsaco");
-        if !is_code && extension != "dat" {
-            continue;
-        }
-        let processor = target.processor().to_owned();
-        let purpose = stem.replace(&processor, "*");
-        present.insert((directory.clone(), processor.clone()));
-        purposes.entry((directory, purpose)).or_default().entry(processor).or_default().insert(is_code, below);
-    }
-    let mut missing = Vec::new();
-    for ((directory, purpose), of_gpus) in &purposes {
-        for gpu in gpus.iter().map(TargetId::processor) {
-            if !present.contains(&(directory.clone(), gpu.to_owned())) {
-                continue;
+/// A database.
+struct TensileFiles<'a> {
+    handler: Handler,
+    directory: &'a EntryPath,
+    /// All files, by their paths below the directory.
+    files: BTreeMap<String, &'a dyn Content>,
+    /// The processors for which there are files, by their names.
+    processors: BTreeSet<String>,
+    /// Those files by what they are for.
+    purposes: BTreeMap<String, FilesOfGpus>,
+}
+
+/// What databases of a result lack.
+#[derive(Debug, Default)]
+pub(super) struct IncompleteDatabases {
+    pub(super) missing: Vec<MissingPiece>,
+    pub(super) notes: Vec<String>,
+}
+
+impl IncompleteDatabases {
+    /// Finds the files that databases lack for these GPUs, if they have others for the GPU.
+    pub(super) fn find(entries: &[Entry], gpus: &[TargetId]) -> Self {
+        let databases = Databases::all();
+        let mut found = BTreeMap::<EntryPath, (Handler, Vec<(&EntryPath, &TargetId)>)>::new();
+        let classified: Vec<_> =
+            entries.iter().filter_map(|entry| Some((entry, databases.classify(&entry.path)?))).collect();
+        for (entry, file) in &classified {
+            let is_tensile = matches!(file.handler, Handler::Rocblas | Handler::Hipblaslt | Handler::Hipsparselt);
+            if let (Arch::Target(target), true) = (&file.arch, is_tensile) {
+                let of_handler = found.entry(file.handler.directory(&entry.path)).or_insert((file.handler, Vec::new()));
+                of_handler.1.push((&entry.path, target));
             }
+        }
+        let mut incomplete = Self::default();
+        for (directory, (handler, named)) in &found {
+            let database = TensileFiles::new(*handler, directory, named, entries);
+            for gpu in gpus.iter().map(TargetId::processor).filter(|gpu| database.processors.contains(*gpu)) {
+                incomplete.compare_gpus(&database, gpu);
+                incomplete.follow_catalogue(&database, gpu);
+            }
+        }
+        incomplete
+    }
+
+    fn miss(&mut self, database: &TensileFiles<'_>, file: &str, reason: String) {
+        let name = database.directory.child(file.as_bytes()).to_string();
+        if !self.missing.iter().any(|piece| piece.name == name) {
+            let by = database.directory.to_string();
+            self.missing.push(MissingPiece { kind: MissingKind::Database, name, by, reason });
+        }
+    }
+
+    /// Files that the database has for another GPU only.
+    fn compare_gpus(&mut self, database: &TensileFiles<'_>, gpu: &str) {
+        for (purpose, of_gpus) in &database.purposes {
             let name = purpose.rsplit('/').next().unwrap_or_default();
             let is_for_each = FOR_EACH.iter().any(|begin| name.starts_with(begin));
-            let own = of_gpus.get(gpu).cloned().unwrap_or_default();
-            if own.is_empty() && !is_for_each {
+            let own = of_gpus.get(gpu);
+            if own.is_none() && !is_for_each {
                 continue;
             }
-            let others = of_gpus.iter().filter(|(other, _)| *other != gpu);
-            for (other, (is_code, file)) in
-                others.flat_map(|(other, files)| files.iter().map(move |file| (other, file)))
-            {
-                let name = directory.child(file.replace(other, gpu).as_bytes()).to_string();
-                if own.contains_key(is_code) || missing.iter().any(|piece: &MissingPiece| piece.name == name) {
-                    continue;
+            for (other, files) in of_gpus.iter().filter(|(other, _)| *other != gpu) {
+                for (_, file) in files.iter().filter(|(kind, _)| own.is_none_or(|own| !own.contains_key(*kind))) {
+                    let reason = format!("the database has {file} for {other}, and other files for {gpu}");
+                    self.miss(database, &file.replace(other, gpu), reason);
                 }
-                let reason = format!("the database has {file} for {other}, and other files for {gpu}");
-                missing.push(MissingPiece { kind: MissingKind::Database, name, by: directory.to_string(), reason });
             }
         }
     }
-    missing
+
+    /// Files that the lazy catalogue of a GPU names.
+    fn follow_catalogue(&mut self, database: &TensileFiles<'_>, gpu: &str) {
+        let own = format!("{gpu}/");
+        let below = if database.has_below(&own) { own.as_str() } else { "" };
+        let files = catalogues(database.handler, gpu).into_iter().map(|name| format!("{below}{name}"));
+        let Some((path, content)) =
+            files.into_iter().find_map(|path| Some((path.clone(), *database.files.get(&path)?)))
+        else {
+            return;
+        };
+        let stored = WholeFile::of(Parser::Catalogue, content).map_err(|error| error.to_string());
+        let names = match stored.and_then(|stored| catalogue_names(&stored, path.rsplit('.').next() == Some("zlib"))) {
+            Ok(names) => names,
+            Err(reason) => {
+                self.notes.push(format!("{}/{path}: which files it needs is not known: {reason}", database.directory));
+                return;
+            }
+        };
+        let has = |file: String| database.files.contains_key(&format!("{below}{file}"));
+        for name in names.iter().filter(|name| !files_of_name(name).any(has)) {
+            self.miss(database, &format!("{below}{name}.dat"), format!("{path} names it"));
+        }
+        // The files have other names if there is no code for any.
+        let lost: Vec<_> = names.iter().filter(|name| !code_of_name(name, gpu).any(has)).collect();
+        for name in lost.iter().filter(|_| lost.len() < names.len()) {
+            let suffix = if name.ends_with(gpu) { ".co".to_owned() } else { format!("_{gpu}.hsaco") };
+            self.miss(
+                database,
+                &format!("{below}{name}{suffix}"),
+                format!("it is the code of a catalogue that {path} names"),
+            );
+        }
+    }
+}
+
+impl<'a> TensileFiles<'a> {
+    /// `named` are the files that have a processor in their names.
+    fn new(
+        handler: Handler,
+        directory: &'a EntryPath,
+        named: &[(&EntryPath, &TargetId)],
+        entries: &'a [Entry],
+    ) -> Self {
+        let start = entries.partition_point(|entry| entry.path < *directory);
+        let below = |entry: &'a Entry| Some((entry.path.below(directory)?.to_string(), entry));
+        let all = entries.iter().skip(start).skip_while(|entry| entry.path == *directory).map_while(below);
+        let content = |(name, entry): (String, &'a Entry)| match &entry.kind {
+            EntryKind::File { content, .. } => Some((name, &**content)),
+            _ => None,
+        };
+        let files = all.filter_map(content).collect();
+        let mut database = Self { handler, directory, files, processors: BTreeSet::new(), purposes: BTreeMap::new() };
+        for (path, target) in named {
+            database.add(path, target.processor());
+        }
+        database
+    }
+
+    fn add(&mut self, path: &EntryPath, processor: &str) {
+        let Some(below) = path.below(self.directory).map(|below| below.to_string()) else { return };
+        let Some((stem, extension)) = below.trim_end_matches(".zlib").rsplit_once('.') else { return };
+        let is_code = CODE.iter().any(|suffix| suffix.trim_start_matches('.') == extension);
+        if !is_code && extension != "dat" {
+            return;
+        }
+        let purpose = stem.replace(processor, "*");
+        self.processors.insert(processor.to_owned());
+        self.purposes.entry(purpose).or_default().entry(processor.to_owned()).or_default().insert(is_code, below);
+    }
+
+    fn has_below(&self, directory: &str) -> bool {
+        self.files.range(directory.to_owned()..).next().is_some_and(|(path, _)| path.starts_with(directory))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use super::incomplete;
-    use crate::rope::Rope;
+    use super::IncompleteDatabases;
+    use crate::rope::{Rope, Segment};
     use crate::source::{Attributes, Entry, EntryKind, EntryPath};
 
     fn missing(names: &[&str]) -> Vec<String> {
@@ -81,8 +179,43 @@ mod tests {
             kind: EntryKind::File { content: Arc::new(Rope::default()), link_group: None },
             attributes,
         };
-        let entries: Vec<_> = names.iter().map(entry).collect();
-        incomplete(&entries, &["gfx1100".parse().unwrap()]).into_iter().map(|piece| piece.name).collect()
+        let mut entries: Vec<_> = names.iter().map(entry).collect();
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        named(IncompleteDatabases::find(&entries, &["gfx1100".parse().unwrap()]))
+    }
+
+    fn named(found: IncompleteDatabases) -> Vec<String> {
+        found.missing.into_iter().map(|piece| piece.name).collect()
+    }
+
+    #[test]
+    fn files_that_a_catalogue_names() {
+        let attributes = Attributes { mode: 0o644, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 };
+        let tree = [["TensileLibrary_Type_HH_gfx1100", "TensileLibrary_Type_SS_fallback"]];
+        let catalogue = rmp_serde::to_vec(&tree).unwrap();
+        let all = [
+            "TensileLibrary_Type_HH_gfx1100.co",
+            "TensileLibrary_Type_HH_gfx1100.dat",
+            "TensileLibrary_Type_SS_fallback.dat",
+            "TensileLibrary_Type_SS_fallback_gfx1100.hsaco",
+        ];
+        for (below, gone) in
+            ["", "gfx1100/"].into_iter().flat_map(|below| (0..=all.len()).map(move |gone| (below, gone)))
+        {
+            let directory = format!("lib/hipblaslt/library/{below}");
+            let present = all.iter().enumerate().filter(|(number, _)| *number != gone).map(|(_, name)| *name);
+            let entry = |name: &str| {
+                let bytes = if name.contains("lazy") { catalogue.clone() } else { Vec::new() };
+                let content = Rope::new([Segment::literal(bytes)]).unwrap();
+                let path = EntryPath::new(format!("{directory}{name}").as_bytes()).unwrap();
+                Entry { path, kind: EntryKind::File { content: Arc::new(content), link_group: None }, attributes }
+            };
+            let mut entries: Vec<_> = present.chain(["TensileLibrary_lazy_gfx1100.dat"]).map(entry).collect();
+            entries.sort_by(|a, b| a.path.cmp(&b.path));
+            let missing = named(IncompleteDatabases::find(&entries, &["gfx1100".parse().unwrap()]));
+            let expected: Vec<_> = all.get(gone).map(|name| format!("{directory}{name}")).into_iter().collect();
+            assert_eq!(missing, expected, "{below}");
+        }
     }
 
     #[test]

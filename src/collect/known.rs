@@ -1,4 +1,10 @@
 //! What libraries of ROCm load by name, and the files that they open: nothing in the libraries' headers says so.
+//!
+//! A library that another one links has no row, since the headers say it: those of hipBLASLt (origami, rocRoller,
+//! tensilelite-host), rocSOLVER of hipBLAS, hipBLASLt of rocBLAS. Databases of kernels have none either:
+//! [`DatabaseReader`] has their places.
+
+use crate::database::{DatabaseReader, Handler};
 
 /// How much a library needs what it loads by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +30,14 @@ pub(super) struct Known {
 pub(super) enum KnownPiece {
     /// A library, as in [`Known::library`], which `dlopen` gets by its soname.
     Library(&'static str),
-    /// Like `Library`, under a name without a version.
+    /// Like `Library`, under a name without a version. Packages without files for developers often lack that link.
     Unversioned(&'static str),
     /// A library for each GPU, `NAME_gfx1100`.
     LibraryOfGpu(&'static str),
-    /// Files below a directory, relative to the directory of the library. The first of these that exists.
+    /// Files below a directory, relative to the directory of the library, and what programs and libraries there need. The
+    /// first of these that exists.
     Directory(&'static [&'static str]),
-    /// Files that begin so, relative to the directory of the library.
+    /// Files that begin so, relative to the directory of the library, and what they need.
     Files(&'static str),
 }
 
@@ -41,94 +48,69 @@ const fn row(library: &'static str, what: KnownPiece, need: Need, source: &'stat
     Known { library, what, need, source }
 }
 
-/// The table. Libraries that a file needs by `DT_NEEDED` have no row.
-pub(super) const KNOWN: [Known; 31] = [
+/// The table. Each source was read; what it says is in the comment if the name alone does not.
+pub(super) const KNOWN: [Known; 22] = [
+    // Without `--offload-arch` it asks the runtime for the GPU (`RTCProgram::findIsa`).
+    row("hiprtc", Unversioned("amdhip64"), Optional, "ROCm/clr hipamd/src/hiprtc/hiprtcInternal.cpp"),
+    // It is built and installed with hiprtc, which contains the same headers: nothing in these sources loads it.
     row(
         "hiprtc",
         Library("hiprtc-builtins"),
-        Required,
-        "ROCm/rocm-systems projects/clr/hipamd/src/hiprtc/hiprtcInternal.cpp",
+        Optional,
+        "ROCm/rocm-systems projects/clr/hipamd/src/hiprtc/CMakeLists.txt",
     ),
     row("amdhip64", Library("amd_comgr"), Required, "ROCm/rocm-systems projects/clr/rocclr/device/comgrctx.cpp"),
+    // Builds with ROCR_DYN_DLL; others link it.
     row(
         "amdhip64",
         Library("hsa-runtime64"),
         Optional,
         "ROCm/rocm-systems projects/clr/rocclr/device/rocm/rocrctx.cpp",
     ),
-    row("amdhip64", Library("rocm_kpack"), Optional, "ROCm/rocm-systems shared/kpack/runtime"),
-    row(
-        "amdhip64",
-        Library("hiprtc-builtins"),
-        Optional,
-        "ROCm/rocm-systems projects/clr/hipamd/src/hiprtc/CMakeLists.txt",
-    ),
+    // A run-time dependency of hip-clr.
+    row("amdhip64", Library("rocm_kpack"), Optional, "ROCm/TheRock core/CMakeLists.txt"),
+    // Profilers need it.
     row(
         "hsa-runtime64",
         Unversioned("hsa-amd-aqlprofile64"),
         Optional,
-        "ROCm/rocm-systems projects/rocr-runtime/runtime/hsa-runtime/core/inc/amd_gpu_agent.h",
+        "ROCm/rocm-systems projects/rocr-runtime/runtime/hsa-runtime/inc/hsa_ven_amd_aqlprofile.h",
     ),
-    row("rocsolver", Library("rocsparse"), Optional, "ROCm/rocSOLVER library/src/common/rocsparse.cpp"),
-    row("hipsolver", Library("rocsparse"), Optional, "ROCm/hipSOLVER library/src/amd_detail/hipsolver_refactor.cpp"),
+    // Functions of refactorization, as in hipSOLVER.
+    row("rocsolver", Library("rocsparse"), Optional, "ROCm/rocSOLVER library/src/refact/rocsolver_rfinfo.cpp"),
+    row("hipsolver", Library("rocsparse"), Optional, "ROCm/hipSOLVER library/src/amd_detail/dlopen/rocsparse.cpp"),
     row("hipsolver", Library("cholmod"), Optional, "ROCm/hipSOLVER library/src/amd_detail/dlopen/cholmod.cpp"),
-    row(
-        "hipsolver",
-        Library("suitesparseconfig"),
-        Optional,
-        "ROCm/hipSOLVER library/src/amd_detail/dlopen/cholmod.cpp",
-    ),
-    row(
-        "rocblas",
-        Directory(&["rocblas/library", "../lib/rocblas/library"]),
-        Required,
-        "ROCm/rocBLAS library/src/tensile_host.cpp",
-    ),
-    row("rocblas", Library("hipblaslt"), Optional, "ROCm/rocBLAS library/src/hipblaslt_host.cpp"),
-    row(
-        "hipblaslt",
-        Directory(&["hipblaslt/library", "../lib/hipblaslt/library"]),
-        Required,
-        "ROCm/hipBLASLt library/src/amd_detail/rocblaslt/src/tensile_host.cpp",
-    ),
-    row("hipblaslt", Directory(&["../share/hipblaslt"]), Optional, "zml/zml platforms/rocm/rocm.bzl"),
-    row("hipblaslt", Library("tensilelite-host"), Optional, "lemonade-sdk/llamacpp-rocm#146"),
-    row("hipblaslt", Library("origami"), Optional, "AMD-Ecosystem/llama.cpp#68"),
-    row("hipblaslt", Library("rocroller"), Optional, "zml/zml platforms/rocm/rocm.bzl"),
-    row(
-        "hipsparselt",
-        Directory(&["hipsparselt/library", "../lib/hipsparselt/library"]),
-        Required,
-        "ROCm/hipSPARSELt library/src/hcc_detail/rocsparselt/src/tensile_host.cpp",
-    ),
-    row("MIOpen", Directory(&["../share/miopen"]), Required, "ROCm/MIOpen src/db_path.cpp.in"),
     row(
         "MIOpen",
         LibraryOfGpu("MIOpenCKGroupedConv"),
         Optional,
-        "ROCm/rocm-libraries projects/miopen/src/include/miopen/solver/ck_grouped_conv_interface.hpp",
+        "ROCm/rocm-libraries projects/miopen/src/solver/ck_grouped_conv_lib_loader.cpp",
     ),
-    row("hipdnn_backend", Directory(&["hipdnn_plugins"]), Optional, "ROCm/hipDNN docs: HIPDNN_PLUGIN_DIR"),
-    row("rocfft", Files("rocfft_kernel_cache"), Optional, "ROCm/rocFFT library/src/rtc_cache.cpp"),
+    row(
+        "hipdnn_backend",
+        Directory(&["hipdnn_plugins"]),
+        Optional,
+        "ROCm/rocm-libraries projects/hipdnn/backend/src/plugin/EnginePluginManager.hpp",
+    ),
+    row("rocfft", Files("rocfft_kernel_cache.db"), Optional, "ROCm/rocFFT library/src/rtc_cache.cpp"),
+    row("rocfft", Files("rocfft_rtc_helper"), Optional, "ROCm/rocFFT library/src/rtc_subprocess.cpp"),
+    // The same two in directories of their own.
     row("rocfft", Directory(&["rocfft"]), Optional, "ROCm/rocFFT library/src/rtc_subprocess.cpp"),
+    // Communicators end with ncclSystemError without it.
+    row("rccl", Unversioned("hsa-runtime64"), Optional, "ROCm/rocm-systems projects/rccl/src/misc/rocmwrap.cc"),
     row(
         "rccl",
-        Directory(&["../share/rccl", "msccl-algorithms"]),
+        Directory(&["msccl-algorithms", "../share/rccl/msccl-algorithms"]),
         Optional,
         "ROCm/rccl src/misc/msccl/msccl_lifecycle.cc",
     ),
-    row("rccl", Unversioned("rccl-net"), Optional, "ROCm/rccl src/plugin/net.cc"),
-    row("rccl", Unversioned("rccl-tuner"), Optional, "ROCm/rccl src/plugin/tuner.cc"),
-    row("rccl", Unversioned("rccl-profiler"), Optional, "ROCm/rccl src/plugin/profiler.cc"),
-    row("aotriton_v2", Directory(&["aotriton.images"]), Required, "ROCm/aotriton v2src/packed_kernel.cc"),
-    row(
-        "rocm_sysdeps_drm_amdgpu",
-        Directory(&["../share/libdrm"]),
-        Optional,
-        "ROCm/TheRock third-party/sysdeps/linux/libdrm",
-    ),
-    row("migraphx", Unversioned("migraphx_gpu"), Optional, "ROCm/AMDMIGraphX src/register_target.cpp"),
-    row("hipblas", Library("rocsolver"), Optional, "ROCm/hipBLAS library/src/amd_detail"),
+    row("rccl", Unversioned("msccl-scheduler"), Optional, "ROCm/rccl src/misc/msccl/msccl_lifecycle.cc"),
+    row("rccl", Unversioned("rccl-net"), Optional, "ROCm/rocm-systems projects/rccl/src/plugin/plugin_open.cc"),
+    row("rccl", Unversioned("nccl-tuner"), Optional, "ROCm/rocm-systems projects/rccl/src/plugin/plugin_open.cc"),
+    row("rccl", Unversioned("nccl-profiler"), Optional, "ROCm/rocm-systems projects/rccl/src/plugin/plugin_open.cc"),
+    row("rccl", Unversioned("rccl-tuner"), Optional, "ROCm/rccl src/misc/tuner.cc"),
+    // By the name with its major version first.
+    row("migraphx", Library("migraphx_gpu"), Optional, "ROCm/AMDMIGraphX src/register_target.cpp"),
 ];
 
 /// A library's name without `lib`, suffix and version: `rocblas` of `librocblas.so.5`, `amdhip64` of `amdhip64_7.dll`,
@@ -141,7 +123,10 @@ pub(super) fn stem(name: &[u8]) -> Option<&str> {
     let name = name.strip_suffix(".dll").or_else(|| name.strip_suffix(".DLL"))?;
     let name = name.strip_prefix("lib").unwrap_or(name);
     // Names that end in digits of their own, such as amdhip64, are those of rows.
-    let is_row = |name: &str| KNOWN.iter().any(|row| row.library == name || row.library_name() == Some(name));
+    let is_row = |name: &str| {
+        let is_named = KNOWN.iter().any(|row| row.library == name || row.library_name() == Some(name));
+        is_named || readers().any(|reader| reader.libraries.contains(&name))
+    };
     let shorter = name.trim_end_matches(|it: char| it.is_ascii_digit()).trim_end_matches('_');
     let with_own = name.split_once('_').map_or(name, |(name, _)| name);
     Some(if is_row(name) {
@@ -151,6 +136,16 @@ pub(super) fn stem(name: &[u8]) -> Option<&str> {
     } else {
         shorter
     })
+}
+
+fn readers() -> impl Iterator<Item = &'static DatabaseReader> {
+    Handler::ALL.iter().filter_map(|handler| handler.reader())
+}
+
+/// Where a library with this file name has its databases.
+pub(super) fn database_of(name: &[u8]) -> Option<&'static DatabaseReader> {
+    let stem = stem(name)?;
+    readers().find(|reader| reader.libraries.contains(&stem))
 }
 
 impl Known {
@@ -177,6 +172,8 @@ mod tests {
     fn names_of_libraries() {
         for (name, expected) in [
             ("librocblas.so", Some("rocblas")),
+            ("aotriton_v2.dll", Some("aotriton_v2")),
+            ("libhipblaslt.dll", Some("hipblaslt")),
             ("libamdhip64.so.7.1.0", Some("amdhip64")),
             ("amdhip64_7.dll", Some("amdhip64")),
             ("amd_comgr0701.dll", Some("amd_comgr")),

@@ -4,9 +4,11 @@
 //! needed is no entry of it, so that nothing of that is read.
 
 mod assemble;
+mod data;
 mod databases;
 mod error;
 mod known;
+mod loaded;
 mod model;
 mod objects;
 mod options;
@@ -29,6 +31,7 @@ use crate::rope::read_all;
 use crate::source::{EntryPath, Input};
 
 use assemble::{ResultAssembly, application};
+use databases::IncompleteDatabases;
 use objects::{LibrarySelection, LoadedObject, RootedPath, search_lists};
 use pieces::{OpenedFiles, ResultPlace};
 use place::Placement;
@@ -92,19 +95,22 @@ pub fn collect(
         .iter()
         .map(|object| (object.file.path.to_string(), placement.path(&object.file).to_string()))
         .collect();
+    let databases = IncompleteDatabases::find(&input.entries, &options.gpus);
     let mut report = CollectReport {
         inputs,
         files: files.files,
-        missing: [
-            std::mem::take(&mut selection.missing),
-            pieces.missing,
-            databases::incomplete(&input.entries, &options.gpus),
-        ]
-        .concat(),
+        missing: [std::mem::take(&mut selection.missing), pieces.missing, databases.missing].concat(),
         absent: [std::mem::take(&mut selection.absent), pieces.absent].concat(),
         left_out: std::mem::take(&mut selection.left_out),
         suggestions,
-        notes: [std::mem::take(&mut selection.notes), pieces.notes, files.notes, note.into_iter().collect()].concat(),
+        notes: [
+            std::mem::take(&mut selection.notes),
+            pieces.notes,
+            files.notes,
+            databases.notes,
+            note.into_iter().collect(),
+        ]
+        .concat(),
         glibc: selection.glibc.take().map(|(_, version)| version),
     };
     report.rename(|by| places.get(by).cloned());

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::known::{Known, KnownPiece, Need, stem};
+use super::data::OpenedData;
+use super::known::{Known, Need, database_of, stem};
 use super::model::{MissingKind, MissingPiece, Reason};
 use super::objects::{LibrarySelection, LoadedObject, RootedPath};
 use super::options::CollectOptions;
 use super::root::{Followed, SearchRoot};
 use crate::binary::{SplitBinary, read_marker};
-use crate::loader::{SearchPath, resolve};
-use crate::source::{EntryKind, EntryPath};
+use crate::loader::SearchPath;
+use crate::source::EntryPath;
 
 /// The directory of licences in a result.
 const LICENCES: &[u8] = b"licenses";
@@ -67,7 +68,8 @@ impl OpenedFiles {
     }
 
     fn add_object(&mut self, number: usize, object: &LoadedObject) {
-        if object.file.root == 0 {
+        // What is opened at a place relative to a library is taken with all that is there.
+        if object.file.root == 0 || object.reason == Reason::Data {
             return;
         }
         let (rule, root) = (object.rule.map(str::to_owned), object.file.root);
@@ -83,38 +85,44 @@ impl OpenedFiles {
         self.drafts.extend(object.links.iter().map(|link| draft(link, Reason::Link, Some(number))));
     }
 
-    /// What a library opens by the table. Trees are laid over each other: each may have a part.
+    /// What a library opens by the table, and its databases.
     fn add_data(&mut self, number: usize, object: &LoadedObject, own: usize, roots: &[SearchRoot]) {
-        let directory = object.file.path.parent().unwrap_or_else(EntryPath::root);
-        for row in Known::of(object.loaded_as.name()) {
-            let (paths, is_prefix) = match row.what {
-                KnownPiece::Directory(paths) => (paths, false),
-                KnownPiece::Files(ref path) => (std::slice::from_ref(path), true),
-                _ => continue,
-            };
-            let found = paths.iter().find_map(|path| {
-                let wanted = resolve(&directory, path)?;
-                let drafts = data(&wanted, is_prefix, own, roots);
-                (!drafts.is_empty()).then_some(drafts)
-            });
-            let Some(found) = found else {
-                let name = paths.first().map(|path| (*path).to_owned()).unwrap_or_default();
-                let reason = format!("there is none relative to the library ({})", row.source);
-                let missing = MissingPiece { kind: MissingKind::Data, name, by: object.file.path.to_string(), reason };
-                match row.need {
-                    Need::Required => self.missing.push(missing),
-                    Need::Optional => self.absent.push(missing),
-                }
-                continue;
-            };
-            self.drafts.extend(found.into_iter().map(|(source, target)| DraftFile {
-                source,
-                target: ResultPlace::Like(target),
-                reason: Reason::Data,
-                by: Some(number),
-                rule: Some(row.source.to_owned()),
-            }));
+        let name = object.loaded_as.name();
+        for row in Known::of(name) {
+            if let Some(opened) = OpenedData::of(row) {
+                self.add_opened(number, object, &opened, own, roots);
+            }
         }
+        if let Some(reader) = database_of(name) {
+            self.add_opened(number, object, &OpenedData::database(reader), own, roots);
+        }
+    }
+
+    fn add_opened(
+        &mut self,
+        number: usize,
+        object: &LoadedObject,
+        opened: &OpenedData,
+        own: usize,
+        roots: &[SearchRoot],
+    ) {
+        let Some(found) = opened.files(object, own, roots) else {
+            let name = opened.missing_name().to_owned();
+            let reason = format!("there is none relative to the library ({})", opened.source);
+            let missing = MissingPiece { kind: MissingKind::Data, name, by: object.file.path.to_string(), reason };
+            match opened.need {
+                Need::Required => self.missing.push(missing),
+                Need::Optional => self.absent.push(missing),
+            }
+            return;
+        };
+        self.drafts.extend(found.into_iter().map(|(source, target)| DraftFile {
+            source,
+            target: ResultPlace::Like(target),
+            reason: Reason::Data,
+            by: Some(number),
+            rule: Some(opened.source.to_owned()),
+        }));
     }
 
     /// The archives to which the marker of a split library leads for the wanted GPUs.
@@ -182,30 +190,6 @@ impl OpenedFiles {
             self.notes.push(format!("no licence was found for {}", names.join(", ")));
         }
     }
-}
-
-/// The files below a directory, or that begin with a path, in all trees: where each is, and its place if all were in the
-/// tree of the library.
-fn data(wanted: &EntryPath, is_prefix: bool, own: usize, roots: &[SearchRoot]) -> Vec<(RootedPath, RootedPath)> {
-    let mut found = Vec::new();
-    for (number, root) in roots.iter().enumerate().skip(1) {
-        let entries = if is_prefix {
-            let directory = wanted.parent().unwrap_or_else(EntryPath::root);
-            root.below(&directory)
-                .iter()
-                .filter(|entry| {
-                    entry.path.parent().as_ref() == Some(&directory) && entry.path.name().starts_with(wanted.name())
-                })
-                .collect::<Vec<_>>()
-        } else {
-            root.below(wanted).iter().collect()
-        };
-        for entry in entries.into_iter().filter(|entry| !matches!(entry.kind, EntryKind::Directory)) {
-            let place = |root| RootedPath { root, path: entry.path.clone() };
-            found.push((place(number), place(own)));
-        }
-    }
-    found
 }
 
 /// The archives that a search path leads to, in all roots.

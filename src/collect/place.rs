@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::model::Reason;
 use super::objects::{LibrarySelection, LoadedObject, RootedPath};
 use super::options::CollectOptions;
 use super::root::SearchRoot;
@@ -65,7 +66,7 @@ impl Placement {
         let mut placement = Self { anchors: BTreeMap::from([whole(0)]), above: Vec::new() };
         placement.anchors.extend(host.map(whole));
         for object in &selection.objects {
-            if object.file.root == 0 || Some(object.file.root) == host {
+            if object.file.root == 0 || Some(object.file.root) == host || object.reason == Reason::Data {
                 continue;
             }
             let directory = object.loaded_as.parent().unwrap_or_else(EntryPath::root);

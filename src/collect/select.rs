@@ -1,9 +1,8 @@
 //! The libraries that an application needs: breadth first, as a loader loads them (glibc's `_dl_map_object_deps`).
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use super::known::{Known, KnownPiece, Need, stem};
 use super::model::{MissingKind, MissingPiece, Reason, SystemLibrary};
 use super::objects::{LibrarySelection, LoadedObject, RootedPath, search_lists};
 use super::options::CollectOptions;
@@ -18,11 +17,11 @@ const MAX_CANDIDATES: usize = 64;
 
 /// The search for libraries.
 pub(super) struct Selector<'a> {
-    roots: &'a [SearchRoot],
-    options: &'a CollectOptions,
+    pub(super) roots: &'a [SearchRoot],
+    pub(super) options: &'a CollectOptions,
     /// The tree that contains the application.
-    host: Option<usize>,
-    found: LibrarySelection,
+    pub(super) host: Option<usize>,
+    pub(super) found: LibrarySelection,
     /// Objects by their files.
     known: HashMap<RootedPath, usize>,
     /// The object of each name that was needed; `None` if there is none. Loaders load a name once.
@@ -32,7 +31,7 @@ pub(super) struct Selector<'a> {
 }
 
 /// A library that was found, and whether by the search list of the object that needs it.
-type Found = (RootedPath, EntryPath, FoundFile, Imports, bool);
+pub(super) type Found = (RootedPath, EntryPath, FoundFile, Imports, bool);
 
 impl<'a> Selector<'a> {
     pub(super) fn run(roots: &'a [SearchRoot], options: &'a CollectOptions, host: Option<usize>) -> LibrarySelection {
@@ -97,7 +96,7 @@ impl<'a> Selector<'a> {
         number
     }
 
-    fn add_found(
+    pub(super) fn add_found(
         &mut self,
         (file, loaded_as, found, imports, is_relative): Found,
         reason: Reason,
@@ -183,7 +182,7 @@ impl<'a> Selector<'a> {
     }
 
     /// Looks along the search list of an object.
-    fn search(&self, by: usize, name: &[u8]) -> Option<Found> {
+    pub(super) fn search(&self, by: usize, name: &[u8]) -> Option<Found> {
         let object = self.found.objects.get(by)?;
         let machine = object.imports.machine;
         if machine == LinkedMachine::Pe {
@@ -235,7 +234,7 @@ impl<'a> Selector<'a> {
     }
 
     /// A library with this name anywhere: in the tree of the object that needs it, in the application, in the other trees.
-    fn by_name(&self, name: &[u8], machine: Option<LinkedMachine>, by: Option<usize>) -> Option<Found> {
+    pub(super) fn by_name(&self, name: &[u8], machine: Option<LinkedMachine>, by: Option<usize>) -> Option<Found> {
         if name.contains(&b'/') {
             return None;
         }
@@ -253,7 +252,7 @@ impl<'a> Selector<'a> {
     }
 
     /// The library at a path, if it is one for this machine.
-    fn candidate(
+    pub(super) fn candidate(
         &self,
         root: usize,
         path: EntryPath,
@@ -306,73 +305,7 @@ impl<'a> Selector<'a> {
         }
     }
 
-    /// The libraries that an object loads by name.
-    fn add_known(&mut self, by: usize) {
-        let Some(object) = self.found.objects.get(by) else { return };
-        let (machine, name) = (object.imports.machine, object.loaded_as.name().to_vec());
-        for row in Known::of(&name) {
-            let names: Vec<String> = match row.what {
-                KnownPiece::Library(library) | KnownPiece::Unversioned(library) => vec![library.to_owned()],
-                KnownPiece::LibraryOfGpu(library) => {
-                    self.options.gpus.iter().map(|gpu| format!("{library}_{}", gpu.processor())).collect()
-                }
-                KnownPiece::Directory(_) | KnownPiece::Files(_) => continue,
-            };
-            for library in names {
-                let found = self.by_stem(&library, machine, by, matches!(row.what, KnownPiece::Unversioned(_)));
-                let is_found = !found.is_empty();
-                for found in found {
-                    self.add_found(found, Reason::LoadedByName, Some(by), Some(row.source));
-                }
-                if !is_found {
-                    let by = self.found.objects.get(by).map(|object| object.file.path.to_string()).unwrap_or_default();
-                    let reason = format!("no tree has it ({})", row.source);
-                    let name = if machine == LinkedMachine::Pe {
-                        format!("{library}.dll")
-                    } else {
-                        format!("lib{library}.so")
-                    };
-                    match row.need {
-                        Need::Required => self.miss(MissingKind::Library, &name, &by, reason),
-                        Need::Optional => {
-                            self.found.absent.push(MissingPiece { kind: MissingKind::Library, name, by, reason });
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// The library with this stem, by the name that `dlopen` gets: the soname, and that without a version if libraries ask
-    /// for it so. It is next to the object that loads it, or elsewhere.
-    fn by_stem(&self, library: &str, machine: LinkedMachine, by: usize, is_unversioned: bool) -> Vec<Found> {
-        let begin = if machine == LinkedMachine::Pe { library.to_owned() } else { format!("lib{library}.so") };
-        let Some(object) = self.found.objects.get(by) else { return Vec::new() };
-        let (own, directory) = (object.file.root, object.loaded_as.parent());
-        let mut names = BTreeMap::<(bool, usize), Vec<u8>>::new();
-        for (number, root) in self.roots.iter().enumerate() {
-            for path in root.beginning(begin.as_bytes()).filter(|path| stem(path.name()) == Some(library)) {
-                let is_elsewhere = number != own || path.parent() != directory;
-                let dots = path.name().split(|&byte| byte == b'.').count() - 1;
-                // `libx.so.1` is a soname; `libx.so` is one if nothing else is there; `libx.so.1.2` is a file.
-                let rank = match dots {
-                    2 => 0,
-                    1 => 1,
-                    dots => dots,
-                };
-                names.entry((is_elsewhere, rank)).or_insert_with(|| path.name().to_vec());
-            }
-        }
-        let soname = names.first_key_value().map(|(_, name)| name.clone());
-        let unversioned =
-            is_unversioned.then(|| begin.clone().into_bytes()).filter(|name| soname.as_ref() != Some(name));
-        let names = soname.into_iter().chain(unversioned);
-        names
-            .filter_map(|name| self.search(by, &name).or_else(|| self.by_name(&name, Some(machine), Some(by))))
-            .collect()
-    }
-
-    fn miss(&mut self, kind: MissingKind, name: &str, by: &str, reason: String) {
+    pub(super) fn miss(&mut self, kind: MissingKind, name: &str, by: &str, reason: String) {
         let missing = MissingPiece { kind, name: name.to_owned(), by: by.to_owned(), reason };
         if !self.found.missing.contains(&missing) {
             self.found.missing.push(missing);

@@ -8,6 +8,7 @@
 
 mod aotriton;
 mod arch;
+mod catalogue;
 mod codeobject;
 #[cfg(test)]
 mod codeobject_tests;
@@ -17,7 +18,7 @@ mod hotswap_cache;
 mod miopen;
 mod names;
 mod reader;
-mod tensile;
+pub mod tensile;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +36,7 @@ use codeobject::LooseCode;
 use names::PathNames;
 
 pub use arch::Arch;
+pub use catalogue::names as catalogue_names;
 pub use codeobject::NamedFile;
 pub use reader::DatabaseReader;
 
@@ -172,11 +174,11 @@ impl Handler {
     /// The kind of a file: libraries open files of different kinds, and need all of them. `None` for a file without which
     /// they find their code, too, such as a manifest.
     pub fn kind(self, path: &EntryPath) -> Option<KernelFiles> {
-        let is = |suffixes: &[&[u8]]| suffixes.iter().any(|suffix| path.name().ends_with(suffix));
+        let is = |suffixes: &[&str]| suffixes.iter().any(|suffix| path.name().ends_with(suffix.as_bytes()));
         match self {
-            Self::Rocblas | Self::Hipblaslt | Self::Hipsparselt if is(&[b".co", b".hsaco"]) => Some(KernelFiles::Code),
+            Self::Rocblas | Self::Hipblaslt | Self::Hipsparselt if is(&tensile::CODE) => Some(KernelFiles::Code),
             Self::Rocblas | Self::Hipblaslt | Self::Hipsparselt => {
-                is(&[b".dat", b".dat.zlib"]).then_some(KernelFiles::Catalogue)
+                is(&tensile::CATALOGUES).then_some(KernelFiles::Catalogue)
             }
             _ => Some(KernelFiles::Any),
         }

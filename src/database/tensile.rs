@@ -1,5 +1,6 @@
 //! rocBLAS, hipBLASLt and hipSPARSELt: libraries of kernels made by Tensile, in `<library>/library/`.
 
+use super::Handler;
 use super::arch::Arch;
 use super::names::{PathNames, find_arch, whole_arch};
 use super::reader::DatabaseReader;
@@ -41,8 +42,34 @@ pub(super) const HIPSPARSELT: DatabaseReader = DatabaseReader {
              TensileHost::initialize",
 };
 
-/// Kernels and their catalogues. hipBLASLt also reads compressed catalogues.
-const SUFFIXES: [&str; 4] = [".co", ".hsaco", ".dat", ".dat.zlib"];
+/// The suffixes of catalogues. hipBLASLt also reads compressed ones.
+pub const CATALOGUES: [&str; 2] = [".dat", ".dat.zlib"];
+/// The suffixes of code objects.
+pub const CODE: [&str; 2] = [".co", ".hsaco"];
+/// The beginning of the name of the file with helper kernels (`HipSolutionAdapter::initializeLazyLoading`).
+pub const HELPERS: &str = "Kernels.so-000-";
+
+/// The names of the catalogue for a processor, in the order in which the library tries them.
+pub fn catalogues(handler: Handler, processor: &str) -> Vec<String> {
+    let lazy = format!("TensileLibrary_lazy_{processor}.dat");
+    let whole = format!("TensileLibrary_{processor}.dat");
+    match handler {
+        Handler::Rocblas => vec![lazy, whole, "TensileLibrary.dat".to_owned()],
+        _ => vec![lazy.clone(), format!("{lazy}.zlib"), whole.clone(), format!("{whole}.zlib")],
+    }
+}
+
+/// The files for a name in a lazy catalogue, of which one is there (`PlaceholderLibrary::loadPlaceholderLibrary`).
+pub fn files_of_name(name: &str) -> impl Iterator<Item = String> {
+    CATALOGUES.iter().map(move |suffix| format!("{name}{suffix}"))
+}
+
+/// The code objects for that catalogue, of which one is there (`PlaceholderLibrary::getCodeObjectFileName`).
+pub fn code_of_name(name: &str, processor: &str) -> impl Iterator<Item = String> {
+    let stems = [name.to_owned(), format!("{name}_{processor}")];
+    let of_modes = stems.into_iter().flat_map(|stem| ["", "-xnack-", "-xnack+"].map(|mode| format!("{stem}{mode}")));
+    of_modes.flat_map(|stem| CODE.map(|suffix| format!("{stem}{suffix}")))
+}
 
 /// Newer builds have a directory for each architecture. Some of its files do not name the architecture (a
 /// manifest, fallbacks), or name the one they are derived from (gfx1250 below `gfx1250-strict`). The library reads what
@@ -52,7 +79,7 @@ pub(super) fn detect(library: &str, names: &PathNames) -> Option<Arch> {
     let below = names.below(&[library, "library"])?;
     let directory = below.split_last().and_then(|(_, directories)| directories.first());
     let arch = directory.and_then(|name| whole_arch(name)).or_else(|| {
-        let is_kernels = SUFFIXES.iter().any(|suffix| names.file().ends_with(suffix));
+        let is_kernels = CODE.iter().chain(&CATALOGUES).any(|suffix| names.file().ends_with(suffix));
         if is_kernels { find_arch(names.file()) } else { None }
     })?;
     Some(Arch::Target(arch))

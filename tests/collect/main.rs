@@ -283,13 +283,8 @@ fn what_libraries_load_by_name_is_taken_or_named() {
         "{helpers:?}"
     );
     fs::remove_file(place.path("tree/lib/rocblas/library/Kernels.so-000-gfx90a.hsaco")).unwrap();
-    for (gone, name) in
-        [("tree/lib/libhiprtc-builtins.so.7", "libhiprtc-builtins.so"), ("tree/lib/rocblas", "rocblas/library")]
-    {
-        fs::rename(place.path(gone), place.path("gone")).unwrap();
-        assert_eq!(place.missing("gfx1100"), (Some(1), vec![name.to_owned()]), "{gone}");
-        fs::rename(place.path("gone"), place.path(gone)).unwrap();
-    }
+    fs::rename(place.path("tree/lib/rocblas"), place.path("gone")).unwrap();
+    assert_eq!(place.missing("gfx1100"), (Some(1), vec!["rocblas/library".to_owned()]));
 }
 
 #[test]

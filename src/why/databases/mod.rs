@@ -3,7 +3,6 @@
 //! `database/` says which library reads which database, and where it searches. The files here follow what it does there.
 
 mod aotriton;
-mod catalogue;
 mod elsewhere;
 mod listing;
 mod miopen;

@@ -6,22 +6,17 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::catalogue;
 use super::listing::{CodeState, DirectoryListing, NoListing, code_state, is_readable};
 use super::place::Place;
 use super::problem::{self, Problem};
-use crate::database::{Handler, named_arch};
+use crate::database::tensile::{CATALOGUES, CODE, HELPERS, catalogues, code_of_name, files_of_name};
+use crate::database::{Handler, catalogue_names, named_arch};
+use crate::disk;
 use crate::gpu::{FALLBACKS, FallbackState, TargetId};
+use crate::memory::Parser;
 use crate::source::EntryPath;
 use crate::why::answer::DatabaseLookup;
 use crate::why::lookup::quoted;
-
-/// The suffixes of catalogues.
-const CATALOGUES: [&str; 2] = [".dat", ".dat.zlib"];
-/// The suffixes of code objects.
-const CODE: [&str; 2] = [".co", ".hsaco"];
-/// The prefix of the file with helper kernels (`HipSolutionAdapter::initializeLazyLoading`).
-const HELPERS: &str = "Kernels.so-000-";
 
 /// A database for one GPU.
 pub(super) struct TensileDatabase<'a> {
@@ -47,7 +42,7 @@ impl TensileDatabase<'_> {
         let Ok(listing) = DirectoryListing::of(&directory) else {
             return Some(self.denied(&directory, &directory));
         };
-        let names = self.catalogues(self.device.processor());
+        let names = catalogues(self.handler, self.device.processor());
         let Some(catalogue) = names.iter().find(|name| listing.has(name)) else {
             return match self.generic_target(&listing) {
                 Some(generic) => self.check_generic(generic, &listing, lookup),
@@ -86,21 +81,11 @@ impl TensileDatabase<'_> {
         below.unwrap_or_else(|| base.clone())
     }
 
-    /// The names of the catalogue for a processor, in the order in which the library tries them.
-    fn catalogues(&self, processor: &str) -> Vec<String> {
-        let lazy = format!("TensileLibrary_lazy_{processor}.dat");
-        let whole = format!("TensileLibrary_{processor}.dat");
-        match self.handler {
-            Handler::Rocblas => vec![lazy, whole, "TensileLibrary.dat".to_owned()],
-            _ => vec![lazy.clone(), format!("{lazy}.zlib"), whole.clone(), format!("{whole}.zlib")],
-        }
-    }
-
     /// What is wrong if there is no catalogue.
     fn absent(&self, listing: &DirectoryListing) -> Problem {
         let (base, directory) = (&self.place.directory, &listing.directory);
         let processor = self.device.processor();
-        let names = self.catalogues(processor);
+        let names = catalogues(self.handler, processor);
         let has_catalogue =
             |directory: &Path| DirectoryListing::of(directory).is_ok_and(|it| names.iter().any(|name| it.has(name)));
         let wanted = directory.join(names.first().map(String::as_str).unwrap_or_default());
@@ -142,7 +127,7 @@ impl TensileDatabase<'_> {
         let merged = FALLBACKS.iter().filter(|row| row.state == FallbackState::Merged);
         let mut own = merged.filter(|row| row.processors.contains(&self.device.processor())).map(|row| row.generic);
         let generic = own.next().filter(|_| self.handler == Handler::Rocblas)?;
-        self.catalogues(generic).iter().take(2).any(|name| listing.has(name)).then_some(generic)
+        catalogues(self.handler, generic).iter().take(2).any(|name| listing.has(name)).then_some(generic)
     }
 
     /// Checks files for a generic target: fallback kernels are looked for by the name of the GPU all the same
@@ -191,7 +176,7 @@ impl TensileDatabase<'_> {
         lookup: &mut DatabaseLookup,
     ) -> Option<Problem> {
         let path = listing.path(catalogue);
-        let named = match catalogue::names(&path) {
+        let named = match names_in(&path) {
             Ok(names) => names,
             Err(reason) => {
                 let reason = format!("{} is damaged: {reason}", path.display());
@@ -216,10 +201,7 @@ impl TensileDatabase<'_> {
 
     /// Checks the catalogues that a lazy one names (`PlaceholderLibrary::loadPlaceholderLibrary`).
     fn check_catalogues(&self, path: &Path, named: &BTreeSet<String>, listing: &DirectoryListing) -> Option<Problem> {
-        let file = |name: &String| {
-            let mut files = CATALOGUES.iter().map(|suffix| format!("{name}{suffix}"));
-            files.find(|file| listing.has(file))
-        };
+        let file = |name: &String| files_of_name(name).find(|file| listing.has(file));
         let missing: Vec<_> = named.iter().filter(|name| file(name).is_none()).collect();
         let first = missing.first().map(|name| listing.path(&format!("{name}.dat")));
         if let (Some(first), true) = (&first, missing.len() == named.len()) {
@@ -254,13 +236,7 @@ impl TensileDatabase<'_> {
     /// then the files have other names.
     fn check_code_of(&self, named: &BTreeSet<String>, listing: &DirectoryListing) -> Option<Problem> {
         let processor = self.device.processor();
-        let has_code = |name: &String| {
-            let stems = [name.clone(), format!("{name}_{processor}")];
-            let modes = ["", "-xnack-", "-xnack+"];
-            let of_modes = stems.iter().flat_map(|stem| modes.iter().map(move |mode| format!("{stem}{mode}")));
-            let mut files = of_modes.flat_map(|stem| CODE.iter().map(move |suffix| format!("{stem}{suffix}")));
-            files.any(|file| listing.has(&file))
-        };
+        let has_code = |name: &String| code_of_name(name, processor).any(|file| listing.has(&file));
         let lost: Vec<_> = named.iter().filter(|name| !has_code(name)).collect();
         let first = lost.first().filter(|_| lost.len() < named.len())?;
         let suffix = if first.contains("fallback") && !first.ends_with(processor) {
@@ -351,6 +327,12 @@ impl TensileDatabase<'_> {
              correctly."
         )
     }
+}
+
+/// The names in a catalogue.
+fn names_in(path: &Path) -> Result<BTreeSet<String>, String> {
+    let stored = disk::read(path, Parser::Catalogue).map_err(|error| error.to_string())?;
+    catalogue_names(&stored, path.extension().is_some_and(|it| it == "zlib"))
 }
 
 /// The targets of the catalogues in a directory, and in those below it.

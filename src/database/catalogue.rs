@@ -6,12 +6,10 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
-use std::path::Path;
 
 use flate2::bufread::ZlibDecoder;
 use memchr::memmem;
 
-use crate::disk;
 use crate::memory::{Parser, WholeFile};
 
 /// How names of files begin.
@@ -20,21 +18,18 @@ const PREFIX: &[u8] = b"TensileLibrary_";
 /// The longest name. Real ones have at most 130 characters.
 const MAX_NAME: usize = 255;
 
-/// The suffix of catalogues that hipBLASLt compresses.
-const ZLIB: &str = "zlib";
-
-/// The names in a catalogue. An error if it cannot be read, or is empty.
-pub(super) fn names(path: &Path) -> Result<BTreeSet<String>, String> {
-    let stored = disk::read(path, Parser::Catalogue).map_err(|error| error.to_string())?;
-    let bytes = if path.extension().is_some_and(|it| it == ZLIB) { inflate(&stored)? } else { stored };
+/// The names in a catalogue, whose bytes hipBLASLt may compress by zlib. An error if it is damaged, or empty.
+pub fn names(stored: &[u8], is_compressed: bool) -> Result<BTreeSet<String>, String> {
+    let inflated = is_compressed.then(|| inflate(stored)).transpose()?;
+    let bytes = inflated.as_deref().unwrap_or(stored);
     // Only a map or an array is a tree.
     match bytes.first() {
         None => return Err("it is empty".to_owned()),
         Some(0x80..=0x9f | 0xdc..=0xdf) => {}
         Some(_) => return Err("it is no msgpack tree".to_owned()),
     }
-    let starts = memmem::find_iter(&bytes, PREFIX);
-    Ok(starts.filter_map(|start| name_at(&bytes, start)).collect())
+    let starts = memmem::find_iter(bytes, PREFIX);
+    Ok(starts.filter_map(|start| name_at(bytes, start)).collect())
 }
 
 fn inflate(stored: &[u8]) -> Result<WholeFile, String> {
@@ -68,7 +63,6 @@ fn name_at(bytes: &[u8], start: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::io::Write;
 
     use flate2::Compression;
@@ -79,7 +73,6 @@ mod tests {
 
     #[test]
     fn names_are_those_of_placeholders() {
-        let place = tempfile::tempdir().unwrap();
         let long = format!("TensileLibrary_Type_{}_gfx942", "x".repeat(225));
         let tree = json!({
             "version": "4.33.0",
@@ -91,21 +84,17 @@ mod tests {
             ]},
         });
         let bytes = rmp_serde::to_vec(&tree).unwrap();
-        let plain = place.path().join("TensileLibrary_lazy_gfx942.dat");
-        fs::write(&plain, &bytes).unwrap();
-        let packed = place.path().join("TensileLibrary_lazy_gfx942.dat.zlib");
         let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(&bytes).unwrap();
-        fs::write(&packed, encoder.finish().unwrap()).unwrap();
+        let packed = encoder.finish().unwrap();
         let expected =
             ["TensileLibrary_SS_gfx942", "TensileLibrary_Type_HH_Contraction_l_Ailk_Bjlk_Cijk_Dijk_gfx942", &*long];
-        for path in [&plain, &packed] {
-            assert_eq!(names(path).unwrap().iter().map(String::as_str).collect::<Vec<_>>(), expected, "{path:?}");
+        for (stored, is_compressed) in [(&bytes, false), (&packed, true)] {
+            let names = names(stored, is_compressed).unwrap();
+            assert_eq!(names.iter().map(String::as_str).collect::<Vec<_>>(), expected, "{is_compressed}");
         }
         for damage in [&b""[..], b"\x78\x9cgarbage", b"PK"] {
-            fs::write(&plain, damage).unwrap();
-            fs::write(&packed, damage).unwrap();
-            assert!(names(&plain).is_err() && names(&packed).is_err(), "{damage:?}");
+            assert!(names(damage, false).is_err() && names(damage, true).is_err(), "{damage:?}");
         }
     }
 }

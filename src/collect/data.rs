@@ -1,0 +1,75 @@
+//! Files that a library opens at places relative to its own.
+
+use super::known::{Known, KnownPiece, Need};
+use super::objects::{LoadedObject, RootedPath};
+use super::root::SearchRoot;
+use crate::database::DatabaseReader;
+use crate::loader::resolve;
+use crate::source::{EntryKind, EntryPath};
+
+/// Places that a library tries, in this order.
+pub(super) struct OpenedData {
+    paths: &'static [&'static str],
+    /// Whether these are the beginnings of names. Otherwise they are directories.
+    is_prefix: bool,
+    /// Whether they are relative to the file of the library, and not to the name under which it is loaded.
+    follows_links: bool,
+    pub(super) need: Need,
+    pub(super) source: &'static str,
+}
+
+impl OpenedData {
+    /// The files of a row; `None` if its library loads others by their names only.
+    pub(super) fn of(row: &'static Known) -> Option<Self> {
+        let (paths, is_prefix) = match row.what {
+            KnownPiece::Directory(paths) => (paths, false),
+            KnownPiece::Files(ref path) => (std::slice::from_ref(path), true),
+            KnownPiece::Library(_) | KnownPiece::Unversioned(_) | KnownPiece::LibraryOfGpu(_) => return None,
+        };
+        Some(Self { paths, is_prefix, follows_links: true, need: row.need, source: row.source })
+    }
+
+    /// The files of a database.
+    pub(super) fn database(reader: &'static DatabaseReader) -> Self {
+        let DatabaseReader { searched, follows_links, source, .. } = *reader;
+        Self { paths: searched, is_prefix: false, follows_links, need: Need::Required, source }
+    }
+
+    /// The place where files are missing if there are none: that of an installation, which libraries try last.
+    pub(super) fn missing_name(&self) -> &'static str {
+        self.paths.last().copied().unwrap_or_default()
+    }
+
+    /// The files at the first place that has any: where each is, and its place if all trees were that of the library, whose
+    /// number is `own`. Trees are laid over each other: each may have a part.
+    pub(super) fn files(
+        &self,
+        object: &LoadedObject,
+        own: usize,
+        roots: &[SearchRoot],
+    ) -> Option<Vec<(RootedPath, RootedPath)>> {
+        let library = if self.follows_links { &object.file.path } else { &object.loaded_as };
+        let directory = library.parent().unwrap_or_else(EntryPath::root);
+        self.paths.iter().find_map(|path| {
+            let wanted = resolve(&directory, path)?;
+            let found: Vec<_> = (1..).zip(roots.iter().skip(1)).flat_map(|it| self.below(&wanted, own, it)).collect();
+            (!found.is_empty()).then_some(found)
+        })
+    }
+
+    fn below(
+        &self,
+        wanted: &EntryPath,
+        own: usize,
+        (number, root): (usize, &SearchRoot),
+    ) -> Vec<(RootedPath, RootedPath)> {
+        let parent = wanted.parent().unwrap_or_else(EntryPath::root);
+        let entries = root.below(if self.is_prefix { &parent } else { wanted }).iter();
+        let is_wanted = |path: &EntryPath| {
+            !self.is_prefix || (path.parent().as_ref() == Some(&parent) && path.name().starts_with(wanted.name()))
+        };
+        let files = entries.filter(|entry| !matches!(entry.kind, EntryKind::Directory) && is_wanted(&entry.path));
+        let place = |root, path: &EntryPath| RootedPath { root, path: path.clone() };
+        files.map(|entry| (place(number, &entry.path), place(own, &entry.path))).collect()
+    }
+}

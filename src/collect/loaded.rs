@@ -1,0 +1,93 @@
+//! The search for libraries that others load by name, or open at a place of their own.
+
+use std::collections::BTreeMap;
+
+use super::data::OpenedData;
+use super::known::{Known, KnownPiece, Need, stem};
+use super::model::{MissingKind, MissingPiece, Reason};
+use super::select::{Found, Selector};
+use crate::binary::LinkedMachine;
+
+impl Selector<'_> {
+    /// The libraries that an object loads by name.
+    pub(super) fn add_known(&mut self, by: usize) {
+        let Some(object) = self.found.objects.get(by) else { return };
+        let (machine, name) = (object.imports.machine, object.loaded_as.name().to_vec());
+        for row in Known::of(&name) {
+            match row.what {
+                KnownPiece::Library(library) => self.add_named(by, library, row, false),
+                KnownPiece::Unversioned(library) => self.add_named(by, library, row, machine != LinkedMachine::Pe),
+                KnownPiece::LibraryOfGpu(library) => {
+                    for gpu in &self.options.gpus {
+                        self.add_named(by, &format!("{library}_{}", gpu.processor()), row, false);
+                    }
+                }
+                KnownPiece::Directory(_) | KnownPiece::Files(_) => self.add_opened(by, row),
+            }
+        }
+    }
+
+    /// Programs and libraries among the files that an object opens.
+    fn add_opened(&mut self, by: usize, row: &'static Known) {
+        let Some(object) = self.found.objects.get(by) else { return };
+        let (Some(opened), machine) = (OpenedData::of(row), object.imports.machine) else { return };
+        let Some(own) = Some(object.file.root).filter(|root| *root > 0).or(self.host) else { return };
+        for (file, _) in opened.files(object, own, self.roots).unwrap_or_default() {
+            if let Some(found) = self.candidate(file.root, file.path, Some(machine), true) {
+                self.add_found(found, Reason::Data, Some(by), Some(row.source));
+            }
+        }
+    }
+
+    /// A library that an object loads by name.
+    fn add_named(&mut self, by: usize, library: &str, row: &'static Known, is_unversioned: bool) {
+        let Some(object) = self.found.objects.get(by) else { return };
+        let (machine, path) = (object.imports.machine, object.file.path.to_string());
+        let suffix = if machine == LinkedMachine::Pe { "dll" } else { "so" };
+        let name = if suffix == "dll" { format!("{library}.dll") } else { format!("lib{library}.so") };
+        let found = self.by_stem(library, machine, by, is_unversioned);
+        let is_there = |found: &Found| !is_unversioned || found.1.name() == name.as_bytes();
+        if !found.iter().any(is_there) {
+            let has = found.first().map(|(_, path, ..)| format!("there is {path}, but "));
+            let reason = format!("{}no tree has it ({})", has.unwrap_or_default(), row.source);
+            match row.need {
+                Need::Required => self.miss(MissingKind::Library, &name, &path, reason),
+                Need::Optional => {
+                    self.found.absent.push(MissingPiece { kind: MissingKind::Library, name, by: path, reason });
+                }
+            }
+        }
+        for found in found {
+            self.add_found(found, Reason::LoadedByName, Some(by), Some(row.source));
+        }
+    }
+
+    /// The library with this stem, by the name that `dlopen` gets: the soname, and that without a version if libraries ask
+    /// for it so. It is next to the object that loads it, or elsewhere.
+    fn by_stem(&self, library: &str, machine: LinkedMachine, by: usize, is_unversioned: bool) -> Vec<Found> {
+        let begin = if machine == LinkedMachine::Pe { library.to_owned() } else { format!("lib{library}.so") };
+        let Some(object) = self.found.objects.get(by) else { return Vec::new() };
+        let (own, directory) = (object.file.root, object.loaded_as.parent());
+        let mut names = BTreeMap::<(bool, usize), Vec<u8>>::new();
+        for (number, root) in self.roots.iter().enumerate() {
+            for path in root.beginning(begin.as_bytes()).filter(|path| stem(path.name()) == Some(library)) {
+                let is_elsewhere = number != own || path.parent() != directory;
+                let dots = path.name().split(|&byte| byte == b'.').count() - 1;
+                // `libx.so.1` is a soname; `libx.so` is one if nothing else is there; `libx.so.1.2` is a file.
+                let rank = match dots {
+                    2 => 0,
+                    1 => 1,
+                    dots => dots,
+                };
+                names.entry((is_elsewhere, rank)).or_insert_with(|| path.name().to_vec());
+            }
+        }
+        let soname = names.first_key_value().map(|(_, name)| name.clone());
+        let unversioned =
+            is_unversioned.then(|| begin.clone().into_bytes()).filter(|name| soname.as_ref() != Some(name));
+        let names = soname.into_iter().chain(unversioned);
+        names
+            .filter_map(|name| self.search(by, &name).or_else(|| self.by_name(&name, Some(machine), Some(by))))
+            .collect()
+    }
+}
