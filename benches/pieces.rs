@@ -15,7 +15,7 @@ use divan::{Bencher, Divan, black_box};
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use kpackfs::binary::FatBinary;
-use kpackfs::deflate::splice;
+use kpackfs::deflate::{DeflateLevel, splice};
 use kpackfs::gpu::{BundleKey, TargetId, target_of_version};
 use kpackfs::kpack::{self, ArchiveReader};
 use kpackfs::metrics::Counters;
@@ -201,5 +201,5 @@ fn splice_a_stream(bencher: Bencher) {
     let member = member(&Input::open(&made_wheel(), &resources()).unwrap(), "made/library.bin");
     let edits = [Edit::patch(100, *b"changed"), Edit::cut(3 << 20, 5 << 20), Edit::patch(7 << 20, *b"changed")];
     member.member().unwrap().block_boundaries().unwrap();
-    bencher.bench_local(|| splice(&member, &edits, &Counters::default()).unwrap());
+    bencher.bench_local(|| splice(&member, &edits, DeflateLevel::default(), &Counters::default()).unwrap());
 }

@@ -11,7 +11,7 @@ use anyhow::Context;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use kpackfs::binary::FatBinary;
-use kpackfs::deflate::splice;
+use kpackfs::deflate::{DeflateLevel, splice};
 use kpackfs::metrics::Counters;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, edited};
@@ -88,10 +88,10 @@ fn main() -> anyhow::Result<()> {
             let index = seconds()? - start;
             let start = seconds()?;
             for _ in 1..ROUNDS {
-                splice(content, &edits, &Counters::default())?;
+                splice(content, &edits, DeflateLevel::default(), &Counters::default())?;
             }
             let counters = Counters::default();
-            let spliced = splice(content, &edits, &counters)?.context("no splice")?;
+            let spliced = splice(content, &edits, DeflateLevel::default(), &counters)?.context("no splice")?;
             let cost = (seconds()? - start) / f64::from(ROUNDS);
             let start = seconds()?;
             let mut count = Count::default();

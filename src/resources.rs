@@ -117,7 +117,13 @@ impl Resources {
     /// A number that is unique in this session, for use as a cache key.
     #[doc(hidden)]
     pub fn next_id(&self) -> u64 {
-        self.ids.add(1)
+        self.next_ids(1)
+    }
+
+    /// The first of `count` consecutive numbers like that of [`Resources::next_id`].
+    #[doc(hidden)]
+    pub fn next_ids(&self, count: u64) -> u64 {
+        self.ids.add(count)
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use kpackfs::deflate::splice;
+use kpackfs::deflate::{DeflateLevel, splice};
 use kpackfs::metrics::Counters;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Edit, Segment, edited};
@@ -39,7 +39,7 @@ fn python(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> String {
 
 fn check(original: &Arc<dyn Content>, edits: &[Edit], directory: &Path) -> (String, u64) {
     let counters = Counters::default();
-    let spliced = splice(original, edits, &counters).unwrap().unwrap();
+    let spliced = splice(original, edits, DeflateLevel::default(), &counters).unwrap().unwrap();
     let expected = edited(original, edits.to_vec()).unwrap();
     let (stream, whole) = (directory.join("stream"), directory.join("whole"));
     std::fs::write(&stream, spliced.stream.to_vec().unwrap()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kpackfs::deflate::splice;
+use kpackfs::deflate::{DeflateLevel, splice};
 use kpackfs::index::Index;
 use kpackfs::metrics::Counters;
 use kpackfs::resources::Resources;
@@ -66,7 +66,10 @@ fn spliced(member: &Arc<dyn Content>, truth: &[u8], random: &mut Random) {
         member.member().expect("a member").block_boundaries().expect("a whole stream").expect("it is deflated");
     assert!(joints.is_sorted_by(|a, b| a.output <= b.output && a.bit < b.bit) || joints.len() < 2, "{joints:?}");
     assert_eq!((joints.first().map(|first| first.bit), joints.last().map(|last| last.output)), (Some(0), Some(size)));
-    let Some(made) = splice(member, &edits, &Counters::default()).expect("what can be read") else { return };
+    let Some(made) = splice(member, &edits, DeflateLevel::default(), &Counters::default()).expect("what can be read")
+    else {
+        return;
+    };
     assert_eq!((made.size, made.crc32), (expected.len() as u64, crc32fast::hash(&expected)));
     let stream = read(&made.stream).expect("a stream");
     let most = expected.len() as u64 + 1;

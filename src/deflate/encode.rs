@@ -2,32 +2,20 @@
 
 use std::ops::Range;
 
-use flate2::{Compress, Compression, FlushCompress, Status};
+use zlib_rs::{Deflate, DeflateFlush, Status};
 
+use super::block::{DeflateLevel, WINDOW_BITS};
 use super::change::WINDOW;
 use super::digests::StreamDigests;
+use super::error::DeflateError;
 use crate::metrics::Counters;
-use crate::rope::{Content, EditError, ReadError, to_usize};
-
-/// The default level of zip programs.
-const LEVEL: u32 = 6;
+use crate::rope::{Content, to_usize};
 
 /// Bytes read at a time.
 const INPUT: u64 = 128 << 10;
 
-/// Why no deflate stream can be made.
-#[derive(Debug, thiserror::Error)]
-pub enum DeflateError {
-    /// The edits cannot be applied.
-    #[error(transparent)]
-    Edit(#[from] EditError),
-    /// The content cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The library reported an error.
-    #[error("cannot deflate: {0}")]
-    Encoder(#[from] flate2::CompressError),
-}
+/// Bytes by which the output grows.
+const OUTPUT: usize = 64 << 10;
 
 /// A deflated range.
 pub(super) struct Encoded {
@@ -43,10 +31,11 @@ pub(super) fn encode(
     content: &dyn Content,
     range: Range<u64>,
     ends: bool,
+    level: DeflateLevel,
     mut sums: Option<&mut StreamDigests>,
     counters: &Counters,
 ) -> Result<Encoded, DeflateError> {
-    let mut encoder = Compress::new(Compression::new(LEVEL), false);
+    let mut encoder = Deflate::new(level.number().into(), false, WINDOW_BITS);
     let mut buffer = Vec::new();
     let history = range.start.min(WINDOW);
     if history > 0 {
@@ -63,9 +52,9 @@ pub(super) fn encode(
         reader.read(&mut buffer)?;
         at += count;
         let flush = match (at < range.end, ends) {
-            (true, _) => FlushCompress::None,
-            (false, false) => FlushCompress::Sync,
-            (false, true) => FlushCompress::Finish,
+            (true, _) => DeflateFlush::NoFlush,
+            (false, false) => DeflateFlush::SyncFlush,
+            (false, true) => DeflateFlush::Finish,
         };
         add(&mut encoder, &buffer, flush, &mut result.bytes)?;
         result.crc.update(&buffer);
@@ -80,22 +69,18 @@ pub(super) fn encode(
 }
 
 /// Encodes all of `input`, and then flushes.
-fn add(
-    encoder: &mut Compress,
-    mut input: &[u8],
-    flush: FlushCompress,
-    output: &mut Vec<u8>,
-) -> Result<(), DeflateError> {
+fn add(encoder: &mut Deflate, mut input: &[u8], flush: DeflateFlush, output: &mut Vec<u8>) -> Result<(), DeflateError> {
     loop {
-        output.reserve(64 << 10);
-        let before = encoder.total_in();
-        let status = encoder.compress_vec(input, output, flush)?;
-        let taken = to_usize(encoder.total_in() - before);
-        input = input.get(taken..).unwrap_or_default();
+        let (start, taken, made) = (output.len(), encoder.total_in(), encoder.total_out());
+        output.resize(start + OUTPUT, 0);
+        let status = encoder.compress(input, output.split_at_mut(start).1, flush)?;
+        let made = to_usize(encoder.total_out() - made);
+        output.truncate(start + made);
+        input = input.get(to_usize(encoder.total_in() - taken)..).unwrap_or_default();
         // zlib.h, `deflate`: a flush is complete if there is output space left.
         let complete = match flush {
-            FlushCompress::Finish => status == Status::StreamEnd,
-            _ => output.len() < output.capacity(),
+            DeflateFlush::Finish => status == Status::StreamEnd,
+            _ => made < OUTPUT,
         };
         if complete && input.is_empty() {
             return Ok(());

@@ -6,13 +6,22 @@
 //! from there to the next block. Empty blocks lead to the bit at which the next range starts. So no bit is ever
 //! shifted, and the stream is a rope of source ranges and short literals.
 //!
-//! It does not know entries and their names. It takes contents and returns ropes.
+//! What has no old stream is deflated as a whole ([`deflate`]): in blocks of a fixed size, each primed with the 32 KiB
+//! before it, on all cores. Blocks are kept in the frame store, so the stream is a content that can be read anywhere.
+//!
+//! It does not know entries and their names. It takes contents and returns contents.
 
+mod batch;
+mod block;
+mod blocks;
 mod change;
 mod digests;
 mod encode;
+mod error;
 mod join;
 mod plan;
+mod stream;
+mod whole;
 
 use std::sync::Arc;
 
@@ -24,13 +33,13 @@ use self::plan::{StreamPart, plan};
 use crate::metrics::Counters;
 use crate::rope::{BlockBoundary, Content, Edit, Rope, edited};
 
-pub use self::encode::DeflateError;
+pub use self::block::{BLOCK, DeflateLevel};
+pub use self::blocks::Uncompressed;
+pub use self::error::DeflateError;
+pub use self::whole::{DeflatedContent, deflate};
 
 /// The most bytes that are encoded again for one splice. The result is held in memory.
 const MAX_SPLICED: u64 = 64 << 20;
-
-/// The longest content that is deflated as a whole. The result is held in memory.
-const MAX_WHOLE: u64 = 8 << 20;
 
 /// A raw deflate stream, with the fields that a zip file needs for it.
 #[derive(Debug)]
@@ -45,28 +54,32 @@ pub struct Deflation {
     pub sha256: Option<[u8; 32]>,
 }
 
-/// Deflates the result of `edits` on `original`, and reuses as much as possible of the original's deflate stream.
+/// Deflates the result of `edits` on `original`, and reuses as much as possible of the original's deflate stream. The rest
+/// is encoded with `level`.
 /// `Ok(None)` if the original has no such stream, or if too little can be reused.
 pub fn splice(
     original: &Arc<dyn Content>,
     edits: &[Edit],
+    level: DeflateLevel,
     counters: &Counters,
 ) -> Result<Option<Deflation>, DeflateError> {
-    splice_with(original, edits, None, counters)
+    splice_with(original, edits, level, None, counters)
 }
 
 /// Like [`splice`], with the SHA-256 of the result. Reused blocks are inflated for it, in the pass that encodes the rest.
 pub fn splice_and_hash(
     original: &Arc<dyn Content>,
     edits: &[Edit],
+    level: DeflateLevel,
     counters: &Counters,
 ) -> Result<Option<Deflation>, DeflateError> {
-    splice_with(original, edits, Some(StreamDigests::default()), counters)
+    splice_with(original, edits, level, Some(StreamDigests::default()), counters)
 }
 
 fn splice_with(
     original: &Arc<dyn Content>,
     edits: &[Edit],
+    level: DeflateLevel,
     mut sums: Option<StreamDigests>,
     counters: &Counters,
 ) -> Result<Option<Deflation>, DeflateError> {
@@ -88,7 +101,7 @@ fn splice_with(
         match part {
             StreamPart::Encoded(range) => {
                 ended = number + 1 == parts.len();
-                let encoded = encode(&content, range.clone(), ended, sums.as_mut(), counters)?;
+                let encoded = encode(&content, range.clone(), ended, level, sums.as_mut(), counters)?;
                 joiner.stream(&encoded.bytes);
                 crc.combine(&encoded.crc);
                 at = range.end;
@@ -107,19 +120,6 @@ fn splice_with(
     let (size, crc32) = (content.size(), crc.finalize());
     let sha256 = sums.map(|sums| sums.finish(crc32, counters, size)).transpose()?;
     Ok(Some(Deflation { stream, size, crc32, sha256 }))
-}
-
-/// Deflates a content that is not deflated in the input. `Ok(None)` if it is too long.
-pub fn deflate(content: &dyn Content, counters: &Counters) -> Result<Option<Deflation>, DeflateError> {
-    let size = content.size();
-    if size > MAX_WHOLE {
-        return Ok(None);
-    }
-    let encoded = encode(content, 0..size, true, None, counters)?;
-    let mut joiner = Joiner::default();
-    joiner.stream(&encoded.bytes);
-    let stream = Rope::new(joiner.finish(true))?;
-    Ok(Some(Deflation { stream, size, crc32: encoded.crc.finalize(), sha256: None }))
 }
 
 /// The CRC-32 of the content between two block boundaries. Combining is linear: `combine(a, b, n)` is `shift(a, n) ^

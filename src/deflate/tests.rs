@@ -6,7 +6,7 @@ use proptest::sample::{Index, select};
 
 use super::change::{ChangedRange, changes};
 use super::plan::{StreamPart, plan};
-use super::{Deflation, deflate, splice, splice_and_hash};
+use super::{DeflateLevel, Deflation, splice, splice_and_hash};
 use crate::metrics::Counters;
 use crate::rope::{BlockBoundary, Content, Edit, Rope, Segment, Sha256, edited};
 use crate::source::testing::{
@@ -114,10 +114,10 @@ proptest! {
         let counters = Counters::default();
         let changes = edits(&original, &changes);
         let expected = edited(&original, changes.clone()).unwrap().to_vec().unwrap();
-        let spliced = splice(&original, &changes, &counters).unwrap().unwrap();
+        let spliced = splice(&original, &changes, DeflateLevel::default(), &counters).unwrap().unwrap();
         let stream = check(&spliced, &expected);
         prop_assert!(counters.bytes_deflated.get() <= expected.len() as u64);
-        let hashed = splice_and_hash(&original, &changes, &counters).unwrap().unwrap();
+        let hashed = splice_and_hash(&original, &changes, DeflateLevel::default(), &counters).unwrap().unwrap();
         let mut sum = Sha256::default();
         sum.update(&expected);
         prop_assert!(hashed.stream.to_vec().unwrap() == stream && hashed.sha256 == Some(sum.finish()));
@@ -132,7 +132,7 @@ proptest! {
         let original = deflated_member(&stream, spliced.size, spliced.crc32);
         let changes = edits(&original, &again);
         let expected = edited(&original, changes.clone()).unwrap().to_vec().unwrap();
-        check(&splice(&original, &changes, &counters).unwrap().unwrap(), &expected);
+        check(&splice(&original, &changes, DeflateLevel::default(), &counters).unwrap().unwrap(), &expected);
     }
 
     #[test]
@@ -186,7 +186,7 @@ fn little_is_encoded_again() {
     // Without changes nothing is encoded: the result is the same stream.
     let counters = Counters::default();
     for edits in [vec![], vec![Edit::cut(7, 7)]] {
-        let spliced = splice(&original, &edits, &counters).unwrap().unwrap();
+        let spliced = splice(&original, &edits, DeflateLevel::default(), &counters).unwrap().unwrap();
         assert_eq!(check(&spliced, &whole), packed);
     }
     assert_eq!(counters.bytes_deflated.get(), 0);
@@ -194,28 +194,31 @@ fn little_is_encoded_again() {
     // A patch costs its block, and up to 32 KiB and a block after it.
     let edits = [Edit::patch(3 << 20, *b"kpackfs")];
     let expected = edited(&original, edits.to_vec()).unwrap().to_vec().unwrap();
-    check(&splice(&original, &edits, &counters).unwrap().unwrap(), &expected);
+    check(&splice(&original, &edits, DeflateLevel::default(), &counters).unwrap().unwrap(), &expected);
     assert!(counters.bytes_deflated.get() < (32 << 10) + 2 * longest, "{}", counters.bytes_deflated.get());
 
     // An insertion at the beginning: no history, no loss.
     let counters = Counters::default();
     let edits = [Edit::replace(0, 0, *b"kpackfs")];
     let expected = [&b"kpackfs"[..], &whole].concat();
-    check(&splice(&original, &edits, &counters).unwrap().unwrap(), &expected);
+    check(&splice(&original, &edits, DeflateLevel::default(), &counters).unwrap().unwrap(), &expected);
     assert_eq!(counters.bytes_deflated.get(), 7);
 
     // An addition at the end: the final block is encoded again, with everything that shares its boundary.
     let counters = Counters::default();
     let edits = [Edit::replace(8 << 20, 8 << 20, *b"kpackfs")];
     let expected = [&whole, &b"kpackfs"[..]].concat();
-    check(&splice(&original, &edits, &counters).unwrap().unwrap(), &expected);
+    check(&splice(&original, &edits, DeflateLevel::default(), &counters).unwrap().unwrap(), &expected);
     assert!((8..7 + longest + 1).contains(&counters.bytes_deflated.get()), "{}", counters.bytes_deflated.get());
 
     // The end truncated at a block boundary: only the final block is new.
     let counters = Counters::default();
     let middle = boundaries[boundaries.len() / 2].output;
     let edits = [Edit::cut(middle, 8 << 20)];
-    check(&splice(&original, &edits, &counters).unwrap().unwrap(), &whole[..usize::try_from(middle).unwrap()]);
+    check(
+        &splice(&original, &edits, DeflateLevel::default(), &counters).unwrap().unwrap(),
+        &whole[..usize::try_from(middle).unwrap()],
+    );
     assert_eq!(counters.bytes_deflated.get(), 0);
 }
 
@@ -237,26 +240,14 @@ fn what_edits_do_not_change_is_not_encoded_again() {
 #[test]
 fn what_cannot_be_spliced_is_left_to_the_caller() {
     let counters = Counters::default();
-    assert!(splice(&literal(b"stored"), &[], &counters).unwrap().is_none());
+    assert!(splice(&literal(b"stored"), &[], DeflateLevel::default(), &counters).unwrap().is_none());
     let whole = vec![0; 100];
     let original = deflated_member(&deflated(&whole, 6, 100, Z_NO_FLUSH), 100, crc32fast::hash(&whole));
-    assert!(splice(&original, &[Edit::cut(90, 101)], &counters).is_err());
+    assert!(splice(&original, &[Edit::cut(90, 101)], DeflateLevel::default(), &counters).is_err());
     let zeros = Edit { start: 0, end: 100, replacement: vec![Segment::zeros(super::MAX_SPLICED + 1)] };
-    assert!(splice(&original, &[zeros], &counters).unwrap().is_none());
-    let nothing = splice(&original, &[Edit::cut(0, 100)], &counters).unwrap().unwrap();
+    assert!(splice(&original, &[zeros], DeflateLevel::default(), &counters).unwrap().is_none());
+    let nothing = splice(&original, &[Edit::cut(0, 100)], DeflateLevel::default(), &counters).unwrap().unwrap();
     assert_eq!(check(&nothing, &[]), [3, 0]);
     let damaged = deflated_member(&[7], 100, 0);
-    assert!(splice(&damaged, &[], &counters).is_err());
-}
-
-#[test]
-fn small_contents_are_deflated_as_a_whole() {
-    for size in [0, 1, 100, 128 << 10, 1_000_000] {
-        let whole = data(size, 3);
-        let counters = Counters::default();
-        check(&deflate(&*literal(&whole), &counters).unwrap().unwrap(), &whole);
-        assert_eq!(counters.bytes_deflated.get(), size as u64);
-    }
-    let long = Rope::new([Segment::zeros(super::MAX_WHOLE + 1)]).unwrap();
-    assert!(deflate(&long, &Counters::default()).unwrap().is_none());
+    assert!(splice(&damaged, &[], DeflateLevel::default(), &counters).is_err());
 }

@@ -76,6 +76,8 @@ pub enum RecordKind {
     Damage = 10,
     /// Size and SHA-256 of a whole wheel.
     Wheel = 11,
+    /// CRC-32 of a content, and the lengths of the blocks of its deflate stream for a new wheel.
+    Deflated = 12,
 }
 
 /// Identifies the input of an index.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::binary::Rewritten;
-use crate::deflate::{DeflateError, Deflation, splice, splice_and_hash};
+use crate::deflate::{DeflateError, DeflateLevel, Deflation, splice, splice_and_hash};
 use crate::index::RecordKind;
 use crate::metrics::Counters;
 use crate::resources::Resources;
@@ -18,7 +18,7 @@ pub(crate) struct SplicedStream {
 }
 
 /// A function that splices a stream.
-type Splice = fn(&Arc<dyn Content>, &[Edit], &Counters) -> Result<Option<Deflation>, DeflateError>;
+type Splice = fn(&Arc<dyn Content>, &[Edit], DeflateLevel, &Counters) -> Result<Option<Deflation>, DeflateError>;
 
 /// The spliced deflate stream of `rewritten`; `None` if there is none. If its length is in the index, the first reader
 /// makes it. `entry` names it in messages.
@@ -59,6 +59,6 @@ fn make(
     resources: &Resources,
     splice: Splice,
 ) -> Result<Option<Deflation>, ReadError> {
-    splice(rewritten.original(), rewritten.edits(), &resources.counters)
+    splice(rewritten.original(), rewritten.edits(), DeflateLevel::default(), &resources.counters)
         .map_err(|error| ReadError::damaged(entry, error.to_string()))
 }
