@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use once_cell::race::OnceBox;
@@ -23,6 +24,8 @@ pub(super) const LOCAL_HEADER: u64 = 30;
 /// An open `.whl` file.
 #[derive(Debug)]
 pub(super) struct OpenWheel {
+    /// Its path, for messages.
+    path: Box<Path>,
     pub(super) file: File,
     pub(super) stamp: Stamp,
     /// The beginning of each member's identity: the file's, computed from its stamp.
@@ -32,15 +35,20 @@ pub(super) struct OpenWheel {
 }
 
 impl OpenWheel {
-    pub(super) fn new(file: File, stamp: Stamp, resources: &Arc<Resources>) -> Arc<Self> {
+    pub(super) fn new(path: &Path, file: File, stamp: Stamp, resources: &Arc<Resources>) -> Arc<Self> {
         let mut member = Identity::describe("member");
         member.add(&stamp.identity().0);
         let decoders = Decoders::new(&resources.budget);
-        Arc::new(Self { file, stamp, member, resources: Arc::clone(resources), decoders })
+        Arc::new(Self { path: path.into(), file, stamp, member, resources: Arc::clone(resources), decoders })
     }
 
+    /// Reads for a member. A change concerns the wheel, so its error names that instead.
     pub(super) fn read(&self, entry: &impl Label, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        read_unchanged(&self.file, &self.stamp, entry, offset, buffer, &self.resources)
+        let read = read_unchanged(&self.file, &self.stamp, entry, offset, buffer, &self.resources);
+        read.map_err(|error| match error {
+            ReadError::Changed { .. } => ReadError::Changed { entry: self.path.display().to_string().into() },
+            other => other,
+        })
     }
 }
 

@@ -36,7 +36,7 @@ const SYMLINK: u32 = 0o120_000;
 pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Input, SourceError> {
     let io = |source| SourceError::Io { path: location.clone(), source };
     let (file, metadata) = disk::open(&location).map_err(io)?;
-    let wheel = OpenWheel::new(file, Stamp::of(&metadata), resources);
+    let wheel = OpenWheel::new(&location, file, Stamp::of(&metadata), resources);
     let owner = Attributes::of(&metadata);
     let table = ParserMemory::new(Parser::CentralDirectory);
     let (members, directory_start) = members(&wheel, &location, &table)?;
