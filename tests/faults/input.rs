@@ -51,7 +51,11 @@ fn are_stale(mount: &mut Mount, is_wheel: bool) {
         assert_eq!(errno(mount.read(name, FAR, 100_000)), libc::ESTALE, "{name}");
         let changed = if is_wheel { ".whl" } else { name.strip_prefix("host/").unwrap() };
         let log = mount.log();
-        assert!(log.lines().any(|line| line.contains(&format!("{changed}: ")) && line.contains("changed since it was opened")), "{log}");
+        assert!(
+            log.lines()
+                .any(|line| line.contains(&format!("{changed}: ")) && line.contains("changed since it was opened")),
+            "{log}"
+        );
     }
     // In a tree, other files are not affected.
     let other = mount.read("host/demo/small.txt", 0, 5);
