@@ -247,7 +247,7 @@ fn explain(
     });
     names.extend(gpus.filter(|gpus| !gpus.is_empty()));
     writeln!(out, "{}", names.join(" → "))?;
-    let place = report.inputs.get(file.from).map(|place| place.display().to_string()).unwrap_or_default();
+    let place = report.origin(file).map(|input| input.path.display().to_string()).unwrap_or_default();
     let rule = file.rule.as_ref().map(|rule| format!(" ({rule})")).unwrap_or_default();
     let reason = reason(&file.reason);
     writeln!(out, "  {} of {}: {reason}{rule}", Style::Text.line(&file.source), Style::Text.line(&place))?;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::rope::ReadError;
 use crate::source::SourceError;
 
 /// Why nothing can be collected.
@@ -10,6 +11,9 @@ pub enum CollectError {
     /// The application or a tree cannot be listed.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// A statement could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The application has nothing that a loader loads.
     #[error("{}: contains no program and no library, so it needs nothing", .0.display())]
     NoProgram(PathBuf),

@@ -12,6 +12,7 @@ mod loaded;
 mod model;
 mod objects;
 mod options;
+mod origin;
 mod pieces;
 mod place;
 mod policy;
@@ -42,6 +43,7 @@ use strings::suggestions;
 pub use error::CollectError;
 pub use model::{CollectReport, CollectedFile, MissingKind, MissingPiece, Reason};
 pub use options::CollectOptions;
+pub use origin::CollectedInput;
 pub use sizes::{CollectedCode, code_of};
 pub use statement::{form_name, thin_gpus};
 
@@ -72,7 +74,10 @@ pub fn collect(
     options: &CollectOptions,
 ) -> Result<Collection, CollectError> {
     let named = apps.first().map(|(place, _)| place.clone()).ok_or(CollectError::NoApp)?;
-    let inputs: Vec<_> = apps.iter().chain(&trees).map(|(place, _)| place.clone()).collect();
+    let identified = |inputs: &[(PathBuf, Input)]| {
+        inputs.iter().map(|(place, input)| CollectedInput::of(place, input)).collect::<Result<Vec<_>, _>>()
+    };
+    let (of_apps, of_trees) = (identified(&apps)?, identified(&trees)?);
     let (app, host) = application(apps, &trees).ok_or(CollectError::NoApp)?;
     let trees = trees.into_iter().map(|(place, input)| SearchRoot::new(place, input));
     let roots: Vec<_> = std::iter::once(SearchRoot::new(named.clone(), app)).chain(trees).collect();
@@ -97,7 +102,8 @@ pub fn collect(
         .collect();
     let databases = IncompleteDatabases::find(&input.entries, &options.gpus);
     let mut report = CollectReport {
-        inputs,
+        apps: of_apps,
+        trees: of_trees,
         files: files.files,
         missing: [std::mem::take(&mut selection.missing), pieces.missing, databases.missing].concat(),
         absent: [std::mem::take(&mut selection.absent), pieces.absent].concat(),

@@ -1,8 +1,8 @@
 //! What is collected, and why.
 
-use std::path::PathBuf;
-
 use serde::Serialize;
+
+use super::origin::CollectedInput;
 
 /// Why a file is in the result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -99,8 +99,10 @@ pub struct Suggestion {
 /// Everything about a collection but its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CollectReport {
-    /// The application and the trees, as they were named.
-    pub inputs: Vec<PathBuf>,
+    /// The application.
+    pub apps: Vec<CollectedInput>,
+    /// The trees, in the order of search.
+    pub trees: Vec<CollectedInput>,
     /// The files, sorted by path. The application's other files are not listed.
     pub files: Vec<CollectedFile>,
     /// What is needed and was not found.
@@ -128,6 +130,14 @@ impl CollectReport {
             if let Some(path) = path(by) {
                 *by = path;
             }
+        }
+    }
+
+    /// The application or the tree from which a file is.
+    pub fn origin(&self, file: &CollectedFile) -> Option<&CollectedInput> {
+        match file.from.checked_sub(1) {
+            Some(tree) => self.trees.get(tree),
+            None => self.apps.first(),
         }
     }
 

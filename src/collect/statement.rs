@@ -1,12 +1,12 @@
 //! The statement in a result: what was collected from which input.
 
-use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::model::{CollectReport, CollectedFile};
+use super::origin::CollectedInput;
 use crate::disk;
 use crate::gpu::{GpuSet, TargetId};
 use crate::memory::Parser;
@@ -22,8 +22,8 @@ struct CollectStatement<'a> {
     json_version: u32,
     gpu_targets: Vec<String>,
     form: &'static str,
-    /// The names of the inputs, without the directories around them, which differ between machines.
-    inputs: Vec<String>,
+    apps: Vec<CollectedInput>,
+    trees: Vec<CollectedInput>,
     files: &'a [CollectedFile],
 }
 
@@ -50,12 +50,12 @@ pub fn form_name(has_archives: bool) -> &'static str {
 impl CollectReport {
     /// Adds the statement to the result.
     pub fn state_in(&self, input: &mut Input, gpus: &[TargetId], has_archives: bool) -> Result<(), ReadError> {
-        let name = |place: &Path| place.file_name().unwrap_or(OsStr::new(".")).to_string_lossy().into_owned();
         let statement = CollectStatement {
             json_version: JSON_VERSION,
             gpu_targets: gpus.iter().map(ToString::to_string).collect(),
             form: form_name(has_archives),
-            inputs: self.inputs.iter().map(|place| name(place)).collect(),
+            apps: self.apps.iter().map(CollectedInput::named).collect(),
+            trees: self.trees.iter().map(CollectedInput::named).collect(),
             files: &self.files,
         };
         let text = serde_json::to_string_pretty(&statement).unwrap_or_default() + "\n";

@@ -40,6 +40,11 @@ impl InputId {
         &self.0
     }
 
+    /// The digits as text.
+    pub fn text(&self) -> Result<String, ReadError> {
+        text(&*self.0)
+    }
+
     /// An ID that is known. `None` if it has not the form of one.
     pub fn known(digits: &str) -> Option<Self> {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);

@@ -240,6 +240,21 @@ fn archives_are_taken_if_the_runtime_reads_them() {
     let listed = run(program().args(["kpack", "list"]).arg(place.path("out/.kpack").join(&archives[0])));
     assert!(listed.contains("libkernels") && !listed.contains("libunneeded"), "{listed}");
     succeeds(program().arg("verify").arg(place.path("out")));
+    // Parts of a split as trees.
+    let id = |path: &str| serde_json::from_slice::<Value>(&fs::read(place.path(path)).unwrap()).unwrap();
+    let mut parts = program();
+    parts.arg("collect").arg(place.path("app")).args(["--gpu-targets", gpu, "--no-cache", "--from"]);
+    parts.args(["split/host", "split/gfx1030", "tree"].map(|tree| place.path(tree)));
+    succeeds(parts.arg("-o").arg(place.path("of-parts")));
+    assert_eq!(
+        fs::read(place.path("of-parts/.kpack").join(name)).unwrap(),
+        fs::read(place.path("out/.kpack").join(name)).unwrap()
+    );
+    let stated = id("of-parts/.kpackfs/collect.json");
+    let ids: Vec<_> = stated["trees"].as_array().unwrap().iter().map(|tree| &tree["split_ids"][0]).collect();
+    let split_id = &id("split/.kpackfs/split.json")["split_id"];
+    assert_eq!(ids, [split_id, split_id, &Value::Null]);
+    assert_eq!(stated["trees"][2]["listing"].as_str().map(str::len), Some(64));
     // An older runtime gets the code in the libraries.
     place.runtime("6", "nothing");
     let output = place.collect(gpu, &["-o", "thin"]);
