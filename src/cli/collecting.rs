@@ -11,10 +11,13 @@ use super::options::SplitOptions;
 use super::prepare::{Prepared, open_input, plan_collected, resources};
 use super::terminal::message;
 use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, collect};
+use crate::disk;
 use crate::gpu::{BundleKey, GpuSet, Level, TargetId};
+use crate::memory::Parser;
 use crate::resources::Resources;
 use crate::source::{EntryPath, Input};
-use crate::view::{self, HOST, THIN, ThinViews};
+use crate::split::{STATEMENT, Statement};
+use crate::view::{self, HOST, REPORTS, THIN, ThinViews};
 
 /// Options about what is collected.
 #[derive(Clone, Debug, Args)]
@@ -78,7 +81,8 @@ impl Collecting {
             };
             places.iter().map(open).collect()
         };
-        let collection = collect(open(apps)?, open(trees)?, &choices)?;
+        let trees: Vec<_> = trees.iter().flat_map(|tree| parts_of(tree)).collect();
+        let collection = collect(open(apps)?, open(&trees)?, &choices)?;
         self.plan(collection, &gpus, options, &resources)
     }
 
@@ -131,6 +135,17 @@ impl Collected {
         let view = root.child(THIN.as_bytes()).child(set.to_string().as_bytes());
         (view, Vec::new(), ThinViews { sets: vec![set], auto: None })
     }
+}
+
+/// The trees at a place: those of a split, or of a mount, are its parts.
+fn parts_of(place: &Path) -> Vec<PathBuf> {
+    let bytes = disk::read(&place.join(REPORTS).join(STATEMENT), Parser::Statement).ok();
+    let parts = bytes.and_then(|bytes| Statement::parse(&bytes).ok()).and_then(|statement| statement.parts().ok());
+    let parts = parts.into_iter().flatten().map(|part| part.to_string());
+    let (mut host, of_gpus): (Vec<_>, Vec<_>) = parts.partition(|part| part == HOST);
+    host.extend(of_gpus.into_iter().filter(|_| !host.is_empty()).collect::<Vec<_>>());
+    let parts: Vec<_> = host.iter().map(|part| place.join(part)).filter(|part| part.is_dir()).collect();
+    if parts.is_empty() { vec![place.to_owned()] } else { parts }
 }
 
 /// Prints what is missing on stderr.

@@ -152,12 +152,12 @@ fn runtime_path(selection: &LibrarySelection, placement: &Placement, options: &C
         placement.path(&place).parent().unwrap_or_else(EntryPath::root)
     };
     let finds = |by: &LoadedObject, directory: &EntryPath| {
-        let mut lists = search_lists(by, objects);
-        by.imports.machine == LinkedMachine::Pe
-            || lists.any(|(named, list)| placement.searched(named, list).contains(directory))
+        search_lists(by, objects).any(|(named, list)| placement.searched(named, list).contains(directory))
     };
     let mut lost = BTreeMap::<EntryPath, BTreeSet<String>>::new();
-    for object in objects.iter().filter(|object| object.reason == Reason::Needed) {
+    // Programs on Windows look into their own directory, where all of these are.
+    let is_elf = |object: &&LoadedObject| object.imports.machine != LinkedMachine::Pe;
+    for object in objects.iter().filter(is_elf).filter(|object| object.reason == Reason::Needed) {
         let name = object.loaded_as.name();
         let here = directory(object);
         let needs_it = |by: &&LoadedObject| by.imports.needed.iter().any(|needed| needed == name);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::known::stem;
 use crate::gpu::{BundleKey, TargetId};
 use crate::source::{EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan};
@@ -42,7 +43,9 @@ pub fn code_of(input: &Input, plan: &Plan, gpus: &[TargetId]) -> Vec<CollectedCo
         let (Destination::Device(key, handler), EntryKind::File { content, .. }) = (place, &entry.kind) else {
             continue;
         };
-        let directory = handler.directory(&entry.path);
+        // A library of kernels is a database by itself.
+        let is_library = stem(entry.path.name()).is_some();
+        let directory = if is_library { entry.path.clone() } else { handler.directory(&entry.path) };
         let database = databases.entry(directory.clone()).or_insert_with(|| {
             let none = gpus.iter().map(|gpu| (gpu.to_string(), 0)).collect();
             CollectedCode { path: directory.to_string(), shared: 0, gpus: none }
