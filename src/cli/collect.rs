@@ -47,7 +47,7 @@ pub(super) struct Collect {
     #[arg(required = true)]
     app: Vec<PathBuf>,
 
-    /// Install trees, unpacked roots, site-packages, or wheels that have the libraries, in the order of search
+    /// Install trees, unpacked roots, site-packages, wheels, splits or mounts that have the libraries, in the order of search
     #[arg(long, required = true, num_args = 1.., value_name = "TREE", help_heading = "Collect")]
     from: Vec<PathBuf>,
 

@@ -36,6 +36,8 @@ struct TensileFiles<'a> {
 pub(super) struct IncompleteDatabases {
     pub(super) missing: Vec<MissingPiece>,
     pub(super) notes: Vec<String>,
+    /// What is named already.
+    named: BTreeSet<String>,
 }
 
 impl IncompleteDatabases {
@@ -65,7 +67,7 @@ impl IncompleteDatabases {
 
     fn miss(&mut self, database: &TensileFiles<'_>, file: &str, reason: String) {
         let name = database.directory.child(file.as_bytes()).to_string();
-        if !self.missing.iter().any(|piece| piece.name == name) {
+        if self.named.insert(name.clone()) {
             let by = database.directory.to_string();
             self.missing.push(MissingPiece { kind: MissingKind::Database, name, by, reason });
         }

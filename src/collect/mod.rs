@@ -53,6 +53,9 @@ const RUNTIME: &str = "amdhip64";
 /// The largest HIP runtime that is searched, in bytes.
 const MAX_RUNTIME: u64 = 256 << 20;
 
+/// The most objects that need a library and are asked whether they find it.
+const MAX_NEEDING: usize = 1024;
+
 /// An application with what it needs.
 #[derive(Debug)]
 pub struct Collection {
@@ -154,16 +157,21 @@ fn runtime_path(selection: &LibrarySelection, placement: &Placement, options: &C
     let finds = |by: &LoadedObject, directory: &EntryPath| {
         search_lists(by, objects).any(|(named, list)| placement.searched(named, list).contains(directory))
     };
+    let mut needing = HashMap::<&[u8], Vec<&LoadedObject>>::new();
+    for by in objects {
+        for name in &by.imports.needed {
+            needing.entry(name).or_default().push(by);
+        }
+    }
     let mut lost = BTreeMap::<EntryPath, BTreeSet<String>>::new();
     // Programs on Windows look into their own directory, where all of these are.
     let is_elf = |object: &&LoadedObject| object.imports.machine != LinkedMachine::Pe;
     for object in objects.iter().filter(is_elf).filter(|object| object.reason == Reason::Needed) {
         let name = object.loaded_as.name();
         let here = directory(object);
-        let needs_it = |by: &&LoadedObject| by.imports.needed.iter().any(|needed| needed == name);
         // A program loads what it needs itself before what its libraries need, and each name once.
-        let mut needing = objects.iter().filter(needs_it);
-        if needing.any(|by| finds(by, &here)) || options.library_path.contains(&here) {
+        let needing = needing.get(name).into_iter().flatten();
+        if needing.take(MAX_NEEDING).any(|by| finds(by, &here)) || options.library_path.contains(&here) {
             continue;
         }
         lost.entry(here).or_default().insert(String::from_utf8_lossy(name).into_owned());

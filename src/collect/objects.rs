@@ -44,6 +44,10 @@ pub(super) struct LibrarySelection {
     pub(super) glibc: Option<(Vec<u32>, String)>,
 }
 
+/// The most objects whose RPATHs are searched for what one needs. Real programs have less than 20 between them and any
+/// library.
+const MAX_LOADERS: usize = 64;
+
 /// The search lists of an object, each with the object that has it: its RUNPATH, or else the RPATHs of itself and of all that
 /// lead to it (`ld.so(8)`).
 pub(super) fn search_lists<'a>(
@@ -53,6 +57,9 @@ pub(super) fn search_lists<'a>(
     let above = |object: &&'a LoadedObject| object.by.and_then(|by| objects.get(by));
     let own = object.imports.runpath.as_deref().map(|runpath| (object, runpath));
     let loaders = std::iter::successors(Some(object), above).filter(|loader| loader.imports.runpath.is_none());
-    let inherited = loaders.filter(|_| object.imports.runpath.is_none()).map(|loader| (loader, &*loader.imports.rpath));
+    let inherited = loaders
+        .take(MAX_LOADERS)
+        .filter(|_| object.imports.runpath.is_none())
+        .map(|loader| (loader, &*loader.imports.rpath));
     own.into_iter().chain(inherited)
 }

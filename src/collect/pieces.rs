@@ -1,6 +1,6 @@
 //! The files that collected libraries open: archives, databases, configuration, and the licences of all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::data::OpenedData;
 use super::known::{Known, Need, database_of, stem};
@@ -9,6 +9,7 @@ use super::objects::{LibrarySelection, LoadedObject, RootedPath};
 use super::options::CollectOptions;
 use super::root::{Followed, SearchRoot};
 use crate::binary::{SplitBinary, read_marker};
+use crate::join::some_of;
 use crate::loader::SearchPath;
 use crate::source::EntryPath;
 
@@ -164,30 +165,42 @@ impl OpenedFiles {
 
     /// The licences of packages whose libraries are collected.
     fn add_licences(&mut self, number: usize, root: &SearchRoot, selection: &LibrarySelection) {
-        let of_root: Vec<_> = selection.objects.iter().enumerate().filter(|(_, it)| it.file.root == number).collect();
-        let mut without: BTreeSet<_> = of_root.iter().map(|(number, _)| *number).collect();
+        let of_root = selection.objects.iter().enumerate().filter(|(_, object)| object.file.root == number);
+        let mut without = BTreeSet::new();
+        let mut owners = HashMap::<PackageName, Vec<usize>>::new();
+        for (number, object) in of_root {
+            without.insert(number);
+            for name in PackageName::of_library(object) {
+                owners.entry(name).or_default().push(number);
+            }
+        }
         for entry in &root.input.entries {
             let Some(package) = package_of_licence(&entry.path) else { continue };
-            let owners = of_root.iter().filter(|(_, object)| is_of(&package, object));
-            let owners: Vec<_> = owners.map(|(number, _)| *number).collect();
-            let Some(first) = owners.first() else { continue };
-            let Followed::File(found) = root.follow(&entry.path) else { continue };
-            for owner in &owners {
-                without.remove(owner);
+            let mut first = None;
+            for name in PackageName::of_package(&package) {
+                let Some(of_name) = owners.get_mut(&name) else { continue };
+                first = first.into_iter().chain(of_name.first().copied()).min();
+                for owner in of_name.iter() {
+                    without.remove(owner);
+                }
+                // Further licences of the package need its first library only.
+                of_name.truncate(1);
             }
+            let (Some(first), Followed::File(found)) = (first, root.follow(&entry.path)) else { continue };
             let target = EntryPath::root().child(LICENCES).child(package.as_bytes()).child(entry.path.name());
             self.drafts.push(DraftFile {
                 source: RootedPath { root: number, path: found.path },
                 target: ResultPlace::At(target),
                 reason: Reason::Licence,
-                by: Some(*first),
+                by: Some(first),
                 rule: None,
             });
         }
         let names = without.iter().filter_map(|number| selection.objects.get(*number));
         let names: Vec<_> = names.map(|object| object.file.path.to_string()).collect();
         if !names.is_empty() {
-            self.notes.push(format!("no licence was found for {}", names.join(", ")));
+            let names = names.iter().map(String::as_str).collect();
+            self.notes.push(format!("no licence was found for {}", some_of(&names)));
         }
     }
 }
@@ -241,23 +254,40 @@ const PACKAGES: [(&str, &str); 6] = [
     ("llvm", "rocmllvm"),
 ];
 
-/// Whether a library is of a package, by their names.
-fn is_of(package: &str, object: &LoadedObject) -> bool {
-    let plain = |name: &str| {
+/// A name by which a package and its libraries find each other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct PackageName {
+    /// Whether the version at the end of the name counts.
+    is_exact: bool,
+    name: String,
+}
+
+impl PackageName {
+    fn exact(name: &str) -> Self {
         let name = name.strip_prefix("lib").unwrap_or(name);
         let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-        name.to_ascii_lowercase()
-    };
-    let numbers = |name: &str| name.trim_end_matches(|it: char| it.is_ascii_digit()).to_owned();
-    let package = plain(package);
-    let first = object.file.path.components().next().and_then(|first| std::str::from_utf8(first).ok()).map(plain);
-    let name = stem(object.loaded_as.name())
-        .map(plain)
-        .or_else(|| Some(plain(std::str::from_utf8(object.loaded_as.name()).ok()?)));
-    let Some(name) = name else { return false };
-    let other = PACKAGES.iter().find(|(library, _)| *library == name).map(|(_, package)| *package);
-    package == name
-        || numbers(&package) == numbers(&name)
-        || other == Some(numbers(&package).as_str())
-        || first.is_some_and(|first| first == package && object.file.path.depth() > 1)
+        Self { is_exact: true, name: name.to_ascii_lowercase() }
+    }
+
+    fn without_version(&self) -> Self {
+        let name = self.name.trim_end_matches(|it: char| it.is_ascii_digit()).to_owned();
+        Self { is_exact: false, name }
+    }
+
+    fn of_package(package: &str) -> [Self; 2] {
+        let exact = Self::exact(package);
+        [exact.without_version(), exact]
+    }
+
+    fn of_library(object: &LoadedObject) -> impl Iterator<Item = Self> {
+        let name = object.loaded_as.name();
+        let name = stem(name).or_else(|| std::str::from_utf8(name).ok()).map(Self::exact);
+        let packages = PACKAGES.iter().filter(|(library, _)| name.as_ref().is_some_and(|name| name.name == *library));
+        let packages: Vec<_> = packages.map(|(_, package)| Self::exact(package).without_version()).collect();
+        // The directory of a package of Python.
+        let first = object.file.path.components().next().filter(|_| object.file.path.depth() > 1);
+        let first = first.and_then(|first| std::str::from_utf8(first).ok()).map(Self::exact);
+        let shorter = name.as_ref().map(Self::without_version);
+        [name, shorter, first].into_iter().flatten().chain(packages)
+    }
 }

@@ -329,3 +329,35 @@ fn hostile_trees_are_contained() {
     names.sort();
     assert_eq!(names, ["lib\nc.so", "liba.so", "libb.so"]);
 }
+
+#[test]
+fn libraries_that_are_not_needed_cost_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.library("libsmall.so.1", "libsmall.so.1", "int small;", &[]);
+    place.program("program", &["libsmall.so.1"], "$ORIGIN/lib");
+    place.write("unneeded.so", fixture("plain.so"));
+    let script = "import sys, zipfile\nwith zipfile.ZipFile('tree.whl', 'w', zipfile.ZIP_DEFLATED) as wheel:\n    \
+                  wheel.write('tree/lib/libsmall.so.1', 'x/libsmall.so.1')\n    \
+                  for number in range(20): wheel.write('unneeded.so', f'x/libunneeded{number}.so')\n    \
+                  wheel.writestr('x-1.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: x\\nVersion: 1\\n')\n    \
+                  wheel.writestr('x-1.dist-info/WHEEL', 'Wheel-Version: 1.0\\n')\n    \
+                  wheel.writestr('x-1.dist-info/RECORD', '')\n";
+    fs::create_dir(place.path("mount")).unwrap();
+    succeeds(Command::new("python3").args(["-c", script]).current_dir(place.0.path()));
+    fs::rename(place.path("tree.whl"), place.path("x-1-py3-none-any.whl")).unwrap();
+    let mut mount = program();
+    mount.arg("mount").arg(place.path("x-1-py3-none-any.whl")).arg(place.path("mount")).arg("--collect");
+    succeeds(mount.arg(place.path("app")).args(["--gpu-targets", "gfx1030", "--no-cache"]));
+    let shown = files_in(&place.path("mount/collected/"));
+    let status = fs::read_to_string(place.path("mount/.kpackfs/status.json")).unwrap();
+    umount(&place.path("mount"));
+    let library = fs::read(place.path("tree/lib/libsmall.so.1")).unwrap();
+    assert_eq!(shown.get(Path::new("lib/libsmall.so.1")), Some(&library));
+    let counters = &serde_json::from_str::<Value>(&status).unwrap()["counters"];
+    let inflated = counters["bytes_inflated"].as_u64().unwrap();
+    assert!((library.len() as u64..library.len() as u64 + 4096).contains(&inflated), "{inflated}");
+    assert_eq!(counters["bytes_decompressed"], 0);
+}
