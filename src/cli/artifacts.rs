@@ -28,7 +28,7 @@ use crate::rope::{Content, Materialize};
 use crate::source::EntryPath;
 use crate::split::{Packaging, SplitId, Statement, statement_of_component};
 use crate::tree::Body;
-use crate::view::{MANIFESTS, Metrics, Status, fixed};
+use crate::view::{MANIFESTS, Metrics, Status, TreeManifest, fixed};
 
 /// Artifacts, and the resources for work on them.
 pub(super) struct PreparedArtifacts {
@@ -208,7 +208,7 @@ pub(super) fn serve(
     let statements = statements(parts, statement);
     let manifests: Vec<_> = manifests(parts, None)
         .into_iter()
-        .map(|(part, text)| (format!("{MANIFESTS}/{part}.json"), Body::Ready(text)))
+        .map(|(part, manifest)| (format!("{MANIFESTS}/{part}.json"), Body::Ready(manifest.text())))
         .collect();
     reports.extend(manifests.iter().map(|(name, text)| (name.as_str(), text.clone())));
     for (component, name, statement) in &statements {
@@ -241,10 +241,9 @@ fn split_id<'a>(parts: &'a [ArtifactPart], component: &str) -> Option<&'a SplitI
 }
 
 /// The manifests of the parts of a component, or of all components.
-fn manifests(parts: &[ArtifactPart], component: Option<&str>) -> Vec<(String, Arc<dyn Content>)> {
+fn manifests(parts: &[ArtifactPart], component: Option<&str>) -> Vec<(String, TreeManifest)> {
     let wanted = parts.iter().filter(|part| component.is_none_or(|component| part.name.component == component));
-    let manifest =
-        |part: &ArtifactPart| Some((part.name.to_string(), Arc::clone(part.split.as_ref()?.manifest.as_ref()?)));
+    let manifest = |part: &ArtifactPart| Some((part.name.to_string(), part.split.as_ref()?.manifest.clone()?));
     wanted.filter_map(manifest).collect()
 }
 
@@ -286,7 +285,9 @@ pub(super) fn write(
     let mut output = Output::prepare(output, &places, &gone, &replace, inputs, resources, terminal::warn)?;
     let archives: Vec<&ArchiveRope> =
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
-    write_with_archives(&tree, &output.views(&views), &archives, writing)?;
+    let views = output.views(&views);
+    let sums = stated.iter().flat_map(|stated| stated.sums(&views)).collect();
+    write_with_archives(&tree, &views, (&archives, sums), writing)?;
     stated.iter().try_for_each(|stated| stated.write(&mut output))?;
     output.publish(writing.durability())?;
     save_index(resources);

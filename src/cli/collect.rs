@@ -20,7 +20,7 @@ use super::table::{Style, Table, size};
 use super::terminal::{message, warn};
 use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::collect::{CollectReport, CollectedCode, CollectedFile, Reason, code_of, form_name};
-use crate::export::{Inputs, Output, PackedFormat, Replace, write_packed};
+use crate::export::{Inputs, Output, PackedFormat, Replace, WantedSums, write_packed};
 use crate::page::Page;
 use crate::source::EntryPath;
 use crate::tree::{ROOT, Tree};
@@ -180,7 +180,7 @@ impl Collect {
         let is_packed = |(_, place): &&(EntryPath, PathBuf)| PackedFormat::of(place).is_some();
         let (packed, directories): (Vec<_>, Vec<_>) = views.iter().partition(is_packed);
         let directories: Vec<_> = directories.into_iter().cloned().collect();
-        write_with_archives(tree, &directories, &archives, self.result.writing)?;
+        write_with_archives(tree, &directories, (&archives, WantedSums::new()), self.result.writing)?;
         show_bytes("Packing", |progress| {
             packed.iter().try_for_each(|(view, place)| match PackedFormat::of(place) {
                 Some(format) => write_packed(tree, view, place, format, progress),

@@ -162,7 +162,7 @@ fn served(
     reports.push((STATEMENT, Body::Ready(Arc::new(statement))));
     let manifests = prepared.manifests();
     let manifests: Vec<_> =
-        manifests.into_iter().map(|(part, text)| (format!("{MANIFESTS}/{part}.json"), Body::Ready(text))).collect();
+        manifests.iter().map(|(part, it)| (format!("{MANIFESTS}/{part}.json"), Body::Ready(it.text()))).collect();
     reports.extend(manifests.iter().map(|(name, text)| (name.as_str(), text.clone())));
     let sizes = input.entries.iter().filter_map(|entry| match &entry.kind {
         EntryKind::File { content, .. } => Some(content.size()),

@@ -18,10 +18,9 @@ use crate::kpack::BundleJobs;
 use crate::memory::{check_tables, limit_tables};
 use crate::metrics::Counters;
 use crate::resources::Resources;
-use crate::rope::Content;
 use crate::source::{Entry, EntryKind, Input, InputKind, SourceError};
 use crate::split::{Destination, Packaging, Plan, SplitFacts, SplitId, Statement};
-use crate::view::part_manifests;
+use crate::view::{TreeManifest, part_manifests};
 use crate::wheel::states_digests;
 use crate::wheelparts::WheelSet;
 
@@ -41,7 +40,7 @@ pub(super) struct Prepared {
 
 impl Prepared {
     /// The manifests of the parts of a tree, by their names. Those of a wheel's parts are in their dist-info.
-    pub(super) fn manifests(&self) -> Vec<(String, Arc<dyn Content>)> {
+    pub(super) fn manifests(&self) -> Vec<(String, TreeManifest)> {
         match (self.plan.manifests, &self.wheels) {
             (Some(digest), None) => part_manifests(&self.input, &self.plan, &self.split_id, digest, str::to_owned),
             _ => Vec::new(),

@@ -16,7 +16,7 @@ use super::progress::show_bytes;
 use super::terminal::{message, warn};
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
 use super::writing::{Writing, clear_set_id, write_with_archives};
-use crate::export::{self, Inputs, Output, Replace, StatementChange};
+use crate::export::{self, Inputs, Output, Replace, StatementChange, WantedSums};
 use crate::gpu::{BundleKey, begins_device_part};
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::source::EntryPath;
@@ -262,7 +262,9 @@ impl Split {
         let archives = prepared.plan.archives.iter();
         let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
         let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
-        write_with_archives(tree, &output.views(views), &archives, self.writing)?;
+        let views = output.views(views);
+        let sums = stated.map(|stated| stated.sums(&views)).unwrap_or_default();
+        write_with_archives(tree, &views, (&archives, sums), self.writing)?;
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
         Ok(output.publish(self.writing.durability())?)
     }
@@ -304,7 +306,7 @@ impl Split {
         let place = EntryPath::root().child(FAT_WHEEL.as_bytes()).child(name.as_bytes());
         let views = [(place, self.output.join(name))];
         let output = self.prepare_output(&views, None, prepared)?;
-        write_with_archives(tree, &output.views(&views), &[], self.writing)?;
+        write_with_archives(tree, &output.views(&views), (&[], WantedSums::new()), self.writing)?;
         Ok(output.publish(self.writing.durability())?)
     }
 
@@ -316,7 +318,7 @@ impl Split {
         warn_of_fat(&prepared.plan);
         warn_of_signatures(&prepared.input);
         let output = self.prepare_output(&views, None, prepared)?;
-        write_with_archives(tree, &output.views(&views), &[], self.writing)?;
+        write_with_archives(tree, &output.views(&views), (&[], WantedSums::new()), self.writing)?;
         Ok(output.publish(self.writing.durability())?)
     }
 

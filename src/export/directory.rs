@@ -87,7 +87,7 @@ impl Ready {
     fn fill<K: SystemCalls>(&self, file: &File, sharing: &Sharing<K>, done: &AtomicU64) -> Result<(), ExportError> {
         let refused = |error: Errno| at(&self.path)(error.into());
         let metadata = file.metadata().map_err(at(&self.path))?;
-        file::write(&*self.content, file, &metadata, &self.path, sharing, done)?;
+        file::write((&*self.content, self.sum.as_deref()), file, &metadata, &self.path, sharing, done)?;
         self.set_owner(file, &metadata).map_err(refused)?;
         // After the owner, since changing the owner clears set-uid.
         fchmod(file, Mode::from_raw_mode(self.attributes.mode.into())).map_err(refused)?;
@@ -123,7 +123,7 @@ mod tests {
     fn ready(path: PathBuf, content: Arc<dyn Content>) -> Ready {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let attributes = Attributes { mode: 0o4751, uid, gid, mtime: -7, mtime_nanoseconds: 5 };
-        Ready { path, content, attributes }
+        Ready { path, content, attributes, sum: None }
     }
 
     fn of(length: usize) -> Arc<dyn Content> {

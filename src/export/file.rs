@@ -11,7 +11,8 @@ use rustix::io::Errno;
 
 use super::error::{ExportError, at, reading};
 use super::sharing::{Sharing, SystemCalls, Way};
-use crate::rope::{Backing, Content, Extent, ExtentSource, ReadError, to_usize};
+use crate::rope::{Backing, Content, Extent, ExtentSource, InPassing, ReadError, to_usize};
+use crate::split::{FileSum, PassingSum};
 
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
@@ -32,6 +33,8 @@ struct TargetFile<'a, K> {
     /// Bytes of a block of its filesystem.
     block: u64,
     sharing: &'a Sharing<K>,
+    /// Takes all bytes in order, if their digest is wanted.
+    passing: Option<PassingSum<'a>>,
     buffer: Vec<u8>,
     /// The end of the last byte that was written.
     end: u64,
@@ -54,9 +57,10 @@ struct Range {
     length: u64,
 }
 
-/// Writes a content to an empty file with this metadata. `path` names it in errors. Adds the bytes to `done`.
+/// Writes a content to an empty file with this metadata, and computes its digest for `sum`. `path` names it in errors.
+/// Adds the bytes to `done`.
 pub(super) fn write<K: SystemCalls>(
-    content: &dyn Content,
+    (content, sum): (&dyn Content, Option<&FileSum>),
     file: &File,
     metadata: &Metadata,
     path: &Path,
@@ -65,12 +69,13 @@ pub(super) fn write<K: SystemCalls>(
 ) -> Result<(), ExportError> {
     let block = metadata.blksize().max(1);
     let (device, buffer) = (metadata.dev(), Vec::new());
-    let mut target = TargetFile { content, file, path, device, block, sharing, buffer, end: 0 };
+    let passing = sum.map(|sum| sum.pass(content));
+    let mut target = TargetFile { content, file, path, device, block, sharing, passing, buffer, end: 0 };
     let mut input: Option<InputFile<'_>> = None;
     let mut to = 0;
     for Extent { length, source } in content.extents(0, content.size()) {
         match source {
-            ExtentSource::Zeros => {}
+            ExtentSource::Zeros => target.pass_zeros(length),
             ExtentSource::Read => {
                 let mut reader = content.reader(to);
                 target.write_read(to, length, |_, piece| reader.read(piece))?;
@@ -93,7 +98,9 @@ pub(super) fn write<K: SystemCalls>(
         file.set_len(content.size()).map_err(at(path))?;
     }
     // Checked after the last byte, so that bytes of a changed file are never kept.
-    input.iter().try_for_each(InputFile::check).map_err(reading(path))
+    input.iter().try_for_each(InputFile::check).map_err(reading(path))?;
+    target.passing.into_iter().for_each(PassingSum::finish);
+    Ok(())
 }
 
 impl<'a> InputFile<'a> {
@@ -165,7 +172,12 @@ impl<K: SystemCalls> TargetFile<'_, K> {
         let shared = range.whole_blocks(self.block, is_end_of_both);
         let shared = shared.map(|part| Ok(self.share(input, part)?.then_some(part))).transpose()?.flatten();
         match shared {
-            Some(part) => range.around(part).into_iter().try_for_each(|rest| self.copy(input, rest)),
+            Some(part) => {
+                let [before, after] = range.around(part);
+                self.copy(input, before)?;
+                self.pass(input, part)?;
+                self.copy(input, after)
+            }
             None => self.copy(input, range),
         }
     }
@@ -195,7 +207,10 @@ impl<K: SystemCalls> TargetFile<'_, K> {
         if range.length == 0 {
             return Ok(());
         }
+        let mut end = range.to;
         for part in input.data(range) {
+            self.pass_zeros(part.to - end);
+            end = part.to + part.length;
             let copied = self.copy_in_kernel(input, part)?;
             self.reaches(part.to + copied);
             let content = self.content;
@@ -205,11 +220,12 @@ impl<K: SystemCalls> TargetFile<'_, K> {
                 read.or_else(|_| content.read_at(offset, piece))
             })?;
         }
+        self.pass_zeros(range.to + range.length - end);
         Ok(())
     }
 
     /// Copies a range in the kernel. Returns the number of bytes copied.
-    fn copy_in_kernel(&self, input: &InputFile<'_>, range: Range) -> Result<u64, ExportError> {
+    fn copy_in_kernel(&mut self, input: &InputFile<'_>, range: Range) -> Result<u64, ExportError> {
         let pair = (input.device, self.device);
         if range.length < LEAST_COPIED || !self.sharing.may(Way::Copy, pair) {
             return Ok(0);
@@ -222,7 +238,10 @@ impl<K: SystemCalls> TargetFile<'_, K> {
             match result {
                 // The file has become shorter, which is noticed when it is read.
                 Ok(0) => break,
-                Ok(bytes) => copied += bytes,
+                Ok(bytes) => {
+                    self.pass(input, Range { from: range.from + copied, to: range.to + copied, length: bytes })?;
+                    copied += bytes;
+                }
                 Err(Errno::INTR) => {}
                 Err(error) => {
                     self.sharing.falls_back(Way::Copy, pair, error).map_err(at(self.path))?;
@@ -231,6 +250,24 @@ impl<K: SystemCalls> TargetFile<'_, K> {
             }
         }
         Ok(copied)
+    }
+
+    /// Reads bytes that the kernel has shared or copied, if the digest is wanted.
+    fn pass(&mut self, input: &InputFile<'_>, range: Range) -> Result<(), ExportError> {
+        let Some(passing) = &mut self.passing else { return Ok(()) };
+        let mut done = 0;
+        while done < range.length {
+            let piece = piece_of(&mut self.buffer, range.length - done);
+            let read = input.file.read_exact_at(piece, range.from + done);
+            read.or_else(|_| self.content.read_at(range.to + done, piece)).map_err(reading(self.path))?;
+            passing.take(piece);
+            done += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn pass_zeros(&mut self, length: u64) {
+        self.passing.iter_mut().for_each(|passing| passing.take_zeros(length));
     }
 
     /// Updates the end of the last byte that was written.
@@ -248,18 +285,24 @@ impl<K: SystemCalls> TargetFile<'_, K> {
         let end = start + length;
         let mut offset = start;
         while offset < end {
-            let here = to_usize(STEP.min(end - offset));
-            if self.buffer.len() < here {
-                self.buffer.resize(here, 0);
-            }
-            let (piece, _) = self.buffer.split_at_mut(here);
+            let piece = piece_of(&mut self.buffer, end - offset);
             read(offset, piece).map_err(reading(self.path))?;
             self.file.write_all_at(piece, offset).map_err(at(self.path))?;
-            offset += here as u64;
+            self.passing.iter_mut().for_each(|passing| passing.take(piece));
+            offset += piece.len() as u64;
             self.reaches(offset);
         }
         Ok(())
     }
+}
+
+/// The part of a buffer for the next bytes of `left`. The buffer grows to at most `STEP`.
+fn piece_of(buffer: &mut Vec<u8>, left: u64) -> &mut [u8] {
+    let here = to_usize(STEP.min(left));
+    if buffer.len() < here {
+        buffer.resize(here, 0);
+    }
+    buffer.split_at_mut(here).0
 }
 
 #[cfg(test)]

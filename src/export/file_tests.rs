@@ -8,8 +8,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::export::Reflink;
 use crate::resources::Resources;
-use crate::rope::{Rope, Segment};
+use crate::rope::{Rope, Segment, Xxh3};
 use crate::source::{EntryKind, Input as Tree};
+use crate::split::FileDigest;
 
 const BLOCK: u64 = 4096;
 
@@ -94,10 +95,14 @@ fn written(content: &dyn Content, sharing: &Sharing<Simulated>) -> Result<(Vec<u
     let target = tempfile::NamedTempFile::new().unwrap();
     let done = AtomicU64::new(0);
     let metadata = target.as_file().metadata().unwrap();
-    write(content, target.as_file(), &metadata, Path::new("x.so"), sharing, &done)?;
+    let sum = FileSum::new(FileDigest::Xxh3);
+    write((content, Some(&sum)), target.as_file(), &metadata, Path::new("x.so"), sharing, &done)?;
     assert_eq!(done.into_inner(), content.size());
     let blocks = target.as_file().metadata().unwrap().blocks() * 512;
-    Ok((fs::read(target.path()).unwrap(), blocks))
+    let bytes = fs::read(target.path()).unwrap();
+    // However the bytes got there, the digest is known without reading the content again.
+    assert_eq!(sum.of(&Rope::default()).unwrap(), Xxh3::of(&bytes));
+    Ok((bytes, blocks))
 }
 
 fn read(content: &dyn Content) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! The files to write.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use super::error::{ExportError, reading};
 use crate::metrics::Progress;
 use crate::rope::Content;
 use crate::source::Attributes;
+use crate::split::FileSum;
 use crate::tree::Body;
 
 /// A file to write, and its path.
@@ -17,22 +19,28 @@ pub(super) struct WriteJob {
     pub(super) path: PathBuf,
     pub(super) body: Body,
     pub(super) attributes: Attributes,
+    /// Where its digest is wanted.
+    pub(super) sum: Option<Arc<FileSum>>,
 }
+
+/// The paths of new files whose digests are wanted.
+pub(crate) type WantedSums = HashMap<PathBuf, Arc<FileSum>>;
 
 /// A file to write, and its content.
 pub(super) struct Ready {
     pub(super) path: PathBuf,
     pub(super) content: Arc<dyn Content>,
     pub(super) attributes: Attributes,
+    pub(super) sum: Option<Arc<FileSum>>,
 }
 
 impl WriteJob {
     /// Makes the content, and adds its size to the bytes to write.
     pub(super) fn ready(self, progress: &Progress) -> Result<Ready, ExportError> {
-        let Self { path, body, attributes } = self;
+        let Self { path, body, attributes, sum } = self;
         let content = body.content().map_err(reading(&path))?;
         progress.expect(content.size());
-        Ok(Ready { path, content, attributes })
+        Ok(Ready { path, content, attributes, sum })
     }
 }
 

@@ -38,6 +38,7 @@ use crate::tree::{NodeId, NodeKind, ROOT, Tree};
 pub use self::error::ExportError;
 pub(crate) use self::files::NewFiles;
 pub(crate) use self::inputs::Inputs;
+pub(crate) use self::job::WantedSums;
 pub(crate) use self::output::{Output, Replace};
 pub(crate) use self::packed::{PackedFormat, write_packed};
 pub use self::sharing::Reflink;
@@ -54,6 +55,8 @@ struct Jobs {
     /// Files of `files` that may have further names.
     links: Vec<LinkedFile>,
     directories: Vec<(PathBuf, Attributes)>,
+    /// Digests that are wanted of files that have no job yet.
+    sums: WantedSums,
 }
 
 /// Writes the nodes `views` of a tree, each to the path that is given with it. Shares blocks with the input where
@@ -70,7 +73,18 @@ pub fn write_with(
     reflink: Reflink,
     progress: &Progress,
 ) -> Result<(), ExportError> {
-    write_through(tree, views, &Sharing::new(Linux, reflink), progress)
+    write_summing(tree, views, reflink, WantedSums::new(), progress)
+}
+
+/// Like [`write_with`]. Digests that are wanted are computed on the way.
+pub(crate) fn write_summing(
+    tree: &Tree,
+    views: &[(EntryPath, PathBuf)],
+    reflink: Reflink,
+    sums: WantedSums,
+    progress: &Progress,
+) -> Result<(), ExportError> {
+    write_through(tree, views, &Sharing::new(Linux, reflink), sums, progress)
 }
 
 /// Writes the nodes through these system calls.
@@ -78,11 +92,12 @@ fn write_through<K: SystemCalls>(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],
     sharing: &Sharing<K>,
+    sums: WantedSums,
     progress: &Progress,
 ) -> Result<(), ExportError> {
     let node = |view: &EntryPath| tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()));
     let nodes = views.iter().map(|(view, path)| Ok((node(view)?, path))).collect::<Result<Vec<_>, _>>()?;
-    let mut jobs = Jobs::default();
+    let mut jobs = Jobs { sums, ..Jobs::default() };
     for (node, path) in nodes {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(at(parent))?;
@@ -135,7 +150,8 @@ fn write_directories(
                 file.names.push(path);
                 return Ok(());
             }
-            let file = WriteJob { path, body, attributes };
+            let sum = jobs.sums.remove(&path);
+            let file = WriteJob { path, body, attributes, sum };
             if let Some(group) = link_group {
                 linked.insert(*group, jobs.links.len());
                 jobs.links.push(LinkedFile { file: file.clone(), names: Vec::new() });

@@ -6,13 +6,14 @@ use std::{fs, io};
 
 use super::error::{ExportError, at, reading};
 use super::inputs::Inputs;
+use super::job::WantedSums;
 use super::output::{Output, Warn};
 use crate::disk;
 use crate::memory::Parser;
-use crate::rope::{Content, to_usize};
+use crate::rope::to_usize;
 use crate::source::EntryPath;
-use crate::split::{STATEMENT, Statement, statement_of_component};
-use crate::view::{MANIFESTS, REPORTS};
+use crate::split::{FileSum, STATEMENT, Statement, statement_of_component};
+use crate::view::{MANIFESTS, REPORTS, TreeManifest};
 
 /// The manifest of an artifact's part, next to the statement in it.
 const MANIFEST_INSIDE: &str = "manifest.json";
@@ -25,8 +26,8 @@ pub(crate) struct StatementChange {
     replaced: Vec<PathBuf>,
     /// The parts of earlier splits that exist.
     earlier: Vec<PathBuf>,
-    /// The manifests of the parts.
-    manifests: Vec<(PathBuf, Arc<dyn Content>)>,
+    /// The manifests of the parts: the name of the part, the path of the file.
+    manifests: Vec<(String, PathBuf, TreeManifest)>,
 }
 
 impl StatementChange {
@@ -83,9 +84,10 @@ impl StatementChange {
 
     /// Also writes these manifests, and removes those of the earlier split that are not replaced.
     #[must_use]
-    pub(crate) fn with_manifests(mut self, output: &Path, manifests: Vec<(String, Arc<dyn Content>)>) -> Self {
+    pub(crate) fn with_manifests(mut self, output: &Path, manifests: Vec<(String, TreeManifest)>) -> Self {
         let place = |part: &Path| output.join(REPORTS).join(MANIFESTS).join(format!("{}.json", part.display()));
-        self.manifests = manifests.into_iter().map(|(part, text)| (place(part.as_ref()), text)).collect();
+        let file = |(part, manifest): (String, _)| (part.clone(), place(part.as_ref()), manifest);
+        self.manifests = manifests.into_iter().map(file).collect();
         let gone: Vec<_> =
             self.replaced.iter().filter_map(|part| Some(place(part.strip_prefix(output).ok()?))).collect();
         self.replaced.extend(gone.into_iter().filter(|place| place.symlink_metadata().is_ok()));
@@ -94,9 +96,10 @@ impl StatementChange {
 
     /// Also writes these manifests, each into its part of a component.
     #[must_use]
-    pub(crate) fn with_manifests_inside(self, output: &Path, manifests: Vec<(String, Arc<dyn Content>)>) -> Self {
+    pub(crate) fn with_manifests_inside(self, output: &Path, manifests: Vec<(String, TreeManifest)>) -> Self {
         let place = |part: &str| output.join(part).join(REPORTS).join(MANIFEST_INSIDE);
-        let manifests = manifests.into_iter().map(|(part, text)| (place(&part), text)).collect();
+        let file = |(part, manifest): (String, _)| (part.clone(), place(&part), manifest);
+        let manifests = manifests.into_iter().map(file).collect();
         Self { manifests, ..self }
     }
 
@@ -139,14 +142,29 @@ impl StatementChange {
 
     /// Fails if the statement would be written to an input, where a symlink leads.
     pub(crate) fn check(&self, inputs: &Inputs) -> Result<(), ExportError> {
-        let manifests = self.manifests.iter().map(|(file, _)| file);
+        let manifests = self.manifests.iter().map(|(_, file, _)| file);
         self.files.iter().chain(manifests).try_for_each(|file| inputs.check(file))
     }
 
-    /// Adds the statement and the manifests to an output. The files that these list are read.
+    /// Where writing these views, each to its path, puts the digests that the manifests list.
+    pub(crate) fn sums(&self, views: &[(EntryPath, PathBuf)]) -> WantedSums {
+        let mut sums = WantedSums::new();
+        for (part, _, manifest) in &self.manifests {
+            let places = views.iter().filter(|(view, _)| view.as_bytes() == part.as_bytes());
+            for (_, place) in places {
+                let sum = |(path, sum): (&EntryPath, &Arc<FileSum>)| (place.join(path.as_path()), Arc::clone(sum));
+                sums.extend(manifest.sums().map(sum));
+            }
+        }
+        sums
+    }
+
+    /// Adds the statement and the manifests to an output. Listed files are read unless writing them has put their digests
+    /// where [`StatementChange::sums`] says.
     pub(crate) fn write(&self, output: &mut Output) -> Result<(), ExportError> {
         self.files.iter().try_for_each(|file| output.write_file(file, self.statement.to_json().as_bytes()))?;
-        self.manifests.iter().try_for_each(|(file, text)| {
+        self.manifests.iter().try_for_each(|(_, file, manifest)| {
+            let text = manifest.text();
             let mut bytes = vec![0; to_usize(text.size())];
             text.read_at(0, &mut bytes).map_err(reading(file))?;
             output.write_file(file, &bytes)

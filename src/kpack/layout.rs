@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use once_cell::sync::OnceCell;
 use rocm_kpack::{Blob, HEADER_SIZE, Toc, TocEntry, VERSION, header};
 
+use super::content::ArchiveBytes;
 use super::frame::Frame;
 use super::jobs::BundleJobs;
 use super::{Compression, make_archives, toc_key};
@@ -152,14 +153,13 @@ impl ArchiveRope {
     /// The XXH3-128 of an entry's bytes in the archive: those of its frame, or of the code object without compression.
     pub fn stored_sum(&self, entry: &ArchiveEntry) -> Result<[u8; 16], ReadError> {
         let frame = &entry.frame;
-        let is_compressed = self.compression != Compression::None;
-        if let Some(sum) = frame.known_sum().filter(|_| is_compressed) {
+        if let Some(sum) = frame.known_sum() {
             return Ok(sum);
         }
         let mut sum = Xxh3::default();
-        if !is_compressed {
+        if self.compression == Compression::None {
             read_all(&*frame.object.content, |piece| sum.update(piece))?;
-            return Ok(sum.finish());
+            return Ok(frame.set_sum(sum.finish()));
         }
         let length = self.jobs.get(frame)?.length();
         let mut piece = vec![0; to_usize(length.min(PIECE))];
@@ -341,7 +341,9 @@ impl Materialize for ArchiveRope {
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
         let make = || {
             let _being_made = BeingMade::new(&self.is_being_made);
-            Ok(Arc::new(self.rope()?) as Arc<dyn Content>)
+            let frames = self.entries.iter().map(|entry| Arc::clone(&entry.frame)).collect();
+            let is_compressed = self.compression != Compression::None;
+            Ok(Arc::new(ArchiveBytes::new(self.rope()?, frames, is_compressed)) as Arc<dyn Content>)
         };
         self.made.get_or_try_init(make).cloned()
     }

@@ -11,11 +11,11 @@ use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::{ArchiveRope, BundleJobs};
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError};
+use crate::rope::ReadError;
 use crate::source::{Attributes, EntryPath, Input, SourceError, Witnesses};
 use crate::split::{HOST, Packaging, Plan, PlanOptions, SplitError, SplitFacts, SplitId};
 use crate::view::items::{Item, ItemKind, add_directories, device_part, host_part};
-use crate::view::part_manifests;
+use crate::view::{TreeManifest, part_manifests};
 
 /// Why an artifact cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +81,7 @@ pub struct PartSplit {
     /// The ID of the split.
     pub id: SplitId,
     /// The part's manifest, unless it is left out.
-    pub manifest: Option<Arc<dyn Content>>,
+    pub manifest: Option<TreeManifest>,
 }
 
 /// A fat artifact, and the plan for it.

@@ -54,6 +54,11 @@ pub trait Content: Send + Sync + fmt::Debug {
         None
     }
 
+    /// What is computed of all bytes while they are read for another purpose; `None` if nothing is, or if it is known.
+    fn in_passing(&self) -> Option<Box<dyn InPassing + '_>> {
+        None
+    }
+
     /// Fails if the content does not have the checksum that comes with it. Reads all of it, unless that was done before.
     /// A content without a checksum is not read.
     fn check(&self) -> Result<(), ReadError> {
@@ -127,6 +132,12 @@ pub trait Materialize: Send + Sync + fmt::Debug {
 pub trait InOrderReader {
     /// Fills `buffer` with the next bytes. Fails with [`ReadError::OutOfRange`] if there are fewer.
     fn read(&mut self, buffer: &mut [u8]) -> Result<(), ReadError>;
+}
+
+/// Takes all bytes of a content in order, in pieces.
+pub trait InPassing {
+    /// Takes the next bytes.
+    fn take(&mut self, bytes: &[u8]);
 }
 
 /// A reader that holds nothing from one read to the next.

@@ -37,7 +37,7 @@ mod sha256;
 mod slice;
 mod xxh3;
 
-pub use content::{BlockBoundary, Content, InOrderReader, Materialize, Packed, PackedContent};
+pub use content::{BlockBoundary, Content, InOrderReader, InPassing, Materialize, Packed, PackedContent};
 pub use edit::{Edit, EditError, edited};
 pub use error::ReadError;
 pub use extent::{Backing, Extent, ExtentSource};

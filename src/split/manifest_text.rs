@@ -2,7 +2,7 @@
 //! computed when they are read, and nothing is stored for them. `docs/manifest.md` describes the format.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::file_digest::FileDigest;
 use super::split_id::{ID_TEXT, SplitId, hex};
@@ -40,6 +40,12 @@ pub enum ManifestFileKind<'a> {
 pub trait ManifestFiles: Send + Sync + fmt::Debug {
     /// Passes each file to `take`.
     fn each(&self, take: &mut dyn FnMut(&ManifestFile<'_>));
+}
+
+impl<F: ManifestFiles> ManifestFiles for Arc<F> {
+    fn each(&self, take: &mut dyn FnMut(&ManifestFile<'_>)) {
+        (**self).each(take);
+    }
 }
 
 /// A manifest.

@@ -35,7 +35,7 @@ pub use bundles::targets_of_bundle_file;
 pub use embedded::{Embedded, embedded};
 use error::MAX_SHOWN;
 pub use error::{GroupError, SplitError, join};
-pub use file_digest::FileDigest;
+pub use file_digest::{FileDigest, FileSum, PassingSum};
 pub use manifest::{ManifestTextError, PartManifest, StatedCode, StatedPartFile};
 pub use manifest_text::{ManifestFile, ManifestFileKind, ManifestFiles, ManifestText};
 pub use options::{Packaging, PlanOptions};

@@ -18,7 +18,7 @@ pub use crate::split::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, SIMPLE, SIMPLE_THIN
 pub use error::ViewError;
 pub use layout::{REPORTS, lay_out, lay_out_at, lay_out_with};
 
-pub use part_manifests::{MANIFESTS, part_manifests};
+pub use part_manifests::{MANIFESTS, TreeManifest, part_manifests};
 pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Materialize;

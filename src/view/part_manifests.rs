@@ -1,31 +1,47 @@
 //! The manifests of the parts of a tree or an artifact. Those of a wheel's parts are in their dist-info
 //! (`wheelparts/part_manifest.rs`).
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::gpu::BundleKey;
 use crate::kpack::ArchiveRope;
 use crate::rope::{Content, Materialize, ReadError};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{
-    Destination, FileDigest, HOST, ManifestFile, ManifestFileKind, ManifestFiles, ManifestText, Plan, SplitId,
+    Destination, FileDigest, FileSum, HOST, ManifestFile, ManifestFileKind, ManifestFiles, ManifestText, Plan, SplitId,
 };
 
 /// The directory of manifests next to the statement of a split. That of a part has the part's name.
 pub const MANIFESTS: &str = "manifests";
 
+/// The manifest of a part.
+#[derive(Clone, Debug)]
+pub struct TreeManifest {
+    text: Arc<ManifestText<Arc<TreeFiles>>>,
+    files: Arc<TreeFiles>,
+}
+
+impl TreeManifest {
+    /// The file. Digests that are not known are computed when it is read.
+    pub fn text(&self) -> Arc<dyn Content> {
+        Arc::clone(&self.text) as Arc<dyn Content>
+    }
+
+    /// The listed files, and where the digest of each can be put when the file is written.
+    pub fn sums(&self) -> impl Iterator<Item = (&EntryPath, &Arc<FileSum>)> {
+        self.files.0.iter().map(|file| (&file.path, &file.sum))
+    }
+}
+
 /// What is listed of a part.
 #[derive(Debug)]
-struct TreeFiles {
-    digest: FileDigest,
-    files: Vec<TreePartFile>,
-}
+struct TreeFiles(Vec<TreePartFile>);
 
 #[derive(Debug)]
 struct TreePartFile {
     path: EntryPath,
     source: FileSource,
-    sum: OnceLock<Vec<u8>>,
+    sum: Arc<FileSum>,
 }
 
 #[derive(Debug)]
@@ -37,42 +53,37 @@ enum FileSource {
 }
 
 impl TreePartFile {
-    fn new(path: &EntryPath, source: FileSource) -> Self {
-        Self { path: path.clone(), source, sum: OnceLock::new() }
+    fn new(path: &EntryPath, source: FileSource, digest: FileDigest) -> Self {
+        Self { path: path.clone(), source, sum: Arc::new(FileSum::new(digest)) }
     }
 
-    fn sum(&self, digest: FileDigest) -> Result<Vec<u8>, ReadError> {
-        if let Some(sum) = self.sum.get() {
-            return Ok(sum.clone());
+    fn sum(&self) -> Result<Vec<u8>, ReadError> {
+        match &self.source {
+            FileSource::Plain(content) | FileSource::Binary(content, _) => self.sum.of(&**content),
+            FileSource::Archive(archive) => self.sum.of(&*archive.make()?),
         }
-        let content = match &self.source {
-            FileSource::Plain(content) | FileSource::Binary(content, _) => Arc::clone(content),
-            FileSource::Archive(archive) => archive.make()?,
-        };
-        let sum = digest.of(&*content)?;
-        Ok(self.sum.get_or_init(|| sum).clone())
     }
 }
 
 impl ManifestFiles for TreeFiles {
     fn each(&self, take: &mut dyn FnMut(&ManifestFile<'_>)) {
-        for file in &self.files {
+        for file in &self.0 {
             let kind = match &file.source {
                 FileSource::Plain(content) => ManifestFileKind::Plain(content.size()),
                 FileSource::Binary(content, wrappers) => ManifestFileKind::Binary(content.size(), *wrappers),
                 FileSource::Archive(archive) => ManifestFileKind::Archive(archive),
             };
-            let digest = Box::new(|| file.sum(self.digest));
+            let digest = Box::new(|| file.sum());
             take(&ManifestFile { path: file.path.clone(), kind, digest });
         }
     }
 }
 
 /// The split binaries of a host part.
-fn host_files(input: &Input, plan: &Plan) -> Vec<TreePartFile> {
+fn host_files(input: &Input, plan: &Plan, digest: FileDigest) -> Vec<TreePartFile> {
     let file = |(entry, place): (&Entry, &Destination)| match (place, &entry.kind) {
         (Destination::Rewritten { content, wrappers, .. }, EntryKind::File { .. }) => {
-            Some(TreePartFile::new(&entry.path, FileSource::Binary(content.clone(), *wrappers)))
+            Some(TreePartFile::new(&entry.path, FileSource::Binary(content.clone(), *wrappers), digest))
         }
         _ => None,
     };
@@ -80,15 +91,15 @@ fn host_files(input: &Input, plan: &Plan) -> Vec<TreePartFile> {
 }
 
 /// The databases and archives of a device part.
-fn device_files(input: &Input, plan: &Plan, key: &BundleKey) -> Vec<TreePartFile> {
+fn device_files(input: &Input, plan: &Plan, key: &BundleKey, digest: FileDigest) -> Vec<TreePartFile> {
     let database = |(entry, place): (&Entry, &Destination)| match (place, &entry.kind) {
         (Destination::Device(of, _), EntryKind::File { content, .. }) if of == key => {
-            Some(TreePartFile::new(&entry.path, FileSource::Plain(Arc::clone(content))))
+            Some(TreePartFile::new(&entry.path, FileSource::Plain(Arc::clone(content)), digest))
         }
         _ => None,
     };
     let archives = plan.archives.iter().filter(|planned| planned.key == *key);
-    let archives = archives.map(|it| TreePartFile::new(&it.path, FileSource::Archive(Arc::clone(&it.archive))));
+    let archives = archives.map(|it| TreePartFile::new(&it.path, FileSource::Archive(Arc::clone(&it.archive)), digest));
     input.entries.iter().zip(&plan.places).filter_map(database).chain(archives).collect()
 }
 
@@ -100,14 +111,14 @@ pub fn part_manifests(
     split_id: &SplitId,
     digest: FileDigest,
     name: impl Fn(&str) -> String,
-) -> Vec<(String, Arc<dyn Content>)> {
-    let text = |part: &str, parts: Vec<String>, files| -> (String, Arc<dyn Content>) {
-        let files = TreeFiles { digest, files };
-        let text = ManifestText::new(split_id.clone(), name(part), parts, digest, files);
-        (name(part), Arc::new(text))
+) -> Vec<(String, TreeManifest)> {
+    let text = |part: &str, parts: Vec<String>, files| {
+        let files = Arc::new(TreeFiles(files));
+        let text = ManifestText::new(split_id.clone(), name(part), parts, digest, Arc::clone(&files));
+        (name(part), TreeManifest { text: Arc::new(text), files })
     };
     let parts = std::iter::once(HOST).chain(plan.keys.iter().map(BundleKey::as_str)).map(&name).collect();
-    let host = text(HOST, parts, host_files(input, plan));
-    let devices = plan.keys.iter().map(|key| text(key.as_str(), Vec::new(), device_files(input, plan, key)));
+    let host = text(HOST, parts, host_files(input, plan, digest));
+    let devices = plan.keys.iter().map(|key| text(key.as_str(), Vec::new(), device_files(input, plan, key, digest)));
     std::iter::once(host).chain(devices).collect()
 }

@@ -240,9 +240,13 @@ impl Digest {
     fn read_all(&self) -> Result<Sums, ReadError> {
         let mut sha256 = Sha256::default();
         let mut crc32 = crc32fast::Hasher::new();
+        let mut passing = self.content.in_passing();
         read_all(&*self.content, |piece| {
             sha256.update(piece);
             crc32.update(piece);
+            if let Some(passing) = &mut passing {
+                passing.take(piece);
+            }
         })?;
         if let Some(resources) = &self.resources {
             resources.counters.bytes_hashed.add(self.content.size());

@@ -1,4 +1,4 @@
-//! What it costs to write wheels, by the counters of work.
+//! What it costs to write wheels, and manifests of wheels and trees, by the counters of work.
 
 use std::path::Path;
 use std::process::Command;
@@ -47,16 +47,16 @@ fn line((path, content): &(&str, Vec<u8>)) -> String {
     format!("{path},sha256={},{}\n", str::from_utf8(&sum).unwrap(), content.len())
 }
 
-/// Splits with little memory; the bytes that were inflated and hashed.
-fn work(directory: &TempDir, input: &Path, arguments: &[&str]) -> [u64; 2] {
+/// Splits with little memory; these counters.
+fn work<const N: usize>(directory: &TempDir, input: &Path, arguments: &[&str], counters: [&str; N]) -> [u64; N] {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
     command.arg("split").arg(input).arg("-o").arg(directory.path().join("out")).args(arguments);
     command.args(["--no-cache", "--memory", "16", "--force"]).env("RUST_LOG", "kpackfs=debug");
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
-    ["bytes_inflated=", "bytes_hashed="].map(|counter| {
-        let (_, count) = said.split_once(counter).unwrap_or_else(|| panic!("no {counter} in {said}"));
+    counters.map(|counter| {
+        let (_, count) = said.split_once(&format!("{counter}=")).unwrap_or_else(|| panic!("no {counter} in {said}"));
         count.split_whitespace().next().unwrap().parse().unwrap()
     })
 }
@@ -74,7 +74,7 @@ fn a_fat_member_is_inflated_twice_and_any_other_at_most_once() {
     let input = wheel(&directory, "costs", &members);
     let thin = ["--format", "thin-wheel", "--view", "gfx90a"];
     for (arguments, compared) in [(&thin[..], [other, 0]), (&["--format", "wheel"], [other, fat + other])] {
-        let [inflated, hashed] = work(&directory, &input, arguments);
+        let [inflated, hashed] = work(&directory, &input, arguments, ["bytes_inflated", "bytes_hashed"]);
         // Around what is changed, chunks are inflated once more.
         let around = 3 << 20;
         let about = |expected: u64| expected - around..=expected + around;
@@ -85,4 +85,30 @@ fn a_fat_member_is_inflated_twice_and_any_other_at_most_once() {
     assert_eq!(complaints(&out) + &complaints(&out.join("gfx90a")), "");
     let thin = unpacked(&out.join("gfx90a/costs-1.0-py3-none-any.whl"));
     assert!(thin.iter().any(|(path, content)| path.ends_with("data.txt") && *content == members[1].1));
+}
+
+/// Digests of what is written are computed while it is written.
+#[test]
+fn manifests_cost_no_second_pass() {
+    let directory = tempfile::tempdir().unwrap();
+    let libraries = ["ccob-v3.so", "plain.so", "mixed.so"].map(|name| (format!("lib/{name}"), fixture(name)));
+    let tree = directory.path().join("tree");
+    std::fs::create_dir_all(tree.join("lib")).unwrap();
+    for (path, bytes) in &libraries {
+        std::fs::write(tree.join(path), bytes).unwrap();
+    }
+    // A database of one GPU.
+    std::fs::create_dir_all(tree.join("lib/rocblas/library")).unwrap();
+    std::fs::write(tree.join("lib/rocblas/library/TensileLibrary_lazy_gfx90a.dat"), data(100_000)).unwrap();
+    let members: Vec<_> = libraries.iter().map(|(path, bytes)| (path.as_str(), bytes.clone())).collect();
+    let wheel = wheel(&directory, "costs", &members);
+    for (input, format) in [(&tree, "directory"), (&wheel, "directory"), (&wheel, "wheel")] {
+        for compression in ["zstd", "none"] {
+            let arguments = ["--format", format, "--compression", compression];
+            let counters = ["bytes_read", "bytes_inflated", "bytes_decompressed", "bytes_compressed"];
+            let with = work(&directory, input, &arguments, counters);
+            let without = work(&directory, input, &[&arguments[..], &["--no-manifest"]].concat(), counters);
+            assert_eq!(with, without, "{format}, {compression}: {counters:?}");
+        }
+    }
 }
