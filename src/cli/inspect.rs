@@ -71,7 +71,8 @@ impl Inspect {
         check_page(self.html.as_deref(), &self.source.paths())?;
         let style = if self.markdown { Style::Markdown } else { Style::Text };
         // A warning names such an archive, and the quota of temporary files holds.
-        let mut options = self.options.clone();
+        // The sizes are those of what split writes, unless another level is given.
+        let mut options = self.options.of_writer();
         options.allow_ratio = true;
         if let Some(artifacts) = artifacts(&self.source, &options)? {
             self.gate.refuse_artifacts()?;

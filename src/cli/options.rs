@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::selection::Selection;
 use super::terminal::warn;
+use crate::deflate::DeflateLevel;
 use crate::disk::{Scratch, check_cache};
 use crate::gpu::TargetId;
 use crate::index::FrameStore;
@@ -106,6 +107,16 @@ pub(super) struct SplitOptions {
     /// be given several times [default: those that the requirement names, or unchecked device-TARGET]
     #[arg(long, value_name = "NAME=LIST", requires = "requirements", help_heading = "Wheels")]
     requirements_extras: Vec<StatedExtras>,
+
+    /// Deflate members of wheels with this level, 1 to 9, unless INPUT is a wheel that stores them; 0 stores those that
+    /// are not deflated in INPUT. A wheel that a mount deflates has no size until its members are deflated [default: 6 for
+    /// split, 0 for all other commands]
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=9), help_heading = "Wheels")]
+    deflate: Option<u8>,
+
+    /// The level without --deflate.
+    #[arg(skip)]
+    default_level: Option<DeflateLevel>,
 
     /// Also make a variant wheel
     #[arg(long, help_heading = "Wheels")]
@@ -256,6 +267,11 @@ fn default_directory() -> Option<PathBuf> {
 }
 
 impl SplitOptions {
+    /// The options of a command that writes wheels.
+    pub(super) fn of_writer(&self) -> Self {
+        Self { default_level: Some(DeflateLevel::default()), ..self.clone() }
+    }
+
     /// The targets of `--gpu-targets`; none if it is not given.
     pub(super) fn wanted_gpus(&self) -> Vec<TargetId> {
         self.selection.wanted_gpus()
@@ -290,6 +306,7 @@ impl SplitOptions {
                     RequirementsForm::Keep => Requirements::Keep,
                     RequirementsForm::Split => Requirements::Split(self.requirements_extras.iter().cloned().collect()),
                 },
+                deflate: self.deflate.map_or(self.default_level, DeflateLevel::new),
             },
             variant: self.generate_variant_wheel.then(|| self.variant_label.clone()),
             statement,

@@ -81,12 +81,13 @@ impl Split {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         self.check_usage()?;
         interrupt::watch()?;
+        let options = self.options.of_writer();
         if let OutputFormat::Index = self.format {
             let (directory, inputs) = (&*self.output, &*self.source.paths());
-            IndexOutput { directory, force: self.force, inputs, writing: self.writing }.write(&self.options)?;
+            IndexOutput { directory, force: self.force, inputs, writing: self.writing }.write(&options)?;
             return Ok(ExitCode::SUCCESS);
         }
-        if let Some(artifacts) = artifacts(&self.source, &self.options)? {
+        if let Some(artifacts) = artifacts(&self.source, &options)? {
             return match self.format {
                 OutputFormat::Directory => {
                     artifacts.write(&self.view, &self.output, self.keep_set_id, self.force, self.writing)
@@ -99,7 +100,7 @@ impl Split {
         // Comparing would cost several times as much as making a thin wheel.
         let is_compared = !matches!(self.format, OutputFormat::ThinWheel);
         let prepare = if is_compared { prepare_to_check } else { prepare };
-        let mut prepared = prepare(&self.source.paths(), &self.options)?;
+        let mut prepared = prepare(&self.source.paths(), &options)?;
         prepared.resources.hash_spliced();
         prepared.resources.check_streams();
         if let Some(wheels) = &mut prepared.wheels {

@@ -42,6 +42,11 @@ impl DeflateLevel {
     }
 }
 
+/// Identifies the encoder and its level: others make other bytes of a content.
+pub fn describe(level: DeflateLevel) -> Vec<u8> {
+    format!("{ENCODER} {}", level.0).into_bytes()
+}
+
 /// Deflates blocks. Each has a new state of zlib: after a reset, the window of the one before is still there, and the
 /// bytes depend on it.
 pub(super) struct BlockEncoder {

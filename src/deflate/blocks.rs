@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::block::{BLOCK, BlockEncoder, DeflateLevel, ENCODER};
+use super::block::{BLOCK, BlockEncoder, DeflateLevel, describe};
 use super::change::WINDOW;
 use super::error::DeflateError;
 use crate::metrics::MemoryClass;
@@ -43,7 +43,7 @@ impl Blocks {
         let first_id = resources.next_ids(count(of.content.size()));
         let identity = of.content.identity().map(|content| {
             let mut identity = Identity::describe("deflated");
-            identity.add(&content.0).add(ENCODER.as_bytes()).number(BLOCK).number(level.number().into()).finish()
+            identity.add(&content.0).add(&describe(level)).number(BLOCK).finish()
         });
         let of_session =
             || Identity::describe("deflated in this session").add(&resources.session).number(first_id).finish();

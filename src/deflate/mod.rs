@@ -33,7 +33,7 @@ use self::plan::{StreamPart, plan};
 use crate::metrics::Counters;
 use crate::rope::{BlockBoundary, Content, Edit, Rope, edited};
 
-pub use self::block::{BLOCK, DeflateLevel};
+pub use self::block::{BLOCK, DeflateLevel, describe};
 pub use self::blocks::Uncompressed;
 pub use self::error::DeflateError;
 pub use self::whole::{DeflatedContent, deflate};

@@ -11,6 +11,7 @@ use super::record::record;
 use super::stated_split::StatedSplit;
 use super::unchanged::Unchanged;
 use super::zip::{DosTime, archive};
+use crate::deflate::DeflateLevel;
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::rope::{Content, Rope, Segment};
 use crate::source::{Entry, EntryPath};
@@ -28,6 +29,8 @@ pub struct AssemblyOptions {
     pub device_requires: Vec<String>,
     /// How requirements with extras for GPUs appear in the wheels.
     pub requirements: Requirements,
+    /// The level with which members are deflated that have no deflate stream. `None` stores them.
+    pub deflate: Option<DeflateLevel>,
 }
 
 /// One of the wheels of a split.
@@ -58,6 +61,8 @@ pub struct Wheels {
     pub(super) options: AssemblyOptions,
     /// The split that the wheels are of.
     pub(super) split: Option<StatedSplit>,
+    /// Whether members that the input stores are deflated: only those of wheels that are split.
+    pub(super) deflates_stored: bool,
     /// Digests of unchanged files that differ from RECORD or were kept, by paths in the input.
     pub(crate) digests: Arc<Mutex<HashMap<EntryPath, Arc<Digest>>>>,
 }
@@ -72,7 +77,14 @@ impl Wheels {
         let default = || Devices::default_prefix(&fat.metadata.name);
         let prefix = options.device_prefix.clone().or_else(|| fat.added.prefix()).unwrap_or_else(default);
         let devices = Devices::new(&prefix, keys)?;
-        Ok(Self { fat, devices, options: options.clone(), split: None, digests: Arc::default() })
+        Ok(Self {
+            fat,
+            devices,
+            options: options.clone(),
+            split: None,
+            deflates_stored: false,
+            digests: Arc::default(),
+        })
     }
 
     /// The device distributions.

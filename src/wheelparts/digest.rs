@@ -183,14 +183,20 @@ impl Digest {
         }
         let recalled = self.recalled();
         let sums = recalled.map_or_else(|| self.read(), Ok)?;
-        if self.crc32.get().is_some_and(|claimed| *claimed != sums.crc32) {
-            return Err(ReadError::damaged(&self.entry, "the content does not have the CRC-32 that the wheel claims"));
-        }
+        self.check_crc32(sums.crc32)?;
         if recalled.is_none() {
             self.keep(sums);
         }
         self.settle(sums);
         Ok(sums)
+    }
+
+    /// Fails if a computed CRC-32 is not the claimed one.
+    pub(crate) fn check_crc32(&self, computed: u32) -> Result<(), ReadError> {
+        if self.crc32.get().is_some_and(|claimed| *claimed != computed) {
+            return Err(ReadError::damaged(&self.entry, "the content does not have the CRC-32 that the wheel claims"));
+        }
+        Ok(())
     }
 
     /// Stores computed digests.

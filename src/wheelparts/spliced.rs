@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::binary::Rewritten;
-use crate::deflate::{DeflateError, DeflateLevel, Deflation, splice, splice_and_hash};
+use crate::deflate::{DeflateError, DeflateLevel, Deflation, describe, splice, splice_and_hash};
 use crate::index::RecordKind;
 use crate::metrics::Counters;
 use crate::resources::Resources;
@@ -20,20 +20,24 @@ pub(crate) struct SplicedStream {
 /// A function that splices a stream.
 type Splice = fn(&Arc<dyn Content>, &[Edit], DeflateLevel, &Counters) -> Result<Option<Deflation>, DeflateError>;
 
-/// The spliced deflate stream of `rewritten`; `None` if there is none. If its length is in the index, the first reader
+/// The spliced deflate stream of `rewritten`; `None` if there is none. What is new in it is
+/// encoded with `level`. If its length is in the index, the first reader
 /// makes it. `entry` names it in messages.
 pub(crate) fn spliced(
     entry: &str,
     rewritten: &Arc<Rewritten>,
+    level: DeflateLevel,
     resources: &Arc<Resources>,
 ) -> Result<Option<SplicedStream>, ReadError> {
-    let identity = rewritten.identity().map(|identity| Identity::describe("spliced").add(&identity.0).finish());
+    let identity = rewritten
+        .identity()
+        .map(|identity| Identity::describe("spliced").add(&identity.0).add(&describe(level)).finish());
     let indexed: Option<Option<(u64, u32)>> = identity.and_then(|it| resources.index.get(RecordKind::Spliced, &it));
     if let Some(known) = indexed {
         let later = |(size, crc32)| -> SplicedStream {
             let (name, rewritten, resources) = (Arc::from(entry), Arc::clone(rewritten), Arc::clone(resources));
             let work = move || {
-                let made = make(&name, &rewritten, &resources, splice)?;
+                let made = make(&name, &rewritten, level, &resources, splice)?;
                 let made = made.filter(|made: &Deflation| made.crc32 == crc32);
                 made.map(|made| made.stream).ok_or(ReadError::Changed { entry: Arc::clone(&name) })
             };
@@ -42,7 +46,7 @@ pub(crate) fn spliced(
         return Ok(known.map(later));
     }
     let splice = if resources.hashes_spliced() { splice_and_hash } else { splice };
-    let made = make(&entry.into(), rewritten, resources, splice)?;
+    let made = make(&entry.into(), rewritten, level, resources, splice)?;
     if let Some(identity) = identity {
         let known = made.as_ref().map(|made| (made.stream.size(), made.crc32));
         resources.index.put(RecordKind::Spliced, &identity, &known);
@@ -56,9 +60,10 @@ pub(crate) fn spliced(
 fn make(
     entry: &Arc<str>,
     rewritten: &Rewritten,
+    level: DeflateLevel,
     resources: &Resources,
     splice: Splice,
 ) -> Result<Option<Deflation>, ReadError> {
-    splice(rewritten.original(), rewritten.edits(), DeflateLevel::default(), &resources.counters)
+    splice(rewritten.original(), rewritten.edits(), level, &resources.counters)
         .map_err(|error| ReadError::damaged(entry, error.to_string()))
 }

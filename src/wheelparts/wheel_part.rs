@@ -1,11 +1,14 @@
 //! One wheel of a split.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rayon::prelude::*;
 
+use super::deflating::deflate_members;
 use super::payload::Payload;
 use super::spliced::spliced;
 use super::{Assembled, Digest, DosTime, SplitWheel, Sums, WheelEntry, Wheels, warnings_of};
@@ -260,6 +263,9 @@ impl WheelPart {
         if let Some(wheel) = self.known_wheel() {
             return Some(wheel.size());
         }
+        if self.wheels.options.deflate.is_some() {
+            return None;
+        }
         let is_known = |payload: &Payload| match payload {
             Payload::Unchanged(..) | Payload::Joined(..) => true,
             Payload::Rewritten(it) => it.1.original().member().is_none_or(|member| !member.packed().deflated),
@@ -280,30 +286,47 @@ impl WheelPart {
 
     /// The wheel. Makes archives, and the deflate streams of rewritten files.
     pub fn wheel(&self) -> Result<Arc<dyn Content>, ReadError> {
+        self.wheel_with(&AtomicU64::new(0))
+    }
+
+    /// Like [`WheelPart::wheel`]. Adds the bytes that are deflated to `done`.
+    pub(super) fn wheel_with(&self, done: &AtomicU64) -> Result<Arc<dyn Content>, ReadError> {
         let mut wheel = self.wheel.lock();
         if let Some(wheel) = &*wheel {
             return Ok(Arc::clone(wheel));
         }
         let mut assembled = Assembled::clone(&*self.assembled()?);
+        let level = self.wheels.options.deflate;
         let splice = |payload: &Payload| {
             let (path, rewritten) = match payload {
                 Payload::Rewritten(it) => (&it.0.path, Arc::clone(&it.1)),
                 Payload::Thin(path, _, binary) => (path, binary.rewritten()?),
                 Payload::Unchanged(..) | Payload::Joined(..) | Payload::Archive(..) => return Ok(None),
             };
-            let stream = spliced(&path.to_text(), &rewritten, &self.resources)?;
-            Ok(stream.map(|stream| (path.clone(), stream)))
+            let is_stored = rewritten.original().member().is_some_and(|member| !member.packed().deflated);
+            let stream = spliced(&path.to_text(), &rewritten, level.unwrap_or_default(), &self.resources)?;
+            Ok(Some((path.clone(), is_stored, stream)))
         };
-        let streams = self.payload.par_iter().with_max_len(1).map(splice).collect::<Result<Vec<_>, ReadError>>()?;
-        let mut streams: BTreeMap<_, _> = streams.into_iter().flatten().collect();
+        let rewritten = self.payload.par_iter().with_max_len(1).map(splice).collect::<Result<Vec<_>, ReadError>>()?;
+        let (mut streams, mut stored) = (BTreeMap::new(), BTreeSet::new());
+        for (path, is_stored, stream) in rewritten.into_iter().flatten() {
+            if is_stored && !self.deflates_stored() {
+                stored.insert(path);
+            } else if let Some(stream) = stream {
+                streams.insert(path, stream);
+            }
+        }
         for file in &mut assembled.files {
             if let Some(stream) = streams.remove(&file.path) {
                 match stream.sha256 {
                     Some(sha256) => file.digest.set(Sums { sha256, crc32: stream.crc32 }),
                     None => file.digest.assume(None, Some(stream.crc32)),
                 }
-                file.deflated = Some(stream.bytes);
+                file.deflated = Some(stream.bytes).filter(|bytes| bytes.size() < file.digest.content().size());
             }
+        }
+        if let Some(level) = level {
+            deflate_members(self, level, &mut assembled.files, &stored, done)?;
         }
         let made: Arc<dyn Content> = Arc::new(assembled.wheel(self.stamp).map_err(|error| self.failed(&error))?);
         *wheel = Some(Arc::clone(&made));
@@ -315,7 +338,16 @@ impl WheelPart {
         self.wheel.try_lock()?.clone()
     }
 
-    fn failed(&self, error: &WheelError) -> ReadError {
+    /// Whether members that the input stores are deflated.
+    pub(super) fn deflates_stored(&self) -> bool {
+        self.wheels.deflates_stored
+    }
+
+    pub(super) fn resources(&self) -> &Arc<Resources> {
+        &self.resources
+    }
+
+    pub(super) fn failed(&self, error: &dyn Error) -> ReadError {
         let name = self.file_name().unwrap_or_else(|_| format!("{:?}", self.part));
         ReadError::damaged(&name.into(), error.to_string())
     }

@@ -93,7 +93,7 @@ impl WheelSet {
         let statement = options.statement.clone().with_replaced_requirements(wheels.replaced_requirements());
         let split_id = wheels.split_id(SplitFacts::of_names(input, plan), input, plan);
         let split = StatedSplit { id: split_id.clone(), statement: statement.clone() };
-        let wheels = Wheels { split: Some(split), ..wheels };
+        let wheels = Wheels { split: Some(split), deflates_stored: is_split, ..wheels };
         let wrappers = wrapper_counts(input, plan);
         let notes = wheels.requirement_notes();
         let variants_index = options.variant.as_ref().map(|label| wheels.variants_index(label)).transpose()?;
@@ -189,7 +189,7 @@ impl WheelSet {
     pub fn make(parts: &[Arc<WheelPart>], as_wheels: bool, done: &AtomicU64) -> Result<(), ReadError> {
         make_archives(&parts.iter().flat_map(|part| part.archives()).collect::<Vec<_>>(), done)?;
         if as_wheels {
-            parts.iter().try_for_each(|part| part.wheel().map(drop))?;
+            parts.iter().try_for_each(|part| part.wheel_with(done).map(drop))?;
         }
         let mut digests = Vec::new();
         for part in parts {

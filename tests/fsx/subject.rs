@@ -56,7 +56,7 @@ impl Subject {
         run(&mut split);
         if subject.mount().join("wheels").exists() {
             let wheels = subject.oracle().join("wheels");
-            run(kpackfs("split").arg(input).arg("--output").arg(wheels).args(["--format", "wheel"]));
+            run(kpackfs("split").arg(input).arg("--output").arg(wheels).args(["--format", "wheel", "--deflate", "0"]));
         }
         subject
     }

@@ -44,13 +44,18 @@ fn check(input: &Path, minimum: usize) {
         assert_eq!(user["download_size"].as_u64(), Some(download as u64), "{gpu}");
     }
 
-    let (Some(one), Some(two)) = (Mount::new(input, &["-j", "1"]), Mount::new(input, &["-j", "2"])) else { return };
+    let mount = |options: [&str; 4]| Mount::new(input, &options);
+    let Some(one) = mount(["-j", "1", "--deflate", "6"]) else { return };
+    let Some(two) = mount(["-j", "2", "--deflate", "6"]) else { return };
     // The second mount reads in another order: parts before wheels.
     for part in names.keys().rev() {
         assert_same(&files(&parts.path().join(part)), &files(&two.at(part)), part);
     }
     assert_same(&wheels, &files(&one.at("wheels")), "split and a mount");
     assert_same(&wheels, &files(&two.at("wheels")), "split and another mount");
+    let stored = split(input, &["--format", "wheel", "--deflate", "0"]);
+    let Some(plain) = mount(["-j", "2", "--deflate", "0"]) else { return };
+    assert_same(&files(stored.path()), &files(&plain.at("wheels")), "split and a mount without deflating");
 }
 
 #[test]
@@ -286,8 +291,8 @@ fn reports_tell_what_is_known() {
     assert!(markdown.contains("| host + gfx1100 + gfx110x + gfx11 |") && !markdown.contains("--sizes"), "{markdown}");
     assert_eq!(inspect(&input, &[])["parts"]["gfx90a"]["archive_size"], serde_json::Value::Null);
     // What is reported without work is what the work reports.
-    let known = inspect(&input, &["--compression=none"]);
-    let made = inspect(&input, &["--compression=none", "--sizes"]);
+    let known = inspect(&input, &["--compression=none", "--deflate=0"]);
+    let made = inspect(&input, &["--compression=none", "--deflate=0", "--sizes"]);
     assert_eq!(known["parts"], made["parts"]);
 }
 
