@@ -275,3 +275,79 @@ fn metadata_is_compared_with_code() {
     let found = coverage(place.path(), &["tree", "--require", "gfx90a"], 0);
     assert_eq!(found["metadata"][0]["reason"], "its name says gfx942, without code");
 }
+
+/// An artifact of two libraries, with a database, before and after its split.
+#[test]
+fn artifacts_are_judged_by_component() {
+    let place = tempfile::tempdir().unwrap();
+    let stage = |path: &str| format!("shard/blas_lib_gfx103X/blas/stage/{path}");
+    put(place.path(), "shard/blas_lib_gfx103X/artifact_manifest.txt", b"blas/stage\n");
+    put(place.path(), "shard/base_lib_generic/artifact_manifest.txt", b"base/stage\n");
+    put(place.path(), "shard/base_lib_generic/base/stage/notes", b"text");
+    put(place.path(), &stage("lib/librocblas.so.5"), &fixture("plain.so"));
+    for name in ["TensileLibrary_lazy_gfx1030.dat", "TensileLibrary_lazy_gfx90a.dat", "x_gfx1030.co", "x_gfx90a.co"] {
+        put(place.path(), &stage(&format!("lib/rocblas/library/{name}")), b"database");
+    }
+    succeeds(program().args(["split", "shard", "-o", "split"]).current_dir(place.path()));
+    let tar = ["-cf", "blas_lib_gfx103X.tar", "-C", "shard/blas_lib_gfx103X", "."];
+    succeeds(Command::new("tar").args(tar).current_dir(place.path()));
+    let failed = |input: &str, gpus: &str, code: i32| {
+        let failures = failures(&coverage(place.path(), &[input, "--require", gpus], code));
+        failures.into_iter().map(|[what, path, _]| format!("{what} {path}")).collect::<Vec<_>>()
+    };
+    for input in ["shard", "split", "shard/blas_lib_gfx103X", "blas_lib_gfx103X.tar"] {
+        assert_eq!(failed(input, "gfx1030,gfx90a", 0), Vec::<String>::new(), "{input}");
+    }
+    let library = "library blas_lib_gfx103X/blas/stage/lib/librocblas.so.5";
+    let database = "database blas_lib_gfx103X/blas/stage/lib/rocblas/library";
+    assert_eq!(failed("shard", "gfx942", 1), [library, database, database]);
+    assert_eq!(failed("split", "gfx942", 1)[0], "library blas_lib/blas/stage/lib/librocblas.so.5");
+    let only = ["split", "--require", "gfx942", "--require-in", "blas_lib/**/rocblas/library"];
+    assert_eq!(failures(&coverage(place.path(), &only, 1)).len(), 2);
+    // Without a code object, and without the device part of one GPU.
+    fs::remove_file(place.path().join("split/blas_lib_gfx1030/blas/stage/lib/rocblas/library/x_gfx1030.co")).unwrap();
+    assert_eq!(failed("split", "gfx1030", 1), ["database blas_lib/blas/stage/lib/rocblas/library"]);
+    // Nobody has code objects then.
+    fs::remove_dir_all(place.path().join("split/blas_lib_gfx90a")).unwrap();
+    assert_eq!(failed("split", "gfx90a", 1).len(), 2);
+    assert!(text(place.path(), &["split", "--require", "gfx90a", "--markdown"], 1).contains("blas\\_lib/"));
+}
+
+/// Extras, variant.json and the name of a wheel, each in both directions.
+#[test]
+fn metadata_of_a_wheel_is_compared_with_code() {
+    let place = tempfile::tempdir().unwrap();
+    let info = "wheel/x-1.0.dist-info";
+    put(place.path(), "wheel/x/lib.so", &fixture("plain.so"));
+    put(place.path(), &format!("{info}/WHEEL"), b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n");
+    put(place.path(), &format!("{info}/RECORD"), b"");
+    let contradictions = |name: &str, extras: &[&str], variants: &[&str]| {
+        let extras: Vec<_> = extras.iter().map(|extra| format!("Provides-Extra: {extra}\n")).collect();
+        let extras = extras.concat();
+        let metadata = format!("Metadata-Version: 2.1\nName: x\nVersion: 1.0\n{extras}\n");
+        put(place.path(), &format!("{info}/METADATA"), metadata.as_bytes());
+        let variants = json!({"variants": {"v": {"amd": {"gfx_arch": variants}}}});
+        put(place.path(), &format!("{info}/variant.json"), variants.to_string().as_bytes());
+        let script = "import shutil, sys, os; os.rename(shutil.make_archive('made', 'zip', 'wheel'), sys.argv[1])";
+        succeeds(Command::new("python3").args(["-c", script, name]).current_dir(place.path()));
+        let found = coverage(place.path(), &[name, "--require", "gfx90a"], 0);
+        let list = found["metadata"].as_array().unwrap();
+        list.iter().map(|it| it["reason"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (name, both) = ("x-1.0-py3-none-any.whl", ["gfx1030", "gfx90a"]);
+    assert_eq!(contradictions(name, &["device-gfx1030", "device-gfx90a", "test"], &both), Vec::<String>::new());
+    assert_eq!(contradictions(name, &[], &[]), Vec::<String>::new());
+    assert_eq!(
+        contradictions(name, &["device-gfx942", "device-gfx90a"], &both),
+        [
+            "there is code for gfx1030, which it does not name (an extra names others)",
+            "an extra names gfx942, without code"
+        ]
+    );
+    assert_eq!(
+        contradictions(name, &[], &["gfx90a", "gfx1151"]),
+        ["there is code for gfx1030, which it does not name (it names others)", "it names gfx1151, without code"]
+    );
+    let named = "x-1.0+gfx942-py3-none-any.whl";
+    assert_eq!(contradictions(named, &[], &both), ["its name says gfx942, without code"]);
+}

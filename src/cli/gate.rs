@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::bail;
 use clap::Args;
 
 use super::failure::text;
@@ -13,8 +12,9 @@ use super::lists::pieces;
 use super::prepare::Prepared;
 use super::table::Style;
 use super::terminal::message;
-use crate::coverage::{Coverage, CoverageInput, Pattern, Requirement};
+use crate::coverage::{Coverage, CoverageInput, InputCoverage, Pattern, Requirement};
 use crate::gpu::TargetId;
+use crate::packages::InstalledComponent;
 use crate::source::EntryPath;
 use crate::split::Embedded;
 
@@ -52,14 +52,15 @@ fn gpus(list: &str) -> Result<GpuList, String> {
 }
 
 impl RequireOptions {
-    fn is_closed(&self) -> bool {
+    /// Whether GPUs are required.
+    pub(super) fn is_given(&self) -> bool {
         !self.require.is_empty()
     }
 
     /// The exit code. Errors have one of their own, so that they are not taken for missing code.
     pub(super) fn code(&self, result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
         match result {
-            Err(error) if self.is_closed() => {
+            Err(error) if self.is_given() => {
                 eprintln!("kpackfs: {}", message(&text(&error)));
                 Ok(ExitCode::from(UNREADABLE))
             }
@@ -67,15 +68,14 @@ impl RequireOptions {
         }
     }
 
-    /// Fails for artifacts: each has code for some GPUs only, by design.
-    pub(super) fn refuse_artifacts(&self) -> anyhow::Result<()> {
-        if self.is_closed() {
-            bail!("--require: it judges wheels, trees and binaries, and these are artifacts");
-        }
-        Ok(())
+    fn requirement(&self) -> Requirement {
+        let mut gpus: Vec<_> = self.require.iter().flat_map(|list| &list.0).cloned().collect();
+        gpus.sort();
+        gpus.dedup();
+        Requirement { gpus, patterns: self.require_in.clone() }
     }
 
-    /// The answer, if one is required.
+    /// The answer, if GPUs are required.
     pub(super) fn judge(
         &self,
         prepared: &Prepared,
@@ -83,12 +83,26 @@ impl RequireOptions {
         locations: &[PathBuf],
     ) -> Option<Coverage> {
         let Prepared { input, joined, plan, resources, .. } = prepared;
-        let examined = CoverageInput { locations, input, joined, plan, embedded, resources };
-        let mut gpus: Vec<_> = self.require.iter().flat_map(|list| &list.0).cloned().collect();
-        gpus.sort();
-        gpus.dedup();
-        let requirement = Requirement { gpus, patterns: self.require_in.clone() };
-        self.is_closed().then(|| Coverage::of(&examined, &requirement))
+        let examined = CoverageInput { within: None, locations, input, joined, plan, embedded, resources };
+        let requirement = self.requirement();
+        self.is_given().then(|| Coverage::of(&requirement, vec![InputCoverage::of(&examined, &requirement)]))
+    }
+
+    /// The answer about artifacts. `examine` plans one of them, and finds its bundles without a wrapper.
+    pub(super) fn judge_artifacts(
+        &self,
+        components: &[InstalledComponent],
+        mut examine: impl FnMut(&InstalledComponent) -> anyhow::Result<(Prepared, Vec<(EntryPath, Embedded)>)>,
+    ) -> anyhow::Result<Coverage> {
+        let requirement = self.requirement();
+        let judged = components.iter().map(|component| {
+            let (prepared, embedded) = examine(component)?;
+            let Prepared { input, joined, plan, resources, .. } = &prepared;
+            let (within, locations, embedded) = (component.name.as_deref(), &[][..], &*embedded);
+            let examined = CoverageInput { within, locations, input, joined, plan, embedded, resources };
+            Ok(InputCoverage::of(&examined, &requirement))
+        });
+        Ok(Coverage::of(&requirement, judged.collect::<anyhow::Result<_>>()?))
     }
 }
 

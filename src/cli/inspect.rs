@@ -13,14 +13,15 @@ use super::failure::is_broken_pipe;
 use super::gate::{self, RequireOptions};
 use super::json;
 use super::options::{InputOptions, SplitOptions};
-use super::prepare::{Prepared, prepare_listed, save_index};
+use super::prepare::{Prepared, plan_component, prepare_listed, resources, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
 use super::terminal::message;
 use crate::coverage::Coverage;
 use crate::export::Inputs;
+use crate::packages::InstalledComponent;
 use crate::page::Page;
-use crate::report::{EmbeddedSummary, InspectReport, Sizes};
+use crate::report::{EmbeddedSummary, InspectReport, Sizes, Summary};
 use crate::source::{EntryPath, Input};
 use crate::split::{Embedded, embedded};
 
@@ -74,8 +75,10 @@ impl Inspect {
         // The sizes are those of what split writes, unless another level is given.
         let mut options = self.options.of_writer();
         options.allow_ratio = true;
+        if let Some(components) = self.components()? {
+            return self.judge(&components, &options, style);
+        }
         if let Some(artifacts) = artifacts(&self.source, &options)? {
-            self.gate.refuse_artifacts()?;
             if self.sizes {
                 artifacts.make_sizes()?;
             }
@@ -108,6 +111,45 @@ impl Inspect {
             // The reader of the output may stop early. That does not change the exit code.
             Err(error) if !is_broken_pipe(&error) => Err(error),
             _ => Ok(gate::conclude(coverage.as_ref())),
+        }
+    }
+
+    /// The artifacts of the input, if GPUs are required.
+    fn components(&self) -> anyhow::Result<Option<Vec<InstalledComponent>>> {
+        match self.source.paths().as_slice() {
+            [only] if self.gate.is_given() => Ok(InstalledComponent::all(only)?),
+            _ => Ok(None),
+        }
+    }
+
+    /// Judges artifacts.
+    fn judge(
+        &self,
+        components: &[InstalledComponent],
+        options: &SplitOptions,
+        style: Style,
+    ) -> anyhow::Result<ExitCode> {
+        if self.html.is_some() || self.sizes {
+            bail!("--require: of artifacts there is no page with it, and no sizes; leave out --html and --sizes");
+        }
+        let resources = resources(&self.source.paths().first().cloned().unwrap_or_default(), options)?;
+        let mut artifacts = Vec::new();
+        let coverage = self.gate.judge_artifacts(components, |component| {
+            let prepared = plan_component(component, options, &resources)?;
+            artifacts.push(Summary::of(&prepared.input, &prepared.plan));
+            let embedded = search(&prepared);
+            Ok((prepared, embedded))
+        })?;
+        save_index(&resources);
+        let mut out = std::io::stdout().lock();
+        let printed = if self.json {
+            json::write(&mut out, &JudgedArtifacts { artifacts, coverage: &coverage })
+        } else {
+            gate::print(&coverage, style, &mut out)
+        };
+        match printed {
+            Err(error) if !is_broken_pipe(&error) => Err(error),
+            _ => Ok(gate::conclude(Some(&coverage))),
         }
     }
 
@@ -145,6 +187,13 @@ struct Inspected<'a> {
     report: &'a InspectReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     coverage: Option<&'a Coverage>,
+}
+
+/// What `inspect --require --json` prints of artifacts.
+#[derive(Serialize)]
+struct JudgedArtifacts<'a> {
+    artifacts: Vec<Summary>,
+    coverage: &'a Coverage,
 }
 
 /// Searches for device code that cannot be moved.

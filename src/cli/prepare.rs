@@ -17,6 +17,7 @@ use crate::join::{self, Joined};
 use crate::kpack::BundleJobs;
 use crate::memory::{check_tables, limit_tables};
 use crate::metrics::Counters;
+use crate::packages::InstalledComponent;
 use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, Input, InputKind, SourceError};
 use crate::split::{Destination, Packaging, Plan, SplitFacts, SplitId, Statement};
@@ -174,6 +175,15 @@ pub(super) fn plan_collected(
     let prepared = plan(input, options, resources, Share::Collected(&BundleJobs::new(resources)))?;
     resources.index.end_planning();
     Ok(prepared)
+}
+
+/// Plans the split of artifacts that are installed together.
+pub(super) fn plan_component(
+    component: &InstalledComponent,
+    options: &SplitOptions,
+    resources: &Arc<Resources>,
+) -> anyhow::Result<Prepared> {
+    plan(component.open(resources)?, options, resources, Share::All(&BundleJobs::new(resources)))
 }
 
 /// What an input is of those of a command, with the jobs of all.

@@ -8,6 +8,7 @@ use super::model::{
 use crate::database::KernelFiles;
 use crate::gpu::{CodeKind, FALLBACKS, FallbackState, FoundCode, TargetId};
 use crate::join::some_of;
+use crate::report::table::size;
 use crate::source::EntryPath;
 
 /// A library, and what was found in it.
@@ -55,8 +56,14 @@ impl ExaminedLibrary {
         let code = rows.map(|row| {
             let covered = |target: &TargetId| row.processors.contains(&target.processor());
             let sizes = self.wrappers.iter().flatten().filter(|(target, _)| covered(target)).map(|(_, size)| size);
-            let targets = self.targets().into_iter().filter(|target| covered(target)).map(ToString::to_string);
-            GenericCode { target: row.generic.to_owned(), targets: targets.collect(), code_size: sizes.sum() }
+            let all = self.targets();
+            let targets: Vec<_> = all.iter().filter(|target| covered(target)).map(ToString::to_string).collect();
+            let verb =
+                if all.iter().any(|target| target.processor() == row.generic) { "answers" } else { "would answer" };
+            let code_size = sizes.sum();
+            let bytes = if code_size == 0 { String::new() } else { format!(", {}", size(code_size)) };
+            let sentence = format!("{} {verb} for {} targets of this library{bytes}", row.generic, targets.len());
+            GenericCode { target: row.generic.to_owned(), targets, code_size, sentence }
         });
         code.filter(|code| code.targets.len() > 1).collect()
     }
@@ -200,5 +207,8 @@ mod tests {
         let generic = library(&[&["gfx1100", "gfx1151", "gfx1200", "gfx942"], &["gfx1100"]]).generic();
         let found: Vec<_> = generic.iter().map(|it| (it.target.as_str(), it.targets.len(), it.code_size)).collect();
         assert_eq!(found, [("gfx11-generic", 2, 30)]);
+        assert_eq!(generic[0].sentence, "gfx11-generic would answer for 2 targets of this library, 30 B");
+        let both = library(&[&["gfx11-generic", "gfx1100", "gfx1101"]]).generic();
+        assert_eq!(both[0].sentence, "gfx11-generic answers for 2 targets of this library, 20 B");
     }
 }

@@ -144,8 +144,10 @@ pub(crate) struct GenericCode {
     pub target: String,
     /// The targets of the library that run its code.
     pub targets: Vec<String>,
-    /// Bytes of their code objects.
+    /// Bytes of their code objects; 0 if they are not known.
     pub code_size: u64,
+    /// The same in words.
+    pub sentence: String,
 }
 
 /// A kernel database.
@@ -185,14 +187,36 @@ pub(crate) struct Contradiction {
     pub reason: String,
 }
 
+/// What was found in one input, or in one of several artifacts.
+#[derive(Debug, Default)]
+pub(crate) struct InputCoverage {
+    pub(super) libraries: Vec<CoveredLibrary>,
+    pub(super) databases: Vec<CoveredDatabase>,
+    pub(super) unreachable: Vec<UnreachableCode>,
+    pub(super) metadata: Vec<Contradiction>,
+}
+
+impl InputCoverage {
+    /// All paths.
+    pub(super) fn paths(&mut self) -> impl Iterator<Item = &mut String> {
+        let (libraries, databases) = (self.libraries.iter_mut(), self.databases.iter_mut());
+        let named = libraries.map(|it| &mut it.path).chain(databases.map(|it| &mut it.path));
+        let unreachable = self.unreachable.iter_mut().map(|it| &mut it.path);
+        named.chain(unreachable).chain(self.metadata.iter_mut().map(|it| &mut it.path))
+    }
+}
+
 impl Coverage {
-    pub(super) fn conclude(
-        requirement: &Requirement,
-        libraries: Vec<CoveredLibrary>,
-        databases: Vec<CoveredDatabase>,
-        unreachable: Vec<UnreachableCode>,
-        metadata: Vec<Contradiction>,
-    ) -> Self {
+    /// The result of one input, or of several artifacts.
+    pub(crate) fn of(requirement: &Requirement, inputs: Vec<InputCoverage>) -> Self {
+        let mut all = InputCoverage::default();
+        for input in inputs {
+            all.libraries.extend(input.libraries);
+            all.databases.extend(input.databases);
+            all.unreachable.extend(input.unreachable);
+            all.metadata.extend(input.metadata);
+        }
+        let InputCoverage { libraries, databases, unreachable, metadata } = all;
         let of_libraries = libraries.iter().flat_map(CoveredLibrary::failures);
         let failures: Vec<_> = of_libraries.chain(databases.iter().flat_map(CoveredDatabase::failures)).collect();
         let is_empty = libraries.is_empty() && databases.is_empty();

@@ -21,6 +21,8 @@ pub(crate) struct Requirement {
 
 /// What is examined.
 pub(crate) struct CoverageInput<'a> {
+    /// The artifact, of several. Its name precedes all paths.
+    pub within: Option<&'a str>,
     /// The paths that the user named.
     pub locations: &'a [PathBuf],
     /// The input, after it was joined.

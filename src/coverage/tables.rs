@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::model::{Cell, CellKind, Coverage};
 use crate::database::KernelFiles;
 use crate::join::some_of;
-use crate::report::table::{Table, size};
+use crate::report::table::Table;
 
 impl Coverage {
     /// The tables. All failures are listed, and of the others at most `most` rows in each table.
@@ -57,13 +57,12 @@ impl Coverage {
     }
 
     fn generic_table(&self) -> Table {
-        let columns = "library | generic target | targets # | code #";
-        let mut table = Table::new("Generic targets that would answer for several targets", columns);
+        let columns = "library | generic code | targets";
+        let mut table = Table::new("Generic code for several targets", columns);
         for library in &self.libraries {
             for code in &library.generic {
-                let targets = code.targets.len().to_string();
-                let size = if code.code_size == 0 { String::new() } else { size(code.code_size) };
-                table.row([library.path.clone(), code.target.clone(), targets, size]);
+                let targets = some_of(&code.targets.iter().map(String::as_str).collect());
+                table.row([library.path.clone(), code.sentence.clone(), targets]);
             }
         }
         table

@@ -258,9 +258,11 @@ fn name_of(location: &Path) -> Result<ArtifactName, ArtifactError> {
     name.ok_or_else(|| ArtifactError::Name(location.to_owned()))
 }
 
+type OpenedArtifact = (Input, Manifest, Option<String>);
+
 /// Opens an artifact without its manifest and without files that the manifest does not name. Also returns a note about
 /// those files.
-fn open(location: &Path, resources: &Arc<Resources>) -> Result<(Input, Manifest, Option<String>), ArtifactError> {
+pub(super) fn open(location: &Path, resources: &Arc<Resources>) -> Result<OpenedArtifact, ArtifactError> {
     let mut input = Input::open(location, resources)?;
     let manifest = Manifest::of(&input)?;
     let manifest = Manifest { prefixes: manifest.present(&input) };

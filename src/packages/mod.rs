@@ -1,11 +1,13 @@
 //! What TheRock's builds publish: artifacts split by GPU, and packages joined from shards, with their `.kpm` lists.
 
 mod artifacts;
+mod component;
 mod kpm;
 mod layout;
 mod package;
 mod recombined;
 
 pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, PartSplit, SplitArtifact};
+pub use component::InstalledComponent;
 pub use layout::lay_out_artifacts;
 pub use recombined::{RecombineError, Recombined, Shards};
