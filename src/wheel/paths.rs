@@ -4,26 +4,28 @@
 use super::{PART_MANIFEST, STATEMENT};
 use crate::source::EntryPath;
 
-/// RECORD, its signatures (PEP 815), and what installers leave in a dist-info directory (Recording installed projects).
-const RECORD_AND_INSTALLERS: [&[u8]; 6] =
-    [b"RECORD", b"RECORD.jws", b"RECORD.p7s", b"INSTALLER", b"REQUESTED", b"direct_url.json"];
+/// RECORD, its signatures (PEP 815), and what installers leave in a dist-info directory (Recording installed projects, PEP
+/// 710; uv).
+const RECORD_AND_INSTALLERS: [&[u8]; 9] = [
+    b"RECORD",
+    b"RECORD.jws",
+    b"RECORD.p7s",
+    b"INSTALLER",
+    b"REQUESTED",
+    b"direct_url.json",
+    b"provenance_url.json",
+    b"uv_cache.json",
+    b"uv_build.json",
+];
 
 /// Further files of a dist-info directory that are made again, and not copied.
 const MADE_AGAIN: [&[u8]; 4] = [b"METADATA", b"WHEEL", STATEMENT.as_bytes(), PART_MANIFEST.as_bytes()];
-
-/// What newer installers leave as well (PEP 710; uv). Wheels take these over like other files.
-const OF_NEWER_INSTALLERS: [&[u8]; 3] = [b"provenance_url.json", b"uv_cache.json", b"uv_build.json"];
 
 /// Whether an installed file of a wheel with this dist-info directory is none of the wheel's own: it is of an installer, or
 /// was compiled by Python.
 pub(crate) fn is_of_installer(dist_info: &EntryPath, path: &EntryPath) -> bool {
     let is_compiled = path.name().ends_with(b".pyc") && path.parent().is_some_and(|it| it.name() == b"__pycache__");
-    is_compiled
-        || path.below(dist_info).is_some_and(|rest| is_one_of([&RECORD_AND_INSTALLERS, &OF_NEWER_INSTALLERS], &rest))
-}
-
-fn is_one_of(lists: [&[&[u8]]; 2], name: &EntryPath) -> bool {
-    lists.iter().any(|list| list.contains(&name.as_bytes()))
+    is_compiled || path.below(dist_info).is_some_and(|rest| RECORD_AND_INSTALLERS.contains(&rest.as_bytes()))
 }
 
 /// Maps paths of the input to paths in one wheel.
@@ -44,8 +46,8 @@ impl Paths<'_> {
     pub fn of(&self, path: &EntryPath) -> Option<EntryPath> {
         if path.is_below(self.old) || path == self.old {
             let rest = path.below(self.old)?;
-            let is_taken_over = !is_one_of([&RECORD_AND_INSTALLERS, &MADE_AGAIN], &rest)
-                && (self.has_variant || rest.as_bytes() != b"variant.json");
+            let is_left_out = [&RECORD_AND_INSTALLERS[..], &MADE_AGAIN].iter().any(|it| it.contains(&rest.as_bytes()));
+            let is_taken_over = !is_left_out && (self.has_variant || rest.as_bytes() != b"variant.json");
             return is_taken_over.then(|| below(&self.dist_info, &rest));
         }
         if self.is_data(path) {
