@@ -44,6 +44,7 @@ use crate::wheel::{Metadata, normalise};
 use against::Comparison;
 use choices::Choices;
 use context::Context;
+use distributions::Distribution;
 use input::VerifyInput;
 use lookup::OverlaidArchives;
 use parts::{Part, Parts, PartsKind};
@@ -155,9 +156,12 @@ fn check_parts(
     let joined = join(&mut fat, resources, &Progress::default());
     joined.warnings.into_iter().for_each(|warning| findings.note(warning));
     let name = Metadata::read(&fat).ok().map(|metadata| normalise(&metadata.name));
-    // A directory of wheels, or an installation, may contain several splits.
-    let mut of_split = distributions.iter().filter(|it| it.is_of_split()).peekable();
-    let is_other = |name: &String| of_split.peek().is_some() && !of_split.any(|it| it.is_made_of(name));
+    // A directory of wheels, or an installation, may contain several splits, and wheels that none was made of.
+    let has_split = distributions.iter().any(Distribution::is_of_split);
+    let is_of = |it: &Distribution, fat: &str| {
+        if has_split { it.is_made_of(fat) } else { it.name().is_some_and(|(name, _)| name == fat) }
+    };
+    let is_other = |fat: &String| !distributions.is_empty() && !distributions.iter().any(|it| is_of(it, fat));
     if name.as_ref().is_some_and(is_other) {
         let host = parts.all.first().map_or(Path::new(""), |part| &part.input.location);
         findings.note(format!(

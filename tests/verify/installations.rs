@@ -1,6 +1,7 @@
 //! Installations, and wheels for some GPUs: all parts must exist in one version, and everything is checked.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use kpackfs::verify::{Check, VerifyOptions, VerifyReport};
@@ -339,6 +340,22 @@ fn views_that_split_writes_are_all_checked() {
     assert!(report.findings.len() == 2, "{:?}", report.findings);
 }
 
+/// A wheel that neither is fat nor belongs to a split.
+fn dependency(directory: &Path) {
+    let mut zip = zip::ZipWriter::new(fs::File::create(directory.join("needed-1.0-py3-none-any.whl")).unwrap());
+    let members = [
+        ("needed.py", ""),
+        ("needed-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: needed\nVersion: 1.0\n"),
+        ("needed-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"),
+        ("needed-1.0.dist-info/RECORD", "needed-1.0.dist-info/RECORD,,\n"),
+    ];
+    for (name, text) in members {
+        zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+        zip.write_all(text.as_bytes()).unwrap();
+    }
+    zip.finish().unwrap();
+}
+
 #[test]
 fn several_splits_in_one_place() {
     let fats = ["fat", "other"].map(|name| {
@@ -352,6 +369,7 @@ fn several_splits_in_one_place() {
         let path = entry.unwrap().path();
         copy(&path, &place.path().join(path.file_name().unwrap()));
     }
+    dependency(place.path());
     let one_gpu = |number: usize, name: &str| {
         [format!("{name}-"), format!("amd_{name}_device_gfx90a")].map(|it| wheel(&outs[number], &it)).to_vec()
     };
