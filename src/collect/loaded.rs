@@ -19,7 +19,8 @@ impl Selector<'_> {
                 KnownPiece::Unversioned(library) => self.add_named(by, library, row, machine != LinkedMachine::Pe),
                 KnownPiece::LibraryOfGpu(library) => {
                     for gpu in &self.options.gpus {
-                        self.add_named(by, &format!("{library}_{}", gpu.processor()), row, false);
+                        let library = format!("{library}_{}", gpu.processor());
+                        self.add_named(by, &library, row, machine != LinkedMachine::Pe);
                     }
                 }
                 KnownPiece::Directory(_) | KnownPiece::Files(_) => self.add_opened(by, row),
@@ -46,7 +47,12 @@ impl Selector<'_> {
         let suffix = if machine == LinkedMachine::Pe { "dll" } else { "so" };
         let name = if suffix == "dll" { format!("{library}.dll") } else { format!("lib{library}.so") };
         let found = self.by_stem(library, machine, by, is_unversioned);
-        let is_there = |found: &Found| !is_unversioned || found.1.name() == name.as_bytes();
+        // Without its soname link a library is not found, although its file is there.
+        let soname = found.first().and_then(|(.., imports, _)| imports.soname.clone()).filter(|_| !is_unversioned);
+        let name = soname.map_or(name, |soname| String::from_utf8_lossy(&soname).into_owned());
+        let is_there = |(_, path, _, imports, _): &Found| {
+            path.name() == name.as_bytes() || !(is_unversioned || imports.soname.is_some())
+        };
         if !found.iter().any(is_there) {
             let has = found.first().map(|(_, path, ..)| format!("there is {path}, but "));
             let reason = format!("{}no tree has it ({})", has.unwrap_or_default(), row.source);

@@ -300,6 +300,14 @@ fn what_libraries_load_by_name_is_taken_or_named() {
     fs::remove_file(place.path("tree/lib/rocblas/library/Kernels.so-000-gfx90a.hsaco")).unwrap();
     fs::rename(place.path("tree/lib/rocblas"), place.path("gone")).unwrap();
     assert_eq!(place.missing("gfx1100"), (Some(1), vec!["rocblas/library".to_owned()]));
+    fs::rename(place.path("gone"), place.path("tree/lib/rocblas")).unwrap();
+    // The runtime loads this one by its soname, whose link is not there.
+    place.runtime("7", "nothing");
+    fs::rename(place.path("tree/lib/libamd_comgr.so.3"), place.path("tree/lib/libamd_comgr.so.3.0.0")).unwrap();
+    place.program("program", &["librocblas.so.5", "libamdhip64.so.7"], "$ORIGIN");
+    assert_eq!(place.missing("gfx1100"), (Some(1), vec!["libamd_comgr.so.3".to_owned()]));
+    symlink("libamd_comgr.so.3.0.0", place.path("tree/lib/libamd_comgr.so.3")).unwrap();
+    assert_eq!(place.missing("gfx1100"), (Some(0), Vec::new()));
 }
 
 #[test]
