@@ -49,6 +49,7 @@ pub use input::{Input, InputKind, Witnesses};
 pub(crate) use links::{Resolved, resolve as resolve_links};
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
+pub(crate) use tar::{TarCompression, TarMember, file_in, open_archive, packing, path_of, read_members};
 pub use tree::open_file;
 
 impl Input {

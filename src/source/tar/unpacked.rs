@@ -41,7 +41,7 @@ const MIN_SUSPECT: u64 = 1 << 30;
 
 /// How an archive is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::source) enum TarCompression {
+pub(crate) enum TarCompression {
     Plain,
     Gzip,
     Zstd,

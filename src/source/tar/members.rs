@@ -1,0 +1,156 @@
+//! The members of a tar archive, one after the other. Only their headers are read.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tar::{Archive, EntryType};
+
+use super::reader::{ContentReader, MAX_HEADER};
+use super::{BLOCK, is_end, is_header};
+use crate::rope::{Content, to_usize};
+use crate::source::path::EntryPath;
+use crate::source::{Attributes, PathError, SourceError};
+
+/// A member.
+#[derive(Debug)]
+pub(crate) struct TarMember {
+    /// Its name as it is written there.
+    pub(crate) name: Vec<u8>,
+    pub(crate) kind: EntryType,
+    /// The target of a link.
+    pub(crate) link: Vec<u8>,
+    pub(crate) attributes: Attributes,
+    /// The bytes of its headers, its content, and what fills its last block.
+    pub(crate) span: Range<u64>,
+    /// The bytes of its content.
+    pub(crate) content: Range<u64>,
+    is_sparse: bool,
+}
+
+impl TarMember {
+    fn of(mut member: tar::Entry<'_, ContentReader>, start: u64) -> io::Result<Self> {
+        let name = member.path_bytes().into_owned();
+        let kind = member.header().entry_type();
+        let extended = if kind == EntryType::XGlobalHeader { Extended::default() } else { Extended::of(&mut member)? };
+        let link = member.link_name_bytes().map(Cow::into_owned).unwrap_or_default();
+        let (mtime, mtime_nanoseconds) = match extended.mtime {
+            Some(time) => time,
+            None => (i64::try_from(member.header().mtime()?).unwrap_or(i64::MAX), 0),
+        };
+        let mode = u16::try_from(member.header().mode()? & 0o7777).unwrap_or(0);
+        // An owner without a number is nobody's business here: such archives are taken as root's.
+        let owner = |number: io::Result<u64>| number.ok().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
+        let [uid, gid] = [owner(member.header().uid()), owner(member.header().gid())];
+        let attributes = Attributes { mode, uid, gid, mtime, mtime_nanoseconds };
+        let (from, size) = (member.raw_file_position(), member.size());
+        let content = from..from.saturating_add(size);
+        let span = start..content.end.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX);
+        let is_sparse = extended.is_sparse || kind == EntryType::GNUSparse;
+        Ok(Self { name, kind, link, attributes, span, content, is_sparse })
+    }
+
+    /// Fails if a file's bytes are not those of the archive.
+    pub(crate) fn check_content(&self, archive: &dyn Content) -> Result<(), &'static str> {
+        if self.is_sparse {
+            return Err("a sparse file, which cannot be read in place; unpack the archive");
+        }
+        if self.content.end > archive.size() {
+            return Err("it reaches past the end of the archive, which is truncated; get it again");
+        }
+        Ok(())
+    }
+}
+
+/// Calls `visit` for each member of the archive at `location`. Its errors are about that member.
+pub(crate) fn read_members(
+    location: &Path,
+    archive: &Arc<dyn Content>,
+    visit: &mut dyn FnMut(TarMember) -> Result<(), String>,
+) -> Result<(), SourceError> {
+    let unusable = |error: io::Error| SourceError::NotATar { path: location.to_owned(), reason: error.to_string() };
+    let mut first = vec![0; to_usize(archive.size().min(BLOCK))];
+    archive.read_at(0, &mut first).map_err(|error| unusable(io::Error::other(error)))?;
+    if !is_header(&first) && !is_end(&first) {
+        return Err(unusable(io::Error::other("its content does not begin as a tar archive does")));
+    }
+    // Members are skipped, so only their headers are read.
+    let allowance = Rc::new(Cell::new(MAX_HEADER));
+    let mut reader = ContentReader::new(archive);
+    reader.allowance = Some(Rc::clone(&allowance));
+    let is_at_end = Rc::clone(&reader.is_at_end);
+    let mut tar = Archive::new(reader);
+    let (mut last, mut start) = (None, 0);
+    for member in tar.entries_with_seek().map_err(unusable)? {
+        let member = member.map_err(|error| match &last {
+            Some(last) => unusable(io::Error::other(format!("after member {last:?}: {}", explain(&error)))),
+            None => unusable(io::Error::other(explain(&error))),
+        })?;
+        let name = String::from_utf8_lossy(&member.path_bytes()).into_owned();
+        let bad = |reason: String| SourceError::BadMember { path: location.to_owned(), member: name.clone(), reason };
+        let member = TarMember::of(member, start).map_err(|error| bad(error.to_string()))?;
+        start = member.span.end;
+        visit(member).map_err(bad)?;
+        last = Some(name);
+        allowance.set(MAX_HEADER);
+    }
+    // Empty blocks end an archive. Without them, members may be lost.
+    if is_at_end.get() {
+        let size = archive.size();
+        return Err(unusable(io::Error::other(format!(
+            "after {size} bytes it ends without the empty blocks that end an archive: it is truncated; get it again"
+        ))));
+    }
+    Ok(())
+}
+
+/// An error of the parser, without the bytes of a damaged header, which it quotes.
+fn explain(error: &io::Error) -> String {
+    let text = error.to_string();
+    if text.contains("numeric field") { "a damaged header".to_owned() } else { text }
+}
+
+/// Extended headers that are used, apart from names and sizes.
+#[derive(Default)]
+struct Extended {
+    mtime: Option<(i64, u32)>,
+    is_sparse: bool,
+}
+
+impl Extended {
+    fn of(member: &mut tar::Entry<'_, ContentReader>) -> io::Result<Self> {
+        let mut found = Self::default();
+        for record in member.pax_extensions()?.into_iter().flatten() {
+            let record = record?;
+            match record.key_bytes() {
+                b"mtime" => found.mtime = time(record.value_bytes()),
+                key if key.starts_with(b"GNU.sparse.") => found.is_sparse = true,
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Seconds and nanoseconds of a decimal number.
+fn time(text: &[u8]) -> Option<(i64, u32)> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let nanoseconds = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
+    // A fraction of a negative time would have to be subtracted. No real archive is that old.
+    seconds.parse().ok().filter(|&seconds: &i64| seconds >= 0).map(|seconds| (seconds, nanoseconds))
+}
+
+/// The path of a member; `None` for the root. A leading `./` and a trailing `/` are ignored.
+pub(crate) fn path_of(name: &[u8]) -> Result<Option<EntryPath>, PathError> {
+    let mut name = name;
+    while let Some(rest) = name.strip_prefix(b"./") {
+        name = rest;
+    }
+    let name = name.strip_suffix(b"/").unwrap_or(name);
+    if name.is_empty() || name == b"." { Ok(None) } else { EntryPath::new(name).map(Some) }
+}
