@@ -56,6 +56,8 @@ pub mod export;
 #[doc(hidden)]
 pub mod fs;
 #[doc(hidden)]
+pub mod image;
+#[doc(hidden)]
 pub mod index;
 #[doc(hidden)]
 pub mod join;

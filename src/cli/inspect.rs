@@ -69,7 +69,7 @@ impl Inspect {
         if self.html.as_deref() == Some(Path::new("-")) && (self.json || self.markdown) {
             bail!("--html -: stdout is for the page then, not for --json or --markdown");
         }
-        check_page(self.html.as_deref(), &self.source.paths())?;
+        check_page(self.html.as_deref(), &self.source.places())?;
         let style = if self.markdown { Style::Markdown } else { Style::Text };
         // A warning names such an archive, and the quota of temporary files holds.
         // The sizes are those of what split writes, unless another level is given.

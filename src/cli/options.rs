@@ -6,6 +6,7 @@ use std::sync::Once;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
+use super::prepare::place_of;
 use super::selection::Selection;
 use super::terminal::warn;
 use crate::deflate::DeflateLevel;
@@ -23,7 +24,8 @@ use crate::wheelparts::{AssemblyOptions, DosTime, WheelOptions};
 #[derive(Clone, Debug, Args)]
 pub(super) struct InputOptions {
     /// A wheel, an unpacked wheel, an install tree, a tar archive of one, a binary, an artifact or a directory of artifacts;
-    /// several wheels that belong together, or a directory of these
+    /// several wheels that belong together, or a directory of these; the root file system of a container image in an OCI
+    /// layout (oci:DIR:TAG)
     #[arg(required_unless_present_any = ["input_path", "artifact_dir", "input_dir"])]
     input: Vec<PathBuf>,
 
@@ -50,6 +52,11 @@ impl InputOptions {
     /// All inputs.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         if self.input.is_empty() { vec![self.path().to_owned()] } else { self.input.clone() }
+    }
+
+    /// The files and directories that are not written to.
+    pub(super) fn places(&self) -> Vec<PathBuf> {
+        self.paths().iter().map(|path| place_of(path)).collect()
     }
 
     /// The directory that was named as one of artifacts. Its other name is ignored, with a note, if there is another INPUT.

@@ -12,6 +12,7 @@ use super::progress::show_bytes;
 use super::table::size;
 use super::terminal::message;
 use crate::gpu::BundleKey;
+use crate::image::{self, ImageReference};
 use crate::index::Index;
 use crate::join::{self, Joined};
 use crate::kpack::BundleJobs;
@@ -87,6 +88,11 @@ impl Prepared {
     }
 }
 
+/// The file or directory that an input is in: for an image, its layout.
+pub(super) fn place_of(input: &Path) -> PathBuf {
+    ImageReference::parse(input).map_or_else(|| input.to_owned(), |image| image.directory)
+}
+
 /// Sets the number of threads that plan and compress.
 pub(super) fn set_jobs(jobs: Option<u16>) -> anyhow::Result<()> {
     let Some(jobs) = jobs else { return Ok(()) };
@@ -143,7 +149,7 @@ type List = fn(&Path, &Arc<Resources>) -> Result<Input, SourceError>;
 
 fn prepare_with(inputs: &[PathBuf], options: &SplitOptions, list: List, is_checked: bool) -> anyhow::Result<Prepared> {
     let first = inputs.first().map_or(Path::new(""), PathBuf::as_path);
-    let resources = resources(first, options)?;
+    let resources = resources(&place_of(first), options)?;
     let input = open_input(inputs, list, &resources)?;
     if is_checked && states_digests(&input) {
         input.hash_members();
@@ -154,8 +160,13 @@ fn prepare_with(inputs: &[PathBuf], options: &SplitOptions, list: List, is_check
     Ok(prepared)
 }
 
-/// Lists an input: several wheels are one.
+/// Lists an input: several wheels are one, and so are the layers of an image.
 pub(super) fn open_input(inputs: &[PathBuf], list: List, resources: &Arc<Resources>) -> anyhow::Result<Input> {
+    if let [input] = inputs
+        && let Some(image) = ImageReference::parse(input)
+    {
+        return Ok(image::open_root(&image, resources)?);
+    }
     Ok(match inputs {
         [input] => match &*join::wheels_in(input)? {
             [] => list(input, resources)?,

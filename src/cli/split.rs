@@ -279,7 +279,7 @@ impl Split {
     ) -> anyhow::Result<Output> {
         let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
         let gone: Vec<_> = stated.iter().flat_map(|stated| stated.replaced()).collect();
-        let (inputs, replace) = (Inputs::of(&self.source.paths()), Replace::all(self.force));
+        let (inputs, replace) = (Inputs::of(&self.source.places()), Replace::all(self.force));
         stated.map_or(Ok(()), |stated| stated.check(&inputs))?;
         Ok(Output::prepare(&self.output, &places, &gone, &replace, &inputs, &prepared.resources, warn)?)
     }

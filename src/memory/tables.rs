@@ -71,10 +71,12 @@ pub enum Parser {
     FrameSegment,
     /// Tensile's catalogue of a kernel database, as stored and inflated.
     Catalogue,
+    /// Documents of container images: indexes, manifests, configurations.
+    ImageDocument,
 }
 
 /// Name and ceiling of each parser. The ceiling is the number of bytes that are read whole, or kept, of one file.
-const PARSERS: [(Parser, &str, u64); 19] = [
+const PARSERS: [(Parser, &str, u64); 20] = [
     // 2^20 entries of 400 bytes, and 256 MiB of names. The largest install trees have 100,000 files.
     (Parser::Directories, "the list of files", 656 << 20),
     (Parser::CentralDirectory, "the central directory", 656 << 20),
@@ -108,6 +110,8 @@ const PARSERS: [(Parser, &str, u64); 19] = [
     (Parser::FrameSegment, "a segment of frames", 64 << 20),
     // That of hipBLASLt for gfx942 has 0.4 MB.
     (Parser::Catalogue, "a catalogue", 8 << 20),
+    // An image of 127 layers has a manifest of 30 KB, and a configuration of 60 KB. Parsed, they take 30 times as much.
+    (Parser::ImageDocument, "a document of an image", 1 << 20),
 ];
 
 impl Parser {

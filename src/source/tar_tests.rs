@@ -11,10 +11,10 @@ use crate::resources::Resources;
 use crate::source::{EntryKind, Input, InputKind};
 
 /// A member: its kind, name, link and content.
-type TarMember<'a> = (EntryType, &'a str, &'a str, &'a [u8]);
+type MemberToWrite<'a> = (EntryType, &'a str, &'a str, &'a [u8]);
 
 /// An archive of these members. Names are written as they are, even if a careful program would refuse them.
-fn archive(members: &[TarMember]) -> Vec<u8> {
+fn archive(members: &[MemberToWrite]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     for (kind, name, link, content) in members {
         let mut header = Header::new_gnu();
@@ -32,7 +32,7 @@ fn archive(members: &[TarMember]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-fn file<'a>(name: &'a str, content: &'a [u8]) -> TarMember<'a> {
+fn file<'a>(name: &'a str, content: &'a [u8]) -> MemberToWrite<'a> {
     (EntryType::Regular, name, "", content)
 }
 
@@ -162,7 +162,7 @@ fn extended_headers_give_names_sizes_and_times() {
 #[test]
 fn what_cannot_be_shown_is_refused_by_name() {
     let place = TarDirectory::new();
-    let refused = |members: &[TarMember]| place.open("x.tar", &archive(members)).unwrap_err();
+    let refused = |members: &[MemberToWrite]| place.open("x.tar", &archive(members)).unwrap_err();
     for (members, expected) in [
         (&[file("/etc/passwd", b"x")][..], "member \"/etc/passwd\": the name is absolute"),
         (&[file("a/../../b", b"x")], "member \"a/../../b\": the name has a component that is empty, \".\" or \"..\""),

@@ -12,6 +12,7 @@ use super::origin::wheel_in;
 use super::wanted::WantedPackages;
 use crate::binary::{FatBinary, SplitBinary};
 use crate::gpu::TargetId;
+use crate::image::{ImageReference, open_root};
 use crate::join::{Joined, join, open_wheels};
 use crate::loader::is_archive;
 use crate::metrics::Progress;
@@ -79,6 +80,12 @@ pub(super) fn of_wheels(
 /// The files of any other packed input, such as a tar archive.
 pub(super) fn of_packed(path: &Path, resources: &Arc<Resources>) -> Result<Vec<AssembledFile>, WhyError> {
     Ok(files(Input::open(path, resources)?, path, &Arc::new(Assembly::other()), resources))
+}
+
+/// The files of an image's root file system.
+pub(super) fn of_image(image: &ImageReference, resources: &Arc<Resources>) -> Result<Vec<AssembledFile>, WhyError> {
+    let input = open_root(image, resources)?;
+    Ok(files(input, Path::new("/"), &Arc::new(Assembly::other()), resources))
 }
 
 /// The archives of a directory without libraries, such as a device part.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::binary::BinaryError;
 use crate::fatbin::FatbinError;
+use crate::image::ImageError;
 use crate::join::WheelsError;
 use crate::source::SourceError;
 use crate::wheel::WheelError;
@@ -14,6 +15,9 @@ pub(crate) enum WhyError {
     /// A file cannot be opened.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// An image cannot be read.
+    #[error(transparent)]
+    Image(#[from] ImageError),
     /// A library cannot be parsed.
     #[error("{}: {source}", path.display())]
     Binary {

@@ -33,6 +33,7 @@ use rocm_kpack::Environment;
 
 use crate::binary::{FatBinary, SplitBinary};
 use crate::gpu::TargetId;
+use crate::image::ImageReference;
 use crate::join::WheelsError;
 use crate::resources::Resources;
 use crate::source::{SourceError, open_file};
@@ -134,7 +135,7 @@ impl Question {
         // What a process has loaded is not sorted: an archive that it has mapped is no argument.
         let arguments = match self.loaded {
             Some(_) => SortedPaths { files: self.paths.clone(), ..SortedPaths::default() },
-            None => SortedPaths::sort(&self.paths, resources),
+            None => SortedPaths::sort(&self.files(), resources),
         };
         let (libraries, unread) = libraries::find(&arguments.files, self.binary.as_deref(), resources);
         arguments.unread.iter().chain(&unread).for_each(|error| found.fail(error));
@@ -165,6 +166,16 @@ impl Question {
         }
     }
 
+    /// The images among the paths.
+    fn images(&self) -> impl Iterator<Item = ImageReference> {
+        self.paths.iter().filter_map(|path| ImageReference::parse(path))
+    }
+
+    /// The other paths.
+    fn files(&self) -> Vec<PathBuf> {
+        self.paths.iter().filter(|path| ImageReference::parse(path).is_none()).cloned().collect()
+    }
+
     /// Looks up what would be installed from wheels.
     fn look_up_wheels(&self, paths: &[PathBuf], found: &mut FoundLookups) {
         let (mut wheels, mut unread) = (Vec::new(), Vec::new());
@@ -187,7 +198,7 @@ impl Question {
         }
     }
 
-    /// Looks up parts of a split, and other packed input.
+    /// Looks up parts of a split, images, and other packed input.
     fn look_up_assembled(&self, arguments: &SortedPaths, found: &mut FoundLookups) {
         let resources = &self.resources;
         for root in &arguments.splits {
@@ -196,6 +207,9 @@ impl Question {
                 let files = assembled::of_parts(&root.join(HOST), &parts, resources);
                 self.add_assembled(files, std::slice::from_ref(gpu), found);
             }
+        }
+        for image in self.images() {
+            self.add_assembled(assembled::of_image(&image, resources), &self.gpus, found);
         }
         for path in &arguments.packed {
             match assembled::of_packed(path, resources) {

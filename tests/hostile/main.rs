@@ -36,6 +36,8 @@ mod deflate;
 mod dist_info;
 #[path = "../../fuzz/bodies/frame_segment.rs"]
 mod frame_segment;
+#[path = "../../fuzz/bodies/image.rs"]
+mod image;
 #[path = "../../fuzz/bodies/index_file.rs"]
 mod index_file;
 #[path = "../../fuzz/bodies/kpm.rs"]
@@ -67,7 +69,7 @@ use std::path::{Path, PathBuf};
 type Body = fn(&[u8]);
 
 /// The fuzz targets that are replayed here.
-const TARGETS: [(&str, Body); 16] = [
+const TARGETS: [(&str, Body); 17] = [
     ("wheel", wheel::run),
     ("deflate", deflate::run),
     ("elf", binary::run),
@@ -79,6 +81,7 @@ const TARGETS: [(&str, Body); 16] = [
     ("index_file", index_file::run),
     ("mount_options", mount_options::run),
     ("tar", tar::run),
+    ("image", image::run),
     ("frame_segment", frame_segment::run),
     ("artifact_manifest", artifact_manifest::run),
     ("kpm", kpm::run),
@@ -106,6 +109,7 @@ fn kinds(target: &str) -> Vec<Kind> {
         "index_file" => indexes::kinds(),
         "mount_options" => texts::mount_options(),
         "tar" => manifests::tars(),
+        "image" => manifests::images(),
         "frame_segment" => manifests::segments(),
         "artifact_manifest" => manifests::artifact_manifests(),
         "kpm" => manifests::kpms(),

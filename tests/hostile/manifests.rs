@@ -39,6 +39,25 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// Images: the first byte says what the others are (`fuzz/bodies/image.rs`).
+pub(crate) fn images() -> Vec<Kind> {
+    let layer = |members: &[Vec<u8>]| {
+        let mut layer = [&members.concat()[..], &[0; 1024]].concat();
+        layer.resize(4096, 0);
+        layer
+    };
+    let lower = layer(&[plainly("a/x", b'0', b"1"), link("l", b'2', "/a")]);
+    let image = |members: &[Vec<u8>]| [&[3], &*lower, &layer(members)].concat();
+    vec![
+        ("good", image(&[plainly("a/.wh.x", b'0', b""), plainly("b/z", b'0', b"3"), link("c", b'1', "b/z")])),
+        ("a hard link to a later file", image(&[link("c", b'1', "b/z"), plainly("b/z", b'0', b"3")])),
+        ("a file through a symlink", image(&[plainly("l/passwd", b'0', b"")])),
+        ("a whiteout without a name", image(&[plainly("a/.wh.", b'0', b"")])),
+        ("an index and a manifest", b"\0{\"schemaVersion\":2,\"manifests\":[],\"layers\":[]}".to_vec()),
+        ("diff_ids that are numbers", b"\x02{\"rootfs\":{\"diff_ids\":[1,2]}}".to_vec()),
+    ]
+}
+
 pub(crate) fn tars() -> Vec<Kind> {
     let end = [0; 1024];
     let ended = |members: &[Vec<u8>]| [&members.concat()[..], &end].concat();

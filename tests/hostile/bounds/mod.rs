@@ -8,6 +8,7 @@
 
 mod archives;
 mod binaries;
+mod images;
 mod listed;
 mod texts;
 
@@ -63,7 +64,7 @@ type Row = (Parser, &'static str, fn(&Path, usize) -> Costly, &'static [Action])
 
 const ALL: &[Action] = &[Inspect, Split, Mount, Verify, Why, Diff];
 
-const ROWS: [Row; 25] = [
+const ROWS: [Row; 27] = [
     (Parser::Directories, "a directory of many files", listed::directory, ALL),
     (Parser::CentralDirectory, "many members", listed::members, ALL),
     (Parser::CentralDirectory, "a directory that claims a million members", listed::claimed_members, ALL),
@@ -89,6 +90,8 @@ const ROWS: [Row; 25] = [
     (Parser::Index, "an index of some MB that becomes large", texts::index, &[Inspect, Split]),
     (Parser::FrameSegment, "a segment of many frames", texts::segment, &[Split]),
     (Parser::Catalogue, "a catalogue that becomes 1 GB", texts::catalogue, &[Why]),
+    (Parser::ImageDocument, "a configuration of nested arrays", images::configuration, &[Inspect, Split, Mount, Why]),
+    (Parser::ImageDocument, "an index of many annotations", images::annotations, &[Inspect, Split, Mount, Why]),
 ];
 
 /// Runs a command, or a mount of which all is read, and prints exit code, peak memory in KiB, and seconds.

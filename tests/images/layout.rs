@@ -1,0 +1,163 @@
+//! Images that tests make: layers by the crate `tar`, documents by hand.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use kpackfs::rope::Sha256;
+use kpackfs::split::hex;
+use serde_json::{Value, json};
+use tar::{Builder, EntryType, Header};
+
+/// A layer that is being made. Names are written as they are.
+pub(crate) struct Layer(Builder<Vec<u8>>);
+
+impl Layer {
+    pub(crate) fn new() -> Self {
+        Self(Builder::new(Vec::new()))
+    }
+
+    fn member(mut self, kind: EntryType, name: &str, link: &str, mode: u32, data: &[u8]) -> Self {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(data.len() as u64);
+        header.set_mode(mode);
+        header.set_mtime(1_700_000_000);
+        header.set_uid(1000);
+        header.set_gid(100);
+        let old = header.as_gnu_mut().unwrap();
+        old.name[..name.len()].copy_from_slice(name.as_bytes());
+        old.linkname[..link.len()].copy_from_slice(link.as_bytes());
+        header.set_cksum();
+        self.0.append(&header, data).unwrap();
+        self
+    }
+
+    pub(crate) fn file(self, name: &str, data: &[u8]) -> Self {
+        self.member(EntryType::Regular, name, "", 0o755, data)
+    }
+
+    pub(crate) fn directory(self, name: &str) -> Self {
+        self.member(EntryType::Directory, name, "", 0o751, b"")
+    }
+
+    pub(crate) fn symlink(self, name: &str, target: &str) -> Self {
+        self.member(EntryType::Symlink, name, target, 0o777, b"")
+    }
+
+    pub(crate) fn hard_link(self, name: &str, target: &str) -> Self {
+        self.member(EntryType::Link, name, target, 0o755, b"")
+    }
+
+    pub(crate) fn device(self, name: &str) -> Self {
+        self.member(EntryType::Char, name, "", 0o600, b"")
+    }
+
+    pub(crate) fn done(self) -> Vec<u8> {
+        self.0.into_inner().unwrap()
+    }
+}
+
+/// How the layers of an image are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Plain,
+    Gzip,
+    Zstd,
+    DockerGzip,
+}
+
+impl Form {
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Plain => "application/vnd.oci.image.layer.v1.tar",
+            Self::Gzip => "application/vnd.oci.image.layer.v1.tar+gzip",
+            Self::Zstd => "application/vnd.oci.image.layer.v1.tar+zstd",
+            Self::DockerGzip => "application/vnd.docker.image.rootfs.diff.tar.gzip",
+        }
+    }
+
+    fn packed(self, layer: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Plain => layer.to_vec(),
+            Self::Zstd => zstd::encode_all(layer, 1).unwrap(),
+            Self::Gzip | Self::DockerGzip => {
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                encoder.write_all(layer).unwrap();
+                encoder.finish().unwrap()
+            }
+        }
+    }
+}
+
+pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+pub(crate) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    let mut sum = Sha256::default();
+    sum.update(bytes);
+    format!("sha256:{}", hex(&sum.finish()))
+}
+
+/// A layout on disk.
+pub(crate) struct Layout(pub(crate) PathBuf);
+
+impl Layout {
+    pub(crate) fn new(place: &Path) -> Self {
+        fs::create_dir_all(place.join("blobs/sha256")).unwrap();
+        fs::write(place.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
+        Self(place.to_owned())
+    }
+
+    pub(crate) fn blob_path(&self, digest: &str) -> PathBuf {
+        self.0.join("blobs").join(digest.replace(':', "/"))
+    }
+
+    pub(crate) fn blob(&self, bytes: &[u8], media_type: &str) -> Value {
+        let digest = digest(bytes);
+        fs::write(self.blob_path(&digest), bytes).unwrap();
+        json!({"mediaType": media_type, "digest": digest, "size": bytes.len()})
+    }
+
+    /// The descriptor of an image's manifest.
+    pub(crate) fn manifest(&self, form: Form, layers: &[Vec<u8>]) -> Value {
+        let config = json!({
+            "architecture": "amd64", "os": "linux", "config": {"Labels": {"a": "b"}, "Healthcheck": {"Test": ["NONE"]}},
+            "rootfs": {"type": "layers", "diff_ids": layers.iter().map(|layer| digest(layer)).collect::<Vec<_>>()},
+            "history": layers.iter().map(|_| json!({"created_by": "RUN"})).chain([json!({"empty_layer": true})]).collect::<Vec<_>>(),
+        });
+        let layers: Vec<_> = layers.iter().map(|layer| self.blob(&form.packed(layer), form.media_type())).collect();
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": MANIFEST, "layers": layers,
+            "config": self.blob(config.to_string().as_bytes(), "application/vnd.oci.image.config.v1+json"),
+        });
+        self.blob(manifest.to_string().as_bytes(), MANIFEST)
+    }
+
+    /// Writes the list of images, with these descriptors and tags.
+    pub(crate) fn index(&self, images: &[(Value, &str)]) {
+        let manifests: Vec<_> = images
+            .iter()
+            .map(|(descriptor, tag)| {
+                let mut descriptor = descriptor.clone();
+                descriptor["annotations"] = json!({"org.opencontainers.image.ref.name": tag});
+                descriptor
+            })
+            .collect();
+        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests});
+        fs::write(self.0.join("index.json"), index.to_string()).unwrap();
+    }
+
+    /// The name of an image.
+    pub(crate) fn name(&self, tag: &str) -> String {
+        format!("oci:{}:{tag}", self.0.display())
+    }
+}
+
+/// A layout with one image, `x`.
+pub(crate) fn image(place: &Path, form: Form, layers: &[Vec<u8>]) -> Layout {
+    let layout = Layout::new(place);
+    let manifest = layout.manifest(form, layers);
+    layout.index(&[(manifest, "x")]);
+    layout
+}
