@@ -290,7 +290,18 @@ impl OverlaidArchives {
             return Unreached::Misplaced;
         }
         let is_there = |archive: &OverlaidArchive| archive.path.parent().is_some_and(|it| directories.contains(&it));
-        if self.list.iter().any(is_there) { Unreached::OtherArchives } else { Unreached::NoArchives }
+        if self.list.iter().any(is_there) {
+            return Unreached::OtherArchives;
+        }
+        if self.has_code_of(wrappers) { Unreached::Misplaced } else { Unreached::NoArchives }
+    }
+
+    /// Whether an archive has code for these wrappers that no wrapper finds. A binary at the top of its package has a name
+    /// that fits in every directory, so this alone shows that it was moved.
+    fn has_code_of(&self, wrappers: &[Option<WrapperRequest>]) -> bool {
+        let names: HashSet<_> = wrappers.iter().flatten().map(|request| &*request.marker.kernel_name).collect();
+        let is_of = |key: &&str| key.rsplit_once('#').is_some_and(|(name, _)| names.contains(name));
+        self.list.iter().any(|archive| archive.orphans().iter().any(is_of))
     }
 
     /// Looks up all wrappers of a binary for all targets.

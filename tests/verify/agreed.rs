@@ -51,7 +51,7 @@ type Damage = (&'static str, fn(&Path), &'static [&'static str], Rule, &'static 
 
 const LIBRARY: &str = "fat/generic.so";
 
-const DAMAGES: [Damage; 12] = [
+const DAMAGES: [Damage; 17] = [
     (
         "the marker leads to another package",
         |at| replace(&at.join(LIBRARY), b".kpack/fat_@", b".kpack/fax_@"),
@@ -158,6 +158,35 @@ const DAMAGES: [Damage; 12] = [
         Rule::WrapperFields,
         LIBRARY,
     ),
+    ("a library without its name", |at| fs::remove_file(at.join(LIBRARY)).unwrap(), &[], Rule::ListedMissing, LIBRARY),
+    ("another ABI version", |at| edit(&at.join(LIBRARY), |bytes| bytes[8] ^= 1), &[], Rule::ListedChanged, LIBRARY),
+    (
+        "an entry that is missing",
+        |at| edit_toc(&at.join(ARCHIVE), |toc| drop(toc.toc.remove("generic.so#0").unwrap())),
+        &[],
+        Rule::ListedEntry,
+        ARCHIVE,
+    ),
+    (
+        "a copy of an archive",
+        |at| copy(&at.join(ARCHIVE), &at.join("fat/.kpack/fat_gfx1200.kpack")),
+        &["fat/.kpack/fat_gfx1200.kpack"],
+        Rule::Unlisted,
+        "fat_gfx1200.kpack",
+    ),
+    (
+        "a part of another split",
+        |at| {
+            edit(&at.join(DEVICE).join("kpackfs.json"), |bytes| {
+                let field = b"\"split_id\": \"";
+                let digit = bytes.windows(field.len()).position(|it| it == field).unwrap() + field.len();
+                bytes[digit] = if bytes[digit] == b'0' { b'1' } else { b'0' };
+            });
+        },
+        &[],
+        Rule::OtherSplit,
+        DEVICE,
+    ),
 ];
 
 #[test]
@@ -176,4 +205,22 @@ fn damages_with_which_record_agrees_are_named() {
         let is_it = |it: &kpackfs::verify::Finding| it.rule == rule && it.path.contains(path);
         assert!(findings.iter().any(is_it), "{name}: {findings:#?}");
     }
+}
+
+/// Its name in archives is its file name, which fits in every directory.
+#[test]
+fn a_library_moved_from_the_top_of_its_package_is_named_without_manifest() {
+    let fat = fat();
+    copy(&fat.path().join(LIBRARY), &fat.path().join("fat/other/generic.so"));
+    let out = wheels(fat.path(), &["--no-manifest"]);
+    let all = ["fat-", "amd_fat_device_gfx1100", "amd_fat_device_gfx11-"].map(|it| wheel(&out, it));
+    let site = installed(&all);
+    let check = || verify(&[site.path().to_owned()], None, &VerifyOptions::default()).findings;
+    agree(site.path(), &[]);
+    assert_eq!(check(), []);
+    fs::create_dir(site.path().join("fat/more")).unwrap();
+    fs::rename(site.path().join(LIBRARY), site.path().join("fat/more/generic.so")).unwrap();
+    agree(site.path(), &["fat/more/generic.so"]);
+    let findings = check();
+    assert!(findings.iter().any(|it| it.rule == Rule::NoArchive && it.path == "fat/more/generic.so"), "{findings:#?}");
 }
