@@ -1,7 +1,7 @@
 //! An archive as a rope.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use once_cell::sync::OnceCell;
@@ -11,12 +11,10 @@ use super::content::ArchiveBytes;
 use super::frame::Frame;
 use super::jobs::BundleJobs;
 use super::{Compression, make_archives, toc_key};
+use super::read_ahead::ReadAhead;
 use crate::gpu::TargetId;
 use crate::index::RecordKind;
 use crate::rope::{Content, Identity, Materialize, ReadError, Rope, Segment, Xxh3, head_mut, read_all, to_usize};
-
-/// Reads count as sequential if they skip at most this many frames: requests of one reader overtake each other.
-const DISORDER: usize = 8;
 
 /// Bytes of a frame that are hashed at a time.
 const PIECE: u64 = 1 << 20;
@@ -252,7 +250,8 @@ impl ArchiveRope {
         let (header, toc) = self.frame_around(&lengths);
         let mut segments = vec![Segment::literal(header)];
         let (frames, jobs) = (self.frames().cloned().collect(), Arc::clone(&self.jobs));
-        let frames = Arc::new(FrameSequence { frames, lengths, jobs, last: AtomicUsize::new(0) });
+        let ahead = ReadAhead::new(&lengths);
+        let frames = Arc::new(FrameSequence { frames, lengths, jobs, ahead });
         for (number, (frame, &length)) in frames.frames.iter().zip(&frames.lengths).enumerate() {
             segments.push(Segment::literal(length_field(length)?));
             let (frames, frame) = (Arc::clone(&frames), Arc::clone(frame));
@@ -275,25 +274,16 @@ struct FrameSequence {
     frames: Vec<Arc<Frame>>,
     lengths: Vec<u64>,
     jobs: Arc<BundleJobs>,
-    /// The number of the frame that was read last.
-    last: AtomicUsize,
+    ahead: ReadAhead,
 }
 
 impl FrameSequence {
     /// Prefetches the next frames if a sequential reader has reached one that is not made.
     fn read_ahead(&self, number: usize) {
-        let last = self.last.swap(number, Ordering::Relaxed);
         let Some(frame) = self.frames.get(number) else { return };
-        if last > number || number - last > DISORDER || frame.made().is_some() {
-            return;
-        }
-        let mut left = self.jobs.resources().frames.capacity();
-        let fits = |(_, length): &(&Arc<Frame>, &u64)| {
-            left = left.saturating_sub(**length);
-            left > 0
-        };
-        let next = self.frames.iter().zip(&self.lengths).skip(number).take_while(fits);
-        self.jobs.prefetch(&next.map(|(frame, _)| Arc::clone(frame)).collect::<Vec<_>>());
+        let room = self.jobs.resources().frames.capacity();
+        let next = self.ahead.next(number, room, || frame.made().is_some());
+        self.jobs.prefetch(self.frames.get(next).unwrap_or_default());
     }
 }
 

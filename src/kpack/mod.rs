@@ -34,6 +34,7 @@ mod jobs;
 mod layout;
 mod packed_bundle;
 mod pieces;
+mod read_ahead;
 mod reader;
 mod schedule;
 mod selection;

@@ -95,10 +95,10 @@ impl Schedule {
         if job.frames.insert(frame.id()) {
             let waiting = ticket.cloned().into_iter().collect();
             job.pending.push_back(Demand { frame: Arc::clone(frame), waiting });
-        } else {
+        } else if let Some(ticket) = ticket {
             let mut demands = job.pending.iter_mut().chain(&mut job.running);
             if let Some(demand) = demands.find(|demand| demand.frame.id() == frame.id()) {
-                demand.waiting.extend(ticket.cloned());
+                demand.waiting.push(Arc::clone(ticket));
             }
         }
         if is_new && bundle.is_none() {

@@ -20,10 +20,6 @@ pub(super) const CHUNK: u64 = 256 << 10;
 /// Bytes of a decoder: its state, its window and its input.
 const DECODER: u64 = 176 << 10;
 
-/// The most idle decoders that are kept. There are more of them than threads that serve a mount, so that readers
-/// of as many files at once do not take each other's decoders.
-const IDLE: usize = 24;
-
 /// This many idle decoders are kept even if the budget has no room. Without one, each read of a sequential reader would
 /// start at a checkpoint.
 const MIN_IDLE: usize = 4;
@@ -101,12 +97,21 @@ impl Decoders {
         })
     }
 
+    /// The most decodes in flight. As many idle decoders are kept, so that readers of as many files at once do not take
+    /// each other's.
+    fn most_at_work(&self) -> u64 {
+        (self.budget.capacity() / PART_AT_WORK / (DECODER + CHUNK)).clamp(MIN_AT_WORK, MAX_AT_WORK)
+    }
+
+    fn is_full(&self, idle: &[IdleDecoder]) -> bool {
+        idle.len() as u64 >= self.most_at_work()
+    }
+
     /// Waits until there is memory for one more decode. The holder of a permit waits for nothing, so this ends.
     pub(super) fn permit(&self) -> Permit<'_> {
-        let most = self.budget.capacity() / PART_AT_WORK / (DECODER + CHUNK);
         let (at_work, ended) = &self.at_work;
         let mut count = at_work.lock().unwrap_or_else(PoisonError::into_inner);
-        while *count >= most.clamp(MIN_AT_WORK, MAX_AT_WORK) {
+        while *count >= self.most_at_work() {
             count = ended.wait(count).unwrap_or_else(PoisonError::into_inner);
         }
         *count += 1;
@@ -132,7 +137,7 @@ impl Decoders {
     pub(super) fn seek(&self, stream: &Stream, start: &Checkpoint, step_in: usize) -> Result<Decoder, ReadError> {
         let mut decoders = self.unused.decoders();
         let unowned = decoders.iter().position(|idle| idle.owner.is_none());
-        let used = unowned.or((decoders.len() >= IDLE).then_some(0)).map(|found| decoders.remove(found).decoder);
+        let used = unowned.or(self.is_full(&decoders).then_some(0)).map(|found| decoders.remove(found).decoder);
         drop(decoders);
         let mut decoder = match used {
             Some(decoder) => decoder,
@@ -150,7 +155,7 @@ impl Decoders {
             None if decoders.len() >= MIN_IDLE => return,
             memory => memory.unwrap_or_else(|| self.budget.account(MemoryClass::Streams, DECODER)),
         };
-        let oldest = (decoders.len() >= IDLE).then(|| decoders.remove(0));
+        let oldest = self.is_full(&decoders).then(|| decoders.remove(0));
         decoders.push(IdleDecoder { owner, decoder, since: self.budget.now(), _memory: memory });
         drop(decoders);
         drop(oldest);

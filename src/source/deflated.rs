@@ -27,14 +27,19 @@ const STEADY: u64 = 512 << 10;
 /// The kernel's readahead requests can overtake each other by this many bytes.
 const OVERTAKING: u64 = 512 << 10;
 
+/// The most sequential readers of one member, such as programs that read it at different places at the same time.
+const READERS: usize = 8;
+
 /// The content of a deflated member.
 #[derive(Debug)]
 pub(super) struct Deflated {
     chunks: Arc<Chunks>,
-    reader: Arc<Mutex<SequentialReader>>,
+    /// Sequential readers, the last one to read at the end. A reader is told from others by its place: requests do not
+    /// say from which open file they come once the content is shared by several names or made files.
+    readers: Mutex<Vec<Arc<Mutex<SequentialReader>>>>,
 }
 
-/// The state of sequential reading of a member.
+/// The state of one sequential reader of a member.
 #[derive(Debug, Default)]
 struct SequentialReader {
     /// Where the first read of the current sequential run ended (0 if it began near 0), and how far the run has come.
@@ -50,16 +55,27 @@ struct SequentialReader {
 impl Deflated {
     /// The content into which `stream` inflates.
     pub(super) fn new(stream: Stream, decoders: Arc<Decoders>) -> Self {
-        Self { chunks: Chunks::new(stream, decoders), reader: Arc::default() }
+        Self { chunks: Chunks::new(stream, decoders), readers: Mutex::default() }
     }
 
     fn stream(&self) -> &Stream {
         &self.chunks.stream
     }
 
+    /// The reader that has come to this place, or a new one.
+    fn reader_at(&self, offset: u64) -> Arc<Mutex<SequentialReader>> {
+        let mut readers = lock(&self.readers);
+        let is_near = |reader: &Arc<Mutex<SequentialReader>>| offset.abs_diff(lock(reader).to) <= OVERTAKING;
+        let found = readers.iter().rposition(is_near).or((readers.len() >= READERS).then_some(0));
+        let reader = found.map_or_else(Arc::default, |found| readers.remove(found));
+        readers.push(Arc::clone(&reader));
+        reader
+    }
+
     /// Records a read, and starts readahead if the reader is likely to continue.
     fn on_read(&self, offset: u64, end: u64) {
-        let mut reader = lock(&self.reader);
+        let of_place = self.reader_at(offset);
+        let mut reader = lock(&of_place);
         if offset.abs_diff(reader.to) > OVERTAKING {
             (reader.from, reader.to) = (end, end);
         }
@@ -89,18 +105,18 @@ impl Deflated {
         if !reader.is_served && reader.next < reader.end {
             reader.is_served = true;
             served.fetch_add(1, Ordering::Relaxed);
-            let service = ReadaheadTask { chunks: Arc::clone(&self.chunks), reader: Arc::clone(&self.reader) };
+            let service = ReadaheadTask { chunks: Arc::clone(&self.chunks), reader: Arc::clone(&of_place) };
             drop(reader);
             if !resources.executor.run_in_background(move || service.run()) {
-                lock(&self.reader).is_served = false;
+                lock(&of_place).is_served = false;
                 served.fetch_sub(1, Ordering::Relaxed);
             }
         }
     }
 }
 
-fn lock(reader: &Mutex<SequentialReader>) -> MutexGuard<'_, SequentialReader> {
-    reader.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Decodes the first bytes of a stream, and caches nothing.

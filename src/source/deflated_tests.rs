@@ -278,6 +278,24 @@ fn reading_on_is_prepared_for() {
     assert!(read(&content, 0, whole.len()).unwrap() == whole);
 }
 
+/// As of two programs that read one file at the same time.
+#[test]
+fn each_of_several_sequential_readers_is_prepared_for() {
+    let (whole, packed) = with_checkpoints(16 << 20, 15);
+    let (content, _resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 1 << 30);
+    content.block_boundaries().unwrap();
+    let starts = [0, 5 << 20, 10 << 20];
+    for offset in (0..1 << 20).step_by(128 << 10) {
+        for start in starts {
+            read(&content, start + offset, 128 << 10).unwrap();
+        }
+    }
+    settle(&content);
+    for start in starts {
+        assert!(content.is_nonblocking((start + (1 << 20)) as u64, 1 << 20), "{start}");
+    }
+}
+
 /// A content that panics when bytes beyond an offset are read.
 #[derive(Debug)]
 struct Panicking(Vec<u8>, u64);
@@ -313,7 +331,7 @@ fn a_panic_ahead_of_the_reader_ends_the_readahead() {
         read(&content, offset, 128 << 10).unwrap();
     }
     settle(&content);
-    assert!(!super::lock(&content.reader).is_served);
+    assert!(super::lock(&content.readers).iter().all(|reader| !super::lock(reader).is_served));
 }
 
 #[test]
