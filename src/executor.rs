@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, thread};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, rank, thread};
 
 /// Threads at most. Most jobs wait for other jobs, so there may be many more threads than processors.
 const MAX_THREADS: usize = 64;
@@ -38,7 +38,7 @@ enum Lane {
 pub struct Executor(Arc<Queue>);
 
 struct Queue {
-    state: Mutex<ExecutorState>,
+    state: Mutex<ExecutorState, { rank::EXECUTOR }>,
     wake: Condvar,
 }
 
@@ -157,7 +157,7 @@ impl ExecutorState {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, ExecutorState> {
+    fn lock(&self) -> MutexGuard<'_, ExecutorState, { rank::EXECUTOR }> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -256,7 +256,7 @@ mod tests {
         let executor = Executor::default();
         let (tell, told) = mpsc::channel();
         let (release, wait) = mpsc::channel::<()>();
-        let wait = Arc::new(Mutex::new(wait));
+        let wait = Arc::new(Mutex::<_>::new(wait));
         for _ in 0..2 * MAX_THREADS {
             let (tell, wait) = (tell.clone(), Arc::clone(&wait));
             assert!(executor.run_in_background(move || {
@@ -327,12 +327,15 @@ mod schedules {
     fn a_request_finds_a_thread_while_all_others_wait_for_it() {
         check(|| {
             let executor = Executor::with_threads(2);
-            let answered = Arc::new((Mutex::new(false), Condvar::new()));
+            let answered = Arc::new((Mutex::<_>::new(false), Condvar::new()));
             for _ in 0..3 {
                 let answered = Arc::clone(&answered);
                 executor.run_in_background(move || {
                     let (state, changed) = &*answered;
-                    drop(changed.wait_while(state.lock().unwrap(), |is_answered| !*is_answered).unwrap());
+                    let mut is_answered = state.lock().unwrap();
+                    while !*is_answered {
+                        is_answered = changed.wait(is_answered).unwrap();
+                    }
                 });
             }
             executor.run(move || {

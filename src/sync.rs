@@ -1,16 +1,21 @@
 //! Locks, condition variables, atomics and threads for code in which threads wait for each other. They are those of
 //! std. With the feature `shuttle` they are those of [shuttle](https://docs.rs/shuttle), which runs a test under many
-//! schedules, one thread at a time.
+//! schedules, one thread at a time. In debug builds and in tests of schedules, locks assert that they are taken in the
+//! order of their [ranks](rank).
 //!
 //! With that feature nothing works outside of such a test. A lock that is held across an operation of this module has
 //! to come from this module, too. Other locks may be those of std.
 
+mod lock;
+pub(crate) mod rank;
+
+pub(crate) use self::lock::{Condvar, Mutex, MutexGuard};
 #[cfg(feature = "shuttle")]
-pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic};
+pub(crate) use shuttle::sync::{Arc, Weak, atomic};
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::thread;
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic};
+pub(crate) use std::sync::{Arc, Weak, atomic};
 pub(crate) use std::sync::{PoisonError, TryLockError};
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::thread;

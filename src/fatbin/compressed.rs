@@ -11,7 +11,7 @@ use crate::memory::{OpenStream, Pooled};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, head_mut, to_usize};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak, rank};
 
 /// Bytes of a decoder in addition to its window: its tables, and input and output buffers of one block (128 KiB) each.
 pub(crate) const DECODER: u64 = 1 << 20;
@@ -43,7 +43,7 @@ pub struct Compressed {
     /// The decompressed bundle while it is in use, even if it is not in the cache.
     in_use: Mutex<Weak<Decompressed>>,
     /// Held during decompression.
-    decompressing: Mutex<()>,
+    decompressing: Mutex<(), { rank::DECOMPRESSING }>,
     /// How many times decoding was started.
     decodings: AtomicU32,
 }
@@ -191,7 +191,7 @@ impl Compressed {
 
     /// The permit to decompress it. `None` if another thread has it: that thread may be waiting for memory, also for the
     /// caller's.
-    fn try_decompressing(&self) -> Option<MutexGuard<'_, ()>> {
+    fn try_decompressing(&self) -> Option<MutexGuard<'_, (), { rank::DECOMPRESSING }>> {
         match self.decompressing.try_lock() {
             Ok(guard) => Some(guard),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),

@@ -12,7 +12,7 @@ use crate::metrics::MemoryClass;
 use crate::resources::Resources;
 use crate::rope::{Identity, ReadError, Xxh3, copy_from, to_usize};
 use crate::source::is_cached;
-use crate::sync::{Mutex, PoisonError};
+use crate::sync::{Mutex, PoisonError, rank};
 
 /// Separates the reason why a bundle cannot be read from the target.
 const NO_CODE: &str = "; no code for ";
@@ -232,7 +232,11 @@ impl Frame {
 
     /// Makes it, and puts it into the store or else into the cache. `bundle` is its open bundle. `growing` is held while a
     /// large frame grows in memory.
-    pub(super) fn make(&self, bundle: &mut OpenBundle, growing: &Mutex<()>) -> Result<MadeFrame, ReadError> {
+    pub(super) fn make(
+        &self,
+        bundle: &mut OpenBundle,
+        growing: &Mutex<(), { rank::GROWING }>,
+    ) -> Result<MadeFrame, ReadError> {
         // Damage may have been found since it was demanded.
         self.check()?;
         let made = if self.has_pieces() { self.make_streamed(bundle, growing) } else { self.make_whole(bundle) }?;
@@ -258,7 +262,11 @@ impl Frame {
     }
 
     /// Writes a frame that may not fit into memory to the store in pieces.
-    fn make_streamed(&self, bundle: &mut OpenBundle, growing: &Mutex<()>) -> Result<MadeFrame, ReadError> {
+    fn make_streamed(
+        &self,
+        bundle: &mut OpenBundle,
+        growing: &Mutex<(), { rank::GROWING }>,
+    ) -> Result<MadeFrame, ReadError> {
         let store = &self.resources.store;
         let mut has_failed = false;
         let mut sum = Xxh3::default();
@@ -283,7 +291,11 @@ impl Frame {
     }
 
     /// Without room on disk, only one large frame at a time grows in memory, up to the size of the cache.
-    fn make_in_memory(&self, bundle: &mut OpenBundle, growing: &Mutex<()>) -> Result<MadeFrame, ReadError> {
+    fn make_in_memory(
+        &self,
+        bundle: &mut OpenBundle,
+        growing: &Mutex<(), { rank::GROWING }>,
+    ) -> Result<MadeFrame, ReadError> {
         let _growing = growing.lock().unwrap_or_else(PoisonError::into_inner);
         let budget = &self.resources.budget;
         let limit = self.resources.frames.capacity();

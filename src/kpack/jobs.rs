@@ -22,7 +22,7 @@ use crate::fatbin::{CodeObject, Compressed, Decompressed, OpenBundle, Pinned};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{ReadError, check_range, to_usize};
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, thread};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, rank, thread};
 
 /// Memory for each thread, in bytes. With less, threads would only wait for each other's memory. A zstd context of
 /// level 3 takes 1 to 5 MiB, and most code objects less than 3 MiB.
@@ -38,12 +38,12 @@ pub struct BundleJobs {
     resources: Arc<Resources>,
     threads: usize,
     /// All frames of the archives, by bundle.
-    frames: Mutex<HashMap<u64, Vec<Weak<Frame>>>>,
+    frames: Mutex<HashMap<u64, Vec<Weak<Frame>>>, { rank::FRAMES }>,
     /// Frames by the address of the content that they are made of, its target, and the level.
     shared: Mutex<HashMap<(usize, TargetId, i32), Weak<Frame>>>,
-    state: Mutex<Schedule>,
+    state: Mutex<Schedule, { rank::SCHEDULE }>,
     /// Held while a large frame grows in memory.
-    growing: Mutex<()>,
+    growing: Mutex<(), { rank::GROWING }>,
 }
 
 impl BundleJobs {
@@ -140,7 +140,8 @@ impl BundleJobs {
 
     /// Starts making frames for which no caller waits yet.
     pub(super) fn prefetch(self: &Arc<Self>, frames: &[Arc<Frame>]) {
-        let frames: Vec<_> = frames.iter().filter(|frame| frame.check().is_ok()).collect();
+        // The first question reads the frame store's segments, which is not done under the lock.
+        let frames: Vec<_> = frames.iter().filter(|frame| !frame.is_done() && frame.check().is_ok()).collect();
         let mut state = self.lock();
         for frame in frames {
             state.add(frame, None);
@@ -155,7 +156,7 @@ impl BundleJobs {
         self.lock().waiting()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Schedule> {
+    fn lock(&self) -> MutexGuard<'_, Schedule, { rank::SCHEDULE }> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -2,12 +2,12 @@
 
 use super::frame::MadeFrame;
 use crate::rope::ReadError;
-use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, rank};
 
 /// What a caller waits for.
 #[derive(Debug, Default)]
 pub(super) struct Ticket {
-    state: Mutex<JobProgress>,
+    state: Mutex<JobProgress, { rank::TICKET }>,
     changed: Condvar,
 }
 
@@ -22,7 +22,7 @@ struct JobProgress {
 }
 
 impl Ticket {
-    fn lock(&self) -> MutexGuard<'_, JobProgress> {
+    fn lock(&self) -> MutexGuard<'_, JobProgress, { rank::TICKET }> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

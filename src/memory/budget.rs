@@ -17,7 +17,7 @@ use super::idle::Idle;
 use super::malloc::trim_malloc;
 use crate::metrics::{Gauges, MemoryClass};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, rank};
 
 /// If values are evicted for at least this many bytes, the heap's free pages are also returned to the system.
 const TRIM_THRESHOLD: u64 = 4 << 20;
@@ -56,7 +56,7 @@ pub trait Reclaim: Send + Sync {
 /// The budget of `--memory` bytes. The module documentation says how it is shared.
 pub struct Budget {
     capacity: u64,
-    state: Mutex<BudgetState>,
+    state: Mutex<BudgetState, { rank::BUDGET }>,
     /// Notified when memory was released or has become reclaimable.
     changed: Condvar,
     reclaimables: Mutex<Vec<Weak<dyn Reclaim>>>,
@@ -168,7 +168,7 @@ impl Budget {
     }
 
     /// Waits until memory is released, or until the timeout.
-    fn wait(&self, state: MutexGuard<'_, BudgetState>, timeout: Option<Duration>) {
+    fn wait(&self, state: MutexGuard<'_, BudgetState, { rank::BUDGET }>, timeout: Option<Duration>) {
         match timeout {
             Some(timeout) => drop(self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner)),
             None => drop(self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)),
@@ -251,7 +251,12 @@ impl Budget {
         while self.reclaim_for(MemoryClass::Streams, 0) {}
     }
 
-    fn take(self: &Arc<Self>, mut state: MutexGuard<'_, BudgetState>, purpose: MemoryClass, bytes: u64) -> Reservation {
+    fn take(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, BudgetState, { rank::BUDGET }>,
+        purpose: MemoryClass,
+        bytes: u64,
+    ) -> Reservation {
         state.account(purpose).bytes += bytes;
         Reservation { budget: Arc::clone(self), purpose, bytes }
     }
@@ -326,7 +331,7 @@ impl Budget {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BudgetState> {
+    fn lock(&self) -> MutexGuard<'_, BudgetState, { rank::BUDGET }> {
         // Each statement leaves the state consistent, so a panic elsewhere does not invalidate it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,7 +9,7 @@ use super::budget::{Budget, Reclaim, Reservation};
 use super::lease::{self, Lease};
 use super::pool::Pooled;
 use crate::metrics::MemoryClass;
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, rank};
 
 /// The memory of a cached value.
 pub trait Weight {
@@ -55,7 +55,7 @@ struct CacheState<K: Hash + Eq, V> {
     capacity: u64,
     /// Bytes that are held at most while a larger cache avoids computing values again.
     max: u64,
-    held: Mutex<CacheEntries<K, V>>,
+    held: Mutex<CacheEntries<K, V>, { rank::CACHE }>,
 }
 
 #[derive(Debug)]
@@ -204,7 +204,7 @@ impl<V> CachedValue<V> {
 }
 
 impl<K: Hash + Eq, V> CacheState<K, V> {
-    fn lock(&self) -> MutexGuard<'_, CacheEntries<K, V>> {
+    fn lock(&self) -> MutexGuard<'_, CacheEntries<K, V>, { rank::CACHE }> {
         // Each statement leaves the state consistent, so a panic elsewhere does not invalidate it.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

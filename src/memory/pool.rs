@@ -9,7 +9,7 @@ use super::budget::{Budget, Reclaim, Reservation};
 use super::lease::{self, Lease};
 use super::malloc;
 use crate::metrics::MemoryClass;
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, rank};
 
 /// A buffer is reused only for sizes of at least its capacity divided by this.
 const MAX_OVERSIZE: usize = 4;
@@ -21,7 +21,7 @@ struct PoolState<T> {
     budget: Arc<Budget>,
     purpose: MemoryClass,
     /// Idle values; the last one was used most recently.
-    idle: Mutex<Vec<IdleEntry<T>>>,
+    idle: Mutex<Vec<IdleEntry<T>>, { rank::POOL }>,
 }
 
 struct IdleEntry<T> {
@@ -122,7 +122,7 @@ fn is_fit_buffer(buffer: &Vec<u8>, size: usize) -> bool {
 }
 
 impl<T> PoolState<T> {
-    fn lock(&self) -> MutexGuard<'_, Vec<IdleEntry<T>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<IdleEntry<T>>, { rank::POOL }> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

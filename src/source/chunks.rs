@@ -22,7 +22,7 @@ use crate::index::RecordKind;
 use crate::metrics::MemoryClass;
 use crate::rope::{BlockBoundary, ReadError, to_usize};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, rank};
 
 /// A decode that passes other chunks keeps this many of the first and of the last ones. Sections that are read together
 /// are close to each other, but not in the order of reading. Keeping more would evict chunks that others are about to
@@ -42,7 +42,7 @@ pub(super) struct Chunks {
     number: usize,
     this: Weak<dyn EvictIndex>,
     /// Held for look-ups and updates, never while decoding.
-    state: Mutex<ChunksState>,
+    state: Mutex<ChunksState, { rank::CHUNKS }>,
     /// Notified when a decode has progressed or ended.
     progress: Condvar,
     /// Where the last captured bundle header ends.
@@ -129,7 +129,7 @@ impl Chunks {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, ChunksState> {
+    fn lock(&self) -> MutexGuard<'_, ChunksState, { rank::CHUNKS }> {
         // Each statement leaves the state consistent, so a panic elsewhere does not invalidate it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -12,7 +12,7 @@ use crate::memory::{Budget, Reclaim, Reservation};
 use crate::metrics::MemoryClass;
 use crate::rope::ReadError;
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, rank};
 
 /// Bytes of content that are decoded and cached together. Small chunks are decoded soon and stay in the processor's cache.
 pub(super) const CHUNK: u64 = 256 << 10;
@@ -40,7 +40,7 @@ pub(super) struct Decoders {
     budget: Arc<Budget>,
     unused: Arc<Unused>,
     /// Number of decodes in flight, and a condition variable that is notified when one ends.
-    at_work: (Mutex<u64>, Condvar),
+    at_work: (Mutex<u64, { rank::DECODERS }>, Condvar),
     /// Whether the passes that build indexes compute the SHA-256 of the members.
     pub(super) hashes: AtomicBool,
     /// Number of readahead tasks.
@@ -54,8 +54,8 @@ pub(super) struct Decoders {
 /// Idle decoders and free chunks, the oldest first.
 #[derive(Debug, Default)]
 struct Unused {
-    decoders: Mutex<Vec<IdleDecoder>>,
-    free_chunks: Mutex<Vec<FreeChunk>>,
+    decoders: Mutex<Vec<IdleDecoder>, { rank::DECODERS }>,
+    free_chunks: Mutex<Vec<FreeChunk>, { rank::DECODERS }>,
 }
 
 #[derive(Debug)]
@@ -190,11 +190,11 @@ impl Decoders {
 }
 
 impl Unused {
-    fn decoders(&self) -> MutexGuard<'_, Vec<IdleDecoder>> {
+    fn decoders(&self) -> MutexGuard<'_, Vec<IdleDecoder>, { rank::DECODERS }> {
         self.decoders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn free_chunks(&self) -> MutexGuard<'_, Vec<FreeChunk>> {
+    fn free_chunks(&self) -> MutexGuard<'_, Vec<FreeChunk>, { rank::DECODERS }> {
         self.free_chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@ use crate::rope::{
     BlockBoundary, Content, Identity, Packed, PackedContent, ReadError, check_range, copy_from, to_usize,
 };
 use crate::sync::atomic::Ordering;
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, rank};
 
 /// Compressed bytes read at a time for the first bytes of a member.
 const PEEK_INPUT: usize = 4 << 10;
@@ -36,8 +36,10 @@ pub(super) struct Deflated {
     chunks: Arc<Chunks>,
     /// Sequential readers, the last one to read at the end. A reader is told from others by its place: requests do not
     /// say from which open file they come once the content is shared by several names or made files.
-    readers: Mutex<Vec<Arc<Mutex<SequentialReader>>>>,
+    readers: Mutex<Vec<Arc<Reader>>, { rank::READERS }>,
 }
+
+type Reader = Mutex<SequentialReader, { rank::READER }>;
 
 /// The state of one sequential reader of a member.
 #[derive(Debug, Default)]
@@ -63,9 +65,9 @@ impl Deflated {
     }
 
     /// The reader that has come to this place, or a new one.
-    fn reader_at(&self, offset: u64) -> Arc<Mutex<SequentialReader>> {
+    fn reader_at(&self, offset: u64) -> Arc<Reader> {
         let mut readers = lock(&self.readers);
-        let is_near = |reader: &Arc<Mutex<SequentialReader>>| offset.abs_diff(lock(reader).to) <= OVERTAKING;
+        let is_near = |reader: &Arc<Reader>| offset.abs_diff(lock(reader).to) <= OVERTAKING;
         let found = readers.iter().rposition(is_near).or((readers.len() >= READERS).then_some(0));
         let reader = found.map_or_else(Arc::default, |found| readers.remove(found));
         readers.push(Arc::clone(&reader));
@@ -115,7 +117,7 @@ impl Deflated {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T, const RANK: u8>(mutex: &Mutex<T, RANK>) -> MutexGuard<'_, T, RANK> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -136,7 +138,7 @@ pub(super) fn peek(stream: &Stream, decoders: &Decoders, buffer: &mut [u8]) -> R
 /// Decodes chunks ahead of a reader.
 struct ReadaheadTask {
     chunks: Arc<Chunks>,
-    reader: Arc<Mutex<SequentialReader>>,
+    reader: Arc<Reader>,
 }
 
 impl ReadaheadTask {

@@ -7,7 +7,7 @@ use lru::LruCache;
 
 use crate::memory::{Budget, Reclaim, Reservation};
 use crate::metrics::MemoryClass;
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, rank};
 
 /// Indexes are not evicted while all of them together take less than the larger of these: the budget divided by
 /// `GUARANTEED_PART`, and `GUARANTEED` bytes.
@@ -27,7 +27,7 @@ pub(super) trait EvictIndex: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(super) struct LoadedIndexes {
     budget: Arc<Budget>,
-    state: Mutex<LoadedState>,
+    state: Mutex<LoadedState, { rank::INDEXES }>,
 }
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl LoadedIndexes {
         Arc::new(Self { budget: Arc::clone(budget), state: Mutex::new(state) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, LoadedState> {
+    fn lock(&self) -> MutexGuard<'_, LoadedState, { rank::INDEXES }> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,0 +1,127 @@
+//! Mutexes and condition variables with ranks. Their methods are those of std.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+use std::time::Duration;
+
+use super::rank::{Held, NONE};
+
+#[cfg(feature = "shuttle")]
+use shuttle::sync as of;
+#[cfg(not(feature = "shuttle"))]
+use std::sync as of;
+
+/// A mutex with a rank.
+#[derive(Debug)]
+pub(crate) struct Mutex<T, const RANK: u8 = NONE>(of::Mutex<T>);
+
+/// A guard of a mutex.
+pub(crate) struct MutexGuard<'a, T, const RANK: u8 = NONE> {
+    guard: of::MutexGuard<'a, T>,
+    held: Held<RANK>,
+}
+
+/// A condition variable.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(of::Condvar);
+
+impl<T, const RANK: u8> Mutex<T, RANK> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(of::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T, RANK>> {
+        let held = Held::before_lock();
+        with(self.0.lock(), |guard| MutexGuard { guard, held })
+    }
+
+    pub(crate) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T, RANK>> {
+        let of_guard = |guard| MutexGuard { guard, held: Held::after_try() };
+        match self.0.try_lock() {
+            Ok(guard) => Ok(of_guard(guard)),
+            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+            Err(TryLockError::Poisoned(error)) => {
+                Err(TryLockError::Poisoned(PoisonError::new(of_guard(error.into_inner()))))
+            }
+        }
+    }
+}
+
+impl<T: Default, const RANK: u8> Default for Mutex<T, RANK> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T, const RANK: u8> Deref for MutexGuard<'_, T, RANK> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T, const RANK: u8> DerefMut for MutexGuard<'_, T, RANK> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+impl Condvar {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn wait<'a, T, const RANK: u8>(
+        &self,
+        MutexGuard { guard, held }: MutexGuard<'a, T, RANK>,
+    ) -> LockResult<MutexGuard<'a, T, RANK>> {
+        with(self.0.wait(guard), |guard| MutexGuard { guard, held })
+    }
+
+    pub(crate) fn wait_timeout<'a, T, const RANK: u8>(
+        &self,
+        MutexGuard { guard, held }: MutexGuard<'a, T, RANK>,
+        timeout: Duration,
+    ) -> LockResult<(MutexGuard<'a, T, RANK>, of::WaitTimeoutResult)> {
+        with(self.0.wait_timeout(guard, timeout), |(guard, result)| (MutexGuard { guard, held }, result))
+    }
+
+    pub(crate) fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+fn with<G, H>(locked: LockResult<G>, wrap: impl FnOnce(G) -> H) -> LockResult<H> {
+    match locked {
+        Ok(guard) => Ok(wrap(guard)),
+        Err(poisoned) => Err(PoisonError::new(wrap(poisoned.into_inner()))),
+    }
+}
+
+#[cfg(all(test, debug_assertions, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::sync::rank;
+
+    #[test]
+    fn the_wrong_order_is_noticed_before_it_can_hang() {
+        let (outer, inner) = (Mutex::<u8, { rank::CHUNKS }>::new(1), Mutex::<u8, { rank::BUDGET }>::new(2));
+        {
+            let _outer = outer.lock().unwrap();
+            assert_eq!(*inner.lock().unwrap(), 2);
+        }
+        let wrong = std::panic::catch_unwind(|| {
+            let _inner = inner.lock().unwrap();
+            assert!(outer.try_lock().is_ok(), "it does not wait");
+            drop(outer.lock());
+        });
+        let text = *wrong.unwrap_err().downcast::<String>().unwrap();
+        assert_eq!(text, format!("a lock of rank {} is taken under one of rank {}", rank::CHUNKS, rank::BUDGET));
+        drop(outer.lock().unwrap());
+    }
+}
