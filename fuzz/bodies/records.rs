@@ -11,17 +11,23 @@ use crate::support::Random;
 
 const MAGIC: &[u8; 8] = b"KPFSIDX\n";
 
+/// Bytes of a block before its frame.
+const HEAD: usize = 45;
+
+/// Bytes of the head of a record.
+const RECORD: usize = 21;
+
 /// The most bytes that are read.
 const MOST: usize = 64 << 20;
 
-/// The contents of the blocks of an index. The first one is the header.
+/// The contents of the blocks of an index. The first one is the header. The head of a large record is left out.
 pub(crate) fn open(file: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut rest = file.strip_prefix(MAGIC)?;
     let mut contents = Vec::new();
     while !rest.is_empty() {
         let length = usize::try_from(u32::from_le_bytes(*rest.first_chunk()?)).ok()?;
-        contents.push(zstd::bulk::decompress(rest.get(24..24 + length)?, MOST).ok()?);
-        rest = rest.get(24 + length..)?;
+        contents.push(zstd::bulk::decompress(rest.get(HEAD..HEAD + length)?, MOST).ok()?);
+        rest = rest.get(HEAD + length..)?;
     }
     Some(contents)
 }
@@ -43,9 +49,14 @@ pub(crate) fn close(contents: &[&[u8]]) -> Vec<u8> {
 
 /// The block at an offset, with a right sum. `first` is the sum of the first one.
 pub(crate) fn block(first: &[u8; 16], at: usize, size: usize, frame: &[u8]) -> Vec<u8> {
+    record_block(first, at, size, &[0; RECORD], frame)
+}
+
+/// The same of a large record with this head.
+pub(crate) fn record_block(first: &[u8; 16], at: usize, size: usize, record: &[u8; RECORD], frame: &[u8]) -> Vec<u8> {
     let [length, size] = [frame.len(), size].map(|length| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
-    let sum = Xxh3::of(&[&first[..], &(at as u64).to_le_bytes(), &size, frame].concat());
-    [&length[..], &size, &sum, frame].concat()
+    let sum = Xxh3::of(&[&first[..], &(at as u64).to_le_bytes(), &length, &size, record, frame].concat());
+    [&length[..], &size, &sum, record, frame].concat()
 }
 
 /// Changes some bytes after the header, and corrects the checksum.

@@ -155,7 +155,6 @@ fn prepare_with(inputs: &[PathBuf], options: &SplitOptions, list: List, is_check
         input.hash_members();
     }
     let prepared = plan(input, options, &resources, Share::All(&BundleJobs::new(&resources)))?;
-    prepared.resources.index.end_planning();
     prepared.plan.check_selection(&options.to_options(Packaging::Bundles)?)?;
     Ok(prepared)
 }
@@ -184,7 +183,6 @@ pub(super) fn plan_collected(
     resources: &Arc<Resources>,
 ) -> anyhow::Result<Prepared> {
     let prepared = plan(input, options, resources, Share::Collected(&BundleJobs::new(resources)))?;
-    resources.index.end_planning();
     Ok(prepared)
 }
 

@@ -81,7 +81,6 @@ fn planned(
         let whole = if prepared.wheels.is_none() { files.get(&path).cloned() } else { None };
         wheels.push(ReleasedWheel { prepared, whole });
     }
-    resources.index.end_planning();
     let choices = options.to_options(Packaging::Bundles)?;
     let keys = wheels.iter().map(|wheel| wheel.prepared.plan.keys_of_input(choices.packaging));
     choices.check_selection(&keys.flatten().collect::<BTreeSet<_>>())?;

@@ -14,14 +14,17 @@ use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::file::{self, IndexFile, LARGE};
+use super::file::{self, IndexFile, LARGE, RecordBytes};
 use super::pending::Pending;
-use super::records::{self, Header, Record, RecordKind, RecordsError};
+use super::records::{self, Header, RecordHead, RecordKind, RecordsError};
 use crate::memory::{Parser, most_kept};
 use crate::rope::Identity;
 
 /// The index is saved at once when more than this many bytes are unsaved.
 const MAX_UNSAVED: u64 = 4 << 20;
+
+/// What a record takes in memory besides its bytes.
+const RECORD: u64 = 128;
 
 /// The records about one input.
 #[derive(Debug, Default)]
@@ -54,8 +57,8 @@ struct RecordPlace {
     last: Mutex<Option<Arc<IndexFile>>>,
 }
 
-/// Where a large record is in a file, which may have been replaced since. Large records leave memory once they are
-/// saved.
+/// Where a large record is in a file, which may have been replaced since. A large record is in memory only until it is
+/// saved. It is read when it is asked for, and not before.
 #[derive(Clone, Debug)]
 struct StoredRecord {
     file: Arc<IndexFile>,
@@ -63,9 +66,10 @@ struct StoredRecord {
 }
 
 impl StoredRecord {
-    fn read(&self, key: RecordKey) -> Option<Record> {
-        let record = self.file.read_large(self.at).inspect_err(|error| tracing::info!("a record is lost: {error}"));
-        record.ok().filter(|record| (record.kind, record.identity) == key)
+    fn read(&self, key: RecordKey) -> Option<Vec<u8>> {
+        let read = self.file.read_large(self.at).inspect_err(|error| tracing::info!("a record is lost: {error}"));
+        let (record, bytes) = read.ok()?;
+        ((record.kind, record.identity) == key).then_some(bytes)
     }
 }
 
@@ -74,34 +78,21 @@ impl StoredRecord {
 struct IndexState {
     /// The last day on which a session used it, in days since 1970.
     day: u32,
-    /// `None` if only the file has it. If both have it, it leaves memory when it has been asked for.
+    /// `None` if only the file has it.
     bytes: Option<Arc<[u8]>>,
     stored: Option<Box<StoredRecord>>,
     /// Whether this session used it.
     used: AtomicBool,
 }
 
-/// Whether planning looks up such records, once, at the beginning of every session.
-fn is_for_planning(kind: u8) -> bool {
-    kind == RecordKind::Plain as u8 || kind == RecordKind::Scan as u8
-}
-
 impl IndexState {
-    /// A record that was read from the file.
-    fn stored(record: Record, file: &Arc<IndexFile>, at: u64) -> Self {
-        let Record { kind, day, bytes, .. } = record;
-        let is_large = bytes.len() >= LARGE;
-        let stored = is_large.then(|| Box::new(StoredRecord { file: Arc::clone(file), at }));
-        let bytes = (!is_large || is_for_planning(kind)).then_some(bytes);
+    /// A record of this file.
+    fn stored(day: u32, bytes: RecordBytes, file: &Arc<IndexFile>) -> Self {
+        let (bytes, stored) = match bytes {
+            RecordBytes::Here(bytes) => (Some(bytes), None),
+            RecordBytes::InBlock(at) => (None, Some(Box::new(StoredRecord { file: Arc::clone(file), at }))),
+        };
         Self { day, bytes, stored, used: AtomicBool::new(false) }
-    }
-
-    /// Its bytes, or where they are. Those that the file has leave memory.
-    fn take(&mut self) -> (Option<Arc<[u8]>>, Option<StoredRecord>) {
-        self.used.store(true, Ordering::Relaxed);
-        let bytes = if self.stored.is_some() { self.bytes.take() } else { self.bytes.clone() };
-        let stored = if bytes.is_none() { self.stored.as_deref().cloned() } else { None };
-        (bytes, stored)
     }
 }
 
@@ -120,17 +111,19 @@ impl Index {
     /// A record's value; `None` also if it cannot be decoded.
     pub fn get<T: DeserializeOwned>(&self, kind: RecordKind, identity: &Identity) -> Option<T> {
         let key = (kind as u8, *identity);
-        let (bytes, stored) = self.records.get_mut(&key)?.take();
-        let bytes = bytes.or_else(|| Some(stored?.read(key)?.bytes));
-        if bytes.is_none() {
+        let (bytes, stored) = {
+            let held = self.records.get(&key)?;
+            held.used.store(true, Ordering::Relaxed);
+            (held.bytes.clone(), held.stored.as_deref().cloned())
+        };
+        if let Some(bytes) = bytes {
+            return records::decode(&bytes);
+        }
+        let read = stored.and_then(|stored| stored.read(key));
+        if read.is_none() {
             self.records.remove_if(&key, |_, held| held.bytes.is_none());
         }
-        records::decode(&bytes?)
-    }
-
-    /// Drops the large records that planning did not ask for. The file has them.
-    pub fn end_planning(&self) {
-        self.records.iter_mut().filter(|held| held.stored.is_some()).for_each(|mut held| held.bytes = None);
+        records::decode(&read?)
     }
 
     /// Records a value.
@@ -233,11 +226,13 @@ impl Index {
         let mut large = Vec::new();
         let file = file::write(&place.file, &place.header, |writer| {
             for (key, day, in_memory, stored) in &records {
-                let (kind, identity) = *key;
-                let stored = || Some(stored.as_ref()?.read(*key)?.bytes);
-                let Some(bytes) = in_memory.clone().or_else(stored) else { continue };
-                let record = Record { kind, identity, day: *day, bytes };
-                if let Some(at) = writer.put(&record)? {
+                let record = RecordHead { kind: key.0, identity: key.1, day: *day };
+                let at = match (in_memory, stored) {
+                    (Some(bytes), _) => writer.put(record, bytes)?,
+                    (None, Some(stored)) => writer.copy(record, &stored.file, stored.at).ok(),
+                    (None, None) => None,
+                };
+                if let Some(at) = at {
                     large.push((*key, at, in_memory.clone()));
                 }
             }
@@ -282,12 +277,13 @@ impl Index {
             let file = Arc::new(file);
             *place.last.lock() = Some(Arc::clone(&file));
             let mut room = most_kept(Parser::Index);
-            let result = file.read(|record, at| {
-                let key = (record.kind, record.identity);
+            let result = file.read(|record, bytes| {
+                let length = if let RecordBytes::Here(bytes) = &bytes { bytes.len() as u64 } else { 0 };
                 // What does not fit is made again.
-                let Some(rest) = room.checked_sub(record.bytes.len() as u64) else { return };
+                let Some(rest) = room.checked_sub(RECORD.saturating_add(length)) else { return };
                 room = rest;
-                self.records.entry(key).or_insert_with(|| IndexState::stored(record, &file, at));
+                let held = self.records.entry((record.kind, record.identity));
+                held.or_insert_with(|| IndexState::stored(record.day, bytes, &file));
             });
             result.map_err(records::at(&place.file))
         });

@@ -125,17 +125,41 @@ fn large_records_leave_memory_when_they_are_saved_and_are_read_again() {
     next.save().unwrap();
     assert!(known(&next, 6) && known(&next, 2), "the file that was replaced is still open");
     assert_eq!(Index::open(place.path(), &input).get::<u64>(RecordKind::Scan, &identity(5)), Some(7));
-    // What planning asks for is in memory until it has asked.
-    next.put(RecordKind::Scan, &identity(7), &large(7));
-    next.save().unwrap();
-    let last = Index::open(place.path(), &input);
-    let get = || (resident(&last), last.get(RecordKind::Scan, &identity(7)) == Some(large(7)));
-    assert_eq!([get(), get()], [(3, true), (2, true)]);
-    let last = Index::open(place.path(), &input);
-    let before = resident(&last);
-    last.end_planning();
-    let get = last.get(RecordKind::Scan, &identity(7));
-    assert_eq!((before, resident(&last), get), (3, 2, Some(large(7))));
+}
+
+/// The head of a large record is not checked before the record is read.
+#[test]
+fn a_damaged_large_record_is_none_and_the_others_stay() {
+    let place = tempfile::tempdir().unwrap();
+    let input = place.path().join("x.whl");
+    fs::write(&input, "input").unwrap();
+    let index = Index::open(place.path(), &input);
+    let large = serde_bytes::ByteBuf::from(vec![7; LARGE]);
+    index.put(RecordKind::Rewritten, &identity(1), &1);
+    index.put(RecordKind::Stream, &identity(2), &large);
+    index.put(RecordKind::Digest, &identity(3), &3);
+    index.save().unwrap();
+    let file = index.file().unwrap();
+    let good = fs::read(file).unwrap();
+    let at = good.windows(16).position(|bytes| bytes == identity(2).0).unwrap() - 25;
+    let length = 45 + usize::try_from(u32::from_le_bytes(*good[at..].first_chunk().unwrap())).unwrap();
+    for byte in at..at + length {
+        let damaged = [&good[..byte], &[good[byte] ^ 0x20], &good[byte + 1..]].concat();
+        fs::write(file, damaged).unwrap();
+        let next = Index::open(place.path(), &input);
+        // A wrong day is found, too, as are records behind a block whose length is right.
+        let found = next.get::<serde_bytes::ByteBuf>(RecordKind::Stream, &identity(2));
+        assert_eq!((next.get(RecordKind::Rewritten, &identity(1)), found), (Some(1), None), "byte {}", byte - at);
+        if byte - at >= 4 {
+            assert_eq!(next.get(RecordKind::Digest, &identity(3)), Some(3), "byte {}", byte - at);
+        }
+        // Damage is not copied.
+        next.put(RecordKind::Digest, &identity(4), &4);
+        next.save().unwrap();
+        let kept = fs::read(file).unwrap();
+        assert!(!kept.windows(16).any(|bytes| bytes == identity(2).0), "byte {}", byte - at);
+        assert_eq!(Index::open(place.path(), &input).get(RecordKind::Digest, &identity(4)), Some(4));
+    }
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
@@ -14,7 +13,7 @@ use crate::rope::Identity;
 
 /// Incremented whenever the format, the meaning of records or the results of planning change. Releases that change
 /// none of these share indexes.
-const FORMAT: u32 = 10;
+const FORMAT: u32 = 11;
 
 /// Records that were not used for this many days are dropped.
 pub(super) const DAYS: u32 = 60;
@@ -90,14 +89,44 @@ pub(super) struct Header {
     stamp: Vec<i64>,
 }
 
-/// A stored result.
-#[derive(Clone, Debug)]
-pub(super) struct Record {
+/// What is known of a stored result without its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RecordHead {
     pub(super) kind: u8,
     pub(super) identity: Identity,
     /// The last day on which it was used, in days since 1970.
     pub(super) day: u32,
-    pub(super) bytes: Arc<[u8]>,
+}
+
+impl Default for RecordHead {
+    /// That of no record.
+    fn default() -> Self {
+        Self { kind: 0, identity: Identity([0; 16]), day: 0 }
+    }
+}
+
+impl RecordHead {
+    pub(super) fn is_some(&self) -> bool {
+        self.kind != 0
+    }
+
+    /// Whether both are about the same.
+    pub(super) fn is_of(&self, other: &Self) -> bool {
+        (self.kind, self.identity) == (other.kind, other.identity)
+    }
+
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        [&[self.kind][..], &self.identity.0, &self.day.to_le_bytes()].concat()
+    }
+
+    /// Takes it from the beginning of some bytes.
+    pub(super) fn take(bytes: &mut &[u8]) -> Option<Self> {
+        let (&[kind], rest) = bytes.split_first_chunk()?;
+        let (identity, rest) = rest.split_first_chunk()?;
+        let (day, rest) = rest.split_first_chunk()?;
+        *bytes = rest;
+        Some(Self { kind, identity: Identity(*identity), day: u32::from_le_bytes(*day) })
+    }
 }
 
 impl Header {
