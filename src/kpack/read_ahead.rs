@@ -1,20 +1,30 @@
 //! Which frames of an archive are made ahead of a sequential reader.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::sync::{Mutex, PoisonError, rank};
 
 /// Reads count as sequential if they skip at most this many frames: requests of one reader overtake each other.
 const DISORDER: usize = 8;
 
-/// The frames of an archive in its order, and how far they were asked for ahead.
+/// The most readers of one archive that are told apart, such as programs that read it at different places.
+const READERS: usize = 8;
+
+/// The frames of an archive in its order, and its sequential readers.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
     /// Where each frame ends, in bytes of frames.
     ends: Vec<u64>,
-    /// The number of the frame that was read last.
-    last: AtomicUsize,
+    /// The last one to read is at the end. A reader is told from others by its place.
+    readers: Mutex<Vec<FrameReader>, { rank::READERS }>,
+}
+
+#[derive(Debug, Default)]
+struct FrameReader {
+    /// The number of the frame that it read last.
+    last: usize,
     /// The end of the frames that were asked for.
-    asked: AtomicUsize,
+    asked: usize,
 }
 
 impl ReadAhead {
@@ -23,27 +33,35 @@ impl ReadAhead {
             *end = end.saturating_add(*length);
             Some(*end)
         });
-        Self { ends: ends.collect(), last: AtomicUsize::new(0), asked: AtomicUsize::new(0) }
+        Self { ends: ends.collect(), readers: Mutex::new(vec![FrameReader::default()]) }
     }
 
     /// The frames to be made when a sequential reader has reached this one, as many as take `room` bytes. `is_made` tells
     /// whether this one is made; then there is no hurry. Each frame is asked for once in a pass, even if it does not stay
     /// until it is read.
     pub(super) fn next(&self, number: usize, room: u64, is_made: impl FnOnce() -> bool) -> Range<usize> {
-        let last = self.last.swap(number, Ordering::Relaxed);
         let nothing = number..number;
-        if number.abs_diff(last) > DISORDER {
-            // Another reader, or another pass.
-            self.asked.store(number, Ordering::Relaxed);
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(found) = readers.iter().rposition(|reader| number.abs_diff(reader.last) <= DISORDER) else {
+            if readers.len() >= READERS {
+                readers.remove(0);
+            }
+            readers.push(FrameReader { last: number, asked: number });
             return nothing;
+        };
+        let mut reader = readers.remove(found);
+        let is_behind = reader.last > number;
+        reader.last = number;
+        let mut next = nothing;
+        if !is_behind && !is_made() {
+            let start = number.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+            let end = self.ends.partition_point(|end| end.saturating_sub(start) < room);
+            let begin = reader.asked.max(number);
+            next = begin..end.max(begin);
+            reader.asked = next.end;
         }
-        if last > number || is_made() {
-            return nothing;
-        }
-        let start = number.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        let end = self.ends.partition_point(|end| end.saturating_sub(start) < room);
-        let begin = self.asked.fetch_max(end, Ordering::Relaxed).max(number);
-        begin..end.max(begin)
+        readers.push(reader);
+        next
     }
 }
 
@@ -62,5 +80,17 @@ mod tests {
         assert_eq!(frames.next(501, 101, || false), 501..511);
         assert_eq!(frames.next(502, 101, || true), 502..502);
         assert_eq!(frames.next(503, 101, || false), 511..513);
+    }
+
+    #[test]
+    fn each_of_several_readers_is_prepared_for() {
+        let frames = ReadAhead::new(&[10; 1000]);
+        let starts = [100, 400, 700];
+        for start in starts {
+            assert_eq!(frames.next(start, 101, || false), start..start, "a jump");
+        }
+        for start in starts {
+            assert_eq!(frames.next(start + 1, 101, || false), start + 1..start + 11);
+        }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) const FRAMES: u8 = 40;
 pub(crate) const TICKET: u8 = 50;
 /// The chunks of a member.
 pub(crate) const CHUNKS: u8 = 60;
-/// The sequential readers of a member, and one of them.
+/// The sequential readers of a member or an archive, and one of them.
 pub(crate) const READERS: u8 = 70;
 pub(crate) const READER: u8 = 71;
 /// Idle decoders, free chunks, and the decodes in flight.
