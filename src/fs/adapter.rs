@@ -190,11 +190,17 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectory) {
-        self.fs.readdir(node.0, offset, reply, ReplyDirectory::ok);
+        self.fs.readdir(node.0, offset, reply, |page, result| match result {
+            Ok(()) => page.ok(),
+            Err(error) => page.error(errno(error)),
+        });
     }
 
     fn readdirplus(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
-        self.fs.readdirplus(node.0, offset, reply, ReplyDirectoryPlus::ok);
+        self.fs.readdirplus(node.0, offset, reply, |page, result| match result {
+            Ok(()) => page.ok(),
+            Err(error) => page.error(errno(error)),
+        });
     }
 
     fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {

@@ -90,7 +90,11 @@ impl Filesystem {
             if name.len() > LONGEST_NAME as usize {
                 return Err(Failure::Plain(Errno::NAMETOOLONG));
             }
-            Ok(self.nodes.lookup(parent, name).map(|node| (node, self.nodes.is_live(node))))
+            let found = self.nodes.lookup(parent, name).map(|node| (node, self.nodes.is_live(node)));
+            if found.is_none() {
+                self.nodes.check(parent)?;
+            }
+            Ok(found)
         };
         let (node, is_live) = match self.guarded("lookup", parent, find) {
             Ok(Some(found)) => found,
@@ -198,12 +202,12 @@ impl Filesystem {
         node: NodeId,
         offset: u64,
         mut page: P,
-        reply: impl FnOnce(P),
+        reply: impl FnOnce(P, Result<(), Errno>),
     ) {
         self.look_ahead(node, offset);
         self.answer_now(RequestKind::Readdir, |this| {
             listing::names(&this.nodes, node, offset, &mut page);
-            reply(page);
+            reply(page, this.guarded("readdir", node, || this.nodes.check(node)));
         });
     }
 
@@ -213,14 +217,14 @@ impl Filesystem {
         node: NodeId,
         offset: u64,
         mut page: P,
-        reply: impl FnOnce(P),
+        reply: impl FnOnce(P, Result<(), Errno>),
     ) {
         self.look_ahead(node, offset);
         self.answer_now(RequestKind::Readdirplus, |this| {
             let guarded =
                 |node, work: &dyn Fn() -> Result<NodeAttributes, Failure>| this.guarded("readdirplus", node, work);
             listing::names_and_attributes(&this.nodes, node, offset, &mut page, guarded);
-            reply(page);
+            reply(page, this.guarded("readdirplus", node, || this.nodes.check(node)));
         });
     }
 

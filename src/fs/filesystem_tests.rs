@@ -277,8 +277,8 @@ impl Directories {
     /// Lists a directory as the kernel does, until no more names are returned.
     fn list(&self, directory: &[u8]) {
         let directory = self.fs.nodes.lookup(ROOT, directory).unwrap();
-        self.fs.readdirplus(directory, 0, All::default(), |page| assert_eq!(page.0.len(), 42));
-        self.fs.readdirplus(directory, 42, All::default(), |page| assert_eq!(page.0, NONE));
+        self.fs.readdirplus(directory, 0, All::default(), |page, _| assert_eq!(page.0.len(), 42));
+        self.fs.readdirplus(directory, 42, All::default(), |page, _| assert_eq!(page.0, NONE));
     }
 
     /// Reads a file, and returns the files that were pushed afterwards, in order.

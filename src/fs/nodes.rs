@@ -81,6 +81,11 @@ impl Nodes {
         self.tree.body(node)
     }
 
+    /// Fails if a node is in a view that was evicted. What was read of it before may be incomplete.
+    pub(super) fn check(&self, node: NodeId) -> Result<(), Failure> {
+        self.node(node).map(|_| ())
+    }
+
     /// The inode number of `name` in a directory.
     pub(super) fn lookup(&self, parent: NodeId, name: &[u8]) -> Option<NodeId> {
         self.tree.lookup(parent, name).map(|node| self.number(node))

@@ -61,7 +61,12 @@ impl Tree {
     pub fn body(&self, id: NodeId) -> Option<Body> {
         let (view, index) = index_of(id)?;
         let NodeKind::File { body, .. } = &self.arena.get(index)?.kind else { return None };
-        Some(self.other_body(view, index).unwrap_or_else(|| body.clone()))
+        let other = self.other_body(view, index);
+        if other.is_none() && view != 0 {
+            // The stored body is not that of a view that was evicted.
+            self.view(view)?;
+        }
+        Some(other.unwrap_or_else(|| body.clone()))
     }
 
     /// A view's replacement for the stored body of a file.

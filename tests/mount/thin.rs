@@ -129,6 +129,36 @@ fn gpus_are_listed_and_sets_of_them_can_be_looked_up() {
     assert_ne!(inode("thin/gfx90a/lib/plain.so"), inode("thin/gfx1030/lib/plain.so"));
 }
 
+/// One user who looks up many sets does not keep others from theirs.
+#[test]
+fn sets_can_be_looked_up_after_many_others() {
+    let fat = fat();
+    let Some(mount) = Mount::new(fat.path(), &[]) else { return };
+    let thin = mount.at("thin");
+    let gpus: Vec<_> = names(&thin).into_iter().filter(|name| name != "auto").collect();
+    let sets: Vec<_> = (1_u32..1 << gpus.len().min(10))
+        .map(|set| (0..gpus.len()).filter(|&at| set & (1 << at) != 0).map(|at| gpus[at].as_str()).collect::<Vec<_>>())
+        .filter(|set| set.len() > 1)
+        .map(|set| set.join("+"))
+        .collect();
+    assert!(sets.len() > 256, "{}", sets.len());
+    let first = thin.join(&sets[0]);
+    let (listed, bytes) = (names(&first.join("lib")), fs::read(first.join("lib/plain.so")).unwrap());
+    let open = fs::File::open(first.join("lib/plain.so")).unwrap();
+    for set in &sets {
+        assert!(thin.join(set).join("lib/plain.so").exists(), "{set}");
+    }
+    // The kernel remembers the evicted view, and looks it up again.
+    assert_eq!(names(&first.join("lib")), listed);
+    assert_eq!(fs::read(first.join("lib/plain.so")).unwrap(), bytes);
+    // What is open is read from its own view, or is stale.
+    let mut again = vec![0; bytes.len()];
+    match std::os::unix::fs::FileExt::read_exact_at(&open, &mut again, 0) {
+        Ok(()) => assert_eq!(again, bytes),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::StaleNetworkFileHandle),
+    }
+}
+
 #[test]
 fn sets_that_are_named_are_listed() {
     let fat = fat();
