@@ -28,9 +28,6 @@ const UNREADABLE: u8 = 2;
 const MAX_ROWS: usize = 40;
 const MAX_ROWS_OF_COMMENT: usize = 15;
 
-/// The least memory that can be chosen, in MiB.
-const LEAST_MEMORY: u64 = 16;
-
 /// List what changed between two inputs: sizes, targets, code objects, kernels, files and metadata
 ///
 /// Inputs are wheels, trees, binaries, splits (a directory with host/, or of wheels), artifacts or directories of
@@ -112,7 +109,7 @@ impl Compare {
         check_page(self.html.as_deref(), &[self.before.clone(), self.after.clone()])?;
         set_jobs(self.options.jobs)?;
         let mut options = self.options.clone();
-        options.memory = (options.memory / 2).max(LEAST_MEMORY);
+        options.memory = options.memory.halved();
         options.jobs = None;
         let settings = Settings {
             options: options.to_options(Packaging::Bundles)?,
@@ -122,7 +119,7 @@ impl Compare {
         let open = |location: &Path| -> anyhow::Result<Side> {
             let resources = resources(location, &options)?;
             // Both inputs are in memory.
-            limit_tables(self.options.memory << 20);
+            limit_tables(self.options.memory.bytes());
             Ok(show_bytes("Planning", |progress| Side::open(location, &settings, &resources, progress))?)
         };
         let (before, after) = (open(&self.before)?, open(&self.after)?);

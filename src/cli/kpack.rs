@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 
 use super::json;
+use super::memory::MemoryOption;
 use super::pack::{self, Create};
 use super::replacing::Replacing;
 use super::table::{counted, size};
@@ -27,6 +28,9 @@ use crate::source::open_file;
 pub(super) struct Kpack {
     #[command(subcommand)]
     command: KpackCommand,
+
+    #[command(flatten)]
+    memory: MemoryOption,
 }
 
 #[derive(Debug, Subcommand)]
@@ -93,15 +97,16 @@ enum KpackCommand {
 
 impl Kpack {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let memory = self.memory.limit()?;
         match &self.command {
             KpackCommand::List { file, json, summary } => list(file, *json, *summary)?,
-            KpackCommand::Create(create) => create.run()?,
+            KpackCommand::Create(create) => create.run(memory)?,
             KpackCommand::Bundle { file, output, replacing } => pack::bundle(file, output, *replacing)?,
             KpackCommand::Extract { file, output, binary, target, replacing } => {
                 extract(file, output, (binary.as_deref(), target.as_deref()), *replacing)?;
             }
             KpackCommand::Unbundle { file, output, target, replacing } => {
-                unbundle(file, output, target.as_ref(), *replacing)?;
+                unbundle(file, output, target.as_ref(), *replacing, memory)?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -16,6 +16,7 @@ mod json;
 mod kpack;
 mod lists;
 mod log;
+mod memory;
 mod mount;
 mod mount8;
 mod options;
@@ -75,9 +76,6 @@ enum Command {
     Generate(generate::Generate),
 }
 
-/// Memory for commands without the option `--memory`, in bytes: its default.
-const MEMORY: u64 = 256 << 20;
-
 /// Runs the command in the arguments.
 pub fn run() -> ExitCode {
     if let Err(error) = prepare::check_address_space(0) {
@@ -85,7 +83,7 @@ pub fn run() -> ExitCode {
         return ExitCode::from(FAILURE);
     }
     set_up_malloc();
-    limit_tables(MEMORY);
+    limit_tables(memory::MemoryOption::default().bytes());
     log::start();
     let arguments: Vec<_> = std::env::args_os().collect();
     if let Some(caller) = mount8::caller(&arguments, &Cli::command()) {

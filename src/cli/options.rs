@@ -6,6 +6,7 @@ use std::sync::Once;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
+use super::memory::MemoryOption;
 use super::prepare::place_of;
 use super::selection::Selection;
 use super::terminal::warn;
@@ -162,9 +163,8 @@ pub(super) struct SplitOptions {
     #[arg(long, help_heading = "Resources")]
     pub(super) allow_ratio: bool,
 
-    /// Memory for caches and buffers, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
-    pub(super) memory: u64,
+    #[command(flatten)]
+    pub(super) memory: MemoryOption,
 
     /// Number of threads that plan and compress [default: one for each core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_JOBS), help_heading = "Resources")]

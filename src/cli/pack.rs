@@ -23,9 +23,6 @@ use crate::rope::{Content, Materialize};
 use crate::source::{EntryKind, EntryPath, Input, open_file};
 use crate::split::{self, Plan};
 
-/// Memory for caches and compressors, in bytes.
-const MEMORY: u64 = 256 << 20;
-
 /// The default group of archives.
 const GROUP: &str = "kernels";
 
@@ -68,8 +65,8 @@ pub(super) struct Create {
 }
 
 impl Create {
-    pub(super) fn run(&self) -> anyhow::Result<()> {
-        let resources = Resources::new(MEMORY);
+    pub(super) fn run(&self, memory: u64) -> anyhow::Result<()> {
+        let resources = Resources::new(memory);
         let archives = match &self.from_binary {
             Some(binary) => self.of_binary(binary, &resources)?,
             None => self.of_files(&resources)?,

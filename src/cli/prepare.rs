@@ -16,7 +16,7 @@ use crate::image::{self, ImageReference};
 use crate::index::Index;
 use crate::join::{self, Joined};
 use crate::kpack::BundleJobs;
-use crate::memory::{check_tables, limit_tables};
+use crate::memory::check_tables;
 use crate::metrics::Counters;
 use crate::packages::InstalledComponent;
 use crate::resources::Resources;
@@ -119,13 +119,12 @@ pub(super) fn check_address_space(memory: u64) -> anyhow::Result<()> {
 
 /// The resources, with the user's limits on threads and memory.
 pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<Arc<Resources>> {
-    check_address_space(options.memory << 20)?;
-    limit_tables(options.memory << 20);
+    let memory = options.memory.limit()?;
     set_jobs(options.jobs)?;
     options.note_ignored();
     let cache = options.cache.safe_directory();
     let index = cache.as_ref().map_or_else(Index::default, |directory| Index::open(directory, input));
-    Ok(Resources::with_store(options.memory << 20, index, options.frame_store(cache.as_deref(), input)))
+    Ok(Resources::with_store(memory, index, options.frame_store(cache.as_deref(), input)))
 }
 
 /// Plans a split, and prints warnings on stderr.

@@ -16,9 +16,6 @@ use crate::resources::Resources;
 use crate::rope::{Content, copy_from};
 use crate::source::open_file;
 
-/// Memory for decompressed bundles, in bytes.
-const MEMORY: u64 = 256 << 20;
-
 /// The most padding between two bundles of a file, in bytes.
 const GAP: u64 = 1 << 16;
 
@@ -28,8 +25,9 @@ pub(super) fn unbundle(
     output: &Path,
     target: Option<&TargetId>,
     replacing: Replacing,
+    memory: u64,
 ) -> anyhow::Result<()> {
-    let resources = Resources::new(MEMORY);
+    let resources = Resources::new(memory);
     let mut new = NewFiles::new(replacing.force);
     for file in files {
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

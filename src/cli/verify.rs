@@ -10,16 +10,18 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::failure::text;
 use super::json;
+use super::memory::MemoryOption;
 use super::options::{Ignored, MAX_JOBS};
-use super::prepare::{check_address_space, set_jobs};
+use super::prepare::set_jobs;
 use super::progress::show_bytes;
 use super::selection::Selection;
 use super::table::counted;
 use super::terminal::message;
 use crate::artifact;
 use crate::gpu::GpuSet;
-use crate::memory::{check_tables, limit_tables};
+use crate::memory::check_tables;
 use crate::resources::Resources;
+use crate::rope::to_usize;
 use crate::split::Packaging;
 use crate::verify::{self, FindingGroup, Rule, VerifyOptions, VerifyReport};
 
@@ -76,9 +78,8 @@ pub(super) struct Verify {
     #[command(flatten)]
     ignored: Ignored,
 
-    /// Memory for caches, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
-    memory: u64,
+    #[command(flatten)]
+    memory: MemoryOption,
 
     /// Number of threads [default: one for each core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_JOBS), help_heading = "Resources")]
@@ -117,10 +118,8 @@ impl Verify {
             allow: self.allow.clone(),
             components: self.component.clone(),
         };
-        check_address_space(self.memory << 20)?;
         set_jobs(self.jobs)?;
-        limit_tables(self.memory << 20);
-        let resources = Resources::new(self.memory << 20);
+        let resources = Resources::new(self.memory.limit()?);
         let report = show_bytes("Verifying", |progress| {
             verify::verify(&paths, self.against.as_deref(), &options, &resources, progress)
         });
@@ -137,8 +136,9 @@ impl Verify {
         for note in &report.notes {
             writeln!(out, "note: {}", message(note))?;
         }
-        if report.findings.len() > MAX_WITHOUT_SUMMARY {
-            writeln!(out, "{} findings by cause:", report.findings.len())?;
+        let count = to_usize(report.counts.findings.get());
+        if count > MAX_WITHOUT_SUMMARY {
+            writeln!(out, "{count} findings by cause:")?;
             for FindingGroup { count, reason, first, .. } in &report.causes {
                 writeln!(out, "{count:>8}  {}; the first: {}", message(reason), message(first))?;
             }
@@ -147,7 +147,11 @@ impl Verify {
         for finding in &report.findings {
             writeln!(out, "{}", message(finding))?;
         }
-        let rules: BTreeSet<_> = report.findings.iter().map(|finding| finding.rule).collect();
+        let more = count.saturating_sub(report.findings.len());
+        if more > 0 {
+            writeln!(out, "… and {}", counted(more, "more finding", "more findings"))?;
+        }
+        let rules: BTreeSet<_> = report.causes.iter().map(|cause| cause.rule).collect();
         for rule in rules {
             writeln!(out, "hint: {rule}: {}", rule.text().remedy)?;
         }
@@ -157,7 +161,7 @@ impl Verify {
         writeln!(
             out,
             "{}; {} files, {} of them compared with RECORD, {} split{thin} binaries with {} wrappers, {} archives with {} code objects",
-            counted(report.findings.len(), "finding", "findings"),
+            counted(count, "finding", "findings"),
             counts.files.get(),
             counts.recorded_files.get(),
             counts.binaries.get(),

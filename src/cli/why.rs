@@ -14,18 +14,16 @@ use super::failure::text;
 use super::gpus::gpu;
 use super::json;
 use super::lists::pieces;
+use super::memory::MemoryOption;
 use super::terminal::message;
 use crate::disk;
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
-use crate::memory::{Parser, check_tables, limit_tables};
+use crate::memory::{Parser, check_tables};
 use crate::resources::Resources;
 use crate::why::{
     AnswerStatus, Cause, DatabaseLookup, Evidence, Explanation, FoundCause, Question, VisibleGpu, WhyError, disabled,
     is_runtime, visible, warn_of_empty,
 };
-
-/// Memory for caches, in bytes.
-const MEMORY: u64 = 64 << 20;
 
 /// Exit code if code is not found.
 const NO_CODE: u8 = 1;
@@ -76,6 +74,9 @@ pub(super) struct Why {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    memory: MemoryOption,
 
     /// Directory of the kernel's description of GPUs
     #[arg(long, value_name = "DIR", default_value = KFD_TOPOLOGY, hide = true)]
@@ -150,8 +151,7 @@ impl Why {
         let visible = if named.is_some() { Vec::new() } else { seen(&nodes, &variables).map_err(nothing)? };
         let gpus = named.unwrap_or_else(|| visible.iter().map(|gpu| gpu.target.clone()).collect());
         let (binary, wrapper) = (self.binary.clone(), self.wrapper);
-        limit_tables(MEMORY);
-        let resources = Resources::new(MEMORY);
+        let resources = Resources::new(self.memory.limit().map_err(unreadable)?);
         let question = Question { paths, gpus, visible, binary, wrapper, variables, loaded, resources };
         let mut answer = match question.answer() {
             Ok(answer) => answer,

@@ -1,13 +1,17 @@
 //! Findings, and counts of what was checked.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::rules::Rule;
 use crate::metrics::Counter;
+
+/// The most findings, notes, and causes of a rule in a report. What is beyond is counted.
+const MOST: usize = 1000;
 
 /// The result.
 #[derive(Debug, Serialize)]
@@ -16,7 +20,7 @@ pub struct VerifyReport {
     pub counts: Counts,
     /// Causes of findings, most frequent first.
     pub causes: Vec<FindingGroup>,
-    /// All findings, sorted by path.
+    /// Findings, sorted by path: the first [`MOST`].
     pub findings: Vec<Finding>,
     /// What was not checked, without being wrong.
     pub notes: Vec<String>,
@@ -41,6 +45,8 @@ pub struct FindingGroup {
 /// Counts of what was checked.
 #[derive(Debug, Default, Serialize)]
 pub struct Counts {
+    /// Findings, also those that are not listed.
+    pub findings: Counter,
     /// Files looked at.
     pub files: Counter,
     /// Split binaries among them.
@@ -70,7 +76,7 @@ pub struct Counts {
 }
 
 /// A problem.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Finding {
     /// The file.
     pub path: String,
@@ -117,64 +123,97 @@ impl fmt::Display for Finding {
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) counts: Counts,
-    found: Mutex<Vec<Finding>>,
-    notes: Mutex<Vec<String>>,
+    found: Mutex<BTreeMap<Rule, RuleFindings>>,
+    notes: Mutex<BTreeSet<String>>,
+}
+
+/// The findings of one rule.
+#[derive(Debug, Default)]
+struct RuleFindings {
+    /// A hash of each: a file may be looked at twice.
+    known: HashSet<u64>,
+    first: BTreeSet<Finding>,
+    /// Number and first finding, by reasons without names.
+    causes: HashMap<String, (usize, Finding)>,
+}
+
+impl RuleFindings {
+    fn add(&mut self, finding: Finding) {
+        let mut hash = DefaultHasher::new();
+        finding.hash(&mut hash);
+        if !self.known.insert(hash.finish()) {
+            return;
+        }
+        let reason = without_names(&finding.reason);
+        // A crafted input may have names that are not recognised as such.
+        let reason = if self.causes.len() < MOST { reason } else { "…".to_owned() };
+        let (count, first) = self.causes.entry(reason).or_insert_with(|| (0, finding.clone()));
+        *count += 1;
+        if finding < *first {
+            first.clone_from(&finding);
+        }
+        keep(&mut self.first, finding);
+    }
+}
+
+/// Adds an item to the first [`MOST`].
+fn keep<T: Ord>(items: &mut BTreeSet<T>, item: T) {
+    items.insert(item);
+    if items.len() > MOST {
+        items.pop_last();
+    }
 }
 
 impl Findings {
     pub(super) fn add(&self, rule: Rule, path: impl Into<String>, reason: impl fmt::Display) {
         let finding = Finding { path: path.into(), check: rule.text().check, rule, reason: reason.to_string() };
-        self.found.lock().push(finding);
+        self.found.lock().entry(rule).or_default().add(finding);
     }
 
     /// Adds a note about something that was not checked.
     pub(super) fn note(&self, note: String) {
-        self.notes.lock().push(note);
+        keep(&mut self.notes.lock(), note);
     }
 
     /// Number of findings.
     pub(super) fn number(&self) -> usize {
-        self.found.lock().len()
+        self.found.lock().values().map(|of_rule| of_rule.known.len()).sum()
     }
 
     /// The report. Its order does not depend on the threads. Findings of allowed rules become notes.
     pub(super) fn into_report(self, allowed: &[Rule]) -> VerifyReport {
-        let mut findings = self.found.into_inner();
-        findings.sort();
-        findings.dedup();
+        let mut found = self.found.into_inner();
         let mut notes = self.notes.into_inner();
         for rule in allowed {
-            let of_rule: Vec<_> = findings.extract_if(.., |finding| finding.rule == *rule).collect();
-            if let Some(first) = of_rule.first() {
-                notes.push(format!("{} of {rule} allowed, such as {}: {}", of_rule.len(), first.path, first.reason));
+            let of_rule = found.remove(rule).unwrap_or_default();
+            if let Some(first) = of_rule.first.first() {
+                notes.insert(format!(
+                    "{} of {rule} allowed, such as {}: {}",
+                    of_rule.known.len(),
+                    first.path,
+                    first.reason
+                ));
             }
         }
-        notes.sort();
-        notes.dedup();
-        VerifyReport { counts: self.counts, causes: causes(&findings), findings, notes }
-    }
-}
-
-/// The causes of sorted findings.
-fn causes(findings: &[Finding]) -> Vec<FindingGroup> {
-    let mut causes = Vec::<FindingGroup>::new();
-    let mut places = HashMap::new();
-    for finding in findings {
-        let reason = without_names(&finding.reason);
-        let place = *places.entry((finding.rule, reason.clone())).or_insert(causes.len());
-        match causes.get_mut(place) {
-            Some(cause) => cause.count += 1,
-            None => causes.push(FindingGroup {
-                check: finding.check,
-                rule: finding.rule,
-                reason,
-                count: 1,
-                first: finding.path.clone(),
-            }),
+        self.counts.findings.add(found.values().map(|of_rule| of_rule.known.len() as u64).sum());
+        let mut causes = Vec::new();
+        let mut findings = BTreeSet::new();
+        for of_rule in found.into_values() {
+            causes.extend(of_rule.causes);
+            of_rule.first.into_iter().for_each(|finding| keep(&mut findings, finding));
+        }
+        causes.sort_by(|(_, (count, first)), (_, (other, other_first))| other.cmp(count).then(first.cmp(other_first)));
+        let causes = causes.into_iter().map(|(reason, (count, first))| {
+            let Finding { path, check, rule, .. } = first;
+            FindingGroup { check, rule, reason, count, first: path }
+        });
+        VerifyReport {
+            counts: self.counts,
+            causes: causes.collect(),
+            findings: findings.into_iter().collect(),
+            notes: notes.into_iter().collect(),
         }
     }
-    causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
-    causes
 }
 
 /// A reason with "…" in place of names and numbers: words with digits, slashes, quotes or "==".
@@ -213,8 +252,25 @@ pub(super) fn enumerate<T: fmt::Display>(items: &[T]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Findings;
+    use super::{Findings, MOST};
     use crate::verify::Rule;
+
+    #[test]
+    fn what_is_beyond_the_first_thousand_is_counted() {
+        let findings = Findings::default();
+        for number in (0..3000).rev() {
+            findings.add(Rule::FileChanged, format!("{number:04}"), "it differs");
+            findings.add(Rule::FileChanged, format!("{number:04}"), "it differs");
+            findings.add(Rule::NoCode, format!("{number:04}"), format!("no code {}", "x".repeat(number)));
+        }
+        assert_eq!(findings.number(), 6000);
+        let report = findings.into_report(&[Rule::NoCode]);
+        assert_eq!((report.counts.findings.get(), report.findings.len()), (3000, MOST));
+        assert!(report.findings.iter().enumerate().all(|(number, finding)| finding.path == format!("{number:04}")));
+        let causes: Vec<_> = report.causes.iter().map(|it| (it.count, it.first.as_str())).collect();
+        assert_eq!(causes, [(3000, "0000")]);
+        assert!(report.notes[0].starts_with("3000 of"), "{:?}", report.notes);
+    }
 
     #[test]
     fn findings_of_one_cause_are_counted_together() {

@@ -1,0 +1,41 @@
+//! The option `--memory`.
+
+use clap::Args;
+
+use super::prepare::check_address_space;
+use crate::memory::limit_tables;
+
+/// The default, in MiB.
+const MIB: u64 = 256;
+
+/// How much memory a command takes.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct MemoryOption {
+    /// Memory for caches and buffers, in MiB; at most half of it also for tables of the input
+    #[arg(long = "memory", value_name = "MIB", default_value_t = MIB, global = true, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
+    mib: u64,
+}
+
+impl Default for MemoryOption {
+    fn default() -> Self {
+        Self { mib: MIB }
+    }
+}
+
+impl MemoryOption {
+    pub(super) fn bytes(self) -> u64 {
+        self.mib << 20
+    }
+
+    /// Half of it, as far as that may be given, for each of two inputs.
+    pub(super) fn halved(self) -> Self {
+        Self { mib: (self.mib / 2).max(16) }
+    }
+
+    /// Applies it to the tables of the input. Returns the number of bytes. Fails if the address space is limited to less.
+    pub(super) fn limit(self) -> anyhow::Result<u64> {
+        check_address_space(self.bytes())?;
+        limit_tables(self.bytes());
+        Ok(self.bytes())
+    }
+}
