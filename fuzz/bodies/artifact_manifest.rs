@@ -13,7 +13,9 @@ pub(crate) fn run(bytes: &[u8]) {
         for component in prefix.as_bytes().split(|&byte| byte == b'/').filter(|_| !prefix.is_root()) {
             assert!(!matches!(component, b"" | b"." | b".."), "{prefix}");
         }
-        text.extend(if prefix.is_root() { b"." } else { prefix.as_bytes() });
+        // Without the slashes, white space at the ends of a name would not be part of it.
+        let line = if prefix.is_root() { vec![b'.'] } else { [b"./", prefix.as_bytes(), b"/"].concat() };
+        text.extend(line);
         text.push(b'\n');
     }
     assert_eq!(Manifest::parse(&text, place).expect("as before"), manifest);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kpackfs::binary::{FatBinary, SplitBinary, marker, read_marker};
+use kpackfs::binary::{FatBinary, Imports, SplitBinary, data_ranges, marker, read_marker};
 use kpackfs::fatbin::{CodeObject, read_bundle};
 use kpackfs::kpack::BundleJobs;
 use kpackfs::rope::{Content, Edit, Rope, Segment};
@@ -31,6 +31,13 @@ pub(crate) fn run(bytes: &[u8]) {
     if let Ok(Some(split)) = split {
         assert!(split.problems.len() <= 2000, "{} problems", split.problems.len());
     }
+    let watched = Watched::new(bytes);
+    let loaded: Arc<dyn Content> = Arc::<Watched>::clone(&watched);
+    drop(Imports::read(&loaded));
+    for range in data_ranges(&loaded).unwrap_or_default() {
+        assert!(range.start <= range.end && range.end <= bytes.len() as u64, "{range:?}");
+    }
+    watched.check("reading what a loader reads");
     let Ok(Some(fat)) = scanned else { return };
     let wrappers = fat.wrappers();
     assert!(!wrappers.is_empty(), "code without wrappers");

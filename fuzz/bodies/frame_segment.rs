@@ -3,12 +3,50 @@
 use std::fs;
 
 use kpackfs::index::{FrameStore, Index};
-use kpackfs::rope::Identity;
+use kpackfs::rope::{Identity, Xxh3};
 
 use crate::support::directory;
 
-/// Checks bytes that may be a segment.
+/// Bytes of the header of a record.
+const HEADER: usize = 64;
+
+/// Checks bytes that may be a segment, and the same bytes with right sums, without which a scan ends at the first record.
 pub(crate) fn run(bytes: &[u8]) {
+    open(bytes);
+    let summed = with_sums(bytes);
+    if summed != bytes {
+        open(&summed);
+    }
+}
+
+/// The bytes with right sums of all headers that a scan reaches, and of their blocks.
+fn with_sums(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let mut at = 0;
+    while let Some(record) = bytes.get_mut(at..).filter(|record| record.len() >= HEADER) {
+        let field = |from: usize| u64::from_le_bytes(*record[from..].first_chunk().expect("in the header"));
+        let [length, start, next] = [40, 48, 56].map(|from| usize::try_from(field(from)).expect("64 bits"));
+        let sum = Xxh3::of(&[&(at as u64).to_le_bytes()[..], &record[24..HEADER]].concat());
+        record[8..24].copy_from_slice(&sum);
+        let frame = start.checked_add(length).and_then(|end| record.get(start..end)).map(<[u8]>::to_vec);
+        let blocks = frame.as_deref().unwrap_or_default().chunks(16 << 10).enumerate();
+        for (number, block) in blocks {
+            let place = HEADER + 16 * number;
+            if place + 16 <= start {
+                let offset = (number as u64 * (16 << 10)).to_le_bytes();
+                let sum = Xxh3::of(&[&record[24..40], &offset, block].concat());
+                record[place..place + 16].copy_from_slice(&sum);
+            }
+        }
+        match at.checked_add(next) {
+            Some(next) if next > at => at = next,
+            _ => break,
+        }
+    }
+    bytes
+}
+
+fn open(bytes: &[u8]) {
     let place = directory();
     let (cache, input) = (place.path().join("cache"), place.path().join("x.whl"));
     fs::write(&input, "input").expect("a file can be written");
@@ -43,8 +81,8 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-/// What may be identities: the 16 bytes after each magic and checksum.
+/// What may be identities: the 16 bytes after each magic, format and checksum.
 fn identities(bytes: &[u8]) -> Vec<Identity> {
-    let at = bytes.windows(4).enumerate().filter(|(_, window)| window == b"KPFR").map(|(at, _)| at + 8);
+    let at = bytes.windows(4).enumerate().filter(|(_, window)| window == b"KPFR").map(|(at, _)| at + 24);
     at.filter_map(|at| Some(Identity(*bytes.get(at..)?.first_chunk()?))).take(64).collect()
 }

@@ -48,6 +48,8 @@ mod marker;
 mod mount_options;
 #[path = "../../fuzz/bodies/pack.rs"]
 mod pack;
+#[path = "../../fuzz/bodies/part_manifest.rs"]
+mod part_manifest;
 #[path = "../../fuzz/bodies/records.rs"]
 mod records;
 #[path = "../../fuzz/bodies/split_input.rs"]
@@ -86,6 +88,7 @@ const TARGETS: [(&str, Body); 17] = [
     ("artifact_manifest", artifact_manifest::run),
     ("kpm", kpm::run),
     ("statement", statement::run),
+    ("part_manifest", part_manifest::run),
     ("pack", pack::run),
 ];
 
@@ -114,6 +117,7 @@ fn kinds(target: &str) -> Vec<Kind> {
         "artifact_manifest" => manifests::artifact_manifests(),
         "kpm" => manifests::kpms(),
         "statement" => manifests::statements(),
+        "part_manifest" => manifests::part_manifests(),
         "pack" => manifests::packed(),
         other => panic!("{other}"),
     }

@@ -160,6 +160,27 @@ pub(crate) fn statements() -> Vec<Kind> {
     ]
 }
 
+pub(crate) fn part_manifests() -> Vec<Kind> {
+    let head = r#"{"json_version": 1, "split_id": "x", "part": "host", "digest": "xxh3-128", "files": "#;
+    let file = |digest: &str| format!(r#"{{"path": "x", "size": 1, "digest": "{digest}"}}"#);
+    let sum = "0".repeat(32);
+    let with = |files: &str| format!("{head}[{files}]}}").into_bytes();
+    let good = with(&format!(
+        r#"{{"path": "x.kpack", "size": 1, "digest": "{sum}", "entries": [["x.so#0", "gfx942", 1, "{sum}"]]}}"#
+    ));
+    let parts = format!(r#""parts": [{}"host"], "files""#, r#""host","#.repeat(2000));
+    vec![
+        ("a version of the future", String::from_utf8(with("")).unwrap().replacen('1', "9", 1).into_bytes()),
+        ("a digest of another size", with(&file("00"))),
+        ("a digest that is no hexadecimal", with(&file(&"g".repeat(32)))),
+        ("a path twice", with(&[file(&sum), file(&sum)].join(","))),
+        ("numbers for texts", with("1, 2")),
+        ("many parts", String::from_utf8(with("")).unwrap().replace(r#""files""#, &parts).into_bytes()),
+        ("truncated", good[..good.len() / 2].to_vec()),
+        ("good", good),
+    ]
+}
+
 pub(crate) fn packed() -> Vec<Kind> {
     let code = |machine: u8, version: u8| {
         let mut code = vec![0; 64];
