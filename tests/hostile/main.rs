@@ -71,7 +71,7 @@ use std::path::{Path, PathBuf};
 type Body = fn(&[u8]);
 
 /// The fuzz targets that are replayed here.
-const TARGETS: [(&str, Body); 17] = [
+const TARGETS: [(&str, Body); 18] = [
     ("wheel", wheel::run),
     ("deflate", deflate::run),
     ("elf", binary::run),

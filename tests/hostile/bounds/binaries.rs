@@ -147,6 +147,12 @@ pub(super) fn symbols(place: &Path, scale: usize) -> Costly {
     let at = usize::try_from(name).unwrap();
     code[at..at + 15_996].fill(b'k');
     code[at + 15_996..at + 16_000].copy_from_slice(b".kd\0");
-    let bundle = plain(&[("host-x86_64-unknown-linux--", b""), ("hipv4-amdgcn-amd-amdhsa--gfx942", &code)]);
-    Costly::new(tree(place, 4, &fat_with(&[bundle]).bytes), 8 * count, 0)
+    let library = |code: &[u8]| {
+        fat_with(&[plain(&[("host-x86_64-unknown-linux--", b""), ("hipv4-amdgcn-amd-amdhsa--gfx942", code)])])
+    };
+    let after = tree(place, 4, &library(&code).bytes);
+    // `diff` reads the symbols of code that differs.
+    *code.last_mut().unwrap() ^= 1;
+    let before = tree(&place.join("before"), 4, &library(&code).bytes);
+    Costly { before: Some(before), ..Costly::new(after, 8 * count, 0) }
 }

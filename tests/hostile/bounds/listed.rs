@@ -145,3 +145,17 @@ pub(super) fn window(place: &Path, _: usize) -> Costly {
     tar.into_inner().unwrap().finish().unwrap();
     Costly { window: 128 << 20, ..Costly::new(path, 1, 5) }
 }
+
+/// The same of xz, whose encoder would take more memory than the test allows.
+pub(super) fn xz_window(place: &Path, _: usize) -> Costly {
+    const MAKE: &str = "import io, lzma, sys, tarfile
+filters = [{'id': lzma.FILTER_LZMA2, 'dict_size': 128 << 20, 'mode': lzma.MODE_FAST, 'mf': lzma.MF_HC3, 'nice_len': 273}]
+member = tarfile.TarInfo('zeros')
+member.size = 160 << 20
+with lzma.open(sys.argv[1], 'wb', filters=filters) as out, tarfile.open(fileobj=out, mode='w|') as tar:
+    tar.addfile(member, open('/dev/zero', 'rb'))
+";
+    let path = place.join("x.tar.xz");
+    assert!(std::process::Command::new("python3").args(["-c", MAKE]).arg(&path).status().unwrap().success());
+    Costly { window: 128 << 20, ..Costly::new(path, 1, 5) }
+}

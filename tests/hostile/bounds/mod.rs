@@ -37,11 +37,13 @@ enum Action {
     Diff,
     List,
     Recombine,
+    /// The input is application and tree.
+    Collect,
     /// The runtime library opens an archive and looks up a code object.
     Runtime,
 }
 
-use Action::{Diff, Inspect, List, Mount, Recombine, Runtime, Split, Verify, Why};
+use Action::{Collect, Diff, Inspect, List, Mount, Recombine, Runtime, Split, Verify, Why};
 
 /// An input in a directory of its own.
 struct Costly {
@@ -51,26 +53,29 @@ struct Costly {
     tables: u64,
     /// Bytes of its largest window.
     window: u64,
+    /// What `diff` compares it with, if that is not the input itself.
+    before: Option<PathBuf>,
 }
 
 impl Costly {
     fn new(path: PathBuf, entries: u64, names: u64) -> Self {
-        Self { path, tables: 400 * entries + names, window: 0 }
+        Self { path, tables: 400 * entries + names, window: 0, before: None }
     }
 }
 
 /// A parser and an input that is expensive for it. The number is how many times more entries the whole table has.
 type Row = (Parser, &'static str, fn(&Path, usize) -> Costly, &'static [Action]);
 
-const ALL: &[Action] = &[Inspect, Split, Mount, Verify, Why, Diff];
+const ALL: &[Action] = &[Inspect, Split, Mount, Verify, Why, Diff, Collect];
 
-const ROWS: [Row; 27] = [
+const ROWS: [Row; 28] = [
     (Parser::Directories, "a directory of many files", listed::directory, ALL),
     (Parser::CentralDirectory, "many members", listed::members, ALL),
     (Parser::CentralDirectory, "a directory that claims a million members", listed::claimed_members, ALL),
     (Parser::Tar, "names of 4 KB", listed::long_names, ALL),
     (Parser::Tar, "hard links to one library", listed::hard_links, ALL),
     (Parser::TarWindow, "a window of 128 MiB", listed::window, &[Inspect, Split, Mount]),
+    (Parser::TarWindow, "a window of 128 MiB of xz", listed::xz_window, &[Inspect, Split, Mount]),
     (Parser::Elf, "as many sections as there may be", binaries::sections, ALL),
     (Parser::Elf, "as many wrappers as there may be", binaries::wrappers, ALL),
     (Parser::Pe, "65,535 sections", binaries::pe_sections, ALL),
@@ -148,9 +153,10 @@ fn program() -> String {
 }
 
 /// The arguments for an action, and MiB of its budget if it has no option for that.
-fn command(action: Action, place: &Path, input: &Path, memory: u64, jobs: u64) -> (Vec<String>, u64) {
+fn command(action: Action, place: &Path, costly: &Costly, memory: u64, jobs: u64) -> (Vec<String>, u64) {
     let [out, config] = ["out", "config.json"].map(|name| place.join(name).display().to_string());
-    let input = input.display().to_string();
+    let before = costly.before.as_ref().unwrap_or(&costly.path).display().to_string();
+    let input = costly.path.display().to_string();
     let [memory_text, jobs] = [memory, jobs].map(|number| number.to_string());
     let limits = ["--memory", &memory_text, "--jobs", &jobs];
     let (words, own): (Vec<&str>, u64) = match action {
@@ -158,9 +164,13 @@ fn command(action: Action, place: &Path, input: &Path, memory: u64, jobs: u64) -
         Split => ([&["split", "--force"], &limits[..], &["-o", &out, &input]].concat(), memory),
         Mount => ([&["mount", "--foreground"], &limits[..], &[&input, &out]].concat(), memory),
         Verify => ([&["verify"], &limits[..], &[&input]].concat(), memory),
-        Why => (vec!["why", "--target", "gfx942", &input], 64),
-        Diff => ([&["diff"], &limits[..], &[&input, &input]].concat(), memory),
-        List => (vec!["kpack", "list", &input], 0),
+        Why => ([&["why", "--target", "gfx942"], &limits[..2], &[&input]].concat(), memory),
+        Diff => ([&["diff"], &limits[..], &[&before, &input]].concat(), memory),
+        List => ([&["kpack", "list"], &limits[..2], &[&input]].concat(), memory),
+        Collect => {
+            let gpu = ["--gpu-targets", "gfx942", "--force", "-o", &out];
+            ([&["collect"], &limits[..], &gpu, &[&input, "--from", &input]].concat(), memory)
+        }
         Recombine => ([&["recombine", "--force"], &limits[..], &["-o", &out, &config, &input]].concat(), memory),
         Runtime => (vec![], 0),
     };
@@ -202,7 +212,7 @@ fn check(rows: &[&Row], scale: usize, settings: &[(u64, u64)], is_chosen: impl F
                 if action == Mount {
                     fs::create_dir_all(&out).unwrap();
                 }
-                let (words, memory) = command(action, place.path(), &costly.path, memory, jobs);
+                let (words, memory) = command(action, place.path(), &costly, memory, jobs);
                 let ended = measured(place.path(), action == Mount, &words);
                 // Commands without the option have its default.
                 let most_tables = if memory == 0 { u64::MAX } else { memory << 19 };
@@ -228,6 +238,37 @@ fn check(rows: &[&Row], scale: usize, settings: &[(u64, u64)], is_chosen: impl F
 fn every_parser_has_a_row() {
     for parser in Parser::all() {
         assert!(ROWS.iter().any(|(of, ..)| *of == parser), "{parser:?} has no row");
+    }
+}
+
+/// The fuzz target of a parser; `None` for those whose bytes are no format of ours: names of a directory, texts that a
+/// library parses, and catalogues, of which strings are read.
+fn fuzz_target(parser: Parser) -> Option<&'static str> {
+    Some(match parser {
+        Parser::Directories | Parser::Text | Parser::Catalogue => return None,
+        Parser::CentralDirectory => "wheel",
+        Parser::Tar | Parser::TarWindow => "tar",
+        Parser::Elf => "elf",
+        Parser::Pe => "coff",
+        Parser::Bundle => "bundle",
+        Parser::Archive => "split_input",
+        Parser::Record | Parser::Metadata => "dist_info",
+        Parser::Statement => "statement",
+        Parser::Manifest => "part_manifest",
+        Parser::ArtifactManifest => "artifact_manifest",
+        Parser::Kpm => "kpm",
+        Parser::ImageDocument => "image",
+        Parser::CodeObject => "pack",
+        Parser::Index => "index_file",
+        Parser::FrameSegment => "frame_segment",
+    })
+}
+
+#[test]
+fn every_parser_of_a_format_has_a_fuzz_target() {
+    for target in Parser::all().filter_map(fuzz_target) {
+        assert!(crate::TARGETS.iter().any(|(name, _)| *name == target), "{target}");
+        assert!(Path::new("fuzz/fuzz_targets").join(target).with_extension("rs").exists(), "{target}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use kpackfs::artifact::{Kpm, KpmEntry};
 use kpackfs::index::{Index, RecordKind};
-use kpackfs::rope::Identity;
+use kpackfs::rope::{Identity, Xxh3};
 
 use super::Costly;
 use super::binaries::library;
@@ -91,7 +91,7 @@ pub(super) fn kpm(place: &Path, scale: usize) -> Costly {
         fs::write(part.join("artifact_manifest.txt"), "stage\n").unwrap();
     }
     let mut kpm = Kpm::new("x_lib", "stage");
-    let count = 10_000 * scale;
+    let count = 4_000 * scale;
     for number in 0..count {
         let entry = KpmEntry { file: format!("x_lib_gfx{number}.kpack"), size: 1, kernel_count: 1 };
         kpm.kpack_files.insert(format!("gfx{number}"), entry);
@@ -109,6 +109,10 @@ pub(super) fn index(place: &Path, _: usize) -> Costly {
     for number in 0..40 {
         index.put(RecordKind::Plain, &Identity([number; 16]), &vec![0_u32; 1 << 20]);
     }
+    // Records of nothing.
+    for number in 0..100_000 {
+        index.put(RecordKind::Digest, &Identity::describe("none").number(number).finish(), &());
+    }
     index.save().unwrap();
     Costly::new(tree, 10, 100)
 }
@@ -122,14 +126,13 @@ pub(super) fn segment(place: &Path, scale: usize) -> Costly {
     fs::create_dir_all(&frames).unwrap();
     let mut bytes = Vec::new();
     for number in 0..20_000 * scale as u64 {
+        // A header (src/index/frames/segment.rs), the sum of one block, and one byte.
         let mut fields = [number.to_le_bytes(), [1; 8]].concat();
-        for field in [1_u64, 52, 53] {
+        for field in [1_u64, 80, 81] {
             fields.extend(field.to_le_bytes());
         }
-        bytes.extend(
-            [b"KPFR", &crc32fast::hash(&fields).to_le_bytes()[..], &fields, &crc32fast::hash(b"x").to_le_bytes(), b"x"]
-                .concat(),
-        );
+        let sum = Xxh3::of(&[&(bytes.len() as u64).to_le_bytes()[..], &fields].concat());
+        bytes.extend([&b"KPFR"[..], &2_u32.to_le_bytes(), &sum, &fields, &[0; 16], b"x"].concat());
     }
     fs::write(frames.join("1.segment"), bytes).unwrap();
     costly
