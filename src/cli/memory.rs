@@ -1,8 +1,10 @@
 //! The option `--memory`.
 
+use anyhow::bail;
 use clap::Args;
+use rustix::process::{Resource, getrlimit};
 
-use super::prepare::check_address_space;
+use super::table::size;
 use crate::memory::limit_tables;
 
 /// The default, in MiB.
@@ -37,5 +39,23 @@ impl MemoryOption {
         check_address_space(self.bytes())?;
         limit_tables(self.bytes());
         Ok(self.bytes())
+    }
+}
+
+/// Address space in addition to --memory, in bytes: stacks, the program itself, and the list of an input.
+const HEADROOM: u64 = 192 << 20;
+
+/// Fails if the address space is limited (`ulimit -v`) to less than this much memory needs. Running out of it would
+/// abort the process.
+pub(super) fn check_address_space(memory: u64) -> anyhow::Result<()> {
+    let needed = memory.saturating_add(HEADROOM);
+    match getrlimit(Resource::As).current {
+        Some(limit) if limit < needed => bail!(
+            "the address space is limited to {} (ulimit -v), and {} are needed; raise the limit{}",
+            size(limit),
+            size(needed),
+            if memory > 0 { ", or lower --memory" } else { "" }
+        ),
+        _ => Ok(()),
     }
 }

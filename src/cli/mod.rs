@@ -78,7 +78,7 @@ enum Command {
 
 /// Runs the command in the arguments.
 pub fn run() -> ExitCode {
-    if let Err(error) = prepare::check_address_space(0) {
+    if let Err(error) = memory::check_address_space(0) {
         eprintln!("kpackfs: {error}");
         return ExitCode::from(FAILURE);
     }

@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use rayon::prelude::*;
-use rustix::process::{Resource, getrlimit};
 
 use super::options::SplitOptions;
 use super::progress::show_bytes;
-use super::table::size;
 use super::terminal::message;
 use crate::gpu::BundleKey;
 use crate::image::{self, ImageReference};
@@ -97,24 +95,6 @@ pub(super) fn place_of(input: &Path) -> PathBuf {
 pub(super) fn set_jobs(jobs: Option<u16>) -> anyhow::Result<()> {
     let Some(jobs) = jobs else { return Ok(()) };
     rayon::ThreadPoolBuilder::new().num_threads(jobs.into()).build_global().context("--jobs")
-}
-
-/// Address space in addition to --memory, in bytes: stacks, the program itself, and the list of an input.
-const HEADROOM: u64 = 192 << 20;
-
-/// Fails if the address space is limited (`ulimit -v`) to less than this much memory needs. Running out of it would
-/// abort the process.
-pub(super) fn check_address_space(memory: u64) -> anyhow::Result<()> {
-    let needed = memory.saturating_add(HEADROOM);
-    match getrlimit(Resource::As).current {
-        Some(limit) if limit < needed => bail!(
-            "the address space is limited to {} (ulimit -v), and {} are needed; raise the limit{}",
-            size(limit),
-            size(needed),
-            if memory > 0 { ", or lower --memory" } else { "" }
-        ),
-        _ => Ok(()),
-    }
 }
 
 /// The resources, with the user's limits on threads and memory.

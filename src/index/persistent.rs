@@ -23,7 +23,7 @@ use crate::rope::Identity;
 /// The index is saved at once when more than this many bytes are unsaved.
 const MAX_UNSAVED: u64 = 4 << 20;
 
-/// What a record takes in memory besides its bytes.
+/// What a record takes in memory in addition to its bytes.
 const RECORD: u64 = 128;
 
 /// The records about one input.

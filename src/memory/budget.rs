@@ -53,6 +53,8 @@ pub trait Reclaim: Send + Sync {
     }
 }
 
+type StateGuard<'a> = MutexGuard<'a, BudgetState, { rank::BUDGET }>;
+
 /// The budget of `--memory` bytes. The module documentation says how it is shared.
 pub struct Budget {
     capacity: u64,
@@ -168,7 +170,7 @@ impl Budget {
     }
 
     /// Waits until memory is released, or until the timeout.
-    fn wait(&self, state: MutexGuard<'_, BudgetState, { rank::BUDGET }>, timeout: Option<Duration>) {
+    fn wait(&self, state: StateGuard<'_>, timeout: Option<Duration>) {
         match timeout {
             Some(timeout) => drop(self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner)),
             None => drop(self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)),
@@ -251,12 +253,7 @@ impl Budget {
         while self.reclaim_for(MemoryClass::Streams, 0) {}
     }
 
-    fn take(
-        self: &Arc<Self>,
-        mut state: MutexGuard<'_, BudgetState, { rank::BUDGET }>,
-        purpose: MemoryClass,
-        bytes: u64,
-    ) -> Reservation {
+    fn take(self: &Arc<Self>, mut state: StateGuard<'_>, purpose: MemoryClass, bytes: u64) -> Reservation {
         state.account(purpose).bytes += bytes;
         Reservation { budget: Arc::clone(self), purpose, bytes }
     }
@@ -331,7 +328,7 @@ impl Budget {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BudgetState, { rank::BUDGET }> {
+    fn lock(&self) -> StateGuard<'_> {
         // Each statement leaves the state consistent, so a panic elsewhere does not invalidate it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
