@@ -61,7 +61,8 @@ impl Installer {
     /// Installs packages again, without what they require.
     pub(super) fn renew(&self, packages: &BTreeSet<(String, String)>, of: &Path, name: &str) -> Remedy {
         let requirements: Vec<_> = packages.iter().map(super::wanted::exact).collect();
-        let option = if self.is_uv { "--reinstall --no-deps " } else { "--force-reinstall --no-deps " };
+        // uv makes hard links to files in its cache. What damaged a file in place damaged the cache, too.
+        let option = if self.is_uv { "--reinstall --no-deps --no-cache " } else { "--force-reinstall --no-deps " };
         self.remedy(&requirements, packages, option, (of, name))
     }
 
