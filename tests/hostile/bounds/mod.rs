@@ -95,8 +95,8 @@ const ROWS: [Row; 28] = [
     (Parser::Index, "an index of some MB that becomes large", texts::index, &[Inspect, Split]),
     (Parser::FrameSegment, "a segment of many frames", texts::segment, &[Split]),
     (Parser::Catalogue, "a catalogue that becomes 1 GB", texts::catalogue, &[Why]),
-    (Parser::ImageDocument, "a configuration of nested arrays", images::configuration, &[Inspect, Split, Mount, Why]),
-    (Parser::ImageDocument, "an index of many annotations", images::annotations, &[Inspect, Split, Mount, Why]),
+    (Parser::ImageDocument, "a configuration of nested arrays", images::configuration, &[Inspect, Split, Why]),
+    (Parser::ImageDocument, "an index of many annotations", images::annotations, &[Inspect, Split, Why]),
 ];
 
 /// Runs a command, or a mount of which all is read, and prints exit code, peak memory in KiB, and seconds.
