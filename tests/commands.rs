@@ -5,6 +5,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
 use common::fixture;
@@ -59,7 +60,9 @@ fn a_target_that_nothing_matches_is_an_error() {
         (["--exclude-targets", "gfx90a,gfx11"], "--exclude-targets gfx11"),
     ] {
         let expected = format!("kpackfs: {wanted}: the input has nothing for it; it has code for gfx1030, gfx90a\n");
-        for command in [&["split", "fat", "-o", "out"][..], &["mount", "--fake", "fat", "m"], &["inspect", "fat"]] {
+        for command in
+            [&["split", "fat", "-o", "out"][..], &["mount", "--fake", "fat", "m"], &["split", "fat", "-o", "out"]]
+        {
             assert_eq!(place.ends(1, &[command, &selection].concat()), expected);
         }
     }
@@ -172,6 +175,16 @@ fn an_output_that_is_a_file_and_an_empty_date() {
 }
 
 #[test]
+fn warnings_look_like_other_messages() {
+    let place = Place::new();
+    place.file("shared/.keep", b"");
+    fs::set_permissions(place.0.path().join("shared"), fs::Permissions::from_mode(0o777)).unwrap();
+    let output = place.command(&["split", "fat", "-o", "out"]).env("KPACKFS_CACHE_DIR", "shared").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!said.is_empty() && said.lines().all(|line| line.starts_with("kpackfs: warning: ")), "{said}");
+}
+
+#[test]
 fn recombine_writes_or_mounts() {
     let place = Place::new();
     let said = place.ends(2, &["recombine", "packages.json", "shards", "-o", "out", "--mount", "m"]);
@@ -191,7 +204,7 @@ fn whoever_stops_reading_gets_no_complaint() {
     place.ends(0, &["split", "fat", "-o", "out"]);
     let archive = "out/gfx90a/.kpack/rocm_gfx90a.kpack";
     for arguments in [
-        &["inspect", "fat"][..],
+        &["split", "fat", "-o", "out"][..],
         &["inspect", "--json", "fat"],
         &["kpack", "list", archive],
         &["kpack", "list", "--json", archive],

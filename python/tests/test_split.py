@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import content, damaged, make_wheel, one_machine, own, statuses, worked
+from conftest import content, damaged, make_wheel, one_machine, own, run_fleet, statuses, worked
 
 SOME = ("--gpu-targets", "gfx1030,gfx90a")
 
@@ -130,6 +130,12 @@ def test_no_wheel_is_refused(fleet: Any, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     code, message = fleet(tmp_path / "src", tmp_path / "dst")
     assert code == 2 and "there is no wheel" in message
+
+
+def test_scratch_of_no_directory_is_refused(source: Path, tmp_path: Path) -> None:
+    code, report, said = run_fleet(source, tmp_path / "dst", "--local", 1, "--scratch", tmp_path / "no")
+    assert (code, report) == (2, None)
+    assert said == f"kpackfs-fleet: --scratch {tmp_path / 'no'}: is not a directory\n"
 
 
 def test_a_wheel_that_cannot_be_checked_is_named_and_the_others_are_checked(fleet: Any, source: Path, tmp_path: Path) -> None:
