@@ -8,12 +8,16 @@ use clap::Args;
 use rayon::prelude::*;
 
 use super::options::{InputOptions, SplitOptions};
-use super::prepare::{Prepared, prepare_to_check};
+use super::package_index::sums_of;
+use super::prepare::Prepared;
 use super::progress::show_bytes;
+use super::release::{self, OpenedInputs};
 use super::table::size;
 use super::terminal::message;
 use crate::report::Sizes;
-use crate::source::EntryKind;
+use crate::source::{EntryKind, Input};
+use crate::view::ListedWheel;
+use crate::wheelparts::WheelSet;
 
 /// Build the index of an input in advance, so that mounting and reading start at once
 ///
@@ -30,23 +34,38 @@ pub(super) struct IndexArguments {
     /// Omit the sizes of archives and wheels, which require all code objects to be compressed
     #[arg(long)]
     without_sizes: bool,
+
+    /// Also compute the SHA-256 of each wheel, for the pages of the package index in a mount. This reads all of them
+    #[arg(long, conflicts_with = "without_sizes")]
+    wheel_digests: bool,
 }
 
 impl IndexArguments {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let prepared = prepare_to_check(&self.source.paths(), &self.options)?;
-        let Some(file) = prepared.resources.index.file() else {
+        let opened = release::open(&self.source.paths(), &self.options, Input::open, true)?;
+        let resources = match &opened {
+            OpenedInputs::One(prepared) => &prepared.resources,
+            OpenedInputs::Several(release) => &release.resources,
+        };
+        let Some(file) = resources.index.file() else {
             bail!("there is no directory to keep an index in; name one with --cache-dir");
         };
-        prepared.resources.check_streams();
-        look_into_members(&prepared);
-        prepared.check_members(|_| true)?;
-        prepared.check_claims()?;
-        if !self.without_sizes {
-            show_bytes("Measuring", |progress| Sizes::make(&prepared.plan, prepared.wheels.as_ref(), progress))?;
+        resources.check_streams();
+        match &opened {
+            OpenedInputs::One(prepared) => {
+                self.examine(prepared)?;
+                let wheels = prepared.wheels.iter();
+                self.digest(wheels.map(|wheels| ListedWheel::of_split(&prepared.input, wheels)), prepared)?;
+            }
+            OpenedInputs::Several(release) => {
+                for wheel in &release.wheels {
+                    self.examine(&wheel.prepared).with_context(|| wheel.path().display().to_string())?;
+                    self.digest([wheel.listed()], &wheel.prepared)?;
+                }
+            }
         }
-        prepared.resources.index.save()?;
-        prepared.resources.store.finish();
+        resources.index.save()?;
+        resources.store.finish();
         let mut out = io::stdout().lock();
         match std::fs::metadata(file) {
             Ok(written) => writeln!(out, "{}: {}", file.display(), size(written.len()))?,
@@ -56,6 +75,37 @@ impl IndexArguments {
             Err(error) => return Err(error).with_context(|| file.display().to_string()),
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Does all work on an input whose results are kept.
+    fn examine(&self, prepared: &Prepared) -> anyhow::Result<()> {
+        look_into_members(prepared);
+        prepared.check_members(|_| true)?;
+        prepared.check_claims()?;
+        if !self.without_sizes {
+            show_bytes("Measuring", |progress| Sizes::make(&prepared.plan, prepared.wheels.as_ref(), progress))?;
+        }
+        Ok(())
+    }
+
+    /// Records the digests of wheels.
+    fn digest<E: Into<anyhow::Error>>(
+        &self,
+        wheels: impl IntoIterator<Item = Result<Vec<ListedWheel>, E>>,
+        prepared: &Prepared,
+    ) -> anyhow::Result<()> {
+        if !self.wheel_digests {
+            return Ok(());
+        }
+        let parts: Vec<_> = prepared.parts();
+        show_bytes("Digesting", |progress| WheelSet::make(&parts, true, &progress.done))?;
+        for wheels in wheels {
+            for mut wheel in wheels.map_err(Into::into)? {
+                let sums = sums_of(&*wheel.body().content()?, &prepared.resources)?;
+                wheel.put_sums(sums, &prepared.resources.index);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -19,6 +19,8 @@ mod log;
 mod memory;
 mod mount;
 mod mount8;
+mod mount_reports;
+mod mounted_release;
 mod options;
 mod pack;
 mod package_index;

@@ -9,28 +9,27 @@ use clap::Args;
 
 use super::artifacts::artifacts_of;
 use super::collecting::{Collecting, warn_of_missing};
-use super::json;
 use super::lists::pieces;
+use super::mount_reports::{live_reports, reports, total_bytes};
+use super::mounted_release::served_release;
 use super::options::SplitOptions;
-use super::prepare::{Prepared, prepare};
+use super::prepare::Prepared;
+use super::release::{self, OpenedInputs};
 use super::serving::{Serving, absolute};
 use crate::export::Inputs;
 use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
 use crate::mount::{self, Served, autosave};
-use crate::page::PageFile;
-use crate::report::Summary;
-use crate::source::{EntryKind, EntryPath};
-use crate::split::STATEMENT;
-use crate::tree::{Body, NodeKind, ROOT};
-use crate::view::{self, HOST, MANIFESTS, Status, ThinViews, fixed};
+use crate::source::{Attributes, EntryPath, Input};
+use crate::tree::{NodeKind, ROOT};
+use crate::view::{self, PackageIndexes, ThinViews};
 
 /// Show a wheel, an install tree, or artifacts as if they had been split
 ///
 /// Returns when the mount is ready. `kpackfs umount` or umount(8) ends it.
 #[derive(Debug, Args)]
 pub(super) struct Mount {
-    /// A wheel, an unpacked wheel, an install tree, an artifact or a directory of artifacts; several wheels that belong
-    /// together, or a directory of these
+    /// A wheel, an unpacked wheel, an install tree, an artifact or a directory of artifacts; several wheels, or a directory
+    /// of wheels. If they do not belong together, the views of each are in DISTRIBUTION/VERSION/TAGS/
     #[arg(required = true, num_args = 1..)]
     input: Vec<PathBuf>,
 
@@ -80,7 +79,13 @@ impl Mount {
             Some(_) if !arch.is_empty() => bail!("--arch: artifacts are not laid over each other"),
             Some(_) if !self.thin.is_empty() => bail!("--thin: there are no thin views of artifacts"),
             Some(artifacts) => artifacts.served(),
-            None => prepare(&inputs, &self.options).and_then(|prepared| served(&prepared, &arch, &thin, None)),
+            None => match release::open(&inputs, &self.options, Input::open, false)? {
+                OpenedInputs::One(prepared) => served(&prepared, &arch, &thin, None),
+                OpenedInputs::Several(_) if !arch.is_empty() || !self.thin.is_empty() => {
+                    bail!("--arch and --thin are for one wheel; each of several has views in merged/ and thin/")
+                }
+                OpenedInputs::Several(release) => served_release(&input, &release),
+            },
         };
         self.serving.serve(&input, &self.place, prepare)?;
         Ok(ExitCode::SUCCESS)
@@ -140,43 +145,25 @@ fn served(
     thin: &ThinViews,
     collected: Option<&EntryPath>,
 ) -> anyhow::Result<Served> {
-    let Prepared { input, joined, plan, wheels, statement, split_id, resources } = prepared;
+    let Prepared { input, plan, wheels, resources, .. } = prepared;
     autosave(resources).context("cannot start a thread")?;
-    let summary = Summary::of(input, plan);
-    let text = json::text(&summary)?;
-    let archives = plan.archives.iter().map(|planned| {
-        let place = format!("{}/{}", planned.key, planned.path);
-        (place, Arc::clone(&planned.archive))
-    });
-    let witnesses: Vec<_> = input.witnesses().into_iter().chain(joined.witnesses()).collect();
-    let status = Status::new(input.location.to_string_lossy(), resources, archives).watching(witnesses);
-    let page = Body::Made(Arc::new(PageFile::new(input, plan, wheels.as_ref(), summary)));
-    let mut reports = vec![
-        ("report.html", page),
-        ("report.json", fixed(text)),
-        ("status.json", Body::Live(Arc::new(status))),
-        ("metrics", Body::Live(Arc::new(view::Metrics(Arc::clone(resources))))),
-    ];
-    let parts = std::iter::once(HOST.to_owned()).chain(plan.keys.iter().map(ToString::to_string));
-    let statement = statement.clone().with_arch(arch).with_parts(parts).to_rope(split_id)?;
-    reports.push((STATEMENT, Body::Ready(Arc::new(statement))));
-    let manifests = prepared.manifests();
-    let manifests: Vec<_> =
-        manifests.iter().map(|(part, it)| (format!("{MANIFESTS}/{part}.json"), Body::Ready(it.text()))).collect();
-    reports.extend(manifests.iter().map(|(name, text)| (name.as_str(), text.clone())));
-    let sizes = input.entries.iter().filter_map(|entry| match &entry.kind {
-        EntryKind::File { content, .. } => Some(content.size()),
-        EntryKind::Directory | EntryKind::Symlink(_) => None,
-    });
-    let total_bytes = sizes.sum();
-    let mut tree = view::lay_out_with(input, plan, wheels.as_ref(), arch, thin, reports)?;
+    let mut reports = reports(prepared, arch)?;
+    reports.extend(live_reports(&input.location, resources, [(String::new(), prepared)]));
+    let reports = reports.iter().map(|(name, body)| (name.as_str(), body.clone())).collect();
+    let (mut tree, thin) = view::lay_out_listed((input, plan, wheels.as_ref()), arch, thin, reports)?;
+    if let Some(wheels) = wheels {
+        let mut indexes = PackageIndexes::default();
+        indexes.add_split(input, wheels, &thin)?;
+        indexes.show(&mut tree, Attributes { mode: 0o755, ..input.root }, &resources.index)?;
+    }
+    tree.shrink();
     if let Some(view) = collected {
         let link = NodeKind::Symlink(view.as_bytes().into());
         tree.insert(ROOT, &EntryPath::root().child(COLLECTED.as_bytes()), input.root, link)?;
     }
     // Memory used for planning is returned to the system after a while.
     resources.budget.touch();
-    Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })
+    Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes: total_bytes(input) })
 }
 
 /// Unmount a kpackfs mount

@@ -25,8 +25,7 @@ use crate::wheelparts::{AssemblyOptions, DosTime, WheelOptions};
 #[derive(Clone, Debug, Args)]
 pub(super) struct InputOptions {
     /// A wheel, an unpacked wheel, an install tree, a tar archive of one, a binary, an artifact or a directory of artifacts;
-    /// several wheels that belong together, or a directory of these; the root file system of a container image in an OCI
-    /// layout (oci:DIR:TAG)
+    /// several wheels, or a directory of wheels; the root file system of a container image in an OCI layout (oci:DIR:TAG)
     #[arg(required_unless_present_any = ["input_path", "artifact_dir", "input_dir"])]
     input: Vec<PathBuf>,
 

@@ -17,7 +17,7 @@ use crate::export::{self, Inputs, Output, Replace};
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::rope::{Sha256, read_all};
+use crate::rope::{Content, ReadError, Sha256, read_all};
 use crate::simple::WheelSums;
 use crate::source::{Attributes, EntryPath, open_file};
 use crate::tree::Tree;
@@ -71,7 +71,7 @@ impl IndexOutput<'_> {
         views: &[(EntryPath, PathBuf)],
         progress: &Progress,
     ) -> anyhow::Result<()> {
-        let sets: Vec<Vec<Arc<WheelPart>>> = release.wheels.iter().map(ReleasedWheel::parts).collect();
+        let sets: Vec<Vec<Arc<WheelPart>>> = release.wheels.iter().map(|wheel| wheel.prepared.parts()).collect();
         let archives: Vec<&ArchiveRope> = sets.iter().flatten().flat_map(|part| part.archives()).collect();
         progress.expect(unmade_size(&archives));
         for parts in &sets {
@@ -107,14 +107,19 @@ fn with_sums(
 ) -> anyhow::Result<Vec<ListedWheel>> {
     let sums = |wheel: &ListedWheel| -> anyhow::Result<WheelSums> {
         let file = open_file(&directory.join(wheel.indexed.path().as_path()), resources)?;
-        let mut sha256 = Sha256::default();
-        read_all(&*file, |piece| sha256.update(piece))?;
-        resources.counters.bytes_hashed.add(file.size());
-        Ok(WheelSums { size: file.size(), sha256: sha256.finish() })
+        Ok(sums_of(&*file, resources)?)
     };
     let sums = wheels.par_iter().with_max_len(1).map(sums).collect::<anyhow::Result<Vec<_>>>()?;
     for (wheel, sums) in wheels.iter_mut().zip(sums) {
         wheel.put_sums(sums, &resources.index);
     }
     Ok(wheels)
+}
+
+/// Size and digest of a wheel.
+pub(super) fn sums_of(wheel: &dyn Content, resources: &Resources) -> Result<WheelSums, ReadError> {
+    let mut sha256 = Sha256::default();
+    read_all(wheel, |piece| sha256.update(piece))?;
+    resources.counters.bytes_hashed.add(wheel.size());
+    Ok(WheelSums { size: wheel.size(), sha256: sha256.finish() })
 }

@@ -22,7 +22,7 @@ use crate::source::{Entry, EntryKind, Input, InputKind, SourceError};
 use crate::split::{Destination, Packaging, Plan, SplitFacts, SplitId, Statement};
 use crate::view::{TreeManifest, part_manifests};
 use crate::wheel::states_digests;
-use crate::wheelparts::WheelSet;
+use crate::wheelparts::{WheelPart, WheelSet};
 
 /// An input with its plan.
 pub(super) struct Prepared {
@@ -39,6 +39,12 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
+    /// The wheels of the parts, except the fat one.
+    pub(super) fn parts(&self) -> Vec<Arc<WheelPart>> {
+        let wheels = self.wheels.iter();
+        wheels.flat_map(|wheels| wheels.hosts.iter().chain(wheels.devices.values())).cloned().collect()
+    }
+
     /// The manifests of the parts of a tree, by their names. Those of a wheel's parts are in their dist-info.
     pub(super) fn manifests(&self) -> Vec<(String, TreeManifest)> {
         match (self.plan.manifests, &self.wheels) {
@@ -124,16 +130,31 @@ pub(super) fn prepare_listed(inputs: &[PathBuf], options: &SplitOptions, list: L
 }
 
 /// A function that lists an input.
-type List = fn(&Path, &Arc<Resources>) -> Result<Input, SourceError>;
+pub(super) type List = fn(&Path, &Arc<Resources>) -> Result<Input, SourceError>;
 
-fn prepare_with(inputs: &[PathBuf], options: &SplitOptions, list: List, is_checked: bool) -> anyhow::Result<Prepared> {
+pub(super) fn prepare_with(
+    inputs: &[PathBuf],
+    options: &SplitOptions,
+    list: List,
+    is_checked: bool,
+) -> anyhow::Result<Prepared> {
     let first = inputs.first().map_or(Path::new(""), PathBuf::as_path);
     let resources = resources(&place_of(first), options)?;
     let input = open_input(inputs, list, &resources)?;
+    plan_alone(input, options, &resources, is_checked)
+}
+
+/// Plans the split of the only input of a command.
+pub(super) fn plan_alone(
+    input: Input,
+    options: &SplitOptions,
+    resources: &Arc<Resources>,
+    is_checked: bool,
+) -> anyhow::Result<Prepared> {
     if is_checked && states_digests(&input) {
         input.hash_members();
     }
-    let prepared = plan(input, options, &resources, Share::All(&BundleJobs::new(&resources)))?;
+    let prepared = plan(input, options, resources, Share::All(&BundleJobs::new(resources)))?;
     prepared.plan.check_selection(&options.to_options(Packaging::Bundles)?)?;
     Ok(prepared)
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use super::options::SplitOptions;
-use super::prepare::{Prepared, Share, plan, resources};
+use super::prepare::{List, Prepared, Share, plan, plan_alone, prepare_with, resources};
 use super::terminal::message;
-use crate::join::{self, WheelsError};
+use crate::join::{self, SeveralWheels, WheelsError};
 use crate::kpack::BundleJobs;
 use crate::mount;
 use crate::resources::Resources;
@@ -17,9 +17,8 @@ use crate::rope::Content;
 use crate::simple::PackageIndex;
 use crate::source::{Attributes, Input, open_file};
 use crate::split::Packaging;
-use crate::view::ListedWheel;
-use crate::wheel::states_digests;
-use crate::wheelparts::WheelPart;
+use crate::view::{ListedWheel, PackageIndexes, ThinWheelOfView};
+use crate::wheel::{WheelName, states_digests};
 
 /// Several wheels.
 pub(super) struct Release {
@@ -37,6 +36,43 @@ pub(super) struct ReleasedWheel {
 /// The files of wheels, by their paths.
 type WheelContents = HashMap<PathBuf, Arc<dyn Content>>;
 
+/// The inputs of a command.
+pub(super) enum OpenedInputs {
+    /// One input, or several wheels that belong together.
+    One(Box<Prepared>),
+    /// Several wheels that do not.
+    Several(Release),
+}
+
+/// Plans one input, or each of several wheels.
+pub(super) fn open(
+    inputs: &[PathBuf],
+    options: &SplitOptions,
+    list: List,
+    is_checked: bool,
+) -> anyhow::Result<OpenedInputs> {
+    let Some(wheels) = join::wheels_of(inputs)?.filter(|wheels| wheels.len() > 1) else {
+        return Ok(OpenedInputs::One(Box::new(prepare_with(inputs, options, list, is_checked)?)));
+    };
+    mount::raise_open_files().context("RLIMIT_NOFILE")?;
+    let resources = resources(inputs.first().map_or(Path::new(""), PathBuf::as_path), options)?;
+    let contents = contents(&wheels, &resources)?;
+    Ok(match join::open_several(&wheels, &resources)? {
+        SeveralWheels::Together(input) => {
+            OpenedInputs::One(Box::new(plan_alone(*input, options, &resources, is_checked)?))
+        }
+        SeveralWheels::Apart(inputs) => {
+            OpenedInputs::Several(planned(inputs, &contents, options, &resources, is_checked)?)
+        }
+    })
+}
+
+/// The files of wheels. They are noted before the wheels are listed: one that is replaced meanwhile is then found to have
+/// changed.
+fn contents(wheels: &[PathBuf], resources: &Arc<Resources>) -> anyhow::Result<WheelContents> {
+    wheels.iter().map(|path| Ok((path.canonicalize()?, open_file(path, resources)?))).collect()
+}
+
 /// Lists wheels for a release, and plans the split of each. If their digests will be needed, they are computed while
 /// members are read.
 pub(super) fn release(inputs: &[PathBuf], options: &SplitOptions, is_checked: bool) -> anyhow::Result<Release> {
@@ -44,9 +80,7 @@ pub(super) fn release(inputs: &[PathBuf], options: &SplitOptions, is_checked: bo
     let location = inputs.first().cloned().unwrap_or_default();
     let resources = resources(&location, options)?;
     let wheels = join::wheels_of(inputs)?;
-    // Noted before they are listed: a wheel that is replaced meanwhile is then found to have changed.
-    let files = wheels.iter().flatten().map(|path| Ok((path.canonicalize()?, open_file(path, &resources)?)));
-    let files = files.collect::<anyhow::Result<WheelContents>>()?;
+    let files = contents(wheels.as_deref().unwrap_or_default(), &resources)?;
     let listed = match (wheels, inputs) {
         (Some(wheels), _) => join::open_apart(&wheels, &resources)?,
         (None, [input]) => vec![Input::open(input, &resources)?],
@@ -116,23 +150,41 @@ impl ReleasedWheel {
         &self.prepared.input.location
     }
 
-    /// The wheels of its parts.
-    pub(super) fn parts(&self) -> Vec<Arc<WheelPart>> {
-        let wheels = self.prepared.wheels.iter();
-        wheels.flat_map(|wheels| wheels.hosts.iter().chain(wheels.devices.values())).cloned().collect()
+    /// The wheels that an index lists for it.
+    pub(super) fn listed(&self) -> anyhow::Result<Vec<ListedWheel>> {
+        match &self.prepared.wheels {
+            Some(wheels) => Ok(ListedWheel::of_split(&self.prepared.input, wheels)?),
+            None => Ok(vec![self.listed_whole()?]),
+        }
     }
 
-    /// The wheels that an index lists for it.
-    fn listed(&self) -> anyhow::Result<Vec<ListedWheel>> {
+    /// The wheel as it is.
+    fn listed_whole(&self) -> anyhow::Result<ListedWheel> {
         let input = &self.prepared.input;
-        if let Some(wheels) = &self.prepared.wheels {
-            return Ok(ListedWheel::of_split(input, wheels)?);
-        }
         let Some(content) = &self.whole else { return Err(WheelsError::NotAWheel(input.location.clone()).into()) };
         let listed = ListedWheel::whole(input, Arc::clone(content))?;
         // After METADATA was read, so that it is that of the file.
         content.peek(&mut [0])?;
-        Ok(vec![listed])
+        Ok(listed)
+    }
+
+    /// Adds its wheels to the indexes of a mount.
+    pub(super) fn add_to(&self, indexes: &mut PackageIndexes, thin: &[ThinWheelOfView]) -> anyhow::Result<()> {
+        match &self.prepared.wheels {
+            Some(wheels) => indexes.add_split(&self.prepared.input, wheels, thin)?,
+            None => indexes.add_whole(self.listed_whole()?),
+        }
+        Ok(())
+    }
+
+    /// The name of the wheel, or of the host wheel.
+    pub(super) fn name(&self) -> anyhow::Result<WheelName> {
+        let host = self.prepared.wheels.as_ref().and_then(|wheels| wheels.hosts.first());
+        let file = match host {
+            Some(host) => host.file_name()?,
+            None => self.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        };
+        Ok(WheelName::parse(&file)?)
     }
 
     /// Why installers refuse it.

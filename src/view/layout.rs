@@ -39,12 +39,22 @@ pub fn lay_out_with(
     thin_views: &ThinViews,
     reports: Vec<(&str, Body)>,
 ) -> Result<Tree, ViewError> {
-    let root = Attributes { mode: 0o755, ..input.root };
-    let mut tree = Tree::new(root);
-    show_wheels(&mut tree, input, wheels)?;
-    lay_out_at(&mut tree, &EntryPath::root(), (input, plan, wheels), arch, thin_views, reports)?;
+    let (mut tree, _) = lay_out_listed((input, plan, wheels), arch, thin_views, reports)?;
     tree.shrink();
     Ok(tree)
+}
+
+/// Like [`lay_out_with`]. Also returns the thin wheels that are listed in the tree.
+pub fn lay_out_listed(
+    (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
+    arch: &[BundleKey],
+    thin_views: &ThinViews,
+    reports: Vec<(&str, Body)>,
+) -> Result<(Tree, Vec<ThinWheelOfView>), ViewError> {
+    let mut tree = Tree::new(Attributes { mode: 0o755, ..input.root });
+    show_wheels(&mut tree, input, wheels)?;
+    let thin = lay_out_at(&mut tree, &EntryPath::root(), (input, plan, wheels), arch, thin_views, reports)?;
+    Ok((tree, thin))
 }
 
 /// Adds the views of one input at `base`, without `wheels/`. Returns the thin wheels that are listed there.

@@ -16,13 +16,14 @@ mod watch;
 
 pub use crate::split::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, SIMPLE, SIMPLE_THIN, THIN, THIN_WHEELS, WHEELS};
 pub use error::ViewError;
-pub use layout::{REPORTS, lay_out, lay_out_at, lay_out_with};
+pub(crate) use layout::show_reports;
+pub use layout::{REPORTS, lay_out, lay_out_at, lay_out_listed, lay_out_with};
 
 pub use part_manifests::{MANIFESTS, TreeManifest, part_manifests};
 pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Materialize;
 pub use shared::show_shared;
-pub use simple::{ListedWheel, show_index, show_pages, show_wheels_over_all};
+pub use simple::{ListedWheel, PackageIndexes, show_all_wheels, show_index, show_pages};
 pub use thin::{ThinViews, serves};
 pub use thin_wheels::ThinWheelOfView;

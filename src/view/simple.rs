@@ -1,5 +1,6 @@
 //! Package indexes in a tree: the wheels of one or several inputs, their METADATA, and pages about them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::error::ViewError;
@@ -10,6 +11,7 @@ use crate::index::{Index, RecordKind};
 use crate::rope::{Content, Identity};
 use crate::simple::{IndexedWheel, PackageIndex, WheelSums};
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
+use crate::split::{SIMPLE, SIMPLE_THIN, WHEELS};
 use crate::tree::{Body, NodeKind, Origin, OriginKind, ROOT, Tree, TreeError};
 use crate::wheel::{Metadata, WheelError, WheelName};
 use crate::wheelparts::{WheelBody, WheelPart, WheelSet};
@@ -94,7 +96,9 @@ impl ListedWheel {
     /// Sets size and digest, and records them for later sessions.
     pub fn put_sums(&mut self, sums: WheelSums, index: &Index) {
         self.indexed.sums = Some(sums);
-        self.identity.iter().for_each(|identity| index.put(RecordKind::Wheel, identity, &sums));
+        if let Some(identity) = &self.identity {
+            index.put(RecordKind::Wheel, identity, &sums);
+        }
     }
 
     fn insert(&self, tree: &mut Tree, path: &EntryPath) -> Result<(), TreeError> {
@@ -105,14 +109,53 @@ impl ListedWheel {
     }
 }
 
-/// Adds a directory with all of these wheels.
-pub fn show_wheels_over_all(
-    tree: &mut Tree,
-    place: &str,
-    root: Attributes,
-    wheels: &[ListedWheel],
-) -> Result<(), ViewError> {
-    let place = below(&EntryPath::root(), &[place]);
+/// The wheels of the indexes of a mount.
+#[derive(Debug, Default)]
+pub struct PackageIndexes {
+    /// Those of parts, and those that are as they are.
+    pub wheels: Vec<ListedWheel>,
+    /// Thin ones, by the names of their views.
+    thin: BTreeMap<String, Vec<ListedWheel>>,
+    /// Those that are as they are, which each index has.
+    whole: Vec<ListedWheel>,
+}
+
+impl PackageIndexes {
+    /// Adds the wheels of a split, and thin ones.
+    pub fn add_split(&mut self, input: &Input, wheels: &WheelSet, thin: &[ThinWheelOfView]) -> Result<(), ViewError> {
+        self.wheels.extend(ListedWheel::of_split(input, wheels)?);
+        for wheel in thin {
+            let listed = ListedWheel::thin(input, wheels, wheel)?;
+            self.thin.entry(wheel.gpus().to_string()).or_default().push(listed);
+        }
+        Ok(())
+    }
+
+    /// Adds a wheel as it is.
+    pub fn add_whole(&mut self, wheel: ListedWheel) {
+        self.wheels.push(wheel.clone());
+        self.whole.push(wheel);
+    }
+
+    /// Adds `simple/` and `simple-thin/` to a tree. Pages have the sizes and digests that are recorded in `index`.
+    pub fn show(mut self, tree: &mut Tree, root: Attributes, index: &Index) -> Result<(), ViewError> {
+        let mut show = |place: &str, wheels: &mut Vec<ListedWheel>| {
+            wheels.iter_mut().for_each(|wheel| wheel.get_sums(index));
+            show_index(tree, place, root, wheels)?;
+            show_pages(tree, place, root, wheels)
+        };
+        show(SIMPLE, &mut self.wheels)?;
+        for (gpus, mut wheels) in self.thin {
+            wheels.extend(self.whole.iter().cloned());
+            show(&format!("{SIMPLE_THIN}/{gpus}"), &mut wheels)?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds `wheels/` with these wheels.
+pub fn show_all_wheels(tree: &mut Tree, root: Attributes, wheels: &[ListedWheel]) -> Result<(), ViewError> {
+    let place = below(&EntryPath::root(), &[WHEELS]);
     tree.insert(ROOT, &place, root, NodeKind::directory())?;
     wheels.iter().try_for_each(|wheel| wheel.insert(tree, &place.child(wheel.file_name().as_bytes())))?;
     Ok(())

@@ -9,8 +9,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use crate::common::{Files, program, run, skipped};
-use crate::wheels::{files, python, small, split, wheel};
+use crate::common::{Files, assert_same, program, run, skipped};
+use crate::wheels::{Mount, files, python, small, split, wheel};
 
 /// A wheel with device code and one without, in a directory of their own.
 pub(crate) fn release(directory: &TempDir) -> PathBuf {
@@ -187,4 +187,64 @@ fn pip_installs_from_an_index_by_digest() {
     let by_extra = install(&["small[device-gfx90a]"]);
     assert!(by_extra.contains(&PathBuf::from("small/.kpack/small_gfx90a.kpack")), "{by_extra:?}");
     assert_eq!(install(&["--require-hashes", "-r", lock.to_str().unwrap()]), by_extra);
+}
+
+#[test]
+fn a_mount_of_several_wheels_shows_what_split_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let inputs = release(&directory);
+    let cache = tempfile::tempdir().unwrap();
+    let cached = ["--cache-dir", cache.path().to_str().unwrap()];
+    let (_out, written) = index(&[&inputs], &["--no-cache"]);
+    let Some(mount) = Mount::new(&inputs, &cached) else { return };
+    // Nothing is known about the wheels, and pages do not wait for that.
+    let shown = files(&mount.at("simple"));
+    assert_eq!(check_pages(&shown, "1.0"), check_pages(&written, "1.1"));
+    let is_page = |path: &Path| path.extension().is_some_and(|suffix| suffix == "html" || suffix == "json");
+    let without_pages = |index: &Files| -> Files {
+        index.iter().filter(|(path, _)| !is_page(path)).map(|(path, bytes)| (path.clone(), bytes.clone())).collect()
+    };
+    assert_same(&without_pages(&written), &without_pages(&shown), "split and a mount");
+    drop(mount);
+
+    run(program().arg("index").arg(&inputs).arg("--wheel-digests").args(cached));
+    let mount = Mount::new(&inputs, &cached).unwrap();
+    assert_same(&written, &files(&mount.at("simple")), "split and a mount with digests");
+    let all = fs::read_dir(mount.at("wheels")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(all.collect::<BTreeSet<_>>(), check_pages(&written, "1.1"));
+    // Each wheel has the views that it has alone.
+    let alone = Mount::new(&inputs.join("small-1.0-py3-none-any.whl"), &cached).unwrap();
+    for view in ["host", "gfx90a", "merged/gfx90a", "thin/gfx1030", "thin-wheels/gfx1030"] {
+        let there = files(&mount.at(&format!("small/1.0/py3-none-any/{view}")));
+        assert_same(&files(&alone.at(view)), &there, view);
+    }
+    assert!(mount.at("rocm-bootstrap/1.0/py3-none-any/host/rocm_bootstrap/__init__.py").exists());
+    let thin = files(&mount.at("simple-thin/gfx1030"));
+    assert_eq!(check_pages(&thin, "1.0").len(), 2);
+    assert_same(&thin, &merged(&thin, &files(&alone.at("simple-thin/gfx1030"))), "one wheel and several");
+}
+
+/// These files, with those of the projects of another index.
+fn merged(all: &Files, other: &Files) -> Files {
+    let of_projects = other.iter().filter(|(path, _)| path.parent() != Some(Path::new("")));
+    let mut all = all.clone();
+    all.extend(of_projects.map(|(path, bytes)| (path.clone(), bytes.clone())));
+    all
+}
+
+#[test]
+fn a_wheel_that_changes_fails_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let inputs = release(&directory);
+    let Some(mount) = Mount::new(&inputs, &["--no-cache"]) else { return };
+    let plain = "rocm_bootstrap-1.0-py3-none-any.whl";
+    fs::write(inputs.join(plain), b"another one").unwrap();
+    for path in [format!("wheels/{plain}"), format!("simple/rocm-bootstrap/{plain}")] {
+        let error = fs::read(mount.at(&path)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ESTALE), "{path}: {error}");
+    }
+    assert!(!fs::read(mount.at("wheels/small-1.0-py3-none-any.whl")).unwrap().is_empty());
+    assert!(!fs::read(mount.at("small/1.0/py3-none-any/gfx90a/small/.kpack/small_gfx90a.kpack")).unwrap().is_empty());
+    let page = fs::read_to_string(mount.at("simple/rocm-bootstrap/index.html")).unwrap();
+    assert!(page.contains(plain), "{page}");
 }
