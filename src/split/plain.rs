@@ -4,6 +4,8 @@
 //! everything else that is kept about a small file.
 
 use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use serde_bytes::ByteBuf;
 
@@ -22,6 +24,8 @@ const OTHER: [u8; LENGTH] = [0; LENGTH];
 pub(super) struct PlainFiles {
     /// Their identities in the order of the input, and [`OTHER`] for each file between them that was looked into.
     known: ByteBuf,
+    /// The key of the record.
+    place: Option<Identity>,
     /// How many files were asked for.
     at: usize,
     /// The identities once more, as soon as files are not asked for in the same order: the input has others than before.
@@ -29,10 +33,11 @@ pub(super) struct PlainFiles {
 }
 
 impl PlainFiles {
-    /// Loads the result of an earlier session.
-    pub(super) fn get(resources: &Resources) -> Self {
-        let known = resources.index.get(RecordKind::Plain, &place()).unwrap_or_default();
-        Self { known, ..Self::default() }
+    /// Loads the result of an earlier session about the input at `location`.
+    pub(super) fn get(location: &Path, resources: &Resources) -> Self {
+        let place = place(location);
+        let known = resources.index.get(RecordKind::Plain, &place).unwrap_or_default();
+        Self { known, place: Some(place), ..Self::default() }
     }
 
     /// Whether the next file of the input is one of these.
@@ -58,15 +63,15 @@ impl PlainFiles {
     pub(super) fn note(&self, found: &[Option<Identity>], resources: &Resources) {
         let known = found.iter().flat_map(|identity| identity.map_or(OTHER, |identity| identity.0));
         let known = ByteBuf::from(known.collect::<Vec<_>>());
-        if known != self.known {
-            resources.index.put(RecordKind::Plain, &place(), &known);
+        if let Some(place) = self.place.filter(|_| known != self.known) {
+            resources.index.put(RecordKind::Plain, &place, &known);
         }
     }
 }
 
-/// The key of the record. An index is about one input, so there is one record.
-fn place() -> Identity {
-    Identity::describe("files without device code").finish()
+/// The key of the record. An index may be about several wheels, each of which has a record.
+fn place(location: &Path) -> Identity {
+    Identity::describe("files without device code").add(location.as_os_str().as_bytes()).finish()
 }
 
 #[cfg(test)]
@@ -86,13 +91,13 @@ mod tests {
         let found: Vec<_> = (0..1000).map(plain).collect();
         let open = || Resources::with_index(0, Index::open(place.path(), &input));
         let resources = open();
-        let mut known = PlainFiles::get(&resources);
+        let mut known = PlainFiles::get(&input, &resources);
         assert!(files.iter().all(|file| !known.is_next(Some(file))), "nothing is known");
         known.note(&found, &resources);
         resources.index.save().unwrap();
 
         let resources = open();
-        let mut known = PlainFiles::get(&resources);
+        let mut known = PlainFiles::get(&input, &resources);
         assert!((0..1000).all(|at| known.is_next(Some(&files[at])) == plain(at).is_some()));
         assert!(known.unordered.is_none() && !known.is_next(Some(&identity(1000))));
         known.note(&found, &resources);

@@ -71,7 +71,7 @@ pub(super) fn scan(
 ) -> Vec<Fat> {
     let jobs = Arc::clone(&plan.jobs);
     let resources = jobs.resources();
-    let mut known = PlainFiles::get(resources);
+    let mut known = PlainFiles::get(&input.location, resources);
     let (candidates, mut without_code) = candidates(input, joined, plan, &mut known);
     progress.expect(candidates.iter().map(|it| it.content.size()).sum());
     let scan = |candidate| {

@@ -140,7 +140,9 @@ impl PackageIndexes {
     /// Adds `simple/` and `simple-thin/` to a tree. Pages have the sizes and digests that are recorded in `index`.
     pub fn show(mut self, tree: &mut Tree, root: Attributes, index: &Index) -> Result<(), ViewError> {
         let mut show = |place: &str, wheels: &mut Vec<ListedWheel>| {
-            wheels.iter_mut().for_each(|wheel| wheel.get_sums(index));
+            for wheel in wheels.iter_mut() {
+                wheel.get_sums(index);
+            }
             show_index(tree, place, root, wheels)?;
             show_pages(tree, place, root, wheels)
         };
