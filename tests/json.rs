@@ -96,6 +96,12 @@ fn commands_print_what_the_schemas_say() {
     data.as_object_mut().unwrap().retain(|name, _| ["json_version", "details", "folded"].contains(&name.as_str()));
     check("page", &data.to_string());
     check("inspect-artifacts", &printed(&["inspect", "--json", "x_lib_gfx90X"]));
+    fs::copy(place.path().join("torch.whl"), place.path().join("again.whl")).unwrap();
+    let wheels = check("inspect-wheels", &printed(&["inspect", "--json", "torch.whl", "again.whl"]));
+    assert_eq!(
+        (wheels["wheels"].as_array().unwrap().len(), &wheels["wheels"][0]["is_whole"]),
+        (2, &Value::Bool(false))
+    );
     for (scheme, field) in [("zstd", "zstd_offset"), ("none", "blobs")] {
         Command::new(env!("CARGO_BIN_EXE_kpackfs"))
             .args(["split", "tree", "-o", scheme, "--compression", scheme])

@@ -13,15 +13,16 @@ use super::failure::is_broken_pipe;
 use super::gate::{self, RequireOptions};
 use super::json;
 use super::options::{InputOptions, SplitOptions};
-use super::prepare::{Prepared, plan_component, prepare_listed, resources, save_index};
+use super::prepare::{Prepared, plan_component, resources, save_index};
 use super::progress::show_bytes;
+use super::release::{self, OpenedInputs, Release};
 use super::table::Style;
 use super::terminal::message;
 use crate::coverage::Coverage;
 use crate::export::Inputs;
 use crate::packages::InstalledComponent;
 use crate::page::Page;
-use crate::report::{EmbeddedSummary, InspectReport, Sizes, Summary};
+use crate::report::{EmbeddedSummary, InspectReport, ReleaseReport, Sizes, Summary, WheelReport};
 use crate::source::{EntryPath, Input};
 use crate::split::{Embedded, embedded};
 
@@ -90,7 +91,10 @@ impl Inspect {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let prepared = prepare_listed(&self.source.paths(), &options, Input::survey)?;
+        let prepared = match release::open(&self.source.paths(), &options, Input::survey, false)? {
+            OpenedInputs::One(prepared) => prepared,
+            OpenedInputs::Several(release) => return self.inspect_release(&release, style),
+        };
         let wheels = prepared.wheels.as_ref();
         if self.sizes {
             show_bytes("Measuring", |progress| Sizes::make(&prepared.plan, wheels, progress))?;
@@ -151,6 +155,40 @@ impl Inspect {
             Err(error) if !is_broken_pipe(&error) => Err(error),
             _ => Ok(gate::conclude(Some(&coverage))),
         }
+    }
+
+    /// Reports what is in each of several wheels.
+    fn inspect_release(&self, release: &Release, style: Style) -> anyhow::Result<ExitCode> {
+        if self.gate.is_given() {
+            bail!("--require: these wheels do not belong together; inspect each of them");
+        }
+        if self.html.is_some() {
+            bail!("--html: these wheels do not belong together; write a page for each of them");
+        }
+        let mut wheels = Vec::with_capacity(release.wheels.len());
+        for wheel in &release.wheels {
+            let Prepared { input, plan, wheels: set, .. } = &wheel.prepared;
+            if self.sizes && set.is_some() {
+                show_bytes("Measuring", |progress| Sizes::make(plan, set.as_ref(), progress))?;
+            }
+            let report = InspectReport::known(input, plan, set.as_ref(), None);
+            wheels.push(WheelReport { name: wheel.name()?.to_string(), is_whole: set.is_none(), report });
+        }
+        save_index(&release.resources);
+        let report = ReleaseReport { wheels };
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            json::write(&mut out, &report)?;
+        } else {
+            for table in report.tables() {
+                table.write(&mut out, style)?;
+            }
+            if !report.is_complete() {
+                writeln!(out, "The sizes of wheels are known after some work, which --sizes does.")?;
+            }
+        }
+        out.flush()?;
+        Ok(ExitCode::SUCCESS)
     }
 
     fn print(

@@ -115,18 +115,13 @@ pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<
 
 /// Plans a split, and prints warnings on stderr.
 pub(super) fn prepare(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Prepared> {
-    prepare_listed(inputs, options, Input::open)
+    prepare_with(inputs, options, Input::open, false)
 }
 
 /// Like [`prepare`], for callers of [`Prepared::check_claims`]: the pass that planning makes over members computes their
 /// digests.
 pub(super) fn prepare_to_check(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Prepared> {
     prepare_with(inputs, options, Input::open, true)
-}
-
-/// Like [`prepare`], for an input that `list` lists.
-pub(super) fn prepare_listed(inputs: &[PathBuf], options: &SplitOptions, list: List) -> anyhow::Result<Prepared> {
-    prepare_with(inputs, options, list, false)
 }
 
 /// A function that lists an input.

@@ -3,6 +3,7 @@
 //! It prints nothing: `cli` does.
 
 pub(crate) mod details;
+mod release;
 mod sizes;
 mod summary;
 pub(crate) mod table;
@@ -15,6 +16,7 @@ use crate::source::Input;
 use crate::split::Plan;
 use crate::wheelparts::WheelSet;
 
+pub(crate) use release::{ReleaseReport, WheelReport};
 pub(crate) use sizes::{PartSize, SizedParts, Sizes, UserSize};
 pub(crate) use summary::{BinarySummary, EmbeddedSummary, Summary};
 pub(crate) use text::escaped;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use crate::common::{Files, assert_same, program, run, skipped};
+use crate::common::{Files, assert_same, fixture, program, run, skipped};
 use crate::wheels::{Mount, files, python, small, split, wheel};
 
 /// A wheel with device code and one without, in a directory of their own.
@@ -194,7 +194,8 @@ fn a_mount_of_several_wheels_shows_what_split_writes() {
     let directory = tempfile::tempdir().unwrap();
     let inputs = release(&directory);
     let cache = tempfile::tempdir().unwrap();
-    let cached = ["--cache-dir", cache.path().to_str().unwrap()];
+    // `split` deflates what a mount stores by default.
+    let cached = ["--cache-dir", cache.path().to_str().unwrap(), "--deflate", "6"];
     let (_out, written) = index(&[&inputs], &["--no-cache"]);
     let Some(mount) = Mount::new(&inputs, &cached) else { return };
     // Nothing is known about the wheels, and pages do not wait for that.
@@ -247,4 +248,25 @@ fn a_wheel_that_changes_fails_alone() {
     assert!(!fs::read(mount.at("small/1.0/py3-none-any/gfx90a/small/.kpack/small_gfx90a.kpack")).unwrap().is_empty());
     let page = fs::read_to_string(mount.at("simple/rocm-bootstrap/index.html")).unwrap();
     assert!(page.contains(plain), "{page}");
+}
+
+#[test]
+fn several_wheels_are_planned_once_and_listed_in_a_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let inputs = release(&directory);
+    wheel(&directory, "other", &[("other/lib.so", fixture("plain.so")), ("other/data", vec![7; 1 << 16])]);
+    let cache = tempfile::tempdir().unwrap();
+    let cached = ["--cache-dir", cache.path().to_str().unwrap()];
+    let table = run(program().arg("inspect").arg(&inputs).arg("--sizes").args(cached));
+    let row =
+        |name: &str| table.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{table}")).to_owned();
+    assert!(row("small-1.0-py3-none-any.whl").ends_with("gfx1030 gfx11 gfx1100 gfx90a gfx942"), "{table}");
+    assert!(!row("rocm_bootstrap-1.0").contains("gfx"), "{table}");
+    assert!(table.contains("3 wheels") && row("gfx942 ").contains('%'), "{table}");
+    // The index has what planning finds about each of them.
+    let Some(mount) = Mount::new(&inputs, &cached) else { return };
+    let inflated = mount.counter("bytes_inflated");
+    drop(mount);
+    let metadata = 16 << 10;
+    assert!(inflated < metadata, "{inflated} bytes were inflated again");
 }

@@ -1,0 +1,98 @@
+//! Several wheels: what is in each, and what users of all of them need.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::InspectReport;
+use super::table::{Table, counted, known_size, percent, size};
+
+/// The report about several wheels.
+#[derive(Debug, Serialize)]
+pub(crate) struct ReleaseReport {
+    /// One for each wheel, or for a host wheel with its device wheels.
+    pub wheels: Vec<WheelReport>,
+}
+
+/// The report about one of several wheels.
+#[derive(Debug, Serialize)]
+pub(crate) struct WheelReport {
+    /// The file name of the wheel, or of the host wheel.
+    pub name: String,
+    /// Whether a release has it as it is: there is no device code in it that could be moved.
+    pub is_whole: bool,
+    /// What is in it.
+    #[serde(flatten)]
+    pub report: InspectReport,
+}
+
+/// What users of a GPU need of all wheels.
+#[derive(Default)]
+struct Needed {
+    wheels: usize,
+    download: Option<u64>,
+    fat: Option<u64>,
+    installed: Option<u64>,
+}
+
+impl ReleaseReport {
+    /// The tables for people.
+    pub(crate) fn tables(&self) -> [Table; 2] {
+        [self.list(), self.users()]
+    }
+
+    /// Whether all sizes are known.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.wheels.iter().filter(|wheel| !wheel.is_whole).all(|wheel| wheel.report.is_complete())
+    }
+
+    fn list(&self) -> Table {
+        let columns = "wheel | size # | binaries # | code objects # | code # | GPUs and families";
+        let mut table = Table::new(counted(self.wheels.len(), "wheel", "wheels"), columns);
+        for WheelReport { name, report, .. } in &self.wheels {
+            let binaries = &report.summary.binaries;
+            let count = |number: usize| if number == 0 { String::new() } else { number.to_string() };
+            let code = binaries.iter().map(|binary| binary.code_size).sum::<u64>();
+            table.row([
+                name.clone(),
+                known_size(report.sizes.input_wheel_size),
+                count(binaries.len()),
+                count(binaries.iter().map(|binary| binary.code_objects).sum()),
+                if code > 0 { size(code) } else { String::new() },
+                report.summary.device.keys().cloned().collect::<Vec<_>>().join(" "),
+            ]);
+        }
+        table
+    }
+
+    /// Sums over the wheels with code for a GPU. A sum is unknown if a part of it is.
+    fn users(&self) -> Table {
+        let mut users = BTreeMap::<&str, Needed>::new();
+        for WheelReport { report, .. } in &self.wheels {
+            for (gpu, user) in &report.sizes.users {
+                let first = Needed { wheels: 0, download: Some(0), fat: Some(0), installed: Some(0) };
+                let needed = users.entry(gpu).or_insert(first);
+                let add = |sum: Option<u64>, one: Option<u64>| Some(sum?.saturating_add(one?));
+                *needed = Needed {
+                    wheels: needed.wheels + 1,
+                    download: add(needed.download, user.download_size),
+                    fat: add(needed.fat, report.sizes.input_wheel_size),
+                    installed: add(needed.installed, user.installed_size),
+                };
+            }
+        }
+        let columns = "GPU | wheels # | download # | of the fat wheels # | installed #";
+        let mut table = Table::new("What a user of all wheels with code for a GPU needs", columns);
+        for (gpu, needed) in users {
+            let share = needed.download.zip(needed.fat).map(|(download, fat)| percent(download, fat));
+            table.row([
+                gpu.to_owned(),
+                needed.wheels.to_string(),
+                known_size(needed.download),
+                share.unwrap_or_default(),
+                known_size(needed.installed),
+            ]);
+        }
+        table
+    }
+}
