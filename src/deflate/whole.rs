@@ -53,7 +53,7 @@ struct Made {
 /// Give it all contents of an output at once, so that all cores have work. Do not call it on a thread of rayon: reading a
 /// content may wait for that pool. A gzip file is a rope of its header, the stream, the CRC-32 and the size:
 ///
-/// ```ignore
+/// ```text
 /// let layer = Uncompressed { entry: "layer".into(), content: Arc::new(tar), is_hashed: true };
 /// let [deflated] = &*deflate(vec![layer], DeflateLevel::default(), &resources, &progress.done)? else { … };
 /// // deflated.sha256 is the layer's diff_id, unless the index knew the lengths.

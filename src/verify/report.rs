@@ -11,7 +11,7 @@ use super::rules::Rule;
 use crate::metrics::Counter;
 
 /// The most findings, notes, and causes of a rule in a report. What is beyond is counted.
-const MOST: usize = 1000;
+const MAX_LISTED: usize = 1000;
 
 /// The result.
 #[derive(Debug, Serialize)]
@@ -20,7 +20,7 @@ pub struct VerifyReport {
     pub counts: Counts,
     /// Causes of findings, most frequent first.
     pub causes: Vec<FindingGroup>,
-    /// Findings, sorted by path: the first [`MOST`].
+    /// Findings, sorted by path: the first 1,000.
     pub findings: Vec<Finding>,
     /// What was not checked, without being wrong.
     pub notes: Vec<String>,
@@ -146,7 +146,7 @@ impl RuleFindings {
         }
         let reason = without_names(&finding.reason);
         // A crafted input may have names that are not recognised as such.
-        let reason = if self.causes.len() < MOST { reason } else { "…".to_owned() };
+        let reason = if self.causes.len() < MAX_LISTED { reason } else { "…".to_owned() };
         let (count, first) = self.causes.entry(reason).or_insert_with(|| (0, finding.clone()));
         *count += 1;
         if finding < *first {
@@ -156,10 +156,10 @@ impl RuleFindings {
     }
 }
 
-/// Adds an item to the first [`MOST`].
+/// Adds an item to the first [`MAX_LISTED`].
 fn keep<T: Ord>(items: &mut BTreeSet<T>, item: T) {
     items.insert(item);
-    if items.len() > MOST {
+    if items.len() > MAX_LISTED {
         items.pop_last();
     }
 }
@@ -252,7 +252,7 @@ pub(super) fn enumerate<T: fmt::Display>(items: &[T]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Findings, MOST};
+    use super::{Findings, MAX_LISTED};
     use crate::verify::Rule;
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
         }
         assert_eq!(findings.number(), 6000);
         let report = findings.into_report(&[Rule::NoCode]);
-        assert_eq!((report.counts.findings.get(), report.findings.len()), (3000, MOST));
+        assert_eq!((report.counts.findings.get(), report.findings.len()), (3000, MAX_LISTED));
         assert!(report.findings.iter().enumerate().all(|(number, finding)| finding.path == format!("{number:04}")));
         let causes: Vec<_> = report.causes.iter().map(|it| (it.count, it.first.as_str())).collect();
         assert_eq!(causes, [(3000, "0000")]);
