@@ -83,8 +83,8 @@ const PARSERS: [(Parser, &str, u64); 20] = [
     (Parser::Tar, "the list of members", 656 << 20),
     // As for bundles: zstd --ultra -22 and xz -9e stay below.
     (Parser::TarWindow, "the window of its compression", 132 << 20),
-    // The 65,536 wrappers that are accepted take 1.5 MB. Of 1,919 ELF files (Debian's ROCm libraries, five wheels' loaders,
-    // /usr/lib with debug files, rustc) none had more than 74 sections with 1,187 bytes of names, and 14 program headers.
+    // The 65,536 wrappers that are accepted take 1.5 MB. Of 1,919 ELF files (Debian's ROCm libraries, /usr/lib
+    // with debug files, rustc) none had more than 74 sections with 1,187 bytes of names, and 14 program headers.
     (Parser::Elf, "the headers of an ELF file", 16 << 20),
     (Parser::Pe, "the headers of a PE file", 16 << 20),
     // A library of torch has 1,000 bundles of 17 entries: 17,000 code objects of 450 bytes.
