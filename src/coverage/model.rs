@@ -242,8 +242,8 @@ impl Coverage {
 }
 
 fn sentence(gpus: &[String], failures: &[CoverageFailure], (libraries, databases): (usize, usize)) -> String {
-    let gpus = gpus.join(", ");
     if failures.is_empty() {
+        let gpus = gpus.join(", ");
         let mut all = Vec::new();
         all.extend((libraries > 0).then(|| counted(libraries, "library", "libraries")));
         all.extend((databases > 0).then(|| counted(databases, "kernel database", "kernel databases")));
@@ -255,5 +255,7 @@ fn sentence(gpus: &[String], failures: &[CoverageFailure], (libraries, databases
         0 => String::new(),
         more => format!("; and {more} more"),
     };
-    format!("Code for {gpus} is missing: {}{more}.", named.join("; "))
+    let lacking: Vec<_> =
+        gpus.iter().filter(|gpu| failures.iter().any(|it| it.target == **gpu)).map(String::as_str).collect();
+    format!("Code for {} is missing: {}{more}.", lacking.join(", "), named.join("; "))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::wheels::{JoinedWheel, WheelsError, as_one, check, open_all, wheels_in};
 use crate::resources::Resources;
 use crate::source::{Input, SourceError};
-use crate::wheel::{WheelName, accepts};
+use crate::wheel::{accepts, file_tags};
 
 /// Several wheels.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ fn hosts(wheels: &[JoinedWheel]) -> BTreeMap<usize, usize> {
         for (name, version) in pins.into_iter().filter(|(name, _)| added.has(name)) {
             for &device in by_name.get(name.as_str()).into_iter().flatten() {
                 let is_of_host = |device: &JoinedWheel| {
-                    accepts(version, &device.metadata.version) && tags(&device.path) == tags(&host.path)
+                    accepts(version, &device.metadata.version) && file_tags(&device.path) == file_tags(&host.path)
                 };
                 if device != number && wheels.get(device).is_some_and(is_of_host) {
                     hosts.entry(device).or_insert(number);
@@ -95,10 +95,4 @@ fn hosts(wheels: &[JoinedWheel]) -> BTreeMap<usize, usize> {
     let own: BTreeSet<_> = hosts.values().copied().collect();
     hosts.retain(|device, _| !own.contains(device));
     hosts
-}
-
-/// The build tag and the tags in a file name.
-fn tags(path: &Path) -> Option<(Option<String>, [String; 3])> {
-    let name = WheelName::parse(path.file_name()?.to_str()?).ok()?;
-    Some((name.build, [name.python, name.abi, name.platform]))
 }

@@ -13,7 +13,7 @@ use super::statement::LocatedStatement;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::begins_binary;
-use crate::wheel::{Metadata, accepts, normalise};
+use crate::wheel::{Metadata, accepts, file_tags, normalise};
 
 /// A directory or wheel that the user named.
 #[derive(Debug)]
@@ -50,7 +50,10 @@ pub(super) fn group(
     let (devices, hosts): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|candidate| is_device(&candidate.part));
     let mut groups = Vec::new();
     for host in &hosts {
-        let theirs = devices.iter().filter(|device| device.belongs_to(host));
+        let is_for_others = |device: &PartCandidate| {
+            !device.has_tags_of(host) && hosts.iter().any(|it| device.belongs_to(it) && device.has_tags_of(it))
+        };
+        let theirs = devices.iter().filter(|device| device.belongs_to(host) && !is_for_others(device));
         let group: Vec<_> = std::iter::once(host).chain(theirs).map(|it| Arc::clone(&it.part)).collect();
         let kind = if group.len() > 1 { PartsKind::Split } else { PartsKind::Installation };
         let mut parts =
@@ -113,6 +116,12 @@ impl PartCandidate {
         let Some(host) = host.metadata.as_ref().filter(|_| self.pins().next().is_some()) else { return true };
         let own = normalise(&host.name);
         self.pins().any(|(name, wanted)| name == own && accepts(wanted, &host.version))
+    }
+
+    /// Whether the file names have equal tags. A release may have wheels of one version for several systems, and each
+    /// device wheel is for the system of its host wheel.
+    fn has_tags_of(&self, host: &Self) -> bool {
+        file_tags(&self.part.input.location) == file_tags(&host.part.input.location)
     }
 }
 

@@ -33,7 +33,7 @@ pub use gpu_requirements::{KnownExtras, Requirements, StatedExtras};
 pub(crate) use installed::installed_with;
 pub use installed::{installed, is_elsewhere};
 pub use metadata::{Edited, Metadata};
-pub use name::{WheelName, normalise};
+pub use name::{WheelName, file_tags, normalise};
 pub use paths::Paths;
 pub(crate) use paths::is_of_installer;
 pub use record::{Claim, Claims, Stated, line_size};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::Path;
 
 use super::WheelError;
 
@@ -38,6 +39,12 @@ pub fn normalise(name: &str) -> String {
 /// A distribution's name in the form of file names.
 fn escaped(distribution: &str) -> String {
     normalise(distribution).replace('-', "_")
+}
+
+/// The build tag, and the tag sets for Python, ABI and platform, in a wheel's file name; `None` if it is no wheel's.
+pub fn file_tags(path: &Path) -> Option<(Option<String>, [String; 3])> {
+    let name = WheelName::parse(path.file_name()?.to_str()?).ok()?;
+    Some((name.build, [name.python, name.abi, name.platform]))
 }
 
 impl WheelName {

@@ -174,3 +174,22 @@ fn a_damaged_wheel_is_named_in_any_order() {
     assert!(report.findings.iter().any(|finding| finding.check == Check::Record), "{:?}", report.findings);
     assert!(report.findings.iter().all(|finding| finding.path.contains("gfx90a")), "{:?}", report.findings);
 }
+
+#[test]
+fn wheels_of_one_version_for_two_systems() {
+    let out = tempfile::tempdir().unwrap();
+    for tag in ["py3-none-manylinux_2_28_x86_64", "py3-none-win_amd64"] {
+        let fat = tempfile::tempdir().unwrap();
+        unpacked(fat.path(), "fat", "1.0");
+        let about = fat.path().join("fat-1.0.dist-info/WHEEL");
+        fs::write(about, WHEEL.replace("py3-none-any", tag)).unwrap();
+        if tag.contains("win") {
+            fs::remove_file(fat.path().join("fat/features.so")).unwrap();
+        }
+        split(fat.path(), out.path(), &["--format", "wheel"]);
+    }
+    let paths = list(out.path());
+    assert!(paths.len() >= 6, "{paths:?}");
+    assert_eq!(verify(&[out.path().to_owned()], None, &VerifyOptions::default()).findings, []);
+    assert_eq!(in_any_order(&paths).findings, []);
+}
