@@ -204,7 +204,7 @@ fn whoever_stops_reading_gets_no_complaint() {
     place.ends(0, &["split", "fat", "-o", "out"]);
     let archive = "out/gfx90a/.kpack/rocm_gfx90a.kpack";
     for arguments in [
-        &["split", "fat", "-o", "out"][..],
+        &["split", "fat", "-o", "out", "--force"][..],
         &["inspect", "--json", "fat"],
         &["kpack", "list", archive],
         &["kpack", "list", "--json", archive],

@@ -108,7 +108,7 @@ impl Compare {
     fn compare(&self) -> anyhow::Result<Diff> {
         check_page(self.html.as_deref(), &[self.before.clone(), self.after.clone()])?;
         set_jobs(self.options.jobs)?;
-        let mut options = self.options.clone();
+        let mut options = self.options.of_writer();
         options.memory = options.memory.halved();
         options.jobs = None;
         let settings = Settings {

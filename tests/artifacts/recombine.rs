@@ -387,7 +387,7 @@ fn manifests_for_old_runtimes() {
     huge.set_len(1 << 40).unwrap();
     let said = place.fails(1, &["recombine", "config.json", "old", "-o", "other"]);
     assert!(
-        said.contains("x_lib.kpm: the list of parts: it takes 1099511627776 bytes; the limit is 8388608"),
+        said.contains("x_lib.kpm: the list of parts: it takes 1099511627776 bytes; the limit is 262144"),
         "{said}"
     );
 }

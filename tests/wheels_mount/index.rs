@@ -31,7 +31,7 @@ fn index(input: &Path, directory: &Path) -> PathBuf {
 
 /// Everything that a mount shows, with sizes, except thin views: those of compressed bundles are not indexed.
 fn listing(mount: &Mount) -> String {
-    run(Command::new("ls").args(["-lR", "--ignore=thin*"]).arg(mount.at("")))
+    run(Command::new("ls").args(["-lR", "--ignore=*thin*"]).arg(mount.at("")))
 }
 
 fn written(input: &Path, arguments: &[&str]) -> Files {
