@@ -386,8 +386,5 @@ fn manifests_for_old_runtimes() {
     let huge = fs::File::create(place.at("old/b/x_lib_gfx1101/stage/.kpack/x_lib.kpm")).unwrap();
     huge.set_len(1 << 40).unwrap();
     let said = place.fails(1, &["recombine", "config.json", "old", "-o", "other"]);
-    assert!(
-        said.contains("x_lib.kpm: the list of parts: it takes 1099511627776 bytes; the limit is 262144"),
-        "{said}"
-    );
+    assert!(said.contains("x_lib.kpm: the list of parts: it takes 1099511627776 bytes; the limit is 262144"), "{said}");
 }

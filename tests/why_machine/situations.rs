@@ -502,7 +502,7 @@ fn a_large_code_object_is_read_in_pieces() {
     let mut archive = fs::File::create(place.at("work").join(ARCHIVE)).unwrap();
     archive.write_all(&large_archive(&code)).unwrap();
     let mut command = Command::new("sh");
-    let limit = "ulimit -v 450000; exec \"$0\" why --json --target gfx1030 \"$1\"";
+    let limit = "ulimit -v 450000; exec \"$0\" why --memory 64 --json --target gfx1030 \"$1\"";
     let output = command.args(["-c", limit, KPACKFS]).arg(place.at("work")).output().unwrap();
     let answer: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
