@@ -17,7 +17,7 @@ use crate::export::{self, Inputs, Output, Replace};
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, Sha256, read_all};
+use crate::rope::{Content, ReadError, Sha256};
 use crate::simple::WheelSums;
 use crate::source::{Attributes, EntryPath, open_file};
 use crate::tree::Tree;
@@ -118,8 +118,7 @@ fn with_sums(
 
 /// Size and digest of a wheel.
 pub(super) fn sums_of(wheel: &dyn Content, resources: &Resources) -> Result<WheelSums, ReadError> {
-    let mut sha256 = Sha256::default();
-    read_all(wheel, |piece| sha256.update(piece))?;
+    let sha256 = Sha256::of_content(wheel)?;
     resources.counters.bytes_hashed.add(wheel.size());
-    Ok(WheelSums { size: wheel.size(), sha256: sha256.finish() })
+    Ok(WheelSums { size: wheel.size(), sha256 })
 }

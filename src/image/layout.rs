@@ -73,9 +73,7 @@ impl Layout {
         let bytes = disk::read(&path, Parser::ImageDocument);
         let bytes = bytes.map_err(|source| ImageError::Io { path: path.clone(), source })?;
         check_size(&path, bytes.len() as u64, of)?;
-        let mut sum = Sha256::default();
-        sum.update(&bytes);
-        check_digest(&path, &sum.finish(), of)?;
+        check_digest(&path, &Sha256::of(&bytes), of)?;
         Ok(bytes)
     }
 

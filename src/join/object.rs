@@ -11,7 +11,7 @@ use crate::fatbin::{CodeObject, StoredObject, code_problem, code_target, tells_f
 use crate::gpu::{TargetId, UNKNOWN};
 use crate::kpack::TocEntry;
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, Rope, Segment, Sha256, equal, read_all};
+use crate::rope::{Content, ReadError, Rope, Segment, Sha256, equal};
 
 /// Bytes that are compared before code objects are decompressed as a whole.
 const BEGINNING: u64 = 64 << 10;
@@ -118,11 +118,5 @@ pub(super) fn is_same(one: &JoinedCode, other: &JoinedCode) -> Result<bool, Read
         return Ok(true);
     }
     let begin_alike = one.stored.beginning(BEGINNING)? == other.stored.beginning(BEGINNING)?;
-    Ok(begin_alike && sha256(&**left)? == sha256(&**right)?)
-}
-
-fn sha256(content: &dyn Content) -> Result<[u8; 32], ReadError> {
-    let mut sha256 = Sha256::default();
-    read_all(content, |piece| sha256.update(piece))?;
-    Ok(sha256.finish())
+    Ok(begin_alike && Sha256::of_content(&**left)? == Sha256::of_content(&**right)?)
 }

@@ -2,6 +2,10 @@
 
 use ring::digest::{Context, SHA256};
 
+use super::content::Content;
+use super::error::ReadError;
+use super::read::read_all;
+
 /// A SHA-256 that is being computed.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Sha256")]
@@ -14,6 +18,20 @@ impl Default for Sha256 {
 }
 
 impl Sha256 {
+    /// The sum of these bytes.
+    pub fn of(bytes: &[u8]) -> [u8; 32] {
+        let mut sum = Self::default();
+        sum.update(bytes);
+        sum.finish()
+    }
+
+    /// The sum of a content, all of which is read.
+    pub fn of_content(content: &dyn Content) -> Result<[u8; 32], ReadError> {
+        let mut sum = Self::default();
+        read_all(content, |piece| sum.update(piece))?;
+        Ok(sum.finish())
+    }
+
     /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);

@@ -37,10 +37,9 @@ impl IndexedWheel {
     /// The wheel with this name and METADATA.
     pub fn new(name: WheelName, metadata: &Metadata) -> Self {
         let requires_python = metadata.requires_python().map(str::to_owned);
-        let mut sha256 = Sha256::default();
-        sha256.update(&metadata.bytes());
+        let metadata_sha256 = Sha256::of(&metadata.bytes());
         let stated = (normalise(&metadata.name), metadata.version.clone());
-        Self { name, metadata_sha256: sha256.finish(), stated, requires_python, yanked: None, sums: None }
+        Self { name, metadata_sha256, stated, requires_python, yanked: None, sums: None }
     }
 
     /// Why installers refuse it: METADATA does not agree with the file name.

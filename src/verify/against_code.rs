@@ -13,7 +13,7 @@ use crate::binary::{BinaryError, FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::gpu::{GpuSet, TargetId};
 use crate::kpack::{KpackError, toc_key};
-use crate::rope::{Content, ReadError, Sha256, equal, read_all, to_usize};
+use crate::rope::{Content, ReadError, Sha256, equal, to_usize};
 use crate::source::EntryPath;
 use crate::split::targets_of_bundle_file;
 
@@ -327,8 +327,6 @@ impl ArchivedObject<'_> {
         if self.size != content.size() {
             return Ok(false);
         }
-        let mut sha256 = Sha256::default();
-        read_all(content, |piece| sha256.update(piece))?;
-        Ok(sha256.finish() == self.sha256)
+        Ok(Sha256::of_content(content)? == self.sha256)
     }
 }
