@@ -40,15 +40,12 @@ const KINDS: [&str; 4] = [
 pub(crate) struct Layer {
     /// Its digest, which names it in messages.
     pub(crate) digest: String,
-    /// Bytes of the blob.
-    #[expect(dead_code, reason = "what writes images needs it")]
-    pub(crate) packed: u64,
     /// The tar archive.
     pub(crate) archive: Arc<dyn Content>,
     /// In the order of the archive.
     pub(crate) members: Vec<LayerMember>,
-    #[expect(dead_code, reason = "what writes images needs it")]
-    pub(super) table: ParserMemory,
+    #[expect(dead_code, reason = "the members count as long as it is there")]
+    table: ParserMemory,
 }
 
 /// A member of a layer.
@@ -58,9 +55,6 @@ pub(crate) struct LayerMember {
     pub(crate) path: EntryPath,
     pub(crate) kind: LayerMemberKind,
     pub(crate) attributes: Attributes,
-    /// Its bytes in the archive: headers, content, and what fills the last block.
-    #[expect(dead_code, reason = "what writes images needs it")]
-    pub(crate) span: Range<u64>,
     /// The bytes of its content.
     pub(crate) content: Range<u64>,
 }
@@ -84,7 +78,7 @@ pub(crate) enum LayerMemberKind {
 impl Default for Layer {
     fn default() -> Self {
         let (archive, table) = (Arc::new(Rope::default()), ParserMemory::new(Parser::Tar));
-        Self { digest: String::new(), packed: 0, archive, members: Vec::new(), table }
+        Self { digest: String::new(), archive, members: Vec::new(), table }
     }
 }
 
@@ -113,7 +107,7 @@ impl Layer {
             Ok(())
         })
         .map_err(failed)?;
-        Ok(Self { digest, packed: of.size(), archive, members, table })
+        Ok(Self { digest, archive, members, table })
     }
 
     /// An error about a member.
@@ -124,8 +118,7 @@ impl Layer {
 
 impl LayerMember {
     fn of(member: &TarMember, archive: &dyn Content) -> Result<Self, String> {
-        let TarMember { attributes, span, content, .. } = member;
-        let (attributes, span, content) = (*attributes, span.clone(), content.clone());
+        let (attributes, content) = (member.attributes, member.content.clone());
         // Some builders write absolute names.
         let path_of = |name: &[u8]| {
             let start = name.iter().position(|&byte| byte != b'/').unwrap_or(name.len());
@@ -133,7 +126,7 @@ impl LayerMember {
         };
         let path = if member.kind == EntryType::XGlobalHeader { None } else { path_of(&member.name)? };
         let Some(path) = path else {
-            return Ok(Self { path: EntryPath::root(), kind: LayerMemberKind::Other, attributes, span, content });
+            return Ok(Self { path: EntryPath::root(), kind: LayerMemberKind::Other, attributes, content });
         };
         member.check_content(archive)?;
         let kind = match (path.name(), member.kind) {
@@ -142,10 +135,7 @@ impl LayerMember {
             (name, _) if name.starts_with(WHITEOUT) => LayerMemberKind::Whiteout,
             (_, EntryType::Directory) => LayerMemberKind::Directory,
             (_, EntryType::Regular | EntryType::Continuous) => LayerMemberKind::File,
-            (_, EntryType::Symlink) if member.link.is_empty() || member.link.contains(&0) => {
-                return Err("a symlink that leads nowhere".to_owned());
-            }
-            (_, EntryType::Symlink) => LayerMemberKind::Symlink(member.link.as_slice().into()),
+            (_, EntryType::Symlink) => LayerMemberKind::Symlink(member.symlink_target()?),
             (_, EntryType::Link) => {
                 let target = path_of(&member.link).map_err(|error| format!("a hard link: {error}"))?;
                 LayerMemberKind::HardLink(target.ok_or_else(|| "a hard link to the root".to_owned())?)
@@ -158,7 +148,7 @@ impl LayerMember {
             LayerMemberKind::Whiteout => removed(&path)?,
             _ => path,
         };
-        Ok(Self { path, kind, attributes, span, content })
+        Ok(Self { path, kind, attributes, content })
     }
 }
 

@@ -25,15 +25,13 @@ pub(crate) struct TarMember {
     /// The target of a link.
     pub(crate) link: Vec<u8>,
     pub(crate) attributes: Attributes,
-    /// The bytes of its headers, its content, and what fills its last block.
-    pub(crate) span: Range<u64>,
     /// The bytes of its content.
     pub(crate) content: Range<u64>,
     is_sparse: bool,
 }
 
 impl TarMember {
-    fn of(mut member: tar::Entry<'_, ContentReader>, start: u64) -> io::Result<Self> {
+    fn of(mut member: tar::Entry<'_, ContentReader>) -> io::Result<Self> {
         let name = member.path_bytes().into_owned();
         let kind = member.header().entry_type();
         let extended = if kind == EntryType::XGlobalHeader { Extended::default() } else { Extended::of(&mut member)? };
@@ -43,15 +41,22 @@ impl TarMember {
             None => (i64::try_from(member.header().mtime()?).unwrap_or(i64::MAX), 0),
         };
         let mode = u16::try_from(member.header().mode()? & 0o7777).unwrap_or(0);
-        // An owner without a number is nobody's business here: such archives are taken as root's.
+        // An owner without a number is taken as root.
         let owner = |number: io::Result<u64>| number.ok().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
         let [uid, gid] = [owner(member.header().uid()), owner(member.header().gid())];
         let attributes = Attributes { mode, uid, gid, mtime, mtime_nanoseconds };
         let (from, size) = (member.raw_file_position(), member.size());
         let content = from..from.saturating_add(size);
-        let span = start..content.end.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX);
         let is_sparse = extended.is_sparse || kind == EntryType::GNUSparse;
-        Ok(Self { name, kind, link, attributes, span, content, is_sparse })
+        Ok(Self { name, kind, link, attributes, content, is_sparse })
+    }
+
+    /// The target of a symlink.
+    pub(crate) fn symlink_target(&self) -> Result<Arc<[u8]>, &'static str> {
+        if self.link.is_empty() || self.link.contains(&0) {
+            return Err("a symlink that leads nowhere");
+        }
+        Ok(self.link.as_slice().into())
     }
 
     /// Fails if a file's bytes are not those of the archive.
@@ -84,7 +89,7 @@ pub(crate) fn read_members(
     reader.allowance = Some(Rc::clone(&allowance));
     let is_at_end = Rc::clone(&reader.is_at_end);
     let mut tar = Archive::new(reader);
-    let (mut last, mut start) = (None, 0);
+    let mut last = None;
     for member in tar.entries_with_seek().map_err(unusable)? {
         let member = member.map_err(|error| match &last {
             Some(last) => unusable(io::Error::other(format!("after member {last:?}: {}", explain(&error)))),
@@ -92,8 +97,7 @@ pub(crate) fn read_members(
         })?;
         let name = String::from_utf8_lossy(&member.path_bytes()).into_owned();
         let bad = |reason: String| SourceError::BadMember { path: location.to_owned(), member: name.clone(), reason };
-        let member = TarMember::of(member, start).map_err(|error| bad(error.to_string()))?;
-        start = member.span.end;
+        let member = TarMember::of(member).map_err(|error| bad(error.to_string()))?;
         visit(member).map_err(bad)?;
         last = Some(name);
         allowance.set(MAX_HEADER);

@@ -128,14 +128,10 @@ impl TarEntries {
         }
         let Some(path) = path_of(&member.name).map_err(|error| error.to_string())? else { return Ok(()) };
         member.check_content(&**archive)?;
-        let link = &member.link;
         let shown = match member.kind {
             EntryType::Directory => EntryKind::Directory,
-            EntryType::Symlink if link.is_empty() || link.contains(&0) => {
-                return Err("a symlink that leads nowhere".to_owned());
-            }
-            EntryType::Symlink => EntryKind::Symlink(link.as_slice().into()),
-            EntryType::Link => self.linked(link)?,
+            EntryType::Symlink => EntryKind::Symlink(member.symlink_target()?),
+            EntryType::Link => self.linked(&member.link)?,
             EntryType::Regular | EntryType::Continuous => file_in(archive, &member.content)?,
             other => return Err(format!("neither a file, a directory nor a link ({other:?})")),
         };
