@@ -54,13 +54,16 @@ impl IndexArguments {
         match &opened {
             OpenedInputs::One(prepared) => {
                 self.examine(prepared)?;
-                let wheels = prepared.wheels.iter();
-                self.digest(wheels.map(|wheels| ListedWheel::of_split(&prepared.input, wheels)), prepared)?;
+                if let Some(wheels) = prepared.wheels.as_ref().filter(|_| self.wheel_digests) {
+                    record_digests(ListedWheel::of_split(&prepared.input, wheels)?, prepared)?;
+                }
             }
             OpenedInputs::Several(release) => {
                 for wheel in &release.wheels {
                     self.examine(&wheel.prepared).with_context(|| wheel.path().display().to_string())?;
-                    self.digest([wheel.listed()], &wheel.prepared)?;
+                    if self.wheel_digests {
+                        record_digests(wheel.listed()?, &wheel.prepared)?;
+                    }
                 }
             }
         }
@@ -87,26 +90,16 @@ impl IndexArguments {
         }
         Ok(())
     }
+}
 
-    /// Records the digests of wheels.
-    fn digest<E: Into<anyhow::Error>>(
-        &self,
-        wheels: impl IntoIterator<Item = Result<Vec<ListedWheel>, E>>,
-        prepared: &Prepared,
-    ) -> anyhow::Result<()> {
-        if !self.wheel_digests {
-            return Ok(());
-        }
-        let parts: Vec<_> = prepared.parts();
-        show_bytes("Digesting", |progress| WheelSet::make(&parts, true, &progress.done))?;
-        for wheels in wheels {
-            for mut wheel in wheels.map_err(Into::into)? {
-                let sums = sums_of(&*wheel.body().content()?, &prepared.resources)?;
-                wheel.put_sums(sums, &prepared.resources.index);
-            }
-        }
-        Ok(())
+/// Records the digests of the wheels of an input.
+fn record_digests(wheels: Vec<ListedWheel>, prepared: &Prepared) -> anyhow::Result<()> {
+    show_bytes("Digesting", |progress| WheelSet::make(&prepared.parts(), true, &progress.done))?;
+    for mut wheel in wheels {
+        let sums = sums_of(&*wheel.body().content()?, &prepared.resources)?;
+        wheel.put_sums(sums, &prepared.resources.index);
     }
+    Ok(())
 }
 
 /// Decodes the deflate streams of all members once, so that reading can start anywhere.
