@@ -54,8 +54,7 @@ pub(super) fn open(
     let Some(wheels) = join::wheels_of(inputs)?.filter(|wheels| wheels.len() > 1) else {
         return Ok(OpenedInputs::One(Box::new(prepare_with(inputs, options, list, is_checked)?)));
     };
-    mount::raise_open_files().context("RLIMIT_NOFILE")?;
-    let resources = resources(inputs.first().map_or(Path::new(""), PathBuf::as_path), options)?;
+    let resources = shared_resources(inputs, options)?;
     let contents = contents(&wheels, &resources)?;
     Ok(match join::open_several(&wheels, &resources)? {
         SeveralWheels::Together(input) => {
@@ -67,6 +66,12 @@ pub(super) fn open(
     })
 }
 
+/// The resources of all inputs, of which each may keep files open.
+fn shared_resources(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Arc<Resources>> {
+    mount::raise_open_files().context("RLIMIT_NOFILE")?;
+    resources(inputs.first().map_or(Path::new(""), PathBuf::as_path), options)
+}
+
 /// The files of wheels. They are noted before the wheels are listed: one that is replaced meanwhile is then found to have
 /// changed.
 fn contents(wheels: &[PathBuf], resources: &Arc<Resources>) -> anyhow::Result<WheelContents> {
@@ -76,9 +81,7 @@ fn contents(wheels: &[PathBuf], resources: &Arc<Resources>) -> anyhow::Result<Wh
 /// Lists wheels for a release, and plans the split of each. If their digests will be needed, they are computed while
 /// members are read.
 pub(super) fn release(inputs: &[PathBuf], options: &SplitOptions, is_checked: bool) -> anyhow::Result<Release> {
-    mount::raise_open_files().context("RLIMIT_NOFILE")?;
-    let location = inputs.first().cloned().unwrap_or_default();
-    let resources = resources(&location, options)?;
+    let resources = shared_resources(inputs, options)?;
     let wheels = join::wheels_of(inputs)?;
     let files = contents(wheels.as_deref().unwrap_or_default(), &resources)?;
     let listed = match (wheels, inputs) {
