@@ -15,7 +15,7 @@ const READERS: usize = 8;
 pub(super) struct ReadAhead {
     /// Where each frame ends, in bytes of frames.
     ends: Vec<u64>,
-    /// The last one to read is at the end. A reader is told from others by its place.
+    /// In the order of their last reads. A reader is recognized by its offset.
     readers: Mutex<Vec<FrameReader>, { rank::READERS }>,
 }
 

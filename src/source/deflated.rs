@@ -34,7 +34,7 @@ const READERS: usize = 8;
 #[derive(Debug)]
 pub(super) struct Deflated {
     chunks: Arc<Chunks>,
-    /// Sequential readers, the last one to read at the end. A reader is told from others by its place: requests do not
+    /// Sequential readers, in the order of their last reads. A reader is recognized by its offset, since requests do not
     /// say from which open file they come once the content is shared by several names or made files.
     readers: Mutex<Vec<Arc<Reader>>, { rank::READERS }>,
 }

@@ -172,7 +172,7 @@ impl WheelSet {
         self.wheels.named_devices().filter(|&name| !existing.iter().any(|existing| existing == name)).collect()
     }
 
-    /// The identity of the bytes of one of the wheels, which is told from the others by `name`.
+    /// The identity of the bytes of the wheel called `name`.
     pub(crate) fn identity(&self, name: &str) -> Option<Identity> {
         Some(Identity::describe("wheel").add(&self.identity?.0).add(name.as_bytes()).finish())
     }

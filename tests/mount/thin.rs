@@ -129,7 +129,7 @@ fn gpus_are_listed_and_sets_of_them_can_be_looked_up() {
     assert_ne!(inode("thin/gfx90a/lib/plain.so"), inode("thin/gfx1030/lib/plain.so"));
 }
 
-/// One user who looks up many sets does not keep others from theirs.
+/// A user who looks up many sets does not prevent others from looking up theirs.
 #[test]
 fn sets_can_be_looked_up_after_many_others() {
     let fat = fat();
