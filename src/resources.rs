@@ -2,16 +2,30 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::executor::Executor;
 use crate::index::{FrameStore, Index};
 use crate::memory::{Budget, ByteCache, Compressors, OpenStream, Pool, Pooled, kept_in_tables};
 use crate::metrics::{Counter, Counters, Gauges, MemoryClass, MetricsSource};
 
+/// What is computed while something else is, for a command that will need it. A mount needs none of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WorkPolicy {
+    /// The pass that planning makes over members of a wheel computes their SHA-256.
+    pub hash_members: bool,
+    /// The pass that splices a member computes the SHA-256 of the result.
+    pub hash_spliced: bool,
+    /// Each compressed bundle that is opened is decompressed to its end, so that damage behind the code that is needed, and
+    /// a wrong checksum, are found.
+    pub check_bundles: bool,
+}
+
 /// Resources that all work on one input shares.
 #[derive(Debug)]
 pub struct Resources {
+    /// What is computed in passing.
+    #[doc(hidden)]
+    pub policy: WorkPolicy,
     /// What the work cost so far.
     #[doc(hidden)]
     pub counters: Counters,
@@ -49,9 +63,6 @@ pub struct Resources {
     #[doc(hidden)]
     pub session: [u8; 16],
     ids: Counter,
-    hashes_spliced: AtomicBool,
-    /// Whether compressed bundles are decompressed to their ends.
-    checks_streams: AtomicBool,
 }
 
 impl Resources {
@@ -63,7 +74,7 @@ impl Resources {
     /// Like [`Resources::new`], with the index of other sessions and without disk space for frames.
     #[doc(hidden)]
     pub fn with_index(budget: u64, index: Index) -> Arc<Self> {
-        Self::with_store(budget, index, FrameStore::default())
+        Self::with_store(budget, index, FrameStore::default(), WorkPolicy::default())
     }
 
     /// Caches and buffers of at most `budget` bytes in all.
@@ -72,9 +83,10 @@ impl Resources {
     /// These caches therefore stay smaller than the budget allows: inflated content should stay in the processor's
     /// cache until it is read. A program that reads back and forth, as the dynamic loader does, needs larger ones.
     #[doc(hidden)]
-    pub fn with_store(budget: u64, index: Index, store: FrameStore) -> Arc<Self> {
+    pub fn with_store(budget: u64, index: Index, store: FrameStore, policy: WorkPolicy) -> Arc<Self> {
         let budget = Budget::new(budget);
         Arc::new(Self {
+            policy,
             counters: Counters::default(),
             spans: ByteCache::adaptive(&budget, MemoryClass::Spans, budget.capacity() / 16, budget.capacity() / 2),
             bundles: ByteCache::new(&budget, MemoryClass::Bundles),
@@ -87,31 +99,8 @@ impl Resources {
             executor: Executor::default(),
             session: random(),
             ids: Counter::default(),
-            hashes_spliced: AtomicBool::new(false),
-            checks_streams: AtomicBool::new(false),
             budget,
         })
-    }
-
-    /// Has the pass that splices a member compute the SHA-256 of the result, since the digests of all members will be needed.
-    pub fn hash_spliced(&self) {
-        self.hashes_spliced.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether that was asked for.
-    pub fn hashes_spliced(&self) -> bool {
-        self.hashes_spliced.load(Ordering::Relaxed)
-    }
-
-    /// Has each compressed bundle that is opened decompressed to its end, so that damage behind the code that is needed,
-    /// and a wrong checksum, are found.
-    pub fn check_streams(&self) {
-        self.checks_streams.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether that was asked for.
-    pub fn checks_streams(&self) -> bool {
-        self.checks_streams.load(Ordering::Relaxed)
     }
 
     /// A number that is unique in this session, for use as a cache key.

@@ -257,7 +257,6 @@ pub(super) fn write(
     statement: &Statement,
     resources: &Resources,
 ) -> anyhow::Result<()> {
-    resources.check_streams();
     let mut tree = lay_out_artifacts(parts, Vec::new())?;
     if !keep_set_id {
         clear_set_id(&mut tree);

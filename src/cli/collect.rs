@@ -22,6 +22,7 @@ use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::collect::{CollectReport, CollectedCode, CollectedFile, Reason, code_of, form_name};
 use crate::export::{Inputs, Output, PackedFormat, Replace, WantedSums, write_packed};
 use crate::page::Page;
+use crate::resources::WorkPolicy;
 use crate::source::EntryPath;
 use crate::tree::{ROOT, Tree};
 use crate::view;
@@ -122,9 +123,9 @@ impl Collect {
         interrupt::watch()?;
         let inputs: Vec<_> = self.app.iter().chain(&self.from).cloned().collect();
         check_page(self.html.as_deref(), &inputs)?;
-        let collected = self.collecting.collect(&self.app, &self.from, &self.options)?;
+        let options = self.options.with_policy(WorkPolicy { check_bundles: true, ..WorkPolicy::default() });
+        let collected = self.collecting.collect(&self.app, &self.from, &options)?;
         let prepared = &collected.prepared;
-        prepared.resources.check_streams();
         if let Some(output) = &self.result.output {
             self.write(&collected, output, &inputs)?;
         }

@@ -15,6 +15,7 @@ use super::release::{self, OpenedInputs};
 use super::table::size;
 use super::terminal::message;
 use crate::report::Sizes;
+use crate::resources::WorkPolicy;
 use crate::source::{EntryKind, Input};
 use crate::view::ListedWheel;
 use crate::wheelparts::WheelSet;
@@ -42,7 +43,8 @@ pub(super) struct IndexArguments {
 
 impl IndexArguments {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let opened = release::open(&self.source.paths(), &self.options, Input::open, true)?;
+        let policy = WorkPolicy { hash_members: true, hash_spliced: false, check_bundles: true };
+        let opened = release::open(&self.source.paths(), &self.options.with_policy(policy), Input::open)?;
         let resources = match &opened {
             OpenedInputs::One(prepared) => &prepared.resources,
             OpenedInputs::Several(release) => &release.resources,
@@ -50,7 +52,6 @@ impl IndexArguments {
         let Some(file) = resources.index.file() else {
             bail!("there is no directory to keep an index in; name one with --cache-dir");
         };
-        resources.check_streams();
         match &opened {
             OpenedInputs::One(prepared) => {
                 self.examine(prepared)?;

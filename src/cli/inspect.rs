@@ -91,7 +91,7 @@ impl Inspect {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let prepared = match release::open(&self.source.paths(), &options, Input::survey, false)? {
+        let prepared = match release::open(&self.source.paths(), &options, Input::survey)? {
             OpenedInputs::One(prepared) => prepared,
             OpenedInputs::Several(release) => return self.inspect_release(&release, style),
         };

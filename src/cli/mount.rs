@@ -79,7 +79,7 @@ impl Mount {
             Some(_) if !arch.is_empty() => bail!("--arch: artifacts are not laid over each other"),
             Some(_) if !self.thin.is_empty() => bail!("--thin: there are no thin views of artifacts"),
             Some(artifacts) => artifacts.served(),
-            None => match release::open(&inputs, &self.options, Input::open, false)? {
+            None => match release::open(&inputs, &self.options, Input::open)? {
                 OpenedInputs::One(prepared) => served(&prepared, &arch, &thin, None),
                 OpenedInputs::Several(_) if !arch.is_empty() || !self.thin.is_empty() => {
                     bail!("--arch and --thin are for one wheel; each of several has views in merged/ and thin/")

@@ -15,6 +15,7 @@ use crate::disk::{Scratch, check_cache};
 use crate::gpu::TargetId;
 use crate::index::FrameStore;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
+use crate::resources::WorkPolicy;
 use crate::rope::Identity;
 use crate::source::EntryPath;
 use crate::split::{FileDigest, Packaging, PlanOptions, Statement};
@@ -124,6 +125,10 @@ pub(super) struct SplitOptions {
     /// The level without --deflate.
     #[arg(skip)]
     default_level: Option<DeflateLevel>,
+
+    /// What the command needs that can be computed in passing.
+    #[arg(skip)]
+    pub(super) policy: WorkPolicy,
 
     /// Also make a variant wheel
     #[arg(long, help_heading = "Wheels")]
@@ -276,6 +281,11 @@ impl SplitOptions {
     /// The options of a command that writes wheels.
     pub(super) fn of_writer(&self) -> Self {
         Self { default_level: Some(DeflateLevel::default()), ..self.clone() }
+    }
+
+    /// The options of a command that will need what this policy computes.
+    pub(super) fn with_policy(&self, policy: WorkPolicy) -> Self {
+        Self { policy, ..self.clone() }
     }
 
     /// The targets of `--gpu-targets`; none if it is not given.

@@ -35,15 +35,13 @@ pub(super) struct IndexOutput<'a> {
 impl IndexOutput<'_> {
     /// Writes an index of all wheels of the inputs, which need not belong together.
     pub(super) fn write(&self, options: &SplitOptions) -> anyhow::Result<()> {
-        let release = release(self.inputs, options, true)?;
+        let release = release(self.inputs, options)?;
         self.write_release(&release)?;
         save_index(&release.resources);
         Ok(())
     }
 
     fn write_release(&self, release: &Release) -> anyhow::Result<()> {
-        release.resources.hash_spliced();
-        release.resources.check_streams();
         for wheel in &release.wheels {
             check(wheel)?;
         }

@@ -110,43 +110,27 @@ pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<
     options.note_ignored();
     let cache = options.cache.safe_directory();
     let index = cache.as_ref().map_or_else(Index::default, |directory| Index::open(directory, input));
-    Ok(Resources::with_store(memory, index, options.frame_store(cache.as_deref(), input)))
+    Ok(Resources::with_store(memory, index, options.frame_store(cache.as_deref(), input), options.policy))
 }
 
 /// Plans a split, and prints warnings on stderr.
 pub(super) fn prepare(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Prepared> {
-    prepare_with(inputs, options, Input::open, false)
-}
-
-/// Like [`prepare`], for callers of [`Prepared::check_claims`]: the pass that planning makes over members computes their
-/// digests.
-pub(super) fn prepare_to_check(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Prepared> {
-    prepare_with(inputs, options, Input::open, true)
+    prepare_with(inputs, options, Input::open)
 }
 
 /// A function that lists an input.
 pub(super) type List = fn(&Path, &Arc<Resources>) -> Result<Input, SourceError>;
 
-pub(super) fn prepare_with(
-    inputs: &[PathBuf],
-    options: &SplitOptions,
-    list: List,
-    is_checked: bool,
-) -> anyhow::Result<Prepared> {
+pub(super) fn prepare_with(inputs: &[PathBuf], options: &SplitOptions, list: List) -> anyhow::Result<Prepared> {
     let first = inputs.first().map_or(Path::new(""), PathBuf::as_path);
     let resources = resources(&place_of(first), options)?;
     let input = open_input(inputs, list, &resources)?;
-    plan_alone(input, options, &resources, is_checked)
+    plan_alone(input, options, &resources)
 }
 
 /// Plans the split of the only input of a command.
-pub(super) fn plan_alone(
-    input: Input,
-    options: &SplitOptions,
-    resources: &Arc<Resources>,
-    is_checked: bool,
-) -> anyhow::Result<Prepared> {
-    if is_checked && states_digests(&input) {
+pub(super) fn plan_alone(input: Input, options: &SplitOptions, resources: &Arc<Resources>) -> anyhow::Result<Prepared> {
+    if resources.policy.hash_members && states_digests(&input) {
         input.hash_members();
     }
     let prepared = plan(input, options, resources, Share::All(&BundleJobs::new(resources)))?;

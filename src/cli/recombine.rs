@@ -16,7 +16,7 @@ use super::writing::Writing;
 use crate::artifact::PackagingConfig;
 use crate::export::Inputs;
 use crate::packages::{Recombined, Shards};
-use crate::resources::Resources;
+use crate::resources::{Resources, WorkPolicy};
 use crate::split::{Packaging, Statement};
 
 /// Join the artifacts of several builds to packages: the host code of one build, and the device code of all by groups
@@ -82,7 +82,8 @@ impl Recombine {
         match (&self.output, &self.mount) {
             (Some(output), _) => {
                 interrupt::watch()?;
-                let (recombined, resources) = self.prepare(&config, &shards)?;
+                let policy = WorkPolicy { check_bundles: true, ..WorkPolicy::default() };
+                let (recombined, resources) = self.prepare(&config, &shards, policy)?;
                 let (statement, inputs) = (self.statement()?, Inputs::of_shards(&config, &shards));
                 write(&recombined.parts, (output, self.writing), true, self.force, &inputs, &statement, &resources)?;
             }
@@ -96,7 +97,7 @@ impl Recombine {
         let (config, shards) = (absolute(config)?, absolute(shards)?);
         self.serving.check_log(&Inputs::of_shards(&config, &shards))?;
         let served = || {
-            let (recombined, resources) = self.prepare(&config, &shards)?;
+            let (recombined, resources) = self.prepare(&config, &shards, WorkPolicy::default())?;
             serve(&recombined.parts, &shards, &recombined.witnesses, None, &self.statement()?, &resources)
         };
         self.serving.serve(&shards, mount_point, served)
@@ -107,10 +108,15 @@ impl Recombine {
         Ok(Statement::of(&self.options.to_options(Packaging::Processors)?))
     }
 
-    fn prepare(&self, config_path: &Path, place: &Path) -> anyhow::Result<(Recombined, Arc<Resources>)> {
+    fn prepare(
+        &self,
+        config_path: &Path,
+        place: &Path,
+        policy: WorkPolicy,
+    ) -> anyhow::Result<(Recombined, Arc<Resources>)> {
         let config = PackagingConfig::read(config_path)?;
         let options = self.options.to_options(Packaging::Processors)?;
-        let resources = resources(place, &self.options)?;
+        let resources = resources(place, &self.options.with_policy(policy))?;
         let shards =
             show_bytes("Planning", |progress| Shards::open(place, &self.component, &options, &resources, progress))?;
         let recombined = shards.recombine(&config, config_path, self.kpm)?;

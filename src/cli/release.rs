@@ -45,24 +45,15 @@ pub(super) enum OpenedInputs {
 }
 
 /// Plans one input, or each of several wheels.
-pub(super) fn open(
-    inputs: &[PathBuf],
-    options: &SplitOptions,
-    list: List,
-    is_checked: bool,
-) -> anyhow::Result<OpenedInputs> {
+pub(super) fn open(inputs: &[PathBuf], options: &SplitOptions, list: List) -> anyhow::Result<OpenedInputs> {
     let Some(wheels) = join::wheels_of(inputs)?.filter(|wheels| wheels.len() > 1) else {
-        return Ok(OpenedInputs::One(Box::new(prepare_with(inputs, options, list, is_checked)?)));
+        return Ok(OpenedInputs::One(Box::new(prepare_with(inputs, options, list)?)));
     };
     let resources = shared_resources(inputs, options)?;
     let contents = contents(&wheels, &resources)?;
     Ok(match join::open_several(&wheels, &resources)? {
-        SeveralWheels::Together(input) => {
-            OpenedInputs::One(Box::new(plan_alone(*input, options, &resources, is_checked)?))
-        }
-        SeveralWheels::Apart(inputs) => {
-            OpenedInputs::Several(planned(inputs, &contents, options, &resources, is_checked)?)
-        }
+        SeveralWheels::Together(input) => OpenedInputs::One(Box::new(plan_alone(*input, options, &resources)?)),
+        SeveralWheels::Apart(inputs) => OpenedInputs::Several(planned(inputs, &contents, options, &resources)?),
     })
 }
 
@@ -78,9 +69,8 @@ fn contents(wheels: &[PathBuf], resources: &Arc<Resources>) -> anyhow::Result<Wh
     wheels.iter().map(|path| Ok((path.canonicalize()?, open_file(path, resources)?))).collect()
 }
 
-/// Lists wheels for a release, and plans the split of each. If their digests will be needed, they are computed while
-/// members are read.
-pub(super) fn release(inputs: &[PathBuf], options: &SplitOptions, is_checked: bool) -> anyhow::Result<Release> {
+/// Lists wheels for a release, and plans the split of each.
+pub(super) fn release(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Release> {
     let resources = shared_resources(inputs, options)?;
     let wheels = join::wheels_of(inputs)?;
     let files = contents(wheels.as_deref().unwrap_or_default(), &resources)?;
@@ -89,7 +79,7 @@ pub(super) fn release(inputs: &[PathBuf], options: &SplitOptions, is_checked: bo
         (None, [input]) => vec![Input::open(input, &resources)?],
         (None, _) => return Err(not_a_wheel(inputs).into()),
     };
-    planned(listed, &files, options, &resources, is_checked)
+    planned(listed, &files, options, &resources)
 }
 
 /// The first input that is neither a wheel nor a directory of wheels.
@@ -104,12 +94,11 @@ fn planned(
     files: &WheelContents,
     options: &SplitOptions,
     resources: &Arc<Resources>,
-    is_checked: bool,
 ) -> anyhow::Result<Release> {
     let jobs = BundleJobs::new(resources);
     let mut wheels = Vec::with_capacity(inputs.len());
     for input in inputs {
-        if is_checked && states_digests(&input) {
+        if resources.policy.hash_members && states_digests(&input) {
             input.hash_members();
         }
         let path = input.location.clone();

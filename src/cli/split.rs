@@ -11,7 +11,7 @@ use super::artifacts::artifacts;
 use super::interrupt;
 use super::options::{InputOptions, SplitOptions};
 use super::package_index::IndexOutput;
-use super::prepare::{Prepared, prepare, prepare_to_check, save_index};
+use super::prepare::{Prepared, prepare, save_index};
 use super::progress::show_bytes;
 use super::terminal::{message, warn};
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
@@ -19,6 +19,7 @@ use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::export::{self, Inputs, Output, Replace, StatementChange, WantedSums};
 use crate::gpu::{BundleKey, begins_device_part};
 use crate::kpack::{ArchiveRope, unmade_size};
+use crate::resources::WorkPolicy;
 use crate::source::EntryPath;
 use crate::split::{Packaging, Plan, RESERVED};
 use crate::tree::{ROOT, Tree};
@@ -81,7 +82,10 @@ impl Split {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         self.check_usage()?;
         interrupt::watch()?;
-        let options = self.options.of_writer();
+        // Comparing with RECORD would cost several times as much as making a thin wheel.
+        let is_compared = !matches!(self.format, OutputFormat::ThinWheel);
+        let policy = WorkPolicy { hash_members: is_compared, hash_spliced: true, check_bundles: true };
+        let options = self.options.of_writer().with_policy(policy);
         if let OutputFormat::Index = self.format {
             let (directory, inputs) = (&*self.output, &*self.source.paths());
             IndexOutput { directory, force: self.force, inputs, writing: self.writing }.write(&options)?;
@@ -97,12 +101,7 @@ impl Split {
                 }
             };
         }
-        // Comparing would cost several times as much as making a thin wheel.
-        let is_compared = !matches!(self.format, OutputFormat::ThinWheel);
-        let prepare = if is_compared { prepare_to_check } else { prepare };
         let mut prepared = prepare(&self.source.paths(), &options)?;
-        prepared.resources.hash_spliced();
-        prepared.resources.check_streams();
         if let Some(wheels) = &mut prepared.wheels {
             wheels.has_local_versions = self.versions.are_local();
         }

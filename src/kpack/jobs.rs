@@ -270,7 +270,7 @@ impl BundleJobs {
 
     /// The offset up to which the bundle of a job is decompressed next. Demands may arrive meanwhile.
     fn end(&self, key: JobKey, bundle: &Compressed) -> u64 {
-        if self.resources.checks_streams() { bundle.size() } else { self.lock().needed(key) }
+        if self.resources.policy.check_bundles { bundle.size() } else { self.lock().needed(key) }
     }
 
     fn publish(&self, key: JobKey, bundle: &Compressed, open: OpenBundle, others: &[Arc<Frame>]) {

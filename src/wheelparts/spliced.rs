@@ -45,7 +45,7 @@ pub(crate) fn spliced(
         };
         return Ok(known.map(later));
     }
-    let splice = if resources.hashes_spliced() { splice_and_hash } else { splice };
+    let splice = if resources.policy.hash_spliced { splice_and_hash } else { splice };
     let made = make(&entry.into(), rewritten, level, resources, splice)?;
     if let Some(identity) = identity {
         let known = made.as_ref().map(|made| (made.stream.size(), made.crc32));

@@ -8,7 +8,7 @@ use kpackfs::index::{FrameStore, Index};
 use kpackfs::join::join;
 use kpackfs::kpack::BundleJobs;
 use kpackfs::metrics::Progress;
-use kpackfs::resources::Resources;
+use kpackfs::resources::{Resources, WorkPolicy};
 use kpackfs::rope::{Content, ReadError};
 use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{Plan, PlanOptions};
@@ -39,7 +39,7 @@ impl Session {
     fn open(place: &Path, cache: &Path, mode: Mode) -> Self {
         let resources = if mode.has_cache {
             let store = FrameStore::open(Some(cache), place, Some(1 << 30));
-            Resources::with_store(mode.memory, Index::open(cache, place), store)
+            Resources::with_store(mode.memory, Index::open(cache, place), store, WorkPolicy::default())
         } else {
             Resources::new(mode.memory)
         };

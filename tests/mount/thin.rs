@@ -13,7 +13,7 @@ use kpackfs::gpu::GpuSet;
 use kpackfs::index::{FrameStore, Index};
 use kpackfs::kpack::BundleJobs;
 use kpackfs::metrics::Progress;
-use kpackfs::resources::Resources;
+use kpackfs::resources::{Resources, WorkPolicy};
 use kpackfs::rope::{Content, Rope, Segment};
 use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{FatBinaries, Plan, PlanOptions};
@@ -263,7 +263,7 @@ fn bundles_are_decompressed_twice_for_all_views() {
     let (fat, cache) = (fat(), tempfile::tempdir().unwrap());
     let store = FrameStore::open(Some(cache.path()), fat.path(), Some(1 << 30));
     // Without memory, no decompressed bundle is kept.
-    let resources = Resources::with_store(1, Index::default(), store);
+    let resources = Resources::with_store(1, Index::default(), store, WorkPolicy::default());
     let input = Input::open(fat.path(), &resources).unwrap();
     let plan = Plan::make(&input, &PlanOptions::default(), &BundleJobs::new(&resources), &Progress::default()).unwrap();
     let gpus = ["gfx90a", "gfx1100", "gfx1030", "gfx1151"].map(|gpu| gpu.parse::<GpuSet>().unwrap());

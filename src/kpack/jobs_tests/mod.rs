@@ -16,7 +16,7 @@ use super::*;
 use crate::fatbin::read_bundle;
 use crate::gpu::TargetId;
 use crate::index::{FrameStore, Index};
-use crate::resources::Resources;
+use crate::resources::{Resources, WorkPolicy};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -117,7 +117,7 @@ fn archives(resources: &Arc<Resources>) -> Vec<Arc<ArchiveRope>> {
 /// Resources with a budget and a frame store in a directory.
 fn with_store(budget: u64, directory: &Path, capacity: u64) -> Arc<Resources> {
     let store = FrameStore::open(Some(directory), &directory.join("a.whl"), Some(capacity));
-    Resources::with_store(budget, Index::default(), store)
+    Resources::with_store(budget, Index::default(), store, WorkPolicy::default())
 }
 
 fn read(archive: &ArchiveRope) -> Result<Vec<u8>, ReadError> {
