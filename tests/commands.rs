@@ -124,6 +124,15 @@ fn compressed(program: &str, place: &Place, input: &str) -> Vec<u8> {
     command.output().unwrap().stdout
 }
 
+/// The output of a module of Python that compresses.
+fn by_python(module: &str, place: &Place, input: &str) -> Vec<u8> {
+    let script =
+        format!("import sys, {module}; sys.stdout.buffer.write({module}.compress(open(sys.argv[1], 'rb').read()))");
+    let output = Command::new("python3").args(["-c", &script, input]).current_dir(place.0.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
 #[test]
 fn what_is_no_input_is_described_whatever_its_name() {
     let place = Place::new();
@@ -140,6 +149,8 @@ fn what_is_no_input_is_described_whatever_its_name() {
         ([b"!<arch>\n", &noise[..]].concat(), "dpkg-deb -x"),
         (compressed("gzip", &place, "plain/readme.txt"), "does not begin as a tar archive does"),
         (half(&compressed("gzip", &place, "good.tar")), "it is truncated; get it again"),
+        (half(&by_python("lzma", &place, "good.tar")), "it is truncated; get it again"),
+        (half(&zstd::encode_all(&*packed, 3).unwrap()), "it is truncated; get it again"),
         (half(&packed), "is truncated; get it again"),
         (damaged, "a damaged header"),
     ] {
@@ -162,6 +173,22 @@ fn an_unpacked_wheel_in_a_directory_of_a_tar_archive_is_named() {
     assert!(tar.args(["--create", "--file=x.tar", "x-1"]).current_dir(place.0.path()).status().unwrap().success());
     let text = place.ends(0, &["inspect", "x.tar"]);
     assert!(text.contains("an unpacked wheel in \"x-1\""), "{text}");
+}
+
+/// A terminal would show the name below as `fatexe.so`.
+#[test]
+fn characters_that_change_the_direction_of_text_are_escaped() {
+    let place = Place::new();
+    place.file("fat/lib/fat\u{202e}os.exe", &fixture("plain.so"));
+    for (arguments, shown) in [
+        (&["inspect", "fat"][..], "fat\\u{202e}os.exe"),
+        (&["inspect", "--json", "fat"], "fat\\u202eos.exe"),
+        (&["diff", "fat", "plain"], "fat\\u{202e}os.exe"),
+        (&["diff", "--json", "fat", "plain"], "fat\\u202eos.exe"),
+    ] {
+        let said = place.ends(0, arguments);
+        assert!(said.contains(shown) && !said.contains('\u{202e}'), "{arguments:?}: {said}");
+    }
 }
 
 #[test]

@@ -116,9 +116,17 @@ def fleet(cluster: Any, capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def run_fleet(*arguments: object, **environment: str) -> tuple[int, Any, str]:
-    """Runs the command in a process of its own, with workers of its own unless it names a scheduler."""
+    """Runs the command in a session of its own, with workers of its own unless it names a scheduler."""
     command = [sys.executable, str(SCRIPT), "split", *map(str, arguments), "--json"]
-    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        start_new_session=True,
+    )
     report = None
     with contextlib.suppress(ValueError):
         report = json.loads(done.stdout)

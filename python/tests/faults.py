@@ -18,13 +18,16 @@ def dask_setup(worker: Any) -> None:
     phase = fault["phase"]
 
     def strike() -> None:
-        """Kills, the first time only unless the fault is for each time."""
+        """Kills, the first time only unless the fault is for each time. With `interrupt` the command itself gets that signal."""
         if "marker" in fault:
             try:
                 os.close(os.open(fault["marker"], os.O_CREAT | os.O_EXCL))
             except FileExistsError:
                 return
-        os.kill(fault.get("pid") or os.getpid(), signal.SIGKILL)
+        if "interrupt" in fault:
+            os.kill(os.getsid(0), signal.Signals[fault["interrupt"]])
+        else:
+            os.kill(fault.get("pid") or os.getpid(), signal.SIGKILL)
 
     if phase in ("inspect", "split", "verify"):
         kpackfs.run = _while_running(phase, kpackfs.run, strike)

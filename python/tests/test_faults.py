@@ -40,6 +40,19 @@ def test_a_worker_that_is_killed_leaves_nothing_wrong(bucket: str, source: Path,
     assert (code, worked(report)) == (0, {"wheels_there": 3})
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_run_that_is_interrupted_says_so_and_nothing_else(source: Path, tmp_path: Path, name: str) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    once = fault("split", marker=str(tmp_path / "struck"), interrupt=name)
+    code, report, messages = run_fleet(source, tmp_path / "dst", "--local", 1, "--quiet", "--scratch", scratch, **once)
+    assert (code, report) == (130, None)
+    assert messages == "kpackfs-fleet: interrupted; run the same command again to go on\n"
+    assert not list(scratch.iterdir())
+    code, report, _ = run_fleet(source, tmp_path / "dst", "--local", 1)
+    assert code == 0 and content(tmp_path / "dst") == one_machine(source, tmp_path / "one", "wheel")
+
+
 def test_a_wheel_that_kills_its_workers_is_named_and_no_other(bucket: str, tmp_path: Path) -> None:
     code, report, _ = run_fleet(f"s3://{bucket}/src", tmp_path / "dst", "--local", 2, **fault("publish", wheel="beta"))
     assert code == 1

@@ -62,3 +62,29 @@ fn fusermount3_mounts_for_them() {
     assert_eq!(lines[2..8], ["plain.so", " Permission denied", "0", "plain.so", "0", "unmounted"], "{text}");
     assert!(lines[8].contains("denied") || lines[8].contains("no write access"), "{text}");
 }
+
+#[test]
+fn a_mount_of_another_user_is_named_so() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    if !has("setpriv") {
+        return;
+    }
+    let text = sandbox.run(
+        r#"
+        mkdir "$D/bin" && cp "$(command -v kpackfs)" "$D/bin/"; cd /
+        as() { setpriv --reuid=65534 --regid=65534 --clear-groups env PATH="$D/bin:$PATH" HOME=/nonexistent "$@"; }
+        as true || { echo no; exit; }
+        kpackfs mount "$IN" "$M" && ls "$M/host"
+        as kpackfs umount "$M"; echo $?
+        as kpackfs status "$M"; echo $?
+        kpackfs umount "$M"; echo $?
+        "#,
+    );
+    if text.ends_with("no\n") {
+        eprintln!("\n*** SKIPPED: no other user here; what is said to them was NOT checked ***\n");
+        return;
+    }
+    let said = "kpackfs: $D/m: mounted by the user with ID 0; only that user and root may unmount it, and others may read it only \
+                if it was mounted with --allow-other";
+    assert_eq!(text.lines().collect::<Vec<_>>(), ["plain.so", said, "1", said, "1", "0"], "{text}");
+}
