@@ -18,6 +18,7 @@ const ROCBLAS: &str = "lib/rocblas/library";
 const HIPBLASLT: &str = "lib/hipblaslt/library";
 const MIOPEN: &str = "share/miopen/db";
 const IMAGES: &str = "lib/aotriton.images";
+const MAPPING: &str = "TensileLiteLibrary_lazy_Mapping.dat";
 /// Shapes of matrices in names.
 const TYPE: &str = "TensileLibrary_Type_HH_Contraction_l_Ailk_Bjlk_Cijk_Dijk";
 const FALLBACK: &str = "TensileLibrary_Type_SS_Contraction_l_Alik_Bljk_Cijk_Dijk_fallback";
@@ -135,6 +136,20 @@ impl Tree {
         self.put(&format!("{directory}/{own}.co"), &code(processor));
         self.put(&format!("{directory}/extop_{processor}.co"), &code(processor));
         self.put(&format!("{directory}/Kernels.so-000-{processor}.hsaco"), &code(processor));
+    }
+
+    /// rocBLAS of Debian, whose library names the version in the path of its directory, and hipBLASLt with a mapping.
+    fn debian() -> Self {
+        let it = Self::flat();
+        it.rename("lib/rocblas/library", "lib/rocblas/5/library");
+        it.put("lib/rocblas/4.4.1/library/TensileLibrary.dat", b"\x80");
+        for (library, text) in [("librocblas.so.5.2", "/rocblas/5/library"), ("libhipblaslt.so.1", MAPPING)] {
+            let mut content = fs::read(it.at(&format!("lib/{library}"))).unwrap();
+            content.extend(text.as_bytes());
+            it.put(&format!("lib/{library}"), &content);
+        }
+        it.put(&format!("{HIPBLASLT}/{MAPPING}"), b"\x81\x00\xa1x");
+        it
     }
 
     fn others(&self) {
@@ -668,6 +683,91 @@ const FURTHER: &[Damage] = &[
         true,
     ),
     (
+        "the directory is that of another version",
+        Tree::debian,
+        |it| {
+            it.remove("lib/rocblas/4.4.1");
+            it.rename("lib/rocblas/5", "lib/rocblas/4.4.1");
+        },
+        "",
+        ". --target gfx90a",
+        "lib/rocblas/library is not there; there are some in",
+        true,
+    ),
+    (
+        "the directory with the version may not be entered",
+        Tree::debian,
+        |it| it.mode("lib/rocblas/5", 0o700),
+        "",
+        ". --target gfx90a",
+        "lib/rocblas/5 may not be entered",
+        true,
+    ),
+    (
+        "the mapping is gone",
+        Tree::debian,
+        |it| it.remove(&format!("{HIPBLASLT}/{MAPPING}")),
+        "",
+        ". --target gfx90a",
+        "TensileLiteLibrary_lazy_Mapping.dat is missing, the mapping of solutions to catalogues",
+        false,
+    ),
+    (
+        "the mapping may not be read",
+        Tree::debian,
+        |it| it.mode(&format!("{HIPBLASLT}/{MAPPING}"), 0o600),
+        "",
+        ". --target gfx90a",
+        "TensileLiteLibrary_lazy_Mapping.dat may not be read",
+        true,
+    ),
+    (
+        "an empty variable leads hipBLASLt to the working directory",
+        Tree::flat,
+        |_| (),
+        "export HIPBLASLT_TENSILE_LIBPATH=",
+        "lib/libhipblaslt.so.1 --target gfx90a",
+        "HIPBLASLT_TENSILE_LIBPATH is set, and . has no files for gfx90a",
+        true,
+    ),
+    (
+        "a catalogue is truncated",
+        Tree::divided,
+        |it| {
+            let path = format!("{HIPBLASLT}/gfx90a/TensileLibrary_lazy_gfx90a.dat");
+            let content = fs::read(it.at(&path)).unwrap();
+            it.put(&path, content.get(..content.len() - 4).unwrap());
+        },
+        "",
+        ". --target gfx90a",
+        "TensileLibrary_lazy_gfx90a.dat is damaged: it is no whole msgpack tree",
+        false,
+    ),
+    (
+        "a bundle of code is truncated",
+        Tree::flat,
+        |it| it.put(&format!("{ROCBLAS}/{TYPE}_gfx90a.co"), b"CCOB\x02\0\x01\0\xff\xff\0\0"),
+        "",
+        ". --target gfx90a",
+        "_gfx90a.co is damaged: it is no whole bundle",
+        false,
+    ),
+    (
+        "code lacks its end",
+        Tree::flat,
+        |it| {
+            let mut truncated = code("gfx90a");
+            // `e_shoff`, `e_shentsize` and `e_shnum`.
+            truncated.get_mut(0x28..0x2a).unwrap().copy_from_slice(&[0, 8]);
+            truncated.get_mut(0x3a..0x3e).unwrap().copy_from_slice(&[64, 0, 3, 0]);
+            it.put(&format!("{ROCBLAS}/{TYPE}_gfx90a.co"), &truncated);
+        },
+        "",
+        ". --target gfx90a",
+        "_gfx90a.co is damaged: it is truncated",
+        false,
+    ),
+    (
         "a file of a package was replaced",
         Tree::divided,
         |it| {
@@ -717,7 +817,7 @@ fn damages_that_were_made_up_later_are_named_too() {
 
 #[test]
 fn healthy_trees_give_nothing() {
-    let healthy: [Healthy; 8] = [
+    let healthy: [Healthy; 10] = [
         ("flat", Tree::flat, |_| (), &["gfx90a", "gfx1030", "gfx90a:xnack+", "gfx1030,gfx90a"]),
         ("divided", Tree::divided, |_| (), &["gfx90a", "gfx1030", "gfx90a:xnack+", "gfx1030,gfx90a"]),
         ("generic", Tree::generic, |_| (), &["gfx1030"]),
@@ -763,6 +863,18 @@ fn healthy_trees_give_nothing() {
                 it.put(&format!("{ROCBLAS}/TensileLibrary.dat"), b"\x80");
             },
             &["gfx90a", "gfx1030"],
+        ),
+        ("Debian", Tree::debian, |_| (), &["gfx90a", "gfx1030"]),
+        (
+            "a large merged catalogue, as that of rocBLAS 5.5 with 117 MB",
+            Tree::flat,
+            |it| {
+                it.remove(&format!("{ROCBLAS}/TensileLibrary_lazy_gfx90a.dat"));
+                it.put(&format!("{ROCBLAS}/TensileLibrary.dat"), b"\x80");
+                let file = fs::File::options().write(true).open(it.at(&format!("{ROCBLAS}/TensileLibrary.dat")));
+                file.unwrap().set_len(117_483_686).unwrap();
+            },
+            &["gfx90a"],
         ),
         (
             "a package as it was installed",

@@ -144,7 +144,7 @@ fn reads_archives(roots: &[SearchRoot], selection: &LibrarySelection) -> Option<
     }
     let mut names = RuntimeNames::default();
     read_all(&*content, |piece| names.observe(piece)).ok()?;
-    Some(names.reads_archives)
+    Some(names.reads_archives())
 }
 
 /// A remark about libraries that a loader finds with `LD_LIBRARY_PATH` only.

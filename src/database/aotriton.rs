@@ -4,14 +4,14 @@ use crate::gpu::{BundleKey, Level};
 
 use super::arch::Arch;
 use super::names::PathNames;
-use super::reader::DatabaseReader;
+use super::reader::{DatabaseReader, EmptyVariable};
 
 /// The directory is next to the library, under the name that dladdr(3) reports.
 pub(super) const READER: DatabaseReader = DatabaseReader {
     name: "AOTriton",
     libraries: &["aotriton_v2"],
     variable: None,
-    ignores_empty: true,
+    empty: EmptyVariable::Unset,
     searched: &["aotriton.images"],
     follows_links: false,
     source: "ROCm/aotriton 30ae9671, v3src/packed_kernel_common.cc, locate_aotriton_images",

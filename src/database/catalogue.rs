@@ -9,6 +9,7 @@ use std::io::{self, Read};
 
 use flate2::bufread::ZlibDecoder;
 use memchr::memmem;
+use serde::de::IgnoredAny;
 
 use crate::memory::{Parser, WholeFile};
 
@@ -22,14 +23,19 @@ const MAX_NAME: usize = 255;
 pub fn names(stored: &[u8], is_compressed: bool) -> Result<BTreeSet<String>, String> {
     let inflated = is_compressed.then(|| inflate(stored)).transpose()?;
     let bytes = inflated.as_deref().unwrap_or(stored);
-    // Only a map or an array is a tree.
-    match bytes.first() {
-        None => return Err("it is empty".to_owned()),
-        Some(0x80..=0x9f | 0xdc..=0xdf) => {}
-        Some(_) => return Err("it is no msgpack tree".to_owned()),
-    }
+    begins(bytes)?;
+    rmp_serde::from_slice::<IgnoredAny>(bytes).map_err(|_| "it is no whole msgpack tree".to_owned())?;
     let starts = memmem::find_iter(bytes, PREFIX);
     Ok(starts.filter_map(|start| name_at(bytes, start)).collect())
+}
+
+/// Checks the first byte of a catalogue: only a map or an array is a tree.
+pub fn begins(bytes: &[u8]) -> Result<(), String> {
+    match bytes.first() {
+        None => Err("it is empty".to_owned()),
+        Some(0x80..=0x9f | 0xdc..=0xdf) => Ok(()),
+        Some(_) => Err("it is no msgpack tree".to_owned()),
+    }
 }
 
 fn inflate(stored: &[u8]) -> Result<WholeFile, String> {

@@ -2,15 +2,15 @@
 
 use super::arch::Arch;
 use super::names::{PathNames, arch_at, starts};
-use super::reader::DatabaseReader;
+use super::reader::{DatabaseReader, EmptyVariable};
 
 /// In the prefix of the library. An empty variable counts as unset.
 pub(super) const READER: DatabaseReader = DatabaseReader {
     name: "MIOpen",
     libraries: &["MIOpen"],
     variable: Some("MIOPEN_SYSTEM_DB_PATH"),
-    ignores_empty: true,
-    searched: &["../share/miopen/db"],
+    empty: EmptyVariable::Unset,
+    searched: &["../share/miopen/db", "../../share/miopen/db", "../share/miopen/db"],
     follows_links: true,
     source: "ROCm/rocm-libraries 01e83b64, projects/miopen/src/db_path.cpp.in, GetSystemDbPath",
 };

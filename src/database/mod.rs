@@ -36,9 +36,10 @@ use codeobject::LooseCode;
 use names::PathNames;
 
 pub use arch::Arch;
-pub use catalogue::names as catalogue_names;
+pub use catalogue::{begins as begins_catalogue, names as catalogue_names};
 pub use codeobject::NamedFile;
-pub use reader::DatabaseReader;
+pub use names::{VERSION, is_version};
+pub use reader::{DatabaseReader, EmptyVariable};
 
 /// A library whose databases can be separated by architecture.
 #[derive(
@@ -153,7 +154,9 @@ impl Handler {
     pub fn directory(self, path: &EntryPath) -> EntryPath {
         let named = |directories: &[&str]| Some(PathNames::new(path)?.below(directories)?.len());
         let below = match self {
-            Self::Rocblas | Self::Hipblaslt | Self::Hipsparselt => named(&[self.name(), "library"]),
+            Self::Rocblas | Self::Hipblaslt | Self::Hipsparselt => {
+                PathNames::new(path).and_then(|names| Some(tensile::below(self.name(), &names)?.len()))
+            }
             Self::Aotriton => named(&["aotriton.images"]),
             Self::Miopen => named(&["miopen", "db"]),
             Self::Hipkernelprovider => {

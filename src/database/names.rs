@@ -3,6 +3,15 @@
 use crate::gpu::TargetId;
 use crate::source::EntryPath;
 
+/// Stands for the version of a library in a list of directories: `rocblas/<version>/library` is `rocblas/4.4.1/library`.
+pub const VERSION: &str = "<version>";
+
+/// Whether the name of a directory is the version of a library.
+pub fn is_version(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_digit())
+        && name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+}
+
 /// The components of a path, all of them valid UTF-8.
 pub(super) struct PathNames<'a> {
     components: Vec<&'a str>,
@@ -27,7 +36,9 @@ impl<'a> PathNames<'a> {
 
     /// The components below the first occurrence of the consecutive `directories` (not empty). At least one.
     pub(super) fn below(&self, directories: &[&str]) -> Option<&[&'a str]> {
-        let position = self.components.windows(directories.len()).position(|window| window == directories)?;
+        let is_it = |(name, wanted): (&&str, &&str)| name == wanted || (*wanted == VERSION && is_version(name));
+        let mut windows = self.components.windows(directories.len());
+        let position = windows.position(|window| window.iter().zip(directories).all(is_it))?;
         self.components.get(position + directories.len()..).filter(|below| !below.is_empty())
     }
 }

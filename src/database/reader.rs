@@ -9,13 +9,25 @@ pub struct DatabaseReader {
     pub libraries: &'static [&'static str],
     /// The environment variable that names the directory instead.
     pub variable: Option<&'static str>,
-    /// Whether an empty variable counts as unset. Otherwise it names the root directory.
-    pub ignores_empty: bool,
-    /// Directories, relative to that of the library. It takes the first one that it may read, or else the last one.
+    /// What that variable means if it is empty.
+    pub empty: EmptyVariable,
+    /// Directories, relative to that of the library, one of which may have [`VERSION`](super::VERSION) in it. It takes the
+    /// first one that it may read, or else the last one.
     pub searched: &'static [&'static str],
     /// Whether the directory of the library is that of the file to which symlinks lead. Otherwise it is that of the name
     /// under which the library was loaded.
     pub follows_links: bool,
     /// The source of these facts: repository, commit, file and function.
     pub source: &'static str,
+}
+
+/// What an empty environment variable means to a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmptyVariable {
+    /// The same as an unset one.
+    Unset,
+    /// The root directory: `/` and a name are appended to the text.
+    Root,
+    /// The working directory: a name is appended to a `std::filesystem::path`.
+    WorkingDirectory,
 }

@@ -1,18 +1,28 @@
 //! rocBLAS, hipBLASLt and hipSPARSELt: libraries of kernels made by Tensile, in `<library>/library/`.
 
+use std::path::Path;
+
 use super::Handler;
 use super::arch::Arch;
-use super::names::{PathNames, find_arch, whole_arch};
-use super::reader::DatabaseReader;
+use super::names::{PathNames, VERSION, find_arch, whole_arch};
+use super::reader::{DatabaseReader, EmptyVariable};
 
 /// A build tree with Tensile above the library, the directory next to the library, packages of the address sanitizer,
-/// another form of build tree, and the installed form.
+/// another form of build tree, the installed form of Debian, and that of all others. Debian's library names the version of
+/// its own directory (librocblas4 6.4.4-4, librocblas5 7.2.4-1).
 pub(super) const ROCBLAS: DatabaseReader = DatabaseReader {
     name: "rocBLAS",
     libraries: &["rocblas"],
     variable: Some("ROCBLAS_TENSILE_LIBPATH"),
-    ignores_empty: false,
-    searched: &["../../Tensile/library", "library", "../rocblas/library", "../Tensile/library", "rocblas/library"],
+    empty: EmptyVariable::Root,
+    searched: &[
+        "../../Tensile/library",
+        "library",
+        "../rocblas/library",
+        "../Tensile/library",
+        "rocblas/<version>/library",
+        "rocblas/library",
+    ],
     follows_links: false,
     source: "ROCm/rocm-libraries 00255b93, projects/rocblas/library/src/tensile_host.cpp, determine_tensile_base_path",
 };
@@ -23,11 +33,11 @@ pub(super) const HIPBLASLT: DatabaseReader = DatabaseReader {
     name: "hipBLASLt",
     libraries: &["hipblaslt"],
     variable: Some("HIPBLASLT_TENSILE_LIBPATH"),
-    ignores_empty: false,
+    empty: EmptyVariable::WorkingDirectory,
     searched: &["hipblaslt/library", "../Tensile/library", "library", "hipblaslt/library"],
     follows_links: false,
-    source: "ROCm/rocm-libraries 003add59, projects/hipblaslt/library/src/amd_detail/rocblaslt/src/tensile_host.cpp, \
-             TensileHost::initialize",
+    source: "ROCm/rocm-libraries 003add59 and 01942615, projects/hipblaslt/library/src/amd_detail/rocblaslt/src/tensile_host.cpp, \
+             TensileHost::initialize, and rocblaslt_auxiliary.cpp, rocblaslt_find_library_relative_path",
 };
 
 /// Two forms of build trees, and the installed form.
@@ -35,7 +45,7 @@ pub(super) const HIPSPARSELT: DatabaseReader = DatabaseReader {
     name: "hipSPARSELt",
     libraries: &["hipsparselt"],
     variable: Some("ROCSPARSELT_TENSILE_LIBPATH"),
-    ignores_empty: false,
+    empty: EmptyVariable::Root,
     searched: &["../hipblaslt/Tensile/library", "../Tensile/library", "hipsparselt/library"],
     follows_links: false,
     source: "ROCm/rocm-libraries 2613b197, projects/hipsparselt/library/src/hcc_detail/rocsparselt/src/tensile_host.cpp, \
@@ -49,9 +59,17 @@ pub const CODE: [&str; 2] = [".co", ".hsaco"];
 /// The beginning of the name of the file with helper kernels (`HipSolutionAdapter::initializeLazyLoading`).
 pub const HELPERS: &str = "Kernels.so-000-";
 
+/// How the name of a catalogue begins that names others.
+const LAZY: &str = "TensileLibrary_lazy_";
+
+/// Whether a catalogue names others, by its name.
+pub fn is_lazy(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(LAZY.as_bytes()))
+}
+
 /// The names of the catalogue for a processor, in the order in which the library tries them.
 pub fn catalogues(handler: Handler, processor: &str) -> Vec<String> {
-    let lazy = format!("TensileLibrary_lazy_{processor}.dat");
+    let lazy = format!("{LAZY}{processor}.dat");
     let whole = format!("TensileLibrary_{processor}.dat");
     match handler {
         Handler::Rocblas => vec![lazy, whole, "TensileLibrary.dat".to_owned()],
@@ -71,12 +89,17 @@ pub fn code_of_name(name: &str, processor: &str) -> impl Iterator<Item = String>
     of_modes.flat_map(|stem| CODE.map(|suffix| format!("{stem}{suffix}")))
 }
 
+/// The components below the directory of a library's database.
+pub(super) fn below<'a, 'b>(library: &str, names: &'b PathNames<'a>) -> Option<&'b [&'a str]> {
+    names.below(&[library, "library"]).or_else(|| names.below(&[library, VERSION, "library"]))
+}
+
 /// Newer builds have a directory for each architecture. Some of its files do not name the architecture (a
 /// manifest, fallbacks), or name the one they are derived from (gfx1250 below `gfx1250-strict`). The library reads what
 /// is in its directory, so the directory decides. Older builds have all files in one directory. There the file name
 /// decides.
 pub(super) fn detect(library: &str, names: &PathNames) -> Option<Arch> {
-    let below = names.below(&[library, "library"])?;
+    let below = below(library, names)?;
     let directory = below.split_last().and_then(|(_, directories)| directories.first());
     let arch = directory.and_then(|name| whole_arch(name)).or_else(|| {
         let is_kernels = CODE.iter().chain(&CATALOGUES).any(|suffix| names.file().ends_with(suffix));

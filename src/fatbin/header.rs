@@ -55,6 +55,15 @@ pub(crate) fn is_code(code: &[u8]) -> bool {
     header(code).is_some()
 }
 
+/// The end of the tables that the header of an AMDGPU ELF file names: a shorter file is truncated.
+pub(crate) fn end_of_tables(code: &[u8]) -> Option<u64> {
+    let header = header(code)?;
+    let end = |offset: u64, size: u16, count: u16| offset.checked_add(u64::from(size) * u64::from(count));
+    let sections = end(header.e_shoff.get(LE), header.e_shentsize.get(LE), header.e_shnum.get(LE))?;
+    let segments = end(header.e_phoff.get(LE), header.e_phentsize.get(LE), header.e_phnum.get(LE))?;
+    Some(sections.max(segments))
+}
+
 /// Whether the header of code states which features it needs, or that it needs none: that of SPIR-V, or of code object
 /// version 4 or later.
 pub(crate) fn tells_features(code: &[u8]) -> bool {

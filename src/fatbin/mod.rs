@@ -48,7 +48,7 @@ pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
 pub(crate) use compressed::{Compressed, DECODER};
 pub use error::FatbinError;
 pub use header::{CODE_HEADER, code_problem, code_target};
-pub(crate) use header::{is_code, tells_features};
+pub(crate) use header::{end_of_tables, is_code, tells_features};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};
 pub(crate) use open::OpenBundle;
 pub(crate) use packing::{CompressedFormat, Method, WINDOW_LOG, is_absurd, window_of};

@@ -1,4 +1,4 @@
-//! HIP runtimes.
+//! Names in a library, such as those by which a HIP runtime is told from others.
 
 use memchr::memmem;
 
@@ -8,26 +8,63 @@ pub(crate) const ARCHIVE_LIBRARY: &str = "librocm_kpack.so";
 /// Names in a runtime that reads archives: functions of the library, or the library.
 const NAMES_OF_READERS: [&[u8]; 2] = [b"kpack_load_code_object", b"librocm_kpack"];
 
-/// Looks for names in the bytes of a HIP runtime, which come in pieces: that of ROCm 7 has 25 MB.
-#[derive(Debug, Default)]
-pub(crate) struct RuntimeNames {
-    /// Whether it has the names of functions that read archives.
-    pub(crate) reads_archives: bool,
-    /// Whether it names the library with these, [`ARCHIVE_LIBRARY`].
-    pub(crate) names_library: bool,
+/// Looks for names in the bytes of a library, which come in pieces: the HIP runtime of ROCm 7 has 25 MB.
+#[derive(Debug)]
+pub(crate) struct NameSearch<'a, const N: usize> {
+    names: [&'a [u8]; N],
+    found: [bool; N],
     /// The end of the last piece, in which a name may begin, and the current one.
     bytes: Vec<u8>,
+}
+
+impl<'a, const N: usize> NameSearch<'a, N> {
+    pub(crate) fn of(names: [&'a [u8]; N]) -> Self {
+        Self { names, found: [false; N], bytes: Vec::new() }
+    }
+
+    /// Takes the next piece.
+    pub(crate) fn observe(&mut self, piece: &[u8]) {
+        self.bytes.extend_from_slice(piece);
+        for (name, found) in self.names.iter().zip(&mut self.found) {
+            *found |= memmem::find(&self.bytes, name).is_some();
+        }
+        let longest = self.names.iter().map(|name| name.len()).max().unwrap_or(0);
+        self.bytes.drain(..self.bytes.len().saturating_sub(longest.saturating_sub(1)));
+    }
+
+    /// Which of the names are there.
+    pub(crate) fn found(&self) -> [bool; N] {
+        self.found
+    }
+}
+
+/// Looks for the names that tell what a HIP runtime does with archives.
+#[derive(Debug)]
+pub(crate) struct RuntimeNames(NameSearch<'static, 3>);
+
+impl Default for RuntimeNames {
+    fn default() -> Self {
+        let [function, library] = NAMES_OF_READERS;
+        Self(NameSearch::of([function, library, ARCHIVE_LIBRARY.as_bytes()]))
+    }
 }
 
 impl RuntimeNames {
     /// Takes the next piece.
     pub(crate) fn observe(&mut self, piece: &[u8]) {
-        self.bytes.extend_from_slice(piece);
-        let has = |name: &[u8]| memmem::find(&self.bytes, name).is_some();
-        self.reads_archives |= NAMES_OF_READERS.iter().any(|name| has(name));
-        self.names_library |= has(ARCHIVE_LIBRARY.as_bytes());
-        let longest = NAMES_OF_READERS.iter().map(|name| name.len()).max().unwrap_or(0).max(ARCHIVE_LIBRARY.len());
-        self.bytes.drain(..self.bytes.len().saturating_sub(longest - 1));
+        self.0.observe(piece);
+    }
+
+    /// Whether it has the names of functions that read archives.
+    pub(crate) fn reads_archives(&self) -> bool {
+        let [function, library, _] = self.0.found();
+        function || library
+    }
+
+    /// Whether it names the library with these, [`ARCHIVE_LIBRARY`].
+    pub(crate) fn names_library(&self) -> bool {
+        let [.., file] = self.0.found();
+        file
     }
 }
 
@@ -41,10 +78,10 @@ mod tests {
         for length in 1..runtime.len() {
             let mut names = RuntimeNames::default();
             runtime.chunks(length).for_each(|piece| names.observe(piece));
-            assert!(names.reads_archives && names.names_library, "{length}");
+            assert!(names.reads_archives() && names.names_library(), "{length}");
         }
         let mut names = RuntimeNames::default();
         names.observe(b"hipModuleLoad librocm_kpac k");
-        assert!(!names.reads_archives && !names.names_library);
+        assert!(!names.reads_archives() && !names.names_library());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::cause::{self, Cause};
 use super::error::WhyError;
 use super::held::HeldCode;
-use super::lookup::{CodePlace, Lookup, quoted};
+use super::lookup::{CodePlace, Lookup, Presence, quoted};
 use super::origin::wheel_in;
 use super::wanted::WantedPackages;
 use crate::binary::{FatBinary, SplitBinary};
@@ -19,7 +19,7 @@ use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, may_be_binary};
-use crate::wheel::{Metadata, accepts, normalise};
+use crate::wheel::{Metadata, accepts, file_tags, normalise};
 
 /// A file of an assembly, and its code.
 pub(super) struct AssembledFile {
@@ -31,10 +31,12 @@ pub(super) struct AssembledFile {
 /// What is put together.
 #[derive(Debug)]
 pub(super) enum Assembly {
-    /// Wheels that are installed together, and those that were given and cannot be read. Empty for other packed input.
+    /// Wheels that are installed together, and those that were given and cannot be read.
     Wheels { wheels: Vec<GivenWheel>, unread: Vec<PathBuf> },
     /// Parts of a split: their names.
     Parts(Vec<String>),
+    /// Anything else, such as a tar archive.
+    Other,
 }
 
 /// A wheel, by its path.
@@ -44,8 +46,8 @@ pub(super) struct GivenWheel {
     pub(super) metadata: Metadata,
 }
 
-/// Wheels that require each other belong to one group. The first of each group is that which has most requirements: the
-/// host wheel.
+/// Wheels that require each other belong to one group, unless they are of one distribution. The first of each group is
+/// that which has most requirements: the host wheel.
 pub(super) fn group(wheels: Vec<GivenWheel>) -> Vec<Vec<GivenWheel>> {
     let mut groups = Vec::<Vec<GivenWheel>>::new();
     for wheel in wheels {
@@ -57,7 +59,22 @@ pub(super) fn group(wheels: Vec<GivenWheel>) -> Vec<Vec<GivenWheel>> {
     for group in &mut groups {
         group.sort_by_key(|wheel| std::cmp::Reverse(wheel.metadata.pins_of_extras().count()));
     }
-    groups
+    groups.into_iter().flat_map(divide).collect()
+}
+
+/// A group for each host wheel of several with one name, such as those for two systems.
+fn divide(group: Vec<GivenWheel>) -> Vec<Vec<GivenWheel>> {
+    let host = group.first().map(GivenWheel::name);
+    let (hosts, devices): (Vec<_>, Vec<_>) = group.into_iter().partition(|wheel| Some(wheel.name()) == host);
+    let of_host = |host: &GivenWheel| {
+        let own = devices.iter().filter(|device| device.belongs_to(host, &hosts));
+        let is_wanted = |device: &&GivenWheel| host.pins(device);
+        let (wanted, others): (Vec<_>, Vec<_>) = own.partition(is_wanted);
+        let mut names = BTreeSet::new();
+        let own = wanted.into_iter().chain(others).filter(|device| names.insert(device.name()));
+        std::iter::once(host).chain(own).cloned().collect()
+    };
+    hosts.iter().map(of_host).collect()
 }
 
 /// The files of wheels that belong together. A second wheel of one distribution, or one of a version that the host
@@ -79,18 +96,18 @@ pub(super) fn of_wheels(
 
 /// The files of any other packed input, such as a tar archive.
 pub(super) fn of_packed(path: &Path, resources: &Arc<Resources>) -> Result<Vec<AssembledFile>, WhyError> {
-    Ok(files(Input::open(path, resources)?, path, &Arc::new(Assembly::other()), resources))
+    Ok(files(Input::open(path, resources)?, path, &Arc::new(Assembly::Other), resources))
 }
 
 /// The files of an image's root file system.
 pub(super) fn of_image(image: &ImageReference, resources: &Arc<Resources>) -> Result<Vec<AssembledFile>, WhyError> {
     let input = open_root(image, resources)?;
-    Ok(files(input, Path::new("/"), &Arc::new(Assembly::other()), resources))
+    Ok(files(input, Path::new("/"), &Arc::new(Assembly::Other), resources))
 }
 
 /// The archives of a directory without libraries, such as a device part.
 pub(super) fn of_directory(path: &Path, resources: &Arc<Resources>) -> Result<Vec<AssembledFile>, WhyError> {
-    Ok(files(Input::survey(path, resources)?, path, &Arc::new(Assembly::other()), resources))
+    Ok(files(Input::survey(path, resources)?, path, &Arc::new(Assembly::Other), resources))
 }
 
 /// The files of directories that are put over each other, the first one being the host part.
@@ -187,6 +204,22 @@ impl GivenWheel {
         normalise(&self.metadata.name)
     }
 
+    /// Whether it is to be installed with this host wheel of several: one that requires its version, and that is for the same
+    /// systems if there is such a one, unless it is for all systems. A wheel that none requires belongs to all, which shows that
+    /// something is wrong.
+    fn belongs_to(&self, host: &Self, hosts: &[Self]) -> bool {
+        let is_alike = |host: &Self| host.pins(self) && file_tags(&host.path) == file_tags(&self.path);
+        let is_for_all = self.path.to_string_lossy().ends_with("-none-any.whl");
+        let is_free = is_for_all || !hosts.iter().any(is_alike);
+        is_alike(host) || (host.pins(self) && is_free) || !hosts.iter().any(|host| host.pins(self))
+    }
+
+    /// Whether an extra of this wheel requires the other one in its version.
+    fn pins(&self, other: &Self) -> bool {
+        let mut pins = self.metadata.pins_of_extras();
+        pins.any(|(_, name, version)| name == other.name() && accepts(version, &other.metadata.version))
+    }
+
     /// Whether one of two wheels requires the other one in exactly one version.
     fn is_related(&self, other: &Self) -> bool {
         let requires = |one: &Self, name: &str| {
@@ -198,8 +231,11 @@ impl GivenWheel {
 }
 
 impl Assembly {
-    fn other() -> Self {
-        Self::Wheels { wheels: Vec::new(), unread: Vec::new() }
+    pub(super) fn presence(&self) -> Presence {
+        match self {
+            Self::Wheels { .. } | Self::Parts(_) => Presence::ToInstall,
+            Self::Other => Presence::Contained,
+        }
     }
 
     /// What is known of an archive or a library before code is looked up.
@@ -213,13 +249,12 @@ impl Assembly {
             (Self::Wheels { wheels, .. }, _) => {
                 let names: Vec<_> =
                     wheels.iter().map(|it| format!("{} {}", it.metadata.name, it.metadata.version)).collect();
-                if !names.is_empty() {
-                    lookup.follows(format!("{} is installed as it is in the wheel", names.join(" with ")));
-                }
+                lookup.follows(format!("{} is installed as it is in the wheel", names.join(" with ")));
             }
             (Self::Parts(parts), _) => {
                 lookup.follows(format!("the host part is installed with {}", some_or_none(parts)));
             }
+            (Self::Other, _) => {}
         }
     }
 
@@ -227,6 +262,7 @@ impl Assembly {
     pub(super) fn explain(&self, device: &TargetId, lookup: &mut Lookup) {
         let cause = match self {
             Self::Wheels { wheels, unread } => cause_of_wheels(wheels, unread, device),
+            Self::Other => nothing_has_archives(),
             Self::Parts(parts) if parts.is_empty() => {
                 let reason = format!("the split has no part for {}", device.processor());
                 Cause::new(&cause::PACKAGE_NONE, reason, None)
@@ -240,18 +276,21 @@ impl Assembly {
     }
 }
 
+fn nothing_has_archives() -> Cause {
+    Cause::new(&cause::ARCHIVES_NONE, "it is split, and nothing given has archives with code for it", None)
+}
+
 fn some_or_none(names: &[String]) -> String {
     if names.is_empty() { "no other part".to_owned() } else { names.join(", ") }
 }
 
 fn cause_of_wheels(wheels: &[GivenWheel], unread: &[PathBuf], device: &TargetId) -> Cause {
-    let none = "it is split, and nothing given has archives with code for it".to_owned();
-    let Some(host) = wheels.first() else { return Cause::new(&cause::ARCHIVES_NONE, none, None) };
+    let Some(host) = wheels.first() else { return nothing_has_archives() };
     let (name, version) = (&host.metadata.name, &host.metadata.version);
     let wanted = WantedPackages::of(&host.metadata, device);
     if wanted.packages.is_empty() {
         return if wanted.offered.is_empty() {
-            Cause::new(&cause::ARCHIVES_NONE, none, None)
+            nothing_has_archives()
         } else {
             let offered = wanted.offered.join(", ");
             let reason =

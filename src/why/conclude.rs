@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 
-use super::answer::{AnswerStatus, Explanation, FoundCause};
+use super::answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
 use super::assembled::GivenWheel;
 use super::cause::{self, Cause};
-use super::lookup::Lookup;
+use super::lookup::{Lookup, Presence};
 use super::{FoundLookups, Question};
 use crate::gpu::TargetId;
 use crate::join::WheelsError;
@@ -33,7 +33,7 @@ impl Question {
         }
         let (status, sentence) = match (causes.first(), unread.as_slice()) {
             (Some(first), _) => (AnswerStatus::NoCode, failure(first)),
-            (None, []) => (AnswerStatus::Found, self.success(&lookups, databases.iter().filter(|it| it.found).count())),
+            (None, []) => (AnswerStatus::Found, self.success(&lookups, &databases)),
             (None, [only]) if lookups.is_empty() => (AnswerStatus::Unreadable, only.clone()),
             (None, [only]) => (AnswerStatus::Unreadable, format!("one file could not be read: {only}")),
             (None, [first, ..]) => {
@@ -61,15 +61,19 @@ impl Question {
         FoundCause { cause: Cause::new(&cause::PACKAGE_VERSION, reason, None), targets, paths }
     }
 
-    fn success(&self, lookups: &[Lookup], databases: usize) -> String {
+    fn success(&self, lookups: &[Lookup], databases: &[DatabaseLookup]) -> String {
         let gpus: Vec<_> = self.gpus.iter().map(ToString::to_string).collect();
-        let is_installed = lookups.iter().any(|lookup| lookup.is_installed);
-        let premise = if is_installed { "" } else { ", once it is installed" };
-        match lookups {
-            [only] if databases == 0 => format!("{}: code for {} is found{premise}", only.library, gpus.join(", ")),
-            all => {
-                format!("code for {} is found{premise}, by all of {} look-ups", gpus.join(", "), all.len() + databases)
+        let gpus = gpus.join(", ");
+        let is_to_install = |lookup: &Lookup| lookup.presence == Presence::ToInstall;
+        let is_premise = !lookups.is_empty() && lookups.iter().all(is_to_install);
+        let premise = if is_premise { ", once it is installed" } else { "" };
+        let found = databases.iter().filter(|it| it.found).count();
+        match (lookups, databases) {
+            ([only], _) if found == 0 => format!("{}: code for {gpus} is found{premise}", only.library),
+            ([], [first, ..]) if found == 0 => {
+                format!("{}: it has no code of its own, and its database has no files for {gpus}", first.library)
             }
+            _ => format!("code for {gpus} is found{premise}, by all of {} look-ups", lookups.len() + found),
         }
     }
 
@@ -84,7 +88,8 @@ impl Question {
             lookups.iter().find(|it| it.library == failed.library && it.target == target)
         };
         let works = |device: &TargetId| of_library(device).is_some_and(|it| it.cause.is_none());
-        let later = self.gpus.iter().position(works).filter(|&later| later > 0 && failed.is_installed)?;
+        let later =
+            self.gpus.iter().position(works).filter(|&later| later > 0 && failed.presence == Presence::Installed)?;
         let (first, other) = (self.gpus.first()?, self.gpus.get(later)?);
         let because = failed.cause.as_ref().map(|cause| cause.reason.as_str()).unwrap_or_default();
         let reason =

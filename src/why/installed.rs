@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
@@ -10,6 +10,7 @@ use ring::digest::{Context, SHA256};
 use super::cause::{self, Cause};
 use super::installer::{Installer, Remedy};
 use super::lookup::{Lookup, quoted};
+use super::pieces::read_pieces;
 use super::wanted::WantedPackages;
 use crate::disk;
 use crate::gpu::TargetId;
@@ -172,13 +173,8 @@ pub(super) fn replaced(library: &Path, archive: &Path) -> Option<String> {
 }
 
 fn sha256(path: &Path) -> io::Result<[u8; 32]> {
-    let mut file = BufReader::with_capacity(256 << 10, disk::open(path)?.0);
     let mut context = Context::new(&SHA256);
-    while let piece @ [_, ..] = file.fill_buf()? {
-        context.update(piece);
-        let length = piece.len();
-        file.consume(length);
-    }
+    read_pieces(path, |piece| context.update(piece))?;
     context.finish().as_ref().try_into().map_err(io::Error::other)
 }
 

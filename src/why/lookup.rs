@@ -15,9 +15,9 @@ pub(crate) struct Lookup {
     pub library: String,
     /// Where its code is.
     pub form: CodePlace,
-    /// Whether it is where a runtime would load it, and not in a wheel or a split.
+    /// Whether a runtime would find it there.
     #[serde(skip)]
-    pub is_installed: bool,
+    pub presence: Presence,
     /// The GPU's own name.
     pub target: String,
     /// Number of wrappers, or of names in an archive, that were looked up.
@@ -30,6 +30,18 @@ pub(crate) struct Lookup {
     pub further: Vec<Cause>,
     /// Evidence, in the order in which a runtime would find it.
     pub evidence: Vec<Evidence>,
+}
+
+/// Whether a runtime would find a file where it was looked up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// A runtime would load it from there.
+    #[default]
+    Installed,
+    /// It is in a wheel or in parts of a split, which are to be installed.
+    ToInstall,
+    /// It is in a tar archive, an image, or a directory of archives.
+    Contained,
 }
 
 /// The kind of a file with code.

@@ -20,6 +20,7 @@ mod lookup;
 mod origin;
 mod part;
 mod paths;
+mod pieces;
 mod runtime;
 mod split;
 mod wanted;
@@ -42,7 +43,7 @@ use crate::view::HOST;
 use assembled::{AssembledFile, GivenWheel};
 use held::HeldCode;
 use libraries::LibraryFile;
-use lookup::CodePlace;
+use lookup::{CodePlace, Presence};
 use paths::SortedPaths;
 
 pub(crate) use answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
@@ -267,7 +268,7 @@ impl Question {
         let mut lookup = Lookup {
             library: path.display().to_string(),
             form,
-            is_installed: !matches!(library, Library::Held(code) if code.assembly.is_some()),
+            presence: library.presence(),
             target: device.to_string(),
             wrappers: wrappers.len(),
             with_code: 0,
@@ -304,6 +305,15 @@ impl Question {
         }
         let wants_xnack = self.variables.get(&OsString::from("HSA_XNACK")).is_some_and(|value| value == "1");
         gpu.default_device(wants_xnack)
+    }
+}
+
+impl Library {
+    fn presence(&self) -> Presence {
+        match self {
+            Self::Held(HeldCode { assembly: Some(assembly), .. }) => assembly.presence(),
+            Self::Held(_) | Self::Split(_) => Presence::Installed,
+        }
     }
 }
 

@@ -3,20 +3,16 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::cause::{self, Cause};
 use super::installed;
 use super::lookup::Lookup;
-use crate::disk;
+use super::pieces::read_pieces;
 use crate::loader::{ARCHIVE_LIBRARY, RuntimeNames};
 
 /// The prefix of the runtime's file name.
 const RUNTIME: &str = "libamdhip64.so";
-
-/// Bytes of a runtime that are read at a time.
-const PIECE: usize = 256 << 10;
 
 /// Records the runtime of a split library. Returns a cause if the runtime cannot read archives.
 pub(super) fn judge(
@@ -34,19 +30,20 @@ pub(super) fn judge(
         return None;
     };
     let how = if loaded.is_some() { "has loaded" } else { "would load" };
-    let Ok(RuntimeNames { reads_archives, names_library, .. }) = search_names(&found) else {
+    let mut names = RuntimeNames::default();
+    if read_pieces(&found, |piece| names.observe(piece)).is_err() {
         lookup.saw(format!("{}: a HIP runtime that cannot be read", found.display()));
         return None;
-    };
-    let what = if reads_archives { "reads archives" } else { "does not read archives" };
+    }
+    let what = if names.reads_archives() { "reads archives" } else { "does not read archives" };
     let text = format!("the process {how} {}, which {what} (by the symbols in it)", found.display());
     if loaded.is_some() {
         lookup.saw(text);
     } else {
         lookup.follows(text);
     }
-    if reads_archives {
-        if names_library {
+    if names.reads_archives() {
+        if names.names_library() {
             let (kpack, _) = search(ARCHIVE_LIBRARY, &found, variables);
             let none = format!("it needs {ARCHIVE_LIBRARY}*, which is not where libraries are usually loaded from");
             lookup.follows(kpack.map_or(none, |kpack| format!("it would load {} to read them", kpack.display())));
@@ -58,18 +55,6 @@ pub(super) fn judge(
     let reason =
         if is_override { reason } else { reason + "; use one of ROCm 7.13 or later, or a thin view (docs/why.md)" };
     Some(Cause::new(&cause::RUNTIME_OLD, reason, command))
-}
-
-/// Looks for the names in a runtime.
-fn search_names(runtime: &Path) -> io::Result<RuntimeNames> {
-    let mut file = disk::open(runtime)?.0;
-    let (mut buffer, mut names) = (vec![0; PIECE], RuntimeNames::default());
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(names),
-            length => names.observe(buffer.get(..length).unwrap_or_default()),
-        }
-    }
 }
 
 /// The library with this prefix that would be loaded, and whether only `LD_LIBRARY_PATH` leads to it.

@@ -115,6 +115,16 @@ fn alone(it: &Place) {
     fs::copy(it.at("wheels").join(name), it.at("work").join(name)).unwrap();
 }
 
+/// The device wheel for gfx1030 in another version.
+fn other_version(it: &Place, to: &str, version: &str) {
+    let wheel = it.at("wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl");
+    let script = "import sys, zipfile\nold, new = zipfile.ZipFile(sys.argv[1]), zipfile.ZipFile(sys.argv[2], 'w')\n\
+                  version = b'Version: %s\\n' % sys.argv[3].encode()\n\
+                  for name in old.namelist(): new.writestr(name, old.read(name).replace(b'Version: 1.0\\n', version))\n\
+                  new.close()";
+    runs(Command::new("python3").args(["-c", script]).arg(wheel).arg(it.at(to)).arg(version));
+}
+
 /// All wheels, one of them truncated.
 fn damaged_wheel(it: &Place, name: &str) {
     runs(Command::new("cp").arg("-a").arg(it.at("wheels")).arg(it.at("work/wheels")));
@@ -190,18 +200,37 @@ const CASES: &[Case] = &[
     (
         |it| {
             alone(it);
-            let wheel = it.at("wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl");
-            let script = "import sys, zipfile\nold = zipfile.ZipFile(sys.argv[1])\nnew = zipfile.ZipFile(sys.argv[2], 'w')\n\
-                          for name in old.namelist(): new.writestr(name, old.read(name).replace(b'Version: 1.0\\n', b'Version: 2.0\\n'))\n\
-                          new.close()";
-            runs(
-                Command::new("python3").args(["-c", script]).arg(wheel).arg(it.at("work/device-2.0-py3-none-any.whl")),
-            );
+            other_version(it, "work/device-2.0-py3-none-any.whl", "2.0");
         },
         "--target gfx1030 work/demo-1.0-py3-none-any.whl work/device-2.0-py3-none-any.whl",
         "no-code",
         "package-version",
         "these wheels cannot be installed together",
+        None,
+    ),
+    // Wheels of one distribution for several systems are installations of their own, with the device wheels of each.
+    (
+        |it| {
+            runs(Command::new("cp").arg("-a").arg(it.at("wheels")).arg(it.at("work/wheels")));
+            let name = |tags: &str| it.at(&format!("work/wheels/demo-1.0-{tags}.whl"));
+            fs::copy(name("py3-none-any"), name("cp312-cp312-linux_x86_64")).unwrap();
+        },
+        "--target gfx1030,gfx90a work/wheels",
+        "found",
+        "",
+        "is found, once it is installed, by all of 4 look-ups",
+        None,
+    ),
+    // Another version of a device wheel is not what an installer takes.
+    (
+        |it| {
+            runs(Command::new("cp").arg("-a").arg(it.at("wheels")).arg(it.at("work/wheels")));
+            other_version(it, "work/wheels/amd_demo_device_gfx1030-0.9-py3-none-any.whl", "0.9");
+        },
+        "--target gfx1030 work/wheels",
+        "found",
+        "",
+        "demo/lib/plain.so: code for gfx1030 is found, once it is installed",
         None,
     ),
     // A directory with one wheel.
@@ -259,6 +288,15 @@ const CASES: &[Case] = &[
     (|_| (), "--target gfx1030 dirs/host", "no-code", "host-part", "dirs/gfx1030 over it in one directory", None),
     (|_| (), "--target gfx1030 views/host", "no-code", "host-part", "views/merged/gfx1030 has both parts", None),
     (|_| (), "--target gfx1030 dirs/gfx1030", "found", "", "demo_gfx1030.kpack: code for gfx1030 is found", None),
+    // An archive that is installed is not to be installed.
+    (
+        |_| (),
+        "--target gfx1030 env/lib/python3.11/site-packages/demo/.kpack",
+        "found",
+        "",
+        "demo_gfx1030.kpack: code for gfx1030 is found",
+        None,
+    ),
     // Files.
     // The archives of several GPUs side by side.
     (
@@ -370,6 +408,22 @@ const CASES: &[Case] = &[
         "the wheel was unpacked, not installed: unpack amd-demo-device-gfx1030 1.0 over it",
         None,
     ),
+    // What uv installed is a hard link into its cache, where damage is, too.
+    (
+        |it| {
+            for name in ["demo-1.0", DEVICE] {
+                it.put(&format!("work/{SITE}/{name}.dist-info/INSTALLER"), b"uv\n");
+            }
+            it.put(&format!("work/{SITE}/demo/.kpack/demo_gfx1030.kpack"), b"KPAK");
+            let configuration = format!("find-links = [\"{}\"]\n", it.at("wheels").display());
+            it.put("home/uv/uv.toml", configuration.as_bytes());
+        },
+        "--target gfx1030 work",
+        "no-code",
+        "archive-damaged",
+        "demo_gfx1030.kpack is damaged",
+        Some("/work/bin/python3.11 --reinstall --no-deps --no-cache "),
+    ),
     // The older of two dist-info directories is not that of the library.
     (
         |it| {
@@ -440,6 +494,8 @@ fn each_situation_has_the_right_answer() {
         assert_eq!(printed.is_some(), command.is_some(), "{context}");
         assert!(printed.unwrap_or_default().contains(command.unwrap_or_default()), "{context}");
         assert!(!answer.to_string().contains("secret"), "{context}");
+        let is_packed = arguments.contains("wheel") || arguments.contains(".whl") || arguments.ends_with(" dirs");
+        assert!(is_packed || !answer["sentence"].as_str().unwrap().contains("once it is installed"), "{context}");
         if let Some(export) = printed.filter(|it| it.starts_with("export ")) {
             let (name, value) = export.trim_start_matches("export ").split_once('=').unwrap();
             let again = place.why(&[(name, value)], &arguments.replace(":xnack-", ""));

@@ -1,7 +1,7 @@
 //! AOTriton's images: `aotriton.images/amd-<arch>/flash/`, with a zip file or a directory for each kernel.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::listing::{DirectoryListing, NoListing, is_readable};
 use super::place::Place;
@@ -14,6 +14,9 @@ use crate::why::answer::DatabaseLookup;
 
 /// The kernels that attention needs on each GPU, in all versions from 0.8 to 0.12. Others are for some GPUs only.
 const KERNELS: [&str; 4] = ["attn_fwd", "bwd_kernel_dk_dv", "bwd_kernel_dq", "bwd_preprocess"];
+
+/// The directory with all images.
+const DIRECTORY: &str = "aotriton.images";
 
 /// How the files begin: local headers of zip files, and `AKS2` (`packed_kernel_common.cc`).
 const MAGICS: [&[u8]; 2] = [b"PK\x03\x04", b"AKS2"];
@@ -48,7 +51,7 @@ pub(super) fn look_up(place: &Place, device: &TargetId, lookup: &mut DatabaseLoo
 
 /// Whether a directory has images for a GPU.
 fn is_for(name: &str, device: &TargetId) -> bool {
-    let path = EntryPath::new(format!("aotriton.images/{name}/flash").as_bytes()).ok();
+    let path = EntryPath::new(format!("{DIRECTORY}/{name}/flash").as_bytes()).ok();
     match path.and_then(|path| Handler::Aotriton.named_arch(&path)) {
         Some(Arch::Target(target)) => target.processor() == device.processor(),
         Some(Arch::Bundle(key)) => BundleKey::of(device).packaging_chain().contains(&key),
@@ -112,10 +115,15 @@ fn denied(path: &Path) -> Problem {
     printing(path, Problem::denied(path))
 }
 
-/// What AOTriton prints if it cannot open a file. The caller gets `hipErrorInvalidImage` (`OnDeviceKernel::load_for_device`).
+/// What AOTriton prints if it cannot open a file: its path below `aotriton.images` (`PackedKernel::open` in
+/// `packed_kernel_common.cc`). The caller gets `hipErrorInvalidImage` (`OnDeviceKernel::load_for_device` in
+/// `on_device_kernel.cc`).
 fn printing(path: &Path, problem: Problem) -> Problem {
+    let mut names: Vec<_> = path.iter().rev().take_while(|name| *name != DIRECTORY).collect();
+    names.reverse();
+    let zip = names.iter().collect::<PathBuf>();
+    let zip = if names.is_empty() { "amd-…/flash/….zip".to_owned() } else { zip.display().to_string() };
     problem.printing(format!(
-        "PackedKernel::open: failed to open zip {} (with AOTRITON_DEBUG_LEVEL=4; HIP returns hipErrorInvalidImage)",
-        path.display()
+        "PackedKernel::open: failed to open zip {zip} (with AOTRITON_DEBUG_LEVEL=4; HIP returns hipErrorInvalidImage)"
     ))
 }

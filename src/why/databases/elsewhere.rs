@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::database::Handler;
+use crate::database::{Handler, is_version};
 
 /// The most directories that are listed, and how deep below a root. A ROCm installation has about 5,000.
 const MAX_DIRECTORIES: usize = 20_000;
@@ -27,7 +27,7 @@ pub(super) fn find(handler: Handler, roots: &[PathBuf]) -> Vec<PathBuf> {
         if listed > MAX_DIRECTORIES {
             break;
         }
-        if directory.ends_with(ending) {
+        if directory.ends_with(ending) || without_version(&directory).is_some_and(|it| it.ends_with(ending)) {
             found.push(directory);
             continue;
         }
@@ -41,4 +41,11 @@ pub(super) fn find(handler: Handler, roots: &[PathBuf]) -> Vec<PathBuf> {
     found.sort();
     found.dedup();
     found
+}
+
+/// The path without the version of the library above its last component: `rocblas/4.4.1/library`.
+fn without_version(directory: &Path) -> Option<PathBuf> {
+    let version = directory.parent()?;
+    is_version(version.file_name()?.to_str()?)
+        .then(|| version.with_file_name(directory.file_name().unwrap_or_default()))
 }

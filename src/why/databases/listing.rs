@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{Access, access};
 
-use crate::disk;
-use crate::fatbin::{CODE_HEADER, code_target, is_bundle, is_code};
+use crate::fatbin::{Bundle, CODE_HEADER, code_target, end_of_tables, is_bundle, is_code};
 use crate::gpu::TargetId;
+use crate::resources::Resources;
+use crate::rope::to_usize;
+use crate::source::open_file;
 
 /// The most names that are read of one directory. A database of one GPU has about 1,000 files.
 const MAX_NAMES: usize = 1 << 17;
@@ -27,15 +30,13 @@ pub(super) enum NoListing {
     Denied,
 }
 
-/// What the first bytes of a code object show.
+/// What is known of a file with code.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CodeState {
-    /// Code for this target.
-    For(TargetId),
-    /// A bundle, or code whose header names no target.
-    Other,
+    /// A code object for a target, or a bundle with code for several. None, if the header names no target that is known.
+    For(BTreeSet<TargetId>),
     Denied,
-    Damaged(&'static str),
+    Damaged(String),
 }
 
 impl DirectoryListing {
@@ -70,26 +71,29 @@ pub(super) fn is_readable(path: &Path) -> bool {
     access(path, Access::READ_OK).is_ok()
 }
 
-/// The state of a file with a code object.
-pub(super) fn code_state(path: &Path) -> CodeState {
-    let mut bytes = Vec::new();
-    let file = match disk::open(path) {
-        Ok((file, _)) => file,
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => return CodeState::Denied,
-        Err(_) => return CodeState::Damaged("it is no regular file"),
-    };
-    if file.take(CODE_HEADER as u64).read_to_end(&mut bytes).is_err() {
-        return CodeState::Damaged("it cannot be read");
+/// The state of a file with a code object, or with a bundle of them, as far as headers show it.
+pub(super) fn code_state(path: &Path, resources: &Arc<Resources>) -> CodeState {
+    let damaged = |reason: &str| CodeState::Damaged(reason.to_owned());
+    if !is_readable(path) {
+        return CodeState::Denied;
     }
-    if bytes.is_empty() {
-        CodeState::Damaged("it is empty")
-    } else if is_bundle(&bytes) {
-        CodeState::Other
-    } else if !is_code(&bytes) {
-        CodeState::Damaged("it is no code object")
-    } else if bytes.len() < CODE_HEADER {
-        CodeState::Damaged("it is truncated")
+    let Ok(content) = open_file(path, resources) else { return damaged("it is no regular file") };
+    let mut beginning = vec![0; CODE_HEADER.min(to_usize(content.size()))];
+    if content.peek(&mut beginning).is_err() {
+        return damaged("it cannot be read");
+    }
+    if beginning.is_empty() {
+        damaged("it is empty")
+    } else if is_bundle(&beginning) {
+        let bundle = Bundle::read(&content, 0, content.size(), resources);
+        bundle.map_or_else(|_| damaged("it is no whole bundle"), |bundle| CodeState::For(bundle.targets()))
+    } else if beginning.len() < CODE_HEADER && beginning.starts_with(b"\x7fELF") {
+        damaged("it is truncated")
+    } else if !is_code(&beginning) {
+        damaged("it is no code object")
+    } else if end_of_tables(&beginning).is_none_or(|end| end > content.size()) {
+        damaged("it is truncated")
     } else {
-        code_target(&bytes).map_or(CodeState::Other, CodeState::For)
+        CodeState::For(code_target(&beginning).into_iter().collect())
     }
 }

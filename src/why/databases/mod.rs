@@ -5,6 +5,7 @@
 mod aotriton;
 mod elsewhere;
 mod listing;
+mod mapping;
 mod miopen;
 mod packages;
 mod place;
@@ -22,7 +23,7 @@ use super::lookup::{Evidence, Lookup, quoted};
 use crate::database::{DatabaseReader, Handler};
 use crate::gpu::TargetId;
 
-use place::Place;
+use place::{LoadedLibrary, Place};
 use problem::Problem;
 use tensile::TensileDatabase;
 
@@ -70,7 +71,7 @@ impl Question {
 
 impl ExaminedDatabase<'_> {
     fn look_up(&self) -> Option<DatabaseLookup> {
-        let place = Place::of(self.reader, &self.directories, &self.question.variables)?;
+        let place = Place::of(self.reader, &self.loaded(), &self.question.variables)?;
         let mut lookup = DatabaseLookup {
             database: self.handler.name(),
             library: self.library.display().to_string(),
@@ -108,6 +109,10 @@ impl ExaminedDatabase<'_> {
         Some(lookup)
     }
 
+    fn loaded(&self) -> LoadedLibrary<'_> {
+        LoadedLibrary { path: self.library, directories: &self.directories }
+    }
+
     /// Whether the question is about this library, rather than about a directory.
     fn is_named(&self) -> bool {
         let is_it = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == self.library);
@@ -119,7 +124,10 @@ impl ExaminedDatabase<'_> {
         match self.handler {
             Handler::Miopen => miopen::look_up(place, &self.device, lookup),
             Handler::Aotriton => aotriton::look_up(place, &self.device, lookup),
-            handler => TensileDatabase { handler, place, device: &self.device }.look_up(lookup),
+            handler => {
+                let (library, device, resources) = (self.library, &self.device, &self.question.resources);
+                TensileDatabase { handler, library, place, device, resources }.look_up(lookup)
+            }
         }
     }
 
@@ -131,7 +139,7 @@ impl ExaminedDatabase<'_> {
 
     /// The cause of a problem, and whether it is certain that there is one.
     fn explain(&self, problem: Problem, place: &Place) -> (Cause, bool) {
-        let near = Place::near(self.reader, &self.directories).filter(|near| near != place);
+        let near = Place::near(self.reader, &self.loaded()).filter(|near| near != place);
         if let (Some(variable), Some(near)) = (place.variable, near)
             && problem.kind != &problem::DATABASE_VARIABLE
             && self.is_complete(&near)

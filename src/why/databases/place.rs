@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use super::listing::is_readable;
-use crate::database::DatabaseReader;
+use super::listing::{DirectoryListing, NoListing, is_readable};
+use crate::database::{DatabaseReader, EmptyVariable, VERSION, is_version};
+use crate::loader::NameSearch;
+use crate::why::pieces::read_pieces;
 
 /// The directory that a library takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,44 +17,68 @@ pub(super) struct Place {
     pub(super) variable: Option<&'static str>,
 }
 
+/// A library, and the names under which it may have been loaded.
+pub(super) struct LoadedLibrary<'a> {
+    pub(super) path: &'a Path,
+    /// The directories of those names.
+    pub(super) directories: &'a [PathBuf],
+}
+
 impl Place {
     /// The directory that the environment names, or else the one near the library.
     pub(super) fn of(
         reader: &DatabaseReader,
-        directories: &[PathBuf],
+        library: &LoadedLibrary<'_>,
         variables: &BTreeMap<OsString, OsString>,
     ) -> Option<Self> {
         let named = reader.variable.and_then(|name| Some((name, variables.get(&OsString::from(name))?)));
-        if let Some((name, value)) = named.filter(|(_, value)| !value.is_empty() || !reader.ignores_empty) {
-            let directory = if value.is_empty() { PathBuf::from("/") } else { value.into() };
-            return Some(Self { directory, variable: Some(name) });
-        }
-        Self::near(reader, directories)
+        let named = named.and_then(|(name, value)| {
+            let directory = match reader.empty {
+                _ if !value.is_empty() => PathBuf::from(value),
+                EmptyVariable::Unset => return None,
+                EmptyVariable::Root => PathBuf::from("/"),
+                EmptyVariable::WorkingDirectory => PathBuf::from("."),
+            };
+            Some(Self { directory, variable: Some(name) })
+        });
+        named.or_else(|| Self::near(reader, library))
     }
 
-    /// The directory near the library. `directories` are those under whose names it may have been loaded.
-    pub(super) fn near(reader: &DatabaseReader, directories: &[PathBuf]) -> Option<Self> {
-        let near = |library: &PathBuf| {
-            let searched = reader.searched.iter().map(|relative| resolve(library, relative));
+    /// The directory near the library.
+    pub(super) fn near(reader: &DatabaseReader, library: &LoadedLibrary<'_>) -> Option<Self> {
+        let near = |directory: &PathBuf| {
+            let searched = reader.searched.iter().filter_map(|relative| resolve(directory, relative, library.path));
             let candidates: Vec<_> = searched.collect();
-            candidates.iter().find(|it| is_readable(it)).or(candidates.last()).cloned()
+            let is_denied = |it: &&PathBuf| DirectoryListing::of(it).is_err_and(|error| error == NoListing::Denied);
+            let place = candidates.iter().find(|it| is_readable(it)).or_else(|| candidates.iter().find(is_denied));
+            place.or(candidates.last()).cloned()
         };
-        let places: Vec<_> = directories.iter().filter_map(near).collect();
+        let places: Vec<_> = library.directories.iter().filter_map(near).collect();
         let directory = places.iter().find(|it| is_readable(it)).or(places.first()).cloned()?;
         Some(Self { directory, variable: None })
     }
 }
 
-/// A path below `directory`, without `..`: the directory of a library is named without symlinks, or is a real one.
-fn resolve(directory: &Path, relative: &str) -> PathBuf {
+/// A path below `directory`, without `..`: the directory of a library is named without symlinks, or is a real one. `None` if
+/// it has a version in it, and the library names none that is there.
+fn resolve(directory: &Path, relative: &str, library: &Path) -> Option<PathBuf> {
     let mut path = directory.to_owned();
     for component in Path::new(relative).components() {
         match component {
-            Component::ParentDir => {
-                path.pop();
-            }
+            Component::ParentDir => drop(path.pop()),
+            Component::Normal(name) if name == VERSION => path.push(version_in(&path, relative, library)?),
             other => path.push(other),
         }
     }
-    path
+    Some(path)
+}
+
+/// The version that the library has in the text of a relative path, of those in a directory.
+fn version_in(directory: &Path, relative: &str, library: &Path) -> Option<String> {
+    let names = DirectoryListing::of(directory).ok()?.names;
+    names.into_iter().filter(|name| is_version(name)).find(|name| {
+        let wanted = relative.replace(VERSION, name);
+        let mut search = NameSearch::of([wanted.as_bytes()]);
+        read_pieces(library, |piece| search.observe(piece)).is_ok() && search.found() == [true]
+    })
 }

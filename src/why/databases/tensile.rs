@@ -4,16 +4,20 @@
 //! own. All code objects share helper kernels in `Kernels.so-000-<arch>.hsaco`.
 
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::listing::{CodeState, DirectoryListing, NoListing, code_state, is_readable};
+use super::mapping;
 use super::place::Place;
 use super::problem::{self, Problem};
-use crate::database::tensile::{CATALOGUES, CODE, HELPERS, catalogues, code_of_name, files_of_name};
-use crate::database::{Handler, catalogue_names, named_arch};
+use crate::database::tensile::{CATALOGUES, CODE, HELPERS, catalogues, code_of_name, files_of_name, is_lazy};
+use crate::database::{Handler, begins_catalogue, catalogue_names, named_arch};
 use crate::disk;
 use crate::gpu::{FALLBACKS, FallbackState, TargetId};
 use crate::memory::Parser;
+use crate::resources::Resources;
 use crate::source::EntryPath;
 use crate::why::answer::DatabaseLookup;
 use crate::why::lookup::quoted;
@@ -21,8 +25,10 @@ use crate::why::lookup::quoted;
 /// A database for one GPU.
 pub(super) struct TensileDatabase<'a> {
     pub(super) handler: Handler,
+    pub(super) library: &'a Path,
     pub(super) place: &'a Place,
     pub(super) device: &'a TargetId,
+    pub(super) resources: &'a Arc<Resources>,
 }
 
 impl TensileDatabase<'_> {
@@ -197,6 +203,7 @@ impl TensileDatabase<'_> {
         self.check_code_of(&named, listing)
             .or_else(|| self.check_helpers(listing, named.is_empty()))
             .or_else(|| own.iter().find_map(|name| self.check_code(&listing.path(name))))
+            .or_else(|| mapping::check(self.library, listing, processor))
     }
 
     /// Checks the catalogues that a lazy one names (`PlaceholderLibrary::loadPlaceholderLibrary`).
@@ -279,20 +286,17 @@ impl TensileDatabase<'_> {
 
     /// Checks the header of a code object.
     fn check_code(&self, path: &Path) -> Option<Problem> {
-        match code_state(path) {
-            CodeState::Denied => Some(self.denied(path, path.parent().unwrap_or(path))),
-            CodeState::Damaged(reason) => {
-                let reason = format!("{} is damaged: {reason}", path.display());
-                Some(Problem::new(&problem::DATABASE_DAMAGED, reason, path))
+        let candidates = self.device.candidates();
+        let is_own = |target: &TargetId| candidates.iter().any(|it| it.processor() == target.processor());
+        let damage = match code_state(path, self.resources) {
+            CodeState::Denied => return Some(self.denied(path, path.parent().unwrap_or(path))),
+            CodeState::Damaged(reason) => format!("is damaged: {reason}"),
+            CodeState::For(targets) if targets.is_empty() || targets.iter().any(is_own) => return None,
+            CodeState::For(targets) => {
+                format!("has code for {}", some_of(&targets.iter().map(ToString::to_string).collect()))
             }
-            CodeState::For(target)
-                if !self.device.candidates().iter().any(|it| it.processor() == target.processor()) =>
-            {
-                let reason = format!("{} has code for {target}", path.display());
-                Some(Problem::new(&problem::DATABASE_DAMAGED, reason, path))
-            }
-            CodeState::For(_) | CodeState::Other => None,
-        }
+        };
+        Some(Problem::new(&problem::DATABASE_DAMAGED, format!("{} {damage}", path.display()), path))
     }
 
     /// The problem of a file or a directory that may not be read.
@@ -329,10 +333,17 @@ impl TensileDatabase<'_> {
     }
 }
 
-/// The names in a catalogue.
+/// The names in a catalogue. One that is not lazy names no others, and may be large: that of rocBLAS 5.5 has 117 MB.
 fn names_in(path: &Path) -> Result<BTreeSet<String>, String> {
-    let stored = disk::read(path, Parser::Catalogue).map_err(|error| error.to_string())?;
-    catalogue_names(&stored, path.extension().is_some_and(|it| it == "zlib"))
+    let is_compressed = path.extension().is_some_and(|it| it == "zlib");
+    if is_lazy(path) || is_compressed {
+        let stored = disk::read(path, Parser::Catalogue).map_err(|error| error.to_string())?;
+        return catalogue_names(&stored, is_compressed);
+    }
+    let mut beginning = Vec::new();
+    let read = disk::open(path).and_then(|(file, _)| file.take(1).read_to_end(&mut beginning));
+    read.map_err(|error| error.to_string())?;
+    begins_catalogue(&beginning).map(|()| BTreeSet::new())
 }
 
 /// The targets of the catalogues in a directory, and in those below it.

@@ -1,0 +1,42 @@
+//! The file in which newer versions of hipBLASLt and hipSPARSELt look up the catalogue of a solution.
+
+use std::path::Path;
+
+use super::listing::{DirectoryListing, is_readable};
+use super::problem::{self, Problem};
+use crate::database::tensile::files_of_name;
+use crate::loader::NameSearch;
+use crate::why::pieces::read_pieces;
+
+/// The file for all GPUs that earlier versions read, without its suffix (`MasterSolutionLibrary::initLibraryMapping` in
+/// `projects/hipblaslt/tensilelite/include/Tensile/MasterSolutionLibrary.hpp`, ROCm/rocm-libraries 1c2f3843).
+const SHARED: &str = "TensileLiteLibrary_lazy_Mapping";
+/// How the name of the file for one GPU ends, which later versions read.
+const OF_GPU: &str = "_Mapping.dat";
+
+/// Checks the mapping. The library says in its strings which one it reads, if any.
+pub(super) fn check(library: &Path, listing: &DirectoryListing, processor: &str) -> Option<Problem> {
+    let mut names = NameSearch::of([SHARED.as_bytes(), OF_GPU.as_bytes()]);
+    read_pieces(library, |piece| names.observe(piece)).ok()?;
+    let stem = match names.found() {
+        [true, _] => SHARED.to_owned(),
+        [false, true] => format!("TensileLiteLibrary_lazy_{processor}_Mapping"),
+        [false, false] => return None,
+    };
+    let path = listing.path(&format!("{stem}.dat"));
+    let Some(existing) = files_of_name(&stem).find(|name| listing.has(name)) else {
+        let reason = format!("{} is missing, the mapping of solutions to catalogues", path.display());
+        return Some(printing(Problem::new(&problem::DATABASE_FILE_MISSING, reason, path)));
+    };
+    let path = listing.path(&existing);
+    if !is_readable(&path) {
+        return Some(printing(Problem::denied(&path)));
+    }
+    let is_empty = path.metadata().is_ok_and(|it| it.len() == 0);
+    let reason = format!("{} is damaged: it is empty", path.display());
+    is_empty.then(|| printing(Problem::new(&problem::DATABASE_DAMAGED, reason, path)))
+}
+
+fn printing(problem: Problem) -> Problem {
+    problem.printing("rocblaslt error: Could not initialize Tensile library mapping")
+}
