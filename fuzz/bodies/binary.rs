@@ -69,9 +69,14 @@ fn check_thin(bytes: &[u8], content: &Arc<dyn Content>, fat: &FatBinary, gpus: &
         let Ok(old) = read_bundle(content, old.bundle, old.limit, &resources) else { continue };
         let found = read_bundle(&new, new_wrapper.bundle, new_wrapper.limit, &resources).expect("a bundle");
         for object in found {
+            // Bytes of a bundle that is damaged further on are served, but cannot be compared: it is never read whole.
             let same = |other: &CodeObject| {
-                other.target == object.target && read(&*other.content).ok() == read(&*object.content).ok()
+                other.target == object.target
+                    && read(&*other.content).is_ok_and(|all| Some(all) == read(&*object.content).ok())
             };
+            if old.iter().any(|other| other.target == object.target && read(&*other.content).is_err()) {
+                continue;
+            }
             assert!(old.iter().any(same), "{object:?} of {old:?}");
         }
     }

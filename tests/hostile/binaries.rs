@@ -363,3 +363,14 @@ fn files_of_other_tools_are_split_as_they_are_or_refused() {
         assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{kind}: {found:?}");
     }
 }
+
+/// A section that is not loaded may say that it is executable. The segment at its address loses that permission, which is no
+/// difference.
+#[test]
+fn a_section_that_is_not_loaded_makes_no_memory_executable() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/regressions/elf/executable-section-that-is-not-loaded");
+    let original = std::fs::read(path).unwrap();
+    let fat = FatBinary::scan(&content(original.clone())).unwrap().unwrap();
+    let new = rewritten(original).unwrap().unwrap().to_vec().unwrap();
+    assert_eq!(fat.first_difference(&content(new)).unwrap(), None);
+}

@@ -69,11 +69,13 @@ fn permissions(old: &ElfImage, new: &ElfImage, device: &Range<u64>) -> Option<St
     None
 }
 
-/// `PF_X` if addresses may contain code, according to sections.
+/// `PF_X` if addresses may contain code, according to sections. Sections that are not loaded say nothing about memory.
 fn executable(image: &ElfImage, addresses: &Range<u64>) -> u32 {
     let is_code = |section: &ElfSection| {
         let memory = section.address..section.address.saturating_add(section.size);
-        section.flags().0 & elf::SHF_EXECINSTR.0 != 0 && !common(&memory, addresses).is_empty()
+        section.is_allocated()
+            && section.flags().0 & elf::SHF_EXECINSTR.0 != 0
+            && !common(&memory, addresses).is_empty()
     };
     if image.sections.is_empty() || image.sections.iter().any(is_code) { elf::PF_X.0 } else { 0 }
 }
