@@ -49,7 +49,10 @@ pub use input::{Input, InputKind, Witnesses};
 pub(crate) use links::{Resolved, resolve as resolve_links};
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
-pub(crate) use tar::{TarCompression, TarMember, file_in, open_archive, packing, path_of, read_members};
+pub(crate) use tar::{
+    BLOCK as TAR_BLOCK, ExtendedRecords, TarCompression, TarMember, file_in, open_archive, packing, path_of,
+    read_extended, read_members,
+};
 pub use tree::open_file;
 
 impl Input {

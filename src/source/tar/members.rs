@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tar::{Archive, EntryType};
 
+use super::extended::ExtendedRecords;
 use super::reader::{ContentReader, MAX_HEADER};
 use super::{BLOCK, is_end, is_header};
 use crate::rope::{Content, to_usize};
@@ -27,28 +28,48 @@ pub(crate) struct TarMember {
     pub(crate) attributes: Attributes,
     /// The bytes of its content.
     pub(crate) content: Range<u64>,
+    /// All of its blocks: its headers, with those that extend them, and its content.
+    pub(crate) blocks: Range<u64>,
     is_sparse: bool,
 }
 
 impl TarMember {
-    fn of(mut member: tar::Entry<'_, ContentReader>) -> io::Result<Self> {
-        let name = member.path_bytes().into_owned();
-        let kind = member.header().entry_type();
-        let extended = if kind == EntryType::XGlobalHeader { Extended::default() } else { Extended::of(&mut member)? };
-        let link = member.link_name_bytes().map(Cow::into_owned).unwrap_or_default();
-        let (mtime, mtime_nanoseconds) = match extended.mtime {
-            Some(time) => time,
-            None => (i64::try_from(member.header().mtime()?).unwrap_or(i64::MAX), 0),
+    /// `start` is the end of the member before it.
+    fn of(member: &tar::Entry<'_, ContentReader>, start: u64, archive: &dyn Content) -> Result<Self, String> {
+        let (header, kind) = (member.header(), member.header().entry_type());
+        let number = |number: io::Result<u64>| number.map_err(|error| error.to_string());
+        let extended = match kind {
+            EntryType::XGlobalHeader => ExtendedRecords::default(),
+            _ => read_extended(archive, start..member.raw_header_position())?,
         };
-        let mode = u16::try_from(member.header().mode()? & 0o7777).unwrap_or(0);
-        // An owner without a number is taken as root.
-        let owner = |number: io::Result<u64>| number.ok().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
-        let [uid, gid] = [owner(member.header().uid()), owner(member.header().gid())];
-        let attributes = Attributes { mode, uid, gid, mtime, mtime_nanoseconds };
         let (from, size) = (member.raw_file_position(), member.size());
+        if extended.number("size")?.is_some_and(|stated: u64| stated != size) {
+            return Err("an extended header from which programs read different sizes".to_owned());
+        }
+        let text = |key: &[u8], other: Option<Cow<'_, [u8]>>| {
+            extended.get(key).map_or_else(|| other.map(Cow::into_owned).unwrap_or_default(), <[u8]>::to_vec)
+        };
+        let (name, link) = (text(b"path", Some(header.path_bytes())), text(b"linkpath", header.link_name_bytes()));
+        let (mtime, mtime_nanoseconds) = match extended.get(b"mtime").and_then(time) {
+            Some(time) => time,
+            None => (i64::try_from(number(header.mtime())?).unwrap_or(i64::MAX), 0),
+        };
+        let mode = u16::try_from(header.mode().map_err(|error| error.to_string())? & 0o7777).unwrap_or(0);
+        let owner = |key, of_header: io::Result<u64>| -> Result<u32, String> {
+            let owner = extended.number(key)?.map_or_else(|| number(of_header), Ok)?;
+            u32::try_from(owner).map_err(|_| format!("its {key} is {owner}, which no system has"))
+        };
+        // A field without digits is 0, as for GNU tar.
+        let field = |field: &[u8], number: io::Result<u64>| if is_empty(field) { Ok(0) } else { number };
+        let fields = header.as_old();
+        let uid = owner("uid", field(&fields.uid, header.uid()))?;
+        let gid = owner("gid", field(&fields.gid, header.gid()))?;
+        let attributes = Attributes { mode, uid, gid, mtime, mtime_nanoseconds };
         let content = from..from.saturating_add(size);
-        let is_sparse = extended.is_sparse || kind == EntryType::GNUSparse;
-        Ok(Self { name, kind, link, attributes, content, is_sparse })
+        let end = content.end.checked_next_multiple_of(BLOCK).filter(|end| *end >= start);
+        let blocks = start..end.ok_or_else(|| "a size that no archive has".to_owned())?;
+        let is_sparse = extended.is_sparse() || kind == EntryType::GNUSparse;
+        Ok(Self { name, kind, link, attributes, content, blocks, is_sparse })
     }
 
     /// The target of a symlink.
@@ -89,7 +110,7 @@ pub(crate) fn read_members(
     reader.allowance = Some(Rc::clone(&allowance));
     let is_at_end = Rc::clone(&reader.is_at_end);
     let mut tar = Archive::new(reader);
-    let mut last = None;
+    let (mut last, mut end) = (None, 0);
     for member in tar.entries_with_seek().map_err(unusable)? {
         let member = member.map_err(|error| match &last {
             Some(last) => unusable(io::Error::other(format!("after member {last:?}: {}", explain(&error)))),
@@ -97,7 +118,8 @@ pub(crate) fn read_members(
         })?;
         let name = String::from_utf8_lossy(&member.path_bytes()).into_owned();
         let bad = |reason: String| SourceError::BadMember { path: location.to_owned(), member: name.clone(), reason };
-        let member = TarMember::of(member).map_err(|error| bad(error.to_string()))?;
+        let member = TarMember::of(&member, end, &**archive).map_err(bad)?;
+        end = member.blocks.end;
         visit(member).map_err(bad)?;
         last = Some(name);
         allowance.set(MAX_HEADER);
@@ -118,26 +140,20 @@ fn explain(error: &io::Error) -> String {
     if text.contains("numeric field") { "a damaged header".to_owned() } else { text }
 }
 
-/// Extended headers that are used, apart from names and sizes.
-#[derive(Default)]
-struct Extended {
-    mtime: Option<(i64, u32)>,
-    is_sparse: bool,
+/// Whether a field of a header has no digits.
+fn is_empty(field: &[u8]) -> bool {
+    field.iter().all(|byte| matches!(byte, b' ' | 0))
 }
 
-impl Extended {
-    fn of(member: &mut tar::Entry<'_, ContentReader>) -> io::Result<Self> {
-        let mut found = Self::default();
-        for record in member.pax_extensions()?.into_iter().flatten() {
-            let record = record?;
-            match record.key_bytes() {
-                b"mtime" => found.mtime = time(record.value_bytes()),
-                key if key.starts_with(b"GNU.sparse.") => found.is_sparse = true,
-                _ => {}
-            }
-        }
-        Ok(found)
+/// The records of the extended headers in these blocks.
+pub(crate) fn read_extended(archive: &dyn Content, blocks: Range<u64>) -> Result<ExtendedRecords, String> {
+    let length = blocks.end.saturating_sub(blocks.start);
+    if length > MAX_HEADER {
+        return Err(format!("a header of more than {MAX_HEADER} bytes"));
     }
+    let mut bytes = vec![0; to_usize(length)];
+    archive.read_at(blocks.start, &mut bytes).map_err(|error| error.to_string())?;
+    ExtendedRecords::parse(&bytes)
 }
 
 /// Seconds and nanoseconds of a decimal number.

@@ -1,6 +1,7 @@
 //! A tar archive as input (POSIX.1-2001 "pax", GNU tar's manual, "Basic Tar Format"). Listing reads headers only; members
 //! are ranges of the archive.
 
+mod extended;
 mod members;
 mod reader;
 mod unpacked;
@@ -13,7 +14,8 @@ use std::sync::Arc;
 
 use tar::EntryType;
 
-pub(crate) use self::members::{TarMember, path_of, read_members};
+pub(crate) use self::extended::ExtendedRecords;
+pub(crate) use self::members::{TarMember, path_of, read_extended, read_members};
 pub(super) use self::unpacked::MAX_RATIO;
 pub(crate) use self::unpacked::TarCompression;
 use super::input::find_dist_info;
@@ -23,8 +25,8 @@ use crate::memory::{Parser, ParserMemory};
 use crate::resources::Resources;
 use crate::rope::{Content, Rope, Segment};
 
-/// Bytes of a header.
-const BLOCK: u64 = 512;
+/// Bytes of a block, such as a header.
+pub(crate) const BLOCK: u64 = 512;
 
 /// How the tar archive at `location` is compressed; `None` if it is no tar archive. A wheel may begin with anything.
 pub(crate) fn packing(location: &Path) -> io::Result<Option<TarCompression>> {
