@@ -293,6 +293,11 @@ impl SplitOptions {
         self.selection.wanted_gpus()
     }
 
+    /// The same options without `--gpu-targets`.
+    pub(super) fn for_all_targets(&self) -> Self {
+        Self { selection: self.selection.for_all_targets(), ..self.clone() }
+    }
+
     /// Prints options without effect on stderr.
     pub(super) fn note_ignored(&self) {
         self.ignored.note();

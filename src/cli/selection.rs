@@ -50,6 +50,11 @@ impl Selection {
         self.gpu_targets.iter().flatten().flat_map(|list| &list.0).cloned().collect()
     }
 
+    /// The same selection without `--gpu-targets`.
+    pub(super) fn for_all_targets(&self) -> Self {
+        Self { gpu_targets: None, ..self.clone() }
+    }
+
     /// The wanted device parts; all if `None`.
     pub(super) fn gpu_targets(&self, packaging: Packaging) -> Option<Vec<BundleKey>> {
         self.gpu_targets.as_ref().map(|lists| keys(lists, packaging))

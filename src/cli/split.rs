@@ -1,6 +1,6 @@
 //! `kpackfs split`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -8,16 +8,18 @@ use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
 use super::artifacts::artifacts;
+use super::image_output::{ImageOptions, ImageOutput};
 use super::interrupt;
 use super::options::{InputOptions, SplitOptions};
 use super::package_index::IndexOutput;
 use super::prepare::{Prepared, prepare, save_index};
 use super::progress::show_bytes;
+use super::split_warnings::{warn_of_fat, warn_of_missing_devices, warn_of_others};
 use super::terminal::{message, warn};
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
 use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::export::{self, Inputs, Output, Replace, StatementChange, WantedSums};
-use crate::gpu::{BundleKey, begins_device_part};
+use crate::gpu::begins_device_part;
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::resources::WorkPolicy;
 use crate::source::EntryPath;
@@ -36,8 +38,8 @@ pub(super) struct Split {
     options: SplitOptions,
 
     /// Directory to write to; it may contain other files
-    #[arg(short, long, value_name = "DIR", alias = "output-dir")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "DIR", alias = "output-dir", required_unless_present = "add_to")]
+    output: Option<PathBuf>,
 
     /// Replace files and directories that have the names of the output. With --format directory and without --view,
     /// also replace all parts of an earlier split in DIR
@@ -58,6 +60,9 @@ pub(super) struct Split {
     #[command(flatten)]
     versions: Versions,
 
+    #[command(flatten)]
+    images: ImageOptions,
+
     /// Keep set-user-ID and set-group-ID bits of an install tree
     #[arg(long)]
     keep_set_id: bool,
@@ -76,9 +81,16 @@ enum OutputFormat {
     ThinWheel,
     /// A package index of wheels, for pip and uv: simple/, with the .whl files of all parts. INPUT may be any wheels
     Index,
+    /// An image for each GPU, with its name as the tag, in an OCI image layout. INPUT is an image (oci:DIR:TAG)
+    Oci,
 }
 
 impl Split {
+    /// Where it writes to, unless images are added to a layout.
+    fn output(&self) -> &Path {
+        self.output.as_deref().unwrap_or(Path::new(""))
+    }
+
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         self.check_usage()?;
         interrupt::watch()?;
@@ -86,17 +98,23 @@ impl Split {
         let is_compared = !matches!(self.format, OutputFormat::ThinWheel);
         let policy = WorkPolicy { hash_members: is_compared, hash_spliced: true, check_bundles: true };
         let options = self.options.of_writer().with_policy(policy);
+        if let OutputFormat::Oci = self.format {
+            let (images, input, output) = (&self.images, self.source.path(), self.output());
+            let (force, writing) = (self.force, self.writing);
+            ImageOutput { options: images, split: &options, input, output, force, writing }.write()?;
+            return Ok(ExitCode::SUCCESS);
+        }
         if let OutputFormat::Index = self.format {
-            let (directory, inputs) = (&*self.output, &*self.source.paths());
+            let (directory, inputs) = (self.output(), &*self.source.paths());
             IndexOutput { directory, force: self.force, inputs, writing: self.writing }.write(&options)?;
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(artifacts) = artifacts(&self.source, &options)? {
             return match self.format {
                 OutputFormat::Directory => {
-                    artifacts.write(&self.view, &self.output, self.keep_set_id, self.force, self.writing)
+                    artifacts.write(&self.view, self.output(), self.keep_set_id, self.force, self.writing)
                 }
-                OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index => {
+                OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index | OutputFormat::Oci => {
                     bail!("{}: wheels can be made of a wheel only", self.source.path().display())
                 }
             };
@@ -128,7 +146,7 @@ impl Split {
         let stated = match self.format {
             OutputFormat::Directory => Some(self.stated(prepared, &views)?),
             // Wheels contain their statement.
-            OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index => None,
+            OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index | OutputFormat::Oci => None,
         };
         match (self.format, &prepared.wheels) {
             (OutputFormat::Directory, Some(wheels)) if self.view.is_empty() => {
@@ -138,7 +156,7 @@ impl Split {
                         SplitWheel::Device(key) => key.as_str(),
                         SplitWheel::Variant(_) | SplitWheel::Fat | SplitWheel::Thin { .. } => return Ok(None),
                     };
-                    Ok(Some((EntryPath::root().child(name.as_bytes()), self.output.join(name))))
+                    Ok(Some((EntryPath::root().child(name.as_bytes()), self.output().join(name))))
                 };
                 self.write_parts(wheels, prepared, tree, Vec::new(), stated.as_ref(), place)?;
             }
@@ -148,7 +166,7 @@ impl Split {
             }
             (OutputFormat::Wheel, Some(wheels)) => self.write_wheels(wheels, prepared, tree)?,
             (OutputFormat::ThinWheel, Some(wheels)) => self.write_thin_wheels(wheels, prepared, tree)?,
-            (OutputFormat::Wheel | OutputFormat::ThinWheel, None) | (OutputFormat::Index, _) => {
+            (OutputFormat::Wheel | OutputFormat::ThinWheel, None) | (OutputFormat::Index | OutputFormat::Oci, _) => {
                 bail!(
                     "{}: wheels can be made of a wheel only, or of a host wheel and device wheels that its extras require",
                     self.source.path().display()
@@ -156,7 +174,7 @@ impl Split {
             }
         }
         if stated.is_some() && self.view.is_empty() {
-            self.warn_of_others(&views);
+            warn_of_others(self.output(), &views);
         }
         Ok(())
     }
@@ -168,26 +186,8 @@ impl Split {
         let statement = statement.with_split_id(Some(prepared.split_id.text()?));
         let mut manifests = prepared.manifests();
         manifests.retain(|(part, _)| views.iter().any(|(view, _)| view.as_bytes() == part.as_bytes()));
-        let change = StatementChange::new(&self.output, statement, self.view.is_empty(), is_part, warn)?;
-        Ok(change.with_manifests(&self.output, manifests))
-    }
-
-    /// Reports device parts in the output directory that belong to no known split.
-    fn warn_of_others(&self, views: &[(EntryPath, PathBuf)]) {
-        let entries = std::fs::read_dir(&self.output).into_iter().flatten().filter_map(Result::ok);
-        let is_key = |path: &PathBuf| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            path.is_dir() && name.is_some_and(|name| name.parse().is_ok_and(|key: BundleKey| key.is_known()))
-        };
-        let mut others: Vec<_> = entries.map(|entry| entry.path()).filter(is_key).collect();
-        others.retain(|path| !views.iter().any(|(_, place)| place == path));
-        others.sort();
-        for other in others {
-            let other = message(&other.display().to_string());
-            eprintln!(
-                "kpackfs: warning: {other}: not of this split, which leaves it there; remove it if it is of an earlier one"
-            );
-        }
+        let change = StatementChange::new(self.output(), statement, self.view.is_empty(), is_part, warn)?;
+        Ok(change.with_manifests(self.output(), manifests))
     }
 
     /// Refuses options without effect in this format.
@@ -198,6 +198,9 @@ impl Split {
                 "--view chooses directories; of wheels it can choose fat only"
             }
             OutputFormat::Index if !self.view.is_empty() => "--view chooses directories; an index has all wheels",
+            OutputFormat::Oci if !self.view.is_empty() => "--view chooses directories; --gpu-targets chooses images",
+            OutputFormat::Oci => return Ok(()),
+            _ if self.images.are_given() => "--add-to and --layer-compression are about images; they need --format oci",
             OutputFormat::Directory | OutputFormat::Wheel | OutputFormat::Index if self.versions.are_given() => {
                 "--keep-version and --local-version are about thin wheels; they need --format thin-wheel"
             }
@@ -230,7 +233,7 @@ impl Split {
             return match self.format {
                 // `verify` reports a host part whose binaries stayed fat.
                 OutputFormat::Directory => Ok(()),
-                OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index => {
+                OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index | OutputFormat::Oci => {
                     bail!("{input}: none of its fat binaries can be split; the warnings say why")
                 }
             };
@@ -280,13 +283,13 @@ impl Split {
         let gone: Vec<_> = stated.iter().flat_map(|stated| stated.replaced()).collect();
         let (inputs, replace) = (Inputs::of(&self.source.places()), Replace::all(self.force));
         stated.map_or(Ok(()), |stated| stated.check(&inputs))?;
-        Ok(Output::prepare(&self.output, &places, &gone, &replace, &inputs, &prepared.resources, warn)?)
+        Ok(Output::prepare(self.output(), &places, &gone, &replace, &inputs, &prepared.resources, warn)?)
     }
 
     fn write_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
         warn_of_signatures(&prepared.input);
         let place =
-            |name: &str| (EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes()), self.output.join(name));
+            |name: &str| (EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes()), self.output().join(name));
         let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| place(name)).collect();
         if !index.is_empty() {
             eprintln!(
@@ -304,14 +307,14 @@ impl Split {
         };
         let name = fat.file_name()?;
         let place = EntryPath::root().child(FAT_WHEEL.as_bytes()).child(name.as_bytes());
-        let views = [(place, self.output.join(name))];
+        let views = [(place, self.output().join(name))];
         let output = self.prepare_output(&views, None, prepared)?;
         write_with_archives(tree, &output.views(&views), (&[], WantedSums::new()), self.writing)?;
         Ok(output.publish(self.writing.durability())?)
     }
 
     fn write_thin_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
-        let views = thin_wheels(tree, wheels, &self.view, &self.output)?;
+        let views = thin_wheels(tree, wheels, &self.view, self.output())?;
         // Members are copied in their compressed form, which shows no damage.
         let keys = keys_of(&views);
         prepared.check_members(|key| keys.contains(key))?;
@@ -363,18 +366,10 @@ impl Split {
             views
         };
         let place = |view: EntryPath| {
-            let path = self.output.join(view.as_path());
+            let path = self.output().join(view.as_path());
             (view, path)
         };
         Ok(views.into_iter().map(place).collect())
-    }
-}
-
-/// Reports binaries that keep all of their code in thin views.
-fn warn_of_fat(plan: &Plan) {
-    for path in &plan.unsplit {
-        let path = message(&path.to_string());
-        eprintln!("kpackfs: warning: {path}: it keeps the code of all GPUs, since it cannot be rewritten");
     }
 }
 
@@ -388,12 +383,4 @@ fn is_part(path: &EntryPath) -> bool {
 fn names(tree: &Tree) -> String {
     let children = tree.children(ROOT).into_iter().flatten().filter(|child| !child.hidden);
     children.map(|child| String::from_utf8_lossy(child.name)).collect::<Vec<_>>().join(", ")
-}
-
-/// Reports device wheels of a host wheel that were not given. New host wheels do not require them any more.
-fn warn_of_missing_devices(wheels: &WheelSet) {
-    if let [first, rest @ ..] = &*wheels.missing_devices() {
-        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        eprintln!("kpackfs: warning: {}{more}: not given, so what is written lacks this code", message(first));
-    }
 }

@@ -1,11 +1,15 @@
 //! Locks between processes, which are waited for at most for [`LOCK_TIMEOUT`].
 
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+
+use super::new_file::open_directory;
 
 /// The longest wait for locks and leases of other processes. These hold them for a fraction of this, unless they are
 /// stopped. A process that has waited for this long goes on without what is locked.
@@ -50,6 +54,13 @@ impl Deadline {
     pub(crate) fn lock(&self, file: impl AsFd, kind: LockKind) -> io::Result<()> {
         self.retry(|| try_lock(&file, kind))
     }
+}
+
+/// Locks a directory until the result is closed. Waits for other processes, but not longer than for other locks.
+pub(crate) fn lock_directory(directory: &Path) -> io::Result<File> {
+    let file = open_directory(directory, 0)?;
+    Deadline::of_locks().lock(&file, LockKind::Exclusive)?;
+    Ok(file)
 }
 
 /// Locks a file with flock(2) until it is closed. Fails at once if another process has locked it

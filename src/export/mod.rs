@@ -2,10 +2,12 @@
 //!
 //! `output` publishes what is complete, `inputs` protects the inputs of a command.
 
+mod blobs;
 mod directory;
 mod error;
 mod file;
 mod files;
+mod images;
 mod inputs;
 mod job;
 mod links;
@@ -16,7 +18,7 @@ mod statement;
 mod unfinished;
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
@@ -35,8 +37,10 @@ use crate::rope::Content;
 use crate::source::{Attributes, EntryPath};
 use crate::tree::{NodeId, NodeKind, ROOT, Tree};
 
+pub(crate) use self::blobs::LayerCompression;
 pub use self::error::ExportError;
 pub(crate) use self::files::NewFiles;
+pub(crate) use self::images::{ImageLayout, ImagesToWrite};
 pub(crate) use self::inputs::Inputs;
 pub(crate) use self::job::WantedSums;
 pub(crate) use self::output::{Output, Replace};
@@ -178,7 +182,7 @@ fn write_files<K: SystemCalls>(
 }
 
 /// Writes a content to a file in pieces. `path` names the file in errors. Adds the bytes to `done`.
-pub fn copy(content: &dyn Content, mut file: &File, path: &Path, done: &AtomicU64) -> Result<(), ExportError> {
+pub fn copy(content: &dyn Content, mut file: impl Write, path: &Path, done: &AtomicU64) -> Result<(), ExportError> {
     let size = content.size();
     let mut buffer = vec![0; STEP.min(usize::try_from(size).unwrap_or(STEP))];
     let mut reader = content.reader(0);

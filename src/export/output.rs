@@ -103,13 +103,13 @@ impl Output {
     }
 
     /// Adds a part, and returns where it is written until all parts are complete.
-    fn add(&mut self, place: &Path, may_replace: bool) -> PathBuf {
+    pub(super) fn add(&mut self, place: &Path, may_replace: bool) -> PathBuf {
         let staged = self.staged(place);
         self.parts.push(OutputPart { staged: staged.clone(), place: place.to_owned(), may_replace });
         staged
     }
 
-    fn staged(&self, place: &Path) -> PathBuf {
+    pub(super) fn staged(&self, place: &Path) -> PathBuf {
         // Its name appears in messages, so the staged part has the same name.
         self.hidden.path().join(place.strip_prefix(&self.place).unwrap_or(place))
     }

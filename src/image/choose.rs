@@ -1,17 +1,15 @@
 //! The image in a layout that a name means, through nested indexes and platforms.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use oci_spec::image::{Arch, Descriptor, ImageManifest, MediaType, Os};
 use serde_json::Value;
 
-use super::layout::Layout;
+use super::layout::{Layout, tag_of};
 use super::{ImageError, ImageReference, Layer};
 use crate::resources::Resources;
-
-/// The annotation with the tag (OCI Image Format Specification, "Annotations").
-pub(super) const TAG: &str = "org.opencontainers.image.ref.name";
 
 /// The annotation by which builders mark entries of an index that are about another one, such as attestations (`BuildKit`,
 /// "Attestation storage").
@@ -35,10 +33,8 @@ pub(crate) struct Image {
     /// The descriptor of the manifest.
     pub(super) descriptor: Descriptor,
     pub(super) manifest: ImageManifest,
-    #[expect(dead_code, reason = "what writes images needs it")]
     pub(super) config: Value,
     /// The digests of the unpacked layers.
-    #[expect(dead_code, reason = "what writes images needs it")]
     pub(super) diff_ids: Vec<String>,
 }
 
@@ -47,10 +43,9 @@ impl Image {
     pub(crate) fn open(reference: &ImageReference) -> Result<Self, ImageError> {
         let layout = Layout::open(&reference.directory)?;
         let index = layout.index()?;
-        let tag_of = |it: &Descriptor| it.annotations().as_ref().and_then(|all| all.get(TAG)).cloned();
         let tags: Vec<_> = index.manifests().iter().filter_map(tag_of).collect();
         let is_named = |it: &&Descriptor| reference.tag.is_none() || tag_of(it) == reference.tag;
-        let mut search = ImageSearch { layout: &layout, above: Vec::new(), seen: HashSet::new(), found: Vec::new() };
+        let mut search = ImageSearch::new(&layout);
         index.manifests().iter().filter(is_named).try_for_each(|descriptor| search.visit(descriptor))?;
         let mut found = search.found;
         if found.len() > 1 && found.iter().any(|(it, _)| is_of_rocm(it)) {
@@ -70,6 +65,15 @@ impl Image {
                 Err(missing(format!("{tag:?} means several images, and none for linux/amd64")))
             }
         }
+    }
+
+    /// All images of a layout that can be used.
+    pub(crate) fn all(layout: &Layout) -> Result<Vec<Self>, ImageError> {
+        let index = layout.index()?;
+        let mut search = ImageSearch::new(layout);
+        index.manifests().iter().try_for_each(|descriptor| search.visit(descriptor))?;
+        let image = |(descriptor, manifest)| Self::new(layout.clone(), descriptor, manifest).ok();
+        Ok(search.found.into_iter().filter_map(image).collect())
     }
 
     fn new(layout: Layout, descriptor: Descriptor, manifest: ImageManifest) -> Result<Self, ImageError> {
@@ -95,6 +99,11 @@ impl Image {
         self.manifest.layers()
     }
 
+    /// Where the blob of a layer is.
+    pub(crate) fn blob(&self, layer: &Descriptor) -> Result<PathBuf, ImageError> {
+        self.layout.blob(layer.digest())
+    }
+
     /// Reads the headers of a layer, after comparing its digest.
     pub(crate) fn layer(&self, number: usize, resources: &Arc<Resources>) -> Result<Layer, ImageError> {
         match self.layers().get(number) {
@@ -113,7 +122,11 @@ struct ImageSearch<'a> {
     found: Vec<(Descriptor, ImageManifest)>,
 }
 
-impl ImageSearch<'_> {
+impl<'a> ImageSearch<'a> {
+    fn new(layout: &'a Layout) -> Self {
+        Self { layout, above: Vec::new(), seen: HashSet::new(), found: Vec::new() }
+    }
+
     fn visit(&mut self, descriptor: &Descriptor) -> Result<(), ImageError> {
         let digest = descriptor.digest().to_string();
         let is_index =

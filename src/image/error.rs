@@ -80,6 +80,12 @@ pub enum ImageError {
         /// The error.
         source: SourceError,
     },
+    /// What later layers hide cannot be examined.
+    #[error("files that later layers hide: {reason}")]
+    Hidden {
+        /// Why not.
+        reason: String,
+    },
     /// A file of the input cannot be opened.
     #[error(transparent)]
     Source(#[from] SourceError),

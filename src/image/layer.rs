@@ -57,6 +57,8 @@ pub(crate) struct LayerMember {
     pub(crate) attributes: Attributes,
     /// The bytes of its content.
     pub(crate) content: Range<u64>,
+    /// All of its blocks in the archive: its headers, with those that extend them, and its content.
+    pub(crate) blocks: Range<u64>,
 }
 
 /// What a member is.
@@ -118,7 +120,7 @@ impl Layer {
 
 impl LayerMember {
     fn of(member: &TarMember, archive: &dyn Content) -> Result<Self, String> {
-        let (attributes, content) = (member.attributes, member.content.clone());
+        let (attributes, content, blocks) = (member.attributes, member.content.clone(), member.blocks.clone());
         // Some builders write absolute names.
         let path_of = |name: &[u8]| {
             let start = name.iter().position(|&byte| byte != b'/').unwrap_or(name.len());
@@ -126,7 +128,7 @@ impl LayerMember {
         };
         let path = if member.kind == EntryType::XGlobalHeader { None } else { path_of(&member.name)? };
         let Some(path) = path else {
-            return Ok(Self { path: EntryPath::root(), kind: LayerMemberKind::Other, attributes, content });
+            return Ok(Self { path: EntryPath::root(), kind: LayerMemberKind::Other, attributes, content, blocks });
         };
         member.check_content(archive)?;
         let kind = match (path.name(), member.kind) {
@@ -148,7 +150,7 @@ impl LayerMember {
             LayerMemberKind::Whiteout => removed(&path)?,
             _ => path,
         };
-        Ok(Self { path, kind, attributes, content })
+        Ok(Self { path, kind, attributes, content, blocks })
     }
 }
 

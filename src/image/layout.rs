@@ -15,11 +15,17 @@ use crate::rope::Sha256;
 use crate::split::hex;
 
 /// The file that marks a layout, and the list of its images.
-pub(super) const MARK: &str = "oci-layout";
-pub(super) const INDEX: &str = "index.json";
+pub(crate) const MARK: &str = "oci-layout";
+pub(crate) const INDEX: &str = "index.json";
+
+/// The directory of its blobs.
+pub(crate) const BLOBS: &str = "blobs/sha256";
 
 /// The version of the layout that this is about.
 pub(super) const VERSION: &str = "1.0.0";
+
+/// The annotation with the tag (OCI Image Format Specification, "Annotations").
+pub(super) const TAG: &str = "org.opencontainers.image.ref.name";
 
 /// Bytes hashed at a time.
 const PIECE: usize = 256 << 10;
@@ -52,6 +58,11 @@ impl Layout {
         parse(&bytes.map_err(|source| ImageError::Io { path: path.clone(), source })?, &path, "image index")
     }
 
+    /// The tags of its images.
+    pub(crate) fn tags(&self) -> Result<Vec<String>, ImageError> {
+        Ok(self.index()?.manifests().iter().filter_map(tag_of).collect())
+    }
+
     /// Where the blob of a descriptor is.
     pub(crate) fn blob(&self, digest: &Digest) -> Result<PathBuf, ImageError> {
         let text = digest.digest();
@@ -60,7 +71,7 @@ impl Layout {
                 (self.directory.clone(), format!("the digest {digest} is no SHA-256, which alone is known"));
             return Err(ImageError::Blob { path, reason });
         }
-        Ok(self.directory.join("blobs/sha256").join(text))
+        Ok(self.directory.join(BLOBS).join(text))
     }
 
     /// A document among the blobs. Its size and digest are those of the descriptor.
@@ -95,6 +106,11 @@ impl Layout {
         check_digest(&path, &sum.finish(), of)?;
         Ok(path)
     }
+}
+
+/// The tag of an entry of the list of images.
+pub(super) fn tag_of(entry: &Descriptor) -> Option<String> {
+    entry.annotations().as_ref()?.get(TAG).cloned()
 }
 
 fn is_hex(digit: u8) -> bool {

@@ -4,9 +4,14 @@
 //! each other, and is an input like any tree.
 
 mod choose;
+mod division;
 mod error;
 mod layer;
+mod layered;
 mod layout;
+mod member_header;
+mod new_image;
+mod new_layer;
 mod reference;
 mod root;
 
@@ -16,18 +21,15 @@ use crate::resources::Resources;
 use crate::source::Input;
 
 pub(crate) use choose::Image;
+pub(crate) use division::Division;
 pub use error::ImageError;
 pub(crate) use layer::Layer;
-pub(crate) use layout::Layout;
+pub(crate) use layered::LayeredImage;
+pub(crate) use layout::{BLOBS, INDEX, Layout, MARK};
+pub(crate) use new_image::{ImageRecipe, LayerPart, ListedLayer, WrittenBlob, index_with, listed_layers, mark};
 pub use reference::ImageReference;
-pub(crate) use root::RootFiles;
 
 /// The root file system of an image.
 pub fn open_root(reference: &ImageReference, resources: &Arc<Resources>) -> Result<Input, ImageError> {
-    let image = Image::open(reference)?;
-    let mut root = RootFiles::default();
-    for number in 0..image.layers().len() {
-        root.apply(&image.layer(number, resources)?)?;
-    }
-    root.into_input(&image, resources)
+    LayeredImage::open(Image::open(reference)?, resources)?.root_input(resources)
 }

@@ -1,6 +1,6 @@
 //! The root file system of an image: its layers laid over each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::layer::{Layer, LayerMember, LayerMemberKind};
@@ -15,7 +15,34 @@ pub(crate) struct RootFiles {
     files: BTreeMap<EntryPath, RootFile>,
     /// Number of files with hard links.
     links: u64,
+    /// Where each hard link leads.
+    targets: LinkTargets,
     tables: Vec<ParserMemory>,
+}
+
+/// A member of a layer: the numbers of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct MemberId {
+    pub(crate) layer: u32,
+    pub(crate) member: u32,
+}
+
+impl MemberId {
+    pub(super) fn new(layer: usize, member: usize) -> Self {
+        Self { layer: to_u32(layer), member: to_u32(member) }
+    }
+}
+
+/// Where each hard link leads.
+pub(super) type LinkTargets = HashMap<MemberId, LinkTarget>;
+
+/// Where a hard link leads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkTarget {
+    /// The member of the path that it names.
+    pub(crate) named: MemberId,
+    /// The member that has the file's content.
+    pub(crate) file: MemberId,
 }
 
 /// A file of the root file system.
@@ -23,14 +50,17 @@ pub(crate) struct RootFiles {
 pub(crate) struct RootFile {
     pub(crate) kind: EntryKind,
     attributes: Attributes,
+    /// The member that it comes from; `None` for directories that no layer has.
+    member: Option<MemberId>,
 }
 
 /// The attributes of directories that no layer has.
-const IMPLIED: Attributes = Attributes { mode: 0o755, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 };
+pub(super) const IMPLIED: Attributes = Attributes { mode: 0o755, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 };
 
 impl RootFiles {
     /// Lays a layer over those before it.
-    pub(crate) fn apply(&mut self, layer: &Layer) -> Result<(), ImageError> {
+    pub(crate) fn apply(&mut self, number: usize, layer: &Layer) -> Result<(), ImageError> {
+        let id = |member: usize| MemberId::new(number, member);
         let table = ParserMemory::new(Parser::Tar);
         // Whiteouts are about lower layers, wherever they stand.
         for member in &layer.members {
@@ -40,13 +70,15 @@ impl RootFiles {
                 _ => {}
             }
         }
-        for member in &layer.members {
+        for (position, member) in layer.members.iter().enumerate() {
             let kind = match &member.kind {
                 LayerMemberKind::Directory => EntryKind::Directory,
                 LayerMemberKind::File => {
                     file_in(&layer.archive, &member.content).map_err(|reason| layer.bad(&member.path, reason))?
                 }
-                LayerMemberKind::HardLink(target) => self.linked(target).map_err(|it| layer.bad(&member.path, it))?,
+                LayerMemberKind::HardLink(target) => {
+                    self.linked(id(position), target).map_err(|it| layer.bad(&member.path, it))?
+                }
                 LayerMemberKind::Symlink(target) => EntryKind::Symlink(relative(&member.path, target)),
                 // Inputs have none of these. They replace what was there.
                 LayerMemberKind::Special => {
@@ -55,7 +87,7 @@ impl RootFiles {
                 }
                 LayerMemberKind::Whiteout | LayerMemberKind::Opaque | LayerMemberKind::Other => continue,
             };
-            self.insert(member, kind, &table).map_err(|reason| layer.bad(&member.path, reason))?;
+            self.insert((id(position), member), kind, &table).map_err(|reason| layer.bad(&member.path, reason))?;
         }
         self.tables.push(table);
         Ok(())
@@ -89,11 +121,30 @@ impl RootFiles {
         }
     }
 
+    /// The member that each path comes from, unless it is a directory that no layer has.
+    pub(crate) fn members(&self) -> impl Iterator<Item = MemberId> {
+        self.files.values().filter_map(|file| file.member)
+    }
+
+    /// The member that a path comes from.
+    pub(crate) fn member(&self, path: &EntryPath) -> Option<MemberId> {
+        self.files.get(path)?.member
+    }
+
+    /// Where each hard link leads.
+    pub(crate) fn into_targets(self) -> LinkTargets {
+        self.targets
+    }
+
     /// The file to which a hard link leads: one of the same layer before it, or of a lower one.
-    fn linked(&mut self, target: &EntryPath) -> Result<EntryKind, String> {
-        let Some(RootFile { kind: EntryKind::File { content, link_group }, .. }) = self.files.get_mut(target) else {
+    fn linked(&mut self, link: MemberId, target: &EntryPath) -> Result<EntryKind, String> {
+        let Some(RootFile { kind: EntryKind::File { content, link_group }, member: Some(named), .. }) =
+            self.files.get_mut(target)
+        else {
             return Err(format!("a hard link to {:?}, which is no file before it", target.to_text()));
         };
+        let file = self.targets.get(named).map_or(*named, |target| target.file);
+        self.targets.insert(link, LinkTarget { named: *named, file });
         let group = *link_group.get_or_insert_with(|| {
             self.links += 1;
             self.links
@@ -101,7 +152,12 @@ impl RootFiles {
         Ok(EntryKind::File { content: Arc::clone(content), link_group: Some(group) })
     }
 
-    fn insert(&mut self, member: &LayerMember, kind: EntryKind, table: &ParserMemory) -> Result<(), String> {
+    fn insert(
+        &mut self,
+        (id, member): (MemberId, &LayerMember),
+        kind: EntryKind,
+        table: &ParserMemory,
+    ) -> Result<(), String> {
         let path = &member.path;
         let mut above = path.parent();
         while let Some(directory) = above.filter(|it| !it.is_root()) {
@@ -119,7 +175,7 @@ impl RootFiles {
                 }
                 None => {
                     table.add_entry(directory.as_bytes()).map_err(|error| error.to_string())?;
-                    let file = RootFile { kind: EntryKind::Directory, attributes: IMPLIED };
+                    let file = RootFile { kind: EntryKind::Directory, attributes: IMPLIED, member: None };
                     self.files.insert(directory, file);
                 }
             }
@@ -130,7 +186,7 @@ impl RootFiles {
             self.remove(path);
         }
         table.add_entry(path.as_bytes()).map_err(|error| error.to_string())?;
-        self.files.insert(path.clone(), RootFile { kind, attributes: member.attributes });
+        self.files.insert(path.clone(), RootFile { kind, attributes: member.attributes, member: Some(id) });
         Ok(())
     }
 }
@@ -141,4 +197,9 @@ fn relative(link: &EntryPath, target: &Arc<[u8]>) -> Arc<[u8]> {
     let Some(rest) = target.strip_prefix(b"/") else { return Arc::clone(target) };
     let up = b"../".repeat(link.depth().saturating_sub(1));
     [&*up, if rest.is_empty() { b"." } else { rest }].concat().into()
+}
+
+/// The ceilings of parsers keep such numbers below 2^32.
+fn to_u32(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -25,5 +25,5 @@ pub use report::{JSON_VERSION, Metrics, Status, fixed};
 pub use crate::rope::Materialize;
 pub use shared::show_shared;
 pub use simple::{ListedWheel, PackageIndexes, show_all_wheels, show_index, show_pages};
-pub use thin::{ThinViews, serves};
+pub use thin::{ThinViews, gpus_of, serves};
 pub use thin_wheels::ThinWheelOfView;

@@ -69,6 +69,11 @@ pub fn serves(plan: &Plan, gpu: &TargetId) -> bool {
     GpuSet::new([gpu.clone()]).is_some_and(|gpus| ServedGpus::new(plan).serves(&gpus))
 }
 
+/// The GPUs with a listed thin view: those that a plan has code or databases for.
+pub fn gpus_of(plan: &Plan) -> Vec<GpuSet> {
+    ServedGpus::new(plan).listed
+}
+
 impl ThinLayout {
     /// `first` is the number of nodes that the tree had before those of the input.
     pub(super) fn new(

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-use crate::common::{fixture, program};
+use crate::common::{fixture, program, succeeds};
 use crate::layout::{Form, INDEX, Layer, Layout, MANIFEST, digest, image};
 
 /// What `inspect` says about an image that it refuses.
@@ -40,6 +40,26 @@ fn names_and_links_that_lead_astray() {
     ] {
         let place = tempdir().unwrap();
         refuses(&image(place.path(), Form::Gzip, &[base.clone(), upper.done()]), &parts);
+    }
+}
+
+#[test]
+fn headers_that_programs_read_in_different_ways() {
+    let place = tempdir().unwrap();
+    let xattr: (&str, &[u8]) = ("SCHILY.xattr.user.a", b"x\n13 path=evil\n");
+    let layer =
+        |records: &[(&str, &[u8])]| Layer::new().extended(records).file("lib/a.so", &fixture("mixed.so")).done();
+    let layout = image(place.path(), Form::Gzip, &[layer(&[xattr])]);
+    let out = succeeds(program().arg("inspect").arg(layout.name("x")).env("KPACKFS_CACHE_DIR", "")).stdout;
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.contains("lib/a.so") && !out.contains("evil"), "{out}");
+    for (records, part) in [
+        ([xattr, ("size", b"512")], "programs read different sizes"),
+        ([xattr, ("uid", b"99999999999")], "its uid is 99999999999"),
+        ([xattr, ("gid", b"x")], "its gid is \"x\", which is no number"),
+    ] {
+        let place = tempdir().unwrap();
+        refuses(&image(place.path(), Form::Gzip, &[layer(&records)]), &[part]);
     }
 }
 

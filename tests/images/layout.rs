@@ -1,7 +1,7 @@
 //! Images that tests make: layers by the crate `tar`, documents by hand.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use kpackfs::rope::Sha256;
@@ -35,6 +35,12 @@ impl Layer {
 
     pub(crate) fn file(self, name: &str, data: &[u8]) -> Self {
         self.member(EntryType::Regular, name, "", 0o755, data)
+    }
+
+    /// Records that extend the header of the next member.
+    pub(crate) fn extended(mut self, records: &[(&str, &[u8])]) -> Self {
+        self.0.append_pax_extensions(records.iter().copied()).unwrap();
+        self
     }
 
     pub(crate) fn directory(self, name: &str) -> Self {
@@ -109,6 +115,11 @@ impl Layout {
         Self(place.to_owned())
     }
 
+    /// A layout that the program writes.
+    pub(crate) fn opened(place: &Path) -> Self {
+        Self(place.to_owned())
+    }
+
     pub(crate) fn blob_path(&self, digest: &str) -> PathBuf {
         self.0.join("blobs").join(digest.replace(':', "/"))
     }
@@ -146,6 +157,43 @@ impl Layout {
             .collect();
         let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests});
         fs::write(self.0.join("index.json"), index.to_string()).unwrap();
+    }
+
+    /// The documents of an image: its manifest, and its configuration.
+    pub(crate) fn documents(&self, tag: &str) -> (Value, Value) {
+        let read = |path: &Path| serde_json::from_slice::<Value>(&fs::read(path).unwrap()).unwrap();
+        let index = read(&self.0.join("index.json"));
+        let entries = index["manifests"].as_array().unwrap();
+        let entry = entries.iter().find(|it| it["annotations"]["org.opencontainers.image.ref.name"] == tag).unwrap();
+        let manifest = read(&self.blob_path(entry["digest"].as_str().unwrap()));
+        let config = read(&self.blob_path(manifest["config"]["digest"].as_str().unwrap()));
+        (manifest, config)
+    }
+
+    /// The archives of an image's layers, compared with both of their digests.
+    pub(crate) fn archives(&self, tag: &str) -> Vec<Vec<u8>> {
+        let (manifest, config) = self.documents(tag);
+        let ids = config["rootfs"]["diff_ids"].as_array().unwrap();
+        let layers = manifest["layers"].as_array().unwrap();
+        assert_eq!(layers.len(), ids.len());
+        let archive = |(layer, id): (&Value, &Value)| {
+            let bytes = fs::read(self.blob_path(layer["digest"].as_str().unwrap())).unwrap();
+            assert_eq!(
+                (layer["digest"].as_str(), layer["size"].as_u64()),
+                (Some(&*digest(&bytes)), Some(bytes.len() as u64))
+            );
+            let mut archive = Vec::new();
+            match layer["mediaType"].as_str().unwrap() {
+                name if name.ends_with("gzip") => {
+                    flate2::read::GzDecoder::new(&*bytes).read_to_end(&mut archive).unwrap();
+                }
+                name if name.ends_with("zstd") => archive = zstd::decode_all(&*bytes).unwrap(),
+                _ => archive = bytes,
+            }
+            assert_eq!(id.as_str(), Some(&*digest(&archive)));
+            archive
+        };
+        layers.iter().zip(ids).map(archive).collect()
     }
 
     /// The name of an image.

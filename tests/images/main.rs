@@ -11,3 +11,5 @@ mod common;
 mod hostile;
 mod layout;
 mod read;
+mod unpacked;
+mod write;

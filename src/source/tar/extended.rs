@@ -125,7 +125,9 @@ mod tests {
 
     fn of(records: &[(&[u8], &[u8])]) -> ExtendedRecords {
         let mut all = ExtendedRecords::default();
-        records.iter().for_each(|(key, value)| all.push(key, value));
+        for (key, value) in records {
+            all.push(key, value);
+        }
         all
     }
 

@@ -1,0 +1,152 @@
+//! `kpackfs split --format oci`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+
+use super::options::SplitOptions;
+use super::prepare::{Prepared, place_of, plan_alone, resources, save_index};
+use super::progress::show_bytes;
+use super::split_warnings::warn_of_fat;
+use super::terminal::{message, warn};
+use super::writing::Writing;
+use crate::deflate::DeflateLevel;
+use crate::export::{ImageLayout, ImagesToWrite, Inputs, LayerCompression};
+use crate::gpu::{GpuSet, TargetId};
+use crate::image::{Division, Image, ImageRecipe, ImageReference, LayeredImage};
+use crate::split::{Packaging, PlanOptions, Statement};
+use crate::view::{gpus_of, serves};
+
+/// The level of zstd: that of archives.
+const ZSTD_LEVEL: i32 = 3;
+
+/// Options of images.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ImageOptions {
+    /// With --format oci: how new layers are compressed
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = CompressionKind::Gzip, help_heading = "Images")]
+    layer_compression: CompressionKind,
+
+    /// With --format oci, in place of --output: add images to the OCI layout DIR. Layers that are there already, of the
+    /// same image and with the same options, are neither made nor written again
+    #[arg(long, value_name = "DIR", help_heading = "Images", conflicts_with = "output")]
+    pub(super) add_to: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CompressionKind {
+    /// By all programs
+    Gzip,
+    /// By programs since about 2022, and several times faster
+    Zstd,
+}
+
+impl ImageOptions {
+    /// Whether one was given.
+    pub(super) fn are_given(&self) -> bool {
+        self.add_to.is_some() || self.layer_compression != CompressionKind::Gzip
+    }
+}
+
+/// What is written, and where.
+pub(super) struct ImageOutput<'a> {
+    pub(super) options: &'a ImageOptions,
+    pub(super) split: &'a SplitOptions,
+    pub(super) input: &'a Path,
+    /// The directory of a new layout.
+    pub(super) output: &'a Path,
+    pub(super) force: bool,
+    pub(super) writing: Writing,
+}
+
+impl ImageOutput<'_> {
+    /// Writes an image for each GPU.
+    pub(super) fn write(&self) -> anyhow::Result<()> {
+        let Some(reference) = ImageReference::parse(self.input) else {
+            let input = self.input.display();
+            bail!("{input}: --format oci makes images of an image; name one in an OCI layout, as oci:DIR:TAG");
+        };
+        let image = Image::open(&reference)?;
+        let resources = resources(&place_of(self.input), self.split)?;
+        let image = LayeredImage::open(image, &resources)?;
+        // Which files are divided must not depend on the GPUs, so that images share their layers.
+        let all = self.split.for_all_targets();
+        let prepared = plan_alone(image.root_input(&resources)?, &all, &resources)?;
+        let gpus = self.gpus(&prepared)?;
+        let options = all.to_options(Packaging::Bundles)?;
+        let sets: Vec<_> = gpus.iter().map(|(gpus, _)| (**gpus).clone()).collect();
+        let division = Division::new(&image, (&prepared.input, &prepared.plan), &options, &sets)?;
+        report(&prepared, &division);
+        let compression = match self.options.layer_compression {
+            CompressionKind::Gzip => LayerCompression::Gzip(DeflateLevel::default()),
+            CompressionKind::Zstd => LayerCompression::Zstd(ZSTD_LEVEL),
+        };
+        let to_write = ImagesToWrite {
+            recipe: ImageRecipe { image: &image.image, options: &describe(&options, compression)? },
+            division: &division,
+            gpus: &gpus,
+            compression,
+            reflink: self.writing.reflink(),
+            durability: self.writing.durability(),
+            may_replace: self.force,
+        };
+        let layout = self.options.add_to.as_deref().map_or(ImageLayout::New(self.output), ImageLayout::Existing);
+        let inputs = Inputs::of(&[place_of(self.input)]);
+        let counts = show_bytes("Writing", |progress| to_write.write(&layout, &inputs, &resources, progress, warn))?;
+        tracing::debug!(unchanged = counts.unchanged, written = counts.written, found = counts.found, "layers");
+        save_index(&resources);
+        Ok(())
+    }
+
+    /// The GPUs of each image, and its tag.
+    fn gpus(&self, prepared: &Prepared) -> anyhow::Result<Vec<(Arc<GpuSet>, String)>> {
+        let (input, plan) = (message(&self.input.display().to_string()), &prepared.plan);
+        if plan.keys.is_empty() {
+            bail!("{input}: contains no device code and no kernel databases: there is nothing to divide");
+        }
+        if !plan.joined.is_empty() {
+            bail!("{input}: its packages are split already, and images are made of packages that are not");
+        }
+        let existing = gpus_of(plan);
+        let wanted: BTreeSet<TargetId> = match self.split.wanted_gpus() {
+            none if none.is_empty() => existing.iter().flat_map(GpuSet::targets).cloned().collect(),
+            wanted => wanted.into_iter().collect(),
+        };
+        if let Some(missing) = wanted.iter().find(|gpu| !serves(plan, gpu)) {
+            let existing = existing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            bail!("--gpu-targets {missing}: {input} has nothing for this GPU; it has code for {existing}");
+        }
+        if let Some(gpu) = wanted.iter().find(|gpu| gpu.without_features() != **gpu) {
+            let processor = gpu.without_features();
+            bail!(
+                "--gpu-targets {gpu}: a tag cannot have this name; {processor} has the code for all modes of this GPU"
+            );
+        }
+        let tagged = |gpu: TargetId| GpuSet::new([gpu]).map(|gpus| (gpus.to_string(), Arc::new(gpus)));
+        Ok(wanted.into_iter().filter_map(tagged).map(|(tag, gpus)| (gpus, tag)).collect())
+    }
+}
+
+/// Everything on which the bytes of layers depend, apart from the image.
+fn describe(options: &PlanOptions, compression: LayerCompression) -> anyhow::Result<String> {
+    let (version, compression) = (env!("CARGO_PKG_VERSION"), compression.describe());
+    let selection = serde_json::to_string(&Statement::of(options))?;
+    Ok(format!("kpackfs {version}, thin, {compression}, {selection}"))
+}
+
+/// Reports what is different from what the user may expect.
+fn report(prepared: &Prepared, division: &Division<'_>) {
+    warn_of_fat(&prepared.plan);
+    if let [first, rest @ ..] = &*division.hidden {
+        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        let first = message(first);
+        eprintln!("kpackfs: note: {first}{more}: left out, since a later layer hides it");
+    }
+    let copies = division.copied_links();
+    if copies > 0 {
+        eprintln!("kpackfs: note: {copies} hard links would lead to files of other layers, and are copies");
+    }
+}

@@ -1,0 +1,43 @@
+//! Warnings of `split` about its output.
+
+use std::path::{Path, PathBuf};
+
+use super::terminal::message;
+use crate::gpu::BundleKey;
+use crate::source::EntryPath;
+use crate::split::Plan;
+use crate::wheelparts::WheelSet;
+
+/// Reports device parts in the output directory that belong to no known split.
+pub(super) fn warn_of_others(output: &Path, views: &[(EntryPath, PathBuf)]) {
+    let entries = std::fs::read_dir(output).into_iter().flatten().filter_map(Result::ok);
+    let is_key = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        path.is_dir() && name.is_some_and(|name| name.parse().is_ok_and(|key: BundleKey| key.is_known()))
+    };
+    let mut others: Vec<_> = entries.map(|entry| entry.path()).filter(is_key).collect();
+    others.retain(|path| !views.iter().any(|(_, place)| place == path));
+    others.sort();
+    for other in others {
+        let other = message(&other.display().to_string());
+        eprintln!(
+            "kpackfs: warning: {other}: not of this split, which leaves it there; remove it if it is of an earlier one"
+        );
+    }
+}
+
+/// Reports binaries that keep all of their code in thin views.
+pub(super) fn warn_of_fat(plan: &Plan) {
+    for path in &plan.unsplit {
+        let path = message(&path.to_string());
+        eprintln!("kpackfs: warning: {path}: it keeps the code of all GPUs, since it cannot be rewritten");
+    }
+}
+
+/// Reports device wheels of a host wheel that were not given. New host wheels do not require them any more.
+pub(super) fn warn_of_missing_devices(wheels: &WheelSet) {
+    if let [first, rest @ ..] = &*wheels.missing_devices() {
+        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        eprintln!("kpackfs: warning: {}{more}: not given, so what is written lacks this code", message(first));
+    }
+}

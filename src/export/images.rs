@@ -1,0 +1,258 @@
+//! Writes images for one GPU each into an OCI image layout.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use oci_spec::image::Descriptor;
+
+use super::blobs::{BlobWriter, LayerCompression};
+use super::error::{ExportError, at};
+use super::inputs::Inputs;
+use super::output::{Output, Replace, Warn};
+use super::sharing::Reflink;
+use crate::disk::{Durability, lock_directory};
+use crate::gpu::GpuSet;
+use crate::image::{
+    BLOBS, Division, INDEX, Image, ImageError, ImageRecipe, LayerPart, Layout, ListedLayer, MARK, index_with,
+    listed_layers, mark,
+};
+use crate::metrics::Progress;
+use crate::resources::Resources;
+use crate::rope::Content;
+use crate::source::open_file;
+
+/// Why images cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ImageWriteError {
+    /// The image cannot be read.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The layout cannot be written.
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    /// There is an image of this name.
+    #[error("{}: there is an image {tag} in it; --force replaces it", layout.display())]
+    Tag {
+        /// The layout.
+        layout: PathBuf,
+        /// The tag.
+        tag: String,
+    },
+}
+
+/// Where images are written to.
+pub(crate) enum ImageLayout<'a> {
+    /// A new layout.
+    New(&'a Path),
+    /// One that is there.
+    Existing(&'a Path),
+}
+
+/// What is written, and how.
+pub(crate) struct ImagesToWrite<'a> {
+    pub(crate) recipe: ImageRecipe<'a>,
+    pub(crate) division: &'a Division<'a>,
+    /// The GPUs of each image, and its tag.
+    pub(crate) gpus: &'a [(Arc<GpuSet>, String)],
+    pub(crate) compression: LayerCompression,
+    pub(crate) reflink: Reflink,
+    pub(crate) durability: Durability,
+    pub(crate) may_replace: bool,
+}
+
+/// Numbers of layers, for messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LayerCounts {
+    /// Layers that stay as they are.
+    pub(crate) unchanged: usize,
+    /// Layers that were made.
+    pub(crate) written: usize,
+    /// Layers that were there.
+    pub(crate) found: usize,
+}
+
+impl ImageLayout<'_> {
+    fn directory(&self) -> &Path {
+        match self {
+            Self::New(directory) | Self::Existing(directory) => directory,
+        }
+    }
+
+    /// The layers of the images that are there.
+    fn layers(&self) -> Result<Vec<ListedLayer>, ImageError> {
+        match self {
+            Self::New(_) => Ok(Vec::new()),
+            Self::Existing(directory) => {
+                Ok(Image::all(&Layout::open(directory)?)?.iter().flat_map(listed_layers).collect())
+            }
+        }
+    }
+
+    /// The directory of the blobs that are there.
+    fn blobs(&self) -> Option<PathBuf> {
+        match self {
+            Self::New(_) => None,
+            Self::Existing(directory) => Some(directory.join(BLOBS)),
+        }
+    }
+
+    /// Fails if there are images with the tags of new ones.
+    fn check_tags(&self, to_write: &ImagesToWrite<'_>) -> Result<(), ImageWriteError> {
+        let Self::Existing(directory) = self else { return Ok(()) };
+        let existing = Layout::open(directory)?.tags()?;
+        match to_write.gpus.iter().find(|(_, tag)| existing.contains(tag)) {
+            Some((_, tag)) if !to_write.may_replace => {
+                Err(ImageWriteError::Tag { layout: (*directory).to_owned(), tag: tag.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn prepare(
+        &self,
+        to_write: &ImagesToWrite<'_>,
+        inputs: &Inputs,
+        resources: &Resources,
+        warn: Warn,
+    ) -> Result<Output, ExportError> {
+        let place = self.directory();
+        let part = |name: &str| place.join(name);
+        match self {
+            Self::New(_) => {
+                // The index comes last: without it there is no image.
+                let parts = ["blobs", MARK, INDEX].map(part);
+                Output::prepare(place, &parts, &[], &Replace::all(to_write.may_replace), inputs, resources, warn)
+            }
+            Self::Existing(_) => {
+                let index = part(INDEX);
+                inputs.check(&index)?;
+                Output::prepare(place, &[], &[], &Replace::all(false), inputs, resources, warn)
+            }
+        }
+    }
+}
+
+impl ImagesToWrite<'_> {
+    /// Writes all images, or nothing.
+    pub(crate) fn write(
+        &self,
+        layout: &ImageLayout<'_>,
+        inputs: &Inputs,
+        resources: &Arc<Resources>,
+        progress: &Progress,
+        warn: Warn,
+    ) -> Result<LayerCounts, ImageWriteError> {
+        let existing = layout.layers()?;
+        layout.check_tags(self)?;
+        let mut output = layout.prepare(self, inputs, resources, warn)?;
+        let directory = output.staged(&layout.directory().join(BLOBS));
+        fs::create_dir_all(&directory).map_err(at(&directory))?;
+        let (compression, reflink) = (self.compression, self.reflink);
+        let existing_blobs = layout.blobs();
+        let blobs = BlobWriter { directory, existing: existing_blobs, compression, reflink, resources, progress };
+        let mut writing = LayerWriter { to_write: self, blobs, existing, counts: LayerCounts::default() };
+        let images = writing.images()?;
+        let entries = images.iter().zip(self.gpus).map(|(layers, (_, tag))| writing.entry(layers, tag));
+        let entries = entries.collect::<Result<Vec<_>, _>>()?;
+        let (blobs, counts, place) = (writing.blobs.directory, writing.counts, layout.directory());
+        // Another process may have added images meanwhile.
+        let _lock = lock_directory(place).map_err(at(place))?;
+        let index = match layout {
+            ImageLayout::New(_) => {
+                output.write_file(&place.join(MARK), &mark())?;
+                None
+            }
+            ImageLayout::Existing(_) => {
+                layout.check_tags(self)?;
+                add_blobs(&mut output, &blobs, &place.join(BLOBS))?;
+                Some(Layout::open(place)?.index()?)
+            }
+        };
+        output.write_file(&place.join(INDEX), &index_with(index, &entries))?;
+        output.publish(self.durability)?;
+        Ok(counts)
+    }
+}
+
+/// Adds the new blobs to those of a layout.
+fn add_blobs(output: &mut Output, staged: &Path, place: &Path) -> Result<(), ExportError> {
+    for entry in fs::read_dir(staged).map_err(at(staged))? {
+        let entry = entry.map_err(at(staged))?;
+        let place = place.join(entry.file_name());
+        if place.symlink_metadata().is_err() {
+            output.add(&place, false);
+        }
+    }
+    Ok(())
+}
+
+/// Writes layers once, although several images have them.
+struct LayerWriter<'a> {
+    to_write: &'a ImagesToWrite<'a>,
+    blobs: BlobWriter<'a>,
+    /// The layers of the layout that is added to.
+    existing: Vec<ListedLayer>,
+    counts: LayerCounts,
+}
+
+/// The layers of an image.
+type ImageLayers = Vec<(LayerPart, ListedLayer)>;
+
+impl LayerWriter<'_> {
+    /// Writes the layers of all images, one old layer after the other: what reads it then goes through it once more at most.
+    fn images(&mut self) -> Result<Vec<ImageLayers>, ImageWriteError> {
+        let ImagesToWrite { recipe, division, gpus, .. } = *self.to_write;
+        let mut images = vec![ImageLayers::new(); gpus.len()];
+        for (number, descriptor) in recipe.image.layers().iter().enumerate() {
+            let shared = LayerPart { number, gpus: None };
+            let layer = if division.is_divided(number) {
+                self.layer(&shared, || division.shared_layer(number).map(Some))?
+            } else {
+                let blob = recipe.image.blob(descriptor)?;
+                let content = open_file(&blob, self.blobs.resources).map_err(ImageError::from)?;
+                self.blobs.unchanged(&blob, &content)?;
+                self.counts.unchanged += 1;
+                recipe.unchanged(number)
+            };
+            for image in &mut images {
+                image.extend(layer.clone().map(|layer| (shared.clone(), layer)));
+            }
+            if !division.is_divided(number) {
+                continue;
+            }
+            for ((gpus, _), image) in gpus.iter().zip(&mut images) {
+                let part = LayerPart { number, gpus: Some((**gpus).clone()) };
+                let layer = self.layer(&part, || division.layer_of(number, gpus))?;
+                image.extend(layer.map(|layer| (part, layer)));
+            }
+        }
+        Ok(images)
+    }
+
+    /// A layer: the one that is there, or a new one.
+    fn layer(
+        &mut self,
+        part: &LayerPart,
+        make: impl FnOnce() -> Result<Option<Arc<dyn Content>>, ImageError>,
+    ) -> Result<Option<ListedLayer>, ImageWriteError> {
+        let recipe = &self.to_write.recipe;
+        let found = recipe.find(part, &self.existing);
+        if let Some(found) = found.filter(|layer| self.blobs.has(layer.descriptor.digest().digest())) {
+            self.counts.found += 1;
+            return Ok(Some(found.clone()));
+        }
+        let Some(archive) = make()? else { return Ok(None) };
+        let (blob, diff_id) = self.blobs.layer(&archive)?;
+        self.counts.written += 1;
+        Ok(Some(recipe.written(part, &blob, &diff_id, self.to_write.compression.media_type())))
+    }
+
+    /// Writes the documents of an image. Returns its entry in the list of images.
+    fn entry(&self, layers: &ImageLayers, tag: &str) -> Result<Descriptor, ExportError> {
+        let recipe = &self.to_write.recipe;
+        let config = self.blobs.document(&recipe.config(layers))?;
+        let manifest = self.blobs.document(&recipe.manifest(&config, layers))?;
+        Ok(recipe.entry(&manifest, tag))
+    }
+}

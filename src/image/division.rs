@@ -1,0 +1,288 @@
+//! The division of an image: which members of its layers go to the layer that all GPUs share, and which to that of a GPU.
+//!
+//! A path has device code if the plan of the root file system says so. Of such a path, the member that the root file system
+//! shows moves to the layers of GPUs: in its thin form, or unchanged if it is a database of a GPU. Everything else stays as
+//! it stands in its layer, byte for byte. That also holds for whiteouts, which remove files of both layers below.
+//!
+//! A file with device code that a later layer hides is left out: no program sees it, and it would be fetched with every
+//! image. Nothing else that is hidden is touched.
+//!
+//! Which member goes where does not depend on the GPUs that are wanted, so the shared layers of all images are the same.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use super::ImageError;
+use super::layer::{Layer, LayerMember, LayerMemberKind};
+use super::layered::LayeredImage;
+use super::member_header::MemberHeader;
+use super::new_layer::NewLayer;
+use super::root::{LinkTarget, LinkTargets, MemberId, RootFiles};
+use crate::gpu::{BundleKey, GpuSet};
+use crate::kpack::BundleJobs;
+use crate::metrics::Progress;
+use crate::rope::{Content, Materialize, Rope};
+use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, file_in};
+use crate::split::{Destination, FatBinaries, Plan, PlanOptions};
+
+/// Where a member goes that does not stay where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Moved {
+    /// To the layer of each GPU, in its thin form.
+    Thin,
+    /// To the layers of GPUs that need this part.
+    Device(BundleKey),
+    /// Nowhere.
+    Gone,
+}
+
+/// The division of an image.
+pub(crate) struct Division<'a> {
+    image: &'a LayeredImage,
+    moved: BTreeMap<MemberId, Moved>,
+    targets: LinkTargets,
+    binaries: FatBinaries,
+    /// For each layer, the directories of what moves, with their members at that time.
+    directories: BTreeMap<u32, BTreeMap<EntryPath, Option<MemberId>>>,
+    /// Hard links whose file is not in the same new layer, so that they are copies.
+    copies: HashSet<MemberId>,
+    /// Files that are left out since later layers hide them.
+    pub(crate) hidden: Vec<String>,
+}
+
+impl<'a> Division<'a> {
+    /// Divides an image for these GPUs. `input` is its root file system, with its plan.
+    pub(crate) fn new(
+        image: &'a LayeredImage,
+        (input, plan): (&Input, &Plan),
+        options: &PlanOptions,
+        gpus: &[GpuSet],
+    ) -> Result<Self, ImageError> {
+        let root = image.root()?;
+        let binaries = FatBinaries::new(input, plan, gpus);
+        let shown: HashSet<_> = root.members().collect();
+        let hidden = hidden_with_code(image, &shown, input, plan, options)?;
+        let names = hidden.iter().filter_map(|id| Some(image.member(*id)?.1.path.to_string())).collect();
+        let (moved, directories, copies) = Default::default();
+        let targets = root.into_targets();
+        let mut division = Self { image, moved, targets, binaries, directories, copies, hidden: names };
+        division.moved.extend(hidden.into_iter().map(|id| (id, Moved::Gone)));
+        for layer in 0..image.layers.len() {
+            for (id, member) in image.members(layer) {
+                let moved = match &member.kind {
+                    LayerMemberKind::File | LayerMemberKind::HardLink(_) if shown.contains(&id) => {
+                        division.destination((input, plan), &member.path)
+                    }
+                    // A hidden link to a file that is left out.
+                    LayerMemberKind::HardLink(_) => {
+                        let target = division.targets.get(&id).and_then(|target| division.moved.get(&target.named));
+                        target.map(|_| Moved::Gone)
+                    }
+                    _ => None,
+                };
+                division.moved.extend(moved.map(|moved| (id, moved)));
+            }
+        }
+        division.find_directories()?;
+        division.find_copies();
+        Ok(division)
+    }
+
+    fn destination(&self, (input, plan): (&Input, &Plan), path: &EntryPath) -> Option<Moved> {
+        if self.binaries.has(path) {
+            return Some(Moved::Thin);
+        }
+        let entry = input.entries.binary_search_by(|entry| entry.path.cmp(path)).ok();
+        match entry.and_then(|at| plan.places.get(at)) {
+            Some(Destination::Device(key, _) | Destination::Unwanted(key, _)) => Some(Moved::Device(key.clone())),
+            Some(Destination::Host | Destination::Rewritten { .. }) => None,
+            // Joining has put it into binaries.
+            None => Some(Moved::Gone),
+        }
+    }
+
+    /// Finds the directories above what moves, as they are when its layer has been applied.
+    fn find_directories(&mut self) -> Result<(), ImageError> {
+        let mut root = RootFiles::default();
+        for (number, layer) in self.image.layers.iter().enumerate() {
+            root.apply(number, layer)?;
+            let mut found = BTreeMap::new();
+            let (first, last) = (MemberId::new(number, 0), MemberId::new(number + 1, 0));
+            for (id, _) in self.moved.range(first..last) {
+                let mut above = self.image.member(*id).and_then(|(_, member)| member.path.parent());
+                while let Some(directory) = above.filter(|directory| !directory.is_root()) {
+                    above = directory.parent();
+                    if found.contains_key(&directory) {
+                        break;
+                    }
+                    let member = root.member(&directory);
+                    found.insert(directory, member);
+                }
+            }
+            if !found.is_empty() {
+                self.directories.insert(first.layer, found);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the hard links that cannot stay links. Programs that unpack a layer by itself need the file in the same
+    /// layer.
+    fn find_copies(&mut self) {
+        let is_copied = |(id, target): &(&MemberId, &LinkTarget)| {
+            let (link, file) = (self.moved.get(*id), self.moved.get(&target.named));
+            let is_together = link == file && (link.is_none() || id.layer == target.named.layer);
+            link != Some(&Moved::Gone) && !is_together
+        };
+        self.copies = self.targets.iter().filter(is_copied).map(|(id, _)| *id).collect();
+    }
+
+    /// Number of hard links that become copies.
+    pub(crate) fn copied_links(&self) -> usize {
+        self.copies.len()
+    }
+
+    /// Whether something of a layer moves. Other layers stay as they are.
+    pub(crate) fn is_divided(&self, layer: usize) -> bool {
+        self.moved.range(MemberId::new(layer, 0)..MemberId::new(layer + 1, 0)).next().is_some()
+    }
+
+    /// The part of a layer that all GPUs share.
+    pub(crate) fn shared_layer(&self, number: usize) -> Result<Arc<dyn Content>, ImageError> {
+        let mut new = NewLayer::default();
+        let Some(layer) = self.image.layers.get(number) else { return new.finish() };
+        for (id, member) in self.image.members(number).filter(|(id, _)| !self.moved.contains_key(id)) {
+            if self.copies.contains(&id) {
+                self.add_file(&mut new, id, member, &self.file_of(id)?)?;
+            } else {
+                new.add_unchanged(layer, member)?;
+            }
+        }
+        // What unpacks the layer would create them for what is not there any more.
+        let directories = self.directories.get(&MemberId::new(number, 0).layer).into_iter().flatten();
+        let nothing: Arc<dyn Content> = Arc::new(Rope::default());
+        for (directory, _) in directories.filter(|(_, member)| member.is_none()) {
+            new.add(MemberHeader::of_implied_directory(), directory, &nothing)?;
+        }
+        new.finish()
+    }
+
+    /// The part of a layer that is for these GPUs; `None` if there is nothing.
+    pub(crate) fn layer_of(&self, number: usize, gpus: &Arc<GpuSet>) -> Result<Option<Arc<dyn Content>>, ImageError> {
+        let (mut new, keys) = (NewLayer::default(), gpus.keys());
+        let Some(layer) = self.image.layers.get(number) else { return Ok(None) };
+        let mut has_files = false;
+        for (id, member) in self.image.members(number) {
+            let is_thin = match self.moved.get(&id) {
+                Some(Moved::Thin) => true,
+                Some(Moved::Device(key)) if keys.contains(key) => false,
+                Some(Moved::Device(_) | Moved::Gone) | None => continue,
+            };
+            has_files = true;
+            self.add_directories(&mut new, number, &member.path)?;
+            let is_link = matches!(member.kind, LayerMemberKind::HardLink(_)) && !self.copies.contains(&id);
+            match self.binaries.thin(gpus, &member.path) {
+                Some(thin) if is_thin && !is_link => self.add_file(&mut new, id, member, &thin.make()?)?,
+                _ if self.copies.contains(&id) => self.add_file(&mut new, id, member, &self.file_of(id)?)?,
+                _ => new.add_unchanged(layer, member)?,
+            }
+        }
+        if has_files { new.finish().map(Some) } else { Ok(None) }
+    }
+
+    /// Adds the directories above a path, so that what unpacks the layer by itself gives them their attributes.
+    fn add_directories(&self, new: &mut NewLayer, number: usize, path: &EntryPath) -> Result<(), ImageError> {
+        let Some(directories) = self.directories.get(&MemberId::new(number, 0).layer) else { return Ok(()) };
+        let mut above: Vec<_> = std::iter::successors(path.parent(), EntryPath::parent).collect();
+        above.reverse();
+        let nothing: Arc<dyn Content> = Arc::new(Rope::default());
+        for directory in above.iter().filter(|directory| !directory.is_root()) {
+            if !new.lacks(directory) {
+                continue;
+            }
+            let member = directories.get(directory).copied().flatten().and_then(|id| self.image.member(id));
+            if let Some((layer, member)) = member {
+                new.add_unchanged(layer, member)?;
+            } else {
+                new.add(MemberHeader::of_implied_directory(), directory, &nothing)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a file at the path of `member`, with the attributes of the member that has its content in the old image.
+    fn add_file(
+        &self,
+        new: &mut NewLayer,
+        id: MemberId,
+        member: &LayerMember,
+        content: &Arc<dyn Content>,
+    ) -> Result<(), ImageError> {
+        let file = self.targets.get(&id).map_or(id, |target| target.file);
+        let Some((layer, file)) = self.image.member(file) else { return Ok(()) };
+        new.add(MemberHeader::read(layer, file)?, &member.path, content)
+    }
+
+    /// The content of the file to which a hard link leads.
+    fn file_of(&self, link: MemberId) -> Result<Arc<dyn Content>, ImageError> {
+        let file = self.targets.get(&link).map_or(link, |target| target.file);
+        let Some((layer, member)) = self.image.member(file) else { return Ok(Arc::new(Rope::default())) };
+        content_of(layer, member)
+    }
+}
+
+fn content_of(layer: &Layer, member: &LayerMember) -> Result<Arc<dyn Content>, ImageError> {
+    match file_in(&layer.archive, &member.content).map_err(|reason| layer.bad(&member.path, reason))? {
+        EntryKind::File { content, .. } => Ok(content),
+        EntryKind::Directory | EntryKind::Symlink(_) => Ok(Arc::new(Rope::default())),
+    }
+}
+
+/// The files with device code that later layers hide.
+fn hidden_with_code(
+    image: &LayeredImage,
+    shown: &HashSet<MemberId>,
+    root: &Input,
+    plan: &Plan,
+    options: &PlanOptions,
+) -> Result<Vec<MemberId>, ImageError> {
+    let mut hidden = BTreeMap::new();
+    for layer in 0..image.layers.len() {
+        let files =
+            image.members(layer).filter(|(id, member)| member.kind == LayerMemberKind::File && !shown.contains(id));
+        for (id, member) in files {
+            // There may be several of one path.
+            let place = format!("{}/{}", id.layer, id.member);
+            let path = EntryPath::root().child(place.as_bytes()).child(member.path.as_bytes());
+            hidden.insert(path, id);
+        }
+    }
+    if hidden.is_empty() {
+        return Ok(Vec::new());
+    }
+    let entry = |(path, id): (&EntryPath, &MemberId)| {
+        let (layer, member) = image.member(*id)?;
+        let attributes = member.attributes;
+        Some(file_in(&layer.archive, &member.content).map(|kind| Entry { path: path.clone(), kind, attributes }))
+    };
+    let entries = hidden.iter().filter_map(entry).collect::<Result<_, _>>();
+    let entries = entries.map_err(|reason| ImageError::Hidden { reason })?;
+    let input = Input {
+        kind: InputKind::Tree,
+        location: root.location.join("hidden"),
+        root: Attributes { ..root.root },
+        entries,
+        warnings: Vec::new(),
+        file: root.file.clone(),
+        tables: Vec::new(),
+    };
+    let jobs = BundleJobs::new(plan.jobs.resources());
+    let of_hidden = Plan::make(&input, options, &jobs, &Progress::default());
+    let of_hidden = of_hidden.map_err(|error| ImageError::Hidden { reason: error.to_string() })?;
+    let binaries = FatBinaries::new(&input, &of_hidden, &[]);
+    let has_code = |(entry, place): (&Entry, &Destination)| {
+        let is_database = matches!(place, Destination::Device(..) | Destination::Unwanted(..));
+        (is_database || binaries.has(&entry.path)).then(|| hidden.get(&entry.path).copied()).flatten()
+    };
+    Ok(input.entries.iter().zip(&of_hidden.places).filter_map(has_code).collect())
+}
