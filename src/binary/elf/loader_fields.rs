@@ -17,7 +17,7 @@ pub(super) fn difference(old: &ElfImage, new: &ElfImage, device: &Range<u64>) ->
     if file_header(old) != file_header(new) {
         return Some("its file header has changed".to_owned());
     }
-    protection(old, new).or_else(|| permissions(old, new, device)).or_else(|| other_headers(old, new))
+    protection(old, new).or_else(|| permissions(old, new, device)).or_else(|| other_headers(old, new, device))
 }
 
 /// The fields of the file header that do not depend on where tables are.
@@ -94,15 +94,18 @@ fn protection(old: &ElfImage, new: &ElfImage) -> Option<String> {
     (!is_same).then(|| format!("PT_GNU_RELRO was {before:#x?} and is {after:#x?}"))
 }
 
-/// Compares the other program headers that describe loaded memory, and `PT_GNU_STACK`.
-fn other_headers(old: &ElfImage, new: &ElfImage) -> Option<String> {
+/// Compares the other program headers that describe loaded memory, and `PT_GNU_STACK`. What describes nothing but
+/// device code describes nothing in a binary without it.
+fn other_headers(old: &ElfImage, new: &ElfImage, device: &Range<u64>) -> Option<String> {
     type Fields = (ProgramType, ProgramFlags, u64, u64, u64, u64);
     let fields = |image: &ElfImage| {
         let is_apart =
             |kind: ProgramType| matches!(kind, elf::PT_NULL | elf::PT_PHDR | elf::PT_LOAD | elf::PT_GNU_RELRO);
         let is_loaded = |segment: &ElfSegment| {
+            let range = memory(segment);
+            let is_device = device.start <= range.start && range.end <= device.end;
             segment.kind == elf::PT_GNU_STACK
-                || image.loads().any(|(_, load)| !common(&memory(load), &memory(segment)).is_empty())
+                || !is_device && image.loads().any(|(_, load)| !common(&memory(load), &range).is_empty())
         };
         let read = image.segments.iter().filter(|segment| !is_apart(segment.kind) && is_loaded(segment));
         let mut fields: Vec<Fields> =
