@@ -4,9 +4,9 @@
 //! they wait for nothing but the disk, so a reader that holds a decoder, and waits for the memory of a block, always
 //! proceeds.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SendError, SyncSender, sync_channel};
-use std::sync::{Arc, PoisonError};
 use std::thread;
 
 use parking_lot::Mutex;
@@ -122,7 +122,7 @@ fn make(
     let work = DeflateWork { streams, level, made: &made, failed: &Mutex::new(None), done };
     let (sender, receiver) = sync_channel(threads);
     // Only the threads have it: when all of them have ended, sending fails instead of waiting.
-    let receiver = Arc::new(std::sync::Mutex::new(receiver));
+    let receiver = Arc::new(Mutex::new(receiver));
     let read = thread::scope(|scope| {
         for _ in 0..threads {
             let receiver = Arc::clone(&receiver);
@@ -155,10 +155,10 @@ struct DeflateWork<'a> {
 
 impl DeflateWork<'_> {
     /// Deflates batches until there are no more.
-    fn receive(&self, receiver: &std::sync::Mutex<Receiver<BlockBatch>>) {
+    fn receive(&self, receiver: &Mutex<Receiver<BlockBatch>>) {
         let mut encoder = BlockEncoder::new(self.level);
         loop {
-            let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let next = receiver.lock().recv();
             let Ok(batch) = next else { return };
             self.deflate(batch, &mut encoder);
         }

@@ -5,12 +5,13 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
-use crate::rope::to_usize;
+use parking_lot::Mutex;
 use rustix::fs::{copy_file_range, link};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Setter, opcode};
+
+use crate::rope::to_usize;
 
 /// Whether output shares blocks with the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +97,7 @@ impl<K> Sharing<K> {
 
     /// Whether a way should be tried. On filesystems that share blocks, copying in the kernel shares them, too.
     pub(super) fn may(&self, way: Way, pair: DevicePair) -> bool {
-        let refused = || self.refused.lock().unwrap_or_else(PoisonError::into_inner).contains(&(way, pair));
+        let refused = || self.refused.lock().contains(&(way, pair));
         self.reflink != Reflink::Never && !refused()
     }
 
@@ -110,7 +111,7 @@ impl<K> Sharing<K> {
         match error {
             // Concerns these two filesystems, or the kernel.
             Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV | Errno::NOSYS => {
-                self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert((way, pair));
+                self.refused.lock().insert((way, pair));
                 Ok(())
             }
             // Concerns these two files: their blocks, or how they are stored.

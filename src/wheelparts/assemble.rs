@@ -1,15 +1,15 @@
 //! Assembles the wheels of a split from dist-info and payload.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::digest::Digest;
 use super::entry::WheelEntry;
 use super::fat::FatWheel;
 use super::record::record;
 use super::stated_split::StatedSplit;
-use super::unchanged::Unchanged;
+use super::unchanged::{KeptDigests, Unchanged};
 use super::zip::{DosTime, archive};
 use crate::deflate::DeflateLevel;
 use crate::gpu::{BundleKey, GpuSet, TargetId};
@@ -63,8 +63,7 @@ pub struct Wheels {
     pub(super) split: Option<StatedSplit>,
     /// Whether members that the input stores are deflated: only those of wheels that are split.
     pub(super) deflates_stored: bool,
-    /// Digests of unchanged files that differ from RECORD or were kept, by paths in the input.
-    pub(crate) digests: Arc<Mutex<HashMap<EntryPath, Arc<Digest>>>>,
+    pub(super) digests: Arc<KeptDigests>,
 }
 
 impl Wheels {

@@ -1,8 +1,9 @@
 //! Digests of a content: SHA-256 for RECORD, CRC-32 for the zip file. Both are computed once, in one pass, at the first
 //! use of either.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::input_record::InputRecord;
@@ -177,7 +178,7 @@ impl Digest {
 
     fn compute(&self) -> Result<Sums, ReadError> {
         // A thread that panicked here leaves a consistent state.
-        let _working = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        let _working = self.work.lock();
         if let (Some(&sha256), Some(&crc32)) = (self.sha256.get(), self.crc32.get()) {
             return Ok(Sums { sha256, crc32 });
         }

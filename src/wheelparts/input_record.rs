@@ -5,9 +5,10 @@
 //! memory than all else that is known of a member, so they leave when nobody asks for them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::listed_files::ListedFiles;
@@ -113,11 +114,11 @@ impl InputRecord {
 
     /// Drops the claims, which are read again when one is asked for.
     pub(crate) fn forget(&self) {
-        *self.lock() = None;
+        *self.claims.lock() = None;
     }
 
     fn claims(&self) -> Result<Arc<Claims>, UnreadableRecord> {
-        let mut loaded = self.lock();
+        let mut loaded = self.claims.lock();
         let budget = &self.resources.budget;
         let used = budget.now();
         if let Some(loaded) = &mut *loaded {
@@ -147,10 +148,6 @@ impl InputRecord {
         self.joined.iter().for_each(|path| claims.forget(path));
         Ok(claims)
     }
-
-    fn lock(&self) -> MutexGuard<'_, Option<LoadedClaims>> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl LoadedClaims {
@@ -166,11 +163,11 @@ impl Reclaim for InputRecord {
     }
 
     fn oldest(&self) -> Option<u64> {
-        self.claims.try_lock().ok()?.as_ref().filter(|loaded| loaded.is_unused()).map(|loaded| loaded.used)
+        self.claims.try_lock()?.as_ref().filter(|loaded| loaded.is_unused()).map(|loaded| loaded.used)
     }
 
     fn reclaim(&self) -> bool {
-        let Ok(mut loaded) = self.claims.try_lock() else { return false };
+        let Some(mut loaded) = self.claims.try_lock() else { return false };
         let dropped = loaded.take_if(|loaded| loaded.is_unused());
         // Its reservation is released without the lock.
         drop(loaded);

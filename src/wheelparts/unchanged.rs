@@ -3,12 +3,18 @@
 //! There may be hundreds of thousands, kept for as long as a mount lasts. So each stores only what cannot be computed
 //! again. Its digest is made on demand.
 
-use std::sync::{Arc, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::{Digest, WheelEntry, Wheels};
 use crate::rope::{Content, PackedContent};
 use crate::source::{Entry, EntryKind, EntryPath};
 use crate::wheel::Paths;
+
+/// Digests of unchanged files that differ from RECORD or were kept, by paths in the input.
+pub(super) type KeptDigests = Mutex<HashMap<EntryPath, Arc<Digest>>>;
 
 /// An unchanged file of the input in a wheel.
 #[derive(Clone, Debug)]
@@ -89,12 +95,12 @@ impl Wheels {
 
     /// The digest that is kept for a file. The lock is not held while one is made, since that accesses the index.
     fn kept(&self, unchanged: &Unchanged) -> Option<Arc<Digest>> {
-        self.digests.lock().unwrap_or_else(PoisonError::into_inner).get(&unchanged.entry).cloned()
+        self.digests.lock().get(&unchanged.entry).cloned()
     }
 
     /// Keeps a digest, unless another thread did so first. Returns the one that is kept.
     fn keep(&self, unchanged: &Unchanged, digest: Arc<Digest>) -> Arc<Digest> {
-        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut digests = self.digests.lock();
         Arc::clone(digests.entry(unchanged.entry.clone()).or_insert(digest))
     }
 
