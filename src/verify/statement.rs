@@ -19,6 +19,11 @@ pub(super) struct LocatedStatement {
     pub(super) statement: Statement,
 }
 
+/// The same directory; the current one has no empty path.
+fn here(directory: &Path) -> &Path {
+    if directory.as_os_str().is_empty() { Path::new(".") } else { directory }
+}
+
 impl LocatedStatement {
     /// The statement of this name in the output of `split` or in a mount; `None` if there is none.
     pub(super) fn read(directory: &Path, name: &str) -> Result<Option<Self>, VerifyError> {
@@ -33,12 +38,15 @@ impl LocatedStatement {
 
     /// The statement of the split to which a directory belongs as a part, a merged view or a thin view.
     pub(super) fn of_part(part: &Path) -> Result<Option<Self>, VerifyError> {
-        let Ok(part) = part.canonicalize() else { return Ok(None) };
-        let (Some(name), Some(directory)) = (part.file_name(), part.parent()) else { return Ok(None) };
-        let (directory, is_whole) = match directory.parent() {
-            Some(above) if directory.ends_with(MERGED) || directory.ends_with(THIN) => (above, true),
-            _ => (directory, false),
-        };
+        let Ok(real) = part.canonicalize() else { return Ok(None) };
+        let (Some(name), Some(directory)) = (real.file_name(), real.parent()) else { return Ok(None) };
+        let is_whole = directory.ends_with(MERGED) || directory.ends_with(THIN);
+        let level = if is_whole { 2 } else { 1 };
+        let Some(directory) = real.ancestors().nth(level) else { return Ok(None) };
+        // Messages have the path as it was given, unless it leads elsewhere through a symlink or `..`.
+        let given = part.ancestors().nth(level);
+        let given = given.filter(|given| here(given).canonicalize().is_ok_and(|it| it == directory));
+        let directory = given.unwrap_or(directory);
         let is_of =
             |it: &Self| it.parts().is_ok_and(|parts| parts.iter().any(|part| part.as_path() == Path::new(name)));
         Ok(Self::read(directory, STATEMENT)?.filter(|it| is_whole || is_of(it)))
