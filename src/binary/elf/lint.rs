@@ -111,19 +111,30 @@ fn sections(image: &ElfImage, problems: &mut Problems) {
         if section.size == 0 || (section.is_nobits() && is_thread_local) {
             continue;
         }
-        if !is_in_memory(image, section) {
+        if load_of(image, section).is_none() {
             say("it is not inside a loaded segment");
         } else if !section.is_nobits() && image.offset_of(section.address, section.size) != Some(section.offset) {
             say("its address and its offset are not the same place");
         }
+        for (needs, flag, reason) in [
+            (elf::SHF_EXECINSTR.0, elf::PF_X, "it has code, but its segment is not executable"),
+            (elf::SHF_WRITE.0, elf::PF_W, "it is writable, but its segment is not"),
+        ] {
+            let lacks = |load: &ElfSegment| load.flags.0 & flag.0 == 0;
+            if section.flags().0 & needs != 0 && load_of(image, section).is_some_and(lacks) {
+                say(reason);
+            }
+        }
     }
 }
 
-fn is_in_memory(image: &ElfImage, section: &ElfSection) -> bool {
-    image.loads().any(|(_, load)| {
+/// The loaded segment with a section.
+fn load_of<'a>(image: &'a ElfImage, section: &ElfSection) -> Option<&'a ElfSegment> {
+    let has = |load: &ElfSegment| {
         let inside = section.address.checked_sub(load.address);
         inside.and_then(|inside| inside.checked_add(section.size)).is_some_and(|end| end <= load.memory_size)
-    })
+    };
+    image.loads().map(|(_, load)| load).find(|load| has(load))
 }
 
 /// Headers and sections must not overlap in the file.
