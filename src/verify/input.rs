@@ -9,6 +9,7 @@ use super::error::VerifyError;
 use super::group::{NamedInput, group};
 use super::parts::Parts;
 use super::report::Findings;
+use super::sites::{Site, sites_of};
 use super::views::Views;
 use crate::kpack;
 use crate::resources::Resources;
@@ -21,6 +22,8 @@ use crate::view::REPORTS;
 pub(super) enum VerifyInput {
     /// Directories or wheels.
     Parts(Box<Parts>),
+    /// The directories of packages of an environment. Some of them may have nothing to check.
+    Sites(Vec<Parts>),
     /// A single binary.
     Binary(SingleFile),
     /// A single archive.
@@ -43,13 +46,14 @@ impl VerifyInput {
     pub(super) fn component(&self) -> Option<&str> {
         match self {
             Self::Parts(parts) => parts.component.as_deref(),
-            Self::Binary(_) | Self::Archive(_) => None,
+            Self::Sites(_) | Self::Binary(_) | Self::Archive(_) => None,
         }
     }
 }
 
 /// Classifies the paths. Artifacts are recognised by their manifests, and the output of `split` and `mount` by the
-/// names of its directories. A directory of wheels stands for its wheels. Other directories and wheels are grouped by
+/// names of its directories. A directory of wheels stands for its wheels, and a virtual environment for its directories of
+/// packages. Other directories and wheels are grouped by
 /// their content. Everything else is separate.
 pub(super) fn open(
     paths: &[PathBuf],
@@ -69,6 +73,9 @@ pub(super) fn open(
             parts.extend(wheels.into_iter().map(|path| NamedInput { path, is_listed: true }));
         } else if let Some(views) = Views::of(path)? {
             inputs.extend(views.open(resources, findings)?.into_iter().map(VerifyInput::of_parts));
+        } else if let sites @ [_, ..] = &*sites_of(path)? {
+            let open = |site: &Site| Parts::open_installation(&site.path, site.label.clone(), resources, findings);
+            inputs.push(VerifyInput::Sites(sites.iter().map(open).collect::<Result<_, _>>()?));
         } else if path.is_dir() || is_wheel(path) {
             parts.push(NamedInput { path: path.clone(), is_listed: false });
         } else {

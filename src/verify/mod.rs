@@ -29,6 +29,7 @@ mod report;
 mod requirements;
 mod rules;
 mod separation;
+mod sites;
 mod statement;
 mod thin;
 mod views;
@@ -87,6 +88,15 @@ pub fn verify(
             (VerifyInput::Parts(parts), against) => {
                 is_compared |= check_parts(parts, against, options, resources, &findings, progress)?;
                 empty = None;
+            }
+            (VerifyInput::Sites(sites), against) => {
+                for site in sites {
+                    match check_parts(site, against, options, resources, &findings, progress) {
+                        Err(VerifyError::Nothing(_)) => continue,
+                        of_site => is_compared |= of_site?,
+                    }
+                    empty = None;
+                }
             }
         }
     }
