@@ -127,6 +127,17 @@ impl ArchiveReader {
         self.archive.stored(entry).ok().map(|blob| blob.size)
     }
 
+    /// The number of code objects that are stored in it, with or without an entry.
+    pub fn stored_count(&self) -> usize {
+        self.archive.index().map_or(0, <[Blob]>::len)
+    }
+
+    /// The end of the last code object or of the table of contents, whichever is behind the other.
+    pub fn end(&self) -> Result<u64, Error> {
+        let end = |blob: &Blob| blob.offset.saturating_add(blob.size);
+        Ok(self.archive.index()?.iter().map(end).fold(self.archive.toc_range().end, u64::max))
+    }
+
     /// The location of an entry's bytes in the archive, and whether they are a zstd frame.
     pub fn stored(&self, entry: &TocEntry) -> Result<(Blob, bool), Error> {
         Ok((self.archive.stored(entry)?, self.archive.scheme() == Scheme::ZstdPerKernel))

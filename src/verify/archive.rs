@@ -1,12 +1,13 @@
 //! Checks archives: everything in them must be readable and match its name.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::choices::Choices;
+use super::context::Context;
 use super::input::SingleFile;
-use super::lookup::OverlaidArchives;
+use super::lookup::OverlaidArchive;
 use super::parts::PartsKind;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
@@ -25,27 +26,35 @@ pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Fin
         Ok(reader) => {
             let name = file.path.file_name().map(|name| name.to_string_lossy().into_owned());
             check_names(&reader, &name.unwrap_or_default(), &label, findings);
+            check_form(&reader, file.content.size(), &label, findings);
             check_entries(&reader, &label, true, budget, findings, progress);
         }
         Err(error) => findings.add(Rule::ArchiveUnreadable, label, error),
     }
 }
 
-/// Checks all archives. Those of other tools must be readable, but may use any names.
+/// Checks all archives. Those of other tools must be readable, but may use any names. In an archive that `is_proven` to be
+/// the one that a split wrote, nothing is decompressed.
 pub(super) fn check_all(
-    archives: &OverlaidArchives,
-    kind: PartsKind,
-    choices: &Choices,
-    budget: &Arc<Budget>,
-    findings: &Findings,
+    context: &Context<'_>,
+    is_proven: impl Fn(&OverlaidArchive) -> bool + Sync,
     progress: &Progress,
 ) {
+    let Context { archives, choices, findings, .. } = *context;
+    let kind = context.parts.kind;
     archives.list.par_iter().with_max_len(1).for_each(|archive| {
         let is_ours = archive.is_reached() || archive.part > 0;
         if is_ours {
             check_names(&archive.reader, &String::from_utf8_lossy(archive.path.name()), &archive.label, findings);
+            check_form(&archive.reader, archive.content.size(), &archive.label, findings);
         }
-        check_entries(&archive.reader, &archive.label, is_ours, budget, findings, progress);
+        if is_proven(archive) {
+            let entries = archive.reader.entries().map(|(.., entry)| entry.original_size);
+            entries.for_each(|size| count_code(size, findings));
+        } else {
+            let budget = &context.resources.budget;
+            check_entries(&archive.reader, &archive.label, is_ours, budget, findings, progress);
+        }
         // An installation may contain only some of the binaries.
         let orphans = if archive.is_reached() && kind.is_separate() { archive.orphans() } else { Vec::new() };
         if !orphans.is_empty() {
@@ -64,7 +73,8 @@ pub(super) fn check_all(
 fn check_names(reader: &ArchiveReader, name: &str, label: &str, findings: &Findings) {
     let say = |reason: String| findings.add(Rule::ArchiveTargets, label, reason);
     let offered = &reader.toc().gfx_arches;
-    if let Some(target) = named_target(name).filter(|target| !offered.iter().any(|of| of == target)) {
+    let named = named_target(name);
+    if let Some(target) = named.filter(|target| !offered.iter().any(|of| of == target)) {
         say(format!("its name says {target}, but it offers {}", offered.join(", ")));
     }
     if offered.is_empty() {
@@ -73,9 +83,34 @@ fn check_names(reader: &ArchiveReader, name: &str, label: &str, findings: &Findi
     for target in offered.iter().filter(|target| target.parse::<TargetId>().is_err()) {
         say(format!("it offers {target:?}, which is no target"));
     }
-    if reader.entries().next().is_none() {
-        say("it is empty".to_owned());
+    let stored: HashSet<_> = reader.entries().map(|(_, target, _)| target).collect();
+    if stored.is_empty() {
+        return say("it is empty".to_owned());
     }
+    // An archive of a family may offer all targets of the family, whatever its binaries have code for.
+    let lacking = offered.iter().filter(|target| named.is_some() && !stored.contains(target.as_str()));
+    for target in lacking {
+        say(format!("it offers {target}, but has no code for it"));
+    }
+}
+
+/// Checks that the table of contents accounts for everything in an archive.
+fn check_form(reader: &ArchiveReader, size: u64, label: &str, findings: &Findings) {
+    let say = |reason: String| findings.add(Rule::ArchiveForm, label, reason);
+    let named: HashSet<_> = reader.entries().map(|(.., entry)| entry.ordinal).collect();
+    let (stored, named) = (reader.stored_count(), named.len());
+    if stored > named {
+        say(format!("it has {stored} code objects, and entries for {named} of them"));
+    }
+    let behind = reader.end().map_or(0, |end| size.saturating_sub(end));
+    if behind > 0 {
+        say(format!("{behind} bytes follow its end"));
+    }
+}
+
+fn count_code(size: u64, findings: &Findings) {
+    findings.counts.code_objects.add(1);
+    findings.counts.code_bytes.add(size);
 }
 
 fn check_entries(
@@ -99,8 +134,7 @@ fn check_entries(
         });
         match read {
             Ok(()) => {
-                findings.counts.code_objects.add(1);
-                findings.counts.code_bytes.add(entry.original_size);
+                count_code(entry.original_size, findings);
                 let parsed = target.parse::<TargetId>().ok();
                 if let Some(problem) = parsed.filter(|_| is_ours).and_then(|target| code_problem(&header, &target)) {
                     say(Rule::EntryTarget, problem);

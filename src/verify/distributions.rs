@@ -121,10 +121,12 @@ impl Distribution<'_> {
         if self.metadata.as_ref().is_some_and(|metadata| !devices(metadata).is_empty()) {
             return Role::Host;
         }
-        if self.rows.is_none() {
-            // There is no RECORD. Its name and its requirements determine the role.
+        let has_pins = self.pins().next().is_some();
+        let mut payload = self.payload().peekable();
+        if payload.peek().is_none() {
+            // There is no RECORD, or it names nothing that is installed. Its name and its requirements determine the role.
             let is_named = self.name().is_some_and(|(name, _)| key(&name).is_some());
-            return if is_named && self.pins().next().is_some() { Role::Device } else { Role::Other };
+            return if is_named && has_pins { Role::Device } else { Role::Other };
         }
         let part = self.part;
         let of_database = |path: &EntryPath| match part.recorded(path).filter(|path| part.input.entry(path).is_some()) {
@@ -133,14 +135,13 @@ impl Distribution<'_> {
             None => part.databases.classify(path).is_some() || named_arch(path).is_some(),
         };
         let is_device = |path: &EntryPath| names_archive(path) || of_database(path);
-        let payload = self.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok());
-        let mut payload = payload.filter(|path| path.below(&self.directory).is_none()).peekable();
-        let has_pins = || self.pins().next().is_some();
-        if payload.peek().is_some() && payload.all(|path| is_device(&path)) && has_pins() {
-            Role::Device
-        } else {
-            Role::Other
-        }
+        if payload.all(|path| is_device(&path)) && has_pins { Role::Device } else { Role::Other }
+    }
+
+    /// The files that its RECORD names outside of its dist-info.
+    pub(super) fn payload(&self) -> impl Iterator<Item = EntryPath> {
+        let named = self.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok());
+        named.filter(|path| path.below(&self.directory).is_none())
     }
 
     /// Whether it contains archives and databases only.

@@ -73,7 +73,7 @@ pub(super) struct OverlaidArchive {
     pub(super) path: EntryPath,
     /// Its name in findings.
     pub(super) label: String,
-    content: Arc<dyn Content>,
+    pub(super) content: Arc<dyn Content>,
     pub(super) reader: ArchiveReader,
     /// Whether a marker leads to it. Other archives belong to other packages.
     reached: AtomicBool,

@@ -3,9 +3,13 @@
 
 use std::path::PathBuf;
 
+use parking_lot::Mutex;
+
 use super::context::Context;
 use super::distributions::Distribution;
+use super::manifest_files::ProvenFiles;
 use super::parts::Part;
+use super::record::ComparedFiles;
 use super::rules::Rule;
 use crate::disk;
 use crate::memory::{Parser, WholeFile};
@@ -33,15 +37,17 @@ pub(super) struct StatedPart<'a> {
 }
 
 impl Context<'_> {
-    /// Compares everything with manifests and split IDs.
-    pub(super) fn check_manifests(&self) {
+    /// Compares everything with manifests and split IDs. `compared` are the results for RECORDs.
+    pub(super) fn check_manifests(&self, compared: &ComparedFiles) -> ProvenFiles {
         let stated = self.stated_parts();
         self.check_splits(&stated);
+        let as_listed = Mutex::default();
         for part in &stated {
             if let Some(manifest) = &part.manifest {
-                self.check_listed(part, manifest);
+                self.check_listed(part, manifest, compared, &as_listed);
             }
         }
+        as_listed.into_inner()
     }
 
     /// What the parts say about their splits.

@@ -3,11 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::context::Context;
+use super::lookup::OverlaidArchive;
 use super::manifest::StatedPart;
 use super::parts::Part;
+use super::record::ComparedFiles;
 use super::report::enumerate;
 use super::rules::Rule;
 use crate::kpack::ArchiveReader;
@@ -17,48 +20,63 @@ use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};
 use crate::split::{FileDigest, HOST, PartManifest, StatedCode, StatedPartFile};
 use crate::wheel::{Claim, is_elsewhere};
 
+/// The files that are as the manifest of their part lists them, by part and path.
+pub(super) type ProvenFiles = HashSet<(usize, EntryPath)>;
+
 impl Context<'_> {
-    /// Compares the files of a part with its manifest.
-    pub(super) fn check_listed(&self, stated: &StatedPart<'_>, manifest: &PartManifest) {
-        let claims = claims(stated);
+    /// Compares the files of a part with its manifest. Those that are as listed are added to `as_listed`.
+    pub(super) fn check_listed(
+        &self,
+        stated: &StatedPart<'_>,
+        manifest: &PartManifest,
+        compared: &ComparedFiles,
+        as_listed: &Mutex<ProvenFiles>,
+    ) {
         manifest.files.par_iter().with_max_len(1).for_each(|file| {
             let Ok(path) = EntryPath::new(file.path.as_bytes()) else {
                 let reason = format!("it lists {:?}, and a part can have no such path", file.path);
                 return self.findings.add(Rule::ManifestUnreadable, stated.place.as_str(), reason);
             };
             self.findings.counts.listed_files.add(1);
-            self.check_file(stated, (&path, file), manifest.digest, &claims);
+            if self.check_file(stated, (&path, file), manifest.digest, compared) {
+                as_listed.lock().insert((stated.number, self.place(stated.part, &path)));
+            }
         });
         self.check_unlisted(stated, manifest);
     }
 
+    /// Whether a file is as listed.
     fn check_file(
         &self,
         stated: &StatedPart<'_>,
         (path, file): (&EntryPath, &StatedPartFile),
         digest: FileDigest,
-        claims: &HashMap<EntryPath, Claim>,
-    ) {
+        compared: &ComparedFiles,
+    ) -> bool {
         let part = stated.part;
-        let label = || part.label(path);
+        let say = |rule, reason: String| {
+            self.findings.add(rule, part.label(path), reason);
+            false
+        };
         let content = match self.listed_content(stated, path) {
             Ok(Some(content)) => content,
             // Scripts, headers and data are installed in another directory.
-            Ok(None) if self.is_elsewhere(part, path) => return,
+            Ok(None) if self.is_elsewhere(part, path) => return false,
             Ok(None) => {
-                let reason = format!("{} lists it, but there is no such file", stated.place);
-                return self.findings.add(Rule::ListedMissing, label(), reason);
+                return say(Rule::ListedMissing, format!("{} lists it, but there is no such file", stated.place));
             }
-            Err(error) => return self.findings.add(Rule::ListedChanged, label(), error),
+            Err(error) => return say(Rule::ListedChanged, error.to_string()),
         };
-        // The comparison with RECORD has the same result.
+        // The comparison with RECORD has the same result, and has been reported.
         let is_same = |claim: &Claim| claim.size == file.size && claim.sha256[..] == file.digest[..];
-        if content.size() == file.size && part.recorded(path).and_then(|path| claims.get(&path)).is_some_and(is_same) {
-            return;
+        let of_record = compared.get(&(stated.number, self.place(part, path)));
+        if let Some((_, is_equal)) = of_record.filter(|(claim, _)| is_same(claim)) {
+            return *is_equal;
         }
         let wrong = if content.size() == file.size {
             match digest.of(&*content) {
-                Ok(found) if found[..] == file.digest[..] => return,
+                // A RECORD that states another file than the manifest proves neither.
+                Ok(found) if found[..] == file.digest[..] => return of_record.is_none_or(|(_, is_equal)| *is_equal),
                 Ok(_) => format!("it is not the file that {} lists", stated.place),
                 Err(error) => error.to_string(),
             }
@@ -67,11 +85,26 @@ impl Context<'_> {
         };
         let problems = file.entries.as_ref().map_or_else(Vec::new, |entries| entry_problems(&content, entries));
         if problems.is_empty() {
-            return self.findings.add(Rule::ListedChanged, label(), wrong);
+            return say(Rule::ListedChanged, wrong);
         }
         for problem in problems {
-            self.findings.add(Rule::ListedEntry, label(), format!("{problem}, by {}", stated.place));
+            say(Rule::ListedEntry, format!("{problem}, by {}", stated.place));
         }
+        false
+    }
+
+    /// The path of a listed file among the files of its part. Files of an artifact are listed at their paths in it, and
+    /// have others in an installation.
+    fn place(&self, part: &Part, path: &EntryPath) -> EntryPath {
+        let installed = part.recorded(path).filter(|_| self.parts.component.is_none());
+        installed.unwrap_or_else(|| path.clone())
+    }
+
+    /// Whether an archive is one that was compared with the manifest of its part and is as listed.
+    pub(super) fn is_as_listed(&self, listed: &ProvenFiles, archive: &OverlaidArchive) -> bool {
+        let origins = self.parts.all.get(archive.part).filter(|_| self.parts.component.is_some()).map(|it| &it.origins);
+        let path = origins.and_then(|origins| origins.get(&archive.path)).unwrap_or(&archive.path);
+        listed.contains(&(archive.part, path.clone()))
     }
 
     fn is_elsewhere(&self, part: &Part, path: &EntryPath) -> bool {
@@ -86,18 +119,16 @@ impl Context<'_> {
         path: &EntryPath,
     ) -> Result<Option<Arc<dyn Content>>, SourceError> {
         let part = stated.part;
-        // Files of an artifact are listed at their paths in it, and have others in an installation.
-        let installed = part.recorded(path).filter(|_| self.parts.component.is_none());
-        if let Some(EntryKind::File { content, .. }) =
-            installed.as_ref().and_then(|path| part.input.entry(path)).map(|entry| &entry.kind)
-        {
+        let place = self.place(part, path);
+        let entry = part.input.entry(&place).filter(|_| self.parts.component.is_none());
+        if let Some(EntryKind::File { content, .. }) = entry.map(|entry| &entry.kind) {
             return Ok(Some(Arc::clone(content)));
         }
         if let InputKind::Wheel(_) = part.input.kind {
             return Ok(None);
         }
         // There may be symlinks on the way.
-        let place = part.input.location.join(installed.as_ref().unwrap_or(path).as_path());
+        let place = part.input.location.join(place.as_path());
         place.is_file().then(|| open_file(&place, self.resources)).transpose()
     }
 
@@ -129,14 +160,6 @@ impl Context<'_> {
             }
         }
     }
-}
-
-/// The claims of RECORD that are compared with the files.
-fn claims(stated: &StatedPart<'_>) -> HashMap<EntryPath, Claim> {
-    let distribution = stated.distribution.filter(|distribution| distribution.is_of_split());
-    let rows = distribution.iter().flat_map(|it| it.rows.iter().flatten());
-    rows.filter_map(|row| Some((stated.part.recorded(&EntryPath::new(&row.path).ok()?)?, row.stated.claim()?)))
-        .collect()
 }
 
 /// What is wrong with the entries of an archive. Empty if it cannot be opened, which its own check reports.

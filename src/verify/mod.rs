@@ -142,24 +142,33 @@ fn check_parts(
     let mut code = archives.walk(parts, &binaries, choices, findings);
     // An installation may have both forms: a split binary that could not be joined stays split in thin views.
     code.with_code.extend(&thin_files);
-    archive::check_all(&archives, parts.kind, choices, &resources.budget, findings, progress);
     distributions::check(&distributions, findings);
     requirements::check(&distributions, against.is_some(), findings);
     payload::check_code(parts, &distributions, &code, findings);
-    payload::check_payload(parts, &distributions, findings);
+    payload::check_payload(parts, &distributions, &archives, findings);
     payload::check_archives(parts, &distributions, &archives, &choices.databases, findings);
     let (distributions, binaries) = (&*distributions, &binaries);
     let (archives, thin, thin_files) = (&archives, &thin, &thin_files);
     let context = Context { parts, archives, thin, binaries, thin_files, distributions, choices, resources, findings };
-    context.check_records(progress);
-    context.check_manifests();
+    let listed = context.check_manifests(&context.check_records(progress));
+    // Of a split, the code objects are read all the same: its input, or the machine that split it, may have been faulty.
+    let proves = parts.kind == PartsKind::Installation && against.is_none();
+    archive::check_all(&context, |archive| proves && context.is_as_listed(&listed, archive), progress);
     if parts.kind != PartsKind::Installation {
         separation::check(parts, archives, choices, findings);
     }
-    let Some(against) = against else { return Ok(false) };
+    match against {
+        Some(against) => compare(against, &context, progress),
+        None => Ok(false),
+    }
+}
+
+/// Compares with `against`. `false` if it is another distribution.
+fn compare(against: &Path, context: &Context<'_>, progress: &Progress) -> Result<bool, VerifyError> {
+    let Context { parts, distributions, resources, findings, .. } = *context;
     if let Some(component) = &parts.component {
         let fats = artifacts::fats(against, component, resources)?;
-        Comparison::new(&fats, None, &context).run(progress);
+        Comparison::new(&fats, None, context).run(progress);
         return Ok(true);
     }
     let mut fat = Part::open(against, String::new(), resources, &Findings::default())?.input;
@@ -181,6 +190,6 @@ fn check_parts(
         ));
         return Ok(false);
     }
-    Comparison::new(&[fat], name.as_deref(), &context).run(progress);
+    Comparison::new(&[fat], name.as_deref(), context).run(progress);
     Ok(true)
 }

@@ -9,6 +9,7 @@ use super::parts::{Parts, PartsKind};
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use crate::database::Databases;
+use crate::gpu::{BundleKey, TargetId};
 use crate::source::EntryPath;
 
 /// Checks that there is code for each distribution, or for the whole input if no distribution is a host part. An
@@ -63,20 +64,38 @@ pub(super) fn check_code(
     }
 }
 
-/// Checks that device distributions of an installation contain databases and code objects of their own GPU only.
-pub(super) fn check_payload(parts: &Parts, distributions: &[Distribution<'_>], findings: &Findings) {
+/// Checks that device distributions of an installation contain code of their own GPU only, and any code.
+pub(super) fn check_payload(
+    parts: &Parts,
+    distributions: &[Distribution<'_>],
+    archives: &OverlaidArchives,
+    findings: &Findings,
+) {
     if parts.kind != PartsKind::Installation {
         return;
     }
+    let packaging = parts.packaging();
     for device in distributions.iter().filter(|it| it.role == Role::Device) {
-        let Some(own) = device.name().and_then(|(name, _)| key(&name)) else { continue };
-        let rows = device.rows.iter().flatten();
-        for path in rows.filter_map(|row| device.part.recorded(&EntryPath::new(&row.path).ok()?)) {
-            let Some(found) = device.part.databases.classify(&path) else { continue };
-            let belongs = parts.packaging().key_of_database(&found.arch);
-            if belongs != own {
-                let reason = format!("it is for {}, which belongs to {belongs} and not to {own}", found.arch);
-                findings.add(Rule::WrongPart, device.part.label(&path), reason);
+        if device.rows.is_some() && device.payload().next().is_none() {
+            findings.add(Rule::DeviceEmpty, device.label(), "it installs no archive and no file of a database");
+        }
+        let own = device.name().and_then(|(name, _)| key(&name)).filter(BundleKey::is_known);
+        let Some(own) = own else { continue };
+        let say = |path: &EntryPath, arch: String, belongs: BundleKey| {
+            // Other tools put the code of a whole family into one distribution.
+            if !belongs.packaging_chain().contains(&own) {
+                let reason = format!("it is for {arch}, which belongs to {belongs} and not to {own}");
+                findings.add(Rule::WrongPart, device.part.label(path), reason);
+            }
+        };
+        let named: HashSet<_> = device.payload().filter_map(|path| device.part.recorded(&path)).collect();
+        for (path, found) in named.iter().filter_map(|path| Some((path, device.part.databases.classify(path)?))) {
+            say(path, found.arch.to_string(), packaging.key_of_database(&found.arch));
+        }
+        for archive in archives.list.iter().filter(|it| it.part == device.number && named.contains(&it.path)) {
+            let targets = archive.reader.toc().gfx_arches.iter();
+            for target in targets.filter_map(|target| target.parse::<TargetId>().ok()) {
+                say(&archive.path, target.to_string(), packaging.key_of(&target));
             }
         }
     }

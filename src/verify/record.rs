@@ -1,7 +1,7 @@
 //! Checks RECORDs: each file that one names must exist with that size and digest, and every file of a split must be
 //! named.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,15 +16,24 @@ use super::rules::Rule;
 use crate::database::named_arch;
 use crate::loader::is_archive;
 use crate::metrics::Progress;
-use crate::rope::Content;
+use crate::rope::{Content, Sha256};
 use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};
 use crate::wheel::{Claim, Stated};
-use crate::wheelparts::Digest;
 
 /// Files of a dist-info directory for which RECORD has no digest, or which it need not name (Recording installed
 /// projects; PEP 815).
 const WITHOUT_DIGEST: [&[u8]; 6] =
     [b"RECORD", b"RECORD.jws", b"RECORD.p7s", b"INSTALLER", b"REQUESTED", b"direct_url.json"];
+
+/// The files that were compared with a RECORD, by part and path: what it states, and whether that is so.
+pub(super) type ComparedFiles = HashMap<(usize, EntryPath), (Claim, bool)>;
+
+/// The results for the files in RECORDs.
+#[derive(Default)]
+struct RecordResults {
+    compared: ComparedFiles,
+    uncompared: Uncompared,
+}
 
 /// Files in a RECORD that were not compared with it, by reason.
 #[derive(Default)]
@@ -35,6 +44,8 @@ struct Uncompared {
     older: BTreeSet<String>,
     /// It is not below the input directory.
     elsewhere: BTreeSet<String>,
+    /// The installer wrote it for itself, and it was deleted.
+    of_installer: BTreeSet<String>,
 }
 
 /// The result for a file.
@@ -48,8 +59,8 @@ enum Outcome {
 
 impl Context<'_> {
     /// Compares all files that RECORDs name.
-    pub(super) fn check_records(&self, progress: &Progress) {
-        let uncompared = Mutex::default();
+    pub(super) fn check_records(&self, progress: &Progress) -> ComparedFiles {
+        let results = Mutex::default();
         let mut rows = Vec::new();
         for distribution in self.distributions {
             match &distribution.rows {
@@ -67,12 +78,14 @@ impl Context<'_> {
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(size(row)));
         progress.expect(rows.iter().map(|(_, row)| size(row)).fold(0, u64::saturating_add));
         rows.par_iter().with_max_len(1).for_each(|(distribution, row)| {
-            self.check_row(distribution, row, &uncompared);
+            self.check_row(distribution, row, &results);
             progress.advance(size(row));
         });
         self.check_forms();
         self.check_unnamed();
-        uncompared.into_inner().note(self.findings);
+        let RecordResults { compared, uncompared } = results.into_inner();
+        uncompared.note(self.findings);
+        compared
     }
 
     /// Reports each RECORD of a split that breaks the specification, once ("Recording installed projects").
@@ -102,12 +115,12 @@ impl Context<'_> {
         states || !has_to
     }
 
-    fn check_row(&self, distribution: &Distribution<'_>, row: &RecordRow, uncompared: &Mutex<Uncompared>) {
+    fn check_row(&self, distribution: &Distribution<'_>, row: &RecordRow, results: &Mutex<RecordResults>) {
         let part = distribution.part;
         let note = |of: fn(&mut Uncompared) -> &mut BTreeSet<String>| {
             self.findings.counts.uncompared_files.add(1);
-            let mut uncompared = uncompared.lock();
-            of(&mut uncompared).insert(String::from_utf8_lossy(&row.path).into_owned());
+            let mut results = results.lock();
+            of(&mut results.uncompared).insert(String::from_utf8_lossy(&row.path).into_owned());
         };
         let path = EntryPath::new(&row.path).ok();
         let label =
@@ -142,20 +155,26 @@ impl Context<'_> {
         if self.is_older(distribution, path.as_ref()) {
             return note(|it| &mut it.older);
         }
-        let record = distribution.record_path();
-        match self.compare(distribution, row, path.as_ref(), claim) {
-            Outcome::Equal => {
-                self.findings.counts.recorded_files.add(1);
+        let outcome = self.compare(distribution, row, path.as_ref(), claim);
+        match &outcome {
+            Outcome::Elsewhere => return note(|it| &mut it.elsewhere),
+            Outcome::Missing if path.as_ref().is_some_and(|path| needs_no_digest(distribution, path)) => {
+                return note(|it| &mut it.of_installer);
             }
-            Outcome::Wrong(rule, reason) => {
-                self.findings.counts.recorded_files.add(1);
-                self.findings.add(rule, label(), reason);
-            }
+            Outcome::Equal | Outcome::Wrong(..) | Outcome::Missing => {}
+        }
+        self.findings.counts.recorded_files.add(1);
+        if let Some(path) = path.as_ref().and_then(|path| part.recorded(path)) {
+            let is_equal = matches!(outcome, Outcome::Equal);
+            results.lock().compared.insert((distribution.number, path), (claim, is_equal));
+        }
+        match outcome {
+            Outcome::Wrong(rule, reason) => self.findings.add(rule, label(), reason),
             Outcome::Missing => {
-                self.findings.counts.recorded_files.add(1);
-                self.findings.add(Rule::FileMissing, label(), format!("{record} names it, but there is no such file"));
+                let reason = format!("{} names it, but there is no such file", distribution.record_path());
+                self.findings.add(Rule::FileMissing, label(), reason);
             }
-            Outcome::Elsewhere => note(|it| &mut it.elsewhere),
+            Outcome::Equal | Outcome::Elsewhere => {}
         }
     }
 
@@ -203,7 +222,7 @@ impl Context<'_> {
             let reason = format!("it has {} bytes, but {record} states {}", content.size(), claim.size);
             return Outcome::Wrong(Rule::FileChanged, reason);
         }
-        match Digest::new(String::from_utf8_lossy(&row.path), content, None).sha256() {
+        match Sha256::of_content(&*content) {
             Ok(sha256) if sha256 == claim.sha256 => Outcome::Equal,
             Ok(_) => Outcome::Wrong(Rule::FileChanged, format!("its SHA-256 is not the one that {record} states")),
             Err(error) => Outcome::Wrong(Rule::FileUnreadable, error.to_string()),
@@ -301,5 +320,6 @@ impl Uncompared {
         note(&self.without_digest, "it states no SHA-256 or no size of them");
         note(&self.older, "it is older than the split, which changed or moved them");
         note(&self.elsewhere, "they are installed elsewhere");
+        note(&self.of_installer, "an installer wrote them for itself, and they were deleted");
     }
 }

@@ -80,6 +80,10 @@ rules! {
         "name, list of targets and entries of an archive disagree",
         "the archive was renamed, or was copied over that of another GPU",
         "install the distribution that its RECORD names, or split again";
+    ArchiveForm "archive-form" Archive:
+        "an archive has bytes or code objects that its table of contents does not account for",
+        "an entry was removed from it or changed, or something was appended to it",
+        "install the distribution that its RECORD names, or split again";
     EntryUnreadable "entry-unreadable" Archive:
         "a code object in an archive cannot be read",
         "the archive is damaged",
@@ -216,6 +220,10 @@ rules! {
         "a distribution of the split is installed twice in one directory",
         "an interrupted upgrade, or a copy over another version",
         "uninstall it until nothing of it is left, and install it again";
+    DeviceEmpty "device-empty" Distribution:
+        "a device distribution installs no archive and no file of a kernel database",
+        "they were deleted or moved, and RECORD was made again",
+        "install the distribution again (`pip install --force-reinstall --no-deps NAME==VERSION`)";
     HostRequirements "host-requirements" Distribution:
         "the METADATA of a host distribution names none of the device distributions that belong to it",
         "the fat wheel was installed over the host wheel, or METADATA was changed",

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use kpackfs::split::hex;
 use kpackfs::verify::{Rule, VerifyOptions};
 use sha2::{Digest, Sha256};
 
@@ -51,7 +52,7 @@ type Damage = (&'static str, fn(&Path), &'static [&'static str], Rule, &'static 
 
 const LIBRARY: &str = "fat/generic.so";
 
-const DAMAGES: [Damage; 17] = [
+const DAMAGES: [Damage; 22] = [
     (
         "the marker leads to another package",
         |at| replace(&at.join(LIBRARY), b".kpack/fat_@", b".kpack/fax_@"),
@@ -168,6 +169,44 @@ const DAMAGES: [Damage; 17] = [
         ARCHIVE,
     ),
     (
+        "nothing of a device distribution",
+        |at| {
+            fs::remove_file(at.join(ARCHIVE)).unwrap();
+            fs::remove_file(at.join(DATABASE)).unwrap();
+        },
+        &[],
+        Rule::DeviceEmpty,
+        DEVICE,
+    ),
+    (
+        "a code object without an entry",
+        |at| edit_toc(&at.join(ARCHIVE), |toc| drop(toc.toc.remove("generic.so#0").unwrap())),
+        &[],
+        Rule::ArchiveForm,
+        ARCHIVE,
+    ),
+    (
+        "bytes behind an archive",
+        |at| edit(&at.join(ARCHIVE), |bytes| bytes.extend([0; 16])),
+        &[],
+        Rule::ArchiveForm,
+        ARCHIVE,
+    ),
+    (
+        "a target without code",
+        |at| edit_toc(&at.join(ARCHIVE), |toc| toc.gfx_arches.push("gfx1201".to_owned())),
+        &[],
+        Rule::ArchiveTargets,
+        ARCHIVE,
+    ),
+    (
+        "the archive of another GPU",
+        |at| fs::rename(at.join("fat/.kpack/fat_gfx11-generic.kpack"), at.join(ARCHIVE)).unwrap(),
+        &[],
+        Rule::WrongPart,
+        ARCHIVE,
+    ),
+    (
         "a copy of an archive",
         |at| copy(&at.join(ARCHIVE), &at.join("fat/.kpack/fat_gfx1200.kpack")),
         &["fat/.kpack/fat_gfx1200.kpack"],
@@ -205,6 +244,39 @@ fn damages_with_which_record_agrees_are_named() {
         let is_it = |it: &kpackfs::verify::Finding| it.rule == rule && it.path.contains(path);
         assert!(findings.iter().any(is_it), "{name}: {findings:#?}");
     }
+}
+
+/// Replaces bytes of equal length in a text.
+fn replace_text(path: &Path, old: &str, new: &str) {
+    replace(path, old.as_bytes(), new.as_bytes());
+}
+
+/// The manifest is believed where RECORD agrees with it, and only for installations: whether a split is good, and whether it
+/// has the code of its input, shows by reading.
+#[test]
+fn archives_that_are_as_listed_are_not_decompressed() {
+    let fat = fat();
+    let out = wheels(fat.path(), &[]);
+    let site = installed(&["fat-", "amd_fat_device_gfx1100", "amd_fat_device_gfx11-"].map(|it| wheel(&out, it)));
+    let check = |against| {
+        let report = verify(&[site.path().to_owned()], against, &VerifyOptions::default());
+        let rules: Vec<_> = report.findings.iter().map(|it| it.rule).collect();
+        (rules, report.counts.code_objects.get())
+    };
+    let (rules, code_objects) = check(None);
+    assert!(rules.is_empty() && code_objects > 1, "{rules:?}");
+    let sum = || hex(&Sha256::digest(fs::read(site.path().join(ARCHIVE)).unwrap()));
+    let before = sum();
+    edit(&site.path().join(ARCHIVE), |bytes| bytes[72..80].fill(0xff));
+    let (rules, _) = check(None);
+    assert!(rules.contains(&Rule::EntryUnreadable), "{rules:?}");
+    replace_text(&site.path().join(DEVICE).join("kpackfs-manifest.json"), &before, &sum());
+    let (rules, _) = check(None);
+    assert!(rules.contains(&Rule::EntryUnreadable) && rules.contains(&Rule::FileChanged), "{rules:?}");
+    agree(site.path(), &[]);
+    assert_eq!(check(None), (Vec::new(), code_objects));
+    let (rules, _) = check(Some(fat.path()));
+    assert!(rules.contains(&Rule::EntryUnreadable), "{rules:?}");
 }
 
 /// Its name in archives is its file name, which fits in every directory.

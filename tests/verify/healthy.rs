@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::slice;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -129,4 +130,58 @@ fn hexadecimal_digests_are_compared() {
     assert_eq!(rules(), [Rule::RecordForm; 3]);
     write_at(&site.path().join("fat/version.py"), 0, b"#");
     assert_eq!(rules().iter().filter(|rule| **rule == Rule::FileChanged).count(), 1);
+}
+
+/// Installers' files are none of the split's.
+#[test]
+fn a_deleted_installer_file_is_noted() {
+    let fat = fat();
+    let site = site(fat.path(), &[]);
+    let record = site.path().join(HOST).join("RECORD");
+    let text = fs::read_to_string(&record).unwrap();
+    let name = format!("{HOST}/INSTALLER");
+    fs::write(&record, format!("{text}{name},sha256=zuuue4knoyJ-UwPPXg8fezS7VCrXJQrAP7zeNuwvFQg,4\n")).unwrap();
+    clean(site.path(), None);
+    fs::remove_file(site.path().join(&name)).unwrap();
+    let report = verify(&[site.path().to_owned()], None, &VerifyOptions::default());
+    assert_eq!(report.findings, []);
+    assert!(report.notes.iter().any(|note| note.contains(&name) && note.contains("installer")), "{:?}", report.notes);
+    fs::remove_file(site.path().join(HOST).join("METADATA")).unwrap();
+    let report = verify(&[site.path().to_owned()], None, &VerifyOptions::default());
+    assert!(report.findings.iter().any(|it| it.rule == Rule::FileMissing), "{:?}", report.findings);
+}
+
+/// A virtual environment stands for its directories of packages, and for those that `.pth` files add.
+#[test]
+fn environments_are_compared_with_their_records() {
+    let fat = fat();
+    let place = tempfile::tempdir().unwrap();
+    let environment = place.path().join("venv");
+    let packages = environment.join("lib/python3.12/site-packages");
+    fs::create_dir_all(packages.parent().unwrap()).unwrap();
+    fs::write(environment.join("pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+    symlink("lib", environment.join("lib64")).unwrap();
+    let check = || verify(slice::from_ref(&environment), None, &VerifyOptions::default());
+
+    fs::rename(site(fat.path(), &[]).keep(), &packages).unwrap();
+    let report = check();
+    let compared = report.counts.recorded_files.get();
+    assert!(report.findings.is_empty() && compared > 10, "{:?}", report.findings);
+    write_at(&packages.join("fat/version.py"), 0, b"#");
+    let report = check();
+    let paths: Vec<_> = report.findings.iter().map(|it| it.path.as_str()).collect();
+    assert_eq!(paths, ["lib/python3.12/site-packages/fat/version.py"]);
+
+    let other = place.path().join("other");
+    fs::rename(&packages, &other).unwrap();
+    fs::create_dir(&packages).unwrap();
+    fs::create_dir(place.path().join("source")).unwrap();
+    let lines = format!("# other\nimport sys; sys.path\n\n{}\n../../../../source\nnone\n", other.display());
+    fs::write(packages.join("other.pth"), lines).unwrap();
+    for path in [&environment, &packages] {
+        let report = verify(slice::from_ref(path), None, &VerifyOptions::default());
+        assert_eq!(report.counts.recorded_files.get(), compared);
+        let paths: Vec<_> = report.findings.iter().map(|it| it.path.clone()).collect();
+        assert_eq!(paths, [other.join("fat/version.py").display().to_string()]);
+    }
 }

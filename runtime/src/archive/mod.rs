@@ -229,7 +229,8 @@ impl<S: Source> Archive<S> {
         Ok(toc)
     }
 
-    fn toc_range(&self) -> Range<u64> {
+    /// Where the table of contents is.
+    pub fn toc_range(&self) -> Range<u64> {
         self.toc_offset..self.toc_offset.saturating_add(self.directory.length as u64)
     }
 
