@@ -16,7 +16,7 @@ use super::writing::Writing;
 use crate::deflate::DeflateLevel;
 use crate::export::{ImageLayout, ImagesToWrite, Inputs, LayerCompression};
 use crate::gpu::{GpuSet, TargetId};
-use crate::image::{Division, Image, ImageRecipe, ImageReference, LayeredImage};
+use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, ImageReference, LayeredImage};
 use crate::split::{Packaging, PlanOptions, Statement};
 use crate::view::{gpus_of, serves};
 
@@ -29,6 +29,10 @@ pub(super) struct ImageOptions {
     /// With --format oci: how new layers are compressed
     #[arg(long, value_enum, value_name = "KIND", default_value_t = CompressionKind::Gzip, help_heading = "Images")]
     layer_compression: CompressionKind,
+
+    /// With --format oci: the form of device code
+    #[arg(long = "form", value_enum, value_name = "FORM", default_value_t = ImageForm::Auto, help_heading = "Images")]
+    form: ImageForm,
 
     /// With --format oci, in place of --output: add images to the OCI layout DIR. Layers that are there already, of the
     /// same image and with the same options, are neither made nor written again
@@ -44,10 +48,20 @@ enum CompressionKind {
     Zstd,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ImageForm {
+    /// Packages that are split already stay split if the HIP runtime of the image reads archives
+    Auto,
+    /// Packages that are split already stay split, and all others have thin binaries
+    Select,
+    /// All binaries are thin
+    Thin,
+}
+
 impl ImageOptions {
     /// Whether one was given.
     pub(super) fn are_given(&self) -> bool {
-        self.add_to.is_some() || self.layer_compression != CompressionKind::Gzip
+        self.add_to.is_some() || self.layer_compression != CompressionKind::Gzip || self.form != ImageForm::Auto
     }
 }
 
@@ -78,14 +92,17 @@ impl ImageOutput<'_> {
         let gpus = self.gpus(&prepared)?;
         let options = all.to_options(Packaging::Bundles)?;
         let sets: Vec<_> = gpus.iter().map(|(gpus, _)| (**gpus).clone()).collect();
-        let division = Division::new(&image, (&prepared.input, &prepared.plan), &options, &sets)?;
+        let parts = DeviceParts::find(&image.root_input(&resources)?, &prepared.plan.databases);
+        parts.warnings.iter().for_each(|warning| warn(warning));
+        let form = self.form(&prepared, &parts)?;
+        let division = Division::new(&image, (&prepared.input, &prepared.plan), (parts, form), &options, &sets)?;
         report(&prepared, &division);
         let compression = match self.options.layer_compression {
             CompressionKind::Gzip => LayerCompression::Gzip(DeflateLevel::default()),
             CompressionKind::Zstd => LayerCompression::Zstd(ZSTD_LEVEL),
         };
         let to_write = ImagesToWrite {
-            recipe: ImageRecipe { image: &image.image, options: &describe(&options, compression)? },
+            recipe: ImageRecipe { image: &image.image, options: &describe(&options, form, compression)? },
             division: &division,
             gpus: &gpus,
             compression,
@@ -101,14 +118,24 @@ impl ImageOutput<'_> {
         Ok(())
     }
 
+    /// The form of what is split already.
+    fn form(&self, prepared: &Prepared, parts: &DeviceParts) -> anyhow::Result<DivisionForm> {
+        Ok(match self.options.form {
+            ImageForm::Auto if parts.may_stay() => DivisionForm::Split,
+            ImageForm::Auto | ImageForm::Thin => DivisionForm::Thin,
+            ImageForm::Select if !prepared.plan.joined.is_empty() => DivisionForm::Split,
+            ImageForm::Select => {
+                let input = message(&self.input.display().to_string());
+                bail!("{input}: --form select: no package in it is split; --form thin makes thin binaries");
+            }
+        })
+    }
+
     /// The GPUs of each image, and its tag.
     fn gpus(&self, prepared: &Prepared) -> anyhow::Result<Vec<(Arc<GpuSet>, String)>> {
         let (input, plan) = (message(&self.input.display().to_string()), &prepared.plan);
         if plan.keys.is_empty() {
             bail!("{input}: contains no device code and no kernel databases: there is nothing to divide");
-        }
-        if !plan.joined.is_empty() {
-            bail!("{input}: its packages are split already, and images are made of packages that are not");
         }
         let existing = gpus_of(plan);
         let wanted: BTreeSet<TargetId> = match self.split.wanted_gpus() {
@@ -131,10 +158,14 @@ impl ImageOutput<'_> {
 }
 
 /// Everything on which the bytes of layers depend, apart from the image.
-fn describe(options: &PlanOptions, compression: LayerCompression) -> anyhow::Result<String> {
+fn describe(options: &PlanOptions, form: DivisionForm, compression: LayerCompression) -> anyhow::Result<String> {
     let (version, compression) = (env!("CARGO_PKG_VERSION"), compression.describe());
+    let form = match form {
+        DivisionForm::Split => "select",
+        DivisionForm::Thin => "thin",
+    };
     let selection = serde_json::to_string(&Statement::of(options))?;
-    Ok(format!("kpackfs {version}, thin, {compression}, {selection}"))
+    Ok(format!("kpackfs {version}, {form}, {compression}, {selection}"))
 }
 
 /// Reports what is different from what the user may expect.

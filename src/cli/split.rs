@@ -200,7 +200,9 @@ impl Split {
             OutputFormat::Index if !self.view.is_empty() => "--view chooses directories; an index has all wheels",
             OutputFormat::Oci if !self.view.is_empty() => "--view chooses directories; --gpu-targets chooses images",
             OutputFormat::Oci => return Ok(()),
-            _ if self.images.are_given() => "--add-to and --layer-compression are about images; they need --format oci",
+            _ if self.images.are_given() => {
+                "--add-to, --form and --layer-compression are about images; they need --format oci"
+            }
             OutputFormat::Directory | OutputFormat::Wheel | OutputFormat::Index if self.versions.are_given() => {
                 "--keep-version and --local-version are about thin wheels; they need --format thin-wheel"
             }

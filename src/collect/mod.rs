@@ -28,7 +28,6 @@ use std::sync::Arc;
 
 use crate::binary::LinkedMachine;
 use crate::loader::RuntimeNames;
-use crate::rope::read_all;
 use crate::source::{EntryPath, Input};
 
 use assemble::{ResultAssembly, application};
@@ -49,9 +48,6 @@ pub use statement::{form_name, thin_gpus};
 
 /// The stem of the HIP runtime's name.
 const RUNTIME: &str = "amdhip64";
-
-/// The largest HIP runtime that is searched, in bytes.
-const MAX_RUNTIME: u64 = 256 << 20;
 
 /// The most objects that need a library and are asked whether they find it.
 const MAX_NEEDING: usize = 1024;
@@ -139,12 +135,7 @@ fn reads_archives(roots: &[SearchRoot], selection: &LibrarySelection) -> Option<
         };
         roots.iter().skip(1).find_map(of_root)
     })?;
-    if content.size() > MAX_RUNTIME {
-        return None;
-    }
-    let mut names = RuntimeNames::default();
-    read_all(&*content, |piece| names.observe(piece)).ok()?;
-    Some(names.reads_archives())
+    Some(RuntimeNames::of(&*content)?.reads_archives())
 }
 
 /// A remark about libraries that a loader finds with `LD_LIBRARY_PATH` only.

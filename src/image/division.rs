@@ -1,8 +1,9 @@
 //! The division of an image: which members of its layers go to the layer that all GPUs share, and which to that of a GPU.
 //!
 //! A path has device code if the plan of the root file system says so. Of such a path, the member that the root file system
-//! shows moves to the layers of GPUs: in its thin form, or unchanged if it is a database of a GPU. Everything else stays as
-//! it stands in its layer, byte for byte. That also holds for whiteouts, which remove files of both layers below.
+//! shows moves to the layers of GPUs: in its thin form, or unchanged if it is an archive or a database of a GPU. So does a
+//! distribution that consists of these. Everything else stays as it stands in its layer, byte for byte. That also holds for
+//! whiteouts, which remove files of both layers below.
 //!
 //! A file with device code that a later layer hides is left out: no program sees it, and it would be fetched with every
 //! image. Nothing else that is hidden is touched.
@@ -13,13 +14,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::ImageError;
+use super::device_parts::{DeviceParts, PartKeys, is_dist_info};
 use super::layer::{Layer, LayerMember, LayerMemberKind};
 use super::layered::LayeredImage;
 use super::member_header::MemberHeader;
 use super::new_layer::NewLayer;
 use super::root::{LinkTarget, LinkTargets, MemberId, RootFiles};
-use crate::gpu::{BundleKey, GpuSet};
+use crate::gpu::GpuSet;
 use crate::kpack::BundleJobs;
+use crate::loader::is_archive;
 use crate::metrics::Progress;
 use crate::rope::{Content, Materialize, Rope};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, file_in};
@@ -30,10 +33,19 @@ use crate::split::{Destination, FatBinaries, Plan, PlanOptions};
 enum Moved {
     /// To the layer of each GPU, in its thin form.
     Thin,
-    /// To the layers of GPUs that need this part.
-    Device(BundleKey),
+    /// To the layers of GPUs that need one of these parts.
+    Device(PartKeys),
     /// Nowhere.
     Gone,
+}
+
+/// The form of what is split already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DivisionForm {
+    /// It stays split: each GPU gets its archives.
+    Split,
+    /// As everything else, it gets the thin form.
+    Thin,
 }
 
 /// The division of an image.
@@ -41,6 +53,8 @@ pub(crate) struct Division<'a> {
     image: &'a LayeredImage,
     moved: BTreeMap<MemberId, Moved>,
     targets: LinkTargets,
+    parts: DeviceParts,
+    form: DivisionForm,
     binaries: FatBinaries,
     /// For each layer, the directories of what moves, with their members at that time.
     directories: BTreeMap<u32, BTreeMap<EntryPath, Option<MemberId>>>,
@@ -55,6 +69,7 @@ impl<'a> Division<'a> {
     pub(crate) fn new(
         image: &'a LayeredImage,
         (input, plan): (&Input, &Plan),
+        (parts, form): (DeviceParts, DivisionForm),
         options: &PlanOptions,
         gpus: &[GpuSet],
     ) -> Result<Self, ImageError> {
@@ -65,18 +80,25 @@ impl<'a> Division<'a> {
         let names = hidden.iter().filter_map(|id| Some(image.member(*id)?.1.path.to_string())).collect();
         let (moved, directories, copies) = Default::default();
         let targets = root.into_targets();
-        let mut division = Self { image, moved, targets, binaries, directories, copies, hidden: names };
+        let mut division = Self { image, moved, targets, parts, form, binaries, directories, copies, hidden: names };
         division.moved.extend(hidden.into_iter().map(|id| (id, Moved::Gone)));
         for layer in 0..image.layers.len() {
             for (id, member) in image.members(layer) {
+                let is_shown = shown.contains(&id);
                 let moved = match &member.kind {
-                    LayerMemberKind::File | LayerMemberKind::HardLink(_) if shown.contains(&id) => {
+                    LayerMemberKind::File | LayerMemberKind::HardLink(_) if is_shown => {
                         division.destination((input, plan), &member.path)
                     }
                     // A hidden link to a file that is left out.
                     LayerMemberKind::HardLink(_) => {
                         let target = division.targets.get(&id).and_then(|target| division.moved.get(&target.named));
                         target.map(|_| Moved::Gone)
+                    }
+                    LayerMemberKind::Symlink(_) if is_shown => division.of_distribution(&member.path),
+                    LayerMemberKind::Directory => division.of_distribution(&member.path),
+                    // A former one.
+                    LayerMemberKind::File | LayerMemberKind::Symlink(_) => {
+                        division.of_distribution(&member.path).map(|_| Moved::Gone)
                     }
                     _ => None,
                 };
@@ -89,15 +111,37 @@ impl<'a> Division<'a> {
     }
 
     fn destination(&self, (input, plan): (&Input, &Plan), path: &EntryPath) -> Option<Moved> {
+        if let Some(moved) = self.of_distribution(path) {
+            return Some(moved);
+        }
+        if self.form == DivisionForm::Split {
+            if let Some(keys) = self.parts.of_archive(path) {
+                return Some(Moved::Device(Arc::clone(keys)));
+            }
+            if plan.joined.contains(path) {
+                return None;
+            }
+        }
         if self.binaries.has(path) {
             return Some(Moved::Thin);
         }
         let entry = input.entries.binary_search_by(|entry| entry.path.cmp(path)).ok();
         match entry.and_then(|at| plan.places.get(at)) {
-            Some(Destination::Device(key, _) | Destination::Unwanted(key, _)) => Some(Moved::Device(key.clone())),
+            Some(Destination::Device(key, _) | Destination::Unwanted(key, _)) => {
+                Some(Moved::Device(Arc::new([key.clone()].into())))
+            }
             Some(Destination::Host | Destination::Rewritten { .. }) => None,
             // Joining has put it into binaries.
             None => Some(Moved::Gone),
+        }
+    }
+
+    /// Where a member of a device distribution goes. Nothing is left to describe once its archives are in binaries.
+    fn of_distribution(&self, path: &EntryPath) -> Option<Moved> {
+        let keys = self.parts.of_distribution(path)?;
+        match self.form {
+            DivisionForm::Split => Some(Moved::Device(Arc::clone(keys))),
+            DivisionForm::Thin => path.components().any(is_dist_info).then_some(Moved::Gone),
         }
     }
 
@@ -161,7 +205,10 @@ impl<'a> Division<'a> {
         // What unpacks the layer would create them for what is not there any more.
         let directories = self.directories.get(&MemberId::new(number, 0).layer).into_iter().flatten();
         let nothing: Arc<dyn Content> = Arc::new(Rope::default());
-        for (directory, _) in directories.filter(|(_, member)| member.is_none()) {
+        let is_missing = |(directory, member): &(&EntryPath, &Option<MemberId>)| {
+            member.is_none() && self.parts.of_distribution(directory).is_none()
+        };
+        for (directory, _) in directories.filter(is_missing) {
             new.add(MemberHeader::of_implied_directory(), directory, &nothing)?;
         }
         new.finish()
@@ -175,9 +222,12 @@ impl<'a> Division<'a> {
         for (id, member) in self.image.members(number) {
             let is_thin = match self.moved.get(&id) {
                 Some(Moved::Thin) => true,
-                Some(Moved::Device(key)) if keys.contains(key) => false,
+                Some(Moved::Device(wanted)) if !wanted.is_disjoint(&keys) => false,
                 Some(Moved::Device(_) | Moved::Gone) | None => continue,
             };
+            if member.kind == LayerMemberKind::Directory && !new.lacks(&member.path) {
+                continue;
+            }
             has_files = true;
             self.add_directories(&mut new, number, &member.path)?;
             let is_link = matches!(member.kind, LayerMemberKind::HardLink(_)) && !self.copies.contains(&id);
@@ -238,6 +288,10 @@ fn content_of(layer: &Layer, member: &LayerMember) -> Result<Arc<dyn Content>, I
     }
 }
 
+fn is_archive_file(entry: &Entry) -> bool {
+    matches!(&entry.kind, EntryKind::File { content, .. } if is_archive(&entry.path, content))
+}
+
 /// The files with device code that later layers hide.
 fn hidden_with_code(
     image: &LayeredImage,
@@ -281,8 +335,9 @@ fn hidden_with_code(
     let of_hidden = of_hidden.map_err(|error| ImageError::Hidden { reason: error.to_string() })?;
     let binaries = FatBinaries::new(&input, &of_hidden, &[]);
     let has_code = |(entry, place): (&Entry, &Destination)| {
-        let is_database = matches!(place, Destination::Device(..) | Destination::Unwanted(..));
-        (is_database || binaries.has(&entry.path)).then(|| hidden.get(&entry.path).copied()).flatten()
+        let is_of_device =
+            matches!(place, Destination::Device(..) | Destination::Unwanted(..)) || is_archive_file(entry);
+        (is_of_device || binaries.has(&entry.path)).then(|| hidden.get(&entry.path).copied()).flatten()
     };
     Ok(input.entries.iter().zip(&of_hidden.places).filter_map(has_code).collect())
 }

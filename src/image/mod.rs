@@ -4,6 +4,7 @@
 //! each other, and is an input like any tree.
 
 mod choose;
+mod device_parts;
 mod division;
 mod error;
 mod layer;
@@ -21,7 +22,8 @@ use crate::resources::Resources;
 use crate::source::Input;
 
 pub(crate) use choose::Image;
-pub(crate) use division::Division;
+pub(crate) use device_parts::DeviceParts;
+pub(crate) use division::{Division, DivisionForm};
 pub use error::ImageError;
 pub(crate) use layer::Layer;
 pub(crate) use layered::LayeredImage;

@@ -2,11 +2,16 @@
 
 use memchr::memmem;
 
+use crate::rope::{Content, read_all};
+
 /// The library with which runtimes read archives, as its name begins.
 pub(crate) const ARCHIVE_LIBRARY: &str = "librocm_kpack.so";
 
 /// Names in a runtime that reads archives: functions of the library, or the library.
 const NAMES_OF_READERS: [&[u8]; 2] = [b"kpack_load_code_object", b"librocm_kpack"];
+
+/// The largest HIP runtime that is searched, in bytes: ten times that of ROCm 7.
+const MAX_RUNTIME: u64 = 256 << 20;
 
 /// Looks for names in the bytes of a library, which come in pieces: the HIP runtime of ROCm 7 has 25 MB.
 #[derive(Debug)]
@@ -50,6 +55,16 @@ impl Default for RuntimeNames {
 }
 
 impl RuntimeNames {
+    /// The names in a runtime; `None` if it is too large or cannot be read.
+    pub(crate) fn of(runtime: &dyn Content) -> Option<Self> {
+        let mut names = Self::default();
+        if runtime.size() > MAX_RUNTIME {
+            return None;
+        }
+        read_all(runtime, |piece| names.observe(piece)).ok()?;
+        Some(names)
+    }
+
     /// Takes the next piece.
     pub(crate) fn observe(&mut self, piece: &[u8]) {
         self.0.observe(piece);

@@ -11,5 +11,6 @@ mod common;
 mod hostile;
 mod layout;
 mod read;
+mod split;
 mod unpacked;
 mod write;

@@ -1,0 +1,127 @@
+//! What an image has of device parts: archives, and distributions of archives and databases only.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::database::Databases;
+use crate::gpu::{BundleKey, SPIRV, TargetId};
+use crate::kpack::{ArchiveReader, KpackError};
+use crate::loader::{RuntimeNames, is_archive};
+use crate::memory::{Parser, WholeFile};
+use crate::rope::Content;
+use crate::source::{EntryKind, EntryPath, Input};
+use crate::wheel::Claims;
+
+/// The HIP runtime, as the names of its file begin.
+const RUNTIME: &[u8] = b"libamdhip64.so";
+
+/// The parts that need a file: an image for a GPU has it if it needs one of them.
+pub(super) type PartKeys = Arc<BTreeSet<BundleKey>>;
+
+/// What an image has of device parts, by path in the root file system.
+#[derive(Debug, Default)]
+pub(crate) struct DeviceParts {
+    archives: HashMap<EntryPath, PartKeys>,
+    /// Files of device distributions, and the directories of their metadata.
+    distributions: HashMap<EntryPath, PartKeys>,
+    /// Whether the HIP runtime reads archives; `None` if there is none.
+    reads_archives: Option<bool>,
+    /// Archives that cannot be read. All images have them.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl DeviceParts {
+    /// Those of a root file system before it is joined.
+    pub(crate) fn find(root: &Input, databases: &Databases) -> Self {
+        let mut parts = Self::default();
+        for entry in &root.entries {
+            if let EntryKind::File { content, .. } = &entry.kind
+                && is_archive(&entry.path, content)
+            {
+                match keys_of(content) {
+                    Ok(keys) => parts.archives.extend(keys.map(|keys| (entry.path.clone(), Arc::new(keys)))),
+                    Err(error) => parts.warnings.push(format!("{}: stays in all images: {error}", entry.path)),
+                }
+            }
+        }
+        if !parts.archives.is_empty() {
+            parts.reads_archives = reads_archives(root);
+            root.entries.iter().for_each(|entry| parts.add_distribution(root, &entry.path, databases));
+        }
+        parts
+    }
+
+    /// Whether archives are of use in the image: its runtime reads them, as far as is known.
+    pub(crate) fn may_stay(&self) -> bool {
+        !self.archives.is_empty() && self.reads_archives != Some(false)
+    }
+
+    /// The parts that need an archive.
+    pub(super) fn of_archive(&self, path: &EntryPath) -> Option<&PartKeys> {
+        self.archives.get(path)
+    }
+
+    /// The parts that need a file of a device distribution, or a directory of its metadata.
+    pub(super) fn of_distribution(&self, path: &EntryPath) -> Option<&PartKeys> {
+        self.distributions.get(path)
+    }
+
+    /// Adds the distribution with this `*.dist-info` directory, if all that it installs are archives and databases.
+    fn add_distribution(&mut self, root: &Input, directory: &EntryPath, databases: &Databases) {
+        if !is_dist_info(directory.name()) {
+            return;
+        }
+        let record = root.entry(&directory.child(b"RECORD")).map(|entry| &entry.kind);
+        let Some(EntryKind::File { content, .. }) = record else { return };
+        let Ok(record) = WholeFile::of(Parser::Record, &**content) else { return };
+        let site = directory.parent().unwrap_or_else(EntryPath::root);
+        let (mut files, mut keys) = (BTreeSet::from([directory.clone()]), BTreeSet::new());
+        for (row, _) in Claims::parse(&record.into_bytes()).rows() {
+            let Ok(row) = EntryPath::new(row) else { return };
+            let path = site.child(row.as_bytes());
+            if root.entry(&path).is_none() {
+                continue;
+            }
+            if path.below(directory).is_some() {
+                let above = std::iter::successors(path.parent(), EntryPath::parent);
+                files.extend(above.take_while(|above| above != directory));
+            } else {
+                match (self.archives.get(&path), databases.classify(&path)) {
+                    (Some(of_archive), _) => keys.extend(of_archive.iter().cloned()),
+                    (None, Some(file)) => keys.extend([file.arch.key()]),
+                    (None, None) => return,
+                }
+            }
+            files.insert(path);
+        }
+        if !keys.is_empty() {
+            let keys = Arc::new(keys);
+            self.distributions.extend(files.into_iter().map(|path| (path, Arc::clone(&keys))));
+        }
+    }
+}
+
+/// Whether a directory has the metadata of a distribution.
+pub(super) fn is_dist_info(name: &[u8]) -> bool {
+    name.ends_with(b".dist-info")
+}
+
+/// The parts whose code objects are in an archive; `None` if any GPU may need it.
+fn keys_of(archive: &Arc<dyn Content>) -> Result<Option<BTreeSet<BundleKey>>, KpackError> {
+    let archive = ArchiveReader::open(Arc::clone(archive))?;
+    let targets: BTreeSet<_> = archive.entries().map(|(_, target, _)| target).collect();
+    let key = |target: &str| {
+        let target: TargetId = target.parse().ok()?;
+        (target.processor() != SPIRV && !target.is_unknown()).then(|| BundleKey::of(&target))
+    };
+    Ok(targets.into_iter().map(key).collect::<Option<BTreeSet<_>>>().filter(|keys| !keys.is_empty()))
+}
+
+/// Whether a HIP runtime reads archives; `None` if there is none that can be read.
+fn reads_archives(root: &Input) -> Option<bool> {
+    let runtimes = root.entries.iter().filter_map(|entry| match &entry.kind {
+        EntryKind::File { content, .. } if entry.path.name().starts_with(RUNTIME) => RuntimeNames::of(&**content),
+        _ => None,
+    });
+    runtimes.map(|names| names.reads_archives()).reduce(|one, other| one || other)
+}
