@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::wheels::{JoinedWheel, WheelsError, as_one, check, open_all, wheels_in};
 use crate::resources::Resources;
 use crate::source::{Input, SourceError};
-use crate::wheel::{accepts, file_tags};
 
 /// Several wheels.
 #[derive(Debug)]
@@ -70,27 +69,21 @@ fn apart(wheels: Vec<JoinedWheel>) -> Result<Vec<Input>, WheelsError> {
     sets.into_values().map(as_one).collect()
 }
 
-/// The host wheel of each device wheel: one whose extras require it, and that is for the same systems.
+/// The host wheel of each device wheel: one whose extras name it.
 fn hosts(wheels: &[JoinedWheel]) -> BTreeMap<usize, usize> {
-    let mut by_name = BTreeMap::<&str, Vec<usize>>::new();
-    for (number, wheel) in wheels.iter().enumerate() {
-        by_name.entry(&wheel.name).or_default().push(number);
-    }
-    let mut hosts = BTreeMap::new();
+    let mut naming = BTreeMap::<String, Vec<usize>>::new();
     for (number, host) in wheels.iter().enumerate() {
-        let added = host.metadata.added();
-        let pins: BTreeSet<_> = host.metadata.pins_of_extras().map(|(_, name, version)| (name, version)).collect();
-        for (name, version) in pins.into_iter().filter(|(name, _)| added.has(name)) {
-            for &device in by_name.get(name.as_str()).into_iter().flatten() {
-                let is_of_host = |device: &JoinedWheel| {
-                    accepts(version, &device.metadata.version) && file_tags(&device.path) == file_tags(&host.path)
-                };
-                if device != number && wheels.get(device).is_some_and(is_of_host) {
-                    hosts.entry(device).or_insert(number);
-                }
-            }
+        for name in host.metadata.added().devices().filter(|name| *name != host.name) {
+            naming.entry(name.to_owned()).or_default().push(number);
         }
     }
+    let host = |(number, device): (usize, &JoinedWheel)| {
+        let candidates = naming.get(&device.name)?;
+        let labels: Vec<_> = candidates.iter().filter_map(|&host| wheels.get(host)).map(JoinedWheel::label).collect();
+        let own = device.label().hosts(&labels);
+        Some((number, *candidates.get(*own.first()?)?))
+    };
+    let mut hosts: BTreeMap<_, _> = wheels.iter().enumerate().filter_map(host).collect();
     // A host wheel is in its own set.
     let own: BTreeSet<_> = hosts.values().copied().collect();
     hosts.retain(|device, _| !own.contains(device));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, SourceError};
-use crate::wheel::{self, Metadata, WheelError, normalise};
+use crate::wheel::{self, Metadata, WheelError, WheelLabel, normalise};
 
 /// Why several inputs cannot be used together.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +77,12 @@ pub(super) struct JoinedWheel {
     pub(super) metadata: Metadata,
     /// The normalised name of its distribution.
     pub(super) name: String,
+}
+
+impl JoinedWheel {
+    pub(super) fn label(&self) -> WheelLabel<'_> {
+        WheelLabel { metadata: Some(&self.metadata), path: &self.path }
+    }
 }
 
 /// The wheels in a directory that contains at least two wheels and nothing else; otherwise none.

@@ -13,7 +13,7 @@ use super::statement::LocatedStatement;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::begins_binary;
-use crate::wheel::{Metadata, accepts, file_tags, normalise};
+use crate::wheel::{Metadata, WheelLabel};
 
 /// A directory or wheel that the user named.
 #[derive(Debug)]
@@ -48,12 +48,12 @@ pub(super) fn group(
     candidates.sort_by_cached_key(key);
     candidates.dedup_by(|one, other| one.part.input.location == other.part.input.location);
     let (devices, hosts): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|candidate| is_device(&candidate.part));
+    let labels: Vec<_> = hosts.iter().map(PartCandidate::label).collect();
+    let (related, unrelated): (Vec<_>, Vec<_>) =
+        devices.iter().map(|device| (device, device.label().hosts(&labels))).partition(|(_, of)| !of.is_empty());
     let mut groups = Vec::new();
-    for host in &hosts {
-        let is_for_others = |device: &PartCandidate| {
-            !device.has_tags_of(host) && hosts.iter().any(|it| device.belongs_to(it) && device.has_tags_of(it))
-        };
-        let theirs = devices.iter().filter(|device| device.belongs_to(host) && !is_for_others(device));
+    for (number, host) in hosts.iter().enumerate() {
+        let theirs = related.iter().filter(|(_, of)| of.contains(&number)).map(|(device, _)| *device);
         let group: Vec<_> = std::iter::once(host).chain(theirs).map(|it| Arc::clone(&it.part)).collect();
         let kind = if group.len() > 1 { PartsKind::Split } else { PartsKind::Installation };
         let mut parts =
@@ -70,9 +70,8 @@ pub(super) fn group(
         }
         groups.push(parts);
     }
-    // A variant wheel is a copy of the host wheel, so there may be several hosts.
-    for device in devices.iter().filter(|device| !hosts.iter().any(|host| device.belongs_to(host))) {
-        if device.pins().next().is_none() {
+    for (device, _) in unrelated {
+        if device.metadata.as_ref().is_none_or(|metadata| metadata.pins().next().is_none()) {
             let reason = "it belongs to a host part, which is not among what is verified";
             findings.add(Rule::DistributionMissing, device.part.label.as_str(), reason);
         }
@@ -106,22 +105,8 @@ fn say_missing(label: String, missing: &[String], findings: &Findings) {
 }
 
 impl PartCandidate {
-    fn pins(&self) -> impl Iterator<Item = (String, &str)> {
-        self.metadata.iter().flat_map(Metadata::pins)
-    }
-
-    /// Whether this device part belongs to a host part. Device wheels require their host wheel in their own version. A
-    /// part without such information, such as one of a tree, belongs to the parts it was named with.
-    fn belongs_to(&self, host: &Self) -> bool {
-        let Some(host) = host.metadata.as_ref().filter(|_| self.pins().next().is_some()) else { return true };
-        let own = normalise(&host.name);
-        self.pins().any(|(name, wanted)| name == own && accepts(wanted, &host.version))
-    }
-
-    /// Whether the file names have equal tags. A release may have wheels of one version for several systems, and each
-    /// device wheel is for the system of its host wheel.
-    fn has_tags_of(&self, host: &Self) -> bool {
-        file_tags(&self.part.input.location) == file_tags(&host.part.input.location)
+    fn label(&self) -> WheelLabel<'_> {
+        WheelLabel { metadata: self.metadata.as_ref(), path: &self.part.input.location }
     }
 }
 
