@@ -239,6 +239,11 @@ impl Statement {
         self.databases.as_deref().map(Databases::from_names).transpose()
     }
 
+    /// The part, if this is the statement of one wheel.
+    pub fn part(&self) -> Option<&str> {
+        self.part.as_deref()
+    }
+
     /// `--arch`.
     pub fn arch(&self) -> Result<Vec<BundleKey>, TargetIdError> {
         keys(&self.arch)

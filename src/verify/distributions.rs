@@ -12,7 +12,7 @@ use crate::gpu::{BundleKey, GpuSet};
 use crate::memory::{Parser, WholeFile};
 use crate::rope::ReadError;
 use crate::source::{EntryKind, EntryPath, InputKind};
-use crate::split::Statement;
+use crate::split::{HOST, Statement};
 use crate::wheel::{Claims, Metadata, STATEMENT, Stated, accepts, normalise};
 
 /// A `*.dist-info` directory.
@@ -24,8 +24,8 @@ pub(super) struct Distribution<'a> {
     pub(super) directory: EntryPath,
     /// `None` if it cannot be read.
     metadata: Option<Metadata>,
-    /// The GPUs of a thin wheel.
-    pub(super) thin: Option<GpuSet>,
+    /// The statement in it; `None` if there is none, as of other tools.
+    pub(super) statement: Option<Statement>,
     pub(super) role: Role,
     /// The lines of RECORD; `None` if there is none.
     pub(super) rows: Option<Vec<RecordRow>>,
@@ -74,19 +74,19 @@ fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distri
         let path = directory.child(b"METADATA");
         let metadata = read(part, &path, Parser::Metadata).ok().flatten();
         let metadata = metadata.and_then(|bytes| Metadata::parse(bytes.into_bytes(), &path).ok());
-        let thin = thin_gpus(part, directory);
+        let statement = statement(part, directory);
         let (directory, role) = (directory.clone(), Role::Other);
-        let mut found = Distribution { number, part, directory, metadata, thin, role, rows };
+        let mut found = Distribution { number, part, directory, metadata, statement, role, rows };
         found.role = found.find_role();
         found
     };
     directories.map(|entry| open(&entry.path)).collect()
 }
 
-/// The GPUs of the thin wheel with this `*.dist-info` directory; `None` if the wheel is not thin.
-pub(super) fn thin_gpus(part: &Part, directory: &EntryPath) -> Option<GpuSet> {
+/// The statement in a `*.dist-info` directory, if there is one.
+pub(super) fn statement(part: &Part, directory: &EntryPath) -> Option<Statement> {
     let bytes = read(part, &directory.child(STATEMENT.as_bytes()), Parser::Statement).ok()??;
-    Statement::parse(&bytes).ok()?.thin()
+    Statement::parse(&bytes).ok()
 }
 
 /// The content of a file of a part; `None` if there is no such file.
@@ -115,8 +115,13 @@ pub(super) fn is_same_record(path: &EntryPath, one: &Part, other: &Part) -> bool
 
 impl Distribution<'_> {
     fn find_role(&self) -> Role {
-        if self.thin.is_some() {
+        if self.thin().is_some() {
             return Role::Thin;
+        }
+        match self.statement.as_ref().and_then(Statement::part) {
+            Some(HOST) => return Role::Host,
+            Some(_) => return Role::Device,
+            None => {}
         }
         if self.metadata.as_ref().is_some_and(|metadata| !devices(metadata).is_empty()) {
             return Role::Host;
@@ -136,6 +141,11 @@ impl Distribution<'_> {
         };
         let is_device = |path: &EntryPath| names_archive(path) || of_database(path);
         if payload.all(|path| is_device(&path)) && has_pins { Role::Device } else { Role::Other }
+    }
+
+    /// The GPUs of a thin wheel.
+    pub(super) fn thin(&self) -> Option<GpuSet> {
+        self.statement.as_ref().and_then(Statement::thin)
     }
 
     /// The files that its RECORD names outside of its dist-info.
@@ -190,9 +200,7 @@ impl Distribution<'_> {
 
     /// The fields of METADATA that the split replaced, as they were.
     pub(super) fn replaced_requirements(&self) -> Vec<String> {
-        let bytes = read(self.part, &self.directory.child(STATEMENT.as_bytes()), Parser::Statement).ok().flatten();
-        let statement = bytes.and_then(|bytes| Statement::parse(&bytes).ok());
-        statement.map(|statement| statement.replaced_requirements().to_vec()).unwrap_or_default()
+        self.statement.as_ref().map(|statement| statement.replaced_requirements().to_vec()).unwrap_or_default()
     }
 
     pub(super) fn name(&self) -> Option<(String, &str)> {
@@ -220,13 +228,22 @@ impl Distribution<'_> {
     /// distributions of its families, whose names begin like its own. Others are those of `--device-requires-dist`, and
     /// may have the same version by chance.
     fn pins_of_split(&self) -> impl Iterator<Item = (String, &str)> {
+        let is_of_split = move |(number, (name, _)): &(usize, (String, &str))| *number == 0 || self.is_sibling(name);
+        self.pins().enumerate().filter(is_of_split).map(|(_, pin)| pin)
+    }
+
+    /// The pin of the host distribution.
+    fn host_pin(&self) -> Option<(String, &str)> {
+        self.pins().next().filter(|(name, _)| !self.is_sibling(name))
+    }
+
+    /// Whether another device distribution has a name that begins like that of this one.
+    fn is_sibling(&self, name: &str) -> bool {
         let prefix = |name: &str| {
             let key = key(name)?.to_string().replace('_', "-");
             Some(name.strip_suffix(&key)?.to_owned())
         };
-        let own = self.name().and_then(|(name, _)| prefix(&name));
-        let is_sibling = move |name: &str| own.is_some() && prefix(name) == own;
-        self.pins().enumerate().filter(move |(number, (name, _))| *number == 0 || is_sibling(name)).map(|(_, pin)| pin)
+        self.name().and_then(|(own, _)| prefix(&own)).is_some_and(|own| prefix(name) == Some(own))
     }
 }
 
@@ -254,16 +271,20 @@ fn check_twice(distributions: &[Distribution<'_>], findings: &Findings) {
     }
 }
 
-/// Reports hosts of device distributions whose METADATA names no device distribution at all: installers then install
-/// none with them, and remove none.
-fn check_host_requirements(distributions: &[Distribution<'_>], findings: &Findings) {
+/// Reports device distributions whose METADATA does not name their host, and hosts of device distributions whose METADATA
+/// names none of them: installers then install one without the other.
+fn check_requirements(distributions: &[Distribution<'_>], findings: &Findings) {
     for device in distributions.iter().filter(|it| it.role == Role::Device) {
         let Some((own, _)) = device.name() else { continue };
-        let Some((name, version)) = device.pins_of_split().next() else { continue };
+        let Some((name, version)) = device.host_pin() else {
+            let reason = "its METADATA does not require the host distribution in its own version";
+            findings.add(Rule::DeviceRequirements, device.label(), reason);
+            continue;
+        };
         let is_host =
             |it: &&Distribution<'_>| it.name().is_some_and(|(other, found)| other == name && accepts(version, found));
         let Some(host) = distributions.iter().find(is_host) else { continue };
-        if host.role == Role::Other && !host.metadata.iter().any(|it| !devices(it).is_empty()) {
+        if !host.metadata.iter().any(|it| !devices(it).is_empty()) {
             let reason = format!("its METADATA names no device distribution, but {own} belongs to it");
             findings.add(Rule::HostRequirements, host.label(), reason);
         }
@@ -273,7 +294,7 @@ fn check_host_requirements(distributions: &[Distribution<'_>], findings: &Findin
 /// Checks that each distribution that another one needs exists in the right version.
 pub(super) fn check(distributions: &[Distribution<'_>], findings: &Findings) {
     check_twice(distributions, findings);
-    check_host_requirements(distributions, findings);
+    check_requirements(distributions, findings);
     let mut existing = BTreeMap::<String, BTreeSet<&str>>::new();
     for (name, version) in distributions.iter().filter_map(Distribution::name) {
         existing.entry(name).or_default().insert(version);

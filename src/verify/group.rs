@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::devices;
-use super::distributions::thin_gpus;
+use super::distributions::statement;
 use super::error::VerifyError;
 use super::parts::{Part, Parts, PartsKind};
 use super::report::{Findings, enumerate};
@@ -113,7 +113,8 @@ impl PartCandidate {
 /// Whether a part contains archives or databases, and no other code. A host part that still has databases also has
 /// binaries. A thin wheel is self-contained, even if it has nothing but databases.
 fn is_device(part: &Part) -> bool {
-    if part.input.dist_info().is_some_and(|directory| thin_gpus(part, directory).is_some()) {
+    if part.input.dist_info().is_some_and(|directory| statement(part, directory).is_some_and(|it| it.thin().is_some()))
+    {
         return false;
     }
     let files = part.files().filter(|(path, _)| !Part::is_metadata(path));

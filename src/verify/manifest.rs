@@ -64,9 +64,8 @@ impl Context<'_> {
         let place = part.label(&path);
         let read = part.read(&path, Parser::Manifest).map_err(|error| error.to_string());
         let manifest = self.parsed(&place, read);
-        let statement = part.read(&directory.child(STATEMENT.as_bytes()), Parser::Statement).ok().flatten();
-        let statement = statement.and_then(|text| crate::split::Statement::parse(&text).ok());
-        let stated = statement.as_ref().and_then(|statement| statement.split_id());
+        let statement = distribution.statement.as_ref();
+        let stated = statement.and_then(|statement| statement.split_id());
         let split_id = manifest.as_ref().map(|manifest| manifest.split_id.as_str()).or(stated)?.to_owned();
         if self.is_of_input(part, &split_id) {
             return None;
@@ -74,6 +73,11 @@ impl Context<'_> {
         if stated.is_some_and(|stated| stated != split_id) {
             let reason = format!("{STATEMENT} next to it states the ID of another split");
             self.findings.add(Rule::OtherSplit, place.as_str(), reason);
+        }
+        let parts = statement.and_then(|it| it.part()).zip(manifest.as_ref().map(|it| &*it.part));
+        if let Some((stated, listed)) = parts.filter(|(stated, listed)| stated != listed) {
+            let reason = format!("{STATEMENT} next to it is that of the part {stated}, and this is that of {listed}");
+            self.findings.add(Rule::WrongPart, place.as_str(), reason);
         }
         let label = distribution.label();
         Some(StatedPart {

@@ -42,7 +42,7 @@ impl Context<'_> {
                 as_listed.lock().insert((stated.number, self.place(stated.part, &path)));
             }
         });
-        self.check_unlisted(stated, manifest);
+        self.check_unlisted(stated, manifest, compared);
     }
 
     /// Whether a file is as listed.
@@ -132,14 +132,28 @@ impl Context<'_> {
         place.is_file().then(|| open_file(&place, self.resources)).transpose()
     }
 
-    /// Reports device code that belongs to the part but is not listed.
-    fn check_unlisted(&self, stated: &StatedPart<'_>, manifest: &PartManifest) {
+    /// The names under which a split binary looks for its code.
+    fn kernel_names(&self, path: &EntryPath) -> impl Iterator<Item = &str> {
+        let wrappers = self.binaries.get(path).into_iter().flatten().flatten();
+        wrappers.map(|request| request.marker.kernel_name.as_str())
+    }
+
+    /// Reports device code that belongs to the part but is not listed, and copies of binaries.
+    fn check_unlisted(&self, stated: &StatedPart<'_>, manifest: &PartManifest, compared: &ComparedFiles) {
         let part = stated.part;
         let place = |path: &EntryPath| part.recorded(path).unwrap_or_else(|| path.clone());
         let listed = manifest.files.iter().filter_map(|file| Some(place(&EntryPath::new(file.path.as_bytes()).ok()?)));
         let listed: HashSet<_> = listed.collect();
         let is_host = manifest.part == HOST || !manifest.parts.is_empty();
+        let names: HashSet<_> = listed.iter().flat_map(|path| self.kernel_names(path)).collect();
+        // A split of an installation may have binaries that were split before, without being among those of its manifest.
+        let is_as_recorded =
+            |path: &EntryPath| compared.get(&(stated.number, path.clone())).is_none_or(|(_, is_equal)| *is_equal);
+        let is_copy = |path: &EntryPath| {
+            self.kernel_names(path).any(|name| !is_host || names.contains(name)) && is_as_recorded(path)
+        };
         let is_about = |path: &EntryPath| match part.input.entry(path).map(|entry| &entry.kind) {
+            Some(EntryKind::File { .. }) if is_copy(path) => true,
             Some(EntryKind::File { content, .. }) if is_host => is_archive(path, content),
             Some(EntryKind::File { content, .. }) => part.is_device_file(path, content),
             _ => false,

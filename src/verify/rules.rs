@@ -157,7 +157,7 @@ rules! {
         "a device part was unpacked into the host part, or `--databases` of the split omitted this database",
         "split again; or give `verify` the `--databases` of the split";
     WrongPart "wrong-part" Separation:
-        "a device part contains code of another GPU, or a file that belongs to no GPU",
+        "a device part contains code of another GPU, the statement of another part, or a file that belongs to no GPU",
         "a file was copied into the wrong part, or another splitter puts it there",
         "split again";
     RecordMissing "record-missing" Record:
@@ -224,6 +224,10 @@ rules! {
         "a device distribution installs no archive and no file of a kernel database",
         "they were deleted or moved, and RECORD was made again",
         "install the distribution again (`pip install --force-reinstall --no-deps NAME==VERSION`)";
+    DeviceRequirements "device-requirements" Distribution:
+        "the METADATA of a device distribution does not require the host distribution of its split in its own version",
+        "METADATA was changed",
+        "install the device wheel of the split (`pip install --force-reinstall --no-deps DEVICE.whl`)";
     HostRequirements "host-requirements" Distribution:
         "the METADATA of a host distribution names none of the device distributions that belong to it",
         "the fat wheel was installed over the host wheel, or METADATA was changed",
@@ -249,7 +253,7 @@ rules! {
         "it is damaged, of another build, or was put together by another tool",
         "install the distribution again, or split again; HIP fails or computes nonsense with other code";
     Unlisted "unlisted" Manifest:
-        "the manifest of a part does not list an archive or a file of a kernel database that is in the part",
+        "the manifest of a part does not list an archive, a file of a kernel database or a copy of a binary that is in the part",
         "it was copied there after the split, and RECORD was made again",
         "delete it, or install the distribution that contains it";
     AgainstLost "against-lost" Against:

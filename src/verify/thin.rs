@@ -36,7 +36,7 @@ impl ThinFiles {
         let whole = given.cloned().or_else(|| of_place(parts)).map(Arc::new);
         let mut by_path = HashMap::new();
         for distribution in distributions {
-            let Some(gpus) = distribution.thin.clone().map(Arc::new) else { continue };
+            let Some(gpus) = distribution.thin().map(Arc::new) else { continue };
             let rows = distribution.rows.iter().flatten();
             let paths = rows.filter_map(|row| distribution.part.recorded(&EntryPath::new(&row.path).ok()?));
             by_path.extend(paths.map(|path| (path, Arc::clone(&gpus))));

@@ -52,7 +52,7 @@ type Damage = (&'static str, fn(&Path), &'static [&'static str], Rule, &'static 
 
 const LIBRARY: &str = "fat/generic.so";
 
-const DAMAGES: [Damage; 22] = [
+const DAMAGES: [Damage; 26] = [
     (
         "the marker leads to another package",
         |at| replace(&at.join(LIBRARY), b".kpack/fat_@", b".kpack/fax_@"),
@@ -137,6 +137,38 @@ const DAMAGES: [Damage; 22] = [
         &[],
         Rule::HostRequirements,
         HOST,
+    ),
+    (
+        "twice, and one RECORD names the other",
+        |at| {
+            for name in ["METADATA", "RECORD", "kpackfs.json"] {
+                copy(&at.join(DEVICE).join(name), &at.join("amd_fat_device_gfx1100-9.dist-info").join(name));
+            }
+        },
+        &["amd_fat_device_gfx1100-9.dist-info/METADATA"],
+        Rule::DistributionTwice,
+        DEVICE,
+    ),
+    (
+        "METADATA of a device wheel of another version",
+        |at| metadata(at, DEVICE, |text| text.replace("Requires-Dist: fat==1.0", "Requires-Dist: fat==0.9")),
+        &[],
+        Rule::DeviceRequirements,
+        DEVICE,
+    ),
+    (
+        "the statement of another part",
+        |at| copy(&at.join(FAMILY).join("kpackfs.json"), &at.join(DEVICE).join("kpackfs.json")),
+        &[],
+        Rule::WrongPart,
+        DEVICE,
+    ),
+    (
+        "a copy of a library",
+        |at| copy(&at.join(LIBRARY), &at.join("fat/backup/generic.so")),
+        &["fat/backup/generic.so"],
+        Rule::Unlisted,
+        "fat/backup/generic.so",
     ),
     (
         "a database of another GPU",
