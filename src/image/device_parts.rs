@@ -3,14 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::distribution_record::{DistributionRecord, is_dist_info};
 use crate::database::Databases;
 use crate::gpu::{BundleKey, SPIRV, TargetId};
 use crate::kpack::{ArchiveReader, KpackError};
 use crate::loader::{RuntimeNames, is_archive};
-use crate::memory::{Parser, WholeFile};
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input};
-use crate::wheel::Claims;
 
 /// The HIP runtime, as the names of its file begin.
 const RUNTIME: &[u8] = b"libamdhip64.so";
@@ -71,14 +70,12 @@ impl DeviceParts {
         if !is_dist_info(directory.name()) {
             return;
         }
-        let record = root.entry(&directory.child(b"RECORD")).map(|entry| &entry.kind);
-        let Some(EntryKind::File { content, .. }) = record else { return };
-        let Ok(record) = WholeFile::of(Parser::Record, &**content) else { return };
-        let site = directory.parent().unwrap_or_else(EntryPath::root);
+        let path = directory.child(b"RECORD");
+        let Some(EntryKind::File { content, .. }) = root.entry(&path).map(|entry| &entry.kind) else { return };
+        let Ok(record) = DistributionRecord::read(&path, &**content) else { return };
         let (mut files, mut keys) = (BTreeSet::from([directory.clone()]), BTreeSet::new());
-        for (row, _) in Claims::parse(&record.into_bytes()).rows() {
-            let Ok(row) = EntryPath::new(row) else { return };
-            let path = site.child(row.as_bytes());
+        for path in record.paths() {
+            let Some(path) = path else { return };
             if root.entry(&path).is_none() {
                 continue;
             }
@@ -99,11 +96,6 @@ impl DeviceParts {
             self.distributions.extend(files.into_iter().map(|path| (path, Arc::clone(&keys))));
         }
     }
-}
-
-/// Whether a directory has the metadata of a distribution.
-pub(super) fn is_dist_info(name: &[u8]) -> bool {
-    name.ends_with(b".dist-info")
 }
 
 /// The parts whose code objects are in an archive; `None` if any GPU may need it.

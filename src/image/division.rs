@@ -10,23 +10,23 @@
 //!
 //! Which member goes where does not depend on the GPUs that are wanted, so the shared layers of all images are the same.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::ImageError;
-use super::device_parts::{DeviceParts, PartKeys, is_dist_info};
+use super::device_parts::{DeviceParts, PartKeys};
+use super::distribution_record::{DistributionRecord, claim_of, is_dist_info};
+use super::hidden::hidden_with_code;
 use super::layer::{Layer, LayerMember, LayerMemberKind};
 use super::layered::LayeredImage;
 use super::member_header::MemberHeader;
 use super::new_layer::NewLayer;
 use super::root::{LinkTarget, LinkTargets, MemberId, RootFiles};
 use crate::gpu::GpuSet;
-use crate::kpack::BundleJobs;
-use crate::loader::is_archive;
-use crate::metrics::Progress;
 use crate::rope::{Content, Materialize, Rope};
-use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, file_in};
+use crate::source::{EntryKind, EntryPath, Input, file_in};
 use crate::split::{Destination, FatBinaries, Plan, PlanOptions};
+use crate::wheel::{LineEdit, PART_MANIFEST, STATEMENT};
 
 /// Where a member goes that does not stay where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ enum Moved {
     Thin,
     /// To the layers of GPUs that need one of these parts.
     Device(PartKeys),
+    /// To the layer of each GPU, with statements about what is there.
+    Record,
     /// Nowhere.
     Gone,
 }
@@ -52,6 +54,8 @@ pub(crate) enum DivisionForm {
 pub(crate) struct Division<'a> {
     image: &'a LayeredImage,
     moved: BTreeMap<MemberId, Moved>,
+    /// The members of moved paths that the root file system shows.
+    shown: HashMap<EntryPath, MemberId>,
     targets: LinkTargets,
     parts: DeviceParts,
     form: DivisionForm,
@@ -73,14 +77,25 @@ impl<'a> Division<'a> {
         options: &PlanOptions,
         gpus: &[GpuSet],
     ) -> Result<Self, ImageError> {
-        let root = image.root()?;
+        let mut root = image.root()?;
         let binaries = FatBinaries::new(input, plan, gpus);
         let shown: HashSet<_> = root.members().collect();
         let hidden = hidden_with_code(image, &shown, input, plan, options)?;
         let names = hidden.iter().filter_map(|id| Some(image.member(*id)?.1.path.to_string())).collect();
-        let (moved, directories, copies) = Default::default();
-        let targets = root.into_targets();
-        let mut division = Self { image, moved, targets, parts, form, binaries, directories, copies, hidden: names };
+        let (moved, moved_paths, directories, copies) = Default::default();
+        let targets = root.take_targets();
+        let mut division = Self {
+            image,
+            moved,
+            shown: moved_paths,
+            targets,
+            parts,
+            form,
+            binaries,
+            directories,
+            copies,
+            hidden: names,
+        };
         division.moved.extend(hidden.into_iter().map(|id| (id, Moved::Gone)));
         for layer in 0..image.layers.len() {
             for (id, member) in image.members(layer) {
@@ -102,9 +117,13 @@ impl<'a> Division<'a> {
                     }
                     _ => None,
                 };
+                if is_shown && moved.is_some() {
+                    division.shown.insert(member.path.clone(), id);
+                }
                 division.moved.extend(moved.map(|moved| (id, moved)));
             }
         }
+        division.find_records(&root, plan)?;
         division.find_directories()?;
         division.find_copies();
         Ok(division)
@@ -143,6 +162,40 @@ impl<'a> Division<'a> {
             DivisionForm::Split => Some(Moved::Device(Arc::clone(keys))),
             DivisionForm::Thin => path.components().any(is_dist_info).then_some(Moved::Gone),
         }
+    }
+
+    /// Finds RECORD of each distribution with files that move, unless all of it moves.
+    fn find_records(&mut self, root: &RootFiles, plan: &Plan) -> Result<(), ImageError> {
+        let image = self.image;
+        for (id, member) in (0..image.layers.len()).flat_map(|layer| image.members(layer)) {
+            let is_file = member.kind == LayerMemberKind::File && root.member(&member.path) == Some(id);
+            if !is_file || self.moved.contains_key(&id) {
+                continue;
+            }
+            let Some(record) = self.record(id)? else { continue };
+            let paths: Vec<_> = record.paths().into_iter().flatten().collect();
+            if self.form == DivisionForm::Thin && paths.iter().any(|path| plan.joined.contains(path)) {
+                // They state how the distribution is split, which it is not in thin form.
+                let of_split = paths.iter().filter(|path| is_statement(path));
+                let members = of_split.filter_map(|path| Some((path.clone(), root.member(path)?)));
+                self.shown.extend(members.clone());
+                self.moved.extend(members.map(|(_, id)| (id, Moved::Gone)));
+            }
+            if paths.iter().any(|path| self.shown.contains_key(path)) {
+                self.moved.insert(id, Moved::Record);
+            }
+        }
+        Ok(())
+    }
+
+    /// RECORD; `None` if the member is another file.
+    fn record(&self, id: MemberId) -> Result<Option<DistributionRecord>, ImageError> {
+        let Some((layer, member)) = self.image.member(id) else { return Ok(None) };
+        if !DistributionRecord::is_at(&member.path) {
+            return Ok(None);
+        }
+        let record = Some(DistributionRecord::read(&member.path, &*content_of(layer, member)?));
+        record.transpose().map_err(|error| layer.bad(&member.path, error.to_string()))
     }
 
     /// Finds the directories above what moves, as they are when its layer has been applied.
@@ -220,8 +273,10 @@ impl<'a> Division<'a> {
         let Some(layer) = self.image.layers.get(number) else { return Ok(None) };
         let mut has_files = false;
         for (id, member) in self.image.members(number) {
-            let is_thin = match self.moved.get(&id) {
+            let moved = self.moved.get(&id);
+            let is_thin = match moved {
                 Some(Moved::Thin) => true,
+                Some(Moved::Record) => false,
                 Some(Moved::Device(wanted)) if !wanted.is_disjoint(&keys) => false,
                 Some(Moved::Device(_) | Moved::Gone) | None => continue,
             };
@@ -232,12 +287,32 @@ impl<'a> Division<'a> {
             self.add_directories(&mut new, number, &member.path)?;
             let is_link = matches!(member.kind, LayerMemberKind::HardLink(_)) && !self.copies.contains(&id);
             match self.binaries.thin(gpus, &member.path) {
+                _ if moved == Some(&Moved::Record) => {
+                    self.add_file(&mut new, id, member, &self.record_for(id, gpus)?)?;
+                }
                 Some(thin) if is_thin && !is_link => self.add_file(&mut new, id, member, &thin.make()?)?,
                 _ if self.copies.contains(&id) => self.add_file(&mut new, id, member, &self.file_of(id)?)?,
                 _ => new.add_unchanged(layer, member)?,
             }
         }
         if has_files { new.finish().map(Some) } else { Ok(None) }
+    }
+
+    /// RECORD of a distribution, with statements about what is there for these GPUs.
+    fn record_for(&self, id: MemberId, gpus: &Arc<GpuSet>) -> Result<Arc<dyn Content>, ImageError> {
+        let Some(record) = self.record(id)? else { return self.file_of(id) };
+        let keys = gpus.keys();
+        record.edited(|path| {
+            Ok(match self.shown.get(path).and_then(|id| self.moved.get(id)) {
+                Some(Moved::Thin) => match self.binaries.thin(gpus, path) {
+                    Some(thin) => LineEdit::State(claim_of(&*thin.make()?)?),
+                    None => LineEdit::Keep,
+                },
+                Some(Moved::Device(wanted)) if wanted.is_disjoint(&keys) => LineEdit::Remove,
+                Some(Moved::Gone) => LineEdit::Remove,
+                Some(Moved::Device(_) | Moved::Record) | None => LineEdit::Keep,
+            })
+        })
     }
 
     /// Adds the directories above a path, so that what unpacks the layer by itself gives them their attributes.
@@ -281,63 +356,15 @@ impl<'a> Division<'a> {
     }
 }
 
+/// Whether a file of a distribution states how it is split.
+fn is_statement(path: &EntryPath) -> bool {
+    let is_metadata = path.parent().is_some_and(|directory| is_dist_info(directory.name()));
+    is_metadata && [STATEMENT, PART_MANIFEST].map(str::as_bytes).contains(&path.name())
+}
+
 fn content_of(layer: &Layer, member: &LayerMember) -> Result<Arc<dyn Content>, ImageError> {
     match file_in(&layer.archive, &member.content).map_err(|reason| layer.bad(&member.path, reason))? {
         EntryKind::File { content, .. } => Ok(content),
         EntryKind::Directory | EntryKind::Symlink(_) => Ok(Arc::new(Rope::default())),
     }
-}
-
-fn is_archive_file(entry: &Entry) -> bool {
-    matches!(&entry.kind, EntryKind::File { content, .. } if is_archive(&entry.path, content))
-}
-
-/// The files with device code that later layers hide.
-fn hidden_with_code(
-    image: &LayeredImage,
-    shown: &HashSet<MemberId>,
-    root: &Input,
-    plan: &Plan,
-    options: &PlanOptions,
-) -> Result<Vec<MemberId>, ImageError> {
-    let mut hidden = BTreeMap::new();
-    for layer in 0..image.layers.len() {
-        let files =
-            image.members(layer).filter(|(id, member)| member.kind == LayerMemberKind::File && !shown.contains(id));
-        for (id, member) in files {
-            // There may be several of one path.
-            let place = format!("{}/{}", id.layer, id.member);
-            let path = EntryPath::root().child(place.as_bytes()).child(member.path.as_bytes());
-            hidden.insert(path, id);
-        }
-    }
-    if hidden.is_empty() {
-        return Ok(Vec::new());
-    }
-    let entry = |(path, id): (&EntryPath, &MemberId)| {
-        let (layer, member) = image.member(*id)?;
-        let attributes = member.attributes;
-        Some(file_in(&layer.archive, &member.content).map(|kind| Entry { path: path.clone(), kind, attributes }))
-    };
-    let entries = hidden.iter().filter_map(entry).collect::<Result<_, _>>();
-    let entries = entries.map_err(|reason| ImageError::Hidden { reason })?;
-    let input = Input {
-        kind: InputKind::Tree,
-        location: root.location.join("hidden"),
-        root: Attributes { ..root.root },
-        entries,
-        warnings: Vec::new(),
-        file: root.file.clone(),
-        tables: Vec::new(),
-    };
-    let jobs = BundleJobs::new(plan.jobs.resources());
-    let of_hidden = Plan::make(&input, options, &jobs, &Progress::default());
-    let of_hidden = of_hidden.map_err(|error| ImageError::Hidden { reason: error.to_string() })?;
-    let binaries = FatBinaries::new(&input, &of_hidden, &[]);
-    let has_code = |(entry, place): (&Entry, &Destination)| {
-        let is_of_device =
-            matches!(place, Destination::Device(..) | Destination::Unwanted(..)) || is_archive_file(entry);
-        (is_of_device || binaries.has(&entry.path)).then(|| hidden.get(&entry.path).copied()).flatten()
-    };
-    Ok(input.entries.iter().zip(&of_hidden.places).filter_map(has_code).collect())
 }

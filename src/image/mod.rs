@@ -5,8 +5,10 @@
 
 mod choose;
 mod device_parts;
+mod distribution_record;
 mod division;
 mod error;
+mod hidden;
 mod layer;
 mod layered;
 mod layout;

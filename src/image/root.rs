@@ -132,8 +132,8 @@ impl RootFiles {
     }
 
     /// Where each hard link leads.
-    pub(crate) fn into_targets(self) -> LinkTargets {
-        self.targets
+    pub(crate) fn take_targets(&mut self) -> LinkTargets {
+        std::mem::take(&mut self.targets)
     }
 
     /// The file to which a hard link leads: one of the same layer before it, or of a lower one.

@@ -10,6 +10,7 @@
 mod added;
 mod devices;
 mod dist_info;
+mod edited_record;
 mod gpu_requirements;
 mod headers;
 mod installed;
@@ -29,6 +30,7 @@ pub use added::Added;
 pub use devices::Devices;
 pub use dist_info::states_digests;
 pub(crate) use dist_info::text;
+pub(crate) use edited_record::{LineEdit, edited_record};
 pub(crate) use gpu_requirements::{GpuRequirement, PartExtra, replaced_distribution};
 pub use gpu_requirements::{KnownExtras, Requirements, StatedExtras};
 pub(crate) use installed::installed_with;

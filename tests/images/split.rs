@@ -5,6 +5,9 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
+use base64::display::Base64Display;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use kpackfs::rope::Sha256;
 use tempfile::tempdir;
 
 use crate::common::{fixture, program, succeeds};
@@ -142,4 +145,60 @@ fn archives_that_cannot_be_read_stay_with_a_warning() {
     let said = String::from_utf8(said).unwrap();
     assert!(said.contains("opt/.kpack/bad_gfx90a.kpack: stays in all images"), "{said}");
     assert!(unpack(&out.archives("gfx1100")).contains_key("opt/.kpack/bad_gfx90a.kpack"));
+}
+
+/// The line of RECORD for a file.
+fn line(path: &str, content: &[u8]) -> String {
+    let mut sum = Sha256::default();
+    sum.update(content);
+    format!("{path},sha256={},{}\n", Base64Display::new(&sum.finish(), &URL_SAFE_NO_PAD), content.len())
+}
+
+/// RECORD has digests of thin binaries, and no line for databases of other GPUs.
+#[test]
+fn record_states_what_is_there() {
+    let place = tempdir().unwrap();
+    let info = "x-1.dist-info";
+    let (fat, text) = (fixture("mixed.so"), b"text");
+    let database = |gpu: &str| format!("x/rocblas/library/TensileLibrary_Type_{gpu}.co");
+    let [one, other] = ["gfx90a", "gfx1030"].map(|gpu| line(&database(gpu), gpu.as_bytes()));
+    let record =
+        [line("x/a.so", &fat), one.clone(), other, line("x/text", text), format!("{info}/RECORD,,\n")].concat();
+    let wheel = Layer::new()
+        .file(&format!("{SITE}/x/a.so"), &fat)
+        .file(&format!("{SITE}/x/text"), text)
+        .file(&format!("{SITE}/{}", database("gfx90a")), b"gfx90a")
+        .file(&format!("{SITE}/{}", database("gfx1030")), b"gfx1030")
+        .file(&format!("{SITE}/{info}/RECORD"), record.as_bytes())
+        .done();
+    let whole = image(&place.path().join("in"), Form::Gzip, &[wheel]);
+    let out = Layout::opened(&place.path().join("out"));
+    succeeds(split(&whole, &out.0, &[]).args(["--gpu-targets", "gfx90a"]));
+    let files = unpack(&out.archives("gfx90a"));
+    let thin = &files[&format!("{SITE}/x/a.so")].content;
+    assert_ne!(*thin, fat);
+    let expected = [line("x/a.so", thin), one, line("x/text", text), format!("{info}/RECORD,,\n")].concat();
+    assert_eq!(String::from_utf8_lossy(&files[&format!("{SITE}/{info}/RECORD")].content), expected);
+}
+
+/// In thin form nothing says any more that a distribution is split.
+#[test]
+fn thin_distributions_do_not_state_a_split() {
+    let place = tempdir().unwrap();
+    let info = format!("{SITE}/x-1.dist-info");
+    let mut layers = layers(b"old");
+    let record = "a.so,,\nx/a.so,,\nx-1.dist-info/kpackfs.json,,\nx-1.dist-info/RECORD,,\n";
+    let host = Layer::new()
+        .file(&format!("{info}/kpackfs.json"), b"{}")
+        .file(&format!("{info}/RECORD"), record.as_bytes())
+        .done();
+    layers.push(host);
+    let whole = image(&place.path().join("in"), Form::Gzip, &layers);
+    let out = Layout::opened(&place.path().join("out"));
+    succeeds(&mut split(&whole, &out.0, &[]));
+    let files = unpack(&out.archives("gfx90a"));
+    assert!(!files.contains_key(&format!("{info}/kpackfs.json")));
+    let thin = &files[&format!("{SITE}/x/a.so")].content;
+    let expected = ["a.so,,\n", &line("x/a.so", thin), "x-1.dist-info/RECORD,,\n"].concat();
+    assert_eq!(String::from_utf8_lossy(&files[&format!("{info}/RECORD")].content), expected);
 }
