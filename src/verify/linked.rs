@@ -33,15 +33,22 @@ impl LinkedDirectories {
             let place = input.location.join(entry.path.as_path()).canonicalize().ok()?;
             place.is_dir().then(|| (entry.path.clone(), place))
         };
-        let links = Self(input.entries.iter().filter(is_followed).filter_map(place).collect());
+        let mut links = Self(input.entries.iter().filter(is_followed).filter_map(place).collect());
+        let mut below_links = Vec::new();
         for (link, place) in &links.0 {
-            let target = Input::open(place, resources)?;
+            let mut target = Input::open(place, resources)?;
+            // In a package elsewhere, `.kpack` may be a symlink again. In that directory there is no other one.
+            if link.name() != DOT_KPACK.as_bytes() {
+                let further = Self::follow(&mut target, resources)?.0.into_iter();
+                below_links.extend(further.map(|(below, place)| (link.child(below.as_bytes()), place)));
+            }
             input.entries.retain(|entry| entry.path != *link);
             let directory = Entry { path: link.clone(), kind: EntryKind::Directory, attributes: target.root };
             let below =
                 target.entries.into_iter().map(|entry| Entry { path: link.child(entry.path.as_bytes()), ..entry });
             input.entries.extend(std::iter::once(directory).chain(below));
         }
+        links.0.append(&mut below_links);
         input.entries.sort_by(|one, other| one.path.cmp(&other.path));
         input.recognise();
         Ok(links)

@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use super::context::Context;
 use super::distributions::{Distribution, RecordRow};
 use super::lookup::names_archive;
+use super::parts::PartsKind;
 use super::report::Findings;
 use super::rules::Rule;
 use crate::database::named_arch;
@@ -83,6 +84,7 @@ impl Context<'_> {
         });
         self.check_forms();
         self.check_unnamed();
+        self.note_below();
         let RecordResults { compared, uncompared } = results.into_inner();
         uncompared.note(self.findings);
         compared
@@ -252,6 +254,24 @@ impl Context<'_> {
             None => part.input.location.join(PathBuf::from(String::from_utf8_lossy(&row.path).into_owned())),
         };
         place.is_file().then(|| open_file(&place, self.resources)).transpose()
+    }
+
+    /// Notes RECORDs in a prefix that holds a directory of packages, which is to be named itself.
+    fn note_below(&self) {
+        let [part] = &*self.parts.all else { return };
+        if self.parts.kind != PartsKind::Installation || !self.distributions.is_empty() {
+            return;
+        }
+        let is_record = |path: &EntryPath| {
+            path.name() == b"RECORD" && path.parent().is_some_and(|it| it.name().ends_with(b".dist-info"))
+        };
+        let records: Vec<_> = part.files().map(|(path, _)| path).filter(|path| is_record(path)).collect();
+        if let Some(first) = records.first() {
+            let (count, first) = (records.len(), part.label(first));
+            self.findings.note(format!(
+                "{count} RECORDs such as {first} were not compared with files: name the directories that they are in"
+            ));
+        }
     }
 
     /// Reports files of a split that no RECORD names, so that they were not compared.

@@ -91,6 +91,13 @@ fn directories_behind_symlinks() {
         clean(site.path(), None);
         clean(site.path(), Some(fat.path()));
     }
+    let package = store.path().join("fat");
+    fs::rename(package.join(".kpack"), store.path().join("archives")).unwrap();
+    symlink("../archives", package.join(".kpack")).unwrap();
+    let site = site(fat.path(), &[]);
+    fs::remove_dir_all(site.path().join("fat")).unwrap();
+    symlink(&package, site.path().join("fat")).unwrap();
+    clean(site.path(), None);
 }
 
 /// A requirement of device wheels may have the version of the split by chance.
@@ -149,6 +156,27 @@ fn a_deleted_installer_file_is_noted() {
     fs::remove_file(site.path().join(HOST).join("METADATA")).unwrap();
     let report = verify(&[site.path().to_owned()], None, &VerifyOptions::default());
     assert!(report.findings.iter().any(|it| it.rule == Rule::FileMissing), "{:?}", report.findings);
+}
+
+/// A prefix may hold anything next to packages, so it is a tree, and a note says what is not compared.
+#[test]
+fn records_in_a_prefix_are_noted() {
+    let fat = fat();
+    let prefix = tempfile::tempdir().unwrap();
+    let packages = prefix.path().join("lib/python3.12/site-packages");
+    fs::create_dir_all(packages.parent().unwrap()).unwrap();
+    fs::rename(site(fat.path(), &[]).keep(), &packages).unwrap();
+    let report = verify(&[prefix.path().to_owned()], None, &VerifyOptions::default());
+    assert_eq!((report.findings.as_slice(), report.counts.recorded_files.get()), (&[] as &[_], 0));
+    assert!(
+        report.notes.iter().any(|note| note.starts_with("3 RECORDs such as lib/python3.12/")),
+        "{:?}",
+        report.notes
+    );
+    fs::create_dir(prefix.path().join("conda-meta")).unwrap();
+    let report = verify(&[prefix.path().to_owned()], None, &VerifyOptions::default());
+    assert!(report.counts.recorded_files.get() > 10);
+    assert!(!report.notes.iter().any(|note| note.contains("RECORDs")), "{:?}", report.notes);
 }
 
 /// A virtual environment stands for its directories of packages, and for those that `.pth` files add.
