@@ -23,9 +23,9 @@ use super::member_header::MemberHeader;
 use super::new_layer::NewLayer;
 use super::root::{LinkTarget, LinkTargets, MemberId, RootFiles};
 use crate::gpu::GpuSet;
-use crate::rope::{Content, Materialize, Rope};
+use crate::rope::{Content, Materialize, Rope, Segment};
 use crate::source::{EntryKind, EntryPath, Input, file_in};
-use crate::split::{Destination, FatBinaries, Plan, PlanOptions};
+use crate::split::{Destination, FatBinaries, Plan, PlanOptions, Statement};
 use crate::wheel::{LineEdit, PART_MANIFEST, STATEMENT};
 
 /// Where a member goes that does not stay where it is.
@@ -37,6 +37,8 @@ enum Moved {
     Device(PartKeys),
     /// To the layer of each GPU, with statements about what is there.
     Record,
+    /// To the layer of each GPU, with the statement of a thin distribution.
+    Statement,
     /// Nowhere.
     Gone,
 }
@@ -59,6 +61,8 @@ pub(crate) struct Division<'a> {
     targets: LinkTargets,
     parts: DeviceParts,
     form: DivisionForm,
+    /// That of thin distributions, without their GPUs.
+    statement: Statement,
     binaries: FatBinaries,
     /// For each layer, the directories of what moves, with their members at that time.
     directories: BTreeMap<u32, BTreeMap<EntryPath, Option<MemberId>>>,
@@ -91,6 +95,7 @@ impl<'a> Division<'a> {
             targets,
             parts,
             form,
+            statement: Statement::of(options),
             binaries,
             directories,
             copies,
@@ -176,10 +181,11 @@ impl<'a> Division<'a> {
             let paths: Vec<_> = record.paths().into_iter().flatten().collect();
             if self.form == DivisionForm::Thin && paths.iter().any(|path| plan.joined.contains(path)) {
                 // They state how the distribution is split, which it is not in thin form.
-                let of_split = paths.iter().filter(|path| is_statement(path));
-                let members = of_split.filter_map(|path| Some((path.clone(), root.member(path)?)));
-                self.shown.extend(members.clone());
-                self.moved.extend(members.map(|(_, id)| (id, Moved::Gone)));
+                for path in &paths {
+                    let (Some(moved), Some(id)) = (in_thin_form(path), root.member(path)) else { continue };
+                    self.shown.insert(path.clone(), id);
+                    self.moved.insert(id, moved);
+                }
             }
             if paths.iter().any(|path| self.shown.contains_key(path)) {
                 self.moved.insert(id, Moved::Record);
@@ -273,11 +279,11 @@ impl<'a> Division<'a> {
         let Some(layer) = self.image.layers.get(number) else { return Ok(None) };
         let mut has_files = false;
         for (id, member) in self.image.members(number) {
-            let moved = self.moved.get(&id);
-            let is_thin = match moved {
-                Some(Moved::Thin) => true,
-                Some(Moved::Record) => false,
-                Some(Moved::Device(wanted)) if !wanted.is_disjoint(&keys) => false,
+            let content = match self.moved.get(&id) {
+                Some(Moved::Thin) => self.binaries.thin(gpus, &member.path).map(|thin| thin.make()).transpose()?,
+                Some(Moved::Record) => Some(self.record_for(id, gpus)?),
+                Some(Moved::Statement) => Some(self.statement_for(gpus)?),
+                Some(Moved::Device(wanted)) if !wanted.is_disjoint(&keys) => None,
                 Some(Moved::Device(_) | Moved::Gone) | None => continue,
             };
             if member.kind == LayerMemberKind::Directory && !new.lacks(&member.path) {
@@ -285,13 +291,10 @@ impl<'a> Division<'a> {
             }
             has_files = true;
             self.add_directories(&mut new, number, &member.path)?;
-            let is_link = matches!(member.kind, LayerMemberKind::HardLink(_)) && !self.copies.contains(&id);
-            match self.binaries.thin(gpus, &member.path) {
-                _ if moved == Some(&Moved::Record) => {
-                    self.add_file(&mut new, id, member, &self.record_for(id, gpus)?)?;
-                }
-                Some(thin) if is_thin && !is_link => self.add_file(&mut new, id, member, &thin.make()?)?,
-                _ if self.copies.contains(&id) => self.add_file(&mut new, id, member, &self.file_of(id)?)?,
+            let (is_link, is_copy) = (matches!(member.kind, LayerMemberKind::HardLink(_)), self.copies.contains(&id));
+            match content {
+                Some(content) if is_copy || !is_link => self.add_file(&mut new, id, member, &content)?,
+                None if is_copy => self.add_file(&mut new, id, member, &self.file_of(id)?)?,
                 _ => new.add_unchanged(layer, member)?,
             }
         }
@@ -308,11 +311,17 @@ impl<'a> Division<'a> {
                     Some(thin) => LineEdit::State(claim_of(&*thin.make()?)?),
                     None => LineEdit::Keep,
                 },
+                Some(Moved::Statement) => LineEdit::State(claim_of(&*self.statement_for(gpus)?)?),
                 Some(Moved::Device(wanted)) if wanted.is_disjoint(&keys) => LineEdit::Remove,
                 Some(Moved::Gone) => LineEdit::Remove,
                 Some(Moved::Device(_) | Moved::Record) | None => LineEdit::Keep,
             })
         })
+    }
+
+    fn statement_for(&self, gpus: &GpuSet) -> Result<Arc<dyn Content>, ImageError> {
+        let statement = self.statement.clone().with_views(&[format!("thin/{gpus}")]);
+        Ok(Arc::new(Rope::new([Segment::literal(statement.to_json().into_bytes())])?))
     }
 
     /// Adds the directories above a path, so that what unpacks the layer by itself gives them their attributes.
@@ -356,10 +365,14 @@ impl<'a> Division<'a> {
     }
 }
 
-/// Whether a file of a distribution states how it is split.
-fn is_statement(path: &EntryPath) -> bool {
+/// Where a file of a distribution goes that states how it is split, if the distribution is in thin form.
+fn in_thin_form(path: &EntryPath) -> Option<Moved> {
     let is_metadata = path.parent().is_some_and(|directory| is_dist_info(directory.name()));
-    is_metadata && [STATEMENT, PART_MANIFEST].map(str::as_bytes).contains(&path.name())
+    match path.name() {
+        name if is_metadata && name == STATEMENT.as_bytes() => Some(Moved::Statement),
+        name if is_metadata && name == PART_MANIFEST.as_bytes() => Some(Moved::Gone),
+        _ => None,
+    }
 }
 
 fn content_of(layer: &Layer, member: &LayerMember) -> Result<Arc<dyn Content>, ImageError> {

@@ -187,9 +187,10 @@ fn thin_distributions_do_not_state_a_split() {
     let place = tempdir().unwrap();
     let info = format!("{SITE}/x-1.dist-info");
     let mut layers = layers(b"old");
-    let record = "a.so,,\nx/a.so,,\nx-1.dist-info/kpackfs.json,,\nx-1.dist-info/RECORD,,\n";
+    let record = "a.so,,\nx/a.so,,\nx-1.dist-info/kpackfs.json,,\nx-1.dist-info/kpackfs-manifest.json,,\nx-1.dist-info/RECORD,,\n";
     let host = Layer::new()
         .file(&format!("{info}/kpackfs.json"), b"{}")
+        .file(&format!("{info}/kpackfs-manifest.json"), b"{}")
         .file(&format!("{info}/RECORD"), record.as_bytes())
         .done();
     layers.push(host);
@@ -197,8 +198,12 @@ fn thin_distributions_do_not_state_a_split() {
     let out = Layout::opened(&place.path().join("out"));
     succeeds(&mut split(&whole, &out.0, &[]));
     let files = unpack(&out.archives("gfx90a"));
-    assert!(!files.contains_key(&format!("{info}/kpackfs.json")));
+    assert!(!files.contains_key(&format!("{info}/kpackfs-manifest.json")));
+    let statement = &files[&format!("{info}/kpackfs.json")].content;
+    assert!(String::from_utf8_lossy(statement).contains("\"thin/gfx90a\""));
     let thin = &files[&format!("{SITE}/x/a.so")].content;
-    let expected = ["a.so,,\n", &line("x/a.so", thin), "x-1.dist-info/RECORD,,\n"].concat();
+    let expected =
+        ["a.so,,\n", &line("x/a.so", thin), &line("x-1.dist-info/kpackfs.json", statement), "x-1.dist-info/RECORD,,\n"]
+            .concat();
     assert_eq!(String::from_utf8_lossy(&files[&format!("{info}/RECORD")].content), expected);
 }
