@@ -8,7 +8,8 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 
 use super::options::SplitOptions;
-use super::prepare::{Prepared, place_of, plan_alone, resources, save_index};
+use super::prepare::{Prepared, place_of, save_index};
+use super::prepared_image::PreparedImage;
 use super::progress::show_bytes;
 use super::split_warnings::warn_of_fat;
 use super::terminal::{message, warn};
@@ -16,7 +17,7 @@ use super::writing::Writing;
 use crate::deflate::DeflateLevel;
 use crate::export::{ImageLayout, ImagesToWrite, Inputs, LayerCompression};
 use crate::gpu::{GpuSet, TargetId};
-use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, ImageReference, LayeredImage};
+use crate::image::{DeviceParts, Division, DivisionForm, ImageRecipe, ImageReference};
 use crate::split::{Packaging, PlanOptions, Statement};
 use crate::view::{gpus_of, serves};
 
@@ -83,16 +84,12 @@ impl ImageOutput<'_> {
             let input = self.input.display();
             bail!("{input}: --format oci makes images of an image; name one in an OCI layout, as oci:DIR:TAG");
         };
-        let image = Image::open(&reference)?;
-        let resources = resources(&place_of(self.input), self.split)?;
-        let image = LayeredImage::open(image, &resources)?;
         // Which files are divided must not depend on the GPUs, so that images share their layers.
         let all = self.split.for_all_targets();
-        let prepared = plan_alone(image.root_input(&resources)?, &all, &resources)?;
+        let PreparedImage { image, prepared, parts } = PreparedImage::open(&reference, &all)?;
         let gpus = self.gpus(&prepared)?;
         let options = all.to_options(Packaging::Bundles)?;
         let sets: Vec<_> = gpus.iter().map(|(gpus, _)| (**gpus).clone()).collect();
-        let parts = DeviceParts::find(&image.root_input(&resources)?, &prepared.plan.databases);
         parts.warnings.iter().for_each(|warning| warn(warning));
         let form = self.form(&prepared, &parts)?;
         let division = Division::new(&image, (&prepared.input, &prepared.plan), (parts, form), &options, &sets)?;
@@ -112,9 +109,10 @@ impl ImageOutput<'_> {
         };
         let layout = self.options.add_to.as_deref().map_or(ImageLayout::New(self.output), ImageLayout::Existing);
         let inputs = Inputs::of(&[place_of(self.input)]);
-        let counts = show_bytes("Writing", |progress| to_write.write(&layout, &inputs, &resources, progress, warn))?;
+        let counts =
+            show_bytes("Writing", |progress| to_write.write(&layout, &inputs, &prepared.resources, progress, warn))?;
         tracing::debug!(unchanged = counts.unchanged, written = counts.written, found = counts.found, "layers");
-        save_index(&resources);
+        save_index(&prepared.resources);
         Ok(())
     }
 

@@ -14,15 +14,17 @@ use super::gate::{self, RequireOptions};
 use super::json;
 use super::options::{InputOptions, SplitOptions};
 use super::prepare::{Prepared, plan_component, resources, save_index};
+use super::prepared_image::PreparedImage;
 use super::progress::show_bytes;
 use super::release::{self, OpenedInputs, Release};
 use super::table::Style;
 use super::terminal::message;
 use crate::coverage::Coverage;
 use crate::export::Inputs;
+use crate::image::ImageReference;
 use crate::packages::InstalledComponent;
 use crate::page::Page;
-use crate::report::{EmbeddedSummary, InspectReport, ReleaseReport, Sizes, Summary, WheelReport};
+use crate::report::{EmbeddedSummary, InspectReport, LayerSummary, ReleaseReport, Sizes, Summary, WheelReport};
 use crate::source::{EntryPath, Input};
 use crate::split::{Embedded, embedded};
 
@@ -91,7 +93,8 @@ impl Inspect {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let prepared = match release::open(&self.source.paths(), &options, Input::survey)? {
+        let (opened, layers) = self.open(&options)?;
+        let prepared = match opened {
             OpenedInputs::One(prepared) => prepared,
             OpenedInputs::Several(release) => return self.inspect_release(&release, style),
         };
@@ -104,18 +107,33 @@ impl Inspect {
         let embedded = Some(summaries(&embedded));
         save_index(&prepared.resources);
         if let Some(file) = &self.html {
-            write_page(file, &Page::new(&prepared.input, &prepared.plan, wheels, embedded.clone()).html())?;
+            let page = Page::new(&prepared.input, &prepared.plan, wheels, embedded.clone());
+            write_page(file, &page.with_layers(layers.clone()).html())?;
             if !self.json && !self.markdown {
                 return Ok(gate::conclude(coverage.as_ref()));
             }
         }
-        let report = InspectReport::known(&prepared.input, &prepared.plan, wheels, embedded);
+        let report =
+            InspectReport { layers, ..InspectReport::known(&prepared.input, &prepared.plan, wheels, embedded) };
         let notes = wheels.map(|wheels| wheels.notes.as_slice()).unwrap_or_default();
         match self.print(&report, coverage.as_ref(), notes, style) {
             // The reader of the output may stop early. That does not change the exit code.
             Err(error) if !is_broken_pipe(&error) => Err(error),
             _ => Ok(gate::conclude(coverage.as_ref())),
         }
+    }
+
+    /// Plans the inputs. An image has layers.
+    fn open(&self, options: &SplitOptions) -> anyhow::Result<(OpenedInputs, Vec<LayerSummary>)> {
+        let paths = self.source.paths();
+        if let [input] = &*paths
+            && let Some(reference) = ImageReference::parse(input)
+        {
+            let image = PreparedImage::open(&reference, options)?;
+            let layers = image.layers()?;
+            return Ok((OpenedInputs::One(Box::new(image.prepared)), layers));
+        }
+        Ok((release::open(&paths, options, Input::survey)?, Vec::new()))
     }
 
     /// The artifacts of the input, if GPUs are required.

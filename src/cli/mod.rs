@@ -26,6 +26,7 @@ mod options;
 mod pack;
 mod package_index;
 mod prepare;
+mod prepared_image;
 mod progress;
 mod recombine;
 mod reference;

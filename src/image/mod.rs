@@ -17,6 +17,7 @@ mod new_image;
 mod new_layer;
 mod reference;
 mod root;
+mod usage;
 
 use std::sync::Arc;
 
@@ -32,6 +33,7 @@ pub(crate) use layered::LayeredImage;
 pub(crate) use layout::{BLOBS, INDEX, Layout, MARK};
 pub(crate) use new_image::{ImageRecipe, LayerPart, ListedLayer, WrittenBlob, index_with, listed_layers, mark};
 pub use reference::ImageReference;
+pub(crate) use usage::LayerUsage;
 
 /// The root file system of an image.
 pub fn open_root(reference: &ImageReference, resources: &Arc<Resources>) -> Result<Input, ImageError> {

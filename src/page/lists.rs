@@ -36,6 +36,23 @@ impl Page {
         section("libraries", "Fat binaries", !binaries.is_empty(), &table)
     }
 
+    pub(super) fn layers(&self) -> Markup {
+        let head = columns(
+            "layer | blob # | files # | hidden by later layers # | device code # | one GPU can do without # | of it #",
+        );
+        let layers = &self.report.layers;
+        let body = html! { @for (number, layer) in layers.iter().enumerate() {
+            @let unneeded = layer.unneeded_size();
+            tr {
+                th scope="row" { (number) " " (shown(&layer.short_command())) }
+                (bytes(Some(layer.blob_size))) (bytes(Some(layer.size))) (bytes(Some(layer.hidden_size)))
+                (bytes(Some(layer.device_size))) (bytes(Some(unneeded))) (ratio(Some(unneeded), Some(layer.size)))
+            }
+        } };
+        let table = table("layers", "Layers of the image, the lowest first", &head, &body);
+        section("layers", "Layers", !layers.is_empty(), &table)
+    }
+
     pub(super) fn embedded(&self) -> Markup {
         let head = columns("binary | bundles # | size # | targets #");
         let binaries = self.report.embedded.as_deref().unwrap_or_default();

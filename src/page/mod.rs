@@ -23,7 +23,7 @@ use crate::packages::SplitArtifact;
 use crate::report::details::Details;
 use crate::report::table::percent;
 use crate::report::text::{escaped, escaped_json, is_special};
-use crate::report::{EmbeddedSummary, InspectReport, SizedParts, Summary};
+use crate::report::{EmbeddedSummary, InspectReport, LayerSummary, SizedParts, Summary};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::Input;
 use crate::split::Plan;
@@ -115,7 +115,8 @@ impl Outline {
     /// The page with the sizes that are known now.
     fn page(self, embedded: Option<Vec<EmbeddedSummary>>) -> Page {
         let Self { input, summary, details, parts } = self;
-        let report = InspectReport { sizes: parts.known(&summary), summary, embedded };
+        let sizes = parts.known(&summary);
+        let report = InspectReport { summary, sizes, embedded, layers: Vec::new() };
         let mut page = Page { input, report, details, folded: Folded::default() };
         page.fold();
         page
@@ -139,6 +140,12 @@ impl Page {
         embedded: Option<Vec<EmbeddedSummary>>,
     ) -> Self {
         Outline::of(input, plan, wheels, Summary::of(input, plan)).page(embedded)
+    }
+
+    /// The page with these layers of an image.
+    pub(crate) fn with_layers(mut self, layers: Vec<LayerSummary>) -> Self {
+        self.report.layers = layers;
+        self
     }
 
     /// The page about artifacts, each of which is a package. `name` is that of their directory.

@@ -38,6 +38,7 @@ impl Page {
             }
             main {
                 div.first { (self.map()) (self.users()) }
+                (self.layers())
                 (self.matrix())
                 (self.compression())
                 (self.databases())

@@ -3,6 +3,7 @@
 //! It prints nothing: `cli` does.
 
 pub(crate) mod details;
+mod layers;
 mod release;
 mod sizes;
 mod summary;
@@ -16,6 +17,7 @@ use crate::source::Input;
 use crate::split::Plan;
 use crate::wheelparts::WheelSet;
 
+pub(crate) use layers::LayerSummary;
 pub(crate) use release::{ReleaseReport, WheelReport};
 pub(crate) use sizes::{PartSize, SizedParts, Sizes, UserSize};
 pub(crate) use summary::{BinarySummary, EmbeddedSummary, Summary};
@@ -32,6 +34,9 @@ pub(crate) struct InspectReport {
     pub sizes: Sizes,
     /// Device code that cannot be moved; `None` if it was not searched for.
     pub embedded: Option<Vec<EmbeddedSummary>>,
+    /// The layers, from the lowest on, if the input is an image.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<LayerSummary>,
 }
 
 impl InspectReport {
@@ -44,6 +49,6 @@ impl InspectReport {
     ) -> Self {
         let summary = Summary::of(input, plan);
         let sizes = SizedParts::of(input, plan, wheels).known(&summary);
-        Self { summary, sizes, embedded }
+        Self { summary, sizes, embedded, layers: Vec::new() }
     }
 }

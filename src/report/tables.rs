@@ -1,12 +1,21 @@
 //! The tables of a report.
 
+use super::layers;
 use super::table::{Table, known_size, percent, size};
 use super::{InspectReport, PartSize};
 
 impl InspectReport {
     /// The report as tables.
-    pub(crate) fn tables(&self) -> [Table; 6] {
-        [self.parts(), self.binaries(), self.embedded(), self.databases(), self.keys(), self.users()]
+    pub(crate) fn tables(&self) -> [Table; 7] {
+        [
+            self.parts(),
+            layers::table(&self.layers),
+            self.binaries(),
+            self.embedded(),
+            self.databases(),
+            self.keys(),
+            self.users(),
+        ]
     }
 
     /// Whether all sizes are known.

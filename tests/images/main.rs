@@ -11,6 +11,7 @@ mod common;
 mod hostile;
 mod layout;
 mod read;
+mod report;
 mod split;
 mod unpacked;
 mod write;
