@@ -1,6 +1,8 @@
 //! Maps paths of a wheel to paths in the wheels made from it: the dist-info and data directories have the name of their
 //! wheel.
 
+use std::collections::BTreeSet;
+
 use super::{PART_MANIFEST, STATEMENT};
 use crate::source::EntryPath;
 
@@ -39,6 +41,8 @@ pub struct Paths<'a> {
     pub(crate) data: EntryPath,
     /// Whether the wheel is a variant.
     pub(crate) has_variant: bool,
+    /// Further files of the input's dist-info directory that are not copied.
+    pub(crate) left_out: &'a BTreeSet<EntryPath>,
 }
 
 impl Paths<'_> {
@@ -46,7 +50,8 @@ impl Paths<'_> {
     pub fn of(&self, path: &EntryPath) -> Option<EntryPath> {
         if path.is_below(self.old) || path == self.old {
             let rest = path.below(self.old)?;
-            let is_left_out = [&RECORD_AND_INSTALLERS[..], &MADE_AGAIN].iter().any(|it| it.contains(&rest.as_bytes()));
+            let is_left_out = self.left_out.contains(path)
+                || [&RECORD_AND_INSTALLERS[..], &MADE_AGAIN].iter().any(|it| it.contains(&rest.as_bytes()));
             let is_taken_over = !is_left_out && (self.has_variant || rest.as_bytes() != b"variant.json");
             return is_taken_over.then(|| below(&self.dist_info, &rest));
         }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use super::input_record::InputRecord;
 use super::licences::{self, Licence};
 use super::listed_files::ListedFiles;
+use super::sboms::{self, SBOMS};
 use crate::resources::Resources;
-use crate::source::{EntryPath, Input, InputKind};
-use crate::split::{InputId, Statement};
+use crate::rope::ReadError;
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
+use crate::split::{InputId, Plan, Statement};
 use crate::wheel::{self, Added, Metadata, Paths, STATEMENT, WheelError, WheelFile, WheelName, normalise};
 
 /// A wheel that is split.
@@ -33,6 +35,8 @@ pub struct FatWheel {
     /// The files that RECORD lists; `None` if there is no usable one.
     pub(super) listed: Option<ListedFiles>,
     dist_info: EntryPath,
+    /// SBOMs that no wheel of the split has.
+    stale_sboms: BTreeSet<EntryPath>,
 }
 
 impl FatWheel {
@@ -94,6 +98,7 @@ impl FatWheel {
             input_id,
             listed,
             dist_info,
+            stale_sboms: BTreeSet::new(),
         })
     }
 
@@ -110,7 +115,26 @@ impl FatWheel {
             dist_info: directory("dist-info"),
             data: directory("data"),
             has_variant: name.variant.is_some(),
+            left_out: &self.stale_sboms,
         }
+    }
+
+    /// Leaves out SBOMs that do not hold for the wheels of this split.
+    pub(super) fn with_true_sboms(mut self, input: &Input, plan: &Plan) -> Result<Self, ReadError> {
+        self.stale_sboms = sboms::stale(input, plan, &self)?;
+        self.warnings.extend(self.stale_sboms.iter().map(|path| {
+            format!("{path}: left out, since it states digests of files that the split rewrites; make SBOMs of the new wheels")
+        }));
+        let directory = self.dist_info.child(SBOMS);
+        let stays = |entry: &Entry| {
+            matches!(entry.kind, EntryKind::File { .. })
+                && entry.path.is_below(&directory)
+                && !self.stale_sboms.contains(&entry.path)
+        };
+        if !self.stale_sboms.is_empty() && !input.entries.iter().any(stays) {
+            self.stale_sboms.insert(directory);
+        }
+        Ok(self)
     }
 }
 

@@ -86,7 +86,7 @@ impl WheelSet {
             return Ok(None);
         }
         let is_split = matches!(input.kind, InputKind::Wheels(_)) || !plan.joined.is_empty();
-        let fat = FatWheel::joined(input, is_split.then_some(&plan.joined), resources)?;
+        let fat = FatWheel::joined(input, is_split.then_some(&plan.joined), resources)?.with_true_sboms(input, plan)?;
         let not_given = if is_split || !plan.keys.is_empty() { Vec::new() } else { fat.device_wheels() };
         let (names, unread) = with_nearby_extras(input, &fat, &options.names);
         let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &names)?;

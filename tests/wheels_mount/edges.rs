@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::common::{fixture, run, skipped};
@@ -433,5 +434,39 @@ fn requirements_that_no_tool_takes_are_refused() {
         let (out, output) = split(&directory, &input, &["--format", "wheel", "--device-requires-dist", requirement]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && said.contains("not a requirement") && !out.exists(), "{said}");
+    }
+}
+
+/// SBOMs are kept where they hold: in the host wheel, unless they state digests of libraries that are rewritten.
+#[test]
+fn sboms_stay_unless_they_state_digests_of_rewritten_libraries() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = fixture("plain.so");
+    let sum = kpackfs::split::hex(&Sha256::digest(&library));
+    let sbom = |name: &str| format!("edge-1.0.dist-info/sboms/{name}");
+    let packages = br#"{"bomFormat": "CycloneDX", "components": [{"name": "libgomp", "version": "1"}]}"#.to_vec();
+    let of_files = format!(r#"{{"files": [{{"fileName": "./edge/libedge.so", "checksumValue": "{sum}"}}]}}"#);
+    let payload = [
+        ("edge/libedge.so", library),
+        (&sbom("packages.cdx.json"), packages.clone()),
+        (&sbom("files.spdx.json"), of_files.into_bytes()),
+    ];
+    let input = wheel(&directory, "edge", &payload);
+    for form in [&["--format", "wheel"][..], &["--format", "thin-wheel", "--view", "gfx90a"], &[]] {
+        let (out, said) = splits(&directory, &input, form);
+        assert!(said.contains("files.spdx.json: left out"), "{said}");
+        let found = files(&out).into_keys().find(|path| path.extension().is_some_and(|it| it == "whl"));
+        let host = wheel_names(&input)["host"].clone();
+        let wheel = match form {
+            [_, "wheel"] => unpacked(&out.join(host)),
+            [] => files(&out.join("host")),
+            _ => unpacked(&out.join(found.unwrap())),
+        };
+        assert_eq!(wheel.get(Path::new(&sbom("packages.cdx.json"))), Some(&packages), "{form:?}");
+        assert!(!wheel.contains_key(Path::new(&sbom("files.spdx.json"))), "{form:?}");
+        if form.len() == 2 {
+            assert_eq!(complaints(&out), "");
+            verifies(&[&out]);
+        }
     }
 }
