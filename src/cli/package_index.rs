@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::bail;
-use rayon::prelude::*;
 
 use super::options::SplitOptions;
 use super::prepare::save_index;
@@ -13,13 +12,14 @@ use super::release::{Release, ReleasedWheel, release};
 use super::terminal::{message, warn};
 use super::thin_wheels::warn_of_signatures;
 use super::writing::Writing;
-use crate::export::{self, Inputs, Output, Replace};
+use crate::export::{self, Inputs, Output, Replace, WantedSums};
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Sha256};
 use crate::simple::WheelSums;
-use crate::source::{Attributes, EntryPath, open_file};
+use crate::source::{Attributes, EntryPath};
+use crate::split::{FileDigest, FileSum};
 use crate::tree::Tree;
 use crate::view::{self, ListedWheel, SIMPLE};
 use crate::wheelparts::{WheelPart, WheelSet};
@@ -45,15 +45,18 @@ impl IndexOutput<'_> {
         for wheel in &release.wheels {
             check(wheel)?;
         }
-        let wheels = release.listed()?;
+        let mut wheels = release.listed()?;
         let Some(root) = release.root() else { bail!("there are no wheels") };
         let (place, inputs, replace) = (self.directory.join(SIMPLE), Inputs::of(self.inputs), Replace::all(self.force));
         let places = std::slice::from_ref(&place);
         let output = Output::prepare(self.directory, places, &[], &replace, &inputs, &release.resources, warn)?;
         let views = output.views(&[(EntryPath::root().child(SIMPLE.as_bytes()), place)]);
         let [(_, staged)] = views.as_slice() else { bail!("{SIMPLE}: not written") };
-        show_bytes("Writing", |progress| self.write_wheels(release, &wheels, root, &views, progress))?;
-        let wheels = with_sums(wheels, staged, &release.resources)?;
+        let sums = IndexSums::wanted(&wheels);
+        show_bytes("Writing", |progress| {
+            self.write_wheels(release, &wheels, root, (&views, sums.of_files(&wheels, staged)), progress)
+        })?;
+        sums.put(&mut wheels, &release.resources)?;
         let mut pages = Tree::new(root);
         view::show_pages(&mut pages, SIMPLE, root, &wheels)?;
         export::write_with(&pages, &views, self.writing.reflink(), &Progress::default())?;
@@ -66,7 +69,7 @@ impl IndexOutput<'_> {
         release: &Release,
         wheels: &[ListedWheel],
         root: Attributes,
-        views: &[(EntryPath, PathBuf)],
+        (views, sums): (&[(EntryPath, PathBuf)], WantedSums),
         progress: &Progress,
     ) -> anyhow::Result<()> {
         let sets: Vec<Vec<Arc<WheelPart>>> = release.wheels.iter().map(|wheel| wheel.prepared.parts()).collect();
@@ -77,7 +80,7 @@ impl IndexOutput<'_> {
         }
         let mut tree = Tree::new(root);
         view::show_index(&mut tree, SIMPLE, root, wheels)?;
-        Ok(export::write_with(&tree, views, self.writing.reflink(), progress)?)
+        Ok(export::write_summing(&tree, views, self.writing.reflink(), sums, progress)?)
     }
 }
 
@@ -97,21 +100,30 @@ fn check(wheel: &ReleasedWheel) -> anyhow::Result<()> {
     wheel.prepared.check_claims()
 }
 
-/// The wheels with size and digest of what was written.
-fn with_sums(
-    mut wheels: Vec<ListedWheel>,
-    directory: &Path,
-    resources: &Arc<Resources>,
-) -> anyhow::Result<Vec<ListedWheel>> {
-    let sums = |wheel: &ListedWheel| -> anyhow::Result<WheelSums> {
-        let file = open_file(&directory.join(wheel.indexed.path().as_path()), resources)?;
-        Ok(sums_of(&*file, resources)?)
-    };
-    let sums = wheels.par_iter().with_max_len(1).map(sums).collect::<anyhow::Result<Vec<_>>>()?;
-    for (wheel, sums) in wheels.iter_mut().zip(sums) {
-        wheel.put_sums(sums, &resources.index);
+/// The digests of the wheels of an index, which are computed while these are written.
+struct IndexSums(Vec<Arc<FileSum>>);
+
+impl IndexSums {
+    fn wanted(wheels: &[ListedWheel]) -> Self {
+        Self(wheels.iter().map(|_| Arc::new(FileSum::new(FileDigest::Sha256))).collect())
     }
-    Ok(wheels)
+
+    /// Where each goes, by the path of the wheel in the index at `directory`.
+    fn of_files(&self, wheels: &[ListedWheel], directory: &Path) -> WantedSums {
+        let path = |wheel: &ListedWheel| directory.join(wheel.indexed.path().as_path());
+        wheels.iter().map(path).zip(self.0.iter().cloned()).collect()
+    }
+
+    /// Sets size and digest of each wheel.
+    fn put(&self, wheels: &mut [ListedWheel], resources: &Resources) -> anyhow::Result<()> {
+        for (wheel, sum) in wheels.iter_mut().zip(&self.0) {
+            let content = wheel.body().content()?;
+            let Some(&sha256) = sum.of(&*content)?.first_chunk() else { bail!("{}: no SHA-256", wheel.file_name()) };
+            resources.counters.bytes_hashed.add(content.size());
+            wheel.put_sums(WheelSums { size: content.size(), sha256 }, &resources.index);
+        }
+        Ok(())
+    }
 }
 
 /// Size and digest of a wheel.

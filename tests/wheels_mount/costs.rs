@@ -112,3 +112,19 @@ fn manifests_cost_no_second_pass() {
         }
     }
 }
+
+/// The digests of an index are those of what is written, not of files that are read back.
+#[test]
+fn wheels_of_an_index_are_not_read_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let members = [("costs/liba.so", library()), ("costs/data.txt", data(8 << 20))];
+    let input = wheel(&directory, "costs", &members);
+    let counters = ["bytes_read", "bytes_inflated", "bytes_compressed"];
+    let [of_index, of_wheels] =
+        ["index", "wheel"].map(|format| work(&directory, &input, &["--format", format], counters));
+    // METADATA is read once more, for the pages.
+    let metadata = 4 << 10;
+    for ((counter, index), wheels) in counters.iter().zip(of_index).zip(of_wheels) {
+        assert!(index <= wheels + metadata, "{counter}: {index} for an index, {wheels} for wheels");
+    }
+}
