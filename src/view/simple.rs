@@ -137,7 +137,8 @@ impl PackageIndexes {
         self.whole.push(wheel);
     }
 
-    /// Adds `simple/` and `simple-thin/` to a tree. Pages have the sizes and digests that are recorded in `index`.
+    /// Adds `simple/` and `simple-thin/` to a tree. Pages have the sizes and digests that are recorded in `index`. The latter
+    /// is not listed: who lists a whole mount would make all thin wheels for it, which `thin-wheels/` has already.
     pub fn show(mut self, tree: &mut Tree, root: Attributes, index: &Index) -> Result<(), ViewError> {
         let mut show = |place: &str, wheels: &mut Vec<ListedWheel>| {
             for wheel in wheels.iter_mut() {
@@ -151,6 +152,7 @@ impl PackageIndexes {
             wheels.extend(self.whole.iter().cloned());
             show(&format!("{SIMPLE_THIN}/{gpus}"), &mut wheels)?;
         }
+        tree.hide(ROOT, SIMPLE_THIN.as_bytes());
         Ok(())
     }
 }
