@@ -1,10 +1,11 @@
 //! Several wheels that do not belong together: each with its own plan, and the resources of all.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
+use once_cell::sync::OnceCell;
 
 use super::options::SplitOptions;
 use super::prepare::{List, Prepared, Share, plan, plan_alone, prepare_with, resources};
@@ -13,11 +14,10 @@ use crate::join::{self, SeveralWheels, WheelsError};
 use crate::kpack::BundleJobs;
 use crate::mount;
 use crate::resources::Resources;
-use crate::rope::Content;
 use crate::simple::PackageIndex;
-use crate::source::{Attributes, Input, open_file};
+use crate::source::{Attributes, Input};
 use crate::split::Packaging;
-use crate::view::{ListedWheel, PackageIndexes, ThinWheelOfView};
+use crate::view::{ListedWheel, PackageIndexes, ThinWheelOfView, ViewError};
 use crate::wheel::{WheelName, states_digests};
 
 /// Several wheels.
@@ -29,12 +29,9 @@ pub(super) struct Release {
 /// One of several wheels, or a host wheel with its device wheels.
 pub(super) struct ReleasedWheel {
     pub(super) prepared: Prepared,
-    /// The file, if it has no device code and is released as it is.
-    whole: Option<Arc<dyn Content>>,
+    /// What an index lists if it has no device code and is released as it is.
+    whole: OnceCell<ListedWheel>,
 }
-
-/// The files of wheels, by their paths.
-type WheelContents = HashMap<PathBuf, Arc<dyn Content>>;
 
 /// The inputs of a command.
 pub(super) enum OpenedInputs {
@@ -50,10 +47,9 @@ pub(super) fn open(inputs: &[PathBuf], options: &SplitOptions, list: List) -> an
         return Ok(OpenedInputs::One(Box::new(prepare_with(inputs, options, list)?)));
     };
     let resources = shared_resources(inputs, options)?;
-    let contents = contents(&wheels, &resources)?;
     Ok(match join::open_several(&wheels, &resources)? {
         SeveralWheels::Together(input) => OpenedInputs::One(Box::new(plan_alone(*input, options, &resources)?)),
-        SeveralWheels::Apart(inputs) => OpenedInputs::Several(planned(inputs, &contents, options, &resources)?),
+        SeveralWheels::Apart(inputs) => OpenedInputs::Several(planned(inputs, options, &resources)?),
     })
 }
 
@@ -63,23 +59,15 @@ fn shared_resources(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Resul
     resources(inputs.first().map_or(Path::new(""), PathBuf::as_path), options)
 }
 
-/// The files of wheels. They are noted before the wheels are listed: one that is replaced meanwhile is then found to have
-/// changed.
-fn contents(wheels: &[PathBuf], resources: &Arc<Resources>) -> anyhow::Result<WheelContents> {
-    wheels.iter().map(|path| Ok((path.canonicalize()?, open_file(path, resources)?))).collect()
-}
-
 /// Lists wheels for a release, and plans the split of each.
 pub(super) fn release(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Release> {
     let resources = shared_resources(inputs, options)?;
-    let wheels = join::wheels_of(inputs)?;
-    let files = contents(wheels.as_deref().unwrap_or_default(), &resources)?;
-    let listed = match (wheels, inputs) {
+    let listed = match (join::wheels_of(inputs)?, inputs) {
         (Some(wheels), _) => join::open_apart(&wheels, &resources)?,
         (None, [input]) => vec![Input::open(input, &resources)?],
         (None, _) => return Err(not_a_wheel(inputs).into()),
     };
-    planned(listed, &files, options, &resources)
+    planned(listed, options, &resources)
 }
 
 /// The first input that is neither a wheel nor a directory of wheels.
@@ -91,7 +79,6 @@ fn not_a_wheel(inputs: &[PathBuf]) -> WheelsError {
 /// Plans the split of each of these inputs.
 fn planned(
     inputs: Vec<Input>,
-    files: &WheelContents,
     options: &SplitOptions,
     resources: &Arc<Resources>,
 ) -> anyhow::Result<Release> {
@@ -104,8 +91,7 @@ fn planned(
         let path = input.location.clone();
         let prepared =
             plan(input, options, resources, Share::Wheel(&jobs)).with_context(|| path.display().to_string())?;
-        let whole = if prepared.wheels.is_none() { files.get(&path).cloned() } else { None };
-        wheels.push(ReleasedWheel { prepared, whole });
+        wheels.push(ReleasedWheel { prepared, whole: OnceCell::new() });
     }
     let choices = options.to_options(Packaging::Bundles)?;
     let keys = wheels.iter().map(|wheel| wheel.prepared.plan.keys_of_input(choices.packaging));
@@ -146,25 +132,20 @@ impl ReleasedWheel {
     pub(super) fn listed(&self) -> anyhow::Result<Vec<ListedWheel>> {
         match &self.prepared.wheels {
             Some(wheels) => Ok(ListedWheel::of_split(&self.prepared.input, wheels)?),
-            None => Ok(vec![self.listed_whole()?]),
+            None => Ok(vec![self.listed_whole()?.clone()]),
         }
     }
 
     /// The wheel as it is.
-    fn listed_whole(&self) -> anyhow::Result<ListedWheel> {
-        let input = &self.prepared.input;
-        let Some(content) = &self.whole else { return Err(WheelsError::NotAWheel(input.location.clone()).into()) };
-        let listed = ListedWheel::whole(input, Arc::clone(content))?;
-        // After METADATA was read, so that it is that of the file.
-        content.peek(&mut [0])?;
-        Ok(listed)
+    fn listed_whole(&self) -> Result<&ListedWheel, ViewError> {
+        self.whole.get_or_try_init(|| ListedWheel::whole(&self.prepared.input))
     }
 
     /// Adds its wheels to the indexes of a mount.
     pub(super) fn add_to(&self, indexes: &mut PackageIndexes, thin: &[ThinWheelOfView]) -> anyhow::Result<()> {
         match &self.prepared.wheels {
             Some(wheels) => indexes.add_split(&self.prepared.input, wheels, thin)?,
-            None => indexes.add_whole(self.listed_whole()?),
+            None => indexes.add_whole(self.listed_whole()?.clone()),
         }
         Ok(())
     }
@@ -181,8 +162,10 @@ impl ReleasedWheel {
 
     /// Why installers refuse it.
     fn warning(&self) -> Option<String> {
-        let input = &self.prepared.input;
-        let listed = ListedWheel::whole(input, Arc::clone(self.whole.as_ref()?)).ok()?;
-        listed.indexed.mismatch().map(|reason| format!("{}: {reason}", input.location.display()))
+        if self.prepared.wheels.is_some() {
+            return None;
+        }
+        let reason = self.listed_whole().ok()?.indexed.mismatch()?;
+        Some(format!("{}: {reason}", self.path().display()))
     }
 }

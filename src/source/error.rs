@@ -1,6 +1,9 @@
 //! Why an input cannot be listed.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, getrlimit};
 
 use super::tar::MAX_RATIO;
 use crate::memory::TableError;
@@ -14,7 +17,18 @@ pub enum SourceError {
         /// What was accessed.
         path: PathBuf,
         /// The error.
-        source: std::io::Error,
+        source: io::Error,
+    },
+    /// This process has as many open files as it may have. Each wheel stays open, so that it is not another one later.
+    #[error(
+        "{}: a process may have {limit} files open, and each wheel is one; raise the limit (ulimit -Hn, LimitNOFILE= of \
+         systemd), or name fewer wheels", path.display()
+    )]
+    TooManyFiles {
+        /// The first wheel that is one too many.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
     },
     /// It is nothing that can be read.
     #[error(
@@ -88,4 +102,17 @@ pub enum SourceError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+impl SourceError {
+    /// The error of a wheel that could not be opened.
+    pub(super) fn not_opened(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.raw_os_error() {
+            Some(libc::EMFILE) => {
+                Self::TooManyFiles { path, limit: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) }
+            }
+            _ => Self::Io { path, source },
+        }
+    }
 }

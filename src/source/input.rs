@@ -24,7 +24,7 @@ pub struct Input {
     pub entries: Vec<Entry>,
     /// Warnings about what could not be listed.
     pub warnings: Vec<String>,
-    /// The tar archive that holds all entries.
+    /// The wheel or tar archive that holds all entries.
     pub file: Option<Arc<dyn Content>>,
     /// The memory of the list.
     pub tables: Vec<ParserMemory>,
@@ -60,16 +60,14 @@ impl Input {
         if let Some(file) = &self.file {
             return vec![Arc::clone(file)];
         }
-        let mut files = self.entries.iter().filter_map(|entry| match &entry.kind {
+        let files = self.entries.iter().filter_map(|entry| match &entry.kind {
             EntryKind::File { content, .. } if content.size() > 0 => Some(content),
             _ => None,
         });
         match self.kind {
-            // All members are in one file. The stored bytes of a member are read from that file; its inflated bytes may
-            // be in a cache.
-            InputKind::Wheel(_) => files.find_map(|file| Some(file.member()?.packed().bytes)).into_iter().collect(),
+            // The stored bytes of a member are read from its wheel; its inflated bytes may be in a cache.
             InputKind::Wheels(_) => files.filter_map(|file| Some(file.member()?.packed().bytes)).collect(),
-            InputKind::Tree | InputKind::Binary | InputKind::UnpackedWheel(_) => files.cloned().collect(),
+            _ => files.cloned().collect(),
         }
     }
 

@@ -24,8 +24,8 @@ pub(super) const LOCAL_HEADER: u64 = 30;
 /// An open `.whl` file.
 #[derive(Debug)]
 pub(super) struct OpenWheel {
-    /// Its path, for messages.
-    path: Box<Path>,
+    /// Its path.
+    pub(super) path: Box<Path>,
     pub(super) file: File,
     pub(super) stamp: Stamp,
     /// The beginning of each member's identity: the file's, computed from its stamp.
@@ -46,9 +46,14 @@ impl OpenWheel {
     pub(super) fn read(&self, entry: &impl Label, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         let read = read_unchanged(&self.file, &self.stamp, entry, offset, buffer, &self.resources);
         read.map_err(|error| match error {
-            ReadError::Changed { .. } => ReadError::Changed { entry: self.path.display().to_string().into() },
+            ReadError::Changed { .. } => ReadError::Changed { entry: self.label() },
             other => other,
         })
+    }
+
+    /// Its name in messages.
+    pub(super) fn label(&self) -> Arc<str> {
+        self.path.display().to_string().into()
     }
 }
 

@@ -35,6 +35,7 @@ pub(crate) mod testing;
 mod tree;
 mod unknown;
 mod wheel;
+mod whole_wheel;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -12,6 +12,7 @@ use super::central::{self, MAX_MEMBERS};
 use super::input::find_dist_info;
 use super::member::{self, CentralHeader, LOCAL_HEADER, OpenWheel};
 use super::stamp::Stamp;
+use super::whole_wheel::WholeWheel;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links};
 use crate::disk;
 use crate::memory::{Parser, ParserMemory};
@@ -34,8 +35,7 @@ const SYMLINK: u32 = 0o120_000;
 
 /// Lists the members of the wheel at `location`.
 pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Input, SourceError> {
-    let io = |source| SourceError::Io { path: location.clone(), source };
-    let (file, metadata) = disk::open(&location).map_err(io)?;
+    let (file, metadata) = disk::open(&location).map_err(|source| SourceError::not_opened(&location, source))?;
     let wheel = OpenWheel::new(&location, file, Stamp::of(&metadata), resources);
     let owner = Attributes::of(&metadata);
     let table = ParserMemory::new(Parser::CentralDirectory);
@@ -56,7 +56,8 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
         return Err(SourceError::NotAWheel { path: location, reason });
     };
     links::become_files(&mut entries);
-    Ok(Input { kind: InputKind::Wheel(dist_info), location, root, entries, warnings, file: None, tables: vec![table] })
+    let (kind, file) = (InputKind::Wheel(dist_info), Some(Arc::new(WholeWheel(wheel)) as Arc<dyn Content>));
+    Ok(Input { kind, location, root, entries, warnings, file, tables: vec![table] })
 }
 
 /// A member as the central directory describes it.

@@ -10,7 +10,7 @@ use super::thin_wheels::{METADATA, ThinWheelOfView};
 use crate::index::{Index, RecordKind};
 use crate::rope::{Content, Identity};
 use crate::simple::{IndexedWheel, PackageIndex, WheelSums};
-use crate::source::{Attributes, EntryKind, EntryPath, Input};
+use crate::source::{Attributes, EntryKind, EntryPath, Input, InputKind};
 use crate::split::{SIMPLE, SIMPLE_THIN, WHEELS};
 use crate::tree::{Body, NodeKind, Origin, OriginKind, ROOT, Tree, TreeError};
 use crate::wheel::{Metadata, WheelError, WheelName};
@@ -51,17 +51,19 @@ impl ListedWheel {
         Self::made(&name, thin.metadata()?, thin.body(), wheel_attributes(input, wheels), identity)
     }
 
-    /// A wheel as it is: the file `content`, of which `input` is the list.
-    pub fn whole(input: &Input, content: Arc<dyn Content>) -> Result<Self, ViewError> {
+    /// A wheel as it is.
+    pub fn whole(input: &Input) -> Result<Self, ViewError> {
+        let (InputKind::Wheel(dist_info), Some(content)) = (&input.kind, &input.file) else {
+            return Err(WheelError::NotAWheel.into());
+        };
         let name = input.location.file_name().unwrap_or_default().to_string_lossy();
         let indexed = IndexedWheel::new(WheelName::parse(&name)?, &Metadata::read(input)?);
-        let path = input.dist_info().ok_or(WheelError::NotAWheel)?.child(METADATA);
-        let metadata = match input.entry(&path).map(|entry| &entry.kind) {
+        let metadata = match input.entry(&dist_info.child(METADATA)).map(|entry| &entry.kind) {
             Some(EntryKind::File { content, .. }) => Arc::clone(content),
             _ => return Err(WheelError::NotAWheel.into()),
         };
         let identity = content.identity().map(|of| Identity::describe("whole wheel").add(&of.0).finish());
-        let (body, origin) = (Body::Ready(content), OriginKind::Unchanged);
+        let (body, origin) = (Body::Ready(Arc::clone(content)), OriginKind::Unchanged);
         let attributes = Attributes { mode: 0o644, ..input.root };
         Ok(Self { indexed, body, metadata, attributes, origin, identity })
     }
