@@ -77,11 +77,7 @@ fn not_a_wheel(inputs: &[PathBuf]) -> WheelsError {
 }
 
 /// Plans the split of each of these inputs.
-fn planned(
-    inputs: Vec<Input>,
-    options: &SplitOptions,
-    resources: &Arc<Resources>,
-) -> anyhow::Result<Release> {
+fn planned(inputs: Vec<Input>, options: &SplitOptions, resources: &Arc<Resources>) -> anyhow::Result<Release> {
     let jobs = BundleJobs::new(resources);
     let mut wheels = Vec::with_capacity(inputs.len());
     for input in inputs {

@@ -11,6 +11,7 @@ use crate::gpu::{BundleKey, GpuSet};
 use crate::source::{EntryPath, Input};
 use crate::tree::{ROOT, Tree};
 use crate::view::{THIN, THIN_WHEELS};
+use crate::wheel::signatures_of;
 use crate::wheelparts::WheelSet;
 
 /// The versions of thin wheels.
@@ -76,20 +77,13 @@ pub(super) fn keys_of(wheels: &[(EntryPath, PathBuf)]) -> BTreeSet<BundleKey> {
     gpus.flat_map(|gpus: GpuSet| gpus.keys()).collect()
 }
 
-/// Suffixes of attestations and signatures next to a wheel: of indexes (PEP 740), Sigstore, and those of GPG.
-const SIGNATURES: [&str; 4] = [".publish.attestation", ".sigstore.json", ".sigstore", ".asc"];
-
 /// Reports signatures of the input's RECORD, and attestations and signatures next to it. They do not hold for other
 /// wheels.
 pub(super) fn warn_of_signatures(input: &Input) {
     let Some(dist_info) = input.dist_info() else { return };
-    for suffix in SIGNATURES {
-        let mut path = input.location.clone().into_os_string();
-        path.push(suffix);
-        if Path::new(&path).is_file() {
-            let path = message(&path.to_string_lossy());
-            eprintln!("kpackfs: warning: {path}: it is for the input only; sign what is written again");
-        }
+    for (_, path) in signatures_of(&input.location) {
+        let path = message(&path.to_string_lossy());
+        eprintln!("kpackfs: warning: {path}: it is for the input only; sign what is written again");
     }
     for name in [b"RECORD.jws", b"RECORD.p7s"] {
         let path = dist_info.child(name);

@@ -96,8 +96,8 @@ pub fn wheels_in(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
         let path = entry.map_err(io)?.path();
         let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         let has = |wanted: &str| path.extension().is_some_and(|extension| extension == wanted);
-        // The pages and METADATA of an index may be there, too.
-        let is_other = is_hidden || ["json", "html", "metadata"].into_iter().any(has);
+        // The pages and METADATA of an index, and signatures, may be there, too.
+        let is_other = is_hidden || ["json", "html", "metadata"].into_iter().any(has) || wheel::may_be_signature(&path);
         if has("whl") && path.is_file() {
             wheels.push(path);
         } else if !is_other {

@@ -33,7 +33,8 @@ fn line(wheel: &IndexedWheel) -> Markup {
     // PEP 714 renames the attribute of PEP 658; pip before 23.2 reads the old one in a wrong form only.
     html! {
         a href=(format!("{}{fragment}", wheel.link())) data-requires-python=[wheel.requires_python()]
-            data-yanked=[wheel.yanked.as_ref()] data-core-metadata=(metadata) data-dist-info-metadata=(metadata) {
+            data-yanked=[wheel.yanked.as_ref()] data-gpg-sig=[wheel.has_gpg_signature.then_some("true")]
+            data-core-metadata=(metadata) data-dist-info-metadata=(metadata) {
             (wheel.name())
         }
     }

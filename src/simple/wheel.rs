@@ -29,6 +29,8 @@ pub struct IndexedWheel {
     requires_python: Option<String>,
     /// Why installers are not to choose it unless its version is asked for (PEP 592). May be empty.
     pub yanked: Option<String>,
+    /// Whether a signature by GPG is next to it (PEP 503).
+    pub has_gpg_signature: bool,
     /// Size and digest, if they are known.
     pub sums: Option<WheelSums>,
 }
@@ -39,7 +41,7 @@ impl IndexedWheel {
         let requires_python = metadata.requires_python().map(str::to_owned);
         let metadata_sha256 = Sha256::of(&metadata.bytes());
         let stated = (normalise(&metadata.name), metadata.version.clone());
-        Self { name, metadata_sha256, stated, requires_python, yanked: None, sums: None }
+        Self { name, metadata_sha256, stated, requires_python, yanked: None, has_gpg_signature: false, sums: None }
     }
 
     /// Why installers refuse it: METADATA does not agree with the file name.
@@ -66,7 +68,12 @@ impl IndexedWheel {
 
     /// The path of its METADATA in the index.
     pub fn metadata_path(&self) -> EntryPath {
-        let file = format!("{}{METADATA}", self.name);
+        self.path_of(METADATA)
+    }
+
+    /// The path of the file about it with this suffix.
+    pub fn path_of(&self, suffix: &str) -> EntryPath {
+        let file = format!("{}{suffix}", self.name);
         EntryPath::root().child(self.project().as_bytes()).child(file.as_bytes())
     }
 

@@ -1,5 +1,8 @@
 //! Why a split cannot be shown.
 
+use std::io;
+use std::path::PathBuf;
+
 use crate::gpu::BundleKey;
 use crate::rope::ReadError;
 use crate::simple::SameWheel;
@@ -22,6 +25,14 @@ pub enum ViewError {
     /// A file of the input cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// An attestation or a signature of a wheel cannot be read.
+    #[error("{}: {source}", path.display())]
+    Signature {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The input has nothing for a requested target.
     #[error("--arch {wanted}: the input has nothing for it; it has code for {}", join(.existing))]
     NoSuchArch {

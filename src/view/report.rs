@@ -164,8 +164,8 @@ fn fitted(mut text: StatusText<'_>) -> String {
 }
 
 /// A text that does not change, such as `report.json`.
-pub fn fixed(text: String) -> Body {
-    let rope = Rope::new([Segment::literal(text.into_bytes())]);
+pub fn fixed(text: impl Into<Vec<u8>>) -> Body {
+    let rope = Rope::new([Segment::literal(text.into())]);
     rope.map_or_else(|_| Body::Ready(Arc::new(Rope::default())), |rope| Body::Ready(Arc::new(rope)))
 }
 

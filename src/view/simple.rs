@@ -1,19 +1,22 @@
 //! Package indexes in a tree: the wheels of one or several inputs, their METADATA, and pages about them.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::ViewError;
 use super::layout::{below, wheel_attributes};
 use super::report::fixed;
 use super::thin_wheels::{METADATA, ThinWheelOfView};
+use crate::disk;
 use crate::index::{Index, RecordKind};
+use crate::memory::Parser;
 use crate::rope::{Content, Identity};
 use crate::simple::{IndexedWheel, PackageIndex, WheelSums};
 use crate::source::{Attributes, EntryKind, EntryPath, Input, InputKind};
 use crate::split::{SIMPLE, SIMPLE_THIN, WHEELS};
 use crate::tree::{Body, NodeKind, Origin, OriginKind, ROOT, Tree, TreeError};
-use crate::wheel::{Metadata, WheelError, WheelName};
+use crate::wheel::{GPG, Metadata, WheelError, WheelName, signatures_of};
 use crate::wheelparts::{WheelBody, WheelPart, WheelSet};
 
 /// A wheel that an index lists.
@@ -23,6 +26,8 @@ pub struct ListedWheel {
     pub indexed: IndexedWheel,
     body: Body,
     metadata: Arc<dyn Content>,
+    /// Its attestations and signatures, by their suffixes.
+    signatures: Vec<(&'static str, Body)>,
     attributes: Attributes,
     origin: OriginKind,
     /// Its size and digest are recorded under this.
@@ -57,7 +62,9 @@ impl ListedWheel {
             return Err(WheelError::NotAWheel.into());
         };
         let name = input.location.file_name().unwrap_or_default().to_string_lossy();
-        let indexed = IndexedWheel::new(WheelName::parse(&name)?, &Metadata::read(input)?);
+        let mut indexed = IndexedWheel::new(WheelName::parse(&name)?, &Metadata::read(input)?);
+        let signatures = signatures(&input.location)?;
+        indexed.has_gpg_signature = signatures.iter().any(|(suffix, _)| *suffix == GPG);
         let metadata = match input.entry(&dist_info.child(METADATA)).map(|entry| &entry.kind) {
             Some(EntryKind::File { content, .. }) => Arc::clone(content),
             _ => return Err(WheelError::NotAWheel.into()),
@@ -65,7 +72,7 @@ impl ListedWheel {
         let identity = content.identity().map(|of| Identity::describe("whole wheel").add(&of.0).finish());
         let (body, origin) = (Body::Ready(Arc::clone(content)), OriginKind::Unchanged);
         let attributes = Attributes { mode: 0o644, ..input.root };
-        Ok(Self { indexed, body, metadata, attributes, origin, identity })
+        Ok(Self { indexed, body, metadata, signatures, attributes, origin, identity })
     }
 
     fn made(
@@ -77,7 +84,8 @@ impl ListedWheel {
     ) -> Result<Self, ViewError> {
         let metadata = metadata.ok_or(WheelError::NotAWheel)?;
         let indexed = IndexedWheel::new(WheelName::parse(name)?, &Metadata::of_file(&*metadata)?);
-        Ok(Self { indexed, body, metadata, attributes, origin: OriginKind::Wheel, identity })
+        let (signatures, origin) = (Vec::new(), OriginKind::Wheel);
+        Ok(Self { indexed, body, metadata, signatures, attributes, origin, identity })
     }
 
     /// The file.
@@ -111,6 +119,15 @@ impl ListedWheel {
     }
 }
 
+/// The attestations and signatures next to a wheel. They are small, and do not change with the files.
+fn signatures(wheel: &Path) -> Result<Vec<(&'static str, Body)>, ViewError> {
+    let read = |(suffix, path): (_, PathBuf)| {
+        let bytes = disk::read(&path, Parser::Text).map_err(|source| ViewError::Signature { path, source })?;
+        Ok((suffix, fixed(bytes.into_bytes())))
+    };
+    signatures_of(wheel).into_iter().map(read).collect()
+}
+
 /// The wheels of the indexes of a mount.
 #[derive(Debug, Default)]
 pub struct PackageIndexes {
@@ -140,7 +157,7 @@ impl PackageIndexes {
     }
 
     /// Adds `simple/` and `simple-thin/` to a tree. Pages have the sizes and digests that are recorded in `index`. The latter
-    /// is not listed: who lists a whole mount would make all thin wheels for it, which `thin-wheels/` has already.
+    /// is not listed: a listing of the whole mount would make all thin wheels for it, which `thin-wheels/` has already.
     pub fn show(mut self, tree: &mut Tree, root: Attributes, index: &Index) -> Result<(), ViewError> {
         let mut show = |place: &str, wheels: &mut Vec<ListedWheel>| {
             for wheel in wheels.iter_mut() {
@@ -173,8 +190,14 @@ pub fn show_index(tree: &mut Tree, place: &str, root: Attributes, wheels: &[List
     tree.insert(ROOT, &place, root, NodeKind::directory())?;
     for wheel in wheels {
         wheel.insert(tree, &inside(&place, &wheel.indexed.path()))?;
-        let kind = NodeKind::File { body: Body::Ready(Arc::clone(&wheel.metadata)), link_group: None };
-        tree.insert(ROOT, &inside(&place, &wheel.indexed.metadata_path()), wheel.attributes, kind)?;
+        let mut add = |path: &EntryPath, body: Body| {
+            let kind = NodeKind::File { body, link_group: None };
+            tree.insert(ROOT, &inside(&place, path), wheel.attributes, kind).map(drop)
+        };
+        add(&wheel.indexed.metadata_path(), Body::Ready(Arc::clone(&wheel.metadata)))?;
+        for (suffix, body) in &wheel.signatures {
+            add(&wheel.indexed.path_of(suffix), body.clone())?;
+        }
     }
     Ok(())
 }

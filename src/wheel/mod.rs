@@ -20,6 +20,7 @@ mod paths;
 mod record;
 mod relation;
 mod requirement;
+mod signatures;
 mod variant;
 mod wheel_file;
 
@@ -43,6 +44,7 @@ pub use record::{Claim, Claims, Stated, line_size};
 pub(crate) use record::{SHA256_TEXT, quoted, sha256_text};
 pub use relation::WheelLabel;
 pub use requirement::{accepts, check_requirement};
+pub use signatures::{GPG, may_be_signature, signatures_of};
 pub use variant::VariantLabel;
 pub(crate) use variant::{has_property, variant_json};
 pub use wheel_file::WheelFile;

@@ -220,6 +220,8 @@ fn a_mount_of_several_wheels_shows_what_split_writes() {
         assert_same(&files(&alone.at(view)), &there, view);
     }
     assert!(mount.at("rocm-bootstrap/1.0/py3-none-any/host/rocm_bootstrap/__init__.py").exists());
+    let listed = run(Command::new("ls").arg(mount.at("")));
+    assert!(listed.contains("simple\n") && !listed.contains("simple-thin"), "{listed}");
     let thin = files(&mount.at("simple-thin/gfx1030"));
     assert_eq!(check_pages(&thin, "1.0").len(), 2);
     assert_same(&thin, &merged(&thin, &files(&alone.at("simple-thin/gfx1030"))), "one wheel and several");
@@ -269,4 +271,54 @@ fn several_wheels_are_planned_once_and_listed_in_a_table() {
     drop(mount);
     let metadata = 16 << 10;
     assert!(inflated < metadata, "{inflated} bytes were inflated again");
+}
+
+/// Each wheel takes one descriptor, and METADATA and signatures none.
+#[test]
+fn a_release_needs_one_descriptor_for_each_wheel() {
+    let directory = tempfile::tempdir().unwrap();
+    for number in 0..40 {
+        wheel(&directory, &format!("plain{number}"), &[("x", Vec::new())]);
+    }
+    let limited = |limit: u32| {
+        let out = tempfile::tempdir().unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -n \"$0\" && exec \"$@\"", &limit.to_string(), env!("CARGO_BIN_EXE_kpackfs")]);
+        shell.arg("split").arg(directory.path()).arg("-o").arg(out.path()).args(["--format", "index", "--no-cache"]);
+        let output = shell.output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (is_done, said) = limited(70);
+    assert!(is_done, "{said}");
+    let (is_done, said) = limited(35);
+    assert!(!is_done && said.contains("may have 35 files open") && said.contains("ulimit"), "{said}");
+}
+
+/// A wheel that stays as it is keeps what was signed about it.
+#[test]
+fn signatures_of_wheels_that_stay_as_they_are_stay_next_to_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let inputs = release(&directory);
+    let [plain, small] = ["rocm_bootstrap-1.0-py3-none-any.whl", "small-1.0-py3-none-any.whl"];
+    let suffixes = [".asc", ".publish.attestation", ".sigstore.json"];
+    for (wheel, suffix) in [plain, small].iter().flat_map(|wheel| suffixes.map(|suffix| (wheel, suffix))) {
+        fs::write(inputs.join(format!("{wheel}{suffix}")), suffix).unwrap();
+    }
+    let out = tempfile::tempdir().unwrap();
+    let mut split = program();
+    split.arg("split").arg(&inputs).arg("-o").arg(out.path()).args(["--format", "index"]);
+    let output = split.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let mut written = files(&out.path().join("simple"));
+    for suffix in suffixes {
+        let kept = written.remove(Path::new(&format!("rocm-bootstrap/{plain}{suffix}")));
+        assert_eq!(kept.as_deref(), Some(suffix.as_bytes()));
+        assert!(said.contains(&format!("{small}{suffix}: it is for the input only")), "{said}");
+    }
+    assert!(said.matches("for the input only").count() == suffixes.len(), "{said}");
+    check_pages(&written, "1.1");
+    let [with, without] = ["rocm-bootstrap", "small"]
+        .map(|project| String::from_utf8(written[Path::new(&format!("{project}/index.html"))].clone()).unwrap());
+    assert!(with.contains("data-gpg-sig=\"true\"") && !without.contains("gpg-sig"), "{with}{without}");
 }
