@@ -364,11 +364,15 @@ fn files_of_other_tools_are_split_as_they_are_or_refused() {
     }
 }
 
-/// Headers that are odd and that no loader reads: a section that is not loaded and says that it is executable, and a program
-/// header of an unknown type whose memory is device code.
+/// Odd headers make no difference: of a section that is not loaded and says that it is executable, and of an unknown type whose
+/// memory is device code. The tail of a segment that nobody may read does not join memory that can be read.
 #[test]
 fn odd_headers_make_no_difference_to_loaders() {
-    for name in ["executable-section-that-is-not-loaded", "unknown-program-header-of-device-code"] {
+    for name in [
+        "executable-section-that-is-not-loaded",
+        "unknown-program-header-of-device-code",
+        "segment-without-permissions",
+    ] {
         let original = std::fs::read(format!("{}/fuzz/regressions/elf/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         let fat = FatBinary::scan(&content(original.clone())).unwrap().unwrap();
         let new = rewritten(original).unwrap().unwrap().to_vec().unwrap();

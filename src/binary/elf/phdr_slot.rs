@@ -67,12 +67,15 @@ fn protected_next(image: &ElfImage, load: usize) -> Option<PhdrSlot> {
     let protection = position(image, elf::PT_GNU_RELRO)?;
     let begins_there = image.segments.get(protection)?.address == following.address;
     let is_writable = |segment: &ElfSegment| segment.flags.0 & elf::PF_W.0 != 0;
+    // What becomes read-only can be read.
+    let is_readable = segment.flags.0 & elf::PF_R.0 != 0;
     // Without sections, an executable segment's tail may be code.
     let may_be_code =
         segment.flags.0 & elf::PF_X.0 != 0 && (image.sections.is_empty() || tail_has_code(image, segment));
     let fits = begins_there
         && is_writable(following)
         && following.flags.0 & elf::PF_X.0 == 0
+        && is_readable
         && !is_writable(segment)
         && segment.memory_size == segment.file_size
         && !may_be_code;
