@@ -17,7 +17,7 @@ use super::writing::Writing;
 use crate::deflate::DeflateLevel;
 use crate::export::{ImageLayout, ImagesToWrite, Inputs, LayerCompression};
 use crate::gpu::{GpuSet, TargetId};
-use crate::image::{DeviceParts, Division, DivisionForm, ImageRecipe, ImageReference};
+use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, ImageReference};
 use crate::split::{Packaging, PlanOptions, Statement};
 use crate::view::{gpus_of, serves};
 
@@ -94,6 +94,7 @@ impl ImageOutput<'_> {
         let form = self.form(&prepared, &parts)?;
         let division = Division::new(&image, (&prepared.input, &prepared.plan), (parts, form), &options, &sets)?;
         report(&prepared, &division);
+        report_artifacts(&image.image);
         let compression = match self.options.layer_compression {
             CompressionKind::Gzip => LayerCompression::Gzip(DeflateLevel::default()),
             CompressionKind::Zstd => LayerCompression::Zstd(ZSTD_LEVEL),
@@ -177,5 +178,16 @@ fn report(prepared: &Prepared, division: &Division<'_>) {
     let copies = division.copied_links();
     if copies > 0 {
         eprintln!("kpackfs: note: {copies} hard links would lead to files of other layers, and are copies");
+    }
+}
+
+/// Names what is about the whole image, and so not about new ones.
+fn report_artifacts(image: &Image) {
+    let artifacts: Vec<_> = image.artifacts().iter().map(message).collect();
+    if !artifacts.is_empty() {
+        let (count, kinds) = (artifacts.len(), artifacts.join(", "));
+        eprintln!(
+            "kpackfs: note: {count} left out ({kinds}): they name the digest of the image, so they are not about new images"
+        );
     }
 }

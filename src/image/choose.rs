@@ -14,6 +14,10 @@ use crate::resources::Resources;
 /// The annotation by which builders mark entries of an index that are about another one, such as attestations (`BuildKit`,
 /// "Attestation storage").
 const REFERENCE_TYPE: &str = "vnd.docker.reference.type";
+const REFERENCE_DIGEST: &str = "vnd.docker.reference.digest";
+
+/// How tags end that cosign gives to what is about the image with the digest before it (cosign, "Tag-based discovery").
+const COSIGN: [&str; 3] = [".sig", ".att", ".sbom"];
 
 /// The most documents that are read to find an image. An index of a multi-platform image has some dozens of entries.
 const MAX_DOCUMENTS: usize = 4096;
@@ -76,6 +80,24 @@ impl Image {
         Ok(search.found.into_iter().filter_map(image).collect())
     }
 
+    /// The kinds of the signatures, attestations and other artifacts in the layout that are about this image. What cannot
+    /// be read is none.
+    pub(crate) fn artifacts(&self) -> Vec<String> {
+        let Ok(index) = self.layout.index() else { return Vec::new() };
+        let mut search = ImageSearch::new(&self.layout);
+        for descriptor in index.manifests() {
+            // Other images of the layout may be damaged.
+            let _ = search.visit(descriptor);
+        }
+        let digest = self.descriptor.digest();
+        let stem = digest.to_string().replace(':', "-");
+        let cosign = |tag: String| Some(tag.strip_prefix(&stem)?.to_owned()).filter(|end| COSIGN.contains(&&**end));
+        let tagged =
+            index.manifests().iter().filter_map(tag_of).filter_map(cosign).map(|end| format!("cosign's {end}"));
+        let of_this = search.artifacts.into_iter().filter(|(about, _)| *about == digest.to_string());
+        of_this.map(|(_, kind)| kind).chain(tagged).collect()
+    }
+
     fn new(layout: Layout, descriptor: Descriptor, manifest: ImageManifest) -> Result<Self, ImageError> {
         let of_config = manifest.config();
         let media_type = of_config.media_type();
@@ -120,11 +142,13 @@ struct ImageSearch<'a> {
     above: Vec<String>,
     seen: HashSet<String>,
     found: Vec<(Descriptor, ImageManifest)>,
+    /// The digests that artifacts are about, and their kinds.
+    artifacts: Vec<(String, String)>,
 }
 
 impl<'a> ImageSearch<'a> {
     fn new(layout: &'a Layout) -> Self {
-        Self { layout, above: Vec::new(), seen: HashSet::new(), found: Vec::new() }
+        Self { layout, above: Vec::new(), seen: HashSet::new(), found: Vec::new(), artifacts: Vec::new() }
     }
 
     fn visit(&mut self, descriptor: &Descriptor) -> Result<(), ImageError> {
@@ -141,6 +165,7 @@ impl<'a> ImageSearch<'a> {
                 reason: "it contains itself".to_owned(),
             });
         }
+        self.artifacts.extend(reference(descriptor));
         // One document may be named several times.
         if is_beside(descriptor) || !self.seen.insert(digest.clone()) {
             return Ok(());
@@ -157,16 +182,25 @@ impl<'a> ImageSearch<'a> {
             self.above.pop();
             return Ok(());
         }
+        let is_listed_artifact = descriptor.artifact_type().is_some();
+        if !is_manifest && is_listed_artifact {
+            return Ok(());
+        }
         if !is_manifest {
             let media_type = descriptor.media_type().to_string();
             return Err(ImageError::MediaType { what: digest, media_type, expected: "those of images and indexes" });
         }
-        let manifest: ImageManifest = self.layout.document(descriptor, "image manifest")?;
+        let manifest: ImageManifest = match self.layout.document(descriptor, "image manifest") {
+            Err(_) if is_listed_artifact => return Ok(()),
+            manifest => manifest?,
+        };
         self.check_type(descriptor, manifest.media_type().as_ref())?;
         // Signatures and lists of materials are manifests as well, with other configurations.
-        let is_artifact = manifest.artifact_type().is_some() || manifest.subject().is_some();
-        if !is_artifact {
-            self.found.push((descriptor.clone(), manifest));
+        let kind = manifest.artifact_type().as_ref().map(ToString::to_string);
+        match manifest.subject() {
+            Some(subject) => self.artifacts.push((subject.digest().to_string(), kind.unwrap_or_default())),
+            None if kind.is_some() => {}
+            None => self.found.push((descriptor.clone(), manifest)),
         }
         Ok(())
     }
@@ -184,10 +218,15 @@ impl<'a> ImageSearch<'a> {
     }
 }
 
-/// Whether an entry of an index is about another entry.
+/// Whether an entry of an index is marked as one that is about another.
 fn is_beside(descriptor: &Descriptor) -> bool {
-    let is_marked = descriptor.annotations().as_ref().is_some_and(|all| all.contains_key(REFERENCE_TYPE));
-    is_marked || descriptor.artifact_type().is_some()
+    descriptor.annotations().as_ref().is_some_and(|all| all.contains_key(REFERENCE_TYPE))
+}
+
+/// The digest that an entry is about, and its kind, as its annotations say.
+fn reference(descriptor: &Descriptor) -> Option<(String, String)> {
+    let annotations = descriptor.annotations().as_ref()?;
+    Some((annotations.get(REFERENCE_DIGEST)?.clone(), annotations.get(REFERENCE_TYPE)?.clone()))
 }
 
 fn is_of_rocm(descriptor: &Descriptor) -> bool {

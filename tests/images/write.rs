@@ -5,11 +5,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::tempdir;
 
 use crate::common::{fixture, program, succeeds};
-use crate::layout::{Form, INDEX, Layer, Layout, image};
+use crate::layout::{Form, INDEX, Layer, Layout, MANIFEST, image};
 use crate::unpacked::unpack;
 
 /// The command that makes images of `x`.
@@ -264,4 +264,39 @@ fn what_cannot_be_written_is_refused_and_leaves_nothing() {
     succeeds(&mut split(&whole, &out));
     refuses(&mut split(&whole, &out), "there already");
     succeeds(split(&whole, &out).arg("--force"));
+}
+
+/// Signatures and attestations are about the digest of the image.
+#[test]
+fn what_is_about_the_whole_image_is_left_out_and_named() {
+    let place = tempdir().unwrap();
+    let layout = Layout::new(&place.path().join("in"));
+    let manifest = layout.manifest(Form::Gzip, &layers());
+    let digest = manifest["digest"].as_str().unwrap();
+    let text = layout.manifest(Form::Gzip, &[Layer::new().file("text", b"text").done()]);
+    let signature = json!({
+        "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": "application/vnd.example.signature", "config": text,
+        "layers": [], "subject": manifest,
+    });
+    let signature = layout.blob(signature.to_string().as_bytes(), MANIFEST);
+    let other = json!({
+        "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": "application/vnd.example.other", "config": text,
+        "layers": [], "subject": text,
+    });
+    let other = layout.blob(other.to_string().as_bytes(), MANIFEST);
+    let cosign = format!("{}.sig", digest.replace(':', "-"));
+    layout.index(&[(manifest.clone(), "x"), (signature, "signature"), (other, "other"), (text, &cosign)]);
+    let path = layout.0.join("index.json");
+    let mut index: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let mut attestation = index["manifests"][3].clone();
+    attestation["annotations"] =
+        json!({"vnd.docker.reference.type": "attestation-manifest", "vnd.docker.reference.digest": digest});
+    index["manifests"].as_array_mut().unwrap().push(attestation);
+    fs::write(&path, index.to_string()).unwrap();
+    let out = Layout::opened(&place.path().join("out"));
+    let said = String::from_utf8(succeeds(split(&layout, &out.0).args(["--gpu-targets", "gfx90a"])).stderr).unwrap();
+    let named = "3 left out (application/vnd.example.signature, attestation-manifest, cosign's .sig)";
+    assert!(said.contains(named), "{said}");
+    let index: Value = serde_json::from_slice(&fs::read(out.0.join("index.json")).unwrap()).unwrap();
+    assert_eq!(index["manifests"].as_array().unwrap().len(), 1);
 }
