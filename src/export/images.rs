@@ -160,7 +160,7 @@ impl ImagesToWrite<'_> {
         let _lock = lock_directory(place).map_err(at(place))?;
         let index = match layout {
             ImageLayout::New(_) => {
-                output.write_file(&place.join(MARK), &mark())?;
+                output.write_file(&place.join(MARK), &mark(), Durability::Synced)?;
                 None
             }
             ImageLayout::Existing(_) => {
@@ -169,7 +169,7 @@ impl ImagesToWrite<'_> {
                 Some(Layout::open(place)?.index()?)
             }
         };
-        output.write_file(&place.join(INDEX), &index_with(index, &entries))?;
+        output.write_file(&place.join(INDEX), &index_with(index, &entries), Durability::Synced)?;
         output.publish(self.durability)?;
         Ok(counts)
     }

@@ -119,19 +119,21 @@ impl Output {
         views.iter().map(|(view, place)| (view.clone(), self.staged(place))).collect()
     }
 
-    /// Adds a file that replaces an existing one, or a file of a part that has been written.
-    pub(crate) fn write_file(&mut self, place: &Path, text: &[u8]) -> Result<(), ExportError> {
+    /// Adds a file that replaces an existing one, or a file of a part that has been written. One that is believed without
+    /// further proof is `Durability::Synced`, so that it is not empty after a power cut.
+    pub(crate) fn write_file(&mut self, place: &Path, text: &[u8], durability: Durability) -> Result<(), ExportError> {
         let is_in_part = self.parts.iter().any(|part| place.starts_with(&part.place));
         let staged = if is_in_part { self.staged(place) } else { self.add(place, true) };
         if let Some(directory) = staged.parent() {
             fs::create_dir_all(directory).map_err(at(&staged))?;
         }
-        self.synced.extend([self.place.clone(), parent(place).to_owned()]);
+        if durability == Durability::Synced {
+            self.synced.extend([self.place.clone(), parent(place).to_owned()]);
+        }
         let write = || {
             let file = NewFile::create(&staged, "", "", 0o666)?;
             file.as_file().write_all(text)?;
-            // What it states is believed, so it is not empty after a power cut.
-            file.publish(true, Durability::Synced)
+            file.publish(true, durability)
         };
         write().map(drop).map_err(at(&staged))
     }

@@ -134,7 +134,7 @@ fn files_beside_the_parts_come_and_go_with_them() {
     let write_all = |text: &str| {
         let mut new = prepare(&output, &["part"], true, &input).unwrap();
         write(&new, "new");
-        new.write_file(&file, text.as_bytes()).unwrap();
+        new.write_file(&file, text.as_bytes(), Durability::Synced).unwrap();
         new
     };
     for text in ["one", "two"] {

@@ -8,7 +8,7 @@ use super::error::{ExportError, at, reading};
 use super::inputs::Inputs;
 use super::job::WantedSums;
 use super::output::{Output, Warn};
-use crate::disk;
+use crate::disk::{self, Durability};
 use crate::memory::Parser;
 use crate::rope::to_usize;
 use crate::source::EntryPath;
@@ -162,12 +162,14 @@ impl StatementChange {
     /// Adds the statement and the manifests to an output. Listed files are read unless writing them has put their digests
     /// where [`StatementChange::sums`] says.
     pub(crate) fn write(&self, output: &mut Output) -> Result<(), ExportError> {
-        self.files.iter().try_for_each(|file| output.write_file(file, self.statement.to_json().as_bytes()))?;
+        let statement = self.statement.to_json();
+        self.files.iter().try_for_each(|file| output.write_file(file, statement.as_bytes(), Durability::Synced))?;
         self.manifests.iter().try_for_each(|(_, file, manifest)| {
             let text = manifest.text();
             let mut bytes = vec![0; to_usize(text.size())];
             text.read_at(0, &mut bytes).map_err(reading(file))?;
-            output.write_file(file, &bytes)
+            // `verify` compares it with the files, which may be lost as well.
+            output.write_file(file, &bytes, Durability::Deferred)
         })
     }
 }
