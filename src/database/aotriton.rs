@@ -14,6 +14,7 @@ pub(super) const READER: DatabaseReader = DatabaseReader {
     empty: EmptyVariable::Unset,
     searched: &["aotriton.images"],
     follows_links: false,
+    is_optional: false,
     source: "ROCm/aotriton 30ae9671, v3src/packed_kernel_common.cc, locate_aotriton_images",
 };
 

@@ -12,6 +12,7 @@ pub(super) const READER: DatabaseReader = DatabaseReader {
     empty: EmptyVariable::Unset,
     searched: &["../share/miopen/db", "../../share/miopen/db", "../share/miopen/db"],
     follows_links: true,
+    is_optional: true,
     source: "ROCm/rocm-libraries 01e83b64, projects/miopen/src/db_path.cpp.in, GetSystemDbPath",
 };
 

@@ -97,8 +97,8 @@ impl ExaminedDatabase<'_> {
             lookup.follows(format!("{} prints: {prints}", self.reader.name));
         }
         let (cause, is_certain) = self.explain(problem, &place);
-        // MIOpen works without its files. Other libraries are not built for all GPUs, except rocBLAS, which ends the process.
-        if self.handler == Handler::Miopen && is_certain {
+        // Other libraries are not built for all GPUs, except rocBLAS, which ends the process.
+        if self.reader.is_optional && is_certain {
             lookup.remark = Some(cause);
         } else if is_certain || self.handler == Handler::Rocblas || self.is_named() {
             lookup.cause = Some(cause);
