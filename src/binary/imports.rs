@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{BinaryError, coff, elf, starts_with};
-use crate::rope::Content;
+use crate::memory::ParserMemory;
+use crate::rope::{Content, ReadError};
 
 /// The most entries of a dynamic section, of version tables, and of import tables. Real files have some dozens of needed
 /// libraries and some hundreds of versions.
@@ -13,8 +14,8 @@ pub(super) const MAX_IMPORTS: u64 = 1 << 16;
 /// The longest name or search path that is read, in bytes.
 pub(super) const MAX_IMPORT_NAME: u64 = 1 << 16;
 
-/// The most bytes of all names of a file together.
-pub(super) const MAX_IMPORT_NAMES: usize = 16 << 20;
+/// What is kept of a name apart from its bytes.
+const NAME: u64 = size_of::<NeededVersion>() as u64;
 
 /// The machine for which a file was linked. Loaders skip libraries for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +30,7 @@ pub enum LinkedMachine {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NeededVersion {
     /// The name of the library.
-    pub library: Vec<u8>,
+    pub library: Arc<[u8]>,
     /// The version, such as `GLIBC_2.34`.
     pub version: Vec<u8>,
     /// Whether the file can be loaded without it.
@@ -37,7 +38,7 @@ pub struct NeededVersion {
 }
 
 /// What a loader reads of a program or a library. Names are bytes: an ELF file may have any.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Imports {
     /// The machine.
     pub machine: LinkedMachine,
@@ -55,6 +56,8 @@ pub struct Imports {
     pub needed_versions: Vec<NeededVersion>,
     /// The versions that it defines. A loader checks versions only in libraries that define some.
     pub versions: BTreeSet<Vec<u8>>,
+    /// Their memory.
+    pub(super) _table: ParserMemory,
 }
 
 impl Imports {
@@ -71,12 +74,12 @@ impl Imports {
     }
 }
 
-/// Reads a name that ends with a zero byte. `left` is how many bytes of names may still be read.
+/// Reads a name that ends with a zero byte, and counts it in `table`.
 pub(super) fn read_name(
     content: &Arc<dyn Content>,
     start: u64,
     end: u64,
-    left: &mut usize,
+    table: &ParserMemory,
 ) -> Result<Vec<u8>, BinaryError> {
     const STEP: u64 = 256;
     let end = end.min(content.size()).min(start.saturating_add(MAX_IMPORT_NAME));
@@ -88,11 +91,8 @@ pub(super) fn read_name(
         at += piece.len() as u64;
         let length = memchr::memchr(0, &piece);
         name.extend_from_slice(piece.get(..length.unwrap_or(piece.len())).unwrap_or_default());
-        if name.len() > *left {
-            return Err(BinaryError::malformed(format!("its names have more than {MAX_IMPORT_NAMES} bytes")));
-        }
         if length.is_some() {
-            *left -= name.len();
+            table.grow(NAME.saturating_add(name.len() as u64)).map_err(ReadError::from)?;
             return Ok(name);
         }
     }

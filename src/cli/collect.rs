@@ -32,6 +32,9 @@ const MISSING: u8 = 1;
 /// Exit code if nothing could be collected.
 const FAILED: u8 = 2;
 
+/// Ends of names that are meant for no directory.
+const OTHER_FORMATS: [&str; 8] = [".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.lz4", ".7z", ".whl"];
+
 /// Rows of a table.
 const MAX_ROWS: usize = 200;
 
@@ -149,6 +152,10 @@ impl Collect {
             clear_set_id(&mut tree);
         }
         let place = std::path::absolute(output).with_context(|| output.display().to_string())?;
+        let name = place.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        if PackedFormat::of(&place).is_none() && OTHER_FORMATS.iter().any(|suffix| name.ends_with(suffix)) {
+            bail!("{}: this format is not written; name a directory, a .zip file or a .tar.zst file", output.display());
+        }
         let views = if self.result.shared {
             let pieces = view::show_shared(&mut tree, &collected.gpus, collected.has_archives)?;
             if pieces.is_empty() {

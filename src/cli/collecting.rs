@@ -11,6 +11,7 @@ use super::options::SplitOptions;
 use super::prepare::{Prepared, open_input, plan_collected, resources};
 use super::terminal::message;
 use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, collect};
+use crate::coverage::{Coverage, CoverageInput, InputCoverage, Requirement};
 use crate::disk;
 use crate::gpu::{BundleKey, GpuSet, Level, TargetId};
 use crate::memory::Parser;
@@ -93,27 +94,41 @@ impl Collecting {
         options: &SplitOptions,
         resources: &Arc<Resources>,
     ) -> anyhow::Result<Collected> {
-        let Collection { mut input, mut report, is_split, reads_archives } = collection;
+        let Collection { input, mut report, split, reads_archives } = collection;
         let has_archives = match self.form {
-            CollectForm::Auto => is_split && reads_archives == Some(true),
+            CollectForm::Auto => !split.is_empty() && reads_archives == Some(true),
             CollectForm::Archives => true,
             CollectForm::Thin => false,
         };
-        if is_split && reads_archives == Some(false) && self.form == CollectForm::Archives {
-            report.notes.push("the HIP runtime of the trees does not read archives".to_owned());
+        if reads_archives == Some(false) && has_archives {
+            let note =
+                "the HIP runtime of the trees does not read archives; use one of ROCm 7.13 or later, or --form thin";
+            report.notes.push(note.to_owned());
         }
-        report.state_in(&mut input, gpus, has_archives)?;
-        let prepared = plan_collected(input, options, resources)?;
+        let mut prepared = plan_collected(input, options, resources)?;
         let served: Vec<_> = gpus.iter().filter(|gpu| view::serves(&prepared.plan, gpu)).cloned().collect();
         let has_code = !prepared.plan.binaries.is_empty()
             || !prepared.plan.keys_of_input(crate::split::Packaging::Bundles).is_empty();
         for gpu in gpus.iter().filter(|gpu| has_code && !served.contains(gpu)) {
-            let (name, by) = (gpu.to_string(), "--gpu-targets".to_owned());
-            let reason = "no collected library has code for it".to_owned();
+            let (name, by) = (format!("code for {gpu}"), "--gpu-targets".to_owned());
+            let reason =
+                "nothing that is collected has any; name a tree that has it first, or leave this GPU out".to_owned();
             report.missing.push(MissingPiece { kind: MissingKind::Code, name, by, reason });
         }
+        report.add_unjoined(&split, &prepared.plan, gpus);
+        report.add_uncovered(&coverage(&prepared, &served));
+        report.keep_planned(&prepared.input, &prepared.plan, &served);
+        report.state_in(&mut prepared.input, gpus, has_archives)?;
         Ok(Collected { prepared, report, gpus: served, has_archives })
     }
+}
+
+/// Whether what was collected has code for the GPUs.
+fn coverage(prepared: &Prepared, gpus: &[TargetId]) -> Coverage {
+    let Prepared { input, joined, plan, resources, .. } = prepared;
+    let examined = CoverageInput { within: None, locations: &[], input, joined, plan, embedded: &[], resources };
+    let found = InputCoverage::of_plan(&examined, gpus);
+    Coverage::of(&Requirement { gpus: gpus.to_vec(), patterns: Vec::new() }, vec![found])
 }
 
 impl Collected {

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::model::{CollectReport, CollectedFile, Reason};
+use super::model::{CollectReport, CollectedFile, MissingKind, MissingPiece, Reason};
 use super::objects::{LibrarySelection, LoadedObject, RootedPath};
 use super::pieces::{DraftFile, ResultPlace};
 use super::place::Placement;
 use super::root::{Followed, SearchRoot};
+use crate::join::some_of;
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind};
 
 /// The application as one input, and the number of the tree that contains it. With a tree, paths are those of the tree.
@@ -61,6 +62,8 @@ pub(super) struct ResultAssembly<'a> {
     placement: &'a Placement,
     entries: BTreeMap<EntryPath, Entry>,
     directories: BTreeSet<EntryPath>,
+    /// Where the files of trees are from.
+    sources: BTreeMap<EntryPath, RootedPath>,
     report: CollectReport,
     /// Files to which symlinks lead, which are taken, too.
     queue: VecDeque<DraftFile>,
@@ -74,6 +77,7 @@ impl<'a> ResultAssembly<'a> {
             placement,
             entries: BTreeMap::new(),
             directories: BTreeSet::new(),
+            sources: BTreeMap::new(),
             report: CollectReport::default(),
             queue: VecDeque::new(),
         }
@@ -88,6 +92,7 @@ impl<'a> ResultAssembly<'a> {
                 self.insert(Entry { path, ..entry.clone() });
             }
         }
+        self.note_links_out();
         for object in self.selection.objects.iter().filter(|object| object.file.root == 0) {
             self.state(&object.file, &self.placement.path(&object.file), Reason::App, None, None);
         }
@@ -135,6 +140,37 @@ impl<'a> ResultAssembly<'a> {
         };
         if self.insert(Entry { path: path.clone(), kind, attributes: entry.attributes }) {
             self.state(&draft.source, &path, draft.reason.clone(), draft.by, draft.rule.clone());
+            self.sources.insert(path, draft.source.clone());
+        } else if matches!(draft.reason, Reason::Needed | Reason::LoadedByName | Reason::Included) {
+            self.miss_place(draft, &path);
+        }
+    }
+
+    /// A library whose place another one has.
+    fn miss_place(&mut self, draft: &DraftFile, path: &EntryPath) {
+        let Some(other) = self.sources.get(path).filter(|other| **other != draft.source) else { return };
+        let place = |root: usize| self.roots.get(root).map(|root| root.place.display().to_string()).unwrap_or_default();
+        let reason = format!(
+            "{} of {} has the same place in the result, {path}; give one of them another name",
+            other.path,
+            place(other.root)
+        );
+        let by = draft.by.and_then(|by| self.selection.objects.get(by)).map(|by| by.file.path.to_string());
+        let name = format!("{} of {}", draft.source.path, place(draft.source.root));
+        let piece = MissingPiece { kind: MissingKind::Library, name, by: by.unwrap_or_default(), reason };
+        self.report.missing.push(piece);
+    }
+
+    /// Symlinks of the application are kept. Those that lead out of it, as to a library of the tree, may lead nowhere.
+    fn note_links_out(&mut self) {
+        let Some(app) = self.roots.first() else { return };
+        let links = app.input.entries.iter().filter(|entry| matches!(entry.kind, EntryKind::Symlink(_)));
+        let is_out = |entry: &&Entry| matches!(app.follow(&entry.path), Followed::Outside(_));
+        let names: BTreeSet<_> = links.filter(is_out).map(|entry| entry.path.to_string()).collect();
+        if !names.is_empty() {
+            let names = some_of(&names.iter().map(String::as_str).collect());
+            let note = format!("symlinks of the application lead out of it, and may lead nowhere elsewhere: {names}");
+            self.report.notes.push(note);
         }
     }
 

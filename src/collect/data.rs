@@ -3,9 +3,10 @@
 use super::known::{Known, KnownPiece, Need};
 use super::objects::{LoadedObject, RootedPath};
 use super::root::SearchRoot;
-use crate::database::DatabaseReader;
-use crate::loader::resolve;
-use crate::source::{EntryKind, EntryPath};
+use crate::database::{DatabaseReader, VERSION, is_version};
+use crate::loader::{NameSearch, resolve};
+use crate::rope::read_all;
+use crate::source::{Entry, EntryKind, EntryPath};
 
 /// Places that a library tries, in this order.
 pub(super) struct OpenedData {
@@ -31,8 +32,9 @@ impl OpenedData {
 
     /// The files of a database.
     pub(super) fn database(reader: &'static DatabaseReader) -> Self {
-        let DatabaseReader { searched, follows_links, source, .. } = *reader;
-        Self { paths: searched, is_prefix: false, follows_links, need: Need::Required, source }
+        let DatabaseReader { searched, follows_links, source, is_optional, .. } = *reader;
+        let need = if is_optional { Need::Optional } else { Need::Required };
+        Self { paths: searched, is_prefix: false, follows_links, need, source }
     }
 
     /// The place where files are missing if there are none: that of an installation, which libraries try last.
@@ -51,8 +53,11 @@ impl OpenedData {
         let library = if self.follows_links { &object.file.path } else { &object.loaded_as };
         let directory = library.parent().unwrap_or_else(EntryPath::root);
         self.paths.iter().find_map(|path| {
-            let wanted = resolve(&directory, path)?;
-            let found: Vec<_> = (1..).zip(roots.iter().skip(1)).flat_map(|it| self.below(&wanted, own, it)).collect();
+            let found = (1..).zip(roots.iter().skip(1)).flat_map(|(number, root)| {
+                let wanted = places(root, object, &directory, path).into_iter();
+                wanted.flat_map(move |wanted| self.below(&wanted, own, (number, root)))
+            });
+            let found: Vec<_> = found.collect();
             (!found.is_empty()).then_some(found)
         })
     }
@@ -72,4 +77,19 @@ impl OpenedData {
         let place = |root, path: &EntryPath| RootedPath { root, path: path.clone() };
         files.map(|entry| (place(number, &entry.path), place(own, &entry.path))).collect()
     }
+}
+
+/// The places that a relative path stands for: with a version in it, those that the library has in its text.
+fn places(root: &SearchRoot, object: &LoadedObject, directory: &EntryPath, path: &str) -> Vec<EntryPath> {
+    let Some((above, below)) = path.split_once(VERSION) else { return resolve(directory, path).into_iter().collect() };
+    let Some(above) = resolve(directory, above) else { return Vec::new() };
+    let place = |entry: &Entry| {
+        let version = entry.path.below(&above).filter(|below| below.depth() == 1)?;
+        let version = std::str::from_utf8(version.as_bytes()).ok().filter(|version| is_version(version))?;
+        let wanted = path.replace(VERSION, version);
+        let mut search = NameSearch::of([wanted.as_bytes()]);
+        read_all(&*object.content, |piece| search.observe(piece)).ok()?;
+        (search.found() == [true]).then(|| resolve(&entry.path, below.trim_start_matches('/')))?
+    };
+    root.below(&above).iter().filter_map(place).collect()
 }

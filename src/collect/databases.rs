@@ -85,7 +85,7 @@ impl IncompleteDatabases {
             for (other, files) in of_gpus.iter().filter(|(other, _)| *other != gpu) {
                 for (_, file) in files.iter().filter(|(kind, _)| own.is_none_or(|own| !own.contains_key(*kind))) {
                     let reason = format!("the database has {file} for {other}, and other files for {gpu}");
-                    self.miss(database, &file.replace(other, gpu), reason);
+                    self.miss(database, &without_modes(file).replace(other, gpu), reason);
                 }
             }
         }
@@ -156,7 +156,7 @@ impl<'a> TensileFiles<'a> {
         if !is_code && extension != "dat" {
             return;
         }
-        let purpose = stem.replace(processor, "*");
+        let purpose = without_modes(stem).replace(processor, "*");
         self.processors.insert(processor.to_owned());
         self.purposes.entry(purpose).or_default().entry(processor.to_owned()).or_default().insert(is_code, below);
     }
@@ -164,6 +164,11 @@ impl<'a> TensileFiles<'a> {
     fn has_below(&self, directory: &str) -> bool {
         self.files.range(directory.to_owned()..).next().is_some_and(|(path, _)| path.starts_with(directory))
     }
+}
+
+/// A name without the modes of its processor: code may be for both modes, or there is a file for each.
+fn without_modes(name: &str) -> String {
+    ["-xnack+", "-xnack-", "-sramecc+", "-sramecc-"].iter().fold(name.to_owned(), |name, mode| name.replace(mode, ""))
 }
 
 #[cfg(test)]
@@ -234,6 +239,12 @@ mod tests {
             (&["TensileLibrary_HH_gfx942.co", "TensileLibrary_HH_gfx942.dat"], &[]),
             (&["TensileLibrary_HH_gfx1100.hsaco", "TensileLibrary_HH_gfx942.co"], &[]),
             (&["TensileLibrary_HH_fallback.dat", "TensileManifest.txt"], &[]),
+            // As in Debian's packages: a file for each mode, where a processor has modes.
+            (
+                &["Kernels.so-000-gfx90a-xnack+.hsaco", "Kernels.so-000-gfx1100.hsaco", "Kernels.so-000-gfx942.hsaco"],
+                &[],
+            ),
+            (&["Kernels.so-000-gfx90a-xnack-.hsaco"], &["Kernels.so-000-gfx1100.hsaco"]),
         ] {
             let names = [&both[..], more].concat();
             let expected: Vec<_> = expected.iter().map(|name| format!("lib/rocblas/library/{name}")).collect();

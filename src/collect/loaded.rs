@@ -54,8 +54,16 @@ impl Selector<'_> {
             path.name() == name.as_bytes() || !(is_unversioned || imports.soname.is_some())
         };
         if !found.iter().any(is_there) {
-            let has = found.first().map(|(_, path, ..)| format!("there is {path}, but "));
-            let reason = format!("{}no tree has it ({})", has.unwrap_or_default(), row.source);
+            let reason = match found.first() {
+                Some((_, path, ..)) => format!(
+                    "{path} is there, but no file or symlink has the name by which it is loaded; make that symlink ({})",
+                    row.source
+                ),
+                None if row.need == Need::Required => {
+                    format!("no tree has it; name a further tree with --from ({})", row.source)
+                }
+                None => format!("no tree has it ({})", row.source),
+            };
             match row.need {
                 Need::Required => self.miss(MissingKind::Library, &name, &path, reason),
                 Need::Optional => {

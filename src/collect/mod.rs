@@ -7,6 +7,7 @@ mod assemble;
 mod data;
 mod databases;
 mod error;
+mod gpus;
 mod known;
 mod loaded;
 mod model;
@@ -44,7 +45,7 @@ pub use model::{CollectReport, CollectedFile, MissingKind, MissingPiece, Reason}
 pub use options::CollectOptions;
 pub use origin::CollectedInput;
 pub use sizes::{CollectedCode, code_of};
-pub use statement::{form_name, thin_gpus};
+pub use statement::{form_name, stated_gpus, thin_gpus};
 
 /// The stem of the HIP runtime's name.
 const RUNTIME: &str = "amdhip64";
@@ -59,8 +60,8 @@ pub struct Collection {
     pub input: Input,
     /// What is in it, and why.
     pub report: CollectReport,
-    /// Whether a library leads to archives.
-    pub is_split: bool,
+    /// The libraries whose code is in archives, by their paths in the result.
+    pub split: BTreeSet<String>,
     /// Whether the HIP runtime reads archives; `None` if no runtime was found.
     pub reads_archives: Option<bool>,
 }
@@ -78,7 +79,7 @@ pub fn collect(
     };
     let (of_apps, of_trees) = (identified(&apps)?, identified(&trees)?);
     let (app, host) = application(apps, &trees).ok_or(CollectError::NoApp)?;
-    let trees = trees.into_iter().map(|(place, input)| SearchRoot::new(place, input));
+    let trees = trees.into_iter().map(|(place, input)| SearchRoot::of_tree(place, input));
     let roots: Vec<_> = std::iter::once(SearchRoot::new(named.clone(), app)).chain(trees).collect();
     let mut selection = Selector::run(&roots, options, host);
     if selection.objects.is_empty() {
@@ -93,7 +94,8 @@ pub fn collect(
     let note = runtime_path(&selection, &placement, options);
     let suggestions = suggestions(&roots, &selection);
     let reads_archives = reads_archives(&roots, &selection);
-    let (input, files) = ResultAssembly::new(&roots, &selection, &placement).run(std::mem::take(&mut pieces.drafts));
+    let (mut input, files) =
+        ResultAssembly::new(&roots, &selection, &placement).run(std::mem::take(&mut pieces.drafts));
     let places: HashMap<_, _> = selection
         .objects
         .iter()
@@ -104,7 +106,7 @@ pub fn collect(
         apps: of_apps,
         trees: of_trees,
         files: files.files,
-        missing: [std::mem::take(&mut selection.missing), pieces.missing, databases.missing].concat(),
+        missing: [std::mem::take(&mut selection.missing), pieces.missing, files.missing, databases.missing].concat(),
         absent: [std::mem::take(&mut selection.absent), pieces.absent].concat(),
         left_out: std::mem::take(&mut selection.left_out),
         suggestions,
@@ -118,8 +120,11 @@ pub fn collect(
         .concat(),
         glibc: selection.glibc.take().map(|(_, version)| version),
     };
+    statement::reserve(&mut input);
     report.rename(|by| places.get(by).cloned());
-    Ok(Collection { input, report, is_split: pieces.is_split, reads_archives })
+    let split = pieces.split.iter().filter_map(|&number| selection.objects.get(number));
+    let split = split.map(|object| placement.path(&object.file).to_string()).collect();
+    Ok(Collection { input, report, split, reads_archives })
 }
 
 /// Whether the HIP runtime reads archives: that of the result, or else of a tree.

@@ -23,7 +23,7 @@ pub(super) struct LoadedObject {
     pub(super) loaded_as: EntryPath,
     pub(super) links: Vec<EntryPath>,
     pub(super) content: Arc<dyn Content>,
-    pub(super) imports: Imports,
+    pub(super) imports: Arc<Imports>,
     pub(super) reason: Reason,
     pub(super) rule: Option<&'static str>,
     /// The object that needs it first.

@@ -43,8 +43,8 @@ pub(super) struct OpenedFiles {
     pub(super) missing: Vec<MissingPiece>,
     pub(super) absent: Vec<MissingPiece>,
     pub(super) notes: Vec<String>,
-    /// Whether an object leads to archives.
-    pub(super) is_split: bool,
+    /// The objects whose code is in archives.
+    pub(super) split: Vec<usize>,
 }
 
 impl OpenedFiles {
@@ -109,7 +109,10 @@ impl OpenedFiles {
     ) {
         let Some(found) = opened.files(object, own, roots) else {
             let name = opened.missing_name().to_owned();
-            let reason = format!("there is none relative to the library ({})", opened.source);
+            let reason = format!(
+                "no tree has it relative to the library; name a tree that has it with --from ({})",
+                opened.source
+            );
             let missing = MissingPiece { kind: MissingKind::Data, name, by: object.file.path.to_string(), reason };
             match opened.need {
                 Need::Required => self.missing.push(missing),
@@ -131,7 +134,9 @@ impl OpenedFiles {
         let Ok(Some(split)) = SplitBinary::find(&object.content) else { return };
         let markers: BTreeSet<_> = split.wrappers.iter().filter_map(|wrapper| wrapper.marker.as_ref().ok()).collect();
         let directory = object.file.path.parent().unwrap_or_else(EntryPath::root);
-        self.is_split |= !split.wrappers.is_empty();
+        if !split.wrappers.is_empty() {
+            self.split.push(number);
+        }
         for path in markers.into_iter().filter_map(|marker| read_marker(marker).ok()).flat_map(|(_, paths)| paths) {
             let by = object.file.path.to_string();
             let Some(search) = SearchPath::new(&directory, &path) else {
@@ -144,7 +149,9 @@ impl OpenedFiles {
                 let mut of_gpu = found.iter().filter(|(.., reach)| reach.asks_for(&name)).peekable();
                 if of_gpu.peek().is_none() {
                     let name = path.replace("@GFXARCH@", &name);
-                    let reason = "no tree has the archive".to_owned();
+                    let reason =
+                        "no tree has this archive, relative to the library; name the part of this GPU with --from";
+                    let reason = reason.to_owned();
                     self.missing.push(MissingPiece { kind: MissingKind::Archive, name, by: by.clone(), reason });
                 }
                 for (source, target, _) in of_gpu {

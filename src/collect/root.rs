@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::binary::Imports;
 use crate::loader::resolve;
 use crate::rope::Content;
-use crate::source::{EntryKind, EntryPath, Input, Resolved, resolve_links};
+use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, resolve_links};
 
 /// The most symlinks from one name to a file, as in Linux (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;
@@ -41,7 +42,7 @@ pub(super) struct SearchRoot {
 /// A file, and the symlinks that lead to it.
 #[derive(Clone, Debug)]
 pub(super) struct FoundFile {
-    /// The symlinks, in order, without symlinks of directories.
+    /// The symlinks in the directories of the first one and of the file, in order, without symlinks of directories.
     pub(super) links: Vec<EntryPath>,
     /// The file.
     pub(super) path: EntryPath,
@@ -58,6 +59,26 @@ pub(super) enum Followed {
 }
 
 impl SearchRoot {
+    /// A tree. Absolute symlinks into it are those of an unpacked root: `/etc/alternatives/rocm` is in the tree.
+    pub(super) fn of_tree(place: PathBuf, mut input: Input) -> Self {
+        let location = input.location.as_os_str().as_encoded_bytes().to_vec();
+        let inside = |entry: &Entry| {
+            let EntryKind::Symlink(target) = &entry.kind else { return None };
+            let below = target.strip_prefix(b"/").filter(|_| !target.starts_with(&location))?;
+            let first = below.split(|&byte| byte == b'/').next()?;
+            input.entry(&EntryPath::new(first).ok()?)?;
+            Some([&b"../".repeat(entry.path.depth() - 1), below].concat())
+        };
+        let links: Vec<_> =
+            input.entries.iter().enumerate().filter_map(|(number, entry)| Some((number, inside(entry)?))).collect();
+        for (number, target) in links {
+            if let Some(entry) = input.entries.get_mut(number) {
+                entry.kind = EntryKind::Symlink(target.into());
+            }
+        }
+        Self::new(place, input)
+    }
+
     pub(super) fn new(place: PathBuf, input: Input) -> Self {
         let is_library = |path: &EntryPath| {
             let name = path.name().to_ascii_lowercase();
@@ -75,6 +96,11 @@ impl SearchRoot {
 
     pub(super) fn kind(&self, path: &EntryPath) -> Option<&EntryKind> {
         self.input.entry(path).map(|entry| &entry.kind)
+    }
+
+    /// The names of libraries.
+    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.by_name.iter().filter_map(|number| Some(self.input.entries.get(*number as usize)?.path.name()))
     }
 
     /// The paths of files and symlinks whose names begin with `begin` without regard to case, by name.
@@ -97,7 +123,7 @@ impl SearchRoot {
     }
 
     /// The entries of a directory and below it.
-    pub(super) fn below(&self, directory: &EntryPath) -> &[crate::source::Entry] {
+    pub(super) fn below(&self, directory: &EntryPath) -> &[Entry] {
         let entries = &self.input.entries;
         let start = entries.partition_point(|entry| entry.path < *directory);
         let rest = entries.get(start..).unwrap_or_default();
@@ -144,7 +170,38 @@ impl SearchRoot {
                 None => break,
             }
         }
+        // Those on the way through other directories, such as `/etc/alternatives`, are not names by which it is loaded.
+        let first = links.first().and_then(EntryPath::parent);
+        links.retain(|link| link.parent() == first || link.parent() == file.parent());
         Followed::File(FoundFile { links, path: file, content })
+    }
+
+    /// What the tree has instead of a library with this name, and what to do; `None` if it has nothing like it.
+    pub(super) fn near(&self, name: &[u8]) -> Option<String> {
+        let place = self.place.display();
+        let Some(path) = self.named(name, false).into_iter().next() else {
+            let path = self.beginning(&[name, b"."].concat()).next()?.clone();
+            return Some(format!(
+                "{path} of {place} is there, but no file or symlink has the name by which it is loaded; make that symlink"
+            ));
+        };
+        Some(match self.follow(&path) {
+            Followed::Outside(link) => {
+                format!(
+                    "the symlink {link} of {place} leads out of the tree; name a tree that has the file with --from"
+                )
+            }
+            Followed::Nothing => {
+                format!("the symlink {path} of {place} leads to nothing; name a tree that has the file with --from")
+            }
+            Followed::File(found) => match Imports::read(&found.content) {
+                Ok(Some(_)) => {
+                    format!("{path} of {place} is for another machine; name a tree for this one with --from")
+                }
+                Ok(None) => format!("{path} of {place} is no library for 64-bit programs; replace it"),
+                Err(error) => format!("{path} of {place} cannot be loaded: {error}; replace it"),
+            },
+        })
     }
 
     /// The path in the tree to which the target of a symlink leads, without following others.

@@ -15,6 +15,9 @@ use crate::source::{EntryKind, EntryPath, may_be_binary};
 /// The most files with the name of a library that are examined for one of the right machine.
 const MAX_CANDIDATES: usize = 64;
 
+/// A library is nowhere.
+const NOWHERE: &str = "neither the application nor a tree has it; name a further tree with --from";
+
 /// The search for libraries.
 pub(super) struct Selector<'a> {
     pub(super) roots: &'a [SearchRoot],
@@ -24,14 +27,14 @@ pub(super) struct Selector<'a> {
     pub(super) found: LibrarySelection,
     /// Objects by their files.
     known: HashMap<RootedPath, usize>,
-    /// The object of each name that was needed; `None` if there is none. Loaders load a name once.
-    names: HashMap<Vec<u8>, Option<usize>>,
+    /// The object of each name that was needed, by machine; `None` if there is none. Loaders load a name once.
+    names: HashMap<(LinkedMachine, Vec<u8>), Option<usize>>,
     queue: VecDeque<usize>,
     left_out: HashSet<Vec<u8>>,
 }
 
 /// A library that was found, and whether by the search list of the object that needs it.
-pub(super) type Found = (RootedPath, EntryPath, FoundFile, Imports, bool);
+pub(super) type Found = (RootedPath, EntryPath, FoundFile, Arc<Imports>, bool);
 
 impl<'a> Selector<'a> {
     pub(super) fn run(roots: &'a [SearchRoot], options: &'a CollectOptions, host: Option<usize>) -> LibrarySelection {
@@ -55,7 +58,7 @@ impl<'a> Selector<'a> {
                 continue;
             }
             let imports = match Imports::read(content) {
-                Ok(Some(imports)) => imports,
+                Ok(Some(imports)) => Arc::new(imports),
                 Ok(None) => continue,
                 Err(error) => {
                     self.found.notes.push(format!("{}: what it needs is not known: {error}", entry.path));
@@ -81,9 +84,11 @@ impl<'a> Selector<'a> {
     fn add_included(&mut self) {
         for name in &self.options.include {
             let machine = self.found.objects.first().map(|object| object.imports.machine);
-            match self.by_name(name.as_bytes(), machine, None) {
-                Some(found) => drop(self.add_found(found, Reason::Included, None, None)),
-                None => self.miss(MissingKind::Library, name, "--include", "no tree has it".to_owned()),
+            if let Some(found) = self.by_name(name.as_bytes(), machine, None) {
+                self.add_found(found, Reason::Included, None, None);
+            } else {
+                let reason = self.near(name.as_bytes());
+                self.miss(MissingKind::Library, name, "--include", reason);
             }
         }
     }
@@ -117,11 +122,11 @@ impl<'a> Selector<'a> {
     fn follow(&mut self) {
         while let Some(number) = self.queue.pop_front() {
             let Some(object) = self.found.objects.get(number) else { continue };
-            let (needed, delayed) = (object.imports.needed.clone(), object.imports.delayed.clone());
-            for name in &needed {
+            let imports = Arc::clone(&object.imports);
+            for name in &imports.needed {
                 self.need(number, name, true);
             }
-            for name in &delayed {
+            for name in &imports.delayed {
                 self.need(number, name, false);
             }
             self.check_versions(number);
@@ -145,12 +150,13 @@ impl<'a> Selector<'a> {
                 return;
             }
         }
-        if self.names.contains_key(name) {
+        let key = (machine, name.to_vec());
+        if self.names.contains_key(&key) {
             return;
         }
         let found = self.search(by, name).or_else(|| self.by_name(name, Some(machine), Some(by)));
         let number = found.map(|found| self.add_found(found, Reason::Needed, Some(by), None));
-        self.names.insert(name.to_vec(), number);
+        self.names.insert(key, number);
         if number.is_none() {
             let by = self.found.objects.get(by).map(|object| object.file.path.to_string()).unwrap_or_default();
             let reason = self.near(name);
@@ -162,23 +168,13 @@ impl<'a> Selector<'a> {
         }
     }
 
-    /// What there is instead of a library.
+    /// What there is instead of a library, and what to do.
     fn near(&self, name: &[u8]) -> String {
-        for root in self.roots {
-            if let Some(path) = root.named(name, false).into_iter().next() {
-                let place = root.place.display();
-                return match root.follow(&path) {
-                    Followed::Outside(link) => format!("{place}: the symlink {link} leads out of the tree"),
-                    Followed::Nothing => format!("{place}: {path} is a symlink that leads to nothing"),
-                    Followed::File(_) => format!("{place}: {path} is for another machine, or is no library"),
-                };
-            }
-            let longer = [name, b"."].concat();
-            if let Some(path) = root.beginning(&longer).next() {
-                return format!("{}: there is {path}, but no file or link has the name", root.place.display());
-            }
+        if name.contains(&b'/') {
+            return "the name is a path, which loaders open as it is, wherever the result is; link the library by its soname"
+                .to_owned();
         }
-        "neither the application nor a tree has it; name a further tree with --from".to_owned()
+        self.roots.iter().find_map(|root| root.near(name)).unwrap_or_else(|| NOWHERE.to_owned())
     }
 
     /// Looks along the search list of an object.
@@ -268,8 +264,8 @@ impl<'a> Selector<'a> {
         let file = RootedPath { root, path: found.path.clone() };
         let known = self.known.get(&file).and_then(|&number| self.found.objects.get(number));
         let imports = match known {
-            Some(object) => object.imports.clone(),
-            None => Imports::read(&found.content).ok().flatten()?,
+            Some(object) => Arc::clone(&object.imports),
+            None => Arc::new(Imports::read(&found.content).ok().flatten()?),
         };
         (machine.is_none_or(|machine| machine == imports.machine)).then_some((
             file,
@@ -293,15 +289,21 @@ impl<'a> Selector<'a> {
                     self.found.glibc = Some((parts, digits.to_owned()));
                 }
             }
-            let library = self.names.get(&needed.library).copied().flatten().and_then(|at| self.found.objects.get(at));
+            let key = (object.imports.machine, needed.library.to_vec());
+            let library = self.names.get(&key).copied().flatten().and_then(|at| self.found.objects.get(at));
             let Some(library) = library.filter(|_| !needed.is_weak) else { continue };
             let versions = &library.imports.versions;
             if !versions.is_empty() && !versions.contains(&needed.version) {
-                missing.push((version, format!("{} does not define it", library.file.path)));
+                let name = format!("version {version} of {}", String::from_utf8_lossy(&needed.library));
+                let place = self.roots.get(library.file.root).map(|root| root.place.display());
+                let place = place.map(|place| format!(" of {place}")).unwrap_or_default();
+                let path = &library.file.path;
+                let remedy = "name a tree with a newer one first";
+                missing.push((name, format!("{path}{place} does not define it; {remedy}")));
             }
         }
-        for (version, reason) in missing {
-            self.miss(MissingKind::Version, &version, &by, reason);
+        for (name, reason) in missing {
+            self.miss(MissingKind::Version, &name, &by, reason);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The statement in a result: what was collected from which input.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::model::{CollectReport, CollectedFile};
 use super::origin::CollectedInput;
 use crate::disk;
-use crate::gpu::{GpuSet, TargetId};
+use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::memory::Parser;
 use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
+use crate::split::{Destination, Plan, few_names};
 use crate::view::{JSON_VERSION, REPORTS};
 
 /// The file in the directory of reports.
@@ -30,14 +32,20 @@ struct CollectStatement<'a> {
 /// What other commands read of a statement.
 #[derive(Deserialize)]
 struct StatedCollection {
+    #[serde(deserialize_with = "few_names")]
     gpu_targets: Vec<String>,
     form: String,
 }
 
 /// The GPUs of a result whose libraries have the code of some GPUs only, by its statement; `None` for anything else.
 pub fn thin_gpus(directory: &Path) -> Option<GpuSet> {
-    let bytes = disk::read(&directory.join(REPORTS).join(COLLECTED), Parser::Statement).ok()?;
-    let stated: StatedCollection = serde_json::from_slice(&bytes).ok()?;
+    let bytes = disk::read(&directory.join(REPORTS).join(COLLECTED), Parser::Collection).ok()?;
+    stated_gpus(&bytes)
+}
+
+/// The same of the bytes of a statement.
+pub fn stated_gpus(bytes: &[u8]) -> Option<GpuSet> {
+    let stated: StatedCollection = serde_json::from_slice(bytes).ok()?;
     let gpus = stated.gpu_targets.iter().map(|gpu| gpu.parse().ok()).collect::<Option<Vec<_>>>()?;
     GpuSet::new(gpus).filter(|_| stated.form == form_name(false))
 }
@@ -47,8 +55,43 @@ pub fn form_name(has_archives: bool) -> &'static str {
     if has_archives { "archives" } else { "thin" }
 }
 
+/// Adds the place of the statement to a result, so that a plan has it. [`CollectReport::state_in`] fills it.
+pub(super) fn reserve(input: &mut Input) {
+    let (directory, path) = place();
+    let kind = EntryKind::File { content: Arc::new(Rope::default()), link_group: None };
+    let attributes = Attributes { mode: 0o644, ..input.root };
+    input.entries.retain(|entry| entry.path != path);
+    if input.entry(&directory).is_none() {
+        input.entries.push(Entry { path: directory, kind: EntryKind::Directory, attributes: input.root });
+    }
+    input.entries.push(Entry { path, kind, attributes });
+    input.entries.sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+/// The directory of reports, and the statement.
+fn place() -> (EntryPath, EntryPath) {
+    let directory = EntryPath::root().child(REPORTS.as_bytes());
+    let path = directory.child(COLLECTED.as_bytes());
+    (directory, path)
+}
+
 impl CollectReport {
-    /// Adds the statement to the result.
+    /// Drops the files that the planned result does not have: databases of other GPUs, and archives whose code is in the
+    /// libraries.
+    pub fn keep_planned(&mut self, input: &Input, plan: &Plan, gpus: &[TargetId]) {
+        let keys: Vec<_> = gpus.iter().flat_map(|gpu| BundleKey::of(gpu).packaging_chain()).collect();
+        let archives: BTreeSet<_> = plan.archives.iter().map(|archive| archive.path.to_string()).collect();
+        let places = input.entries.iter().zip(&plan.places);
+        let written = places.filter(|(_, place)| match place {
+            Destination::Host | Destination::Rewritten { .. } => true,
+            Destination::Device(key, _) => keys.contains(key),
+            Destination::Unwanted(..) => false,
+        });
+        let written: BTreeSet<_> = written.map(|(entry, _)| entry.path.to_string()).collect();
+        self.files.retain(|file| written.contains(&file.path) || archives.contains(&file.path));
+    }
+
+    /// Writes the statement into the result.
     pub fn state_in(&self, input: &mut Input, gpus: &[TargetId], has_archives: bool) -> Result<(), ReadError> {
         let statement = CollectStatement {
             json_version: JSON_VERSION,
@@ -59,17 +102,11 @@ impl CollectReport {
             files: &self.files,
         };
         let text = serde_json::to_string_pretty(&statement).unwrap_or_default() + "\n";
-        let directory = EntryPath::root().child(REPORTS.as_bytes());
-        let path = directory.child(COLLECTED.as_bytes());
-        let content = Rope::new([Segment::literal(text.into_bytes())])?;
-        let kind = EntryKind::File { content: Arc::new(content), link_group: None };
-        let attributes = Attributes { mode: 0o644, ..input.root };
-        input.entries.retain(|entry| entry.path != path);
-        if input.entry(&directory).is_none() {
-            input.entries.push(Entry { path: directory, kind: EntryKind::Directory, attributes: input.root });
+        let rope = Arc::new(Rope::new([Segment::literal(text.into_bytes())])?);
+        let (_, path) = place();
+        for entry in input.entries.iter_mut().filter(|entry| entry.path == path) {
+            entry.kind = EntryKind::File { content: Arc::<Rope>::clone(&rope), link_group: None };
         }
-        input.entries.push(Entry { path, kind, attributes });
-        input.entries.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(())
     }
 }

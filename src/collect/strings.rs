@@ -1,11 +1,11 @@
 //! Sonames in the data of collected files: libraries that may be loaded by name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use memchr::memmem;
 
 use super::model::Suggestion;
-use super::objects::LibrarySelection;
+use super::objects::{LibrarySelection, LoadedObject};
 use super::policy;
 use super::root::SearchRoot;
 use crate::binary::data_ranges;
@@ -16,7 +16,10 @@ const PIECE: u64 = 1 << 20;
 const OVERLAP: u64 = 256;
 
 /// The most bytes of one file that are searched.
-const MAX_SEARCHED: u64 = 64 << 20;
+const MAX_SEARCHED_OF_FILE: u64 = 64 << 20;
+
+/// The most bytes of all files together. All libraries of ROCm 6.4 have 200 MB of data.
+const MAX_SEARCHED: u64 = 2 << 30;
 
 /// Libraries of the trees that are not collected and whose names are strings in the data of collected files.
 pub(super) fn suggestions(roots: &[SearchRoot], selection: &LibrarySelection) -> Vec<Suggestion> {
@@ -29,12 +32,13 @@ pub(super) fn suggestions(roots: &[SearchRoot], selection: &LibrarySelection) ->
             links.chain(needed).chain([object.file.path.name(), object.loaded_as.name()])
         })
         .collect();
+    let mut wanted: HashSet<&[u8]> = roots.iter().skip(1).flat_map(SearchRoot::names).collect();
+    wanted.retain(|name| !collected.contains(name));
     let mut found = BTreeMap::<Vec<u8>, String>::new();
+    let mut left = MAX_SEARCHED;
     for object in selection.objects.iter().filter(|object| object.file.root > 0 || object.by.is_none()) {
-        for name in names_in(object) {
-            let is_there = || roots.iter().skip(1).any(|root| !root.named(&name, false).is_empty());
-            let is_system = policy::rule(&name, object.imports.machine).is_some();
-            if !collected.contains(name.as_slice()) && !is_system && is_there() {
+        for name in names_in(object, &wanted, &mut left) {
+            if policy::rule(&name, object.imports.machine).is_none() {
                 found.entry(name).or_insert_with(|| object.file.path.to_string());
             }
         }
@@ -44,20 +48,24 @@ pub(super) fn suggestions(roots: &[SearchRoot], selection: &LibrarySelection) ->
     found.into_iter().map(suggestion).collect()
 }
 
-/// The names of libraries in the data of a file.
-fn names_in(object: &super::objects::LoadedObject) -> BTreeSet<Vec<u8>> {
+/// The wanted names in the data of a file. `left` is how many bytes may still be searched.
+fn names_in(object: &LoadedObject, wanted: &HashSet<&[u8]>, left: &mut u64) -> BTreeSet<Vec<u8>> {
     let mut found = BTreeSet::new();
-    let mut left = MAX_SEARCHED;
+    if wanted.is_empty() {
+        return found;
+    }
+    let mut left_of_file = MAX_SEARCHED_OF_FILE.min(*left);
     for range in data_ranges(&object.content).unwrap_or_default() {
         let mut at = range.start;
-        while at < range.end && left > 0 {
+        while at < range.end && left_of_file > 0 {
             let length = (range.end - at).min(PIECE);
             let mut piece = vec![0; usize::try_from(length).unwrap_or_default()];
             if object.content.read_at(at, &mut piece).is_err() {
                 break;
             }
-            found.extend(names(&piece));
-            left = left.saturating_sub(length);
+            found.extend(names(&piece).filter(|name| wanted.contains(name)).map(<[u8]>::to_vec));
+            left_of_file = left_of_file.saturating_sub(length);
+            *left = left.saturating_sub(length);
             at = if length < PIECE { range.end } else { at + length - OVERLAP };
         }
     }
@@ -65,7 +73,7 @@ fn names_in(object: &super::objects::LoadedObject) -> BTreeSet<Vec<u8>> {
 }
 
 /// The names of libraries among the strings of some bytes.
-fn names(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
+fn names(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     memmem::find_iter(bytes, b".so").filter_map(|at| {
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"._+-".contains(byte);
         let before = bytes.get(..at)?.iter().rev().take_while(|byte| is_part(byte)).count();
@@ -73,7 +81,7 @@ fn names(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
         let length = bytes.get(start..)?.iter().take_while(|byte| is_part(byte)).count();
         let name = bytes.get(start..start + length)?;
         let ends = bytes.get(start + length).is_none_or(|&byte| byte == 0);
-        (ends && name.starts_with(b"lib") && name.len() < 128).then(|| name.to_vec())
+        (ends && name.starts_with(b"lib") && name.len() < 128).then_some(name)
     })
 }
 
@@ -82,7 +90,7 @@ mod tests {
     #[test]
     fn sonames_are_whole_strings() {
         let bytes = b"\0librocsolver.so.0\0cannot load libx.so \0/opt/libz.so.1\0lib%s.so\0liby.so";
-        let found: Vec<_> = super::names(bytes).map(|name| String::from_utf8(name).unwrap()).collect();
+        let found: Vec<_> = super::names(bytes).map(|name| std::str::from_utf8(name).unwrap()).collect();
         assert_eq!(found, ["librocsolver.so.0", "libz.so.1", "liby.so"]);
     }
 }

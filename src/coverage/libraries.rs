@@ -14,19 +14,12 @@ use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, MIN_BINARY};
-use crate::split::{Destination, PlannedBinary};
+use crate::split::{Destination, Plan, PlannedBinary};
 
 /// All libraries with device code, or that ask for some in archives, sorted by path.
 pub(super) fn find(examined: &CoverageInput<'_>) -> Vec<ExaminedLibrary> {
     let plan = examined.plan;
-    let planned = |binary: &PlannedBinary| {
-        let with_code = |code: &Vec<(TargetId, u64)>| code.iter().filter(|(_, size)| *size > 0).cloned().collect();
-        let is_split = plan.joined.contains(&binary.path);
-        let form = if is_split { LibraryForm::Split } else { LibraryForm::Fat };
-        let wrappers = binary.wrappers.iter().map(with_code).collect();
-        ExaminedLibrary { path: binary.path.clone(), form, wrappers, problem: None }
-    };
-    let mut libraries: Vec<_> = plan.binaries.iter().map(planned).collect();
+    let mut libraries: Vec<_> = planned(plan).collect();
     let unsplit: BTreeSet<_> = plan.unsplit.iter().collect();
     let hosts = examined.input.entries.par_iter().zip(&plan.places).with_max_len(1);
     let others = hosts.filter_map(|(entry, place)| match (&entry.kind, place) {
@@ -39,11 +32,22 @@ pub(super) fn find(examined: &CoverageInput<'_>) -> Vec<ExaminedLibrary> {
     let known: BTreeSet<_> =
         libraries.iter().filter(|library| !library.targets().is_empty()).map(|library| library.path.clone()).collect();
     libraries.extend(by_address(examined).filter(|library| !known.contains(&library.path)));
-    // Wrappers whose bundles are all empty need no code.
     libraries.retain(|library| library.problem.is_some() || !library.targets().is_empty());
     libraries.sort_by(|a, b| a.path.cmp(&b.path));
     libraries.dedup_by(|a, b| a.path == b.path);
     libraries
+}
+
+/// The libraries whose code planning found. Wrappers whose bundles are all empty need none.
+pub(super) fn planned(plan: &Plan) -> impl Iterator<Item = ExaminedLibrary> {
+    let examined = |binary: &PlannedBinary| {
+        let with_code = |code: &Vec<(TargetId, u64)>| code.iter().filter(|(_, size)| *size > 0).cloned().collect();
+        let is_split = plan.joined.contains(&binary.path);
+        let form = if is_split { LibraryForm::Split } else { LibraryForm::Fat };
+        let wrappers = binary.wrappers.iter().map(with_code).collect();
+        ExaminedLibrary { path: binary.path.clone(), form, wrappers, problem: None }
+    };
+    plan.binaries.iter().map(examined).filter(|library| !library.targets().is_empty())
 }
 
 /// A library that cannot be split, or that was split and could not be joined.

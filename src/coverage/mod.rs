@@ -12,13 +12,21 @@ mod question;
 mod tables;
 mod unreachable;
 
+use crate::gpu::TargetId;
 use crate::source::EntryPath;
 
-pub(crate) use model::{Coverage, InputCoverage};
+pub(crate) use model::{Coverage, CoverageFailure, FailureKind, InputCoverage};
 pub(crate) use pattern::Pattern;
 pub(crate) use question::{CoverageInput, Requirement};
 
 impl InputCoverage {
+    /// Judges the libraries and databases that planning found, and reads nothing.
+    pub(crate) fn of_plan(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Self {
+        let libraries = libraries::planned(examined.plan).map(|library| library.judge(gpus)).collect();
+        let databases = databases::find(examined, gpus, |_, _| true);
+        Self { libraries, databases, ..Self::default() }
+    }
+
     /// Judges an input. Looks for split libraries without archives in the files of the host part, once more: of wheels that
     /// costs less than 1 % of the bytes that planning inflates, since it leaves checkpoints.
     pub(crate) fn of(examined: &CoverageInput<'_>, requirement: &Requirement) -> Self {

@@ -11,8 +11,8 @@ use super::file_digest::FileDigest;
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// The most parts. There are processors for about a hundred.
-const MAX_PARTS: usize = 4096;
+/// The most parts or targets. There are processors for about a hundred.
+const MAX_NAMES: usize = 4096;
 
 /// What a part holds, as its split wrote it.
 #[derive(Debug, Deserialize)]
@@ -93,21 +93,21 @@ impl PartManifest {
 }
 
 /// A list of names that is not longer than any real one.
-fn few_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    struct PartNames;
+pub(crate) fn few_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    struct FewNames;
 
-    impl<'de> Visitor<'de> for PartNames {
+    impl<'de> Visitor<'de> for FewNames {
         type Value = Vec<String>;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(formatter, "at most {MAX_PARTS} names")
+            write!(formatter, "at most {MAX_NAMES} names")
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
             let mut names = Vec::new();
             while let Some(name) = list.next_element()? {
-                if names.len() == MAX_PARTS {
-                    return Err(A::Error::custom(format!("it names more than {MAX_PARTS} parts")));
+                if names.len() == MAX_NAMES {
+                    return Err(A::Error::custom(format!("a list has more than {MAX_NAMES} names")));
                 }
                 names.push(name);
             }
@@ -115,7 +115,7 @@ fn few_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, 
         }
     }
 
-    deserializer.deserialize_seq(PartNames)
+    deserializer.deserialize_seq(FewNames)
 }
 
 fn file_digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FileDigest, D::Error> {

@@ -36,6 +36,7 @@ pub use embedded::{Embedded, embedded};
 use error::MAX_SHOWN;
 pub use error::{GroupError, SplitError, join};
 pub use file_digest::{FileDigest, FileSum, PassingSum};
+pub(crate) use manifest::few_names;
 pub use manifest::{ManifestTextError, PartManifest, StatedCode, StatedPartFile};
 pub use manifest_text::{ManifestFile, ManifestFileKind, ManifestFiles, ManifestText};
 pub use options::{Packaging, PlanOptions};

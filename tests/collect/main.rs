@@ -200,7 +200,7 @@ fn thin_libraries_have_the_code_of_the_wanted_gpus() {
     let shared = fs::read(place.path("pieces").join(gpu).join("lib/libkernels.so.1")).unwrap();
     assert!(shared == fs::read(place.path("out/lib/libkernels.so.1")).unwrap(), "a piece has the code of one GPU");
     let (code, missing) = place.missing("gfx803");
-    assert_eq!((code, missing), (Some(1), vec!["gfx803".to_owned()]));
+    assert_eq!((code, missing), (Some(1), vec!["code for gfx803".to_owned()]));
     if can_mount() {
         let point = place.path("mount");
         fs::create_dir(&point).unwrap();

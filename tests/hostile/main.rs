@@ -30,6 +30,8 @@ mod artifact_manifest;
 mod binary;
 #[path = "../../fuzz/bodies/bundle.rs"]
 mod bundle;
+#[path = "../../fuzz/bodies/collection.rs"]
+mod collection;
 #[path = "../../fuzz/bodies/deflate.rs"]
 mod deflate;
 #[path = "../../fuzz/bodies/dist_info.rs"]
@@ -71,7 +73,7 @@ use std::path::{Path, PathBuf};
 type Body = fn(&[u8]);
 
 /// The fuzz targets that are replayed here.
-const TARGETS: [(&str, Body); 18] = [
+const TARGETS: [(&str, Body); 19] = [
     ("wheel", wheel::run),
     ("deflate", deflate::run),
     ("elf", binary::run),
@@ -89,6 +91,7 @@ const TARGETS: [(&str, Body); 18] = [
     ("kpm", kpm::run),
     ("statement", statement::run),
     ("part_manifest", part_manifest::run),
+    ("collection", collection::run),
     ("pack", pack::run),
 ];
 
@@ -118,6 +121,7 @@ fn kinds(target: &str) -> Vec<Kind> {
         "kpm" => manifests::kpms(),
         "statement" => manifests::statements(),
         "part_manifest" => manifests::part_manifests(),
+        "collection" => manifests::collections(),
         "pack" => manifests::packed(),
         other => panic!("{other}"),
     }

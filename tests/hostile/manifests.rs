@@ -160,6 +160,19 @@ pub(crate) fn statements() -> Vec<Kind> {
     ]
 }
 
+pub(crate) fn collections() -> Vec<Kind> {
+    let stated = |gpus: &str| format!(r#"{{"json_version": 1, "gpu_targets": [{gpus}], "form": "thin"}}"#).into_bytes();
+    vec![
+        ("good", stated(r#""gfx1100", "gfx90a:xnack-""#)),
+        ("many GPUs", stated(&format!(r#"{}"gfx942""#, r#""","#.repeat(5000)))),
+        ("a GPU that leaves", stated(r#""../x""#)),
+        ("no GPU", stated("")),
+        ("numbers for texts", stated("1, 2")),
+        ("depth", stated(&"[".repeat(3000))),
+        ("truncated", br#"{"gpu_targets": ["gf"#.to_vec()),
+    ]
+}
+
 pub(crate) fn part_manifests() -> Vec<Kind> {
     let head = r#"{"json_version": 1, "split_id": "x", "part": "host", "digest": "xxh3-128", "files": "#;
     let file = |digest: &str| format!(r#"{{"path": "x", "size": 1, "digest": "{digest}"}}"#);

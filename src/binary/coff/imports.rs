@@ -9,16 +9,17 @@ use object::pod::{Pod, from_bytes};
 
 use super::image::PeImage;
 use crate::binary::BinaryError;
-use crate::binary::imports::{Imports, LinkedMachine, MAX_IMPORT_NAME, MAX_IMPORT_NAMES, MAX_IMPORTS, read_name};
+use crate::binary::imports::{Imports, LinkedMachine, MAX_IMPORT_NAME, MAX_IMPORTS, read_name};
+use crate::memory::{Parser, ParserMemory};
 use crate::rope::Content;
 
 /// Reads the names of imported DLLs; `Ok(None)` for a file that is not a 64-bit image.
 pub(in crate::binary) fn imports(content: &Arc<dyn Content>) -> Result<Option<Imports>, BinaryError> {
     let Some(image) = PeImage::read(content)? else { return Ok(None) };
-    let mut left = MAX_IMPORT_NAMES;
+    let table = ParserMemory::new(Parser::Imports);
     let needed =
-        names::<ImageImportDescriptor>(&image, pe::IMAGE_DIRECTORY_ENTRY_IMPORT, &mut left, |it| it.name.get(LE))?;
-    let delayed = names::<ImageDelayloadDescriptor>(&image, pe::IMAGE_DIRECTORY_ENTRY_DELAY_IMPORT, &mut left, |it| {
+        names::<ImageImportDescriptor>(&image, pe::IMAGE_DIRECTORY_ENTRY_IMPORT, &table, |it| it.name.get(LE))?;
+    let delayed = names::<ImageDelayloadDescriptor>(&image, pe::IMAGE_DIRECTORY_ENTRY_DELAY_IMPORT, &table, |it| {
         it.dll_name_rva.get(LE)
     })?;
     Ok(Some(Imports {
@@ -30,6 +31,7 @@ pub(in crate::binary) fn imports(content: &Arc<dyn Content>) -> Result<Option<Im
         runpath: None,
         needed_versions: Vec::new(),
         versions: BTreeSet::new(),
+        _table: table,
     }))
 }
 
@@ -37,7 +39,7 @@ pub(in crate::binary) fn imports(content: &Arc<dyn Content>) -> Result<Option<Im
 fn names<T: Pod>(
     image: &PeImage,
     directory: usize,
-    left: &mut usize,
+    table: &ParserMemory,
     name: impl Fn(&T) -> u32,
 ) -> Result<Vec<Vec<u8>>, BinaryError> {
     let mut found = Vec::new();
@@ -52,7 +54,7 @@ fn names<T: Pod>(
         }
         let start = image.offset_of(address.into(), 1);
         let start = start.ok_or_else(|| BinaryError::malformed("the name of a DLL is not in the file"))?;
-        found.push(read_name(&image.content, start, start.saturating_add(MAX_IMPORT_NAME), left)?);
+        found.push(read_name(&image.content, start, start.saturating_add(MAX_IMPORT_NAME), table)?);
         at = at.saturating_add(size_of::<T>() as u64);
     }
     Err(BinaryError::malformed(format!("it imports more than {MAX_IMPORTS} DLLs")))

@@ -9,15 +9,15 @@ use object::elf::{self, Dyn64, DynamicTag, Verdaux, Verdef, Vernaux, Verneed};
 
 use super::image::{ElfImage, read_pod, read_table};
 use crate::binary::BinaryError;
-use crate::binary::imports::{Imports, LinkedMachine, MAX_IMPORT_NAMES, MAX_IMPORTS, NeededVersion, read_name};
+use crate::binary::imports::{Imports, LinkedMachine, MAX_IMPORTS, NeededVersion, read_name};
+use crate::memory::{Parser, ParserMemory};
 use crate::rope::Content;
 
 /// Reads what a loader reads; `Ok(None)` for a file that is not a 64-bit program or library.
 pub(in crate::binary) fn imports(content: &Arc<dyn Content>) -> Result<Option<Imports>, BinaryError> {
     let Some(image) = ElfImage::read(content)? else { return Ok(None) };
-    let mut reader = ImportReader { entries: entries(&image)?, left: MAX_IMPORT_NAMES, image: &image };
-    let needed = reader.all(elf::DT_NEEDED).collect::<Vec<_>>();
-    let needed = needed.into_iter().map(|at| reader.name(at)).collect::<Result<_, _>>()?;
+    let reader = ImportReader { entries: entries(&image)?, table: ParserMemory::new(Parser::Imports), image: &image };
+    let needed = reader.all(elf::DT_NEEDED).map(|at| reader.name(at)).collect::<Result<_, _>>()?;
     let soname = reader.last(elf::DT_SONAME).map(|at| reader.name(at)).transpose()?;
     let rpath = reader.last(elf::DT_RPATH).map(|at| reader.name(at)).transpose()?;
     let runpath = reader.last(elf::DT_RUNPATH).map(|at| reader.name(at)).transpose()?;
@@ -31,6 +31,7 @@ pub(in crate::binary) fn imports(content: &Arc<dyn Content>) -> Result<Option<Im
         runpath: runpath.map(|paths| divided(&paths)),
         needed_versions,
         versions,
+        _table: reader.table,
     }))
 }
 
@@ -56,8 +57,8 @@ fn entries(image: &ElfImage) -> Result<Vec<(DynamicTag, u64)>, BinaryError> {
 struct ImportReader<'a> {
     image: &'a ElfImage,
     entries: Vec<(DynamicTag, u64)>,
-    /// How many bytes of names may still be read.
-    left: usize,
+    /// The memory of the names.
+    table: ParserMemory,
 }
 
 impl ImportReader<'_> {
@@ -71,16 +72,16 @@ impl ImportReader<'_> {
     }
 
     /// The name at an offset in the string table.
-    fn name(&mut self, at: u64) -> Result<Vec<u8>, BinaryError> {
+    fn name(&self, at: u64) -> Result<Vec<u8>, BinaryError> {
         let missing = || BinaryError::malformed("a name is outside of its string table");
         let table = self.last(elf::DT_STRTAB).zip(self.last(elf::DT_STRSZ));
         let (address, size) = table.filter(|(_, size)| at < *size).ok_or_else(missing)?;
         let start = self.image.offset_of(address.checked_add(at).ok_or_else(missing)?, 1).ok_or_else(missing)?;
-        read_name(&self.image.content, start, start.saturating_add(size - at), &mut self.left)
+        read_name(&self.image.content, start, start.saturating_add(size - at), &self.table)
     }
 
     /// The versions of `DT_VERNEED`.
-    fn needed_versions(&mut self) -> Result<Vec<NeededVersion>, BinaryError> {
+    fn needed_versions(&self) -> Result<Vec<NeededVersion>, BinaryError> {
         let mut found = Vec::new();
         let (Some(mut at), Some(count)) = (self.last(elf::DT_VERNEED), self.last(elf::DT_VERNEEDNUM)) else {
             return Ok(found);
@@ -88,7 +89,7 @@ impl ImportReader<'_> {
         let mut steps = 0;
         for _ in 0..count.min(MAX_IMPORTS) {
             let file: Verneed<LE> = self.at(at)?;
-            let library = self.name(file.vn_file.get(LE).into())?;
+            let library: Arc<[u8]> = self.name(file.vn_file.get(LE).into())?.into();
             let mut next = at.saturating_add(file.vn_aux.get(LE).into());
             for _ in 0..file.vn_cnt.get(LE) {
                 steps += 1;
@@ -96,7 +97,7 @@ impl ImportReader<'_> {
                 let version: Vernaux<LE> = self.at(next)?;
                 let is_weak = version.vna_flags.get(LE).0 & elf::VER_FLG_WEAK.0 != 0;
                 let name = self.name(version.vna_name.get(LE).into())?;
-                found.push(NeededVersion { library: library.clone(), version: name, is_weak });
+                found.push(NeededVersion { library: Arc::clone(&library), version: name, is_weak });
                 next = next.saturating_add(version.vna_next.get(LE).into());
             }
             match file.vn_next.get(LE) {
@@ -108,7 +109,7 @@ impl ImportReader<'_> {
     }
 
     /// The versions of `DT_VERDEF`.
-    fn versions(&mut self) -> Result<BTreeSet<Vec<u8>>, BinaryError> {
+    fn versions(&self) -> Result<BTreeSet<Vec<u8>>, BinaryError> {
         let mut found = BTreeSet::new();
         let (Some(mut at), Some(count)) = (self.last(elf::DT_VERDEF), self.last(elf::DT_VERDEFNUM)) else {
             return Ok(found);

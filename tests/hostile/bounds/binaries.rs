@@ -98,6 +98,40 @@ pub(super) fn nested_tables(place: &Path, scale: usize) -> Costly {
     Costly::new(tree(place, 1, &elf.bytes), count * count / 2, 32 * count * count / 2)
 }
 
+/// Libraries that need as many others as fit into the ceiling, all of which have a name of their own.
+pub(super) fn imports(place: &Path, scale: usize) -> Costly {
+    const COUNT: u64 = 1900;
+    let (dynamic, strings) = (64 + 2 * 56, 64 + 2 * 56 + (COUNT + 3) * 16);
+    let names: Vec<u8> = (0..COUNT).flat_map(|number| format!("{number:07}\0").into_bytes()).collect();
+    let end = strings + names.len() as u64;
+    let mut bytes = vec![0; usize::try_from(strings).unwrap()];
+    bytes.extend(names);
+    let mut put = |at: u64, value: u64, width: usize| {
+        let at = usize::try_from(at).unwrap();
+        bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+    };
+    let header =
+        [(0, u64::from_le_bytes(*b"\x7fELF\x02\x01\x01\0"), 8), (16, 3, 2), (18, 62, 2), (20, 1, 4), (32, 64, 8)];
+    header
+        .into_iter()
+        .chain([(52, 64, 2), (54, 56, 2), (56, 2, 2)])
+        .for_each(|(at, value, width)| put(at, value, width));
+    for (at, kind, start) in [(64, 1, 0), (64 + 56, 2, dynamic)] {
+        put(at, kind, 4);
+        put(at + 4, 4, 4);
+        for (field, value) in [start, start, start, end - start, end - start, 8].into_iter().enumerate() {
+            put(at + 8 + 8 * field as u64, value, 8);
+        }
+    }
+    let needed = (0..COUNT).map(|number| (1, number * 8));
+    for (entry, (tag, value)) in (0..).zip([(5, strings), (10, end - strings)].into_iter().chain(needed)) {
+        put(dynamic + entry * 16, tag, 8);
+        put(dynamic + entry * 16 + 8, value, 8);
+    }
+    let files = 100 * scale;
+    Costly::new(tree(place, files, &bytes), files as u64, files as u64 * COUNT * 56)
+}
+
 /// A code object with a symbol table of some MB, all of whose symbols have one long name.
 pub(super) fn symbols(place: &Path, scale: usize) -> Costly {
     let count = 4000 * scale as u64;

@@ -57,6 +57,17 @@ pub(super) fn statement(place: &Path, _: usize) -> Costly {
     Costly::new(out, 10, 100)
 }
 
+/// The libraries of a result for as many GPUs as a statement of 6 MB can name.
+pub(super) fn collection(place: &Path, _: usize) -> Costly {
+    let out = place.join("out-of-collect");
+    fs::create_dir_all(out.join(".kpackfs")).unwrap();
+    fs::create_dir_all(out.join("lib")).unwrap();
+    fs::write(out.join("lib/x.so"), library()).unwrap();
+    let gpus = r#""","#.repeat(2 << 20);
+    fs::write(out.join(".kpackfs/collect.json"), format!(r#"{{"gpu_targets":[{gpus}""],"form":"thin"}}"#)).unwrap();
+    Costly::new(out, 10, 100)
+}
+
 pub(super) fn manifest(place: &Path, scale: usize) -> Costly {
     let count = 50_000 * scale;
     let entry = format!(r#"["x.so#0","gfx942",1,"{}"]"#, "0".repeat(32));
