@@ -365,13 +365,14 @@ fn files_of_other_tools_are_split_as_they_are_or_refused() {
 }
 
 /// Odd headers make no difference: of a section that is not loaded and says that it is executable, and of an unknown type whose
-/// memory is device code. The tail of a segment that nobody may read does not join memory that can be read.
+/// memory is device code. A section with code that begins before a tail is in it. The tail of a segment that nobody may read does not join memory that can be read.
 #[test]
 fn odd_headers_make_no_difference_to_loaders() {
     for name in [
         "executable-section-that-is-not-loaded",
         "unknown-program-header-of-device-code",
         "segment-without-permissions",
+        "code-section-over-everything",
     ] {
         let original = std::fs::read(format!("{}/fuzz/regressions/elf/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         let fat = FatBinary::scan(&content(original.clone())).unwrap().unwrap();

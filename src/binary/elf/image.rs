@@ -64,6 +64,16 @@ pub(crate) struct ElfSection {
 }
 
 impl ElfImage {
+    /// Whether addresses may contain code, according to sections. Those that are not loaded say nothing about memory.
+    pub(super) fn may_have_code(&self, addresses: &Range<u64>) -> bool {
+        let is_code = |section: &ElfSection| {
+            let end = section.address.saturating_add(section.size);
+            let is_there = section.address < addresses.end && addresses.start < end;
+            section.is_allocated() && section.flags().0 & elf::SHF_EXECINSTR.0 != 0 && is_there
+        };
+        self.sections.is_empty() || self.sections.iter().any(is_code)
+    }
+
     /// Reads the headers. `Ok(None)` if this is not an ELF file that can have device code for a loader: it is not
     /// 64-bit little-endian, or neither an executable nor a shared library.
     pub(crate) fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {

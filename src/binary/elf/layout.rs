@@ -252,10 +252,9 @@ impl ElfSegment {
 
     /// Removes the permission to execute if the segment has sections and none of them is executable.
     fn with_flags_of_sections(self, image: &ElfImage) -> Self {
-        let end = self.address.saturating_add(self.memory_size);
-        let inside = |address: u64| (self.address..end).contains(&address);
-        let mut sections = image.sections.iter().filter(|it| it.is_allocated() && inside(it.address)).peekable();
-        if sections.peek().is_none() || sections.any(|section| section.flags().0 & elf::SHF_EXECINSTR.0 != 0) {
+        let range = self.address..self.address.saturating_add(self.memory_size);
+        let has_sections = image.sections.iter().any(|it| it.is_allocated() && range.contains(&it.address));
+        if !has_sections || image.may_have_code(&range) {
             return self;
         }
         Self { flags: ProgramFlags(self.flags.0 & !elf::PF_X.0), ..self }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use object::LittleEndian as LE;
 use object::elf::{self, ProgramFlags, ProgramType};
 
-use super::image::{ElfImage, ElfSection, ElfSegment};
+use super::image::{ElfImage, ElfSegment};
 
 /// The first unnecessary difference in what a loader reads of the headers. `device` are the addresses of the device
 /// code, where anything may be that is only read.
@@ -47,7 +47,8 @@ fn permissions(old: &ElfImage, new: &ElfImage, device: &Range<u64>) -> Option<St
             is_new = false;
             let is = of(load.flags);
             // A part of an executable segment without code need not be executable any more.
-            let was = of(original.flags) & (!elf::PF_X.0 | is | executable(old, &common));
+            let code = if old.may_have_code(&common) { elf::PF_X.0 } else { 0 };
+            let was = of(original.flags) & (!elf::PF_X.0 | is | code);
             let becomes_readonly =
                 || protected.as_ref().is_some_and(|it| it.start <= common.start && common.end <= it.end);
             let is_of_device = || is == elf::PF_R.0 && device.start <= common.start && common.end <= device.end;
@@ -67,17 +68,6 @@ fn permissions(old: &ElfImage, new: &ElfImage, device: &Range<u64>) -> Option<St
         }
     }
     None
-}
-
-/// `PF_X` if addresses may contain code, according to sections. Sections that are not loaded say nothing about memory.
-fn executable(image: &ElfImage, addresses: &Range<u64>) -> u32 {
-    let is_code = |section: &ElfSection| {
-        let memory = section.address..section.address.saturating_add(section.size);
-        section.is_allocated()
-            && section.flags().0 & elf::SHF_EXECINSTR.0 != 0
-            && !common(&memory, addresses).is_empty()
-    };
-    if image.sections.is_empty() || image.sections.iter().any(is_code) { elf::PF_X.0 } else { 0 }
 }
 
 /// Compares what becomes read-only after relocation. It may begin earlier, where nothing was writable.

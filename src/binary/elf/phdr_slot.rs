@@ -4,6 +4,8 @@
 //! in place. Every loader accepts a table elsewhere, but GNU strip and objcopy move it back and push everything after
 //! it aside. So an existing header is reused if possible.
 
+use std::ops::Range;
+
 use object::LittleEndian as LE;
 use object::elf::{self, ProgramFlags};
 
@@ -69,9 +71,7 @@ fn protected_next(image: &ElfImage, load: usize) -> Option<PhdrSlot> {
     let is_writable = |segment: &ElfSegment| segment.flags.0 & elf::PF_W.0 != 0;
     // What becomes read-only can be read.
     let is_readable = segment.flags.0 & elf::PF_R.0 != 0;
-    // Without sections, an executable segment's tail may be code.
-    let may_be_code =
-        segment.flags.0 & elf::PF_X.0 != 0 && (image.sections.is_empty() || tail_has_code(image, segment));
+    let may_be_code = segment.flags.0 & elf::PF_X.0 != 0 && image.may_have_code(&tail(image, segment));
     let fits = begins_there
         && is_writable(following)
         && following.flags.0 & elf::PF_X.0 == 0
@@ -82,14 +82,11 @@ fn protected_next(image: &ElfImage, load: usize) -> Option<PhdrSlot> {
     fits.then_some(PhdrSlot::MergeIntoRelro { next, protection })
 }
 
-/// Whether an executable segment has code after the device code.
-fn tail_has_code(image: &ElfImage, segment: &ElfSegment) -> bool {
-    let device = image.sections.iter().find(|section| section.name == FATBIN).map_or(0, |it| it.address);
-    let end = segment.address.saturating_add(segment.memory_size);
-    image
-        .sections
-        .iter()
-        .any(|section| section.flags().0 & elf::SHF_EXECINSTR.0 != 0 && (device..end).contains(&section.address))
+/// The addresses of a segment behind the device code.
+fn tail(image: &ElfImage, segment: &ElfSegment) -> Range<u64> {
+    let device = image.sections.iter().find(|section| section.name == FATBIN);
+    let start = device.map_or(0, |section| section.address.saturating_add(section.size));
+    start..segment.address.saturating_add(segment.memory_size)
 }
 
 /// Adjacent segments with the same permissions. lld lays out data like this: the part that becomes read-only after
