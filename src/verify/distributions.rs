@@ -12,8 +12,8 @@ use crate::gpu::{BundleKey, GpuSet};
 use crate::memory::{Parser, WholeFile};
 use crate::rope::ReadError;
 use crate::source::{EntryKind, EntryPath, InputKind};
-use crate::split::{HOST, Statement};
-use crate::wheel::{Claims, Metadata, STATEMENT, Stated, accepts, normalise};
+use crate::split::{HOST, PartManifest, Statement};
+use crate::wheel::{Claims, Metadata, PART_MANIFEST, STATEMENT, Stated, accepts, normalise};
 
 /// A `*.dist-info` directory.
 #[derive(Debug)]
@@ -152,6 +152,12 @@ impl Distribution<'_> {
     pub(super) fn payload(&self) -> impl Iterator<Item = EntryPath> {
         let named = self.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok());
         named.filter(|path| path.below(&self.directory).is_none())
+    }
+
+    /// Whether its manifest lists an archive; `None` without a manifest.
+    pub(super) fn lists_archives(&self) -> Option<bool> {
+        let bytes = read(self.part, &self.directory.child(PART_MANIFEST.as_bytes()), Parser::Manifest).ok()??;
+        Some(PartManifest::parse(&bytes).ok()?.files.iter().any(|file| file.entries.is_some()))
     }
 
     /// Whether it contains archives and databases only.

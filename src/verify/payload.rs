@@ -36,7 +36,10 @@ pub(super) fn check_code(
         let rows = host.rows.iter().flatten().filter_map(|row| host.part.recorded(&EntryPath::new(&row.path).ok()?));
         let named: HashSet<_> = rows.collect();
         let is_own = |path: &&EntryPath| named.contains(*path);
-        if !code.with_code.iter().any(is_own) && code.without_code.iter().any(is_own) {
+        // The parts of some GPUs are databases only.
+        let mut devices = distributions.iter().filter(|it| it.role == Role::Device && it.belongs_to(host)).peekable();
+        let has_no_archives = devices.peek().is_some() && devices.all(|it| it.lists_archives() == Some(false));
+        if !code.with_code.iter().any(is_own) && code.without_code.iter().any(is_own) && !has_no_archives {
             findings.add(Rule::NoCode, host.label(), REASON);
             unreached.retain(|path, _| !is_own(path));
         }

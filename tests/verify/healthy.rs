@@ -100,6 +100,21 @@ fn directories_behind_symlinks() {
     clean(site.path(), None);
 }
 
+/// The libraries of a fat wheel need not have code for each GPU of its databases. Without a manifest, archives may be lost.
+#[test]
+fn a_gpu_with_databases_only() {
+    let fat = fat();
+    fs::write(fat.path().join("fat/lib/rocblas/library/TensileLibrary_gfx1201.dat"), "for gfx1201").unwrap();
+    for (options, expected) in [(&[] as &[&str], vec![]), (&["--no-manifest"], vec![Rule::NoCode])] {
+        let out = wheels(fat.path(), options);
+        let site = installed(&["fat-", "amd_fat_device_gfx1201"].map(|it| wheel(&out, it)));
+        let report = verify(&[site.path().to_owned()], None, &VerifyOptions::default());
+        let rules: Vec<_> = report.findings.iter().map(|it| it.rule).collect();
+        assert_eq!(rules, expected, "{:?}", report.findings);
+        assert!(!expected.is_empty() || report.notes.iter().any(|it| it.contains("no archive has code for any")));
+    }
+}
+
 /// A requirement of device wheels may have the version of the split by chance.
 #[test]
 fn a_requirement_in_the_same_version() {
