@@ -210,10 +210,17 @@ impl Collect {
         }
         if !self.explain.is_empty() {
             for name in &self.explain {
-                let Some(file) = report.file(name) else {
+                if let Some(file) = report.file(name) {
+                    explain(report, file, &code, &mut out)?;
+                    continue;
+                }
+                let absence = report.absence(name);
+                if absence.is_empty() {
                     bail!("--explain {name}: no file of the result has this path, or several have this name");
-                };
-                explain(report, file, &code, &mut out)?;
+                }
+                for line in absence {
+                    writeln!(out, "{}", Style::Text.line(&line))?;
+                }
             }
             return Ok(out.flush()?);
         }

@@ -151,6 +151,20 @@ impl CollectReport {
         self.files.iter().find(|file| file.path == name).or_else(by_name)
     }
 
+    /// Why a name is not in the result, a line for each reason.
+    pub fn absence(&self, name: &str) -> Vec<String> {
+        let missing = self.missing.iter().map(|piece| ("missing", piece));
+        let absent = self.absent.iter().map(|piece| ("not found, and not always needed", piece));
+        let pieces = missing.chain(absent).filter(|(_, piece)| piece.name == name);
+        let pieces = pieces.map(|(what, it)| format!("{name}: {what}, needed by {}: {}", it.by, it.reason));
+        let left_out = self.left_out.iter().filter(|library| library.name == name);
+        let left_out =
+            left_out.map(|it| format!("{name}: left out, needed by {}: {}; --include takes it in", it.by, it.rule));
+        let suggested = self.suggestions.iter().filter(|library| library.name == name);
+        let suggested = suggested.map(|it| format!("{name}: only a string in {}; --include takes it in", it.by));
+        pieces.chain(left_out).chain(suggested).collect()
+    }
+
     /// The chain of files that need a file, from the application on.
     pub fn chain(&self, file: &CollectedFile) -> Vec<CollectedFile> {
         let mut chain = vec![file.clone()];

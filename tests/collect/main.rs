@@ -164,6 +164,9 @@ fn a_program_runs_from_the_result() {
         "import sys, zipfile; print(*sorted(n for n in zipfile.ZipFile(sys.argv[1]).namelist() if n[-1] != '/'))";
     let names = run(Command::new("python3").args(["-c", list]).arg(place.path("out.zip")));
     assert_eq!(names.trim().split(' ').collect::<Vec<_>>(), files);
+    let text = String::from_utf8(place.collect("gfx1100", &["--explain", "libc.so.6"]).stdout).unwrap();
+    assert!(text.starts_with("libc.so.6: left out, needed by ") && text.contains("manylinux_2_28"), "{text}");
+    assert_eq!(place.collect("gfx1100", &["--explain", "libnone.so"]).status.code(), Some(2));
     // The soname link is gone.
     fs::remove_file(place.path("tree/lib/libinner.so.2")).unwrap();
     assert_eq!(place.missing("gfx1100"), (Some(1), vec!["libinner.so.2".to_owned()]));
@@ -336,6 +339,69 @@ fn hostile_trees_are_contained() {
     let mut names: Vec<_> = fs::read_dir(place.path("out/lib")).unwrap().map(|it| it.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["lib\nc.so", "liba.so", "libb.so"]);
+}
+
+#[test]
+fn a_path_out_of_the_tree_leads_nowhere() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("outside")).unwrap();
+    for name in ["libup.so", "librpath.so"] {
+        place.library(name, name, "", &[]);
+        fs::rename(place.path(&format!("tree/lib/{name}")), place.path(&format!("outside/{name}"))).unwrap();
+    }
+    let outside = format!("-Wl,-rpath,{}", place.path("outside").display());
+    let needs = |library: &str| format!("outside/{library}");
+    place.library(
+        "liba.so",
+        "liba.so",
+        "",
+        &["-Wl,--no-as-needed", &needs("libup.so"), "-Wl,-rpath,$ORIGIN/../../outside"],
+    );
+    let rpath = [&needs("librpath.so"), outside.as_str(), "-Wl,--disable-new-dtags"];
+    place.library("libb.so", "libb.so", "", &[&["-Wl,--no-as-needed"], &rpath[..]].concat());
+    // One name is a path: linkers take it from a library without a soname.
+    place.compile("", "outside/libpath.so", &["-shared", "-fPIC"]);
+    let path = place.path("outside/libpath.so").display().to_string();
+    place.library("libc2.so", "libc2.so", "", &["-Wl,--no-as-needed", &path]);
+    place.program("program", &["liba.so", "libb.so", "libc2.so"], "$ORIGIN/lib");
+    let (code, mut missing) = place.missing("gfx1100");
+    missing.sort();
+    assert_eq!((code, missing), (Some(1), vec![path, "librpath.so".to_owned(), "libup.so".to_owned()]));
+    assert_eq!(place.collect("gfx1100", &["-o", "out"]).status.code(), Some(1));
+    let names: Vec<_> = files_in(&place.path("out/lib")).into_keys().collect();
+    assert_eq!(names, ["liba.so", "libb.so", "libc2.so"].map(PathBuf::from));
+}
+
+#[test]
+fn thousands_of_libraries_are_followed() {
+    const COUNT: usize = 10_000;
+    let place = Place::new();
+    // Each needs the next one, and the last one needs the first one. Names have one length, so files differ in them only.
+    let name = |number: usize| format!("lib{:05}.so", number % COUNT);
+    place.compile("", "stubs/libNEXTX.so", &["-shared", "-fPIC", "-Wl,-soname,libNEXTX.so"]);
+    place.library("model.so", "libTHISX.so", "", &["-Wl,--no-as-needed", "stubs/libNEXTX.so"]);
+    let model = fs::read(place.path("tree/lib/model.so")).unwrap();
+    fs::remove_file(place.path("tree/lib/model.so")).unwrap();
+    let places = |text: &[u8]| -> Vec<usize> {
+        (0..model.len() - text.len()).filter(|&at| model[at..].starts_with(text)).collect()
+    };
+    let (own, next) = (places(b"libTHISX.so"), places(b"libNEXTX.so"));
+    assert!(!own.is_empty() && !next.is_empty());
+    for number in 0..COUNT {
+        let mut bytes = model.clone();
+        for (places, name) in [(&own, name(number)), (&next, name(number + 1))] {
+            for &at in places {
+                bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
+            }
+        }
+        fs::write(place.path("tree/lib").join(name(number)), bytes).unwrap();
+    }
+    place.program("program", &["lib00000.so"], "$ORIGIN/lib");
+    let output = place.collect("gfx1100", &["--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let libraries = report["files"].as_array().unwrap().iter().filter(|file| file["reason"] == "needed").count();
+    assert_eq!(libraries, COUNT);
 }
 
 #[test]
