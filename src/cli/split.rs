@@ -173,6 +173,7 @@ impl Split {
                 );
             }
         }
+        warn_of_signatures(&prepared.input);
         if stated.is_some() && self.view.is_empty() {
             warn_of_others(self.output(), &views);
         }
@@ -289,7 +290,6 @@ impl Split {
     }
 
     fn write_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
-        warn_of_signatures(&prepared.input);
         let place =
             |name: &str| (EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes()), self.output().join(name));
         let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| place(name)).collect();
@@ -321,7 +321,6 @@ impl Split {
         let keys = keys_of(&views);
         prepared.check_members(|key| keys.contains(key))?;
         warn_of_fat(&prepared.plan);
-        warn_of_signatures(&prepared.input);
         let output = self.prepare_output(&views, None, prepared)?;
         write_with_archives(tree, &output.views(&views), (&[], WantedSums::new()), self.writing)?;
         Ok(output.publish(self.writing.durability())?)

@@ -30,6 +30,12 @@ pub(crate) fn is_of_installer(dist_info: &EntryPath, path: &EntryPath) -> bool {
     is_compiled || path.below(dist_info).is_some_and(|rest| RECORD_AND_INSTALLERS.contains(&rest.as_bytes()))
 }
 
+/// Whether a file of this dist-info directory is made again for each wheel, or left out.
+pub(crate) fn is_made_again(dist_info: &EntryPath, path: &EntryPath) -> bool {
+    let is = |rest: EntryPath| [&RECORD_AND_INSTALLERS[..], &MADE_AGAIN].iter().any(|it| it.contains(&rest.as_bytes()));
+    path.below(dist_info).is_some_and(is)
+}
+
 /// Maps paths of the input to paths in one wheel.
 #[derive(Debug)]
 pub struct Paths<'a> {
@@ -50,8 +56,7 @@ impl Paths<'_> {
     pub fn of(&self, path: &EntryPath) -> Option<EntryPath> {
         if path.is_below(self.old) || path == self.old {
             let rest = path.below(self.old)?;
-            let is_left_out = self.left_out.contains(path)
-                || [&RECORD_AND_INSTALLERS[..], &MADE_AGAIN].iter().any(|it| it.contains(&rest.as_bytes()));
+            let is_left_out = self.left_out.contains(path) || is_made_again(self.old, path);
             let is_taken_over = !is_left_out && (self.has_variant || rest.as_bytes() != b"variant.json");
             return is_taken_over.then(|| below(&self.dist_info, &rest));
         }

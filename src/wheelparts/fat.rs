@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::input_record::InputRecord;
 use super::licences::{self, Licence};
 use super::listed_files::ListedFiles;
-use super::sboms::{self, SBOMS};
+use super::sboms;
 use crate::resources::Resources;
 use crate::rope::ReadError;
-use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
+use crate::source::{EntryKind, EntryPath, Input, InputKind};
 use crate::split::{InputId, Plan, Statement};
 use crate::wheel::{self, Added, Metadata, Paths, STATEMENT, WheelError, WheelFile, WheelName, normalise};
 
@@ -34,7 +34,7 @@ pub struct FatWheel {
     pub(super) input_id: Option<InputId>,
     /// The files that RECORD lists; `None` if there is no usable one.
     pub(super) listed: Option<ListedFiles>,
-    dist_info: EntryPath,
+    pub(super) dist_info: EntryPath,
     /// SBOMs that no wheel of the split has.
     stale_sboms: BTreeSet<EntryPath>,
 }
@@ -125,15 +125,13 @@ impl FatWheel {
         self.warnings.extend(self.stale_sboms.iter().map(|path| {
             format!("{path}: left out, since it states digests of files that the split rewrites; make SBOMs of the new wheels")
         }));
-        let directory = self.dist_info.child(SBOMS);
-        let stays = |entry: &Entry| {
-            matches!(entry.kind, EntryKind::File { .. })
-                && entry.path.is_below(&directory)
-                && !self.stale_sboms.contains(&entry.path)
+        let has_others = |directory: &EntryPath| {
+            let files = input.entries.iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. }));
+            files.map(|file| &file.path).any(|path| path.is_below(directory) && !self.stale_sboms.contains(path))
         };
-        if !self.stale_sboms.is_empty() && !input.entries.iter().any(stays) {
-            self.stale_sboms.insert(directory);
-        }
+        let parents = self.stale_sboms.iter().flat_map(|path| std::iter::successors(path.parent(), EntryPath::parent));
+        let emptied: Vec<_> = parents.filter(|parent| !has_others(parent)).collect();
+        self.stale_sboms.extend(emptied);
         Ok(self)
     }
 }

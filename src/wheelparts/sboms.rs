@@ -4,12 +4,13 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::FatWheel;
-use crate::rope::{Content, ReadError, read_all};
+use crate::rope::{Content, ReadError, Sha256, read_all};
 use crate::source::{EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, hex};
+use crate::wheel::is_made_again;
 
 /// The directory of SBOMs in dist-info (PEP 770).
-pub(super) const SBOMS: &[u8] = b"sboms";
+const SBOMS: &[u8] = b"sboms";
 
 /// The longest word that is looked at: paths are shorter on Linux (`PATH_MAX`).
 const MAX_WORD: usize = 4096;
@@ -20,11 +21,15 @@ const DIGITS: [usize; 6] = [32, 40, 56, 64, 96, 128];
 /// The SBOMs that do not hold for the wheels of a split. Only wheels that have some are read for them.
 pub(super) fn stale(input: &Input, plan: &Plan, fat: &FatWheel) -> Result<BTreeSet<EntryPath>, ReadError> {
     let Some(directory) = input.dist_info().map(|directory| directory.child(SBOMS)) else { return Ok(BTreeSet::new()) };
-    let mut changed = None;
+    let sboms: Vec<_> = input.entries.iter().filter(|entry| entry.path.is_below(&directory)).collect();
+    if sboms.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let changed = ChangedFiles::of(input, plan, fat)?;
     let mut stale = BTreeSet::new();
-    for entry in input.entries.iter().filter(|entry| entry.path.below(&directory).is_some()) {
+    for entry in sboms {
         if let EntryKind::File { content, .. } = &entry.kind
-            && changed.get_or_insert_with(|| ChangedFiles::of(input, plan, fat)).are_in(&**content)?
+            && changed.are_in(&**content)?
         {
             stale.insert(entry.path.clone());
         }
@@ -32,29 +37,34 @@ pub(super) fn stale(input: &Input, plan: &Plan, fat: &FatWheel) -> Result<BTreeS
     Ok(stale)
 }
 
-/// The files that a split rewrites.
+/// The files that a split rewrites, or makes again.
 #[derive(Default)]
 struct ChangedFiles {
+    /// The path of each. Binaries are there with their file names as well, which is all that some SBOMs have.
     paths: HashSet<Vec<u8>>,
-    /// The SHA-256 of each, if RECORD states it, in hexadecimal.
+    /// The SHA-256 of each in hexadecimal: what RECORD states, or else that of the file.
     sums: HashSet<Vec<u8>>,
 }
 
 impl ChangedFiles {
-    fn of(input: &Input, plan: &Plan, fat: &FatWheel) -> Self {
+    fn of(input: &Input, plan: &Plan, fat: &FatWheel) -> Result<Self, ReadError> {
         let mut changed = Self::default();
         for (entry, place) in input.entries.iter().zip(&plan.places) {
-            let (Destination::Rewritten { .. }, EntryKind::File { content, .. }) = (place, &entry.kind) else {
+            let EntryKind::File { content, .. } = &entry.kind else { continue };
+            if matches!(place, Destination::Rewritten { .. }) {
+                changed.paths.insert(entry.path.name().to_vec());
+            } else if !is_made_again(&fat.dist_info, &entry.path) {
                 continue;
-            };
-            let sum = fat.record.sha256(&entry.path, content.size()).ok().flatten();
-            changed.sums.extend(sum.map(|sum| hex(&sum).into_bytes()));
+            }
+            let stated = fat.record.sha256(&entry.path, content.size()).ok().flatten();
+            let sum = stated.map_or_else(|| Sha256::of_content(&**content), Ok)?;
+            changed.sums.insert(hex(&sum).into_bytes());
             changed.paths.insert(entry.path.as_bytes().to_vec());
         }
-        changed
+        Ok(changed)
     }
 
-    /// Whether a text states a digest of one of them: its SHA-256, or its path among digests of any kind.
+    /// Whether a text states a digest of one of them: its SHA-256, or its path or name among digests of any kind.
     fn are_in(&self, text: &dyn Content) -> Result<bool, ReadError> {
         let mut words =
             Words { changed: self, word: Vec::new(), names_one: false, has_digest: false, states_one: false };
@@ -106,7 +116,7 @@ mod tests {
         let sum = "0123456789abcdef".repeat(4);
         let other = "f".repeat(64);
         let changed = ChangedFiles {
-            paths: HashSet::from([b"pkg/lib/liba.so.6".to_vec()]),
+            paths: HashSet::from([b"pkg/lib/liba.so.6".to_vec(), b"liba.so.6".to_vec()]),
             sums: HashSet::from([sum.clone().into_bytes()]),
         };
         let is_stale = |text: String| {
@@ -118,6 +128,7 @@ mod tests {
             format!("FileChecksum: SHA256: {}", sum.to_uppercase()),
             format!("{{\"fileName\":\"./pkg/lib/liba.so.6\",\"checksumValue\":\"{}\"}}", "a".repeat(40)),
             format!("SHA1: {} /pkg/lib/liba.so.6", "a".repeat(40)),
+            format!("<file name='liba.so.6'><hash>{}</hash>", "a".repeat(128)),
             sum.clone(),
         ] {
             assert!(is_stale(text.clone()), "{text}");
@@ -125,7 +136,7 @@ mod tests {
         for text in [
             String::new(),
             "{\"name\":\"pkg/lib/liba.so.6\"}".to_owned(),
-            format!("{{\"name\": \"liba.so.6\", \"content\": \"{other}\"}}"),
+            format!("{{\"name\": \"liba.so\", \"content\": \"{other}\"}}"),
             format!("{{\"name\": \"pkg/lib/liba.so.60\", \"content\": \"{other}\"}}"),
             format!("{{\"serialNumber\": \"x{sum}\"}}"),
             "9".repeat(3 * MAX_WORD),

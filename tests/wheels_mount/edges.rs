@@ -437,24 +437,32 @@ fn requirements_that_no_tool_takes_are_refused() {
     }
 }
 
-/// SBOMs are kept where they hold: in the host wheel, unless they state digests of libraries that are rewritten.
+/// SBOMs are kept where they hold: in the host wheel, unless they state digests of files that are rewritten.
 #[test]
-fn sboms_stay_unless_they_state_digests_of_rewritten_libraries() {
+fn sboms_and_signatures_stay_where_they_are_true() {
     let directory = tempfile::tempdir().unwrap();
     let library = fixture("plain.so");
     let sum = kpackfs::split::hex(&Sha256::digest(&library));
-    let sbom = |name: &str| format!("edge-1.0.dist-info/sboms/{name}");
-    let packages = br#"{"bomFormat": "CycloneDX", "components": [{"name": "libgomp", "version": "1"}]}"#.to_vec();
-    let of_files = format!(r#"{{"files": [{{"fileName": "./edge/libedge.so", "checksumValue": "{sum}"}}]}}"#);
-    let payload = [
-        ("edge/libedge.so", library),
-        (&sbom("packages.cdx.json"), packages.clone()),
-        (&sbom("files.spdx.json"), of_files.into_bytes()),
+    let in_dist_info = |name: &str| format!("edge-1.0.dist-info/{name}");
+    let states = |name: &str, digest: &str| format!(r#"{{"files": [{{"fileName": "{name}", "value": "{digest}"}}]}}"#);
+    let kept = [
+        ("sboms/packages.cdx.json", r#"{"components": [{"name": "libgomp", "version": "1"}]}"#.to_owned()),
+        ("sboms/python.spdx.json", states("edge/__init__.py", &sum.replace('0', "1"))),
     ];
+    let dropped = [
+        ("sboms/path.spdx.json", states("./edge/libedge.so", &"a".repeat(40))),
+        ("sboms/sum.spdx.json", states("other.so", &sum)),
+        ("sboms/deep/name.cdx.json", states("libedge.so", &"a".repeat(128))),
+        ("sboms/metadata.spdx.json", states("edge-1.0.dist-info/METADATA", &"a".repeat(64))),
+        ("RECORD.jws", "{}".to_owned()),
+        ("RECORD.p7s", "{}".to_owned()),
+    ];
+    let members: Vec<_> = kept.iter().chain(&dropped).map(|(name, text)| (in_dist_info(name), text)).collect();
+    let mut payload = vec![("edge/libedge.so", library)];
+    payload.extend(members.iter().map(|(path, text)| (path.as_str(), text.as_bytes().to_vec())));
     let input = wheel(&directory, "edge", &payload);
     for form in [&["--format", "wheel"][..], &["--format", "thin-wheel", "--view", "gfx90a"], &[]] {
         let (out, said) = splits(&directory, &input, form);
-        assert!(said.contains("files.spdx.json: left out"), "{said}");
         let found = files(&out).into_keys().find(|path| path.extension().is_some_and(|it| it == "whl"));
         let host = wheel_names(&input)["host"].clone();
         let wheel = match form {
@@ -462,9 +470,15 @@ fn sboms_stay_unless_they_state_digests_of_rewritten_libraries() {
             [] => files(&out.join("host")),
             _ => unpacked(&out.join(found.unwrap())),
         };
-        assert_eq!(wheel.get(Path::new(&sbom("packages.cdx.json"))), Some(&packages), "{form:?}");
-        assert!(!wheel.contains_key(Path::new(&sbom("files.spdx.json"))), "{form:?}");
-        if form.len() == 2 {
+        for (name, text) in &kept {
+            assert_eq!(wheel.get(Path::new(&in_dist_info(name))).map(Vec::as_slice), Some(text.as_bytes()), "{name}");
+        }
+        for (name, _) in &dropped {
+            assert!(!wheel.contains_key(Path::new(&in_dist_info(name))), "{form:?}: {name}");
+            assert!(said.contains(&format!("{name}: left out")), "{said}");
+        }
+        assert!(!wheel.contains_key(Path::new(&in_dist_info("sboms/deep"))), "{form:?}");
+        if !form.is_empty() {
             assert_eq!(complaints(&out), "");
             verifies(&[&out]);
         }
