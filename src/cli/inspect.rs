@@ -116,7 +116,10 @@ impl Inspect {
         let report =
             InspectReport { layers, ..InspectReport::known(&prepared.input, &prepared.plan, wheels, embedded) };
         let notes = wheels.map(|wheels| wheels.notes.as_slice()).unwrap_or_default();
-        match self.print(&report, coverage.as_ref(), notes, style) {
+        let nothing =
+            prepared.has_nothing_to_split().then(|| "It contains no device code and no kernel databases.".to_owned());
+        let notes: Vec<_> = notes.iter().cloned().chain(nothing).collect();
+        match self.print(&report, coverage.as_ref(), &notes, style) {
             // The reader of the output may stop early. That does not change the exit code.
             Err(error) if !is_broken_pipe(&error) => Err(error),
             _ => Ok(gate::conclude(coverage.as_ref())),

@@ -16,6 +16,7 @@ use super::options::SplitOptions;
 use super::prepare::Prepared;
 use super::release::{self, OpenedInputs};
 use super::serving::{Serving, absolute};
+use super::terminal::message;
 use crate::export::Inputs;
 use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
 use crate::mount::{self, Served, autosave};
@@ -80,7 +81,10 @@ impl Mount {
             Some(_) if !self.thin.is_empty() => bail!("--thin: there are no thin views of artifacts"),
             Some(artifacts) => artifacts.served(),
             None => match release::open(&inputs, &self.options, Input::open)? {
-                OpenedInputs::One(prepared) => served(&prepared, &arch, &thin, None),
+                OpenedInputs::One(prepared) => {
+                    warn_of_nothing(&prepared);
+                    served(&prepared, &arch, &thin, None)
+                }
                 OpenedInputs::Several(_) if !arch.is_empty() || !self.thin.is_empty() => {
                     bail!("--arch and --thin are for one wheel; each of several has views in merged/ and thin/")
                 }
@@ -136,6 +140,15 @@ fn names<'a>(option: &str, lists: &'a [String]) -> anyhow::Result<Vec<&'a str>> 
         bail!("{option}: the list is empty; name GPUs such as gfx942, or \"auto\" for those of this machine");
     }
     Ok(lists.iter().flat_map(|list| pieces(list)).collect())
+}
+
+/// Says that a mount has a host part only. Probably another input was meant.
+fn warn_of_nothing(prepared: &Prepared) {
+    if prepared.has_nothing_to_split() {
+        let input = prepared.input.location.display();
+        let text = format!("{input}: contains no device code and no kernel databases, so host/ is the whole input");
+        eprintln!("kpackfs: warning: {}", message(&text));
+    }
 }
 
 /// The tree of a mount. `collected` is the view that is also shown as what was collected.

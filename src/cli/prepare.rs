@@ -39,6 +39,12 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
+    /// Whether the input has neither device code nor kernel databases, whatever is selected of it.
+    pub(super) fn has_nothing_to_split(&self) -> bool {
+        let plan = &self.plan;
+        plan.keys.is_empty() && plan.unsplit.is_empty() && plan.keys_of_input(Packaging::Bundles).is_empty()
+    }
+
     /// The wheels of the parts, except the fat one.
     pub(super) fn parts(&self) -> Vec<Arc<WheelPart>> {
         let wheels = self.wheels.iter();

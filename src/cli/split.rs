@@ -23,7 +23,7 @@ use crate::gpu::begins_device_part;
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::resources::WorkPolicy;
 use crate::source::EntryPath;
-use crate::split::{Packaging, Plan, RESERVED};
+use crate::split::{Plan, RESERVED};
 use crate::tree::{ROOT, Tree};
 use crate::view::{self, FAT, FAT_WHEEL, HOST, MERGED, THIN, WHEELS};
 use crate::wheelparts::{SplitWheel, WheelPart, WheelSet};
@@ -241,7 +241,7 @@ impl Split {
                 }
             };
         }
-        if plan.keys_of_input(Packaging::Bundles).is_empty() {
+        if prepared.has_nothing_to_split() {
             bail!("{input}: contains no device code and no kernel databases: nothing to split");
         }
         bail!("{input}: --gpu-targets and --exclude-targets leave nothing of it: nothing to split");

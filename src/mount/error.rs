@@ -7,7 +7,9 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The FUSE device cannot be opened.
-    #[error("/dev/fuse: {0} (is the fuse module loaded, and may this user open the device?)")]
+    #[error(
+        "/dev/fuse: {0}: load the kernel's module fuse, or pass the device to the container: --device /dev/fuse --cap-add SYS_ADMIN"
+    )]
     Device(io::Error),
     /// The mount point cannot be used.
     #[error("{}: {source}", path.display())]
@@ -17,6 +19,9 @@ pub enum MountError {
         /// The error.
         source: io::Error,
     },
+    /// There is nothing to mount on.
+    #[error("{}: no such directory; create it, and mount again", .0.display())]
+    NoDirectory(PathBuf),
     /// The mount point is not a directory.
     #[error("{}: not a directory", .0.display())]
     NotADirectory(PathBuf),
@@ -24,7 +29,7 @@ pub enum MountError {
     #[error("{path}: the daemon of the kpackfs mount here is gone; `kpackfs umount {path}` removes it", path = .0.display())]
     Stale(PathBuf),
     /// A kpackfs with a running daemon is mounted there already.
-    #[error("{}: a kpackfs is mounted here already, of {source_name}", path.display())]
+    #[error("{}: a kpackfs is mounted here already, of {source_name}; unmount it, or name another directory", path.display())]
     AlreadyMounted {
         /// The mount point.
         path: PathBuf,
@@ -32,7 +37,7 @@ pub enum MountError {
         source_name: String,
     },
     /// The mount would cover its own input.
-    #[error("{}: mounting here would cover the input {}", path.display(), input.display())]
+    #[error("{}: mounting here would cover the input {}; name another directory", path.display(), input.display())]
     CoversInput {
         /// The mount point.
         path: PathBuf,
@@ -47,6 +52,9 @@ pub enum MountError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// There is no fusermount3.
+    #[error("{}: fusermount3 is not installed, which users other than root need; install the package fuse3", .0.display())]
+    NoHelper(PathBuf),
     /// fusermount3, which mounts and unmounts for unprivileged users, cannot be run or has failed.
     #[error("{}: fusermount3: {message}", path.display())]
     Helper {
@@ -86,8 +94,16 @@ pub enum MountError {
     #[error("{}: this mount is gone or covered by another one", .0.display())]
     NotOurs(PathBuf),
     /// The mount is in use.
-    #[error("{}: in use; close what is open in it, or unmount lazily", .0.display())]
+    #[error("{}: in use; close what is open in it, or detach it with --lazy", .0.display())]
     Busy(PathBuf),
+    /// Another filesystem is mounted in it.
+    #[error("{}: in use; {} is mounted in it, unmount that first", path.display(), inner.display())]
+    HasMount {
+        /// The mount point.
+        path: PathBuf,
+        /// The mount point in it.
+        inner: PathBuf,
+    },
     /// The kernel refused to unmount.
     #[error("{}: cannot be unmounted: {source}", path.display())]
     Unmount {

@@ -3,6 +3,7 @@
 #[cfg(test)]
 use std::ffi::OsStr;
 use std::ffi::OsString;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
@@ -23,7 +24,7 @@ pub(super) fn mount(mount_point: &Path, how: &MountOptions) -> Result<OwnedFd, M
     let mut command = Command::new(HELPER);
     command.arg("-o").arg(options(how)).arg("--").arg(mount_point);
     command.env("_FUSE_COMMFD", "0").stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
-    let child = command.spawn().map_err(|error| failed(error.to_string()))?;
+    let child = command.spawn().map_err(|error| not_run(mount_point, &error))?;
     // `command` holds the other end of the socket. While that is open, the end of the stream is not visible.
     drop(command);
     let device = sys::receive_fd(&ours);
@@ -45,12 +46,20 @@ pub(super) fn unmount(mount_point: &Path, lazy: bool) -> Result<(), MountError> 
         .arg(mount_point)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(|error| not_run(mount_point, &error))?;
     let message = reason(&output);
     match output.status.success() {
         true => Ok(()),
-        false if message.contains("busy") => Err(MountError::Busy(mount_point.to_owned())),
+        false if message.contains("busy") => Err(super::busy(mount_point)),
         false => Err(failed(message)),
+    }
+}
+
+/// The error of a helper that cannot be started.
+fn not_run(mount_point: &Path, error: &io::Error) -> MountError {
+    match error.kind() {
+        io::ErrorKind::NotFound => MountError::NoHelper(mount_point.to_owned()),
+        _ => MountError::Helper { path: mount_point.to_owned(), message: error.to_string() },
     }
 }
 

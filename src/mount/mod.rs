@@ -151,7 +151,10 @@ pub(crate) fn check(options: &MountOptions) -> Result<MountTarget, MountError> {
         return check_device(path, number);
     }
     let failed = |source| MountError::MountPoint { path: path.clone(), source };
-    let place = absolute_mount_point(path).map_err(failed)?;
+    let place = absolute_mount_point(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => MountError::NoDirectory(path.clone()),
+        _ => failed(error),
+    })?;
     if let Some(entry) = topmost(&place)?.filter(|entry| entry.kind == FILESYSTEM_TYPE) {
         let source_name = entry.source.to_string_lossy().into_owned();
         return Err(if is_dead(&place) {
@@ -311,8 +314,17 @@ fn detach(place: &Path, lazy: bool) -> Result<(), MountError> {
     match rustix::mount::unmount(place, flags) {
         Ok(()) => Ok(()),
         Err(Errno::PERM) => helper::unmount(place, lazy).map_err(|error| of_another(place).unwrap_or(error)),
-        Err(Errno::BUSY) => Err(MountError::Busy(place.to_owned())),
+        Err(Errno::BUSY) => Err(busy(place)),
         Err(error) => Err(MountError::Unmount { path: place.to_owned(), source: error.into() }),
+    }
+}
+
+/// Why the mount at `place` is in use, as far as the list of mounts shows it.
+fn busy(place: &Path) -> MountError {
+    let inner = list_all_mounts().unwrap_or_default().into_iter().map(|mount| mount.mount_point);
+    match inner.filter(|inner| inner != place && inner.starts_with(place)).max() {
+        Some(inner) => MountError::HasMount { path: place.to_owned(), inner },
+        None => MountError::Busy(place.to_owned()),
     }
 }
 

@@ -50,8 +50,8 @@ macro_rules! rules {
 rules! {
     StillFat "still-fat" Binary:
         "a binary of a split still has its device code",
-        "it cannot be split (`split` warns), it was copied there from the fat input, or it was rebuilt after the split",
-        "split the input again; `inspect INPUT` names the reason why a binary cannot be split";
+        "it cannot be split (`split` warns), the fat wheel was installed in place of the split, or the file was copied there or rebuilt after the split",
+        "install the split, from one source (docs/package-index.md), or split the input again; `inspect INPUT` names the reason why a binary cannot be split";
     BinaryForm "binary-form" Binary:
         "a split binary breaks a rule of loaders, linkers or inspection tools",
         "a tool changed the file after the split (strip, patchelf), or another splitter wrote it",

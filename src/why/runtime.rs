@@ -26,7 +26,9 @@ pub(super) fn judge(
         None => search(RUNTIME, library, variables),
     };
     let Some(found) = found else {
-        lookup.follows(format!("no {RUNTIME}* is where libraries are usually loaded from, so its kind is not known"));
+        lookup.follows(format!(
+            "no {RUNTIME}* is where libraries are usually loaded from; a HIP runtime older than ROCm 7.13 reads no archives, and would find no code"
+        ));
         return None;
     };
     let how = if loaded.is_some() { "has loaded" } else { "would load" };

@@ -49,6 +49,7 @@ fn what_cannot_be_mounted_is_said_with_mount_8s_exit_codes() {
         umount "$M" 2>/dev/null; echo $?
         kpackfs umount "$M"; echo $?
         cd /
+        mount -t tmpfs none "$M/host"; kpackfs umount "$M"; echo $?; umount "$M/host"
         umount "$M"; echo $?
         rm -f "$D/null"; mknod "$D/null" c 1 3; mount --bind "$D/null" /dev/fuse
         try "$IN" "$M"
@@ -72,17 +73,19 @@ mount.kpackfs: --arch gfx942: the input has nothing for it; it has code for gfx1
 32
 mount.kpackfs: $D/in/plain.so: not a directory
 32
-mount.kpackfs: $D/in: mounting here would cover the input $D/in
+mount.kpackfs: $D/in: mounting here would cover the input $D/in; name another directory
 32
-mount.kpackfs: $D: mounting here would cover the input $D/in
+mount.kpackfs: $D: mounting here would cover the input $D/in; name another directory
 32
-mount.kpackfs: $D/nothing: No such file or directory (os error 2)
+mount.kpackfs: $D/nothing: no such directory; create it, and mount again
 32
 0
-mount.kpackfs: $D/m: a kpackfs is mounted here already, of $D/in
+mount.kpackfs: $D/m: a kpackfs is mounted here already, of $D/in; unmount it, or name another directory
 32
 32
-kpackfs: $D/m: in use; close what is open in it, or unmount lazily
+kpackfs: $D/m: in use; close what is open in it, or detach it with --lazy
+1
+kpackfs: $D/m: in use; $D/m/host is mounted in it, unmount that first
 1
 0
 "#;

@@ -47,6 +47,7 @@ fn fusermount3_mounts_for_them() {
         as ls "$M/host"; as kpackfs umount "$M"; echo $?
         mountpoint -q "$M" || echo unmounted
         as kpackfs mount "$IN" /root 2>&1 | sed 's/:.*root/: root/'
+        as env PATH="$D/bin" "$D/bin/kpackfs" mount "$IN" "$M" || true
         "#,
     );
     if text == "no\n" {
@@ -61,6 +62,9 @@ fn fusermount3_mounts_for_them() {
     );
     assert_eq!(lines[2..8], ["plain.so", " Permission denied", "0", "plain.so", "0", "unmounted"], "{text}");
     assert!(lines[8].contains("denied") || lines[8].contains("no write access"), "{text}");
+    let without =
+        "kpackfs: $D/m: fusermount3 is not installed, which users other than root need; install the package fuse3";
+    assert_eq!(lines[9..], [without], "{text}");
 }
 
 #[test]
