@@ -315,7 +315,10 @@ impl SplitOptions {
     /// The options of wheels. Their files have the time of `SOURCE_DATE_EPOCH`, if it is set (reproducible-builds.org).
     pub(super) fn to_wheel_options(&self) -> anyhow::Result<WheelOptions> {
         let stamp = match std::env::var("SOURCE_DATE_EPOCH") {
-            Ok(seconds) if !seconds.is_empty() => DosTime::of(seconds.parse().context("SOURCE_DATE_EPOCH")?),
+            Ok(seconds) if !seconds.is_empty() => {
+                let expected = || format!("SOURCE_DATE_EPOCH={seconds:?}: a number of seconds since 1970 is expected");
+                DosTime::of(seconds.parse().with_context(expected)?)
+            }
             _ => DosTime::default(),
         };
         let statement = Statement::of(&self.to_options(Packaging::Bundles)?);

@@ -94,7 +94,7 @@ fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>)
         let what = if name.is_empty() { "It" } else { name };
         writeln!(
             out,
-            "{} has changed: reading it fails (ESTALE). Unmount, and mount the input as it is now.",
+            "{} has changed since it was mounted: reading it gives what it was, or fails (ESTALE). Unmount, and mount the input as it is now.",
             escaped(what)
         )?;
     }
