@@ -1,10 +1,12 @@
-//! What documents name must exist: tests in SEMANTICS and FAULTS, messages in TROUBLESHOOTING.
+//! What documents name must exist: tests in SEMANTICS and FAULTS, messages in TROUBLESHOOTING. What exists must be named:
+//! suites in RELEASE.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 #[path = "common/links.rs"]
 mod links;
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -102,6 +104,22 @@ fn messages_that_documents_explain_are_those_of_the_program() {
         }
     }
     assert!(explained > 20);
+}
+
+#[test]
+fn every_suite_is_described_and_part_of_a_release() {
+    let (described, release) = (fs::read_to_string("CONTRIBUTING.md").unwrap(), document("RELEASE.md"));
+    let steps = release.split("```sh\n").skip(1).filter_map(|step| step.split("```").next());
+    let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '-';
+    let run: HashSet<_> = steps.flat_map(|step| step.split(|letter| !is_name(letter))).collect();
+    let scripts = fs::read_dir("scripts").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut suites: Vec<_> = scripts.filter_map(|name| name.strip_prefix("check-").map(str::to_owned)).collect();
+    assert!(suites.len() > 20);
+    suites.retain(|suite| {
+        let is_run = run.contains(suite.as_str()) || run.contains(format!("check-{suite}").as_str());
+        !is_run || !described.contains(&format!("`scripts/check-{suite}"))
+    });
+    assert_eq!(suites, Vec::<String>::new());
 }
 
 #[test]
