@@ -48,6 +48,11 @@ impl Damage {
     pub(super) fn note_checked(&self) {
         self.is_checked.store(true, Ordering::Relaxed);
     }
+
+    /// Whether all of the content is known to be sound.
+    pub(super) fn is_checked(&self) -> bool {
+        self.is_checked.load(Ordering::Relaxed)
+    }
 }
 
 impl Compressed {
@@ -79,7 +84,7 @@ impl Compressed {
     /// [`Compressed::pin_whole`].
     pub(crate) fn check_whole(&self) -> Result<(), ReadError> {
         self.check(self.size())?;
-        if self.damage.is_checked.load(Ordering::Relaxed) {
+        if self.damage.is_checked() {
             return Ok(());
         }
         if self.is_decompressed_in_memory() {

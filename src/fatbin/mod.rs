@@ -28,6 +28,7 @@ mod bundle;
 mod compressed;
 mod damage;
 mod decoder;
+mod equal;
 mod error;
 mod header;
 mod kernels;
@@ -46,6 +47,7 @@ use crate::rope::Content;
 
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
 pub(crate) use compressed::{Compressed, DECODER};
+pub(crate) use equal::BundleClaims;
 pub use error::FatbinError;
 pub use header::{CODE_HEADER, code_problem, code_target};
 pub(crate) use header::{end_of_tables, is_code, tells_features};

@@ -31,7 +31,7 @@ pub(crate) const WINDOW_LOG: u32 = 27;
 const ZLIB_WINDOW: u64 = 32 << 10;
 
 /// The compression method of a bundle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Method {
     /// A zlib stream (RFC 1950).
     Zlib,
@@ -40,7 +40,7 @@ pub enum Method {
 }
 
 /// The version of a compressed bundle, and its method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CompressedFormat {
     version: u16,
     /// The compression method.

@@ -1,6 +1,8 @@
 //! A code object as a zstd frame, or several code objects as a compressed bundle. The job of its bundle makes it, and
 //! the frame store keeps it.
 
+mod reuse;
+
 use std::io;
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +14,7 @@ use crate::metrics::MemoryClass;
 use crate::resources::Resources;
 use crate::rope::{Identity, ReadError, Xxh3, copy_from, to_usize};
 use crate::source::is_cached;
+use crate::sync::atomic::AtomicBool;
 use crate::sync::{Mutex, PoisonError, rank};
 
 /// Separates the reason why a bundle cannot be read from the target.
@@ -33,6 +36,8 @@ pub struct Frame {
     sum: OnceLock<[u8; 16]>,
     key: OnceLock<Identity>,
     id: u64,
+    /// Whether it has used the frame of another bundle.
+    has_taken_over: AtomicBool,
     resources: Arc<Resources>,
 }
 
@@ -57,7 +62,8 @@ impl Frame {
     pub fn new(object: CodeObject, level: i32, resources: &Arc<Resources>) -> Self {
         let (id, resources) = (resources.next_id(), Arc::clone(resources));
         let (length, sum, key) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { object, selection: None, level, length, sum, key, id, resources }
+        let has_taken_over = AtomicBool::new(false);
+        Self { object, selection: None, level, length, sum, key, id, has_taken_over, resources }
     }
 
     /// Several code objects of a bundle that are compressed together.

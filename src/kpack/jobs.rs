@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::equal_bundles::EqualBundles;
 use super::frame::{Frame, MadeFrame};
 use super::schedule::{BundleTask, Ended, JobKey, Schedule, key};
 use super::ticket::Ticket;
@@ -41,6 +42,7 @@ pub struct BundleJobs {
     frames: Mutex<HashMap<u64, Vec<Weak<Frame>>>, { rank::FRAMES }>,
     /// Frames by the address of the content that they are made of, its target, and the level.
     shared: Mutex<HashMap<(usize, TargetId, i32), Weak<Frame>>>,
+    equal: EqualBundles,
     state: Mutex<Schedule, { rank::SCHEDULE }>,
     /// Held while a large frame grows in memory.
     growing: Mutex<(), { rank::GROWING }>,
@@ -60,6 +62,7 @@ impl BundleJobs {
             threads,
             frames: Mutex::default(),
             shared: Mutex::default(),
+            equal: EqualBundles::default(),
             state: Mutex::default(),
             growing: Mutex::default(),
         })
@@ -93,7 +96,11 @@ impl BundleJobs {
     pub(super) fn register(&self, frame: &Arc<Frame>) {
         let Some(bundle) = &frame.object.bundle else { return };
         let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-        frames.entry(bundle.id()).or_default().push(Arc::downgrade(frame));
+        let of_bundle = frames.entry(bundle.id()).or_default();
+        if of_bundle.is_empty() {
+            self.equal.add(bundle);
+        }
+        of_bundle.push(Arc::downgrade(frame));
     }
 
     /// A frame. Makes it if necessary.
@@ -225,13 +232,32 @@ impl BundleJobs {
 
     fn run(&self, task: BundleTask, may_wait: bool) {
         match task {
-            BundleTask::Open(key, bundle) => self.open(key, &bundle, may_wait),
+            BundleTask::Open(key, bundle) => {
+                if self.take_over(key) {
+                    self.open(key, &bundle, may_wait);
+                }
+            }
             BundleTask::Extend(key, bundle, held) => self.extend(key, &bundle, held),
             BundleTask::Make(key, frame, mut bundle) => {
                 let made = contained(|| frame.make(&mut bundle, &self.growing));
                 self.made(key, &frame, bundle, &made);
             }
         }
+    }
+
+    /// Takes over frames of equal bundles for those of a job. Whether any are left to be made.
+    fn take_over(&self, key: JobKey) -> bool {
+        let pending = self.lock().pending(key);
+        for frame in pending.iter().filter(|frame| frame.check().is_ok()) {
+            if let Some(made) = self.equal.made(frame, |bundle| self.frames_of(bundle)) {
+                frame.take_over(made);
+            }
+        }
+        let (met, is_left) = self.lock().take_met(key);
+        for (demand, made) in met {
+            demand.end(&Ok(made));
+        }
+        is_left
     }
 
     /// Opens the bundle of a job. Postpones the job if there is no memory and it may not wait.

@@ -29,6 +29,7 @@
 //! ```
 
 mod content;
+mod equal_bundles;
 mod frame;
 mod jobs;
 mod layout;

@@ -1,5 +1,7 @@
 //! The schedule of bundle jobs: which frame a thread makes next, and which callers wait for it.
 
+mod met;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::frame::{Frame, MadeFrame};

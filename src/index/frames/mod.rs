@@ -159,6 +159,11 @@ impl FrameStore {
         Ok(Some(location))
     }
 
+    /// Uses the place of one frame for an equal one, in this session.
+    pub fn share(&self, identity: &Identity, location: Location) {
+        self.table.insert(*identity, location);
+    }
+
     /// Ends the session. Small segments that no other session has open are merged into this session's, so that their
     /// number does not grow.
     pub fn finish(&self) {

@@ -3,6 +3,7 @@
 mod bundles;
 mod callers;
 mod costs;
+mod equal;
 #[cfg(feature = "shuttle")]
 mod schedules;
 
@@ -89,7 +90,11 @@ type Wrap<'a> = &'a dyn Fn(u64, Arc<dyn Content>) -> Arc<dyn Content>;
 
 /// An archive for each target, of bundles that `compress` compresses and `change` modifies.
 fn archives_from(resources: &Arc<Resources>, compress: fn(&[u8]) -> Vec<u8>, change: Wrap) -> Vec<Arc<ArchiveRope>> {
-    let jobs = BundleJobs::new(resources);
+    archives_with(&BundleJobs::new(resources), compress, change)
+}
+
+fn archives_with(jobs: &Arc<BundleJobs>, compress: fn(&[u8]) -> Vec<u8>, change: Wrap) -> Vec<Arc<ArchiveRope>> {
+    let resources = jobs.resources();
     let mut entries: Vec<_> = TARGETS.iter().map(|_| Vec::new()).collect();
     for wrapper in 0..BUNDLES {
         let objects: Vec<_> =
@@ -105,7 +110,7 @@ fn archives_from(resources: &Arc<Resources>, compress: fn(&[u8]) -> Vec<u8>, cha
     }
     let archive = |(target, entries): (&str, _)| {
         let target: TargetId = target.parse().unwrap();
-        Arc::new(ArchiveRope::new("torch", target, Compression::default(), entries, &jobs))
+        Arc::new(ArchiveRope::new("torch", target, Compression::default(), entries, jobs))
     };
     TARGETS.into_iter().zip(entries).map(archive).collect()
 }
