@@ -30,11 +30,12 @@ pub(super) fn of_project(project: &Project) -> String {
 fn line(wheel: &IndexedWheel) -> Markup {
     let fragment = wheel.sums.map(|sums| format!("#sha256={}", hex(&sums.sha256))).unwrap_or_default();
     let metadata = format!("sha256={}", wheel.metadata_sha256());
-    // PEP 714 renames the attribute of PEP 658; pip before 23.2 reads the old one in a wrong form only.
+    // PEP 714 renames the attribute of PEP 658, since pip 22.3 to 23.1 reads the old one wrongly: that of Debian 12 refuses a
+    // wheel whose METADATA spells its name otherwise than the requirement. Without it, it reads the wheel.
     html! {
         a href=(format!("{}{fragment}", wheel.link())) data-requires-python=[wheel.requires_python()]
             data-yanked=[wheel.yanked.as_ref()] data-gpg-sig=[wheel.has_gpg_signature.then_some("true")]
-            data-core-metadata=(metadata) data-dist-info-metadata=(metadata) {
+            data-core-metadata=(metadata) {
             (wheel.name())
         }
     }

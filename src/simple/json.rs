@@ -48,7 +48,6 @@ struct File<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
     core_metadata: Hashes,
-    dist_info_metadata: Hashes,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpg_sig: Option<bool>,
     yanked: Yanked<'a>,
@@ -86,8 +85,7 @@ fn file(wheel: &IndexedWheel, is_complete: bool) -> File<'_> {
         hashes: wheel.sums.iter().map(|sums| ("sha256", hex(&sums.sha256))).collect(),
         requires_python: wheel.requires_python(),
         size: wheel.sums.filter(|_| is_complete).map(|sums| sums.size),
-        core_metadata: metadata.clone(),
-        dist_info_metadata: metadata,
+        core_metadata: metadata,
         gpg_sig: wheel.has_gpg_signature.then_some(true),
         yanked: match wheel.yanked.as_deref() {
             None => Yanked::Is(false),

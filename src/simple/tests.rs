@@ -45,7 +45,6 @@ fn a_page_has_what_installers_need_to_choose() {
         "requires-python": ">=3.9,<4",
         "size": 17,
         "core-metadata": {"sha256": metadata},
-        "dist-info-metadata": {"sha256": metadata},
         "yanked": "<b>\"wrong\"</b>",
     });
     let expected =
