@@ -136,15 +136,20 @@ impl CoveredLibrary {
         if let Some(reason) = cell.problem(gpu, "code", &self.targets) {
             return Some((FailureKind::Library, reason));
         }
-        let numbers: Vec<_> = cell.without.iter().map(ToString::to_string).collect();
-        let (noun, verb) = if numbers.len() == 1 { ("wrapper", "has") } else { ("wrappers", "have") };
-        let reason = format!(
-            "{noun} {} of {} {verb} no code for {gpu}, which the others have",
-            some_of(&numbers.iter().map(String::as_str).collect()),
-            self.wrappers
-        );
-        (!numbers.is_empty()).then_some((FailureKind::Wrapper, reason))
+        wrappers_without_code(&cell.without, self.wrappers, gpu).map(|reason| (FailureKind::Wrapper, reason))
     }
+}
+
+/// What the wrappers with these numbers lack, of `count` ones. `None` if there are none.
+pub(crate) fn wrappers_without_code(numbers: &[usize], count: usize, gpu: &str) -> Option<String> {
+    let (noun, verb) = match numbers {
+        [] => return None,
+        [_] => ("wrapper", "has"),
+        _ => ("wrappers", "have"),
+    };
+    let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+    let numbers = some_of(&numbers.iter().map(String::as_str).collect());
+    Some(format!("{noun} {numbers} of {count} {verb} no code for {gpu}, which the others have"))
 }
 
 impl CoveredDatabase {

@@ -15,6 +15,7 @@ mod unreachable;
 use crate::gpu::TargetId;
 use crate::source::EntryPath;
 
+pub(crate) use judge::wrappers_without_code;
 pub(crate) use model::{Coverage, CoverageFailure, FailureKind, InputCoverage};
 pub(crate) use pattern::Pattern;
 pub(crate) use question::{CoverageInput, Requirement};

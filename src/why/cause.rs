@@ -127,6 +127,9 @@ cause_kinds! { KINDS:
     NO_CODE "no-code"
         "the library, archive or code object has its code in itself, and none for this GPU"
         "none";
+    WRAPPER_NO_CODE "wrapper-no-code"
+        "a wrapper of a library in a wheel or a split has code for other GPUs only, and other wrappers have some for this one"
+        "compile its translation unit for the GPU, or `--wrapper` to ask about others";
     RUNTIME_OLD "runtime-old"
         "the HIP runtime does not read archives"
         "`unset LD_LIBRARY_PATH` if that leads there; else use ROCm 7.13 or later, or a thin view: `kpackfs split FAT -o OUT --view thin/gfx1151`";

@@ -69,7 +69,10 @@ impl Question {
         let premise = if is_premise { ", once it is installed" } else { "" };
         let found = databases.iter().filter(|it| it.found).count();
         match (lookups, databases) {
-            ([only], _) if found == 0 => format!("{}: code for {gpus} is found{premise}", only.library),
+            ([only], _) if found == 0 => {
+                let gap = only.gap().map(|gap| format!(", but {gap}")).unwrap_or_default();
+                format!("{}: code for {gpus} is found{premise}{gap}", only.library)
+            }
             ([], [first, ..]) if found == 0 => {
                 format!("{}: it has no code of its own, and its database has no files for {gpus}", first.library)
             }

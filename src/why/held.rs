@@ -9,7 +9,7 @@ use super::assembled::Assembly;
 use super::cause::{self, Cause};
 use super::device;
 use super::error::WhyError;
-use super::lookup::{CodePlace, Lookup};
+use super::lookup::{CodePlace, Lookup, Presence};
 use crate::binary::FatBinary;
 use crate::fatbin::{Bundle, CODE_HEADER, code_target, is_bundle, is_code};
 use crate::gpu::TargetId;
@@ -87,10 +87,14 @@ impl HeldCode {
     /// Looks up the code of these wrappers.
     pub(super) fn look_up(&self, wrappers: &[usize], device: &TargetId, lookup: &mut Lookup) {
         let mut used = BTreeSet::new();
-        for targets in wrappers.iter().filter_map(|&number| self.targets.get(number)) {
+        let mut without_code = Vec::new();
+        for (&number, targets) in wrappers.iter().filter_map(|number| Some((number, self.targets.get(*number)?))) {
             let targets: Vec<_> = targets.iter().collect();
             let found = targets.iter().zip(device.finds(&targets)).filter(|(_, is_found)| *is_found);
             let found: Vec<_> = found.map(|(it, _)| it.to_string()).collect();
+            if found.is_empty() && !targets.is_empty() {
+                without_code.push(number);
+            }
             lookup.with_code += usize::from(!found.is_empty());
             used.extend(found);
         }
@@ -110,6 +114,13 @@ impl HeldCode {
                 CodePlace::Bundle | CodePlace::CodeObject => return,
             };
             lookup.saw(format!("{} of {} {what} have code: {}", lookup.with_code, lookup.wrappers, list(used)));
+            if self.form != CodePlace::Archive {
+                lookup.without_code = without_code;
+            }
+            // What is to be released is judged as `inspect --require` judges it.
+            if let Some(reason) = lookup.gap().filter(|_| lookup.presence == Presence::ToInstall) {
+                lookup.fail(Cause::new(&cause::WRAPPER_NO_CODE, reason, None));
+            }
             return;
         }
         if let Some(cause) = device::unserved(device, &all).or_else(|| device::other_mode(device, &all)) {

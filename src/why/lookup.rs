@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::cause::Cause;
+use crate::coverage::wrappers_without_code;
 use crate::loader::named_target;
 
 /// The look-up of a library for a GPU.
@@ -24,6 +25,8 @@ pub(crate) struct Lookup {
     pub wrappers: usize,
     /// Number of those with code.
     pub with_code: usize,
+    /// The wrappers with code for other GPUs only, if others have some for this one.
+    pub without_code: Vec<usize>,
     /// Why there is no code.
     pub cause: Option<Cause>,
     /// What would keep a runtime from the code after that is fixed.
@@ -85,6 +88,11 @@ impl Lookup {
         let (_, name) = self.library.rsplit_once('/').unwrap_or(("", &self.library));
         let (stem, _) = name.rsplit_once(named_target(name)?)?;
         Some((stem.to_owned(), self.target.clone()))
+    }
+
+    /// What the wrappers with code for other GPUs only lack.
+    pub(super) fn gap(&self) -> Option<String> {
+        wrappers_without_code(&self.without_code, self.wrappers, &self.target)
     }
 
     pub(super) fn fail(&mut self, cause: Cause) {

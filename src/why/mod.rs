@@ -272,6 +272,7 @@ impl Question {
             target: device.to_string(),
             wrappers: wrappers.len(),
             with_code: 0,
+            without_code: Vec::new(),
             cause: None,
             further: Vec::new(),
             evidence: Vec::new(),

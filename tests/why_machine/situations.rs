@@ -109,6 +109,19 @@ fn fat_wheel(it: &Place) {
     fs::rename(it.at("fat.zip"), it.at("work/demo-1.0-py3-none-any.whl")).unwrap();
 }
 
+/// A library of which one wrapper has code for other GPUs only.
+fn partial(it: &Place) {
+    fs::copy(fixture("mixed.so"), it.at("work/mixed.so")).unwrap();
+}
+
+/// That library in a wheel.
+fn partial_wheel(it: &Place) {
+    let script = "import sys, zipfile; zipfile.ZipFile('work/demo-1.0-py3-none-any.whl', 'a').write('work/mixed.so', 'mixed.so')";
+    fat_wheel(it);
+    partial(it);
+    runs(Command::new("python3").args(["-c", script]).current_dir(it.0.path()));
+}
+
 /// The host wheel alone.
 fn alone(it: &Place) {
     let name = "demo-1.0-py3-none-any.whl";
@@ -169,6 +182,15 @@ const CASES: &[Case] = &[
         "only for gfx1030, gfx90a",
         None,
     ),
+    (
+        partial_wheel,
+        "--target gfx1100 --binary mixed.so work/demo-1.0-py3-none-any.whl",
+        "no-code",
+        "wrapper-no-code",
+        "wrapper 0 of 2 has no code for gfx1100, which the others have",
+        None,
+    ),
+    (partial, "--target gfx1100 work/mixed.so", "found", "", "is found, but wrapper 0 of 2 has no code", None),
     (
         alone,
         "--target gfx1030 work/demo-1.0-py3-none-any.whl",
