@@ -199,6 +199,16 @@ fn sigint_ends_even_a_busy_mount_and_a_second_signal_the_process() {
     drop(file);
 }
 
+fn sigint_ends_a_mount_that_holds_another_one() {
+    let place = Place::new();
+    let mut child = foreground(&place);
+    let inner = place.path().join("pid");
+    assert!(Command::new("mount").arg("--bind").arg("/etc/hostname").arg(&inner).status().unwrap().success());
+    kill("-INT", &child.id().to_string());
+    wait_until("the mount is detached", || !place.is_mounted());
+    assert!(child.wait().unwrap().success());
+}
+
 fn a_signal_while_preparing_ends_everything() {
     let place = Place::new();
     let mut child = place.command("waits").spawn().unwrap();
@@ -243,13 +253,14 @@ fn main() {
     if !common::can_mount() {
         return;
     }
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         ("the_mount_is_usable_when_the_command_returns", the_mount_is_usable_when_the_command_returns),
         ("reasons_reach_the_command", reasons_reach_the_command),
         ("a_killed_daemon_leaves_a_mount_that_umount_removes", a_killed_daemon_leaves_a_mount_that_umount_removes),
         ("a_panic_leaves_no_mount", a_panic_leaves_no_mount),
         ("sigterm_lets_users_finish", sigterm_lets_users_finish),
         ("sigint_ends_even_a_busy_mount", sigint_ends_even_a_busy_mount_and_a_second_signal_the_process),
+        ("sigint_ends_a_mount_that_holds_another_one", sigint_ends_a_mount_that_holds_another_one),
         ("a_signal_while_preparing_ends_everything", a_signal_while_preparing_ends_everything),
         ("a_signal_spares_what_covers_the_mount", a_signal_spares_what_covers_the_mount),
     ];

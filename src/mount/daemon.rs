@@ -221,7 +221,7 @@ fn listen(target: &SignalTarget) {
         is_ending = true;
         announce::notify(&[NotifyState::Stopping], "Waiting for those who still use the mount");
         let result = match unmounter.unmount(signal == libc::SIGTERM) {
-            Err(MountError::Busy(path)) => {
+            Err(MountError::Busy(path) | MountError::HasMount { path, .. }) => {
                 tracing::warn!(path = %path.display(), "in use: unmounted lazily");
                 unmounter.unmount(true)
             }

@@ -37,7 +37,9 @@ fn indexes(folder: &Path) -> Vec<PathBuf> {
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.filter(|path| path.is_file()).collect()
+    let mut files: Vec<_> = entries.filter(|path| path.is_file()).collect();
+    files.sort();
+    files
 }
 
 /// The files that hold compressed code objects.
