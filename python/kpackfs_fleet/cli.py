@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 INTERRUPTED = 128 + signal.SIGINT
 """The exit code of a shell for a command that SIGINT ended."""
 
+ENDING = (signal.SIGINT, signal.SIGTERM)
+"""Signals that end a run."""
+
 # Options of `kpackfs split` that the outputs depend on, and the number of their values.
 SPLIT_OPTIONS: dict[str, int | str | None] = {
     "--gpu-targets": None,
@@ -127,11 +130,6 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code."""
     given = parser().parse_args(arguments)
-    try:
-        import distributed  # noqa: F401
-        import fsspec  # noqa: F401
-    except ImportError as error:
-        return _fail(f"{error.name} is not installed: pip install 'kpackfs[fleet]'")
     if given.scratch is not None and not os.path.isdir(given.scratch):
         return _fail(f"--scratch {given.scratch}: is not a directory")
     interrupted = False
@@ -142,23 +140,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise KeyboardInterrupt
 
     # SIGTERM as an interrupt, so that workers end and their files are removed.
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
+    if _may_handle_signals():
+        for number in ENDING:
             signal.signal(number, interrupt)
     try:
         return _split(given)
     except BaseException:
-        # A cluster that is interrupted while it starts ends with an error of its own.
+        # Dask may end with an error of its own.
         if not interrupted:
             raise
         return _fail("interrupted; run the same command again to go on", INTERRUPTED)
 
 
 def _split(given: argparse.Namespace) -> int:
-    from . import plan
-    from .kpackfs import KpackfsError, version
-    from .report import Report
-    from .run import Lost, Policy, Run
+    # Some packages catch whatever is raised while they are imported.
+    with _signals_wait():
+        try:
+            import distributed  # noqa: F401
+            import fsspec  # noqa: F401
+        except ImportError as error:
+            return _fail(f"{error.name} is not installed: pip install 'kpackfs[fleet]'")
+        from . import plan
+        from .kpackfs import KpackfsError, version
+        from .report import Report
+        from .run import Lost, Policy, Run
 
     try:
         settings = _settings(given, version())
@@ -214,16 +219,54 @@ def connected(given: argparse.Namespace) -> Iterator[Client]:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="kpackfs-fleet-", dir=given.scratch))
         workers = _workers(given)
         free = shutil.disk_usage(scratch).free // workers >> 20
-        cluster = LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            resources={DISK: free},
-            local_directory=scratch,
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-        )
-        yield stack.enter_context(Client(stack.enter_context(cluster)))
+        # A cluster that is interrupted while it starts cannot close.
+        with _signals_wait():
+            _start_forkserver()
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                resources={DISK: free},
+                local_directory=scratch,
+                dashboard_address=":0",
+                silence_logs=logging.CRITICAL,
+            )
+            stack.enter_context(cluster)
+        yield stack.enter_context(Client(cluster))
+
+
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Keeps signals that end a run until the end of this block."""
+    came: list[int] = []
+    numbers = ENDING if _may_handle_signals() else ()
+    before = [(number, signal.signal(number, lambda number, frame: came.append(number))) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+    for kept in came:
+        signal.raise_signal(kept)
+
+
+def _start_forkserver() -> None:
+    """Starts the process that workers are forked from, which ignore Ctrl-C as it does."""
+    # A terminal sends Ctrl-C to all processes of a group. The command ends its workers, which would print tracebacks.
+    from multiprocessing import forkserver
+
+    from distributed.utils import get_mp_context
+
+    get_mp_context()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if _may_handle_signals() else None
+    forkserver.ensure_running()
+    if before is not None:
+        signal.signal(signal.SIGINT, before)
+
+
+def _may_handle_signals() -> bool:
+    """Only the first thread of a process may."""
+    return threading.current_thread() is threading.main_thread()
 
 
 def _workers(given: argparse.Namespace) -> int:

@@ -18,18 +18,22 @@ def dask_setup(worker: Any) -> None:
     phase = fault["phase"]
 
     def strike() -> None:
-        """Kills, the first time only unless the fault is for each time. With `interrupt` the command itself gets that signal."""
+        """Kills, the first time only unless the fault is for each time. With `interrupt` the command itself gets that signal, and
+        with `group` also its workers, as at Ctrl-C."""
         if "marker" in fault:
             try:
                 os.close(os.open(fault["marker"], os.O_CREAT | os.O_EXCL))
             except FileExistsError:
                 return
         if "interrupt" in fault:
-            os.kill(os.getsid(0), signal.Signals[fault["interrupt"]])
+            send = os.killpg if fault.get("group") else os.kill
+            send(os.getsid(0), signal.Signals[fault["interrupt"]])
         else:
             os.kill(fault.get("pid") or os.getpid(), signal.SIGKILL)
 
-    if phase in ("inspect", "split", "verify"):
+    if phase == "start":
+        strike()
+    elif phase in ("inspect", "split", "verify"):
         kpackfs.run = _while_running(phase, kpackfs.run, strike)
     elif phase == "fetch":
         store.Store.fetch = _half_fetched(store.Store.fetch, strike)

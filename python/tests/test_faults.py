@@ -40,11 +40,14 @@ def test_a_worker_that_is_killed_leaves_nothing_wrong(bucket: str, source: Path,
     assert (code, worked(report)) == (0, {"wheels_there": 3})
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_run_that_is_interrupted_says_so_and_nothing_else(source: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("phase", ["start", "split"])
+@pytest.mark.parametrize(("name", "group"), [("SIGINT", False), ("SIGINT", True), ("SIGTERM", False)])
+def test_a_run_that_is_interrupted_says_so_and_nothing_else(
+    source: Path, tmp_path: Path, name: str, group: bool, phase: str
+) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    once = fault("split", marker=str(tmp_path / "struck"), interrupt=name)
+    once = fault(phase, marker=str(tmp_path / "struck"), interrupt=name, group=group)
     code, report, messages = run_fleet(source, tmp_path / "dst", "--local", 1, "--quiet", "--scratch", scratch, **once)
     assert (code, report) == (130, None)
     assert messages == "kpackfs-fleet: interrupted; run the same command again to go on\n"
