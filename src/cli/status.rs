@@ -50,39 +50,47 @@ impl StatusArguments {
         }
         let parsed = |text: &str| serde_json::from_str(text).with_context(|| file.display().to_string());
         let mut now: Value = parsed(&text)?;
-        show(&mut out, &mount.mount_point, &now, None)?;
-        if !self.watch {
-            return Ok(ExitCode::SUCCESS);
-        }
+        let mut before = None;
         loop {
+            let mut page = Vec::new();
+            show(&mut page, &mount.mount_point, &now, before.as_ref())?;
+            if let (true, Ok(size)) = (self.watch, tcgetwinsize(io::stdout())) {
+                // Cursor home, and clear from there (ECMA-48: CUP, ED).
+                write!(out, "\x1b[H\x1b[J")?;
+                page = first_rows(&page, size.ws_row.into(), size.ws_col.into());
+            }
+            out.write_all(&page)?;
             out.flush()?;
+            if !self.watch {
+                return Ok(ExitCode::SUCCESS);
+            }
             thread::sleep(PERIOD);
             // No file is kept open in between, so that the mount can be unmounted.
             if find_mount(&self.place).ok().as_ref() != Some(&mount) {
                 return Ok(ExitCode::SUCCESS);
             }
-            let before = std::mem::replace(&mut now, parsed(&read()?)?);
-            let mut page = Vec::new();
-            show(&mut page, &mount.mount_point, &now, Some(&before))?;
-            if let Ok(size) = tcgetwinsize(io::stdout()) {
-                // Cursor home, and clear from there (ECMA-48: CUP, ED).
-                write!(out, "\x1b[H\x1b[J")?;
-                page = first_rows(&page, size.ws_row.into());
-            }
-            out.write_all(&page)?;
+            before = Some(std::mem::replace(&mut now, parsed(&read()?)?));
         }
     }
 }
 
-/// The part of a page that a terminal with so many rows shows, the last of which is for the cursor.
-fn first_rows(page: &[u8], rows: usize) -> Vec<u8> {
-    let all = page.split_inclusive(|byte| *byte == b'\n');
-    if all.clone().count() < rows {
-        return page.to_vec();
+/// The part of a page that a terminal of this size shows, the last row of which is for the cursor. Longer lines go on in the next row.
+fn first_rows(page: &[u8], rows: usize, columns: usize) -> Vec<u8> {
+    let page = String::from_utf8_lossy(page);
+    let taken = |line: &str| line.trim_end().chars().count().div_ceil(columns.max(1)).max(1);
+    let all = page.split_inclusive('\n');
+    if all.clone().map(taken).sum::<usize>() < rows {
+        return page.into_owned().into_bytes();
     }
-    let mut shown = all.take(rows.saturating_sub(2)).collect::<Vec<_>>().concat();
-    shown.extend_from_slice("… kpackfs status shows the rest\n".as_bytes());
-    shown
+    let mut left = rows.saturating_sub(2);
+    let fitting = all.take_while(|line| {
+        let fits = taken(line) <= left;
+        left = left.saturating_sub(taken(line));
+        fits
+    });
+    let mut shown: String = fitting.collect();
+    shown.push_str("… kpackfs status shows the rest\n");
+    shown.into_bytes()
 }
 
 /// Prints a status. With an earlier one, also the work per second since then.
@@ -253,10 +261,14 @@ mod tests {
     #[test]
     fn a_page_fits_a_terminal() {
         let page = "line\n".repeat(40);
-        let shown = String::from_utf8(first_rows(page.as_bytes(), 24)).unwrap();
+        let shown = String::from_utf8(first_rows(page.as_bytes(), 24, 80)).unwrap();
         assert_eq!(shown.lines().count(), 23);
         assert!(shown.ends_with("… kpackfs status shows the rest\n"));
-        assert_eq!(first_rows(b"one\ntwo\n", 24), b"one\ntwo\n");
-        assert_eq!(first_rows(page.as_bytes(), 0), "… kpackfs status shows the rest\n".as_bytes());
+        assert_eq!(first_rows(b"one\ntwo\n", 24, 80), b"one\ntwo\n");
+        assert_eq!(first_rows(page.as_bytes(), 0, 0), "… kpackfs status shows the rest\n".as_bytes());
+        let wrapped = "twelve chars\n".repeat(40);
+        let lines = |columns| String::from_utf8(first_rows(wrapped.as_bytes(), 24, columns)).unwrap().lines().count();
+        assert_eq!(lines(6), 12);
+        assert_eq!(lines(12), 23);
     }
 }
