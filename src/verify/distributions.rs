@@ -54,7 +54,15 @@ pub(super) struct RecordRow {
 /// The distributions of all parts.
 pub(super) fn find<'a>(parts: &'a Parts, findings: &Findings) -> Vec<Distribution<'a>> {
     let numbered = parts.all.iter().enumerate();
-    numbered.flat_map(|(number, part)| of_part(number, part, findings)).collect()
+    let mut found: Vec<_> = numbered.flat_map(|(number, part)| of_part(number, part, findings)).collect();
+    let named: BTreeSet<_> = found.iter().flat_map(Distribution::devices).collect();
+    // That a host names it also holds if its own METADATA does not name the host, or is gone.
+    for it in found.iter_mut().filter(|it| it.role == Role::Other && it.rows.is_some()) {
+        if it.directory_name().is_some_and(|name| named.contains(&name)) {
+            it.role = Role::Device;
+        }
+    }
+    found
 }
 
 fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distribution<'a>> {
@@ -148,10 +156,10 @@ impl Distribution<'_> {
         self.statement.as_ref().and_then(Statement::thin)
     }
 
-    /// The files that its RECORD names outside of its dist-info.
+    /// The files that its RECORD names, without metadata of distributions.
     pub(super) fn payload(&self) -> impl Iterator<Item = EntryPath> {
         let named = self.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok());
-        named.filter(|path| path.below(&self.directory).is_none())
+        named.filter(|path| !Part::is_metadata(path))
     }
 
     /// Whether its manifest lists an archive; `None` without a manifest.
@@ -168,6 +176,17 @@ impl Distribution<'_> {
     /// Whether it requires another distribution, which exists in its version.
     pub(super) fn belongs_to(&self, host: &Self) -> bool {
         host.name().is_some_and(|(name, _)| self.pins().any(|(pinned, _)| pinned == name))
+    }
+
+    /// The names of the device distributions that its METADATA names.
+    fn devices(&self) -> impl Iterator<Item = String> {
+        self.metadata.iter().flat_map(devices).flat_map(|(_, of_extra)| of_extra).map(|(name, _)| name)
+    }
+
+    /// The name of the distribution in that of its directory.
+    fn directory_name(&self) -> Option<String> {
+        let name = std::str::from_utf8(self.directory.name()).ok()?;
+        Some(normalise(name.split_once('-')?.0))
     }
 
     /// Whether it belongs to a split.
@@ -281,9 +300,11 @@ fn check_twice(distributions: &[Distribution<'_>], findings: &Findings) {
 /// names none of them: installers then install one without the other.
 fn check_requirements(distributions: &[Distribution<'_>], findings: &Findings) {
     for device in distributions.iter().filter(|it| it.role == Role::Device) {
-        let Some((own, _)) = device.name() else { continue };
-        let Some((name, version)) = device.host_pin() else {
-            let reason = "its METADATA does not require the host distribution in its own version";
+        let (Some((own, _)), Some((name, version))) = (device.name(), device.host_pin()) else {
+            let reason = match device.metadata {
+                Some(_) => "its METADATA does not require the host distribution in its own version",
+                None => "it has no METADATA that can be read",
+            };
             findings.add(Rule::DeviceRequirements, device.label(), reason);
             continue;
         };

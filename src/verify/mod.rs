@@ -19,6 +19,7 @@ mod input;
 mod installed;
 mod linked;
 mod lookup;
+mod loose;
 mod manifest;
 mod manifest_files;
 mod overlaid;
@@ -153,6 +154,7 @@ fn check_parts(
     let listed = context.check_manifests(&context.check_records(progress));
     // Of a split, the code objects are read all the same: its input, or the machine that split it, may have been faulty.
     let proves = parts.kind == PartsKind::Installation && against.is_none();
+    loose::check(parts, choices, findings);
     archive::check_all(&context, |archive| proves && context.is_as_listed(&listed, archive), progress);
     if parts.kind != PartsKind::Installation {
         separation::check(parts, archives, choices, findings);

@@ -92,6 +92,10 @@ rules! {
         "a code object is for another GPU than its name says",
         "entries were mixed up by another tool, or the archive is damaged",
         "split again; HIP fails or computes nonsense with such an entry";
+    DatabaseCode "database-code" Archive:
+        "a code object that a database has as a file is damaged, or is for another GPU than its path says",
+        "files were mixed up, or the file is truncated",
+        "install the distribution that its RECORD names, or split again";
     NoArchive "no-archive" Lookup:
         "a split library finds no archive at all where its marker leads, but others do",
         "the library was moved (auditwheel, a copy), its marker was changed, or its archives were deleted",
