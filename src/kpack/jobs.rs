@@ -42,7 +42,7 @@ pub struct BundleJobs {
     frames: Mutex<HashMap<u64, Vec<Weak<Frame>>>, { rank::FRAMES }>,
     /// Frames by the address of the content that they are made of, its target, and the level.
     shared: Mutex<HashMap<(usize, TargetId, i32), Weak<Frame>>>,
-    equal: EqualBundles,
+    pub(super) equal: EqualBundles,
     state: Mutex<Schedule, { rank::SCHEDULE }>,
     /// Held while a large frame grows in memory.
     growing: Mutex<(), { rank::GROWING }>,

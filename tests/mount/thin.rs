@@ -259,7 +259,7 @@ fn only_what_is_read_costs_work() {
 /// The first view that is asked for costs its own code. A bundle that is decompressed for the second time is
 /// decompressed for all listed views.
 #[test]
-fn bundles_are_decompressed_twice_for_all_views() {
+fn bundles_are_decompressed_at_most_twice_for_all_views() {
     let (fat, cache) = (fat(), tempfile::tempdir().unwrap());
     let store = FrameStore::open(Some(cache.path()), fat.path(), Some(1 << 30));
     // Without memory, no decompressed bundle is kept.
@@ -277,6 +277,8 @@ fn bundles_are_decompressed_twice_for_all_views() {
     let tables = decompressed(&FatBinaries::new(&input, &plan, &[]), &"gfx90a+gfx1030".parse().unwrap());
     let binaries = FatBinaries::new(&input, &plan, &gpus);
     let work = gpus.each_ref().map(|gpus| decompressed(&binaries, gpus) - tables);
-    assert!(work[0] > 0 && work[3] == 0, "{work:?}");
-    assert_eq!(work.iter().sum::<u64>(), 2 * work[0], "{work:?}");
+    // The library has no code for gfx1100. The bundles without code are equal, so one is made for both, and the other
+    // bundle, which was decompressed last, is not displaced from memory before gfx1030 is asked for.
+    assert!(work[0] > 0 && work[1] == 0 && work[3] == 0, "{work:?}");
+    assert_eq!(work[2], work[0] / 2, "one of two bundles of one size: {work:?}");
 }

@@ -61,6 +61,22 @@ fn equal_headers_are_not_believed() {
     assert!(bytes(&third) != bytes(&second));
 }
 
+/// More of them cost no more memory and no more comparisons, and bundles that are gone make room.
+#[test]
+fn few_bundles_with_equal_headers_are_remembered() {
+    let resources = Resources::new(64 << 20);
+    let jobs = BundleJobs::new(&resources);
+    let gone: Vec<_> = (0..10).map(|_| bundles_of(&jobs)).collect();
+    let most = jobs.equal.most_candidates();
+    assert!((2..=8).contains(&most), "{most}");
+    drop(gone);
+    let [first, second] = [(); 2].map(|()| bundles_of(&jobs));
+    assert!(jobs.equal.most_candidates() <= most);
+    assert_expected(&first);
+    let (_, frames) = work(&resources, || assert_expected(&second));
+    assert!(frames < FRAMES_OF_ALL, "{frames}");
+}
+
 /// A frame that was taken over is damaged in the store.
 #[test]
 fn a_damaged_frame_is_made_again_by_whoever_reads_it() {
