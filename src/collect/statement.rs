@@ -47,7 +47,9 @@ pub fn thin_gpus(directory: &Path) -> Option<GpuSet> {
 pub fn stated_gpus(bytes: &[u8]) -> Option<GpuSet> {
     let stated: StatedCollection = serde_json::from_slice(bytes).ok()?;
     let gpus = stated.gpu_targets.iter().map(|gpu| gpu.parse().ok()).collect::<Option<Vec<_>>>()?;
-    GpuSet::new(gpus).filter(|_| stated.form == form_name(false))
+    // A set of others has no name that can be read again.
+    let are_gpus = gpus.iter().all(|gpu: &TargetId| gpu.processor().starts_with("gfx"));
+    GpuSet::new(gpus).filter(|_| are_gpus && stated.form == form_name(false))
 }
 
 /// The name of a form of device code.
