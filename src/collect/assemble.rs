@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::model::{CollectReport, CollectedFile, MissingKind, MissingPiece, Reason};
 use super::objects::{LibrarySelection, LoadedObject, RootedPath};
-use super::pieces::{DraftFile, ResultPlace};
+use super::pieces::DraftFile;
 use super::place::Placement;
 use super::root::{Followed, SearchRoot};
 use crate::join::some_of;
@@ -122,10 +122,7 @@ impl<'a> ResultAssembly<'a> {
     fn add(&mut self, draft: &DraftFile) {
         let Some(root) = self.roots.get(draft.source.root) else { return };
         let Some(entry) = root.input.entry(&draft.source.path) else { return };
-        let path = match &draft.target {
-            ResultPlace::Like(place) => self.placement.path(place),
-            ResultPlace::At(path) => path.clone(),
-        };
+        let path = self.placement.of(&draft.target);
         let kind = match &entry.kind {
             EntryKind::Directory => return,
             EntryKind::File { content, link_group } => {
@@ -190,11 +187,10 @@ impl<'a> ResultAssembly<'a> {
             }
         };
         let next = found.links.get(1).unwrap_or(&found.path);
-        let ResultPlace::Like(like) = &draft.target else { return None };
-        let target = RootedPath { root: like.root, path: next.clone() };
+        let target = draft.target.of_next(next.clone())?;
         let source = RootedPath { root: draft.source.root, path: next.clone() };
-        let text = relative(path, &self.placement.path(&target));
-        self.queue.push_back(DraftFile { source, target: ResultPlace::Like(target), ..draft.clone() });
+        let text = relative(path, &self.placement.of(&target));
+        self.queue.push_back(DraftFile { source, target, ..draft.clone() });
         Some(text.into())
     }
 

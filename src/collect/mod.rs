@@ -34,7 +34,7 @@ use crate::source::{EntryPath, Input};
 use assemble::{ResultAssembly, application};
 use databases::IncompleteDatabases;
 use objects::{LibrarySelection, LoadedObject, RootedPath, search_lists};
-use pieces::{OpenedFiles, ResultPlace};
+use pieces::OpenedFiles;
 use place::Placement;
 use root::{Followed, SearchRoot};
 use select::Selector;
@@ -87,10 +87,7 @@ pub fn collect(
     }
     let mut pieces = OpenedFiles::find(&roots, &selection, options, host);
     let mut placement = Placement::new(&roots, &selection, options, host);
-    placement.fit(pieces.drafts.iter().filter_map(|draft| match &draft.target {
-        ResultPlace::Like(place) => Some(place),
-        ResultPlace::At(_) => None,
-    }));
+    placement.fit(pieces.drafts.iter().map(|draft| &draft.target));
     let note = runtime_path(&selection, &placement, options);
     let suggestions = suggestions(&roots, &selection);
     let reads_archives = reads_archives(&roots, &selection);

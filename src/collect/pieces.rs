@@ -21,8 +21,30 @@ const LICENCES: &[u8] = b"licenses";
 pub(super) enum ResultPlace {
     /// To the place of this file.
     Like(RootedPath),
+    /// To the place of this file relative to the library that opens it, which is in this directory of the same tree.
+    OpenedFrom(EntryPath, RootedPath),
     /// To this path of the result.
     At(EntryPath),
+}
+
+impl ResultPlace {
+    /// The place of a file that a library opens.
+    fn opened(library: &LoadedObject, file: RootedPath) -> Self {
+        if library.file.root != file.root {
+            return Self::Like(file);
+        }
+        Self::OpenedFrom(library.file.path.parent().unwrap_or_else(EntryPath::root), file)
+    }
+
+    /// The same for another file, to which this one leads.
+    pub(super) fn of_next(&self, path: EntryPath) -> Option<Self> {
+        let next = |file: &RootedPath| RootedPath { root: file.root, path };
+        match self {
+            Self::Like(file) => Some(Self::Like(next(file))),
+            Self::OpenedFrom(directory, file) => Some(Self::OpenedFrom(directory.clone(), next(file))),
+            Self::At(_) => None,
+        }
+    }
 }
 
 /// A file or symlink to take.
@@ -122,7 +144,7 @@ impl OpenedFiles {
         };
         self.drafts.extend(found.into_iter().map(|(source, target)| DraftFile {
             source,
-            target: ResultPlace::Like(target),
+            target: ResultPlace::opened(object, target),
             reason: Reason::Data,
             by: Some(number),
             rule: Some(opened.source.to_owned()),
@@ -160,7 +182,7 @@ impl OpenedFiles {
                     }
                     self.drafts.push(DraftFile {
                         source: source.clone(),
-                        target: ResultPlace::Like(target.clone()),
+                        target: ResultPlace::opened(object, target.clone()),
                         reason: Reason::Archive,
                         by: Some(number),
                         rule: None,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::model::Reason;
 use super::objects::{LibrarySelection, LoadedObject, RootedPath};
 use super::options::CollectOptions;
+use super::pieces::ResultPlace;
 use super::root::SearchRoot;
 use crate::binary::LinkedMachine;
 use crate::loader::SearchDirectory;
@@ -102,9 +103,24 @@ impl Placement {
         place.path.components().skip(shared).fold(start, |at, name| at.child(name))
     }
 
+    /// The position of a path of a root, as seen from a directory of this root. That of its own may be another: the
+    /// libraries of two directories may become neighbours, and open files relative to themselves.
+    fn position_from(&self, directory: &EntryPath, place: &RootedPath) -> RelativePosition {
+        let shared =
+            directory.components().zip(place.path.components()).take_while(|(one, other)| one == other).count();
+        let start = self.position(&RootedPath { root: place.root, path: directory.clone() });
+        let start = start.up(directory.depth() - shared);
+        place.path.components().skip(shared).fold(start, |at, name| at.child(name))
+    }
+
     /// Adds as many directories around the application as files in these places need.
-    pub(super) fn fit<'a>(&mut self, places: impl Iterator<Item = &'a RootedPath>) {
-        let ups = places.map(|place| self.position(place).ups).max().unwrap_or(0);
+    pub(super) fn fit<'a>(&mut self, places: impl Iterator<Item = &'a ResultPlace>) {
+        let ups = |place: &ResultPlace| match place {
+            ResultPlace::Like(file) => self.position(file).ups,
+            ResultPlace::OpenedFrom(directory, file) => self.position_from(directory, file).ups,
+            ResultPlace::At(_) => 0,
+        };
+        let ups = places.map(ups).max().unwrap_or(0);
         let missing = ups.saturating_sub(self.above.len());
         let known = self.above.len().saturating_sub(ups);
         self.above.drain(..known);
@@ -113,9 +129,21 @@ impl Placement {
     }
 
     /// The path in the result. [`Placement::fit`] has to know the place.
+    pub(super) fn of(&self, place: &ResultPlace) -> EntryPath {
+        match place {
+            ResultPlace::Like(file) => self.path(file),
+            ResultPlace::OpenedFrom(directory, file) => self.reached(&self.position_from(directory, file)),
+            ResultPlace::At(path) => path.clone(),
+        }
+    }
+
+    /// The path in the result of a file of a root.
     pub(super) fn path(&self, place: &RootedPath) -> EntryPath {
-        let RelativePosition { ups, down } = self.position(place);
-        let depth = self.above.len().saturating_sub(ups);
+        self.reached(&self.position(place))
+    }
+
+    fn reached(&self, RelativePosition { ups, down }: &RelativePosition) -> EntryPath {
+        let depth = self.above.len().saturating_sub(*ups);
         let above = self.above.iter().take(depth).fold(EntryPath::root(), |path, name| path.child(name));
         down.components().fold(above, |path, name| path.child(name))
     }
@@ -167,6 +195,7 @@ fn directories_around(roots: &[SearchRoot]) -> Vec<Vec<u8>> {
 mod tests {
     use super::{Placement, RelativePosition};
     use crate::collect::objects::RootedPath;
+    use crate::collect::pieces::ResultPlace;
     use crate::source::EntryPath;
 
     fn path(text: &str) -> EntryPath {
@@ -182,7 +211,7 @@ mod tests {
                 anchors: anchors.iter().cloned().collect(),
                 above: vec![b"build".to_vec(), b"bin".to_vec()],
             };
-            placement.fit([place(wanted)].iter());
+            placement.fit([ResultPlace::Like(place(wanted))].iter());
             placement.path(&place(wanted)).to_string()
         };
         for (directory, to, wanted, expected) in [
@@ -202,7 +231,24 @@ mod tests {
         let mut shown =
             Placement { anchors: [anchor("lib", "")].into(), above: vec![b"build".to_vec(), b"bin".to_vec()] };
         let places = [place("lib/libx.so"), place("share/a")];
-        shown.fit(places.iter());
+        shown.fit(places.clone().map(ResultPlace::Like).iter());
         assert_eq!(places.each_ref().map(|place| shown.path(place).to_string()), ["bin/libx.so", "share/a"]);
+    }
+
+    #[test]
+    fn each_library_opens_files_relative_to_itself() {
+        let place = |text: &str| RootedPath { root: 1, path: path(text) };
+        let anchor = |text: &str, to: &str| (place(text), RelativePosition::inside(path(to)));
+        // Debian has libraries in /lib, too.
+        let mut placement = Placement {
+            anchors: [anchor("lib/multiarch", "lib"), anchor("usr/lib/multiarch", "lib")].into(),
+            above: vec![b"srv".to_vec(), b"build".to_vec(), b"bin".to_vec()],
+        };
+        let opened = |directory| ResultPlace::OpenedFrom(path(directory), place(".kpack/a"));
+        let both = [opened("usr/lib/multiarch"), opened("lib/multiarch")];
+        placement.fit(both.iter());
+        assert_eq!(placement.path(&place("usr/lib/multiarch/libx.so")).to_string(), "build/bin/lib/libx.so");
+        let paths = both.each_ref().map(|place| placement.of(place).to_string());
+        assert_eq!(paths, [".kpack/a", "build/.kpack/a"]);
     }
 }
