@@ -42,6 +42,12 @@ impl OpenedData {
         self.paths.last().copied().unwrap_or_default()
     }
 
+    /// The directory to which the paths are relative.
+    pub(super) fn directory(&self, object: &LoadedObject) -> EntryPath {
+        let library = if self.follows_links { &object.file.path } else { &object.loaded_as };
+        library.parent().unwrap_or_else(EntryPath::root)
+    }
+
     /// The files at the first place that has any: where each is, and its place if all trees were that of the library, whose
     /// number is `own`. Trees are laid over each other: each may have a part.
     pub(super) fn files(
@@ -50,8 +56,7 @@ impl OpenedData {
         own: usize,
         roots: &[SearchRoot],
     ) -> Option<Vec<(RootedPath, RootedPath)>> {
-        let library = if self.follows_links { &object.file.path } else { &object.loaded_as };
-        let directory = library.parent().unwrap_or_else(EntryPath::root);
+        let directory = self.directory(object);
         self.paths.iter().find_map(|path| {
             let found = (1..).zip(roots.iter().skip(1)).flat_map(|(number, root)| {
                 let wanted = places(root, object, &directory, path).into_iter();

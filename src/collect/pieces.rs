@@ -21,19 +21,19 @@ const LICENCES: &[u8] = b"licenses";
 pub(super) enum ResultPlace {
     /// To the place of this file.
     Like(RootedPath),
-    /// To the place of this file relative to the library that opens it, which is in this directory of the same tree.
+    /// To the place of this file relative to this directory of the same tree, that of the library that opens it.
     OpenedFrom(EntryPath, RootedPath),
     /// To this path of the result.
     At(EntryPath),
 }
 
 impl ResultPlace {
-    /// The place of a file that a library opens.
-    fn opened(library: &LoadedObject, file: RootedPath) -> Self {
+    /// The place of a file that a library opens relative to this directory.
+    fn opened(library: &LoadedObject, directory: &EntryPath, file: RootedPath) -> Self {
         if library.file.root != file.root {
             return Self::Like(file);
         }
-        Self::OpenedFrom(library.file.path.parent().unwrap_or_else(EntryPath::root), file)
+        Self::OpenedFrom(directory.clone(), file)
     }
 
     /// The same for another file, to which this one leads.
@@ -142,9 +142,10 @@ impl OpenedFiles {
             }
             return;
         };
+        let directory = opened.directory(object);
         self.drafts.extend(found.into_iter().map(|(source, target)| DraftFile {
             source,
-            target: ResultPlace::opened(object, target),
+            target: ResultPlace::opened(object, &directory, target),
             reason: Reason::Data,
             by: Some(number),
             rule: Some(opened.source.to_owned()),
@@ -182,7 +183,7 @@ impl OpenedFiles {
                     }
                     self.drafts.push(DraftFile {
                         source: source.clone(),
-                        target: ResultPlace::opened(object, target.clone()),
+                        target: ResultPlace::opened(object, &directory, target.clone()),
                         reason: Reason::Archive,
                         by: Some(number),
                         rule: None,

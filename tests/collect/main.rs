@@ -314,6 +314,23 @@ fn what_libraries_load_by_name_is_taken_or_named() {
 }
 
 #[test]
+fn databases_are_relative_to_the_name_that_is_loaded() {
+    let place = Place::new();
+    // Both directories become that of the program. rocBLAS asks for the name under which it was loaded (dladdr).
+    fs::create_dir_all(place.path("tree/usr/lib")).unwrap();
+    place.library("librocblas.so.5.0", "librocblas.so.5", "", &[]);
+    symlink("../../lib/librocblas.so.5.0", place.path("tree/usr/lib/librocblas.so.5")).unwrap();
+    place.library("libother.so.1", "libother.so.1", "", &[]);
+    place.write("tree/usr/lib/rocblas/library/TensileLibrary_HH_gfx1100.hsaco", "code");
+    place.program("program", &["libother.so.1", "librocblas.so.5"], "$ORIGIN");
+    let output = place.collect("gfx1100", &["-o", "out"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let files: Vec<_> = files_in(&place.path("out")).into_keys().map(|path| path.display().to_string()).collect();
+    assert!(files.contains(&"rocblas/library/TensileLibrary_HH_gfx1100.hsaco".to_owned()), "{files:?}");
+    assert!(files.contains(&"librocblas.so.5".to_owned()), "{files:?}");
+}
+
+#[test]
 fn hostile_trees_are_contained() {
     let place = Place::new();
     place.library("liba.so", "liba.so", "", &["-Wl,-rpath,$ORIGIN/../../../../etc"]);
