@@ -235,9 +235,8 @@ const NOBODY: Attributes = Attributes { mode: 0o755, uid: 0, gid: 0, mtime: 0, m
 
 /// The target of a symlink at `link` that leads to `file`.
 fn relative(link: &EntryPath, file: &EntryPath) -> Vec<u8> {
-    let from: Vec<_> = link.parent().unwrap_or_else(EntryPath::root).components().map(<[u8]>::to_vec).collect();
-    let to: Vec<_> = file.components().map(<[u8]>::to_vec).collect();
-    let shared = from.iter().zip(&to).take_while(|(one, other)| one == other).count();
-    let ups = (shared..from.len()).map(|_| b"..".to_vec());
-    ups.chain(to.into_iter().skip(shared)).collect::<Vec<_>>().join(&b'/')
+    let directory = link.parent().unwrap_or_else(EntryPath::root);
+    let shared = directory.common_depth(file);
+    let ups = (shared..directory.depth()).map(|_| b"..".as_slice());
+    ups.chain(file.components().skip(shared)).collect::<Vec<_>>().join(&b'/')
 }

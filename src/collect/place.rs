@@ -41,6 +41,13 @@ impl RelativePosition {
     fn child(&self, name: &[u8]) -> Self {
         Self { ups: self.ups, down: self.down.child(name) }
     }
+
+    /// The position of `path`, if this is the position of `directory` in the same tree.
+    fn walk(&self, directory: &EntryPath, path: &EntryPath) -> Self {
+        let shared = directory.common_depth(path);
+        let start = self.up(directory.depth() - shared);
+        path.components().skip(shared).fold(start, |at, name| at.child(name))
+    }
 }
 
 /// The places of all files.
@@ -93,24 +100,17 @@ impl Placement {
     /// The position of a path of a root.
     fn position(&self, place: &RootedPath) -> RelativePosition {
         let of_root = self.anchors.iter().filter(|(anchor, _)| anchor.root == place.root);
-        let common = |anchor: &EntryPath| {
-            anchor.components().zip(place.path.components()).take_while(|(one, other)| one == other).count()
-        };
-        let nearest = of_root.max_by_key(|(anchor, _)| (common(&anchor.path), std::cmp::Reverse(anchor.path.depth())));
+        let nearest = of_root
+            .max_by_key(|(anchor, _)| (anchor.path.common_depth(&place.path), std::cmp::Reverse(anchor.path.depth())));
         let Some((anchor, position)) = nearest else { return RelativePosition::inside(place.path.clone()) };
-        let shared = common(&anchor.path);
-        let start = position.up(anchor.path.depth() - shared);
-        place.path.components().skip(shared).fold(start, |at, name| at.child(name))
+        position.walk(&anchor.path, &place.path)
     }
 
     /// The position of a path of a root, as seen from a directory of this root. That of its own may be another: the
     /// libraries of two directories may become neighbours, and open files relative to themselves.
     fn position_from(&self, directory: &EntryPath, place: &RootedPath) -> RelativePosition {
-        let shared =
-            directory.components().zip(place.path.components()).take_while(|(one, other)| one == other).count();
         let start = self.position(&RootedPath { root: place.root, path: directory.clone() });
-        let start = start.up(directory.depth() - shared);
-        place.path.components().skip(shared).fold(start, |at, name| at.child(name))
+        start.walk(directory, &place.path)
     }
 
     /// Adds as many directories around the application as files in these places need.

@@ -105,6 +105,11 @@ impl EntryPath {
         if self.is_root() { 0 } else { memchr::memchr_iter(b'/', self.as_bytes()).count() + 1 }
     }
 
+    /// How many components two paths have in common, from the top.
+    pub fn common_depth(&self, other: &Self) -> usize {
+        self.components().zip(other.components()).take_while(|(one, other)| one == other).count()
+    }
+
     /// The last component; empty for the root.
     pub fn name(&self) -> &[u8] {
         let start = memchr::memrchr(b'/', self.as_bytes()).map_or(0, |slash| slash + 1);
