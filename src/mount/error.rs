@@ -67,10 +67,18 @@ pub enum MountError {
     #[error("FUSE session: {0}")]
     Session(io::Error),
     /// Nothing is mounted there.
-    #[error("{}: not a mount point", .0.display())]
+    #[error("{}: not a mount point; `findmnt -t fuse.kpackfs` lists those of kpackfs", .0.display())]
     NotMounted(PathBuf),
+    /// Nothing is mounted there, but it is in a kpackfs mount.
+    #[error("{}: not a mount point, but in the kpackfs mount {}; name that", path.display(), mount_point.display())]
+    InMount {
+        /// The path that was given.
+        path: PathBuf,
+        /// The mount point.
+        mount_point: PathBuf,
+    },
     /// Another filesystem is mounted there.
-    #[error("{}: not a kpackfs mount: {kind} of {source_name} is mounted here", path.display())]
+    #[error("{}: not a kpackfs mount: a {kind} with the source {source_name} is mounted here{}", path.display(), by(*owner))]
     Foreign {
         /// The mount point.
         path: PathBuf,
@@ -78,6 +86,8 @@ pub enum MountError {
         kind: String,
         /// Its source.
         source_name: String,
+        /// The user who mounted it, if that is known.
+        owner: Option<u32>,
     },
     /// Another user mounted it.
     #[error(
@@ -161,4 +171,9 @@ impl MountError {
     pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::System { what, source: source.into() }
     }
+}
+
+/// The end of a message: which user mounted something.
+fn by(owner: Option<u32>) -> String {
+    owner.map(|owner| format!(", by the user with ID {owner}")).unwrap_or_default()
 }

@@ -300,11 +300,22 @@ fn mounted_at(path: &Path) -> Result<MountEntry, MountError> {
     let place =
         absolute_mount_point(path).map_err(|source| MountError::MountPoint { path: path.to_owned(), source })?;
     match topmost(&place)? {
-        None => Err(MountError::NotMounted(place)),
+        None => Err(not_mounted(place)),
         Some(entry) if entry.kind == FILESYSTEM_TYPE => Ok(entry),
-        Some(MountEntry { kind, source, .. }) => {
-            Err(MountError::Foreign { path: place, kind, source_name: source.to_string_lossy().into_owned() })
+        Some(MountEntry { kind, source, owner, .. }) => {
+            Err(MountError::Foreign { path: place, kind, source_name: source.to_string_lossy().into_owned(), owner })
         }
+    }
+}
+
+/// The error about a path on which nothing is mounted.
+fn not_mounted(path: PathBuf) -> MountError {
+    let outer = path.ancestors().find_map(|outer| topmost(outer).ok()?);
+    match outer {
+        Some(MountEntry { kind, mount_point, .. }) if kind == FILESYSTEM_TYPE => {
+            MountError::InMount { path, mount_point }
+        }
+        _ => MountError::NotMounted(path),
     }
 }
 

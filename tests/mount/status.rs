@@ -48,19 +48,39 @@ fn watching_ends_with_the_mount() {
     assert!(watcher.wait().unwrap().success());
 }
 
+/// What `status` and `umount` say about paths that are no mount point of kpackfs.
 #[test]
 fn only_mounts_have_a_status() {
     let place = tempfile::tempdir().unwrap();
     for (path, reason) in [
-        (place.path(), "not a mount point"),
-        (Path::new("/proc"), "not a kpackfs mount"),
-        (Path::new("/no"), "No such"),
+        (place.path(), "not a mount point; `findmnt -t fuse.kpackfs` lists those of kpackfs"),
+        (Path::new("/proc"), "not a kpackfs mount: a proc with the source proc is mounted here"),
+        (Path::new("/no"), "No such file or directory (os error 2)"),
     ] {
-        let output = program().arg("status").arg(path).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1));
-        assert!(said.contains(reason) && said.contains(path.to_str().unwrap()), "{said}");
+        for command in ["status", "umount"] {
+            let output = program().arg(command).arg(path).output().unwrap();
+            assert_eq!(output.status.code(), Some(1), "{command}");
+            assert_eq!(
+                String::from_utf8_lossy(&output.stderr),
+                format!("kpackfs: {}: {reason}\n", path.canonicalize().unwrap_or(path.to_owned()).display())
+            );
+        }
     }
+    assert!(Path::new("/proc/self").exists());
     let help = text(&succeeds(Command::new(env!("CARGO_BIN_EXE_kpackfs")).arg("--help")));
     assert!(help.contains("status"), "{help}");
+}
+
+#[test]
+fn a_path_in_a_mount_leads_to_its_mount_point() {
+    let fat = fat();
+    let Some(mount) = Mount::new(fat.path(), &[]) else { return };
+    let named = mount.path().canonicalize().unwrap();
+    for command in ["status", "umount"] {
+        let output = program().arg(command).arg(mount.at("host/lib")).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let expected = format!("not a mount point, but in the kpackfs mount {}; name that\n", named.display());
+        assert!(said.ends_with(&expected), "{said}");
+    }
 }

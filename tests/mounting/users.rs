@@ -92,3 +92,25 @@ fn a_mount_of_another_user_is_named_so() {
                 if it was mounted with --allow-other";
     assert_eq!(text.lines().collect::<Vec<_>>(), ["plain.so", said, "1", said, "1", "0"], "{text}");
 }
+
+/// It is named by its type and source, and by the user where the kernel lists one.
+#[test]
+fn a_mount_of_another_filesystem_is_named_so() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        mount -t tmpfs scratch "$M"
+        for command in status umount; do kpackfs $command "$M"; echo $?; done
+        umount "$M"
+        exec 3<>/dev/fuse
+        mount -i -t fuse.other -o "fd=3,rootmode=40000,user_id=1234,group_id=0" /other "$M"
+        for command in status umount; do kpackfs $command "$M"; echo $?; done
+        grep -c " $M fuse.other " /proc/mounts
+        "#,
+    );
+    let [tmpfs, other] = [
+        "kpackfs: $D/m: not a kpackfs mount: a tmpfs with the source scratch is mounted here",
+        "kpackfs: $D/m: not a kpackfs mount: a fuse.other with the source /other is mounted here, by the user with ID 1234",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), [tmpfs, "1", tmpfs, "1", other, "1", other, "1", "1"], "{text}");
+}
