@@ -330,3 +330,47 @@ fn a_misspelt_command_is_named() {
     }
     assert_eq!(place.ends(1, &["fat", "plain", "-o", "nonsense"]), "kpackfs: unknown mount option nonsense\n");
 }
+
+/// Tips of a message about the command line.
+fn tips(said: &str) -> Vec<&str> {
+    said.lines().filter_map(|line| line.trim_start().strip_prefix("tip: ")).collect()
+}
+
+#[test]
+fn an_option_for_gpus_of_another_command_leads_to_the_one_of_this_command() {
+    let place = Place::new();
+    for (command, option) in [
+        (&["why", "fat"][..], "target"),
+        (&["kpack", "extract", "x.kpack", "-o", "out"], "target"),
+        (&["split", "fat", "-o", "out"], "gpu-targets"),
+        (&["mount", "fat", "m"], "gpu-targets"),
+        (&["inspect", "fat"], "gpu-targets"),
+        (&["verify", "fat"], "gpu-targets"),
+        (&["diff", "fat", "plain"], "gpu-targets"),
+    ] {
+        for wrong in ["--gpu", "--gpus", "--gpu-arch", "--targets", "--gpu-targets", "--target", "--arch=gfx942"] {
+            let name = wrong.trim_start_matches('-').split('=').next().unwrap();
+            if name == option || (command[0] == "mount" && name == "arch") {
+                continue;
+            }
+            let said = place.ends(2, &[command, &[wrong, "gfx942"]].concat());
+            assert_eq!(tips(&said), [format!("GPUs are named by '--{option}' here")], "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_command_line_has_one_tip_at_most() {
+    let place = Place::new();
+    let commands = ["mount", "umount", "status", "inspect", "split", "collect", "recombine", "verify", "why", "diff"];
+    let more = ["kpack", "index", "cache", "generate"];
+    for command in commands.into_iter().chain(more) {
+        for wrong in ["--arch", "--target", "--jason", "--outptu", "--forc", "--zzz", "--cache-dirs", "-y", "--", "lst"]
+        {
+            let said = place.command(&[command, wrong]).output().unwrap();
+            let said = String::from_utf8(said.stderr).unwrap();
+            assert!(tips(&said).len() <= 1, "{command} {wrong}: {said}");
+        }
+    }
+    assert_eq!(tips(&place.ends(2, &["why", "fat", "--jason"])), ["a similar argument exists: '--json'"]);
+}

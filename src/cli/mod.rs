@@ -39,6 +39,7 @@ mod split_warnings;
 mod status;
 mod terminal;
 mod thin_wheels;
+mod tips;
 mod unbundle;
 mod verify;
 mod why;
@@ -96,7 +97,9 @@ pub fn run() -> ExitCode {
             Ok(Cli::try_parse_from(command)?.command.run())
         });
     }
-    match Cli::parse_from(lists::bind(arguments)).command.run() {
+    let arguments = lists::bind(arguments);
+    let parsed = Cli::try_parse_from(&arguments).map_err(|error| tips::improve(error, &Cli::command(), &arguments));
+    match parsed.unwrap_or_else(|error| error.exit()).command.run() {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => match error.downcast::<clap::Error>() {
