@@ -374,3 +374,15 @@ fn a_wrong_command_line_has_one_tip_at_most() {
     }
     assert_eq!(tips(&place.ends(2, &["why", "fat", "--jason"])), ["a similar argument exists: '--json'"]);
 }
+
+/// `inspect` called code objects kernels, of which `diff` counts more.
+#[test]
+fn code_objects_have_one_name_and_one_number() {
+    let place = Place::new();
+    let inspected = place.ends(0, &["inspect", "fat"]);
+    assert!(inspected.contains("  code objects  ") && !inspected.contains("kernels"), "{inspected}");
+    let json = |arguments: &[&str]| serde_json::from_str::<serde_json::Value>(&place.ends(0, arguments)).unwrap();
+    let of_inspect = &json(&["inspect", "--json", "fat"])["binaries"][0]["code_objects"];
+    let of_diff = &json(&["diff", "--json", "fat", "plain"])["code_objects"]["removed"]["count"];
+    assert_eq!((of_inspect, of_diff), (&4.into(), &4.into()));
+}
