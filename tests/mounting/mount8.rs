@@ -32,6 +32,7 @@ fn what_cannot_be_mounted_is_said_with_mount_8s_exit_codes() {
         r#"
         try() { mount -t kpackfs "$@"; echo $?; }
         try -o archs=gfx90a "$IN" "$M"
+        try -o arch=gfx90a,gfx1030 "$IN" "$M"
         try -o arch "$IN" "$M"
         try -o no_cache=1 "$IN" "$M"
         try -o compression=lzma "$IN" "$M"
@@ -56,6 +57,8 @@ fn what_cannot_be_mounted_is_said_with_mount_8s_exit_codes() {
         "#,
     );
     let expected = r#"mount.kpackfs: unknown mount option archs
+1
+mount.kpackfs: unknown mount option gfx1030; if it belongs to the value of arch, put that in quotation marks: arch="…,gfx1030"
 1
 mount.kpackfs: mount option arch needs a value: arch=…
 1
