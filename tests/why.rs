@@ -460,7 +460,7 @@ fn what_cannot_be_read_is_no_answer() {
         (["/nowhere", "--target=gfx942"], 3, "unreadable", "/nowhere: No such file"),
         (["--pid=999999999", "--target=gfx942"], 3, "unreadable", "there is no process with this ID"),
         (["--python=/nowhere", "--target=gfx942"], 3, "unreadable", "--python /nowhere"),
-        (["tests/fixtures/host-only.so", "--target=gfx942"], 4, "nothing", "nothing there has device code"),
+        (["tests/fixtures/host-only.so", "--target=gfx942"], 4, "nothing", "name the files or their directory"),
         (["tests/fixtures/plain.so", "--topology=/nowhere"], 4, "nothing", "--target auto"),
         (["tests/fixtures/plain.so", "--target=GFX"], 2, "", "is no target"),
         (["tests/fixtures/plain.so", "--target=gfx"], 2, "", "gfx is not one GPU"),

@@ -57,7 +57,7 @@ pub(crate) enum WhyError {
     #[error(transparent)]
     Wheels(#[from] WheelsError),
     /// No library has device code or a marker.
-    #[error("{}: nothing there has device code, or wrappers with code or archives", .0.display())]
+    #[error("{}: nothing there has device code, or wrappers with code or archives; of wheels, name the files or their directory", .0.display())]
     Nothing(PathBuf),
     /// No library has the wrapper that was asked for.
     #[error("--wrapper {0}: no library has so many")]
