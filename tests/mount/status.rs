@@ -48,6 +48,36 @@ fn watching_ends_with_the_mount() {
     assert!(watcher.wait().unwrap().success());
 }
 
+#[test]
+fn watching_fits_the_terminal() {
+    const CLEAR: &str = "\x1b[H\x1b[J";
+    let fat = fat();
+    let Some(mount) = Mount::new(fat.path(), &[]) else { return };
+    let all = text(&succeeds(program().arg("status").arg(mount.path())));
+    assert!(all.lines().count() > 24, "{all}");
+    // script(1) gives it a terminal.
+    let watch = "stty rows 24 cols 80; exec \"$KPACKFS\" status --watch \"$PLACE\"";
+    let mut terminal = Command::new("script");
+    terminal.args(["--quiet", "--flush", "--command", watch, "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::piped());
+    terminal.env("KPACKFS", env!("CARGO_BIN_EXE_kpackfs")).env("PLACE", mount.path());
+    let mut terminal = terminal.spawn().unwrap();
+    let mut out = BufReader::new(terminal.stdout.take().unwrap());
+    let (mut shown, mut line) = (String::new(), String::new());
+    while shown.matches(CLEAR).count() < 3 && out.read_line(&mut line).unwrap() > 0 {
+        shown += &line;
+        line.clear();
+    }
+    succeeds(program().arg("umount").arg("--lazy").arg(mount.path()));
+    terminal.wait().unwrap();
+    let pages: Vec<_> = shown.split(CLEAR).skip(1).take(2).collect();
+    assert_eq!(pages.len(), 2, "{shown}");
+    for page in pages {
+        // The last row is for the cursor. A long line takes several rows.
+        assert!(page.lines().count() <= 23, "{page}");
+        assert!(page.trim_end().ends_with("… kpackfs status shows the rest"), "{page}");
+    }
+}
+
 /// What `status` and `umount` say about paths that are no mount point of kpackfs.
 #[test]
 fn only_mounts_have_a_status() {
