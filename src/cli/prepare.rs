@@ -153,7 +153,8 @@ pub(super) fn open_input(inputs: &[PathBuf], list: List, resources: &Arc<Resourc
     }
     Ok(match inputs {
         [input] => match &*join::wheels_in(input)? {
-            [] => list(input, resources)?,
+            // What is said of a wheel holds for a directory that has nothing but it.
+            [] => list(&join::only_wheel_in(input)?.unwrap_or_else(|| input.clone()), resources)?,
             wheels => join::open_wheels(wheels, resources)?,
         },
         several => join::open_wheels(several, resources)?,

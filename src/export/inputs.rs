@@ -161,7 +161,8 @@ fn parts_of(input: &Path) -> Vec<PathBuf> {
         _ => Vec::new(),
     };
     let wheels = join::wheels_in(input).unwrap_or_default();
-    std::iter::once(input.to_owned()).chain(artifacts).chain(wheels).collect()
+    let only = join::only_wheel_in(input).unwrap_or_default();
+    std::iter::once(input.to_owned()).chain(artifacts).chain(wheels).chain(only).collect()
 }
 
 /// The path without symlinks before its last component.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::wheels::{JoinedWheel, WheelsError, as_one, check, open_all, wheels_in};
+use super::wheels::{JoinedWheel, WheelsError, as_one, check, only_wheel_in, open_all, wheels_in};
 use crate::resources::Resources;
 use crate::source::{Input, SourceError};
 
@@ -23,7 +23,7 @@ pub fn wheels_of(inputs: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, SourceError
     for input in inputs {
         match &*wheels_in(input)? {
             [] if is_wheel(input) => all.push(input.clone()),
-            [] => match only_wheel_in(input) {
+            [] => match only_wheel_in(input)? {
                 Some(wheel) => all.push(wheel),
                 None => return Ok(None),
             },
@@ -35,13 +35,6 @@ pub fn wheels_of(inputs: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, SourceError
 
 fn is_wheel(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "whl") && path.is_file()
-}
-
-/// The wheel in a directory that contains one wheel and nothing else.
-fn only_wheel_in(directory: &Path) -> Option<PathBuf> {
-    let mut entries = directory.read_dir().ok()?;
-    let only = entries.next()?.ok()?.path();
-    (entries.next().is_none() && is_wheel(&only)).then_some(only)
 }
 
 /// Opens several wheels.

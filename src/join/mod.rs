@@ -39,7 +39,7 @@ pub use joined::{Archives, Joined, OrphanCode, SplitForm};
 use names::Names;
 pub use outside::{OutsideFile, outside};
 use remaining::{blocked, is_of, without};
-pub use wheels::{WheelsError, open_wheels, wheels_in};
+pub use wheels::{WheelsError, only_wheel_in, open_wheels, wheels_in};
 
 /// Replaces each split binary of an input by a fat one if there are archives for it, and removes archives that are no
 /// longer needed. An input without archives is left alone.

@@ -87,6 +87,16 @@ impl JoinedWheel {
 
 /// The wheels in a directory that contains at least two wheels and nothing else; otherwise none.
 pub fn wheels_in(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
+    all_wheels_in(directory).map(|wheels| if wheels.len() > 1 { wheels } else { Vec::new() })
+}
+
+/// The wheel in a directory that contains one wheel and nothing else.
+pub fn only_wheel_in(directory: &Path) -> Result<Option<PathBuf>, SourceError> {
+    all_wheels_in(directory).map(|mut wheels| wheels.pop().filter(|_| wheels.is_empty()))
+}
+
+/// The wheels in a directory that contains nothing else; otherwise none.
+fn all_wheels_in(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let io = |source| SourceError::Io { path: directory.to_owned(), source };
     if !directory.is_dir() {
         return Ok(Vec::new());
@@ -105,7 +115,7 @@ pub fn wheels_in(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
         }
     }
     wheels.sort();
-    Ok(if wheels.len() > 1 { wheels } else { Vec::new() })
+    Ok(wheels)
 }
 
 /// Wheels that belong together as one tree, in which each file is where it is installed. Fails if one of them is

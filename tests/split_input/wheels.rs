@@ -121,7 +121,7 @@ impl Wheels {
             ("torch/lib/compressed.so", fixture("compressed.so")),
             ("torch/lib/win.dll", fixture("win.dll")),
             ("torch/lib/host-only.so", fixture("host-only.so")),
-            ("torch/lib/rocblas/library/TensileLibrary_gfx90a.dat", b"for gfx90a".to_vec()),
+            ("torch/lib/rocblas/library/TensileLibrary_gfx90a.dat", b"\x91\xaafor gfx90a".to_vec()),
         ];
         let fat = wheel(place.path(), "Fat_Torch", "2.10.0+rocm7.1", metadata, &files);
         let wheels = Self { place, fat };
@@ -291,6 +291,21 @@ fn a_fat_wheel_without_all_device_wheels_is_said_to_lack_code() {
     let code = code(&fat);
     let targets: BTreeSet<_> = code.values().flatten().flat_map(BTreeMap::keys).collect();
     assert!(targets.iter().all(|target| target.starts_with("gfx90a")) && !targets.is_empty(), "{targets:?}");
+}
+
+#[test]
+fn a_directory_of_one_wheel_is_that_wheel() {
+    let wheels = Wheels::new();
+    let alone = wheels.at("alone");
+    fs::create_dir(&alone).unwrap();
+    fs::copy(&wheels.fat, alone.join(wheels.fat.file_name().unwrap())).unwrap();
+    fs::write(alone.join("index.html"), "the page of an index").unwrap();
+    wheels.again(&[alone], "again", &["--format", "wheel"]);
+    let bytes = |name: &str| -> BTreeMap<_, _> {
+        let all = wheels.in_directory(name);
+        all.iter().map(|path| (path.file_name().unwrap().to_owned(), fs::read(path).unwrap())).collect()
+    };
+    assert!(bytes("split").len() > 1 && bytes("again") == bytes("split"));
 }
 
 #[test]
