@@ -9,6 +9,7 @@
 mod aotriton;
 mod arch;
 mod catalogue;
+mod catalogue_check;
 mod codeobject;
 #[cfg(test)]
 mod codeobject_tests;
@@ -37,6 +38,7 @@ use names::PathNames;
 
 pub use arch::Arch;
 pub use catalogue::{begins as begins_catalogue, names as catalogue_names};
+pub use catalogue_check::CatalogueCheck;
 pub use codeobject::NamedFile;
 pub use names::{VERSION, is_version};
 pub use reader::{DatabaseReader, EmptyVariable};

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use super::Handler;
 use super::arch::Arch;
 use super::names::{PathNames, VERSION, find_arch, whole_arch};
 use super::reader::{DatabaseReader, EmptyVariable};
+use super::{Handler, KernelFiles};
+use crate::source::EntryPath;
 
 /// A build tree with Tensile above the library, the directory next to the library, packages of the address sanitizer,
 /// another form of build tree, the installed form of Debian, and that of all others. Debian's library names the version of
@@ -90,6 +91,15 @@ pub fn code_of_name(name: &str, processor: &str) -> impl Iterator<Item = String>
     let stems = [name.to_owned(), format!("{name}_{processor}")];
     let of_modes = stems.into_iter().flat_map(|stem| ["", "-xnack-", "-xnack+"].map(|mode| format!("{stem}{mode}")));
     of_modes.flat_map(|stem| CODE.map(|suffix| format!("{stem}{suffix}")))
+}
+
+/// The kind of a file below the directory of one of these libraries, whether or not its name has a target. `None` for all
+/// other files.
+pub fn kind(path: &EntryPath) -> Option<KernelFiles> {
+    let names = PathNames::new(path)?;
+    let mut libraries = [Handler::Rocblas, Handler::Hipblaslt, Handler::Hipsparselt].into_iter();
+    let library = libraries.find(|library| below(library.name(), &names).is_some())?;
+    library.kind(path)
 }
 
 /// The components below the directory of a library's database.

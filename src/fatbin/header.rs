@@ -3,16 +3,23 @@
 //! Numbers are those of LLVM's "User Guide for AMDGPU Backend", "ELF Code Object".
 
 use object::LittleEndian as LE;
-use object::elf::{self, FileHeader64};
-use object::pod::from_bytes;
+use object::elf::{self, FileHeader64, ProgramHeader64};
+use object::pod::{from_bytes, slice_from_bytes};
 
 use crate::gpu::{Processor, SPIRV, TargetId};
+use crate::rope::{Content, ReadError};
 
 /// First word of a SPIR-V module.
 const SPIRV_MAGIC: u32 = 0x0723_0203;
 
 /// `e_ident[EI_ABIVERSION]` of code object version 4, the first whose header states all features.
 const ABI_VERSION_4: u8 = 2;
+
+/// That of code object version 3, the first whose header has to state the processor.
+const ABI_VERSION_3: u8 = 1;
+
+/// `EF_AMDGPU_MACH_AMDGCN_GFX600`, the lowest number of a processor that is no R600.
+const FIRST_GCN: u8 = 0x20;
 
 /// Bytes of a code object that show what it is: those of its ELF header.
 pub const CODE_HEADER: usize = size_of::<FileHeader64<LE>>();
@@ -29,8 +36,8 @@ pub fn code_problem(code: &[u8], target: &TargetId) -> Option<String> {
     if header(code).is_none() {
         return Some("it is neither an AMDGPU ELF file nor SPIR-V".to_owned());
     }
-    // Processors that are not known are not judged.
-    let own = code_target(code)?;
+    // Processors that are not known are not judged, as there will be more.
+    let Some(own) = code_target(code) else { return names_no_gpu(code).then(|| "it is code for no GPU".to_owned()) };
     let is_candidate = || target.candidates().iter().any(|candidate| candidate.processor() == own.processor());
     // Before it had a number of its own, code for gfx1250-strict had that of gfx1250.
     let is_right_processor = target.is_same_gpu(&own) || is_candidate();
@@ -64,6 +71,22 @@ pub(crate) fn end_of_tables(code: &[u8]) -> Option<u64> {
     Some(sections.max(segments))
 }
 
+/// The end of everything that the headers of an AMDGPU ELF file name: its tables, and its segments. A shorter file is
+/// truncated. `code` is the first [`CODE_HEADER`] bytes of `content`.
+pub(crate) fn end_of_code(content: &dyn Content, code: &[u8]) -> Result<u64, ReadError> {
+    let Some((header, end)) = header(code).zip(end_of_tables(code)) else { return Ok(0) };
+    let (offset, count) = (header.e_phoff.get(LE), usize::from(header.e_phnum.get(LE)));
+    let is_standard = usize::from(header.e_phentsize.get(LE)) == size_of::<ProgramHeader64<LE>>();
+    if end > content.size() || !is_standard {
+        return Ok(end);
+    }
+    let mut table = vec![0; count * size_of::<ProgramHeader64<LE>>()];
+    content.read_at(offset, &mut table)?;
+    let segments = slice_from_bytes::<ProgramHeader64<LE>>(&table, count).map_or(&[][..], |(segments, _)| segments);
+    let ends = segments.iter().map(|segment| segment.p_offset.get(LE).saturating_add(segment.p_filesz.get(LE)));
+    Ok(ends.fold(end, u64::max))
+}
+
 /// Whether the header of code states which features it needs, or that it needs none: that of SPIR-V, or of code object
 /// version 4 or later.
 pub(crate) fn tells_features(code: &[u8]) -> bool {
@@ -78,6 +101,14 @@ fn is_spirv(code: &[u8]) -> bool {
 fn header(code: &[u8]) -> Option<&FileHeader64<LE>> {
     let (header, _) = from_bytes::<FileHeader64<LE>>(code).ok()?;
     (header.e_ident.magic == elf::ELFMAG && header.e_machine.get(LE) == elf::EM_AMDGPU).then_some(header)
+}
+
+/// Whether the number of the processor is none of a GCN or later GPU. Code object version 2 may have no number.
+fn names_no_gpu(code: &[u8]) -> bool {
+    header(code).is_some_and(|header| {
+        let [.., number] = header.e_flags.get(LE).0.to_be_bytes();
+        header.e_ident.abi_version >= ABI_VERSION_3 && number < FIRST_GCN
+    })
 }
 
 /// The processor by `EF_AMDGPU_MACH`, the lowest byte of `e_flags`.
@@ -141,6 +172,9 @@ mod tests {
             ("gfx1250:xnack-", 0x49, 2, None),
             ("gfx1030", 0x36, 3, None),
             ("gfx9999", 0xf0, 0, None),
+            ("gfx1030", 0xf0, 0, None),
+            ("gfx1030", 0x16, 3, Some("it is code for no GPU")),
+            ("gfx1030", 0, 3, Some("it is code for no GPU")),
         ] {
             assert_eq!(problem(&code(mach, features), &target.parse().unwrap()).as_deref(), expected, "{target}");
         }

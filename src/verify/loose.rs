@@ -1,57 +1,140 @@
-//! Checks the code objects that databases have as files of their own: a library opens each by its path.
+//! Checks the files of databases that are read without a split: code objects and bundles, which a library opens by their
+//! paths, and the catalogues in which it finds them.
 
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::choices::Choices;
-use super::parts::{Parts, PartsKind};
-use super::report::Findings;
+use super::bundle;
+use super::context::Context;
+use super::manifest_files::ProvenFiles;
+use super::parts::{PartFile, PartsKind};
+use super::report::{Findings, enumerate};
 use super::rules::Rule;
-use crate::database::Arch;
-use crate::fatbin::{CODE_HEADER, code_problem, end_of_tables, is_bundle};
+use crate::database::{Arch, CatalogueCheck, KernelFiles, tensile};
+use crate::fatbin::{CODE_HEADER, code_problem, end_of_code, is_bundle};
 use crate::gpu::TargetId;
-use crate::rope::Content;
+use crate::resources::Resources;
+use crate::rope::{Content, read_range};
 use crate::source::EntryPath;
 
-/// Checks those of an installation: each is whole, and is for the target for which the library looks it up. Bundles are not
-/// opened. The parts of a split have what the input has.
-pub(super) fn check(parts: &Parts, choices: &Choices, findings: &Findings) {
-    if parts.kind != PartsKind::Installation {
-        return;
-    }
-    let target = |path: &EntryPath| match choices.databases.classify(path)?.arch {
-        Arch::Target(target) if is_code_object(path) => Some(target),
-        Arch::Target(_) | Arch::Bundle(_) => None,
-    };
-    let files: Vec<_> = parts.files().filter_map(|file| Some((file, target(file.path)?))).collect();
-    files.par_iter().for_each(|(file, target)| {
-        if let Some(reason) = problem(file.content, target) {
-            findings.add(Rule::DatabaseCode, parts.label(file.part, file.path), reason);
+/// Bytes of a catalogue that are read at a time.
+const PIECE: u64 = 1 << 20;
+
+/// A file of a database.
+enum LooseFile {
+    /// Code, and the target for which it is looked up; `None` if it is looked up for all.
+    Code(Option<TargetId>),
+    /// A catalogue, which may be compressed.
+    Catalogue { is_compressed: bool },
+}
+
+impl Context<'_> {
+    /// Checks those of an installation: each is whole, and is for the target for which the library looks it up. Files that
+    /// are `listed` by manifests were compared. The parts of a split have what the input has.
+    pub(super) fn check_databases(&self, listed: &ProvenFiles) {
+        if self.parts.kind != PartsKind::Installation {
+            return;
         }
-    });
+        let is_proven = |file: &PartFile<'_>| listed.contains(&(file.part, file.path.clone()));
+        let files = self.parts.files().filter_map(|file| Some((file, self.kind_of(file.path)?)));
+        let files: Vec<_> = files.filter(|(file, _)| !is_proven(file)).collect();
+        files.par_iter().with_max_len(1).for_each(|(file, kind)| {
+            let label = self.parts.label(file.part, file.path);
+            let say = |rule, reason: String| self.findings.add(rule, label.as_str(), reason);
+            match kind {
+                LooseFile::Code(target) => {
+                    let say = |reason| say(Rule::DatabaseCode, reason);
+                    check_code(file.content, target.as_ref(), (self.findings, &say), self.resources);
+                }
+                LooseFile::Catalogue { is_compressed } => {
+                    if let Some(reason) = catalogue_problem(&**file.content, *is_compressed) {
+                        say(Rule::DatabaseCatalogue, reason);
+                    }
+                }
+            }
+        });
+    }
+
+    /// `None` for files that may be in any form.
+    fn kind_of(&self, path: &EntryPath) -> Option<LooseFile> {
+        match tensile::kind(path) {
+            Some(KernelFiles::Catalogue) => {
+                return Some(LooseFile::Catalogue { is_compressed: path.name().ends_with(b".zlib") });
+            }
+            Some(KernelFiles::Code) | None if is_code_object(path) => {}
+            Some(_) | None => return None,
+        }
+        match self.choices.databases.classify(path).map(|file| file.arch) {
+            Some(Arch::Target(target)) => Some(LooseFile::Code(Some(target))),
+            Some(Arch::Bundle(_)) => None,
+            None => tensile::kind(path).map(|_| LooseFile::Code(None)),
+        }
+    }
 }
 
 /// Names of Tensile's, MIOpen's and AITER's files. Other files of databases may be in any form.
 fn is_code_object(path: &EntryPath) -> bool {
-    [&b".co"[..], b".hsaco"].iter().any(|end| path.name().ends_with(end))
+    tensile::CODE.iter().any(|end| path.name().ends_with(end.as_bytes()))
 }
 
-fn problem(content: &Arc<dyn Content>, target: &TargetId) -> Option<String> {
+fn check_code(
+    content: &Arc<dyn Content>,
+    target: Option<&TargetId>,
+    (findings, say): (&Findings, bundle::SaysReason<'_>),
+    resources: &Arc<Resources>,
+) {
     let size = content.size();
     let mut beginning = vec![0; CODE_HEADER.min(usize::try_from(size).unwrap_or(CODE_HEADER))];
     if let Err(error) = content.read_at(0, &mut beginning) {
-        return Some(error.to_string());
+        return say(error.to_string());
     }
     if size == 0 {
-        return Some("it is empty".to_owned());
+        return say("it is empty".to_owned());
     }
     if is_bundle(&beginning) {
-        return None;
+        // What a bundle has for further targets is not looked up under this path.
+        match bundle::check(content, (0, size), &|_| None, (findings, say), resources) {
+            Ok(targets) => bundle_problem(&targets, target).into_iter().for_each(say),
+            Err(error) => say(error.to_string()),
+        }
+        return;
     }
-    let cut_off = || {
-        let end = end_of_tables(&beginning).filter(|end| *end > size)?;
-        Some(format!("it has {size} bytes, but its tables end at {end}"))
+    let cut_off = || match end_of_code(&**content, &beginning) {
+        Ok(end) => (end > size).then(|| format!("it has {size} bytes, but its headers need {end}")),
+        Err(error) => Some(error.to_string()),
     };
-    code_problem(&beginning, target).or_else(cut_off)
+    let problem = target.and_then(|target| code_problem(&beginning, target));
+    problem.or_else(cut_off).into_iter().for_each(say);
+}
+
+/// What is wrong if a library looks up code for `target` in a bundle with code for these targets.
+fn bundle_problem(targets: &[TargetId], target: Option<&TargetId>) -> Option<String> {
+    let target = target.filter(|target| !target.is_unknown())?;
+    let candidates = target.candidates();
+    let serves = |code: &TargetId| {
+        target.is_same_gpu(code) || candidates.iter().any(|candidate| candidate.processor() == code.processor())
+    };
+    if targets.is_empty() {
+        return Some("it has no code".to_owned());
+    }
+    (!targets.iter().any(serves)).then(|| format!("it has code for {}, and none for {target}", enumerate(targets)))
+}
+
+fn catalogue_problem(content: &dyn Content, is_compressed: bool) -> Option<String> {
+    let mut check = CatalogueCheck::new(is_compressed);
+    let mut at = 0;
+    // Reading ends at the first damage.
+    while at < content.size() {
+        let end = at.saturating_add(PIECE).min(content.size());
+        let mut taken = Ok(());
+        if let Err(error) = read_range(content, at..end, |piece| taken = check.take(piece)) {
+            return Some(error.to_string());
+        }
+        if let Err(reason) = taken {
+            return Some(reason);
+        }
+        at = end;
+    }
+    check.finish().err()
 }

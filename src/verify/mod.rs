@@ -8,6 +8,7 @@ mod against_code;
 mod archive;
 mod artifacts;
 mod binary;
+mod bundle;
 mod choices;
 mod context;
 mod devices;
@@ -154,7 +155,7 @@ fn check_parts(
     let listed = context.check_manifests(&context.check_records(progress));
     // Of a split, the code objects are read all the same: its input, or the machine that split it, may have been faulty.
     let proves = parts.kind == PartsKind::Installation && against.is_none();
-    loose::check(parts, choices, findings);
+    context.check_databases(&listed);
     archive::check_all(&context, |archive| proves && context.is_as_listed(&listed, archive), progress);
     if parts.kind != PartsKind::Installation {
         separation::check(parts, archives, choices, findings);

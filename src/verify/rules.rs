@@ -93,8 +93,12 @@ rules! {
         "entries were mixed up by another tool, or the archive is damaged",
         "split again; HIP fails or computes nonsense with such an entry";
     DatabaseCode "database-code" Archive:
-        "a code object that a database has as a file is damaged, or is for another GPU than its path says",
+        "a code object or a bundle that a database has as a file is damaged, or is for another GPU than its path says",
         "files were mixed up, or the file is truncated",
+        "install the distribution that its RECORD names, or split again";
+    DatabaseCatalogue "database-catalogue" Archive:
+        "a file in which rocBLAS, hipBLASLt or hipSPARSELt finds its code objects is damaged",
+        "the file is truncated, or something else was written in its place",
         "install the distribution that its RECORD names, or split again";
     NoArchive "no-archive" Lookup:
         "a split library finds no archive at all where its marker leads, but others do",

@@ -3,18 +3,17 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use md5::{Digest, Md5};
-
+use super::bundle;
 use super::distributions::Distribution;
 use super::parts::Parts;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
-use crate::binary::{FatBinary, Wrapper};
+use crate::binary::FatBinary;
 use crate::collect::thin_gpus;
-use crate::fatbin::{Bundle, CODE_HEADER, CodeObject, Compressed, FatbinError, code_problem};
+use crate::fatbin::CodeObject;
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, head, read_all};
+use crate::rope::Content;
 use crate::source::EntryPath;
 use crate::split::THIN;
 
@@ -81,10 +80,18 @@ pub(super) fn check(
     for (position, wrapper) in wrappers.iter().enumerate() {
         let has_code = known.entry(wrapper.bundle).or_insert_with(|| {
             let say = |reason: String| say(Rule::ThinCode, format!("wrapper {position}: {reason}"));
-            check_bundle(content, wrapper, gpus, findings, &say, resources).unwrap_or_else(|error| {
-                say(error.to_string());
-                true
-            })
+            let judge = |target: &TargetId| {
+                let reason = || format!("it has code for {target}, which a GPU of {gpus} cannot be given");
+                (gpus.keeps(&[target]) != [true]).then(reason)
+            };
+            let place = (wrapper.bundle, wrapper.limit);
+            bundle::check(content, place, &judge, (findings, &say), resources).map_or_else(
+                |error| {
+                    say(error.to_string());
+                    true
+                },
+                |targets| !targets.is_empty(),
+            )
         });
         if !*has_code {
             without_code.push(position);
@@ -94,72 +101,6 @@ pub(super) fn check(
         let (count, all, list) = (without_code.len(), wrappers.len(), enumerate(&without_code));
         findings.note(format!("{label}: {count} of its {all} wrappers have no code for {gpus}: {list}"));
     }
-}
-
-/// Whether a bundle has code. Reads all of it.
-fn check_bundle(
-    content: &Arc<dyn Content>,
-    wrapper: &Wrapper,
-    gpus: &GpuSet,
-    findings: &Findings,
-    say: &dyn Fn(String),
-    resources: &Arc<Resources>,
-) -> Result<bool, FatbinError> {
-    let bundle = Bundle::read(content, wrapper.bundle, wrapper.limit, resources)?;
-    for id in bundle.unknown_ids() {
-        say(format!("it has code with the entry ID {id:?}, which no runtime finds"));
-    }
-    let objects = bundle.objects(content, resources)?;
-    let packed = objects.iter().find_map(|object| object.bundle.clone());
-    let packed = packed.or_else(|| bundle.packed(content, resources));
-    // Held so that it is decompressed once for all code objects.
-    let _held = match &packed {
-        Some(packed) if packed.is_decompressed_in_memory() => Some(packed.pin_whole()?),
-        Some(_) | None => None,
-    };
-    if let Some((packed, start)) = packed.as_ref().zip(bundle.packed_start()) {
-        check_hash(content, packed, start, say)?;
-    }
-    let mut has_code = false;
-    for CodeObject { target, content, .. } in &objects {
-        if content.size() == 0 {
-            continue;
-        }
-        has_code = true;
-        if gpus.keeps(&[target]) != [true] {
-            say(format!("it has code for {target}, which a GPU of {gpus} cannot be given"));
-        }
-        let mut beginning = Vec::with_capacity(CODE_HEADER);
-        read_all(&**content, |bytes| {
-            let missing = CODE_HEADER - beginning.len();
-            beginning.extend_from_slice(head(bytes, missing.min(bytes.len())));
-        })?;
-        findings.counts.code_objects.add(1);
-        findings.counts.code_bytes.add(content.size());
-        if let Some(problem) = code_problem(&beginning, target) {
-            say(format!("the code object for {target}: {problem}"));
-        }
-    }
-    Ok(has_code)
-}
-
-/// Compares the MD5 of a compressed bundle's content with the hash in its header, which is the MD5's low half
-/// (`OffloadBundler.cpp`).
-fn check_hash(
-    content: &Arc<dyn Content>,
-    packed: &Arc<Compressed>,
-    start: u64,
-    say: &dyn Fn(String),
-) -> Result<(), ReadError> {
-    let mut stated = [0; 8];
-    content.read_at(start.saturating_sub(8), &mut stated)?;
-    let mut md5 = Md5::new();
-    read_all(&*packed.whole(), |bytes| md5.update(bytes))?;
-    let made: [u8; 16] = md5.finalize().into();
-    if !made.starts_with(&stated) {
-        say("its hash is not that of the bundle that it is compressed from".to_owned());
-    }
-    Ok(())
 }
 
 /// The first code object of each target.

@@ -91,7 +91,7 @@ fn fill(root: &Path) {
         }
     }
     fs::create_dir_all(root.join("lib/rocblas/library")).unwrap();
-    fs::write(root.join("lib/rocblas/library/TensileLibrary_gfx90a.dat"), "for gfx90a").unwrap();
+    fs::write(root.join("lib/rocblas/library/TensileLibrary_gfx90a.dat"), b"\x91\xaafor gfx90a").unwrap();
 }
 
 fn options() -> PlanOptions {

@@ -330,7 +330,7 @@ fn a_library_moved_from_the_top_of_its_package_is_named_without_manifest() {
 }
 
 /// As of splitters that write neither statements nor manifests.
-fn without_statements(site: &Path) {
+pub(crate) fn without_statements(site: &Path) {
     for name in [HOST, DEVICE, FAMILY] {
         for file in ["kpackfs.json", "kpackfs-manifest.json"] {
             fs::remove_file(site.join(name).join(file)).unwrap();
@@ -380,42 +380,5 @@ fn device_distributions_without_statement_are_those_that_a_host_names() {
         agree(site.path(), added);
         let findings = check();
         assert!(findings.iter().any(|it| it.rule == rule && it.path.contains(DEVICE)), "{number}: {findings:#?}");
-    }
-}
-
-/// The header of an AMDGPU ELF file (LLVM's "User Guide for AMDGPU Backend") with a table of sections at `table`.
-fn code(mach: u8, table: u8) -> Vec<u8> {
-    let mut code = vec![0; 128];
-    code[..9].copy_from_slice(b"\x7fELF\x02\x01\x01\x40\x02");
-    (code[18], code[40], code[48], code[58], code[60]) = (224, table, mach, 64, 1);
-    code
-}
-
-#[test]
-fn code_objects_of_databases_are_whole_and_for_the_gpu_in_their_path() {
-    const GFX1100: u8 = 0x41;
-    const GFX942: u8 = 0x4c;
-    let path = "fat/lib/rocblas/library/TensileLibrary_gfx1100.co";
-    let fat = fat();
-    fs::write(fat.path().join(path), code(GFX1100, 64)).unwrap();
-    let out = wheels(fat.path(), &[]);
-    let all = ["fat-", "amd_fat_device_gfx1100", "amd_fat_device_gfx11-"].map(|it| wheel(&out, it));
-    let site = installed(&all);
-    without_statements(site.path());
-    let check = || verify(&[site.path().to_owned()], None, &VerifyOptions::default()).findings;
-    let cases: [(Vec<u8>, Option<&str>); 6] = [
-        (code(GFX1100, 64), None),
-        (b"__CLANG_OFFLOAD_BUNDLE__".to_vec(), None),
-        (code(GFX942, 64), Some("it is code for gfx942")),
-        (code(GFX1100, 96), Some("it has 128 bytes, but its tables end at 160")),
-        (vec![0; 128], Some("it is neither an AMDGPU ELF file nor SPIR-V")),
-        (Vec::new(), Some("it is empty")),
-    ];
-    for (content, expected) in cases {
-        fs::write(site.path().join(path), content).unwrap();
-        agree(site.path(), &[]);
-        let found = check();
-        let reasons: Vec<_> = found.iter().map(|it| (it.rule, &*it.path, &*it.reason)).collect();
-        assert_eq!(reasons, expected.map(|reason| (Rule::DatabaseCode, path, reason)).into_iter().collect::<Vec<_>>());
     }
 }

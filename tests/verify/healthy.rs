@@ -104,7 +104,7 @@ fn directories_behind_symlinks() {
 #[test]
 fn a_gpu_with_databases_only() {
     let fat = fat();
-    fs::write(fat.path().join("fat/lib/rocblas/library/TensileLibrary_gfx1201.dat"), "for gfx1201").unwrap();
+    fs::write(fat.path().join("fat/lib/rocblas/library/TensileLibrary_gfx1201.dat"), b"\x91\xabfor gfx1201").unwrap();
     for (options, expected) in [(&[] as &[&str], vec![]), (&["--no-manifest"], vec![Rule::NoCode])] {
         let out = wheels(fat.path(), options);
         let site = installed(&["fat-", "amd_fat_device_gfx1201"].map(|it| wheel(&out, it)));

@@ -21,7 +21,7 @@ pub(crate) fn fat() -> TempDir {
     let fat = tempfile::tempdir().unwrap();
     unpacked(fat.path(), "fat", "1.0");
     copy(Path::new("tests/fixtures/generic.so"), &fat.path().join("fat/generic.so"));
-    fs::write(fat.path().join(DATABASE), "for gfx1100").unwrap();
+    fs::write(fat.path().join(DATABASE), b"\x91\xabfor gfx1100").unwrap();
     fat
 }
 

@@ -11,6 +11,7 @@ mod against;
 mod agreed;
 mod archives;
 mod binaries;
+mod databases;
 mod healthy;
 mod images;
 mod installations;

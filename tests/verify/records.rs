@@ -71,7 +71,12 @@ fn files_that_differ_from_record_are_named() {
             VERSION,
             "bytes, but fat-1.0.dist-info/RECORD states 12",
         ),
-        ("database", |at| write(&at.join(DATABASE), "for gfx90b"), DATABASE, "its SHA-256 is not the one"),
+        (
+            "database",
+            |at| fs::write(at.join(DATABASE), b"\x91\xaafor gfx90b").unwrap(),
+            DATABASE,
+            "its SHA-256 is not the one",
+        ),
         (
             "header of an archive, which nobody reads",
             |at| edit(&at.join(ARCHIVE), |bytes| bytes[40] ^= 1),

@@ -91,8 +91,8 @@ fn fill(root: &Path) {
             fs::copy(fixture.path(), root.join("lib").join(fixture.file_name())).unwrap();
         }
     }
-    fs::write(library.join("TensileLibrary_gfx90a.dat"), "for gfx90a").unwrap();
-    fs::write(library.join("TensileLibrary_gfx1030.dat"), "for gfx1030").unwrap();
+    fs::write(library.join("TensileLibrary_gfx90a.dat"), b"\x91\xaafor gfx90a").unwrap();
+    fs::write(library.join("TensileLibrary_gfx1030.dat"), b"\x91\xabfor gfx1030").unwrap();
     fs::create_dir(root.join("share")).unwrap();
     fs::write(root.join("share/notes"), "for everybody").unwrap();
     fs::set_permissions(root.join("share/notes"), fs::Permissions::from_mode(0o640)).unwrap();

@@ -171,7 +171,7 @@ const DAMAGES: &[Damage] = &[
     ),
     (
         "a database of another GPU",
-        |at| fs::write(at.join("lib/rocblas/library/TensileLibrary_gfx1030.dat"), "for gfx1030").unwrap(),
+        |at| fs::write(at.join("lib/rocblas/library/TensileLibrary_gfx1030.dat"), b"\x91\xabfor gfx1030").unwrap(),
         true,
         Check::Against,
         "lib/rocblas/library/TensileLibrary_gfx1030.dat",

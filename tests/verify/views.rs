@@ -95,7 +95,9 @@ fn tree() -> TempDir {
     for target in ["gfx90a", "gfx1030"] {
         let name = format!("lib/rocblas/library/TensileLibrary_{target}.dat");
         fs::create_dir_all(tree.path().join("lib/rocblas/library")).unwrap();
-        fs::write(tree.path().join(name), target).unwrap();
+        // A catalogue is an array or a map.
+        let text = [&[0x91, 0xd9, u8::try_from(target.len()).unwrap()], target.as_bytes()].concat();
+        fs::write(tree.path().join(name), text).unwrap();
     }
     tree
 }

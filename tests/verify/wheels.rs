@@ -18,7 +18,7 @@ pub(crate) fn unpacked(root: &Path, name: &str, version: &str) {
     }
     let library = root.join(name).join("lib/rocblas/library");
     fs::create_dir_all(&library).unwrap();
-    fs::write(library.join("TensileLibrary_gfx90a.dat"), "for gfx90a").unwrap();
+    fs::write(library.join("TensileLibrary_gfx90a.dat"), b"\x91\xaafor gfx90a").unwrap();
     fs::write(root.join(name).join("version.py"), "version = 1\n").unwrap();
     fs::create_dir_all(&dist_info).unwrap();
     let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Dist: numpy==1.0\n");

@@ -1,0 +1,104 @@
+//! Files of databases in installations that have neither manifest nor statement, with which RECORD agrees.
+
+use std::fs;
+use std::io::Write;
+
+use kpackfs::verify::{Rule, VerifyOptions};
+use md5::Digest;
+
+use crate::agreed::{agree, without_statements};
+use crate::installations::{fat, installed, wheel, wheels};
+use crate::splits::verify;
+
+const GFX1100: u8 = 0x41;
+const GFX942: u8 = 0x4c;
+
+const CODE: &str = "fat/lib/rocblas/library/TensileLibrary_gfx1100.co";
+const CATALOGUE: &str = "fat/lib/rocblas/library/TensileLibrary_Type_HH_fallback.dat";
+
+/// Content of a file, and what is found in it.
+type Case = (Vec<u8>, Option<&'static str>);
+
+/// The header of an AMDGPU ELF file (LLVM's "User Guide for AMDGPU Backend") with a table of sections at `table`.
+fn code(mach: u8, table: u8) -> Vec<u8> {
+    let mut code = vec![0; 128];
+    code[..9].copy_from_slice(b"\x7fELF\x02\x01\x01\x40\x02");
+    (code[18], code[40], code[48], code[58], code[60]) = (224, table, mach, 64, 1);
+    code
+}
+
+/// An uncompressed bundle (clang's documentation, "Clang Offload Bundler") with one code object.
+fn bundle(target: &str, code: &[u8]) -> Vec<u8> {
+    let id = format!("hipv4-amdgcn-amd-amdhsa--{target}");
+    let table = [1, 256, code.len() as u64, id.len() as u64].map(u64::to_le_bytes).concat();
+    let mut bundle = [b"__CLANG_OFFLOAD_BUNDLE__", &*table, id.as_bytes()].concat();
+    bundle.resize(256, 0);
+    [bundle, code.to_vec()].concat()
+}
+
+/// The same as clang compresses it: version 2 of CCOB, zlib, and this hash.
+fn compressed(bundle: &[u8], hash: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bundle).unwrap();
+    let packed = encoder.finish().unwrap();
+    let sizes = [packed.len() + 24, bundle.len()].map(|size| u32::try_from(size).unwrap().to_le_bytes()).concat();
+    [b"CCOB\x02\0\0\0", &*sizes, &hash[..8], &packed].concat()
+}
+
+/// The header of code with a segment of 200 bytes, by a table at 64, and without a table of sections.
+fn segment() -> Vec<u8> {
+    let mut code = code(GFX1100, 0);
+    (code[32], code[54], code[56], code[58], code[60], code[96]) = (64, 56, 1, 0, 0, 200);
+    code
+}
+
+fn codes() -> Vec<Case> {
+    let plain = bundle("gfx1100", &code(GFX1100, 64));
+    let hash = md5::Md5::digest(&plain);
+    vec![
+        (code(GFX1100, 64), None),
+        (code(GFX942, 64), Some("it is code for gfx942")),
+        (code(GFX1100, 96), Some("it has 128 bytes, but its headers need 160")),
+        (segment(), Some("it has 128 bytes, but its headers need 200")),
+        (vec![0; 128], Some("it is neither an AMDGPU ELF file nor SPIR-V")),
+        (Vec::new(), Some("it is empty")),
+        (plain.clone(), None),
+        (plain[..300].to_vec(), Some("offload bundle at 0x0: an entry reaches past the end")),
+        (bundle("gfx942", &code(GFX942, 64)), Some("it has code for gfx942, and none for gfx1100")),
+        (bundle("gfx1100", &code(GFX942, 64)), Some("the code object for gfx1100: it is code for gfx942")),
+        (compressed(&plain, &hash), None),
+        (compressed(&plain, &[0; 8]), Some("its hash is not that of the bundle that it is compressed from")),
+    ]
+}
+
+fn catalogues() -> Vec<Case> {
+    vec![
+        (b"\x82\x01\x02\x03\x04".to_vec(), None),
+        (b"\x82\x01\x02\x03".to_vec(), Some("it is no whole msgpack tree")),
+        (b"<html>".to_vec(), Some("it is no msgpack tree")),
+        (Vec::new(), Some("it is empty")),
+    ]
+}
+
+#[test]
+fn files_of_databases_are_whole_and_for_the_gpu_in_their_path() {
+    let fat = fat();
+    fs::write(fat.path().join(CODE), code(GFX1100, 64)).unwrap();
+    fs::write(fat.path().join(CATALOGUE), b"\x80").unwrap();
+    let out = wheels(fat.path(), &[]);
+    let all = ["fat-", "amd_fat_device_gfx1100", "amd_fat_device_gfx11-"].map(|it| wheel(&out, it));
+    let site = installed(&all);
+    without_statements(site.path());
+    let cases = codes().into_iter().map(|case| (CODE, Rule::DatabaseCode, case));
+    let cases = cases.chain(catalogues().into_iter().map(|case| (CATALOGUE, Rule::DatabaseCatalogue, case)));
+    for (path, rule, (content, expected)) in cases {
+        let place = site.path().join(path);
+        let healthy = fs::read(&place).unwrap();
+        fs::write(&place, content).unwrap();
+        agree(site.path(), &[]);
+        let found = verify(&[site.path().to_owned()], None, &VerifyOptions::default()).findings;
+        fs::write(&place, healthy).unwrap();
+        let reasons: Vec<_> = found.iter().map(|it| (it.rule, &*it.path, &*it.reason)).collect();
+        assert_eq!(reasons, expected.map(|reason| (rule, path, reason)).into_iter().collect::<Vec<_>>());
+    }
+}
