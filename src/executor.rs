@@ -8,7 +8,10 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, rank, thread};
 
@@ -40,6 +43,8 @@ pub struct Executor(Arc<Queue>);
 struct Queue {
     state: Mutex<ExecutorState, { rank::EXECUTOR }>,
     wake: Condvar,
+    /// Where threads run that are started from now on.
+    processors: OnceLock<CpuSet>,
 }
 
 struct ExecutorState {
@@ -78,7 +83,7 @@ impl Executor {
             idle: 0,
             closed: false,
         };
-        Self(Arc::new(Queue { state: Mutex::new(state), wake: Condvar::new() }))
+        Self(Arc::new(Queue { state: Mutex::new(state), wake: Condvar::new(), processors: OnceLock::new() }))
     }
 
     /// Queues a request. If no existing thread can run it and none can be created, the caller runs it.
@@ -113,6 +118,12 @@ impl Executor {
         drop(state);
         self.0.wake.notify_one();
         Ok(())
+    }
+
+    /// Sets the processors of threads that are started from now on. Otherwise they have those of the thread that queues
+    /// the job.
+    pub fn run_on(&self, processors: CpuSet) {
+        self.0.processors.set(processors).ok();
     }
 
     /// Number of threads now.
@@ -163,6 +174,9 @@ impl Queue {
 
     /// Runs jobs until none has arrived for a while.
     fn work(&self) {
+        if let Some(processors) = self.processors.get() {
+            sched_setaffinity(None, processors).ok();
+        }
         let mut state = self.lock();
         let mut waited = false;
         loop {

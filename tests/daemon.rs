@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio, exit};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::wait_until;
+use common::{transport, wait_until};
 use kpackfs::mount::{MountError, MountOptions, ServeOptions, Served, find_mount, list_mounts, serve, umount};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Rope, Segment};
@@ -38,6 +38,7 @@ fn options(place: &Path) -> MountOptions {
         allow_other: false,
         no_exec: false,
         no_passthrough: false,
+        transport: transport(),
     }
 }
 

@@ -4,13 +4,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::failure::text;
 use super::log;
 use crate::artifact::{FoundArtifacts, find, shards};
 use crate::export::Inputs;
-use crate::mount::{self, MountOptions, ReadyFile, ServeOptions, Served};
+use crate::mount::{self, MountOptions, ReadyFile, ServeOptions, Served, Transport};
 use crate::source::is_stream;
 
 /// Options of mounting and serving.
@@ -35,6 +35,10 @@ pub(super) struct Serving {
     #[arg(long, help_heading = "Mount")]
     no_passthrough: bool,
 
+    /// How requests of the kernel travel
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = TransportChoice::Auto, help_heading = "Mount")]
+    transport: TransportChoice,
+
     /// Append messages to this file [default: stderr in the foreground, the system's log (syslog, journald) otherwise]
     #[arg(long, value_name = "FILE", help_heading = "Mount")]
     log_file: Option<PathBuf>,
@@ -51,6 +55,33 @@ pub(super) struct Serving {
     /// Mount in this mount namespace, such as /proc/PID/ns/mnt
     #[arg(long, value_name = "FILE", help_heading = "Mount")]
     namespace: Option<PathBuf>,
+}
+
+/// How requests of the kernel travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TransportChoice {
+    /// What the environment variable `KPACKFS_TRANSPORT` names, dev-fuse without it
+    Auto,
+    /// Through queues of `io_uring`, one for each processor: needs Linux 6.14, and an administrator who allows it
+    Uring,
+    /// Through /dev/fuse
+    DevFuse,
+}
+
+impl TransportChoice {
+    fn resolve(self) -> anyhow::Result<Transport> {
+        match self {
+            Self::Uring => Ok(Transport::Uring),
+            Self::DevFuse => Ok(Transport::DevFuse),
+            Self::Auto => match std::env::var_os("KPACKFS_TRANSPORT") {
+                Some(name) if name == "uring" => Ok(Transport::Uring),
+                Some(name) if !["", "auto", "dev-fuse"].contains(&&*name.to_string_lossy()) => {
+                    bail!("KPACKFS_TRANSPORT={}: it is auto, uring or dev-fuse", name.display())
+                }
+                _ => Ok(Transport::DevFuse),
+            },
+        }
+    }
 }
 
 /// An absolute path, which stays valid when a daemon changes its working directory.
@@ -103,6 +134,7 @@ impl Serving {
             allow_other: self.allow_other,
             no_exec: self.noexec,
             no_passthrough: self.no_passthrough,
+            transport: self.transport.resolve()?,
         };
         let options = ServeOptions { mount, foreground: self.foreground, is_fake: self.fake, ready };
         if let Some(namespace) = &self.namespace {

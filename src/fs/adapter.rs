@@ -5,33 +5,29 @@
 //! passed through ([`super::passthrough`]).
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Generation, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, OpenAccMode, OpenFlags, PollEvents, PollFlags,
-    PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation, INodeNo,
+    InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 
-use super::failure::Failure;
+use super::attributes::{FOREVER, NOTHING, attributes, file_type, name_ttl};
 use super::filesystem::{BLOCK, Filesystem, LONGEST_NAME, PageCache};
 use super::listing::{NameSink, NamesAndAttributes};
 use super::nodes::{FileKind, NodeAttributes};
-use super::passthrough::Passthrough;
+use super::passthrough::{Opening, Passthrough};
+use super::uring::{PAYLOAD, RingAnswers};
 use crate::metrics::RequestKind;
 use crate::tree::NodeId;
-
-/// Nothing in a tree changes while it is mounted, so the kernel may cache answers for ever.
-const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-
-/// The preferred size of reads (`st_blksize`): that of the kernel's default readahead.
-const BLOCK_SIZE: u32 = 128 * 1024;
 
 /// The most background requests of the kernel in flight (readahead, releases). With its default of 12, a few slow reads
 /// delay the readahead of all other files.
@@ -61,15 +57,18 @@ const CAPABILITIES: [InitFlags; 5] = [
 #[derive(Debug)]
 pub(crate) struct Adapter {
     fs: Arc<Filesystem>,
-    passthrough: Passthrough,
+    passthrough: Passthrough<BackingId>,
     /// Whether files may be passed through. Then the mount counts as one of the two stacked file systems that the
     /// kernel allows.
     may_pass: bool,
+    /// If requests travel through rings: what answers them. Only what the kernel does not send that way, such as FORGET,
+    /// comes here.
+    rings: Option<Arc<RingAnswers>>,
 }
 
 impl Adapter {
-    pub(crate) fn new(fs: Arc<Filesystem>, may_pass: bool) -> Self {
-        Self { fs, passthrough: Passthrough::default(), may_pass }
+    pub(crate) fn new(fs: Arc<Filesystem>, may_pass: bool, rings: Option<Arc<RingAnswers>>) -> Self {
+        Self { fs, passthrough: Passthrough::default(), may_pass, rings }
     }
 }
 
@@ -94,13 +93,22 @@ impl fuser::Filesystem for Adapter {
             config.add_capabilities(InitFlags::FUSE_READDIRPLUS_AUTO).ok();
         }
         config.set_max_background(MAX_BACKGROUND).ok();
-        config.set_max_write(MAX_REQUEST).ok();
+        config.set_max_write(if self.rings.is_some() { PAYLOAD } else { MAX_REQUEST }).ok();
+        if self.rings.is_some() {
+            // fuser derives `max_pages` from this, too.
+            config.set_max_readahead(PAYLOAD).ok();
+            let refused = |_| io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+            config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).map_err(refused)?;
+        }
         if self.may_pass
             && let Some(sample) = self.fs.nodes.largest_backed(MIN_PASSTHROUGH)
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
         {
             config.set_max_stack_depth(STACK_DEPTH).ok();
-            self.passthrough = Passthrough::new(Some(sample));
+            match &self.rings {
+                Some(rings) => rings.pass_through(sample),
+                None => self.passthrough = Passthrough::new(Some(sample)),
+            }
         }
         Ok(())
     }
@@ -137,20 +145,12 @@ impl fuser::Filesystem for Adapter {
 
     fn open(&self, _: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.fs.answer_now(RequestKind::Open, |fs| {
-            let is_writing = flags.acc_mode() != OpenAccMode::O_RDONLY || flags.0 & libc::O_TRUNC != 0;
-            let opening = fs.open(node.0, is_writing, |content| {
-                if !self.passthrough.is_usable(&reply) {
-                    // From now on the kernel opens everything without asking. Writing is refused by `write`.
-                    return Err(Failure::Plain(rustix::io::Errno::NOSYS));
+            let register = |file: &File| reply.open_backing(file).ok();
+            match self.passthrough.answer(fs, node.0, flags.0, register) {
+                Ok(Opening { handle, backing: Some(backing) }) => {
+                    reply.opened_passthrough(FileHandle(handle), FopenFlags::empty(), &backing);
                 }
-                fs.directory_readahead.turn_off();
-                Ok(self.passthrough.open(node.0, content, &reply)?)
-            });
-            match opening {
-                Ok(opening) => {
-                    fs.resources.counters.passthrough_opens.add(u64::from(opening.is_passed_through()));
-                    opening.answer(reply);
-                }
+                Ok(Opening { handle, .. }) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE),
                 Err(error) => reply.error(errno(error)),
             }
         });
@@ -184,7 +184,7 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.fs.answer_now(RequestKind::Release, |_| {
-            self.passthrough.close(node.0, handle);
+            self.passthrough.close(node.0, handle.0);
             reply.ok();
         });
     }
@@ -309,60 +309,3 @@ impl NamesAndAttributes for ReplyDirectoryPlus {
 fn errno(error: rustix::io::Errno) -> Errno {
     Errno::from_i32(error.raw_os_error())
 }
-
-fn file_type(kind: FileKind) -> FileType {
-    match kind {
-        FileKind::Directory => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-        FileKind::File => FileType::RegularFile,
-    }
-}
-
-/// How long the kernel may cache a name.
-fn name_ttl(found: &NodeAttributes) -> Duration {
-    if found.is_live { Duration::ZERO } else { FOREVER }
-}
-
-/// Attributes, and how long the kernel may cache them.
-fn attributes(found: &NodeAttributes) -> (Duration, FileAttr) {
-    let ttl = if found.size.is_some() { FOREVER } else { Duration::ZERO };
-    let size = found.size.unwrap_or(0);
-    let attributes = FileAttr {
-        ino: INodeNo(found.number),
-        size,
-        // A short symlink lies in the inode itself.
-        blocks: if found.kind == FileKind::Symlink { 0 } else { size.div_ceil(512) },
-        atime: found.time,
-        mtime: found.time,
-        ctime: found.time,
-        crtime: found.time,
-        kind: file_type(found.kind),
-        perm: found.mode,
-        nlink: found.links,
-        uid: found.uid,
-        gid: found.gid,
-        rdev: 0,
-        blksize: BLOCK_SIZE,
-        flags: 0,
-    };
-    (ttl, attributes)
-}
-
-/// The attributes of a missing name.
-const NOTHING: FileAttr = FileAttr {
-    ino: INodeNo(0),
-    size: 0,
-    blocks: 0,
-    atime: UNIX_EPOCH,
-    mtime: UNIX_EPOCH,
-    ctime: UNIX_EPOCH,
-    crtime: UNIX_EPOCH,
-    kind: FileType::RegularFile,
-    perm: 0,
-    nlink: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-    blksize: 0,
-    flags: 0,
-};

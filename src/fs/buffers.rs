@@ -1,6 +1,7 @@
 //! Buffers for reads.
 
 use parking_lot::{Mutex, MutexGuard};
+use rustix::io::Errno;
 
 use crate::rope::head_mut;
 
@@ -29,5 +30,24 @@ impl Buffers {
 
     fn kept(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.0.lock()
+    }
+}
+
+/// Bytes of a file that are to be read.
+pub(super) struct ReadRange<'a> {
+    /// Their number.
+    pub(super) length: usize,
+    /// Reads as many bytes as there is room for.
+    pub(super) read: &'a dyn Fn(&mut [u8]) -> Result<(), Errno>,
+    pub(super) buffers: &'a Buffers,
+}
+
+impl ReadRange<'_> {
+    /// For a reply that has no room for the bytes.
+    pub(super) fn read_into_buffer(self, reply: impl FnOnce(Result<&[u8], Errno>)) {
+        self.buffers.with(self.length, |bytes| {
+            let result = (self.read)(bytes);
+            reply(result.map(|()| &*bytes));
+        });
     }
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::buffers::Buffers;
+use super::buffers::{Buffers, ReadRange};
 use super::directory_readahead::{DirectoryReadahead, PushFiles};
 use super::failure::{self, Failure, contained};
 use super::limiter::Limiter;
@@ -158,6 +158,20 @@ impl Filesystem {
         size: u32,
         reply: impl FnOnce(Result<&[u8], Errno>) + Send + 'static,
     ) {
+        self.read_range(node, offset, size, |range| match range {
+            Ok(range) => range.read_into_buffer(reply),
+            Err(errno) => reply(Err(errno)),
+        });
+    }
+
+    /// Like `read`, with a reply that has room for the bytes.
+    pub(super) fn read_range(
+        self: &Arc<Self>,
+        node: NodeId,
+        offset: u64,
+        size: u32,
+        reply: impl FnOnce(Result<ReadRange<'_>, Errno>) + Send + 'static,
+    ) {
         let is_cheap = |content: &Arc<dyn Content>| content.is_nonblocking(offset, readable(&**content, offset, size));
         let found = contained(|| {
             let content = self.nodes.known_content(node);
@@ -181,7 +195,7 @@ impl Filesystem {
         content: Option<Arc<dyn Content>>,
         offset: u64,
         size: u32,
-        reply: impl FnOnce(Result<&[u8], Errno>),
+        reply: impl FnOnce(Result<ReadRange<'_>, Errno>),
     ) {
         let content = content.map_or_else(|| self.guarded("read", node, || self.nodes.content(node)), Ok);
         let content = match content {
@@ -190,10 +204,8 @@ impl Filesystem {
         };
         // A read beyond the end returns no bytes, and is no error (read(2)).
         let offset = offset.min(content.size());
-        self.buffers.with(readable(&*content, offset, size), |bytes| {
-            let result = self.guarded("read", node, || Ok(content.read_at(offset, bytes)?));
-            reply(result.map(|()| &*bytes));
-        });
+        let read = |bytes: &mut [u8]| self.guarded("read", node, || Ok(content.read_at(offset, bytes)?));
+        reply(Ok(ReadRange { length: readable(&*content, offset, size), read: &read, buffers: &self.buffers }));
     }
 
     /// The names in a directory from `offset` on, as many as fit into `page`.

@@ -1,8 +1,10 @@
 //! Serving a view through FUSE: `filesystem` answers requests, `adapter` translates them from and to the protocol.
+//! `uring` does the same for requests that travel through `io_uring`.
 //!
 //! It does not know splits, wheels and archives: it serves the tree of a view.
 
 mod adapter;
+mod attributes;
 mod buffers;
 mod directory_readahead;
 mod failure;
@@ -11,6 +13,10 @@ mod limiter;
 mod listing;
 mod nodes;
 mod passthrough;
+mod uring;
 
 pub(crate) use adapter::{Adapter, KernelPages};
 pub(crate) use filesystem::Filesystem;
+#[doc(hidden)]
+pub use uring::{HEADER, Operation, RingError, RingRequest};
+pub(crate) use uring::{Rings, check as check_rings};

@@ -62,6 +62,12 @@ pub struct Counters {
     pub reads_prompt: Counter,
     /// Number of read requests answered by workers.
     pub reads_by_workers: Counter,
+    /// Number of entries of rings. 0 if requests travel through `/dev/fuse`.
+    pub ring_entries: Counter,
+    /// Number of requests that came through rings.
+    pub ring_requests: Counter,
+    /// Number of entries that went back to the kernel, with a reply. The others of [`Counters::ring_requests`] are in use.
+    pub ring_replies: Counter,
     /// Requests of the kernel.
     #[serde(flatten)]
     pub requests: Requests,

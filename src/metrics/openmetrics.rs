@@ -87,6 +87,7 @@ impl<S: MetricsSource> MetricsCollector<S> {
                 counters.read_wait_bytes_max.get(),
             ),
             ("requests_waiting", "Requests that worker threads have to answer.", None, counters.requests.waiting()),
+            ("ring_entries", "Requests that io_uring has room for.", None, counters.ring_entries.get()),
             ("threads", "Worker threads.", None, self.0.threads()),
         ];
         for (name, help, unit, value) in others {
@@ -97,7 +98,7 @@ impl<S: MetricsSource> MetricsCollector<S> {
 }
 
 /// Counters of work: name, help, unit and value.
-fn totals(counters: &Counters) -> [(&'static str, &'static str, Option<Unit>, u64); 12] {
+fn totals(counters: &Counters) -> [(&'static str, &'static str, Option<Unit>, u64); 14] {
     let bytes = || Some(Unit::Bytes);
     [
         ("input_read", "Read from the input.", bytes(), counters.bytes_read.get()),
@@ -112,6 +113,8 @@ fn totals(counters: &Counters) -> [(&'static str, &'static str, Option<Unit>, u6
         ("passthrough_opens", "Files opened for the kernel to read directly.", None, counters.passthrough_opens.get()),
         ("reads_at_once", "Reads answered on the session's thread.", None, counters.reads_prompt.get()),
         ("reads_by_workers", "Reads answered by worker threads.", None, counters.reads_by_workers.get()),
+        ("ring_requests", "Requests that came through io_uring.", None, counters.ring_requests.get()),
+        ("ring_replies", "Replies that went back through io_uring.", None, counters.ring_replies.get()),
     ]
 }
 

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::fs::RingError;
+
 /// Why a tree cannot be mounted, served or unmounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
@@ -66,6 +68,9 @@ pub enum MountError {
     /// The FUSE session could not be started or was broken.
     #[error("FUSE session: {0}")]
     Session(io::Error),
+    /// Requests cannot travel through rings.
+    #[error("--transport uring: {0}")]
+    Rings(#[from] RingError),
     /// Nothing is mounted there.
     #[error("{}: not a mount point; `findmnt -t fuse.kpackfs` lists those of kpackfs", .0.display())]
     NotMounted(PathBuf),
@@ -161,7 +166,7 @@ impl MountError {
     /// Whether the system refused a service. Otherwise the input or the mount point is at fault.
     pub fn is_system(&self) -> bool {
         match self {
-            Self::Device(_) | Self::Session(_) | Self::System { .. } | Self::DaemonDied(_) => true,
+            Self::Device(_) | Self::Session(_) | Self::Rings(_) | Self::System { .. } | Self::DaemonDied(_) => true,
             Self::Daemon { is_system, .. } => *is_system,
             _ => false,
         }

@@ -101,6 +101,7 @@ mod tests {
             allow_other: false,
             no_exec: true,
             no_passthrough: false,
+            transport: super::super::Transport::DevFuse,
         }
     }
 

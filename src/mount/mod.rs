@@ -14,9 +14,10 @@ mod sys;
 use std::ffi::CString;
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -28,7 +29,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{getgid, getuid};
 
 use crate::disk::{MOUNTINFO, MountEntry, absolute_mount_point, list_all_mounts, topmost_mount};
-use crate::fs::{Adapter, Filesystem, KernelPages};
+use crate::fs::{Adapter, Filesystem, KernelPages, RingError, Rings, check_rings};
 use crate::resources::Resources;
 use crate::tree::Tree;
 
@@ -58,6 +59,18 @@ pub struct MountOptions {
     pub no_exec: bool,
     /// Whether to read every file through the daemon, even those that the kernel could read itself.
     pub no_passthrough: bool,
+    /// How requests and replies travel.
+    pub transport: Transport,
+}
+
+/// How requests of the kernel and replies travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// By read(2) and write(2) on `/dev/fuse`.
+    #[default]
+    DevFuse,
+    /// By `io_uring`, with a queue for each processor. Mounting fails where the kernel does not allow it.
+    Uring,
 }
 
 /// What a mount serves.
@@ -97,6 +110,12 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
             result => break result?,
         }
     };
+    // The name of a device that the caller has mounted says nothing.
+    let place = if let MountTarget::Directory(place) = &target { place.clone() } else { PathBuf::new() };
+    let resources = Arc::clone(&served.resources);
+    let fs = Filesystem::new(place, served.tree, served.resources, served.total_bytes);
+    // Before the mount: from then on, nothing may fail.
+    let rings = (options.transport == Transport::Uring).then(|| Rings::prepare(&fs)).transpose()?;
     let (device, place, entry) = match target {
         MountTarget::Handed(number) => {
             (sys::inherited(number).map_err(MountError::Device)?, options.mount_point.clone(), None)
@@ -110,20 +129,23 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
             }
         }
     };
-    let named = entry.as_ref().map_or_else(PathBuf::new, |_| place.clone());
     let gone = Arc::new(AtomicBool::new(false));
     let mut mounted = Mounted { unmounter: Unmounter { place, entry, gone: Arc::clone(&gone) }, session: None };
-    let resources = Arc::clone(&served.resources);
-    let fs = Filesystem::new(named, served.tree, served.resources, served.total_bytes);
-    let adapter = Adapter::new(Arc::clone(&fs), !options.no_passthrough);
+    let adapter = Adapter::new(Arc::clone(&fs), !options.no_passthrough, rings.as_ref().map(Rings::answers));
     let mut config = Config::default();
-    config.n_threads = Some(SESSION_THREADS);
+    config.n_threads = Some(if rings.is_some() { 1 } else { SESSION_THREADS });
     // The kernel decides who may use the mount (`allow_other`). fuser's own check would in addition refuse set-uid
     // programs of the same user.
-    let session = Session::from_fd(adapter, device, SessionACL::All, config).map_err(MountError::Session)?;
+    let session =
+        Session::from_fd(adapter, device, SessionACL::All, config).map_err(|error| refused(options, error))?;
     fs.set_page_cache(Box::new(KernelPages(session.notifier())));
+    if let Some(rings) = &rings {
+        let (unmounter, resources) = (mounted.unmounter.clone(), Arc::clone(&resources));
+        rings.start(session.as_fd(), move |error| give_up(&error, &unmounter, &resources))?;
+    }
     let run = move || {
         let result = session.run();
+        drop(rings);
         gone.store(result.is_ok(), Ordering::Release);
         // Before the index is saved, so that the next mount, which waits for that, sees both.
         resources.store.finish();
@@ -133,6 +155,23 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
     let thread = thread::Builder::new().name("kpackfs-session".to_owned()).spawn(run).map_err(MountError::Session)?;
     mounted.session = Some(thread);
     Ok(mounted)
+}
+
+fn refused(options: &MountOptions, error: io::Error) -> MountError {
+    match error.raw_os_error() {
+        // This is how the adapter answers an INIT that does not offer rings.
+        Some(libc::EOPNOTSUPP) if options.transport == Transport::Uring => MountError::Rings(RingError::Missing),
+        _ => MountError::Session(error),
+    }
+}
+
+/// Ends this process after a ring has failed. Readers of its processor wait for answers. They get an error when the kernel
+/// ends the filesystem, which it does when no process has its device any longer.
+fn give_up(error: &RingError, unmounter: &Unmounter, resources: &Resources) -> ! {
+    tracing::error!("{error}");
+    unmounter.unmount(true).ok();
+    resources.index.save_or_log();
+    process::exit(1)
 }
 
 /// A mount point or device that can be served.
@@ -146,6 +185,9 @@ pub(crate) enum MountTarget {
 
 /// Checks the mount point.
 pub(crate) fn check(options: &MountOptions) -> Result<MountTarget, MountError> {
+    if options.transport == Transport::Uring {
+        check_rings()?;
+    }
     let path = &options.mount_point;
     if let Some(number) = path.to_str().and_then(|path| path.strip_prefix("/dev/fd/")?.parse().ok()) {
         return check_device(path, number);

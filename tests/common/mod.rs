@@ -10,6 +10,8 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kpackfs::mount::Transport;
+
 /// What waits longer hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -21,14 +23,35 @@ pub(crate) fn skipped(why: &str) {
     io::stderr().write_all(format!("\n*** SKIPPED: {why} ***\n").as_bytes()).unwrap();
 }
 
-/// Whether `/dev/fuse` can be opened. If not, reports that the test is skipped. With `KPACKFS_REQUIRE_FUSE=1`, which CI
-/// sets, the test fails instead, so that a test in CI cannot pass without mounting.
+/// The transport of mounts: that of the environment variable `KPACKFS_TRANSPORT`, which programs under test read, too.
+pub(crate) fn transport() -> Transport {
+    match std::env::var("KPACKFS_TRANSPORT").as_deref() {
+        Ok("uring") => Transport::Uring,
+        Ok("dev-fuse") | Err(_) => Transport::DevFuse,
+        Ok(other) => panic!("KPACKFS_TRANSPORT={other}"),
+    }
+}
+
+/// Whether `/dev/fuse` can be opened, and the kernel allows the transport that is tested. If not, reports that the test
+/// is skipped. With `KPACKFS_REQUIRE_FUSE=1`, which CI sets, the test fails instead, so that a test in CI cannot pass
+/// without mounting.
 pub(crate) fn can_mount() -> bool {
-    let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") else { return true };
     let is_required = std::env::var_os("KPACKFS_REQUIRE_FUSE").is_some_and(|value| value == "1");
-    assert!(!is_required, "/dev/fuse cannot be opened ({error}), and KPACKFS_REQUIRE_FUSE=1 demands it");
-    skipped(&format!("/dev/fuse cannot be opened ({error}); NOTHING was mounted or checked"));
+    let Err(why) = mountable() else { return true };
+    assert!(!is_required, "{why}, and KPACKFS_REQUIRE_FUSE=1 demands it");
+    skipped(&format!("{why}; NOTHING was mounted or checked"));
     false
+}
+
+fn mountable() -> Result<(), String> {
+    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    device.map_err(|error| format!("/dev/fuse cannot be opened ({error})"))?;
+    let parameter = "/sys/module/fuse/parameters/enable_uring";
+    let is_allowed = || fs::read_to_string(parameter).is_ok_and(|value| value.trim() == "Y");
+    if transport() == Transport::Uring && !is_allowed() {
+        return Err(format!("KPACKFS_TRANSPORT=uring, and the kernel does not allow it ({parameter})"));
+    }
+    Ok(())
 }
 
 /// A file of `tests/fixtures`.

@@ -12,7 +12,7 @@ use kpackfs::rope::{Content, ReadError, copy_from};
 use kpackfs::source::{Attributes, EntryPath};
 use kpackfs::tree::{Body, NodeKind, ROOT, Tree};
 
-use crate::common::{assert_same, can_mount, errno};
+use crate::common::{assert_same, can_mount, errno, transport};
 use crate::mounts::{Mount, noise, of_each_input, tree, wheel};
 
 const DEFLATED: &str = "host/demo/deflated.txt";
@@ -174,6 +174,7 @@ fn faulty_disk(name: &str, bytes: Vec<u8>, place: &Path, fails: &Arc<AtomicBool>
         allow_other: false,
         no_exec: false,
         no_passthrough: false,
+        transport: transport(),
     };
     mount(&options, Served { tree: Arc::new(tree), resources: Resources::new(0), total_bytes: 0 }).unwrap()
 }

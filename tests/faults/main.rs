@@ -13,3 +13,4 @@ mod memory;
 mod mounts;
 mod readers;
 mod remount;
+mod rings;

@@ -9,10 +9,11 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kpackfs::mount::Transport;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{Files, PATIENCE, can_mount, fixture, run, skipped};
+use crate::common::{Files, PATIENCE, can_mount, fixture, run, skipped, transport};
 
 /// Runs `work`, and fails if it takes longer than `PATIENCE`.
 pub(crate) fn bounded<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -235,7 +236,12 @@ impl Mount {
             let status = mount.status();
             let memory = ["bundles", "compression"].map(|name| format!("/memory/{name}"));
             let gauges = ["/gauges/requests_waiting".to_owned()].into_iter().chain(memory);
+            let rings = ["ring_requests", "ring_replies"].map(|name| format!("/counters/{name}"));
+            let [requests, replies] = rings.map(|name| status.pointer(&name).and_then(Value::as_u64));
+            assert_eq!(requests > Some(0), transport() == Transport::Uring);
+            // No entry of a ring is lost, but that of this request for the status.
             gauges.into_iter().all(|gauge| status.pointer(&gauge).and_then(Value::as_u64) == Some(0))
+                && requests.unwrap() <= replies.unwrap() + 1
         });
     }
 
@@ -249,6 +255,11 @@ impl Mount {
     /// Files that the process has open.
     pub(crate) fn open_files(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().count()
+    }
+
+    /// The ID of the process.
+    pub(crate) fn process(&self) -> u32 {
+        self.process.id()
     }
 
     /// Kills the process (SIGKILL).

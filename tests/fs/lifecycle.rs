@@ -10,6 +10,7 @@ use kpackfs::resources::Resources;
 use kpackfs::tree::Tree;
 
 use super::mounts::{DIRECTORY, Mount, run};
+use crate::common::transport;
 
 #[test]
 fn unmounting_from_outside_ends_the_session() {
@@ -75,6 +76,7 @@ fn bad_targets_are_refused() {
             allow_other: false,
             no_exec: false,
             no_passthrough: false,
+            transport: transport(),
         };
         let tree = Arc::new(Tree::new(DIRECTORY));
         mount(&options, Served { tree, resources: Resources::new(0), total_bytes: 0 }).unwrap_err()

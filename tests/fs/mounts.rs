@@ -9,14 +9,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use kpackfs::metrics::RequestKind;
-use kpackfs::mount::{MountOptions, Mounted, Served, mount};
+use kpackfs::mount::{MountOptions, Mounted, Served, Transport, mount};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, ReadError, Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
 use kpackfs::tree::{Body, LiveReport, NodeKind, Origin, OriginKind, ROOT, Tree};
 use kpackfs::view::Materialize;
 
-use crate::common::can_mount;
+use crate::common::{can_mount, transport};
 
 pub(crate) const DIRECTORY: Attributes =
     Attributes { mode: 0o755, uid: 0, gid: 0, mtime: 1_600_000_000, mtime_nanoseconds: 123_456_789 };
@@ -147,9 +147,11 @@ impl Mount {
             allow_other: false,
             no_exec: false,
             no_passthrough: false,
+            transport: transport(),
         };
         let mounted = mount(&options, Served { tree, resources: resources.clone(), total_bytes: 10_000_000 });
         let mounted = Some(mounted.unwrap());
+        assert_eq!(resources.counters.ring_entries.get() > 0, transport() == Transport::Uring);
         Some(Self { place, mounted, asked: channel().1, release: None, resources, kernels: Arc::default() })
     }
 

@@ -54,6 +54,8 @@ mod pack;
 mod part_manifest;
 #[path = "../../fuzz/bodies/records.rs"]
 mod records;
+#[path = "../../fuzz/bodies/ring_request.rs"]
+mod ring_request;
 #[path = "../../fuzz/bodies/split_input.rs"]
 mod split_input;
 #[path = "../../fuzz/bodies/statement.rs"]
@@ -73,7 +75,7 @@ use std::path::{Path, PathBuf};
 type Body = fn(&[u8]);
 
 /// The fuzz targets that are replayed here.
-const TARGETS: [(&str, Body); 19] = [
+const TARGETS: [(&str, Body); 20] = [
     ("wheel", wheel::run),
     ("deflate", deflate::run),
     ("elf", binary::run),
@@ -93,6 +95,7 @@ const TARGETS: [(&str, Body); 19] = [
     ("part_manifest", part_manifest::run),
     ("collection", collection::run),
     ("pack", pack::run),
+    ("ring_request", ring_request::run),
 ];
 
 /// The name of an input, and its bytes.
@@ -123,6 +126,7 @@ fn kinds(target: &str) -> Vec<Kind> {
         "part_manifest" => manifests::part_manifests(),
         "collection" => manifests::collections(),
         "pack" => manifests::packed(),
+        "ring_request" => texts::ring_requests(),
         other => panic!("{other}"),
     }
 }

@@ -115,6 +115,23 @@ pub(crate) fn mount_options() -> Vec<Kind> {
     ]
 }
 
+pub(crate) fn ring_requests() -> Vec<Kind> {
+    let of = |operation: u8, payload_size: u8, argument: &[u8], payload: &[u8]| {
+        let mut bytes = vec![0; kpackfs::fs::HEADER];
+        (bytes[4], bytes[16], bytes[272]) = (operation, 1, payload_size);
+        bytes[128..][..argument.len()].copy_from_slice(argument);
+        [&bytes, payload].concat()
+    };
+    vec![
+        ("lookup", of(1, 4, b"", b"lib\0")),
+        ("a name without an end", of(1, 3, b"", b"lib")),
+        ("a name that is longer than the payload", of(1, 100, b"", b"lib\0")),
+        ("getxattr", of(22, 18, &[100], b"user.kpackfs.kind\0")),
+        ("read", of(15, 0, &[0xFF; 24], b"")),
+        ("a header that ends early", vec![1; 20]),
+    ]
+}
+
 /// Small texts that would expand to much memory.
 #[test]
 fn texts_are_bounded() {

@@ -1,0 +1,219 @@
+//! FUSE over `io_uring` (Documentation/filesystems/fuse-io-uring.rst), a second transport of requests: each possible
+//! processor has a queue of entries, which are buffers. An entry is registered once. A completion says that the kernel has
+//! put a request into it, and the command that commits the reply also asks for the next request.
+//!
+//! A thread on each processor owns the ring of its queue. It answers what cannot block. Executor threads answer the rest:
+//! they write into the buffers, and hand the entry back by a list and an eventfd.
+//!
+//! From the answer to INIT on, the kernel holds back all requests until every queue has an entry. So rings and buffers
+//! are made and tried before the session. FORGET, INTERRUPT and notifications travel through `/dev/fuse`.
+
+mod answer;
+mod entry;
+mod protocol;
+mod queue;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+pub(crate) use self::answer::RingAnswers;
+pub(crate) use self::entry::PAYLOAD;
+use self::entry::{DEPTH, EntryOwner};
+#[doc(hidden)]
+pub use self::protocol::{HEADER, Operation, RingRequest};
+use self::queue::RingQueue;
+use crate::fs::filesystem::Filesystem;
+
+/// The parameter of the kernel's module that allows rings.
+const ENABLE: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Why requests cannot travel through rings.
+#[derive(Debug, thiserror::Error)]
+pub enum RingError {
+    /// The administrator has not allowed it.
+    #[error("FUSE over io_uring is off; as root, turn it on: echo Y > {ENABLE}")]
+    Off,
+    /// The kernel cannot do it.
+    #[error("the kernel has no FUSE over io_uring: that needs Linux 6.14 with CONFIG_FUSE_IO_URING")]
+    Missing,
+    /// `io_uring` cannot be used.
+    #[error("io_uring: {0}: see the sysctl kernel.io_uring_disabled, and seccomp in a container")]
+    Ring(io::Error),
+    /// The list of processors cannot be read.
+    #[error("{POSSIBLE}: {0}")]
+    Processors(String),
+    /// The kernel does not accept the entries of a queue.
+    #[error("the kernel does not accept entries of io_uring: {0}")]
+    Register(io::Error),
+    /// Requests can no longer be received or answered.
+    #[error("the ring of processor {0} has failed: {1}")]
+    Broken(u16, String),
+}
+
+/// The queues of a mount, each with a thread. Dropping it ends the threads.
+pub(crate) struct Rings {
+    queues: Vec<QueueThread>,
+    registered: Receiver<Result<(), RingError>>,
+    answers: Arc<RingAnswers>,
+    is_ending: Arc<AtomicBool>,
+}
+
+struct QueueThread {
+    owner: Arc<EntryOwner>,
+    start: Sender<RingStart>,
+    thread: JoinHandle<()>,
+}
+
+/// What the thread of a queue needs to begin.
+#[derive(Clone)]
+struct RingStart {
+    device: Arc<OwnedFd>,
+    /// Ends the mount: while the ring of a processor has failed, requests from there wait for ever.
+    fail: Arc<dyn Fn(RingError) + Send + Sync>,
+}
+
+/// Fails if the kernel does not allow rings, as far as that is known before mounting.
+pub(crate) fn check() -> Result<(), RingError> {
+    if !Path::new(ENABLE).exists() {
+        #[expect(clippy::disallowed_methods, reason = "the device of FUSE, which opens without waiting")]
+        // It loads the module.
+        File::open("/dev/fuse").ok();
+    }
+    match read(ENABLE) {
+        Ok(value) if value.trim() == "Y" => Ok(()),
+        Ok(_) => Err(RingError::Off),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(RingError::Missing),
+        // The answer to INIT will tell.
+        Err(_) => Ok(()),
+    }
+}
+
+impl Rings {
+    /// Makes and tries the rings, and reserves the buffers. This process must not fork afterwards.
+    pub(crate) fn prepare(fs: &Arc<Filesystem>) -> Result<Self, RingError> {
+        check()?;
+        let answers = Arc::new(RingAnswers::new(fs));
+        let is_ending = Arc::new(AtomicBool::new(false));
+        // Threads inherit the processors of the one that starts them, which may be that of a queue.
+        if let Ok(processors) = sched_getaffinity(None) {
+            fs.resources.executor.run_on(processors);
+        }
+        let (report, registered) = channel();
+        let mut rings = Self { queues: Vec::new(), registered, answers, is_ending };
+        for number in 0..possible_processors()? {
+            rings.add(number, report.clone())?;
+        }
+        fs.resources.counters.ring_entries.add(rings.queues.len() as u64 * u64::from(DEPTH));
+        Ok(rings)
+    }
+
+    fn add(&mut self, number: u16, report: Sender<Result<(), RingError>>) -> Result<(), RingError> {
+        let (tell, made) = channel();
+        let (start, wait) = channel::<RingStart>();
+        let (answers, is_ending) = (Arc::clone(&self.answers), Arc::clone(&self.is_ending));
+        let work = move || {
+            pin(number);
+            let mut queue = match RingQueue::new(number) {
+                Ok(queue) => queue,
+                Err(error) => return tell.send(Err(error)).unwrap_or(()),
+            };
+            tell.send(Ok(Arc::clone(&queue.owner))).ok();
+            let Ok(RingStart { device, fail }) = wait.recv() else { return };
+            let result = queue.register(&device).map_err(RingError::Register);
+            let is_registered = result.is_ok();
+            report.send(result).ok();
+            if !is_registered {
+                return;
+            }
+            let broken = match catch_unwind(AssertUnwindSafe(|| queue.serve(&device, &answers, &is_ending))) {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "a panic".to_owned(),
+            };
+            fail(RingError::Broken(number, broken));
+        };
+        let thread =
+            thread::Builder::new().name(format!("kpackfs-ring{number}")).spawn(work).map_err(RingError::Ring)?;
+        let gone = |_| RingError::Ring(io::Error::other("its thread is gone"));
+        let owner = made.recv().map_err(gone)?.map_err(RingError::Ring)?;
+        self.queues.push(QueueThread { owner, start, thread });
+        Ok(())
+    }
+
+    /// What answers the requests.
+    pub(crate) fn answers(&self) -> Arc<RingAnswers> {
+        Arc::clone(&self.answers)
+    }
+
+    /// Gives the kernel the entries of all queues, after its INIT. From then on they are answered. `fail` is called if
+    /// a ring fails later.
+    pub(crate) fn start(
+        &self,
+        device: BorrowedFd<'_>,
+        fail: impl Fn(RingError) + Send + Sync + 'static,
+    ) -> Result<(), RingError> {
+        let device = Arc::new(device.try_clone_to_owned().map_err(RingError::Register)?);
+        self.answers.device.set(Arc::clone(&device)).ok();
+        let start = RingStart { device, fail: Arc::new(fail) };
+        for queue in &self.queues {
+            queue.start.send(start.clone()).ok();
+        }
+        let gone = |_| RingError::Register(io::Error::other("the thread of a ring is gone"));
+        self.queues.iter().try_for_each(|_| self.registered.recv().map_err(gone)?)
+    }
+}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        self.is_ending.store(true, Ordering::Release);
+        for QueueThread { owner, start, thread } in self.queues.drain(..) {
+            drop(start);
+            owner.wake();
+            thread.join().ok();
+        }
+    }
+}
+
+/// Keeps this thread on a processor. One that is not online has a queue, too, but no requests.
+fn pin(processor: u16) {
+    let mut here = CpuSet::new();
+    if usize::from(processor) < CpuSet::MAX_CPU {
+        here.set(processor.into());
+        sched_setaffinity(None, &here).ok();
+    }
+}
+
+const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
+
+/// The number of possible processors, each of which must have a queue.
+fn possible_processors() -> Result<u16, RingError> {
+    let text = read(POSSIBLE).map_err(|error| RingError::Processors(error.to_string()))?;
+    processors_in(&text).ok_or_else(|| RingError::Processors(format!("{text:?} is no list of processors")))
+}
+
+fn read(path: &str) -> io::Result<String> {
+    #[expect(clippy::disallowed_methods, reason = "a file of sysfs, which never waits")]
+    std::fs::read_to_string(path)
+}
+
+/// The number of processors in a list such as `0`, `0-127` or `0-3,8-11`. The kernel has as many queues.
+fn processors_in(text: &str) -> Option<u16> {
+    text.trim().split(',').try_fold(0_u16, |count, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let length = last.parse::<u16>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)?;
+        count.checked_add(length)
+    })
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
