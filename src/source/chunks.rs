@@ -14,15 +14,16 @@ use super::checkpoint::Checkpoint;
 use super::damage::{self, DamageExtent, DecodeError, StreamDamage};
 use super::decoder::{Decoder, INPUT};
 use super::decoders::{CHUNK, Decoders};
+use super::facts::MemberFacts;
 use super::inflate::WINDOW;
-use super::loaded_indexes::EvictIndex;
+use super::open_members::ListedMember;
 use super::stream::Stream;
 use super::stream_index::StreamIndex;
 use crate::index::RecordKind;
 use crate::metrics::MemoryClass;
 use crate::rope::{BlockBoundary, ReadError, to_usize};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, rank};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, rank};
 
 /// A decode that passes other chunks keeps this many of the first and of the last ones. Sections that are read together
 /// are close to each other, but not in the order of reading. Keeping more would evict chunks that others are about to
@@ -38,16 +39,15 @@ pub(super) struct Chunks {
     pub(super) stream: Stream,
     /// Decoders and indexes, which all members of a wheel share.
     pub(super) decoders: Arc<Decoders>,
-    /// The member's number in the list of loaded indexes.
-    number: usize,
-    this: Weak<dyn EvictIndex>,
+    /// The member's place in the list of open members.
+    listed: ListedMember,
     /// Held for look-ups and updates, never while decoding.
     state: Mutex<ChunksState, { rank::CHUNKS }>,
     /// Notified when a decode has progressed or ended.
     progress: Condvar,
     /// Where the last captured bundle header ends.
     header_end: AtomicU64,
-    /// SHA-256 of the content, once the indexing pass has computed it. It stays when the index is evicted.
+    /// SHA-256 of the content, once the indexing pass has computed it.
     sha256: OnceLock<[u8; 32]>,
     /// Whether a pass over the whole stream, in this session or an earlier one, has found sizes and CRC-32 right.
     is_passed: AtomicBool,
@@ -100,32 +100,25 @@ enum Task<'a> {
     Decode(DecodeGuard<'a>, Start),
 }
 
-impl Drop for Chunks {
-    fn drop(&mut self) {
-        self.decoders.indexes.remove(self.number);
-    }
-}
-
 impl Chunks {
-    pub(super) fn new(stream: Stream, decoders: Arc<Decoders>) -> Arc<Self> {
+    pub(super) fn new(stream: Stream, decoders: Arc<Decoders>, listed: ListedMember, facts: MemberFacts) -> Arc<Self> {
         let state = ChunksState {
             id: new_id(&stream),
             index: BlockIndex::default(),
             load_state: LoadState::Unknown,
             decodes: Vec::new(),
             started: 0,
-            damage: None,
+            damage: facts.damage.map(|damage| *damage),
         };
-        Arc::new_cyclic(|this| Self {
-            number: state.id,
-            this: Weak::<Self>::clone(this),
+        Arc::new(Self {
             stream,
             decoders,
+            listed,
             state: Mutex::new(state),
             progress: Condvar::new(),
             header_end: AtomicU64::new(0),
-            sha256: OnceLock::new(),
-            is_passed: AtomicBool::new(false),
+            sha256: facts.sha256.map_or_else(OnceLock::new, OnceLock::from),
+            is_passed: AtomicBool::new(facts.is_passed),
         })
     }
 
@@ -183,7 +176,6 @@ impl Chunks {
                 return Ok(take(&state.index));
             };
             drop(state);
-            // The index may be evicted right after this.
             self.get(last)?;
         }
     }
@@ -194,6 +186,14 @@ impl Chunks {
             self.with_complete_index(|_| ())?;
         }
         Ok(self.sha256.get().copied())
+    }
+
+    /// What is known about the content. Never waits, since the caller may hold the lock of other chunks; `None` if it had
+    /// to.
+    pub(super) fn facts(&self) -> Option<MemberFacts> {
+        let damage = self.state.try_lock().ok()?.damage.clone().map(Box::new);
+        let is_passed = self.is_passed.load(Ordering::Relaxed);
+        Some(MemberFacts { sha256: self.sha256.get().copied(), is_passed, damage })
     }
 
     /// What is wrong with the stream, as far as it is known.
@@ -214,7 +214,7 @@ impl Chunks {
 
     /// Updates the account of the index's memory.
     fn account(&self, state: &ChunksState) {
-        self.decoders.indexes.account(self.number, &self.this, state.index.bytes());
+        self.listed.account(state.index.bytes());
     }
 
     /// Finds out what a reader has to do for a chunk. Waits while another thread decodes it.
@@ -233,7 +233,7 @@ impl Chunks {
                 return Ok(Task::Nothing(chunk));
             }
             self.restore(&mut state);
-            self.decoders.indexes.touch(self.number);
+            self.listed.touch();
             let indexed_to = state.index.indexed_to;
             let checkpoint = state.index.checkpoint(start.min(indexed_to));
             let near = checkpoint.boundary.output..=start.min(indexed_to);
@@ -367,23 +367,6 @@ impl Chunks {
     /// Removes all chunks with this id from the cache.
     fn drop_chunks(&self, id: usize) {
         (0..self.count()).for_each(|number| self.stream.resources.spans.remove(&key(id, number)));
-    }
-}
-
-impl EvictIndex for Chunks {
-    fn evict_index(&self) -> bool {
-        let Ok(mut state) = self.state.try_lock() else { return false };
-        if !state.decodes.is_empty() {
-            return false;
-        }
-        // A cached chunk implies that the index covers it, so the cached chunks get unreachable keys.
-        state.id = new_id(&self.stream);
-        state.load_state = LoadState::Unknown;
-        let index = std::mem::take(&mut state.index);
-        self.decoders.indexes.remove(self.number);
-        drop(state);
-        drop(index);
-        true
     }
 }
 

@@ -9,21 +9,6 @@ impl Chunks {
         StreamIndex::of(&self.lock().index, &self.stream)
     }
 
-    /// Whether the whole index is in memory.
-    pub(in crate::source) fn is_complete(&self) -> bool {
-        self.lock().index.complete
-    }
-
-    /// Makes the index count as this many bytes.
-    pub(in crate::source) fn account_for(&self, bytes: u64) {
-        self.decoders.indexes.account(self.number, &self.this, bytes);
-    }
-
-    /// See [`crate::source::loaded_indexes`].
-    pub(in crate::source) fn number(&self) -> usize {
-        self.number
-    }
-
     /// Whether no decode is in flight.
     pub(in crate::source) fn is_idle(&self) -> bool {
         self.lock().decodes.is_empty()

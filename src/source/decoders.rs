@@ -1,12 +1,12 @@
-//! Decoding state that all members of a wheel share: idle decoders, free chunks, captured headers, and the list of block
-//! indexes in memory. All of it counts towards the budget.
+//! Decoding state that all members of a wheel share: idle decoders, free chunks, captured headers, and the list of open
+//! members. All of it counts towards the budget.
 
 use std::ops::RangeInclusive;
 
 use super::bundle_headers::BundleHeaderCache;
 use super::checkpoint::Checkpoint;
 use super::decoder::Decoder;
-use super::loaded_indexes::LoadedIndexes;
+use super::open_members::OpenMembers;
 use super::stream::Stream;
 use crate::memory::{Budget, Reclaim, Reservation};
 use crate::metrics::MemoryClass;
@@ -47,8 +47,8 @@ pub(super) struct Decoders {
     pub(super) ahead: AtomicUsize,
     /// Headers of bundles in all members.
     pub(super) headers: BundleHeaderCache,
-    /// The members whose block indexes are in memory.
-    pub(super) indexes: Arc<LoadedIndexes>,
+    /// The members with state in memory.
+    pub(super) members: Arc<OpenMembers>,
 }
 
 /// Idle decoders and free chunks, the oldest first.
@@ -82,8 +82,8 @@ pub(super) struct Permit<'a> {
 
 impl Decoders {
     pub(super) fn new(budget: &Arc<Budget>) -> Arc<Self> {
-        let (unused, indexes) = (Arc::<Unused>::default(), LoadedIndexes::new(budget));
-        for part in [Arc::<Unused>::clone(&unused) as Arc<dyn Reclaim>, Arc::<LoadedIndexes>::clone(&indexes)] {
+        let (unused, members) = (Arc::<Unused>::default(), OpenMembers::new(budget));
+        for part in [Arc::<Unused>::clone(&unused) as Arc<dyn Reclaim>, Arc::<OpenMembers>::clone(&members)] {
             budget.register(Arc::downgrade(&part));
         }
         Arc::new(Self {
@@ -93,7 +93,7 @@ impl Decoders {
             hashes: AtomicBool::new(false),
             ahead: AtomicUsize::new(0),
             headers: BundleHeaderCache::new(budget),
-            indexes,
+            members,
         })
     }
 

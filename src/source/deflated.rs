@@ -7,6 +7,8 @@ use super::chunks::Chunks;
 use super::damage::{StreamDamage, UnreadableContent};
 use super::decoder::INPUT;
 use super::decoders::{CHUNK, Decoders};
+use super::facts::MemberFacts;
+use super::open_members::ListedMember;
 use super::stream::Stream;
 use crate::rope::{
     BlockBoundary, Content, Identity, Packed, PackedContent, ReadError, check_range, copy_from, to_usize,
@@ -56,8 +58,13 @@ struct SequentialReader {
 
 impl Deflated {
     /// The content into which `stream` inflates.
-    pub(super) fn new(stream: Stream, decoders: Arc<Decoders>) -> Self {
-        Self { chunks: Chunks::new(stream, decoders), readers: Mutex::default() }
+    pub(super) fn new(stream: Stream, decoders: Arc<Decoders>, listed: ListedMember, facts: MemberFacts) -> Self {
+        Self { chunks: Chunks::new(stream, decoders, listed, facts), readers: Mutex::default() }
+    }
+
+    /// What is known about the content. `None` while readahead is running.
+    pub(super) fn idle_facts(&self) -> Option<MemberFacts> {
+        if Arc::strong_count(&self.chunks) == 1 { self.chunks.facts() } else { None }
     }
 
     fn stream(&self) -> &Stream {

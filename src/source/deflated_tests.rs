@@ -8,10 +8,10 @@ use crate::resources::Resources;
 use crate::rope::{Content, Identity, PackedContent, ReadError, Rope, Segment, Sha256};
 use crate::source::EntryPath;
 use crate::source::decoders::Decoders;
+use crate::source::facts::MemberFacts;
 use crate::source::inflate::testing::{Z_FULL_FLUSH, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, deflated};
-use crate::source::loaded_indexes::EvictIndex;
 use crate::source::stream::Stream;
-use crate::source::testing::data;
+use crate::source::testing::{data, opened};
 
 pub(in crate::source) fn member(packed: &[u8], size: usize, crc32: u32, budget: u64) -> (Deflated, Arc<Resources>) {
     member_of(packed, size, crc32, Resources::new(budget))
@@ -31,7 +31,7 @@ pub(in crate::source) fn member_of(
         identity: Identity::describe("test").finish(),
         resources: Arc::clone(&resources),
     };
-    (Deflated::new(stream, Decoders::new(&resources.budget)), resources)
+    (opened(stream, &Decoders::new(&resources.budget), MemberFacts::default()), resources)
 }
 
 pub(in crate::source) fn read(content: &dyn Content, offset: usize, length: usize) -> Result<Vec<u8>, ReadError> {
@@ -208,49 +208,24 @@ fn block_boundaries_do_not_depend_on_who_read_what_when() {
     assert_eq!(hopping.chunks.checkpoints(), straight.chunks.checkpoints());
 }
 
+/// The same member, closed and opened again.
+fn reopened(content: &Deflated) -> Deflated {
+    opened(content.stream().clone(), &content.chunks.decoders, content.idle_facts().unwrap())
+}
+
 #[test]
-fn an_evicted_index_is_built_again() {
+fn the_index_of_a_closed_member_is_built_again() {
     let (whole, packed) = with_checkpoints(6 << 20, 21);
     let (content, resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 64 << 20);
     let (boundaries, checkpoints) = (content.block_boundaries().unwrap(), content.chunks.checkpoints());
     assert!(checkpoints.len() > 1);
     let before = resources.budget.gauges().streams;
-    assert!(content.chunks.evict_index());
-    assert!(resources.budget.gauges().streams < before && content.chunks.checkpoints() == [0]);
-    assert!(read(&content, 3 << 20, 999).unwrap() == whole[3 << 20..][..999]);
-    assert_eq!(content.block_boundaries().unwrap(), boundaries);
-    assert_eq!(content.chunks.checkpoints(), checkpoints);
-}
-
-#[test]
-fn when_the_budget_is_short_indexes_leave_in_the_order_of_their_use() {
-    let whole = data(3000, 1);
-    let packed = deflated(&whole, 6, whole.len(), Z_NO_FLUSH);
-    let resources = Resources::new(4 << 20);
-    let (first, _) = member_of(&packed, whole.len(), crc32fast::hash(&whole), Arc::clone(&resources));
-    let decoders = Arc::clone(&first.chunks.decoders);
-    let stream = || Stream {
-        entry: EntryPath::root().child(b"x"),
-        packed: Arc::clone(&first.stream().packed),
-        resources: Arc::clone(&resources),
-        ..*first.stream()
-    };
-    let members: Vec<_> = (0..8).map(|_| Deflated::new(stream(), Arc::clone(&decoders))).collect();
-    for member in &members {
-        member.block_boundaries().unwrap();
-    }
-    // Twice the budget.
-    for member in &members {
-        member.chunks.account_for(1 << 20);
-    }
-    decoders.indexes.touch(members[2].chunks.number());
-    resources.budget.reclaim();
-    assert!(resources.budget.gauges().total() <= 4 << 20);
-    let loaded: Vec<_> = (0..8).filter(|&number: &usize| members[number].chunks.is_complete()).collect();
-    assert_eq!(loaded.first(), Some(&2), "{loaded:?}");
-    assert!(loaded.len() > 1 && loaded.contains(&7), "{loaded:?}");
-    drop(members);
-    assert!(resources.budget.gauges().streams < 1 << 20);
+    let again = reopened(&content);
+    drop(content);
+    assert!(resources.budget.gauges().streams < before && again.chunks.checkpoints() == [0]);
+    assert!(read(&again, 3 << 20, 999).unwrap() == whole[3 << 20..][..999]);
+    assert_eq!(again.block_boundaries().unwrap(), boundaries);
+    assert_eq!(again.chunks.checkpoints(), checkpoints);
 }
 
 /// Waits until no readahead is running.
@@ -326,7 +301,7 @@ fn a_panic_ahead_of_the_reader_ends_the_readahead() {
         identity: Identity::describe("test").finish(),
         resources: Arc::clone(&resources),
     };
-    let content = Deflated::new(stream, Decoders::new(&resources.budget));
+    let content = opened(stream, &Decoders::new(&resources.budget), MemberFacts::default());
     for offset in (0..3 << 20).step_by(128 << 10) {
         read(&content, offset, 128 << 10).unwrap();
     }
@@ -404,8 +379,12 @@ fn the_pass_that_builds_the_index_computes_the_sha256_if_that_is_wanted() {
         let (inflated, hashed) = count();
         assert_eq!(hashed, size as u64, "{reads:?}");
         assert!(reads.len() > 1 || inflated == size as u64, "{inflated}");
-        assert!(content.chunks.evict_index());
-        assert_eq!((content.sha256().unwrap(), count()), (Some(sum), (inflated, hashed)), "without its index");
+        settle(&content);
+        assert_eq!(
+            (reopened(&content).sha256().unwrap(), count()),
+            (Some(sum), (inflated, hashed)),
+            "without its index"
+        );
     }
     let (content, _) = member(&packed, size, crc ^ 1, 1 << 20);
     content.hash_in_passing();

@@ -1,22 +1,22 @@
 //! The members of a wheel as contents.
 
 use std::fs::File;
-use std::ops::Deref;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use once_cell::race::OnceBox;
-
+use super::closable::{Closable, OpenMember, Openable};
 use super::damage::{self, UnreadableContent};
 use super::decoders::Decoders;
 use super::deflated::{Deflated, peek};
+use super::facts::MemberFacts;
+use super::open_members::ListedMember;
 use super::path::EntryPath;
 use super::stamp::{Label, Stamp, is_cached, read_unchanged};
 use super::stored::StoredMember;
 use super::stream::Stream;
 use crate::resources::Resources;
-use crate::rope::{BlockBoundary, Content, Identifier, Identity, Packed, PackedContent, ReadError, check_range};
-use crate::sync::atomic::Ordering;
+use crate::rope::{Content, Identifier, Identity, Packed, ReadError, check_range};
+use crate::sync::Arc;
 
 /// Length of a local file header without name and extra fields (APPNOTE.TXT 4.3.7).
 pub(super) const LOCAL_HEADER: u64 = 30;
@@ -114,7 +114,7 @@ pub(super) fn content(
         crc32: claims.crc32,
         is_deflated: claims.method == 8,
     };
-    (Arc::new(Member { place, opened: OnceBox::new() }), None)
+    (Closable::new(place), None)
 }
 
 /// Where a member is, and what the zip file claims about it. There is one for each member for as long as the wheel is
@@ -152,9 +152,10 @@ impl MemberPlace {
     }
 
     /// The content of a member without compression.
-    fn stored(&self) -> StoredMember {
+    fn stored(&self, listed: ListedMember, facts: MemberFacts) -> StoredMember {
         let Self { wheel, entry, crc32, .. } = self;
-        StoredMember::new(entry.clone(), self.raw(), self.identity(), *crc32, Arc::clone(&wheel.resources))
+        let resources = Arc::clone(&wheel.resources);
+        StoredMember::new(entry.clone(), self.raw(), self.identity(), *crc32, resources, listed, facts)
     }
 
     /// The stream of a deflated member.
@@ -243,99 +244,39 @@ impl Content for Raw {
     }
 }
 
-/// A member. Most members of a wheel are never read, or only their first bytes are. So nothing but its place is kept
-/// until it is read.
-#[derive(Debug)]
-struct Member {
-    place: MemberPlace,
-    opened: OnceBox<OpenMember>,
-}
-
-/// State of a member that has been read.
-#[derive(Debug)]
-enum OpenMember {
-    Stored(StoredMember),
-    Deflated(Deflated),
-}
-
-impl Deref for OpenMember {
-    type Target = dyn PackedContent;
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Stored(stored) => stored,
-            Self::Deflated(deflated) => deflated,
-        }
-    }
-}
-
-impl Member {
-    fn open(&self) -> &OpenMember {
-        self.opened.get_or_init(|| {
-            let place = &self.place;
-            let deflated = || Deflated::new(place.stream(), Arc::clone(&place.wheel.decoders));
-            Box::new(if place.is_deflated {
-                OpenMember::Deflated(deflated())
-            } else {
-                OpenMember::Stored(place.stored())
-            })
-        })
-    }
-}
-
-impl Content for Member {
+impl Openable for MemberPlace {
     fn size(&self) -> u64 {
-        self.place.size
+        self.size
     }
 
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        self.open().read_at(offset, buffer)
+    fn identity(&self) -> Identity {
+        self.identity()
+    }
+
+    fn decoders(&self) -> &Arc<Decoders> {
+        &self.wheel.decoders
+    }
+
+    fn resources(&self) -> &Arc<Resources> {
+        &self.wheel.resources
+    }
+
+    fn open(&self, listed: ListedMember, facts: MemberFacts) -> OpenMember {
+        if !self.is_deflated {
+            return OpenMember::Stored(self.stored(listed, facts));
+        }
+        OpenMember::Deflated(Deflated::new(self.stream(), Arc::clone(self.decoders()), listed, facts))
     }
 
     fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
-        match self.opened.get() {
-            Some(open) => open.peek(buffer),
-            None if self.place.is_deflated => peek(&self.place.stream(), &self.place.wheel.decoders, buffer),
-            None => self.place.raw().peek(buffer),
-        }
+        if self.is_deflated { peek(&self.stream(), self.decoders(), buffer) } else { self.raw().peek(buffer) }
     }
 
-    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
-        self.opened.get().map_or(length == 0, |open| open.is_nonblocking(offset, length))
-    }
-
-    fn identity(&self) -> Option<Identity> {
-        Some(self.place.identity())
-    }
-
-    fn check(&self) -> Result<(), ReadError> {
-        self.open().check()
-    }
-
-    fn member(&self) -> Option<&dyn PackedContent> {
-        Some(self)
-    }
-}
-
-impl PackedContent for Member {
     fn packed(&self) -> Packed {
-        let MemberPlace { is_deflated: deflated, crc32, .. } = self.place;
-        self.opened.get().map_or_else(|| Packed { bytes: self.place.raw(), deflated, crc32 }, |open| open.packed())
+        Packed { bytes: self.raw(), deflated: self.is_deflated, crc32: self.crc32 }
     }
 
     fn packed_size(&self) -> u64 {
-        self.place.packed_size
-    }
-
-    fn hash_in_passing(&self) {
-        self.place.wheel.decoders.hashes.store(true, Ordering::Relaxed);
-    }
-
-    fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
-        self.open().sha256()
-    }
-
-    fn block_boundaries(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
-        self.open().block_boundaries()
+        self.packed_size
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use super::block_index::WRONG_CRC32;
-use super::damage::{self, UnreadableContent};
+use super::damage::{self, StreamDamage, UnreadableContent};
+use super::facts::MemberFacts;
+use super::open_members::ListedMember;
 use super::path::EntryPath;
 use super::stamp::Label;
 use crate::resources::Resources;
@@ -17,6 +19,8 @@ pub(super) struct StoredMember {
     identity: Identity,
     crc32: u32,
     resources: Arc<Resources>,
+    /// The member's place in the list of open members.
+    _listed: ListedMember,
     /// The SHA-256, or the damage, that the first pass over all bytes has found.
     passed: OnceLock<Result<[u8; 32], ReadError>>,
 }
@@ -28,8 +32,19 @@ impl StoredMember {
         identity: Identity,
         crc32: u32,
         resources: Arc<Resources>,
+        listed: ListedMember,
+        facts: MemberFacts,
     ) -> Self {
-        Self { entry, bytes, identity, crc32, resources, passed: OnceLock::new() }
+        let damage = facts.damage.map(|damage| Err(damage.error));
+        let passed = damage.or(facts.sha256.map(Ok)).map_or_else(OnceLock::new, OnceLock::from);
+        Self { entry, bytes, identity, crc32, resources, _listed: listed, passed }
+    }
+
+    /// What is known about the content.
+    pub(super) fn facts(&self) -> MemberFacts {
+        let sha256 = self.passed.get().and_then(|passed| passed.as_ref().ok()).copied();
+        let damage = self.damage().map(|error| Box::new(StreamDamage { readable: 0, error: error.clone() }));
+        MemberFacts { sha256, is_passed: sha256.is_some(), damage }
     }
 
     fn damage(&self) -> Option<&ReadError> {

@@ -8,7 +8,7 @@ use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError};
 
 /// A deflate stream and what the zip file claims about it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Stream {
     /// The member, for messages.
     pub(super) entry: EntryPath,

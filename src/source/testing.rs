@@ -2,14 +2,15 @@
 
 #![expect(clippy::cast_possible_truncation, reason = "the hand-made zip files are small")]
 
-use std::sync::Arc;
-
 use super::decoders::Decoders;
 use super::deflated::Deflated;
+use super::facts::MemberFacts;
+use super::open_members::CloseMember;
 use super::path::EntryPath;
 use super::stream::Stream;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, Rope, Segment};
+use crate::sync::{Arc, Weak};
 
 pub(crate) use super::inflate::testing::{
     Z_DEFAULT_STRATEGY, Z_FIXED, Z_FULL_FLUSH, Z_HUFFMAN_ONLY, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, deflated,
@@ -149,5 +150,19 @@ pub(crate) fn deflated_member(packed: &[u8], size: u64, crc32: u32) -> Arc<dyn C
         identity: Identity::describe("test").finish(),
         resources: Arc::clone(&resources),
     };
-    Arc::new(Deflated::new(stream, Decoders::new(&resources.budget)))
+    Arc::new(opened(stream, &Decoders::new(&resources.budget), MemberFacts::default()))
+}
+
+/// The content of a deflated member that is never closed.
+pub(super) fn opened(stream: Stream, decoders: &Arc<Decoders>, facts: MemberFacts) -> Deflated {
+    Deflated::new(stream, Arc::clone(decoders), decoders.members.add(Weak::<NeverClosed>::new()), facts)
+}
+
+#[derive(Debug)]
+struct NeverClosed;
+
+impl CloseMember for NeverClosed {
+    fn close(&self) -> bool {
+        false
+    }
 }

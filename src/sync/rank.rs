@@ -13,6 +13,8 @@ pub(crate) const SCHEDULE: u8 = 30;
 pub(crate) const FRAMES: u8 = 40;
 /// A caller that waits for frames.
 pub(crate) const TICKET: u8 = 50;
+/// The state of a member, while it is opened or closed.
+pub(crate) const MEMBER: u8 = 55;
 /// The chunks of a member.
 pub(crate) const CHUNKS: u8 = 60;
 /// The sequential readers of a member or an archive, and one of them.
@@ -20,8 +22,8 @@ pub(crate) const READERS: u8 = 70;
 pub(crate) const READER: u8 = 71;
 /// Idle decoders, free chunks, and the decodes in flight.
 pub(crate) const DECODERS: u8 = 80;
-/// The list of loaded block indexes.
-pub(crate) const INDEXES: u8 = 90;
+/// The list of open members.
+pub(crate) const MEMBERS: u8 = 90;
 /// The entries of a cache.
 pub(crate) const CACHE: u8 = 100;
 /// The idle values of a pool.

@@ -34,8 +34,7 @@ impl DecodeGuard<'_> {
         decoder.fill(stream, buffer, Some(&mut observe))?;
         // There is one builder at a time.
         if !builder.is_indexed(start) {
-            // After an eviction the index is built again from the beginning.
-            let before = if start == 0 { 0 } else { header_end.load(Ordering::Relaxed) };
+            let before = header_end.load(Ordering::Relaxed);
             let end = decoders.headers.observe(self.id, start, buffer, before);
             header_end.store(end, Ordering::Relaxed);
         }
@@ -59,7 +58,7 @@ impl DecodeGuard<'_> {
             self.chunks.account(&state);
             complete = StreamIndex::of(&state.index, stream);
             self.chunks.is_passed.fetch_or(state.index.complete, Ordering::Relaxed);
-            // If the index was evicted and built again, the same sum is set already.
+            // If the member was closed and is indexed again, the same sum is set already.
             let _ = state.index.sha256().map(|sha256| self.chunks.sha256.set(sha256));
         }
         let bytes = state.index.bytes();

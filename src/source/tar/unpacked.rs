@@ -12,9 +12,12 @@ use flate2::bufread::DeflateDecoder;
 use lzma_rust2::XzReader;
 use serde::{Deserialize, Serialize};
 
+use super::super::closable::{Closable, OpenMember, Openable};
 use super::super::damage;
 use super::super::decoders::Decoders;
-use super::super::deflated::Deflated;
+use super::super::deflated::{Deflated, peek};
+use super::super::facts::MemberFacts;
+use super::super::open_members::ListedMember;
 use super::super::stamp::is_cached;
 use super::super::stream::Stream;
 use super::super::{EntryPath, SourceError};
@@ -22,7 +25,7 @@ use super::reader::ContentReader;
 use crate::disk::{ScratchError, ScratchFile};
 use crate::index::RecordKind;
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, ReadError, Rope, Segment, check_range};
+use crate::rope::{Content, Identity, Packed, ReadError, Rope, Segment, check_range};
 
 /// Bytes read at a time.
 const PIECE: usize = 256 << 10;
@@ -120,7 +123,48 @@ fn gzip(location: &Path, file: &Arc<dyn Content>, resources: &Arc<Resources>) ->
         identity,
         resources: Arc::clone(resources),
     };
-    Ok(Arc::new(Deflated::new(stream, Decoders::new(&resources.budget))))
+    Ok(Closable::new(Gunzipped { stream, decoders: Decoders::new(&resources.budget) }))
+}
+
+/// The content of a gzip file.
+#[derive(Debug)]
+struct Gunzipped {
+    stream: Stream,
+    decoders: Arc<Decoders>,
+}
+
+impl Openable for Gunzipped {
+    fn size(&self) -> u64 {
+        self.stream.size
+    }
+
+    fn identity(&self) -> Identity {
+        self.stream.identity
+    }
+
+    fn decoders(&self) -> &Arc<Decoders> {
+        &self.decoders
+    }
+
+    fn resources(&self) -> &Arc<Resources> {
+        &self.stream.resources
+    }
+
+    fn open(&self, listed: ListedMember, facts: MemberFacts) -> OpenMember {
+        OpenMember::Deflated(Deflated::new(self.stream.clone(), Arc::clone(&self.decoders), listed, facts))
+    }
+
+    fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
+        peek(&self.stream, &self.decoders, buffer)
+    }
+
+    fn packed(&self) -> Packed {
+        Packed { bytes: Arc::clone(&self.stream.packed), deflated: true, crc32: self.stream.crc32 }
+    }
+
+    fn packed_size(&self) -> u64 {
+        self.stream.packed.size()
+    }
 }
 
 impl Gzip {

@@ -1,0 +1,139 @@
+use std::fs;
+
+use super::{CloseMember, GUARANTEED, ListedMember, OpenMembers};
+use crate::memory::{Budget, Reclaim};
+use crate::resources::Resources;
+use crate::rope::{Content, ReadError};
+use crate::source::testing::{TestMember, made, packed, zipped};
+use crate::source::{EntryKind, EntryPath, Input};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Arc, Mutex, Weak};
+
+/// A member that can be closed unless it is busy.
+#[derive(Debug, Default)]
+struct Fake {
+    listed: Mutex<Option<ListedMember>>,
+    is_busy: AtomicBool,
+}
+
+impl Fake {
+    fn open(list: &Arc<OpenMembers>, index_bytes: u64) -> Arc<Self> {
+        let fake = Arc::<Self>::default();
+        let listed = list.add(Weak::<Self>::clone(&Arc::downgrade(&fake)));
+        listed.account(index_bytes);
+        *fake.listed.lock().unwrap() = Some(listed);
+        fake
+    }
+
+    fn is_open(&self) -> bool {
+        self.listed.lock().unwrap().is_some()
+    }
+}
+
+impl CloseMember for Fake {
+    fn close(&self) -> bool {
+        let closed = if self.is_busy.load(Ordering::Relaxed) { None } else { self.listed.lock().unwrap().take() };
+        closed.is_some()
+    }
+}
+
+#[test]
+fn when_the_budget_is_short_members_are_closed_in_the_order_of_their_use() {
+    let budget = Budget::new(4 << 20);
+    let list = OpenMembers::new(&budget);
+    budget.register(Arc::downgrade(&(Arc::clone(&list) as Arc<dyn Reclaim>)));
+    let members: Vec<_> = (0..8).map(|_| Fake::open(&list, 1 << 20)).collect();
+    members[1].is_busy.store(true, Ordering::Relaxed);
+    members[2].listed.lock().unwrap().as_ref().unwrap().touch();
+    budget.reclaim();
+    assert!(budget.gauges().total() <= 4 << 20);
+    let open: Vec<_> = (0..8).filter(|&number: &usize| members[number].is_open()).collect();
+    assert_eq!(open, [1, 2, 7], "the one in use, and those used last");
+    drop(members);
+    assert_eq!(budget.gauges().streams, 0);
+}
+
+fn wheel(members: &[TestMember], resources: &Arc<Resources>) -> Input {
+    let place = tempfile::tempdir().unwrap();
+    let location = place.path().join("x-1-py3-none-any.whl");
+    fs::write(&location, zipped(members)).unwrap();
+    Input::open(&location, resources).unwrap()
+}
+
+fn content(input: &Input, path: &str) -> Arc<dyn Content> {
+    match &input.entry(&EntryPath::new(path.as_bytes()).unwrap()).unwrap().kind {
+        EntryKind::File { content, .. } => Arc::clone(content),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn read(content: &dyn Content) -> Result<Vec<u8>, ReadError> {
+    let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
+    content.read_at(0, &mut bytes).map(|()| bytes)
+}
+
+const MANY: usize = 3000;
+
+/// A name and a content for each number.
+fn small(number: usize) -> (String, Vec<u8>) {
+    (format!("pkg/{number}"), format!("{number} ").repeat(40).into_bytes())
+}
+
+/// Reads so many small members that all others are closed.
+fn read_small(input: &Input) {
+    for (name, bytes) in (0..MANY).map(small) {
+        assert!(read(&*content(input, &name)).unwrap() == bytes, "{name}");
+    }
+}
+
+#[test]
+fn the_members_that_were_read_take_no_more_than_the_budget() {
+    let kinds: [fn(&str, &[u8]) -> TestMember; 2] = [packed, made];
+    for (kind, make) in kinds.into_iter().enumerate() {
+        let members: Vec<_> = (0..MANY).map(small).map(|(name, bytes)| make(&name, &bytes)).collect();
+        let resources = Resources::new(1 << 20);
+        let input = wheel(&members, &resources);
+        for _ in 0..2 {
+            read_small(&input);
+            let gauges = resources.budget.gauges();
+            // Idle decoders belong to this class, too.
+            assert!(gauges.streams <= GUARANTEED + (1 << 20), "{} bytes, {kind}", gauges.streams);
+        }
+    }
+}
+
+#[test]
+fn what_was_found_stays_when_a_member_is_closed() {
+    let text = b"a line of text\n".repeat(1000);
+    let wrong = |member: TestMember| TestMember { crc: member.crc ^ 1, ..member };
+    let cut = packed("cut", &text);
+    let half = cut.bytes.len() / 2;
+    let cut = TestMember { bytes: cut.bytes[..half].to_vec(), packed_size: half as u64, ..cut };
+    let odd =
+        [packed("good", &text), made("stored", &text), wrong(packed("bad", &text)), wrong(made("worse", &text)), cut];
+    let small = (0..MANY).map(small).map(|(name, bytes)| packed(&name, &bytes));
+    let members: Vec<_> = odd.into_iter().chain(small).collect();
+    let resources = Resources::new(1 << 20);
+    let input = wheel(&members, &resources);
+    input.hash_members();
+    let names = ["good", "stored", "bad", "worse", "cut"];
+    let sums = || names.map(|name| content(&input, name).member().unwrap().sha256().map_err(|error| error.to_string()));
+    let first = sums();
+    assert!(first[0] == first[1] && first[0].as_ref().is_ok_and(Option::is_some), "{first:?}");
+    assert!(first[2..].iter().all(Result::is_err), "{first:?}");
+    read_small(&input);
+    let good = content(&input, "good");
+    assert!(!good.is_nonblocking(0, 1), "it is closed");
+    let counters = &resources.counters;
+    let before = (counters.bytes_hashed.get(), counters.bytes_inflated.get());
+    for name in &names[2..] {
+        let member = content(&input, name);
+        read(&*member.member().unwrap().packed().bytes).unwrap_err();
+        read(&*member).unwrap_err();
+        member.check().unwrap_err();
+    }
+    good.check().unwrap();
+    assert_eq!(sums(), first);
+    let after = (counters.bytes_hashed.get(), counters.bytes_inflated.get());
+    assert_eq!(after, before, "nothing is read again");
+}
