@@ -76,14 +76,8 @@ impl Wheels {
         let default = || Devices::default_prefix(&fat.metadata.name);
         let prefix = options.device_prefix.clone().or_else(|| fat.added.prefix()).unwrap_or_else(default);
         let devices = Devices::new(&prefix, keys)?;
-        Ok(Self {
-            fat,
-            devices,
-            options: options.clone(),
-            split: None,
-            deflates_stored: false,
-            digests: Arc::default(),
-        })
+        let digests = KeptDigests::new(&fat.resources.budget);
+        Ok(Self { fat, devices, options: options.clone(), split: None, deflates_stored: false, digests })
     }
 
     /// The device distributions.

@@ -9,12 +9,39 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{Digest, WheelEntry, Wheels};
+use crate::memory::{Budget, Reservation};
+use crate::metrics::MemoryClass;
 use crate::rope::{Content, PackedContent};
 use crate::source::{Entry, EntryKind, EntryPath};
 use crate::wheel::Paths;
 
 /// Digests of unchanged files that differ from RECORD or were kept, by paths in the input.
-pub(super) type KeptDigests = Mutex<HashMap<EntryPath, Arc<Digest>>>;
+#[derive(Debug)]
+pub(super) struct KeptDigests(Mutex<(HashMap<EntryPath, Arc<Digest>>, Reservation)>);
+
+/// Bytes of a digest that is kept, without the name.
+const KEPT: u64 = 320;
+
+impl KeptDigests {
+    pub(super) fn new(budget: &Arc<Budget>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new((HashMap::new(), budget.account(MemoryClass::Streams, 0)))))
+    }
+
+    fn get(&self, entry: &EntryPath) -> Option<Arc<Digest>> {
+        self.0.lock().0.get(entry).cloned()
+    }
+
+    /// Keeps a digest, unless another thread did so first. Returns the one that is kept.
+    fn keep(&self, entry: &EntryPath, digest: Arc<Digest>) -> Arc<Digest> {
+        let (digests, memory) = &mut *self.0.lock();
+        if let Some(kept) = digests.get(entry) {
+            return Arc::clone(kept);
+        }
+        digests.insert(entry.clone(), Arc::clone(&digest));
+        memory.resize(memory.bytes() + KEPT + entry.as_bytes().len() as u64);
+        digest
+    }
+}
 
 /// An unchanged file of the input in a wheel.
 #[derive(Clone, Debug)]
@@ -95,13 +122,11 @@ impl Wheels {
 
     /// The digest that is kept for a file. The lock is not held while one is made, since that accesses the index.
     fn kept(&self, unchanged: &Unchanged) -> Option<Arc<Digest>> {
-        self.digests.lock().get(&unchanged.entry).cloned()
+        self.digests.get(&unchanged.entry)
     }
 
-    /// Keeps a digest, unless another thread did so first. Returns the one that is kept.
     fn keep(&self, unchanged: &Unchanged, digest: Arc<Digest>) -> Arc<Digest> {
-        let mut digests = self.digests.lock();
-        Arc::clone(digests.entry(unchanged.entry.clone()).or_insert(digest))
+        self.digests.keep(&unchanged.entry, digest)
     }
 
     /// The SHA-256 of an unchanged file, if it is known without reading the file.

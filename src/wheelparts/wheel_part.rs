@@ -14,7 +14,7 @@ use super::spliced::spliced;
 use super::{Assembled, Digest, DosTime, SplitWheel, Sums, WheelEntry, Wheels, warnings_of};
 use crate::gpu::GpuSet;
 use crate::kpack::ArchiveRope;
-use crate::memory::Reclaim;
+use crate::memory::{Reclaim, Reservation};
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
 use crate::rope::{Content, Materialize, ReadError};
@@ -32,11 +32,20 @@ pub struct WheelPart {
     dist_info: Vec<WheelEntry>,
     stamp: DosTime,
     resources: Arc<Resources>,
-    /// The files, and the time of their last use. They are as many as there are members, and are evicted when nobody
-    /// reads.
-    assembled: Mutex<Option<(Arc<Assembled>, u64)>>,
+    assembled: Mutex<Option<KeptList>>,
     record_size: OnceLock<u64>,
     wheel: Mutex<Option<Arc<dyn Content>>>,
+}
+
+/// Bytes of a file in a list, and in the RECORD of the list.
+const LISTED: u64 = 240;
+
+/// The files of a wheel. They are as many as there are members, and are evicted when nobody reads.
+#[derive(Debug)]
+struct KeptList {
+    list: Arc<Assembled>,
+    used: u64,
+    _memory: Reservation,
 }
 
 impl WheelPart {
@@ -156,10 +165,10 @@ impl WheelPart {
 
     /// All files of the part, with RECORD last. Makes archives.
     pub fn assembled(&self) -> Result<Arc<Assembled>, ReadError> {
-        let used = |assembled: &mut Option<(Arc<Assembled>, _)>| {
-            let (assembled, used) = assembled.as_mut()?;
-            *used = self.resources.budget.now();
-            Some(Arc::clone(assembled))
+        let used = |kept: &mut Option<KeptList>| {
+            let kept = kept.as_mut()?;
+            kept.used = self.resources.budget.now();
+            Some(Arc::clone(&kept.list))
         };
         let lock = || self.assembled.lock();
         if let Some(assembled) = used(&mut lock()) {
@@ -194,7 +203,9 @@ impl WheelPart {
         files.extend(self.dist_info.iter().cloned());
         let made = self.wheels.assemble(&self.part, files).map_err(|error| self.failed(&error))?;
         let made = Arc::new(made);
-        *assembled = Some((Arc::clone(&made), self.resources.budget.now()));
+        let budget = &self.resources.budget;
+        let memory = budget.account(MemoryClass::Streams, LISTED * made.files.len() as u64);
+        *assembled = Some(KeptList { list: Arc::clone(&made), used: budget.now(), _memory: memory });
         drop(assembled);
         self.resources.budget.touch();
         Ok(made)
@@ -372,7 +383,7 @@ impl Reclaim for WheelPart {
     }
 
     fn oldest(&self) -> Option<u64> {
-        self.assembled.try_lock()?.as_ref().map(|(_, used)| *used)
+        self.assembled.try_lock()?.as_ref().map(|kept| kept.used)
     }
 
     fn reclaim(&self) -> bool {
