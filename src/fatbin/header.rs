@@ -7,6 +7,7 @@ use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::pod::{from_bytes, slice_from_bytes};
 
 use crate::gpu::{Processor, SPIRV, TargetId};
+use crate::memory::{Parser, WholeFile};
 use crate::rope::{Content, ReadError};
 
 /// First word of a SPIR-V module.
@@ -75,14 +76,15 @@ pub(crate) fn end_of_tables(code: &[u8]) -> Option<u64> {
 /// truncated. `code` is the first [`CODE_HEADER`] bytes of `content`.
 pub(crate) fn end_of_code(content: &dyn Content, code: &[u8]) -> Result<u64, ReadError> {
     let Some((header, end)) = header(code).zip(end_of_tables(code)) else { return Ok(0) };
-    let (offset, count) = (header.e_phoff.get(LE), usize::from(header.e_phnum.get(LE)));
-    let is_standard = usize::from(header.e_phentsize.get(LE)) == size_of::<ProgramHeader64<LE>>();
+    let (size, count) = (header.e_phentsize.get(LE), header.e_phnum.get(LE));
+    let is_standard = usize::from(size) == size_of::<ProgramHeader64<LE>>();
     if end > content.size() || !is_standard {
         return Ok(end);
     }
-    let mut table = vec![0; count * size_of::<ProgramHeader64<LE>>()];
-    content.read_at(offset, &mut table)?;
-    let segments = slice_from_bytes::<ProgramHeader64<LE>>(&table, count).map_or(&[][..], |(segments, _)| segments);
+    let length = u64::from(size) * u64::from(count);
+    let table = WholeFile::part(Parser::Elf, content, header.e_phoff.get(LE), length)?;
+    let segments =
+        slice_from_bytes::<ProgramHeader64<LE>>(&table, count.into()).map_or(&[][..], |(segments, _)| segments);
     let ends = segments.iter().map(|segment| segment.p_offset.get(LE).saturating_add(segment.p_filesz.get(LE)));
     Ok(ends.fold(end, u64::max))
 }
