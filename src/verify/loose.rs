@@ -15,11 +15,11 @@ use crate::database::{Arch, CatalogueCheck, KernelFiles, tensile};
 use crate::fatbin::{CODE_HEADER, code_problem, end_of_code, is_bundle};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
-use crate::rope::{Content, read_range};
+use crate::rope::{Content, head_mut, to_usize};
 use crate::source::EntryPath;
 
 /// Bytes of a catalogue that are read at a time.
-const PIECE: u64 = 1 << 20;
+const PIECE: usize = 1 << 20;
 
 /// A file of a database.
 enum LooseFile {
@@ -48,7 +48,7 @@ impl Context<'_> {
                     check_code(file.content, target.as_ref(), (self.findings, &say), self.resources);
                 }
                 LooseFile::Catalogue { is_compressed } => {
-                    if let Some(reason) = catalogue_problem(&**file.content, *is_compressed) {
+                    if let Err(reason) = check_catalogue(&**file.content, *is_compressed) {
                         say(Rule::DatabaseCatalogue, reason);
                     }
                 }
@@ -121,20 +121,14 @@ fn bundle_problem(targets: &[TargetId], target: Option<&TargetId>) -> Option<Str
     (!targets.iter().any(serves)).then(|| format!("it has code for {}, and none for {target}", enumerate(targets)))
 }
 
-fn catalogue_problem(content: &dyn Content, is_compressed: bool) -> Option<String> {
+fn check_catalogue(content: &dyn Content, is_compressed: bool) -> Result<(), String> {
     let mut check = CatalogueCheck::new(is_compressed);
-    let mut at = 0;
-    // Reading ends at the first damage.
-    while at < content.size() {
-        let end = at.saturating_add(PIECE).min(content.size());
-        let mut taken = Ok(());
-        if let Err(error) = read_range(content, at..end, |piece| taken = check.take(piece)) {
-            return Some(error.to_string());
-        }
-        if let Err(reason) = taken {
-            return Some(reason);
-        }
-        at = end;
+    let (mut reader, mut buffer, mut left) = (content.reader(0), vec![0; PIECE], content.size());
+    while left > 0 {
+        let piece = head_mut(&mut buffer, to_usize(left).min(PIECE));
+        reader.read(piece).map_err(|error| error.to_string())?;
+        check.take(piece)?;
+        left -= piece.len() as u64;
     }
-    check.finish().err()
+    check.finish()
 }
