@@ -9,7 +9,6 @@ use super::deflated::Deflated;
 use super::facts::MemberFacts;
 use super::open_members::{CloseMember, ListedMember};
 use super::stored::StoredMember;
-use crate::resources::Resources;
 use crate::rope::{BlockBoundary, Content, Identity, Packed, PackedContent, ReadError};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, rank};
@@ -23,8 +22,6 @@ pub(super) trait Openable: fmt::Debug + Send + Sync + 'static {
     fn identity(&self) -> Identity;
 
     fn decoders(&self) -> &Arc<Decoders>;
-
-    fn resources(&self) -> &Arc<Resources>;
 
     /// Opens it. `facts` are what is known from when it was open before.
     fn open(&self, listed: ListedMember, facts: MemberFacts) -> OpenMember;
@@ -103,7 +100,7 @@ impl<M: Openable> Closable<M> {
         let open = Arc::new(self.member.open(listed, facts));
         state.open = Some(Arc::clone(&open));
         drop(state);
-        self.member.resources().budget.reclaim();
+        self.member.decoders().members.budget.reclaim();
         open
     }
 

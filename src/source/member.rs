@@ -257,10 +257,6 @@ impl Openable for MemberPlace {
         &self.wheel.decoders
     }
 
-    fn resources(&self) -> &Arc<Resources> {
-        &self.wheel.resources
-    }
-
     fn open(&self, listed: ListedMember, facts: MemberFacts) -> OpenMember {
         if !self.is_deflated {
             return OpenMember::Stored(self.stored(listed, facts));

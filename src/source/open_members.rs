@@ -31,7 +31,7 @@ pub(super) trait CloseMember: fmt::Debug + Send + Sync {
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct OpenMembers {
-    budget: Arc<Budget>,
+    pub(super) budget: Arc<Budget>,
     state: Mutex<OpenState, { rank::MEMBERS }>,
 }
 

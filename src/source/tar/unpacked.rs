@@ -146,10 +146,6 @@ impl Openable for Gunzipped {
         &self.decoders
     }
 
-    fn resources(&self) -> &Arc<Resources> {
-        &self.stream.resources
-    }
-
     fn open(&self, listed: ListedMember, facts: MemberFacts) -> OpenMember {
         OpenMember::Deflated(Deflated::new(self.stream.clone(), Arc::clone(&self.decoders), listed, facts))
     }
