@@ -1,11 +1,9 @@
-use std::fs;
-
 use super::{CloseMember, GUARANTEED, ListedMember, OpenMembers};
 use crate::memory::{Budget, Reclaim};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
-use crate::source::testing::{TestMember, made, packed, zipped};
-use crate::source::{EntryKind, EntryPath, Input};
+use crate::source::Input;
+use crate::source::testing::{TestMember, content_of, made, open_wheel, packed, zipped};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, Weak};
 
@@ -53,20 +51,6 @@ fn when_the_budget_is_short_members_are_closed_in_the_order_of_their_use() {
     assert_eq!(budget.gauges().streams, 0);
 }
 
-fn wheel(members: &[TestMember], resources: &Arc<Resources>) -> Input {
-    let place = tempfile::tempdir().unwrap();
-    let location = place.path().join("x-1-py3-none-any.whl");
-    fs::write(&location, zipped(members)).unwrap();
-    Input::open(&location, resources).unwrap()
-}
-
-fn content(input: &Input, path: &str) -> Arc<dyn Content> {
-    match &input.entry(&EntryPath::new(path.as_bytes()).unwrap()).unwrap().kind {
-        EntryKind::File { content, .. } => Arc::clone(content),
-        other => panic!("{other:?}"),
-    }
-}
-
 fn read(content: &dyn Content) -> Result<Vec<u8>, ReadError> {
     let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
     content.read_at(0, &mut bytes).map(|()| bytes)
@@ -82,7 +66,7 @@ fn small(number: usize) -> (String, Vec<u8>) {
 /// Reads so many small members that all others are closed.
 fn read_small(input: &Input) {
     for (name, bytes) in (0..MANY).map(small) {
-        assert!(read(&*content(input, &name)).unwrap() == bytes, "{name}");
+        assert!(read(&*content_of(input, &name)).unwrap() == bytes, "{name}");
     }
 }
 
@@ -92,7 +76,7 @@ fn the_members_that_were_read_take_no_more_than_the_budget() {
     for (kind, make) in kinds.into_iter().enumerate() {
         let members: Vec<_> = (0..MANY).map(small).map(|(name, bytes)| make(&name, &bytes)).collect();
         let resources = Resources::new(1 << 20);
-        let input = wheel(&members, &resources);
+        let input = open_wheel(&zipped(&members), &resources).unwrap();
         for _ in 0..2 {
             read_small(&input);
             let gauges = resources.budget.gauges();
@@ -114,20 +98,21 @@ fn what_was_found_stays_when_a_member_is_closed() {
     let small = (0..MANY).map(small).map(|(name, bytes)| packed(&name, &bytes));
     let members: Vec<_> = odd.into_iter().chain(small).collect();
     let resources = Resources::new(1 << 20);
-    let input = wheel(&members, &resources);
+    let input = open_wheel(&zipped(&members), &resources).unwrap();
     input.hash_members();
     let names = ["good", "stored", "bad", "worse", "cut"];
-    let sums = || names.map(|name| content(&input, name).member().unwrap().sha256().map_err(|error| error.to_string()));
+    let sums =
+        || names.map(|name| content_of(&input, name).member().unwrap().sha256().map_err(|error| error.to_string()));
     let first = sums();
     assert!(first[0] == first[1] && first[0].as_ref().is_ok_and(Option::is_some), "{first:?}");
     assert!(first[2..].iter().all(Result::is_err), "{first:?}");
     read_small(&input);
-    let good = content(&input, "good");
+    let good = content_of(&input, "good");
     assert!(!good.is_nonblocking(0, 1), "it is closed");
     let counters = &resources.counters;
     let before = (counters.bytes_hashed.get(), counters.bytes_inflated.get());
     for name in &names[2..] {
-        let member = content(&input, name);
+        let member = content_of(&input, name);
         read(&*member.member().unwrap().packed().bytes).unwrap_err();
         read(&*member).unwrap_err();
         member.check().unwrap_err();

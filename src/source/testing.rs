@@ -8,6 +8,7 @@ use super::facts::MemberFacts;
 use super::open_members::CloseMember;
 use super::path::EntryPath;
 use super::stream::Stream;
+use super::{EntryKind, Input, SourceError};
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, Rope, Segment};
 use crate::sync::{Arc, Weak};
@@ -137,6 +138,22 @@ pub(crate) fn data(size: usize, seed: u64) -> Vec<u8> {
     }
     bytes.truncate(size);
     bytes
+}
+
+/// Opens a wheel with these bytes.
+pub(crate) fn open_wheel(bytes: &[u8], resources: &Arc<Resources>) -> Result<Input, SourceError> {
+    let place = tempfile::tempdir().unwrap();
+    let location = place.path().join("x-1-py3-none-any.whl");
+    std::fs::write(&location, bytes).unwrap();
+    Input::open(&location, resources)
+}
+
+/// The content of a file of an input.
+pub(crate) fn content_of(input: &Input, path: &str) -> Arc<dyn Content> {
+    match &input.entry(&EntryPath::new(path.as_bytes()).unwrap()).unwrap().kind {
+        EntryKind::File { content, .. } => Arc::clone(content),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A member with this deflate stream, size and CRC-32.

@@ -4,15 +4,9 @@ use std::os::unix::fs::symlink;
 
 use super::{Arc, Lister, OpenFiles, io};
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError};
+use crate::rope::ReadError;
+use crate::source::testing::content_of;
 use crate::source::{EntryKind, EntryPath, Input, InputKind};
-
-fn content(input: &Input, path: &str) -> std::sync::Arc<dyn Content> {
-    match &input.entry(&EntryPath::new(path.as_bytes()).unwrap()).unwrap().kind {
-        EntryKind::File { content, .. } => content.clone(),
-        other => panic!("{other:?}"),
-    }
-}
 
 #[test]
 fn everything_in_a_directory_is_listed() {
@@ -38,7 +32,7 @@ fn everything_in_a_directory_is_listed() {
         .collect();
     assert_eq!((links.len(), links[0]), (2, links[1]));
     let mut bytes = [0; 3];
-    content(&input, "lib/b.so").read_at(2, &mut bytes).unwrap();
+    content_of(&input, "lib/b.so").read_at(2, &mut bytes).unwrap();
     assert_eq!(&bytes, b"llo");
 }
 
@@ -80,7 +74,7 @@ fn a_file_that_changes_or_shrinks_is_not_served() {
     fs::write(&file, "0123456789").unwrap();
     let resources = Resources::new(1 << 20);
     let input = Input::open(place.path(), &resources).unwrap();
-    let content = content(&input, "data");
+    let content = content_of(&input, "data");
     assert!(!content.is_nonblocking(0, 10));
     content.read_at(0, &mut [0; 10]).unwrap();
     assert!(content.is_nonblocking(0, 10));

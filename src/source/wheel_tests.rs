@@ -1,26 +1,18 @@
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError};
+use crate::rope::ReadError;
 use crate::source::inflate::testing::{Z_NO_FLUSH, deflated};
-use crate::source::testing::{TestMember, date, made, packed, zipped};
+use crate::source::testing::{TestMember, content_of, date, made, open_wheel, packed, zipped};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, SourceError};
 
-fn open_bytes(bytes: &[u8], resources: &Arc<Resources>) -> Result<Input, SourceError> {
-    let place = tempfile::tempdir().unwrap();
-    let location = place.path().join("x-1-py3-none-any.whl");
-    fs::write(&location, bytes).unwrap();
-    Input::open(&location, resources)
-}
-
 fn open(members: &[TestMember]) -> Input {
-    open_bytes(&zipped(members), &Resources::new(64 << 20)).unwrap()
+    open_wheel(&zipped(members), &Resources::new(64 << 20)).unwrap()
 }
 
 fn refusal(members: &[TestMember]) -> String {
-    match open_bytes(&zipped(members), &Resources::new(0)).unwrap_err() {
+    match open_wheel(&zipped(members), &Resources::new(0)).unwrap_err() {
         SourceError::BadMember { member, reason, .. } => format!("{member}: {reason}"),
         other => panic!("{other}"),
     }
@@ -30,21 +22,14 @@ fn entry<'a>(input: &'a Input, path: &str) -> &'a Entry {
     input.entry(&EntryPath::new(path.as_bytes()).unwrap()).unwrap()
 }
 
-fn content(input: &Input, path: &str) -> Arc<dyn Content> {
-    match &entry(input, path).kind {
-        EntryKind::File { content, .. } => content.clone(),
-        other => panic!("{other:?}"),
-    }
-}
-
 fn read(input: &Input, path: &str) -> Result<Vec<u8>, ReadError> {
-    let content = content(input, path);
+    let content = content_of(input, path);
     let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
     content.read_at(0, &mut bytes).map(|()| bytes)
 }
 
 fn damage(input: &Input, path: &str) -> String {
-    match content(input, path).read_at(0, &mut [0; 1]).unwrap_err() {
+    match content_of(input, path).read_at(0, &mut [0; 1]).unwrap_err() {
         error @ ReadError::Damaged { .. } => error.to_string(),
         other => panic!("{other:?}"),
     }
@@ -82,20 +67,21 @@ fn members_are_listed_and_read() {
     // `date -u -d '2025-12-31 12:00' +%s` and so on.
     assert_eq!(times, [1_767_182_400, 1_577_880_000, 1_767_182_400, 1_709_208_000, 1_709_208_000]);
     assert_eq!(entry(&input, "pkg/dir").attributes.mode, 0o755);
-    assert!(!content(&input, "pkg/lib/a.so").is_nonblocking(0, 1));
+    assert!(!content_of(&input, "pkg/lib/a.so").is_nonblocking(0, 1));
     assert_eq!(read(&input, "pkg/lib/a.so").unwrap(), vec![7; 100_000]);
     assert_eq!(read(&input, "pkg/b").unwrap(), b"stored");
     assert_eq!(read(&input, "pkg/empty").unwrap(), b"");
     assert_eq!(read(&input, "pkg/empty2").unwrap(), b"");
     assert!(
-        content(&input, "pkg/b").is_nonblocking(0, 1) && content(&input, "pkg/lib/a.so").is_nonblocking(0, 100_000)
+        content_of(&input, "pkg/b").is_nonblocking(0, 1)
+            && content_of(&input, "pkg/lib/a.so").is_nonblocking(0, 100_000)
     );
-    let raw = content(&input, "pkg/lib/a.so").member().unwrap().packed();
+    let raw = content_of(&input, "pkg/lib/a.so").member().unwrap().packed();
     let mut bytes = vec![0; usize::try_from(raw.bytes.size()).unwrap()];
     raw.bytes.read_at(0, &mut bytes).unwrap();
     assert_eq!(bytes, deflated(&vec![7; 100_000], 6, 100_000, Z_NO_FLUSH));
     assert_eq!((raw.deflated, raw.crc32), (true, crc32fast::hash(&vec![7; 100_000])));
-    assert!(!content(&input, "pkg/b").member().unwrap().packed().deflated);
+    assert!(!content_of(&input, "pkg/b").member().unwrap().packed().deflated);
 }
 
 #[test]
@@ -183,7 +169,7 @@ fn members_that_cannot_be_read_harm_nobody_else() {
         let damage = damage(&input, path);
         assert!(damage.contains(expected) && damage.starts_with(path), "{damage}");
     }
-    assert_eq!(content(&input, "bomb").size(), 1 << 40);
+    assert_eq!(content_of(&input, "bomb").size(), 1 << 40);
     assert_eq!(read(&input, "good").unwrap(), b"1");
 }
 
@@ -200,7 +186,7 @@ fn local_headers_are_checked() {
     ] {
         let mut bytes = bytes.clone();
         bytes[at] = byte;
-        let input = open_bytes(&bytes, &Resources::new(0)).unwrap();
+        let input = open_wheel(&bytes, &Resources::new(0)).unwrap();
         let damage = damage(&input, "abc");
         assert!(damage.contains(expected), "{damage}");
     }
@@ -217,7 +203,7 @@ fn zip64_sizes_and_names_that_are_not_utf8() {
 
 #[test]
 fn what_is_no_wheel_is_said_so() {
-    let open = |bytes: &[u8]| open_bytes(bytes, &Resources::new(0)).unwrap_err();
+    let open = |bytes: &[u8]| open_wheel(bytes, &Resources::new(0)).unwrap_err();
     assert!(matches!(open(b""), SourceError::UnknownKind { .. }));
     assert!(matches!(open(&vec![b'x'; 70_000]), SourceError::UnknownKind { .. }));
     let no_dist_info = zipped(&[made("y-1.dist-info/WHEEL", b"")]);
@@ -251,7 +237,7 @@ fn every_truncation_and_many_changes_are_survived() {
     let whole = zipped(&[packed("a/b", &[3; 3000]), made("c", b"1")]);
     let resources = Resources::new(1 << 20);
     let try_all = |bytes: &[u8]| {
-        if let Ok(input) = open_bytes(bytes, &resources) {
+        if let Ok(input) = open_wheel(bytes, &resources) {
             for entry in &input.entries {
                 if let EntryKind::File { content, .. } = &entry.kind {
                     let _ = content.read_at(0, &mut vec![0; usize::try_from(content.size().min(1 << 16)).unwrap()]);
