@@ -5,6 +5,7 @@
 
 mod clock;
 mod compress;
+mod deflate;
 mod inflate;
 mod memfs;
 mod read;
@@ -27,6 +28,8 @@ enum Command {
     Inflate(inflate::Inflate),
     /// C3: decode all bundles of an input and compress its code objects
     Compress(compress::Compress),
+    /// C4: deflate files, each in one stream
+    Deflate(deflate::Deflate),
     /// Read files front to back, one after the other
     Sequential(read::Sequential),
     /// Read blocks in random order, each once
@@ -44,6 +47,7 @@ fn main() -> anyhow::Result<()> {
         Command::Memfs(command) => command.run(),
         Command::Inflate(command) => print(&command.run()?),
         Command::Compress(command) => print(&command.run()?),
+        Command::Deflate(command) => print(&command.run()?),
         Command::Sequential(command) => print(&command.run()?),
         Command::Random(command) => print(&command.run()?),
         Command::Many(command) => print(&command.run()?),

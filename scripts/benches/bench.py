@@ -53,6 +53,8 @@ class Bench:
         self.scenario = ""
         self.daemons = []
         self.inputs = None
+        # The transport of FUSE, of kpackfs and of C1; None for what they choose themselves.
+        self.transport = None
         self._peers = {}
 
     def __enter__(self):
@@ -171,9 +173,12 @@ class Bench:
     # Mounts
 
     def mount(self, source, *options, cache=None):
-        return mounts.KpackfsMount(self, source, *options, cache=cache)
+        transport = ("--transport", self.transport) if self.transport else ()
+        return mounts.KpackfsMount(self, source, *transport, *options, cache=cache)
 
     def memfs(self, source, *options):
+        if self.transport == "uring":
+            options = (*mounts.RINGS, *options)
         return mounts.Mount(self, [self.controls, "memfs", source, "{}", *options], "mounted")
 
     def fuse_zip(self, wheel):

@@ -29,6 +29,9 @@ def run(bench):
         what = f"{bench.inputs.modules} Python files and a library, from merged/{merged.name}, warm"
         measure(bench, what, merged, copy, package, BUFFERED)
         measure(bench, f"{what}, not asking whether they are terminals", merged, copy, package, UNBUFFERED)
+        with bench.memfs(copy) as served:
+            use(served.path, package)
+            measure(bench, f"C1: {what}", served.path, copy, package, BUFFERED)
     bench.discard(copy.parent)
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from .programs import Failure
 
 PATIENCE = 120
+# Options of C1: over rings, with requests as large as those of kpackfs.
+RINGS = ("--transport", "uring", "--max-request", 128 << 10)
 
 
 class Mount:

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from statistics import median
 
+from .mounts import RINGS
 from .programs import Failure, setting
 from .results import seconds
 
@@ -32,7 +33,7 @@ ALLOWED = Path("/sys/module/fuse/parameters/enable_uring")
 TRANSPORTS = {
     "/dev/fuse": ("--threads", 2, "--copy"),
     "/dev/fuse, 1 thread": ("--threads", 1, "--copy"),
-    "io_uring": ("--transport", "uring", "--max-request", 128 << 10),
+    "io_uring": RINGS,
 }
 
 # Looks up names on one processor, and prints the median time.
