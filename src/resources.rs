@@ -1,12 +1,12 @@
 //! Resources that all work on one input shares: counters, caches and buffers in one byte budget, the index, the frame store, threads.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::executor::Executor;
 use crate::index::{FrameStore, Index};
 use crate::memory::{Budget, ByteCache, Compressors, OpenStream, Pool, Pooled, kept_in_tables};
-use crate::metrics::{Counter, Counters, Gauges, MemoryClass, MetricsSource};
+use crate::metrics::{Counter, Counters, Gauges, MemoryClass, MetricsSource, TransportState};
 
 /// What is computed while something else is, for a command that will need it. A mount needs none of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,6 +59,9 @@ pub struct Resources {
     /// Threads for work that may block.
     #[doc(hidden)]
     pub executor: Executor,
+    /// How requests of a mount travel, once it is mounted.
+    #[doc(hidden)]
+    pub transport: OnceLock<TransportState>,
     /// Random bytes that distinguish this session from all others.
     #[doc(hidden)]
     pub session: [u8; 16],
@@ -97,6 +100,7 @@ impl Resources {
             index,
             store,
             executor: Executor::default(),
+            transport: OnceLock::new(),
             session: random(),
             ids: Counter::default(),
             budget,

@@ -60,9 +60,10 @@ pub(super) struct Serving {
 /// How requests of the kernel travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum TransportChoice {
-    /// What the environment variable `KPACKFS_TRANSPORT` names, dev-fuse without it
+    /// Through `io_uring` where an administrator of Linux 6.14 allows it, else through /dev/fuse, unless the environment
+    /// variable `KPACKFS_TRANSPORT` names one of them
     Auto,
-    /// Through queues of `io_uring`, one for each processor: needs Linux 6.14, and an administrator who allows it
+    /// Through queues of `io_uring`, one for each processor
     Uring,
     /// Through /dev/fuse
     DevFuse,
@@ -74,11 +75,13 @@ impl TransportChoice {
             Self::Uring => Ok(Transport::Uring),
             Self::DevFuse => Ok(Transport::DevFuse),
             Self::Auto => match std::env::var_os("KPACKFS_TRANSPORT") {
-                Some(name) if name == "uring" => Ok(Transport::Uring),
-                Some(name) if !["", "auto", "dev-fuse"].contains(&&*name.to_string_lossy()) => {
-                    bail!("KPACKFS_TRANSPORT={}: it is auto, uring or dev-fuse", name.display())
-                }
-                _ => Ok(Transport::DevFuse),
+                None => Ok(Transport::Auto),
+                Some(name) => match &*name.to_string_lossy() {
+                    "" | "auto" => Ok(Transport::Auto),
+                    "uring" => Ok(Transport::Uring),
+                    "dev-fuse" => Ok(Transport::DevFuse),
+                    other => bail!("KPACKFS_TRANSPORT={other}: it is auto, uring or dev-fuse"),
+                },
             },
         }
     }

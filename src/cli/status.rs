@@ -106,12 +106,27 @@ fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>)
             escaped(what)
         )?;
     }
-    writeln!(out, "kpackfs {}, up {}\n", text("version"), indicatif::HumanDuration(Duration::from_secs_f64(uptime)))?;
+    writeln!(out, "kpackfs {}, up {}", text("version"), indicatif::HumanDuration(Duration::from_secs_f64(uptime)))?;
+
+    show_transport(out, now)?;
+    writeln!(out)?;
 
     work(now, before).write(out, Style::Text)?;
     show_requests(out, now)?;
     held(now).write(out, Style::Text)?;
     archives_in_progress(now).write(out, Style::Text)
+}
+
+/// Prints how requests travel.
+fn show_transport(out: &mut impl Write, now: &Value) -> io::Result<()> {
+    let text = |name: &str| now.get("transport")?.get(name)?.as_str();
+    let through = match text("kind") {
+        Some("uring") => "io_uring",
+        Some(_) => "/dev/fuse",
+        None => return Ok(()),
+    };
+    let reason = text("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
+    writeln!(out, "{}", escaped(&format!("Requests travel through {through}{reason}")))
 }
 
 /// A counter of a status.
@@ -212,6 +227,7 @@ mod tests {
     fn status(uptime: f64, read: u64) -> Value {
         json!({
             "version": "1.0", "input": "/in/torch.whl", "uptime_seconds": uptime,
+            "transport": {"kind": "dev-fuse", "reason": "it is off"},
             "counters": {
                 "bytes_read": read, "frames_made": 1, "cache_hits": 3, "requests": 9,
                 "requests_by_kind": {"lookup": 9, "read": 0},
@@ -236,6 +252,7 @@ mod tests {
         let text = shown(&status(61.0, 4096), None);
         for line in [
             "/mnt: /in/torch.whl",
+            "Requests travel through /dev/fuse: it is off",
             "bytes read 4.00 KiB",
             "found in a cache 75.0 %",
             "lookup 9",

@@ -93,12 +93,12 @@ impl fuser::Filesystem for Adapter {
             config.add_capabilities(InitFlags::FUSE_READDIRPLUS_AUTO).ok();
         }
         config.set_max_background(MAX_BACKGROUND).ok();
+        self.rings = self.rings.take().filter(|_| config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok());
         config.set_max_write(if self.rings.is_some() { PAYLOAD } else { MAX_REQUEST }).ok();
-        if self.rings.is_some() {
+        if let Some(rings) = &self.rings {
             // fuser derives `max_pages` from this, too.
             config.set_max_readahead(PAYLOAD).ok();
-            let refused = |_| io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-            config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).map_err(refused)?;
+            rings.agree();
         }
         if self.may_pass
             && let Some(sample) = self.fs.nodes.largest_backed(MIN_PASSTHROUGH)

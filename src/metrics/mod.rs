@@ -7,9 +7,11 @@ mod gauges;
 mod openmetrics;
 mod progress;
 mod requests;
+mod transport;
 
 pub use counters::{Counter, Counters};
 pub use gauges::{Gauges, MemoryClass};
 pub use openmetrics::{MetricsSource, openmetrics};
 pub use progress::Progress;
 pub use requests::{Answering, RequestKind, Requests, StartedRequest};
+pub use transport::TransportState;

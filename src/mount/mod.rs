@@ -10,6 +10,7 @@ mod error;
 mod helper;
 pub mod signals;
 mod sys;
+mod transport;
 
 use std::ffi::CString;
 use std::fs::OpenOptions;
@@ -17,7 +18,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -29,7 +29,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{getgid, getuid};
 
 use crate::disk::{MOUNTINFO, MountEntry, absolute_mount_point, list_all_mounts, topmost_mount};
-use crate::fs::{Adapter, Filesystem, KernelPages, RingError, Rings, check_rings};
+use crate::fs::{Adapter, Filesystem, KernelPages, Rings, check_rings};
 use crate::resources::Resources;
 use crate::tree::Tree;
 
@@ -38,6 +38,7 @@ pub use self::autosave::autosave;
 pub use self::daemon::{ServeOptions, enter_namespace, serve};
 pub use self::error::MountError;
 pub(crate) use self::sys::raise_open_files;
+pub use self::transport::Transport;
 
 /// The type of our mounts in `/proc/mounts` and `findmnt -t`.
 pub const FILESYSTEM_TYPE: &str = "fuse.kpackfs";
@@ -61,16 +62,6 @@ pub struct MountOptions {
     pub no_passthrough: bool,
     /// How requests and replies travel.
     pub transport: Transport,
-}
-
-/// How requests of the kernel and replies travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
-    /// By read(2) and write(2) on `/dev/fuse`.
-    #[default]
-    DevFuse,
-    /// By `io_uring`, with a queue for each processor. Mounting fails where the kernel does not allow it.
-    Uring,
 }
 
 /// What a mount serves.
@@ -115,7 +106,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
     let resources = Arc::clone(&served.resources);
     let fs = Filesystem::new(place, served.tree, served.resources, served.total_bytes);
     // Before the mount: from then on, nothing may fail.
-    let rings = (options.transport == Transport::Uring).then(|| Rings::prepare(&fs)).transpose()?;
+    let prepared = transport::prepare(options.transport, &fs)?;
     let (device, place, entry) = match target {
         MountTarget::Handed(number) => {
             (sys::inherited(number).map_err(MountError::Device)?, options.mount_point.clone(), None)
@@ -131,18 +122,16 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
     };
     let gone = Arc::new(AtomicBool::new(false));
     let mut mounted = Mounted { unmounter: Unmounter { place, entry, gone: Arc::clone(&gone) }, session: None };
-    let adapter = Adapter::new(Arc::clone(&fs), !options.no_passthrough, rings.as_ref().map(Rings::answers));
+    let adapter = Adapter::new(Arc::clone(&fs), !options.no_passthrough, prepared.as_ref().ok().map(Rings::answers));
     let mut config = Config::default();
-    config.n_threads = Some(if rings.is_some() { 1 } else { SESSION_THREADS });
+    config.n_threads = Some(SESSION_THREADS);
     // The kernel decides who may use the mount (`allow_other`). fuser's own check would in addition refuse set-uid
     // programs of the same user.
-    let session =
-        Session::from_fd(adapter, device, SessionACL::All, config).map_err(|error| refused(options, error))?;
+    let session = Session::from_fd(adapter, device, SessionACL::All, config).map_err(MountError::Session)?;
     fs.set_page_cache(Box::new(KernelPages(session.notifier())));
-    if let Some(rings) = &rings {
-        let (unmounter, resources) = (mounted.unmounter.clone(), Arc::clone(&resources));
-        rings.start(session.as_fd(), move |error| give_up(&error, &unmounter, &resources))?;
-    }
+    let unmounter = mounted.unmounter.clone();
+    let fail = transport::give_up(move || _ = unmounter.unmount(true), Arc::clone(&resources));
+    let rings = transport::start(options.transport, prepared, session.as_fd(), fail, &resources)?;
     let run = move || {
         let result = session.run();
         drop(rings);
@@ -155,23 +144,6 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
     let thread = thread::Builder::new().name("kpackfs-session".to_owned()).spawn(run).map_err(MountError::Session)?;
     mounted.session = Some(thread);
     Ok(mounted)
-}
-
-fn refused(options: &MountOptions, error: io::Error) -> MountError {
-    match error.raw_os_error() {
-        // This is how the adapter answers an INIT that does not offer rings.
-        Some(libc::EOPNOTSUPP) if options.transport == Transport::Uring => MountError::Rings(RingError::Missing),
-        _ => MountError::Session(error),
-    }
-}
-
-/// Ends this process after a ring has failed. Readers of its processor wait for answers. They get an error when the kernel
-/// ends the filesystem, which it does when no process has its device any longer.
-fn give_up(error: &RingError, unmounter: &Unmounter, resources: &Resources) -> ! {
-    tracing::error!("{error}");
-    unmounter.unmount(true).ok();
-    resources.index.save_or_log();
-    process::exit(1)
 }
 
 /// A mount point or device that can be served.

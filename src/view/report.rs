@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::watch::Watch;
 use crate::kpack::ArchiveRope;
-use crate::metrics::{Counters, Gauges, openmetrics};
+use crate::metrics::{Counters, Gauges, TransportState, openmetrics};
 use crate::resources::Resources;
 use crate::rope::{Content, Rope, Segment};
 use crate::tree::{Body, LiveReport};
@@ -39,6 +39,8 @@ struct StatusText<'a> {
     /// The first file of the input that has changed since it was mounted.
     changed: Option<String>,
     uptime_seconds: f64,
+    /// How requests of the kernel travel.
+    transport: Option<&'a TransportState>,
     counters: &'a Counters,
     gauges: StatusGauges,
     /// Bytes of memory by class.
@@ -99,6 +101,7 @@ impl Status {
             input: &self.input,
             changed: self.watch.changed(),
             uptime_seconds: self.since.elapsed().as_secs_f64(),
+            transport: resources.transport.get(),
             counters: &resources.counters,
             gauges: StatusGauges {
                 requests_waiting: resources.counters.requests.waiting(),

@@ -159,6 +159,10 @@ impl Mount {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{limits}\nexec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_kpackfs"), "mount", "-f"]);
         command.args(options).arg(input).arg(place.path());
+        if transport() == Transport::DevFuse {
+            // Also where the kernel allows rings.
+            command.env("KPACKFS_TRANSPORT", "dev-fuse");
+        }
         let process = command.stdin(Stdio::null()).stderr(File::create(&log).unwrap()).spawn().unwrap();
         let mut mount = Self { place, log, _logs: logs, process };
         mount.wait_until("it is mounted", |mount| {

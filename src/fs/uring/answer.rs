@@ -24,6 +24,8 @@ pub(crate) struct RingAnswers {
     pub(super) fs: Arc<Filesystem>,
     /// Set when the kernel has agreed to it.
     passthrough: OnceLock<Passthrough<BackingFile>>,
+    /// Set when the kernel has agreed to send requests through rings.
+    is_agreed: OnceLock<()>,
     pub(super) device: OnceLock<Arc<OwnedFd>>,
 }
 
@@ -48,7 +50,7 @@ impl Drop for BackingFile {
 
 impl RingAnswers {
     pub(super) fn new(fs: &Arc<Filesystem>) -> Self {
-        Self { fs: Arc::clone(fs), passthrough: OnceLock::new(), device: OnceLock::new() }
+        Self { fs: Arc::clone(fs), passthrough: OnceLock::new(), is_agreed: OnceLock::new(), device: OnceLock::new() }
     }
 
     /// Answers a request, here or on another thread.
@@ -106,6 +108,16 @@ impl RingAnswers {
             Some(BackingFile { device, number })
         };
         self.passthrough.get_or_init(Passthrough::default).answer(&self.fs, node, flags.cast_signed(), register)
+    }
+
+    /// Records that the kernel has agreed to send requests through rings.
+    pub(crate) fn agree(&self) {
+        self.is_agreed.set(()).ok();
+    }
+
+    /// Whether the kernel sends requests through rings, once they are started.
+    pub(crate) fn is_agreed(&self) -> bool {
+        self.is_agreed.get().is_some()
     }
 
     /// Lets the kernel read files by itself. `sample` is the file that gains most.

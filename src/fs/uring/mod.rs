@@ -15,6 +15,7 @@ mod queue;
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -32,6 +33,9 @@ use self::entry::{DEPTH, EntryOwner};
 pub use self::protocol::{HEADER, Operation, RingRequest};
 use self::queue::RingQueue;
 use crate::fs::filesystem::Filesystem;
+
+/// The most queues. Each needs 16 MiB of addresses, and a thread.
+const MAX_QUEUES: u16 = 256;
 
 /// The parameter of the kernel's module that allows rings.
 const ENABLE: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -51,7 +55,13 @@ pub enum RingError {
     /// The list of processors cannot be read.
     #[error("{POSSIBLE}: {0}")]
     Processors(String),
-    /// The kernel does not accept the entries of a queue.
+    /// Queues for all processors would need too many addresses.
+    #[error("{0} processors are possible; rings are for {MAX_QUEUES} at most")]
+    TooMany(u16),
+    /// The kernel wants more queues than there are processors in its list.
+    #[error("the kernel has more processors than {POSSIBLE} says")]
+    TooFew,
+    /// The kernel accepts no entry of a queue, and has fallen back to `/dev/fuse`.
     #[error("the kernel does not accept entries of io_uring: {0}")]
     Register(io::Error),
     /// Requests can no longer be received or answered.
@@ -62,7 +72,8 @@ pub enum RingError {
 /// The queues of a mount, each with a thread. Dropping it ends the threads.
 pub(crate) struct Rings {
     queues: Vec<QueueThread>,
-    registered: Receiver<Result<(), RingError>>,
+    /// The number of queues that there are, as far as the queue knows.
+    registered: Receiver<Result<u16, RingError>>,
     answers: Arc<RingAnswers>,
     is_ending: Arc<AtomicBool>,
 }
@@ -77,6 +88,8 @@ struct QueueThread {
 #[derive(Clone)]
 struct RingStart {
     device: Arc<OwnedFd>,
+    /// The number of queues that are prepared.
+    prepared: u16,
     /// Ends the mount: while the ring of a processor has failed, requests from there wait for ever.
     fail: Arc<dyn Fn(RingError) + Send + Sync>,
 }
@@ -97,10 +110,21 @@ pub(crate) fn check() -> Result<(), RingError> {
     }
 }
 
+impl RingError {
+    /// Whether the kernel sends its requests to `/dev/fuse` instead, if this is why rings were not started.
+    pub(crate) fn falls_back(&self) -> bool {
+        !matches!(self, Self::Broken(..))
+    }
+}
+
 impl Rings {
     /// Makes and tries the rings, and reserves the buffers. This process must not fork afterwards.
     pub(crate) fn prepare(fs: &Arc<Filesystem>) -> Result<Self, RingError> {
         check()?;
+        let number = possible_processors()?;
+        if number > MAX_QUEUES {
+            return Err(RingError::TooMany(number));
+        }
         let answers = Arc::new(RingAnswers::new(fs));
         let is_ending = Arc::new(AtomicBool::new(false));
         // Threads inherit the processors of the one that starts them, which may be that of a queue.
@@ -109,14 +133,13 @@ impl Rings {
         }
         let (report, registered) = channel();
         let mut rings = Self { queues: Vec::new(), registered, answers, is_ending };
-        for number in 0..possible_processors()? {
+        for number in 0..number {
             rings.add(number, report.clone())?;
         }
-        fs.resources.counters.ring_entries.add(rings.queues.len() as u64 * u64::from(DEPTH));
         Ok(rings)
     }
 
-    fn add(&mut self, number: u16, report: Sender<Result<(), RingError>>) -> Result<(), RingError> {
+    fn add(&mut self, number: u16, report: Sender<Result<u16, RingError>>) -> Result<(), RingError> {
         let (tell, made) = channel();
         let (start, wait) = channel::<RingStart>();
         let (answers, is_ending) = (Arc::clone(&self.answers), Arc::clone(&self.is_ending));
@@ -127,8 +150,11 @@ impl Rings {
                 Err(error) => return tell.send(Err(error)).unwrap_or(()),
             };
             tell.send(Ok(Arc::clone(&queue.owner))).ok();
-            let Ok(RingStart { device, fail }) = wait.recv() else { return };
-            let result = queue.register(&device).map_err(RingError::Register);
+            let Ok(RingStart { device, prepared, fail }) = wait.recv() else { return };
+            let result = queue.register(&device).and_then(|()| match number {
+                0 => queue.count(&device, prepared),
+                _ => Ok(prepared),
+            });
             let is_registered = result.is_ok();
             report.send(result).ok();
             if !is_registered {
@@ -155,31 +181,56 @@ impl Rings {
     }
 
     /// Gives the kernel the entries of all queues, after its INIT. From then on they are answered. `fail` is called if
-    /// a ring fails later.
+    /// a ring fails later. The list of processors may name more than the kernel has; it has no queues for those.
     pub(crate) fn start(
-        &self,
+        &mut self,
         device: BorrowedFd<'_>,
         fail: impl Fn(RingError) + Send + Sync + 'static,
     ) -> Result<(), RingError> {
-        let device = Arc::new(device.try_clone_to_owned().map_err(RingError::Register)?);
+        if !self.answers.is_agreed() {
+            return Err(RingError::Missing);
+        }
+        let device = device.try_clone_to_owned().map_err(|error| RingError::Broken(0, error.to_string()))?;
+        let device = Arc::new(device);
         self.answers.device.set(Arc::clone(&device)).ok();
-        let start = RingStart { device, fail: Arc::new(fail) };
-        for queue in &self.queues {
+        let prepared = u16::try_from(self.queues.len()).unwrap_or(u16::MAX);
+        let start = RingStart { device, prepared, fail: Arc::new(fail) };
+        let count = self.start_queues(0..1, &start)?;
+        end(self.queues.split_off(count.into()));
+        self.start_queues(1..count, &start)?;
+        let entries = u64::from(count) * u64::from(DEPTH);
+        self.answers.fs.resources.counters.ring_entries.add(entries);
+        Ok(())
+    }
+
+    /// Starts some of the queues. Returns the number of all that there are.
+    fn start_queues(&self, which: Range<u16>, start: &RingStart) -> Result<u16, RingError> {
+        let queues = self.queues.get(usize::from(which.start)..usize::from(which.end)).unwrap_or_default();
+        for queue in queues {
             queue.start.send(start.clone()).ok();
         }
-        let gone = |_| RingError::Register(io::Error::other("the thread of a ring is gone"));
-        self.queues.iter().try_for_each(|_| self.registered.recv().map_err(gone)?)
+        let gone = |_| Err(RingError::Broken(which.start, "its thread is gone".to_owned()));
+        let results: Vec<_> = queues.iter().map(|_| self.registered.recv().unwrap_or_else(gone)).collect();
+        // An error after which the kernel does not fall back counts most.
+        let worst = results.iter().position(|result| result.as_ref().is_err_and(|error| !error.falls_back()));
+        let first = results.iter().position(Result::is_err).unwrap_or(0);
+        results.into_iter().nth(worst.unwrap_or(first)).unwrap_or(Ok(which.end))
     }
 }
 
 impl Drop for Rings {
     fn drop(&mut self) {
         self.is_ending.store(true, Ordering::Release);
-        for QueueThread { owner, start, thread } in self.queues.drain(..) {
-            drop(start);
-            owner.wake();
-            thread.join().ok();
-        }
+        end(self.queues.drain(..));
+    }
+}
+
+/// Waits for the ends of threads of queues, which were not started or are ending.
+fn end(queues: impl IntoIterator<Item = QueueThread>) {
+    for QueueThread { owner, start, thread } in queues {
+        drop(start);
+        owner.wake();
+        thread.join().ok();
     }
 }
 

@@ -11,6 +11,7 @@ use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode};
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::RingError;
 use super::answer::RingAnswers;
 use super::entry::{DEPTH, EntryOwner, PAYLOAD, RingEntry, SlotNumber};
 use super::protocol::{self, HEADER};
@@ -22,6 +23,9 @@ const COMMIT_AND_FETCH: u32 = 2;
 
 /// The number of the wake-up among the commands of a ring, after those of entries.
 const WAKE: u64 = DEPTH as u64;
+
+/// The number of a command whose error says something about the kernel.
+const PROBE: u64 = WAKE + 1;
 
 /// Payloads that keep their pages while nothing happens.
 const HOT: usize = 2;
@@ -85,19 +89,66 @@ impl RingQueue {
         }
     }
 
-    /// Gives all entries to the kernel.
-    pub(super) fn register(&mut self, device: &OwnedFd) -> io::Result<()> {
+    /// Gives all entries to the kernel. After an error for which [`RingError::falls_back`], it has none.
+    pub(super) fn register(&mut self, device: &OwnedFd) -> Result<(), RingError> {
+        let broken = self.broken();
         for slot in 0..DEPTH {
-            self.command(device, slot, REGISTER, 0)?;
+            self.command(device, slot, REGISTER, 0).map_err(broken)?;
         }
-        self.watch()?;
-        self.ring.submit()?;
+        self.watch().map_err(broken)?;
+        self.ring.submit().map_err(broken)?;
         // The first requests may be among the completions.
         self.take_completions();
-        match self.completions.iter().find(|(_, result)| *result < 0) {
-            Some((_, error)) => Err(io::Error::from_raw_os_error(-error)),
+        let refused = self.completions.iter().filter(|(_, result)| *result < 0);
+        match refused.clone().map(|(_, error)| io::Error::from_raw_os_error(-error)).next() {
             None => Ok(()),
+            Some(error) if refused.count() == usize::from(DEPTH) => Err(RingError::Register(error)),
+            Some(error) => Err(broken(error)),
         }
+    }
+
+    /// The number of queues that the kernel has, which is asked after the first one has been registered. Fails if there are
+    /// more than `most`: the kernel would wait for them, and hold back all requests. A REGISTER that fails makes it fall back
+    /// (`fs/fuse/dev_uring.c`, `fuse_uring_cmd`).
+    pub(super) fn count(&mut self, device: &OwnedFd, most: u16) -> Result<u16, RingError> {
+        let broken = self.broken();
+        if self.is_missing(device, most).map_err(broken)? {
+            return match self.probe(device, REGISTER, u16::MAX).map_err(broken)? {
+                libc::EINVAL => Err(RingError::TooFew),
+                other => Err(broken(io::Error::from_raw_os_error(other))),
+            };
+        }
+        let mut count = most;
+        while count > 1 && !self.is_missing(device, count - 1).map_err(broken)? {
+            count -= 1;
+        }
+        Ok(count)
+    }
+
+    /// Whether the kernel waits for a queue with this number. A commit to it fails with ENOTCONN, and with EINVAL if there can
+    /// be none (`fuse_uring_commit_fetch`).
+    fn is_missing(&mut self, device: &OwnedFd, number: u16) -> io::Result<bool> {
+        match self.probe(device, COMMIT_AND_FETCH, number)? {
+            libc::ENOTCONN => Ok(true),
+            libc::EINVAL => Ok(false),
+            other => Err(io::Error::from_raw_os_error(other)),
+        }
+    }
+
+    fn broken(&self) -> impl Fn(io::Error) -> RingError + Copy + use<> {
+        let number = self.number;
+        move |error| RingError::Broken(number, error.to_string())
+    }
+
+    /// The error of a command for another queue.
+    fn probe(&mut self, device: &OwnedFd, command: u32, number: u16) -> io::Result<i32> {
+        let built = self.built(device, 0, (command, 0, number)).user_data(PROBE);
+        self.push(&built)?;
+        self.ring.submit()?;
+        self.take_completions();
+        let index = self.completions.iter().position(|(number, _)| *number == PROBE);
+        let (_, result) = index.map(|index| self.completions.swap_remove(index)).unwrap_or_default();
+        Ok(-result)
     }
 
     /// Answers requests until the filesystem is gone, or `is_ending`.
@@ -201,16 +252,22 @@ impl RingQueue {
         self.push(&Entry128::from(poll).user_data(WAKE))
     }
 
-    /// Queues a command for an entry (`struct fuse_uring_cmd_req`: flags, number of the request, number of the queue).
+    /// Queues a command for an entry.
     fn command(&mut self, device: &OwnedFd, slot: SlotNumber, command: u32, commit_id: u64) -> io::Result<()> {
+        let built = self.built(device, slot, (command, commit_id, self.number));
+        self.push(&built.user_data(slot.into()))
+    }
+
+    /// A command for an entry of a queue (`struct fuse_uring_cmd_req`: flags, number of the request, number of the queue).
+    fn built(&self, device: &OwnedFd, slot: SlotNumber, (command, commit_id, queue): (u32, u64, u16)) -> Entry128 {
         let mut request = [0; 80];
-        let numbers = [&[0; 8][..], &commit_id.to_ne_bytes(), &self.number.to_ne_bytes()].concat();
+        let numbers = [&[0; 8][..], &commit_id.to_ne_bytes(), &queue.to_ne_bytes()].concat();
         request.iter_mut().zip(numbers).for_each(|(field, byte)| *field = byte);
         let place = self.places.get(usize::from(slot)).map_or(0, |place| place.as_ptr() as u64);
-        let built = opcode::UringCmd80::new(Fd(device.as_raw_fd()), command).cmd(request).addr(Some(place)).build();
-        let mut built = built.user_data(slot.into());
+        let device = Fd(device.as_raw_fd());
+        let mut built = opcode::UringCmd80::new(device, command).cmd(request).addr(Some(place)).build();
         set_length(&mut built, 2);
-        self.push(&built)
+        built
     }
 
     fn push(&mut self, entry: &Entry128) -> io::Result<()> {
