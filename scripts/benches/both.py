@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from .results import rate
+from .results import seconds, size
 from .transports import allowed
 
 TRANSPORTS = ("dev-fuse", "uring")
@@ -16,7 +16,7 @@ class Values:
 
     def compare(self, scenario, what, subject, control, unit, against, **goal):
         name = f"{what}, {against}" if "warm" in against else what
-        self.rows[scenario, name] = (median(subject), median(control), unit, against, "at_least" in goal or unit is rate)
+        self.rows[scenario, name] = (median(subject), median(control), unit, against, unit not in (seconds, size))
 
     def absolute(self, scenario, what, values, unit, note="", **goal):
         if unit is not str:
