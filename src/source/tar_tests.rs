@@ -160,6 +160,16 @@ fn extended_headers_give_names_sizes_and_times() {
 }
 
 #[test]
+fn components_that_say_nothing_are_left_out() {
+    let place = TarDirectory::new();
+    let members = [(EntryType::Directory, "top/./", "", &b""[..]), file("top/./a", b"x"), file(".//top//b/./c", b"y")];
+    let members = [&members[..], &[(EntryType::Link, "d", "./top/./a", b"")]].concat();
+    let input = place.open("x.tar", &archive(&members)).unwrap();
+    let names: Vec<_> = input.entries.iter().map(|entry| entry.path.to_string()).collect();
+    assert_eq!(names, ["d", "top", "top/a", "top/b", "top/b/c"]);
+}
+
+#[test]
 fn what_cannot_be_shown_is_refused_by_name() {
     let place = TarDirectory::new();
     let refused = |members: &[MemberToWrite]| place.open("x.tar", &archive(members)).unwrap_err();

@@ -165,12 +165,13 @@ fn time(text: &[u8]) -> Option<(i64, u32)> {
     seconds.parse().ok().filter(|&seconds: &i64| seconds >= 0).map(|seconds| (seconds, nanoseconds))
 }
 
-/// The path of a member; `None` for the root. A leading `./` and a trailing `/` are ignored.
+/// The path of a member; `None` for the root. As in all paths (POSIX, 4.16), empty components and `.` say nothing: `tar -cf
+/// x.tar top/.` stores names such as `top/./a`.
 pub(crate) fn path_of(name: &[u8]) -> Result<Option<EntryPath>, PathError> {
-    let mut name = name;
-    while let Some(rest) = name.strip_prefix(b"./") {
-        name = rest;
+    if name.first() == Some(&b'/') {
+        return Err(PathError::Absolute);
     }
-    let name = name.strip_suffix(b"/").unwrap_or(name);
-    if name.is_empty() || name == b"." { Ok(None) } else { EntryPath::new(name).map(Some) }
+    let components = name.split(|&byte| byte == b'/').filter(|it| !matches!(*it, b"" | b"."));
+    let name = components.collect::<Vec<_>>().join(&b'/');
+    if name.is_empty() { Ok(None) } else { EntryPath::new(&name).map(Some) }
 }
