@@ -172,7 +172,7 @@ fn refusals_lead_to_another_way() {
 /// Filesystems that cannot share are asked once.
 #[test]
 fn a_refusal_is_remembered_for_two_filesystems() {
-    let (_place, original) = file(&noise(300_000));
+    let (_place, original) = file(&noise(200_000));
     let calls = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&calls);
     let before: Box<dyn Fn() + Sync> = Box::new(move || {
