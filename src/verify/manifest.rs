@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use parking_lot::Mutex;
 
 use super::context::Context;
-use super::distributions::Distribution;
+use super::distributions::{Distribution, Role};
 use super::manifest_files::ProvenFiles;
 use super::parts::Part;
 use super::record::ComparedFiles;
@@ -134,7 +134,9 @@ impl Context<'_> {
         if let Some(host) = stated.iter().filter(of_tree).find(|it| it.number == 0) {
             stated.iter().filter(of_tree).filter(|it| it.number > 0).for_each(|it| self.compare_splits(host, it));
         }
-        for device in self.distributions.iter().filter(|it| it.pins().next().is_some()) {
+        // A host distribution may require another one in its own version, which is of another split.
+        let is_device = |it: &&Distribution<'_>| it.role != Role::Host && it.pins().next().is_some();
+        for device in self.distributions.iter().filter(is_device) {
             let hosts = || stated.iter().filter(|it| it.is_of_host(device));
             let own = stated.iter().find(|it| it.is_of(device));
             match own {

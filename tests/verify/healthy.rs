@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::installations::{DEVICE, FAMILY, HOST, fat, installed, wheel, wheels};
 use crate::splits::{verify, write_at};
-use crate::wheels::split;
+use crate::wheels::{split, unpacked};
 
 /// A split installed for one GPU, as by an installer.
 fn site(fat: &Path, options: &[&str]) -> TempDir {
@@ -122,6 +122,20 @@ fn a_requirement_in_the_same_version() {
     let site = site(fat.path(), &["--device-requires-dist", "rocm-sdk-device-@GFXARCH@ == 1.0"]);
     let metadata = fs::read_to_string(site.path().join(DEVICE).join("METADATA")).unwrap();
     assert!(metadata.contains("rocm-sdk-device-gfx1100"), "{metadata}");
+    clean(site.path(), None);
+}
+
+/// A host distribution may require another one in its own version, and both are split.
+#[test]
+fn a_requirement_that_is_split_itself() {
+    let (one, other) = (fat(), tempfile::tempdir().unwrap());
+    unpacked(other.path(), "numpy", "1.0");
+    fs::write(other.path().join("numpy/version.py"), "version = '1.0'\n").unwrap();
+    let splits = [&one, &other].map(|fat| wheels(fat.path(), &[]));
+    let wheels = splits.iter().flat_map(|out| files(out.path())).collect::<Vec<_>>();
+    let site = installed(&wheels);
+    let metadata = fs::read_to_string(site.path().join(HOST).join("METADATA")).unwrap();
+    assert!(metadata.contains("numpy==1.0"), "{metadata}");
     clean(site.path(), None);
 }
 
