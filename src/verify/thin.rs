@@ -30,9 +30,13 @@ pub(super) struct ThinFiles {
 }
 
 impl ThinFiles {
-    /// Determines thin files by the location of a tree in a mount or a split, by wheels, or by the user's choice.
+    /// Determines thin files by the user's choice. Without one, by the location of a tree in a mount or a split, or by
+    /// wheels.
     pub(super) fn of(parts: &Parts, distributions: &[Distribution<'_>], given: Option<&GpuSet>) -> Self {
-        let whole = given.cloned().or_else(|| of_place(parts)).map(Arc::new);
+        if let Some(given) = given {
+            return Self { whole: Some(Arc::new(given.clone())), by_path: HashMap::new() };
+        }
+        let whole = of_place(parts).map(Arc::new);
         let mut by_path = HashMap::new();
         for distribution in distributions {
             let Some(gpus) = distribution.thin().map(Arc::new) else { continue };

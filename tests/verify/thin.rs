@@ -265,6 +265,10 @@ fn a_thin_wheel_names_its_gpus() {
     assert_eq!(statement["views"], serde_json::json!(["thin/gfx1100+gfx90a"]));
     assert_eq!(statement["databases"], serde_json::json!(["rocblas"]));
     assert!(read("RECORD").contains("fat-1.0.dist-info/kpackfs.json,sha256="));
+    // The user's choice takes its place.
+    let wrong = VerifyOptions { thin: Some("gfx1030".parse().unwrap()), ..VerifyOptions::default() };
+    let found = verify(&[site.path().to_owned()], None, &wrong).findings;
+    assert!(found.iter().any(|it| it.reason.contains("which a GPU of gfx1030 cannot be given")), "{found:?}");
 }
 
 /// Code object files for several targets are reduced, too, and compared with the originals.
