@@ -337,6 +337,15 @@ fn tips(said: &str) -> Vec<&str> {
 }
 
 #[test]
+fn a_missing_mount_point_is_named() {
+    let place = Place::new();
+    let said = place.ends(2, &["mount", "fat"]);
+    assert!(said.contains("were not provided:\n  <MOUNT_POINT>\n"), "{said}");
+    assert!(place.ends(2, &["mount"]).contains("<INPUT>"));
+    assert!(place.ends(1, &["unmount", "fat"]).contains("not a mount point"));
+}
+
+#[test]
 fn an_option_for_gpus_of_another_command_leads_to_the_one_of_this_command() {
     let place = Place::new();
     for (command, option) in [

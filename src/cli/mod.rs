@@ -67,6 +67,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Mount(mount::Mount),
+    #[command(alias = "unmount")]
     Umount(mount::Umount),
     Status(status::StatusArguments),
     Inspect(inspect::Inspect),

@@ -25,7 +25,7 @@ pub enum MountError {
     #[error("{}: no such directory; create it, and mount again", .0.display())]
     NoDirectory(PathBuf),
     /// The mount point is not a directory.
-    #[error("{}: not a directory", .0.display())]
+    #[error("{}: not a directory, and so no mount point", .0.display())]
     NotADirectory(PathBuf),
     /// The daemon of an older mount ended and left the mount behind.
     #[error("{path}: the daemon of the kpackfs mount here is gone; `kpackfs umount {path}` removes it", path = .0.display())]
