@@ -56,7 +56,7 @@ use crate::report::table;
 
 /// Shows a fat ROCm wheel or install tree as if it had been split by GPU architecture.
 ///
-/// Exit codes: 0 success, 1 failure, 2 wrong command line.
+/// Exit codes: 0 success, 1 failure, 2 wrong command line. Some commands have more, which their help lists.
 #[derive(Debug, Parser)]
 #[command(name = "kpackfs", version, max_term_width = 110)]
 struct Cli {

@@ -168,7 +168,8 @@ impl Split {
             (OutputFormat::ThinWheel, Some(wheels)) => self.write_thin_wheels(wheels, prepared, tree)?,
             (OutputFormat::Wheel | OutputFormat::ThinWheel, None) | (OutputFormat::Index | OutputFormat::Oci, _) => {
                 bail!(
-                    "{}: wheels can be made of a wheel only, or of a host wheel and device wheels that its extras require",
+                    "{}: wheels can be made of a wheel only, or of a host wheel and device wheels that its extras require; \
+                     --format index takes any wheels",
                     self.source.path().display()
                 );
             }
