@@ -88,6 +88,15 @@ class Bench:
         if any(self.user_cache.iterdir()):
             raise Failure(f"{self.scenario}: kpackfs used the user's cache")
 
+    def run(self, name, scenario):
+        """Runs a scenario from begin to end, or says which input is missing."""
+        self.begin(name)
+        try:
+            scenario(self)
+        except Missing as missing:
+            self.left_out(str(missing))
+        self.end()
+
     def saw_daemon(self, peak, leftovers, busy):
         self.daemons.append(Daemon(peak, leftovers, busy))
 

@@ -1,5 +1,6 @@
 """Scenarios over both transports of FUSE in turn: kpackfs and C1 over /dev/fuse, then over rings, round by round."""
 
+import sys
 from statistics import median
 
 from .results import seconds, size
@@ -10,6 +11,9 @@ TRANSPORTS = ("dev-fuse", "uring")
 
 class Values:
     """The results of one round over one transport, by scenario and row: a value, that of its control, and how they are written."""
+
+    # What was left out, in any round.
+    said = set()
 
     def __init__(self):
         self.rows = {}
@@ -23,7 +27,10 @@ class Values:
             self.rows[scenario, what] = (median(values), None, unit, "", "at_least" in goal)
 
     def left_out(self, scenario, reason):
-        """Peers are not compared here, and each round would say so."""
+        """Says it at the first of the rounds."""
+        if (scenario, reason) not in self.said:
+            self.said.add((scenario, reason))
+            print(f"\n*** LEFT OUT: {scenario}: {reason} ***\n", file=sys.stderr)
 
 
 class Table:
@@ -68,9 +75,7 @@ def run(bench, scenarios, rounds):
                 for transport in TRANSPORTS:
                     bench.transport = transport
                     bench.results = of_transports[transport] = Values()
-                    bench.begin(name)
-                    scenario(bench)
-                    bench.end()
+                    bench.run(name, scenario)
                 table.add(of_transports)
     bench.results = machine
     machine.rounds.add(rounds)

@@ -4,7 +4,7 @@ import zipfile
 
 from .results import seconds, size
 
-# One argument list holds no more files than this in any case.
+# Bytes. Smaller members are many, more than an argument list holds, and say little.
 SMALLEST = 4096
 
 
@@ -42,7 +42,7 @@ def command(bench, tree, out, form, level):
 
 
 def members(bench, out):
-    """The deflated members of all wheels in a directory as files, and their deflated size. Small ones say nothing and are many."""
+    """The deflated members of all wheels in a directory as files, and their deflated size."""
     files, packed = bench.fresh("members"), 0
     for number, wheel in enumerate(out.rglob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
