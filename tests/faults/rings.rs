@@ -21,7 +21,7 @@ fn mounted(transport: &str, possible: Option<&str>) -> Result<(String, Value), S
     fs::write(&list, possible.unwrap_or_default()).unwrap();
     let script = r#"
         [ -z "$5" ] || mount --bind "$4" /sys/devices/system/cpu/possible
-        "$0" mount --no-cache --transport "$1" "$2" "$3"
+        "$0" mount --no-cache --transport "$1" "$2" "$3" || { code=$?; ! grep -F "$3" /proc/mounts >&2; exit $code; }
         cat "$3/host/demo/small.txt" "$3/.kpackfs/status.json"
         umount "$3""#;
     let mut command = Command::new("timeout");
