@@ -73,7 +73,7 @@ fn the_hierarchy_is_that_of_rocm_bootstrap() {
     assert_eq!(TARGETS.iter().map(|target| target.name).collect::<Vec<_>>(), theirs);
     for (ours, theirs) in TARGETS.iter().zip(&oracle.targets) {
         let xnack = match Processor::named(ours.name).unwrap().xnack {
-            ModeSupport::Unsupported => "unsupported",
+            ModeSupport::Unsupported | ModeSupport::Unnamed => "unsupported",
             // Only ROCr turns it off.
             ModeSupport::Selectable | ModeSupport::ForcedOff => "supported",
             ModeSupport::AlwaysOn => "default_on",

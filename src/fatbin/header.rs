@@ -47,6 +47,13 @@ pub fn code_problem(code: &[u8], target: &TargetId) -> Option<String> {
     (!is_right_processor || !has_features()).then(|| format!("it is code for {own}"))
 }
 
+/// The problem with `code` that a library or a runtime loads for `target`: that of [`code_problem`], or a header that no
+/// compiler writes. Released runtimes refuse code with a modifier that its processor lacks (`AmdHsaCode::GetIsa` of ROCr);
+/// later ones ignore XNACK then (ROCm/rocm-systems#11737).
+pub fn loaded_code_problem(code: &[u8], target: &TargetId) -> Option<String> {
+    code_problem(code, target).or_else(|| lacking_feature(code).filter(|_| !target.is_unknown()))
+}
+
 /// The target of code by its header, of which [`CODE_HEADER`] bytes are needed. `None` if it is neither SPIR-V nor an
 /// AMDGPU ELF file for a known processor. Before code object version 4, headers do not state features.
 pub fn code_target(code: &[u8]) -> Option<TargetId> {
@@ -54,7 +61,7 @@ pub fn code_target(code: &[u8]) -> Option<TargetId> {
         return SPIRV.parse().ok();
     }
     let header = header(code)?;
-    let name: Vec<_> = std::iter::once(processor(header)?).chain(features(header)).collect();
+    let name: Vec<_> = std::iter::once(processor(header)?.name).chain(features(header)).collect();
     name.join(":").parse().ok()
 }
 
@@ -114,9 +121,18 @@ fn names_no_gpu(code: &[u8]) -> bool {
 }
 
 /// The processor by `EF_AMDGPU_MACH`, the lowest byte of `e_flags`.
-fn processor(header: &FileHeader64<LE>) -> Option<&'static str> {
+fn processor(header: &FileHeader64<LE>) -> Option<&'static Processor> {
     let [.., number] = header.e_flags.get(LE).0.to_be_bytes();
-    Processor::numbered(number).map(|processor| processor.name)
+    Processor::numbered(number)
+}
+
+/// What is wrong if code needs a state of a feature that its processor lacks: compilers write
+/// `EF_AMDGPU_FEATURE_XNACK_UNSUPPORTED_V4` then (`AMDGPUTargetELFStreamer::getEFlagsV4`), or the same of SRAM-ECC.
+fn lacking_feature(code: &[u8]) -> Option<String> {
+    let header = header(code)?;
+    let processor = processor(header)?;
+    let feature = features(header).into_iter().find(|feature| processor.lacks(feature))?;
+    Some(format!("its header says {feature}, and {} has no such mode", processor.name))
 }
 
 /// The features that the code needs to be on or off: `EF_AMDGPU_FEATURE_SRAMECC_V4` and `EF_AMDGPU_FEATURE_XNACK_V4`.
@@ -140,7 +156,7 @@ fn features(header: &FileHeader64<LE>) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{code_problem as problem, code_target};
+    use super::{code_problem as problem, code_target, loaded_code_problem};
 
     fn code(mach: u8, features: u8) -> Vec<u8> {
         let mut code = vec![0; 64];
@@ -180,6 +196,35 @@ mod tests {
         ] {
             assert_eq!(problem(&code(mach, features), &target.parse().unwrap()).as_deref(), expected, "{target}");
         }
+    }
+
+    #[test]
+    fn code_needs_no_feature_that_its_processor_lacks() {
+        for (target, mach, features, expected) in [
+            ("gfx1030", 0x36, 0, None),
+            ("gfx1030", 0x36, 0x05, None),
+            ("gfx1030", 0x36, 0x03, Some("its header says xnack+, and gfx1030 has no such mode")),
+            ("gfx1030", 0x36, 0x02, Some("its header says xnack-, and gfx1030 has no such mode")),
+            ("gfx1030", 0x36, 0x0c, Some("its header says sramecc+, and gfx1030 has no such mode")),
+            ("gfx900", 0x2c, 0x0c, Some("its header says sramecc+, and gfx900 has no such mode")),
+            ("gfx11-generic", 0x54, 0x03, Some("its header says xnack+, and gfx11-generic has no such mode")),
+            ("gfx1100", 0x36, 0x03, Some("it is code for gfx1030")),
+            ("gfx90a:sramecc+:xnack+", 0x3f, 0x0f, None),
+            ("gfx90a:xnack-", 0x3f, 0x07, Some("it is code for gfx90a:xnack+")),
+            ("gfx90c:xnack+", 0x32, 0x03, None),
+            ("gfx1250", 0x49, 0x0f, None),
+            ("gfx1250", 0x5b, 0x0f, None),
+            ("gfx9999", 0xf0, 0x0f, None),
+            ("unknown-gfx1030", 0x36, 0x03, None),
+        ] {
+            let found = loaded_code_problem(&code(mach, features), &target.parse().unwrap());
+            assert_eq!(found.as_deref(), expected, "{target} {features}");
+        }
+        // Before version 4, the same bits have another meaning.
+        let mut version_3 = code(0x36, 3);
+        version_3[8] = 1;
+        assert_eq!(loaded_code_problem(&version_3, &"gfx1030".parse().unwrap()), None);
+        assert!(loaded_code_problem(b"hello", &"gfx1030".parse().unwrap()).is_some());
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl TargetId {
             .collect();
         for feature in ["sramecc", "xnack"].into_iter().filter(|name| !is_fixed(name)) {
             let states: &[_] = match self.mode(feature) {
-                Some(ModeSupport::Unsupported | ModeSupport::AlwaysOn) => &[""],
+                Some(ModeSupport::Unsupported | ModeSupport::Unnamed | ModeSupport::AlwaysOn) => &[""],
                 // Older runtimes select it.
                 Some(ModeSupport::ForcedOff) => &["", "-", "+"],
                 Some(ModeSupport::Selectable) | None => &["-", "+"],
@@ -195,7 +195,7 @@ fn mode(processor: &str, feature: &str) -> Option<ModeSupport> {
 /// Whether a feature is a part of the processor's target IDs.
 fn is_named(processor: &str, feature: &str) -> bool {
     match feature_name(feature).and_then(|name| mode(processor, name)) {
-        Some(ModeSupport::Unsupported) => false,
+        Some(ModeSupport::Unsupported | ModeSupport::Unnamed) => false,
         Some(ModeSupport::AlwaysOn) => feature.ends_with('-'),
         Some(ModeSupport::Selectable | ModeSupport::ForcedOff) | None => true,
     }

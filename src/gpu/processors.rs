@@ -2,13 +2,15 @@
 //!
 //! `scripts/check-hierarchy` compares this table with sources of LLVM, COMGR and CLR.
 
-use super::processors::ModeSupport::{AlwaysOn, ForcedOff, Selectable, Unsupported};
+use super::processors::ModeSupport::{AlwaysOn, ForcedOff, Selectable, Unnamed, Unsupported};
 
 /// Whether target IDs of a processor can name the state of a feature, such as `xnack+`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModeSupport {
-    /// No: the processor lacks the feature. Runtimes ignore the modifier.
+    /// No: the processor lacks the feature. Runtimes ignore the modifier in the name of a target.
     Unsupported,
+    /// No: compilers know the feature, and runtimes have no modifier for it.
+    Unnamed,
     /// Yes: code may be made for either state, or for both.
     Selectable,
     /// No: the feature is always on. Runtimes ignore that code needs it, and refuse code that needs it to be off.
@@ -99,9 +101,9 @@ pub const PROCESSORS: &[Processor] = &[
     processor("gfx1200", 0x48, Unsupported, Unsupported, LLVM),
     processor("gfx1201", 0x4e, Unsupported, Unsupported, LLVM),
     // LLVM says that gfx12.5 supports SRAM-ECC. ROCr and CLR have no modifier for it.
-    processor("gfx1250", 0x49, AlwaysOn, Unsupported, GFX12_5),
-    processor("gfx1250-strict", 0xeb, AlwaysOn, Unsupported, STRICT),
-    processor("gfx1251", 0x5a, AlwaysOn, Unsupported, GFX12_5),
+    processor("gfx1250", 0x49, AlwaysOn, Unnamed, GFX12_5),
+    processor("gfx1250-strict", 0xeb, AlwaysOn, Unnamed, STRICT),
+    processor("gfx1251", 0x5a, AlwaysOn, Unnamed, GFX12_5),
     processor("gfx1310", 0x50, Unsupported, Unsupported, LLVM),
     processor("gfx9-generic", 0x51, Selectable, Unsupported, LLVM),
     processor("gfx9-4-generic", 0x5f, Selectable, Selectable, LLVM),
@@ -110,7 +112,7 @@ pub const PROCESSORS: &[Processor] = &[
     processor("gfx11-generic", 0x54, Unsupported, Unsupported, LLVM),
     processor("gfx11-7-generic", 0x62, Unsupported, Unsupported, LLVM),
     processor("gfx12-generic", 0x59, Unsupported, Unsupported, LLVM),
-    processor("gfx12-5-generic", 0x5b, AlwaysOn, Unsupported, GFX12_5),
+    processor("gfx12-5-generic", 0x5b, AlwaysOn, Unnamed, GFX12_5),
     processor("gfx13-generic", 0x63, Unsupported, Unsupported, LLVM),
 ];
 
@@ -133,6 +135,12 @@ impl Processor {
     /// The processor with this number.
     pub fn numbered(number: u8) -> Option<&'static Self> {
         PROCESSORS.iter().find(|processor| processor.number == number)
+    }
+
+    /// Whether it lacks a feature that is written with its sign: `xnack+`. Then compilers set neither state of it.
+    pub fn lacks(&self, feature: &str) -> bool {
+        let is_it = |name: &str| feature.strip_suffix(['+', '-']) == Some(name);
+        self.modes().into_iter().any(|(name, mode)| is_it(name) && mode == Unsupported)
     }
 
     /// Its modes with their names, in the order of target IDs.

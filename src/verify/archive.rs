@@ -11,7 +11,7 @@ use super::lookup::OverlaidArchive;
 use super::parts::PartsKind;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
-use crate::fatbin::{CODE_HEADER, code_problem};
+use crate::fatbin::{CODE_HEADER, loaded_code_problem};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::named_target;
@@ -136,7 +136,9 @@ fn check_entries(
             Ok(()) => {
                 count_code(entry.original_size, findings);
                 let parsed = target.parse::<TargetId>().ok();
-                if let Some(problem) = parsed.filter(|_| is_ours).and_then(|target| code_problem(&header, &target)) {
+                if let Some(problem) =
+                    parsed.filter(|_| is_ours).and_then(|target| loaded_code_problem(&header, &target))
+                {
                     say(Rule::EntryTarget, problem);
                 }
             }

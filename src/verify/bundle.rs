@@ -5,7 +5,7 @@ use std::sync::Arc;
 use md5::{Digest, Md5};
 
 use super::report::Findings;
-use crate::fatbin::{Bundle, CODE_HEADER, CodeObject, Compressed, FatbinError, code_problem};
+use crate::fatbin::{Bundle, CODE_HEADER, CodeObject, Compressed, FatbinError, loaded_code_problem};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, head, read_all};
@@ -50,7 +50,7 @@ pub(super) fn check(
         })?;
         findings.counts.code_objects.add(1);
         findings.counts.code_bytes.add(content.size());
-        if let Some(problem) = code_problem(&beginning, &target) {
+        if let Some(problem) = loaded_code_problem(&beginning, &target) {
             say(format!("the code object for {target}: {problem}"));
         }
         targets.push(target);

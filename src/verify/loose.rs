@@ -12,7 +12,7 @@ use super::parts::{PartFile, PartsKind};
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use crate::database::{Arch, CatalogueCheck, KernelFiles, tensile};
-use crate::fatbin::{CODE_HEADER, code_problem, end_of_code, is_bundle};
+use crate::fatbin::{CODE_HEADER, loaded_code_problem, end_of_code, is_bundle};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{Content, head_mut, to_usize};
@@ -104,7 +104,7 @@ fn check_code(
         Ok(end) => (end > size).then(|| format!("it has {size} bytes, but its headers need {end}")),
         Err(error) => Some(error.to_string()),
     };
-    let problem = target.and_then(|target| code_problem(&beginning, target));
+    let problem = target.and_then(|target| loaded_code_problem(&beginning, target));
     problem.or_else(cut_off).into_iter().for_each(say);
 }
 

@@ -89,7 +89,7 @@ rules! {
         "the archive is damaged",
         "install the distribution that its RECORD names, or split again";
     EntryTarget "entry-target" Archive:
-        "a code object is for another GPU than its name says",
+        "a code object is for another GPU than its name says, or needs a mode that its GPU lacks",
         "entries were mixed up by another tool, or the archive is damaged",
         "split again; HIP fails or computes nonsense with such an entry";
     DatabaseCode "database-code" Archive:

@@ -41,7 +41,7 @@ fn processors_are_those_of_llvm() {
     assert_eq!(known.iter().map(|it| it.name).collect::<Vec<_>>(), facts.iter().map(|it| it.name).collect::<Vec<_>>());
     for (ours, fact) in known.into_iter().zip(&facts) {
         let text = |mode: ModeSupport| match mode {
-            ModeSupport::Unsupported => "-",
+            ModeSupport::Unsupported | ModeSupport::Unnamed => "-",
             ModeSupport::Selectable | ModeSupport::ForcedOff => "modes",
             ModeSupport::AlwaysOn => "on",
         };

@@ -52,12 +52,19 @@ fn segment() -> Vec<u8> {
     code
 }
 
+/// Code whose header says that XNACK is on.
+fn with_xnack(mut code: Vec<u8>) -> Vec<u8> {
+    code[49] = 3;
+    code
+}
+
 fn codes() -> Vec<Case> {
     let plain = bundle("gfx1100", &code(GFX1100, 64));
     let hash = md5::Md5::digest(&plain);
     vec![
         (code(GFX1100, 64), None),
         (code(GFX942, 64), Some("it is code for gfx942")),
+        (with_xnack(code(GFX1100, 64)), Some("its header says xnack+, and gfx1100 has no such mode")),
         (code(GFX1100, 96), Some("it has 128 bytes, but its headers need 160")),
         (segment(), Some("it has 128 bytes, but its headers need 200")),
         (vec![0; 128], Some("it is neither an AMDGPU ELF file nor SPIR-V")),
@@ -66,6 +73,10 @@ fn codes() -> Vec<Case> {
         (plain[..300].to_vec(), Some("offload bundle at 0x0: an entry reaches past the end")),
         (bundle("gfx942", &code(GFX942, 64)), Some("it has code for gfx942, and none for gfx1100")),
         (bundle("gfx1100", &code(GFX942, 64)), Some("the code object for gfx1100: it is code for gfx942")),
+        (
+            bundle("gfx1100", &with_xnack(code(GFX1100, 64))),
+            Some("the code object for gfx1100: its header says xnack+, and gfx1100 has no such mode"),
+        ),
         (compressed(&plain, &hash), None),
         (compressed(&plain, &[0; 8]), Some("its hash is not that of the bundle that it is compressed from")),
     ]
