@@ -8,11 +8,11 @@ use rayon::prelude::*;
 use super::bundle;
 use super::context::Context;
 use super::manifest_files::ProvenFiles;
-use super::parts::{PartFile, PartsKind};
+use super::parts::PartFile;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use crate::database::{Arch, CatalogueCheck, KernelFiles, tensile};
-use crate::fatbin::{CODE_HEADER, loaded_code_problem, end_of_code, is_bundle};
+use crate::fatbin::{CODE_HEADER, end_of_code, is_bundle, loaded_code_problem};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{Content, head_mut, to_usize};
@@ -30,12 +30,9 @@ enum LooseFile {
 }
 
 impl Context<'_> {
-    /// Checks those of an installation: each is whole, and is for the target for which the library looks it up. Files that
-    /// are `listed` by manifests were compared. The parts of a split have what the input has.
+    /// Checks that each is whole, and is for the target for which the library looks it up. Files that are `listed` by
+    /// manifests were compared.
     pub(super) fn check_databases(&self, listed: &ProvenFiles) {
-        if self.parts.kind != PartsKind::Installation {
-            return;
-        }
         let is_proven = |file: &PartFile<'_>| listed.contains(&(file.part, file.path.clone()));
         let files = self.parts.files().filter_map(|file| Some((file, self.kind_of(file.path)?)));
         let files: Vec<_> = files.filter(|(file, _)| !is_proven(file)).collect();

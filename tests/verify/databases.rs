@@ -1,15 +1,17 @@
-//! Files of databases in installations that have neither manifest nor statement, with which RECORD agrees.
+//! Files of databases where no manifest lists them: in parts of a split, and in installations with which RECORD agrees.
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 
 use kpackfs::verify::{Rule, VerifyOptions};
 use md5::Digest;
 
 use crate::agreed::{agree, without_statements};
 use crate::installations::{fat, installed, wheel, wheels};
-use crate::splits::verify;
+use crate::splits::{Split, verify};
 
+const GFX1030: u8 = 0x36;
 const GFX1100: u8 = 0x41;
 const GFX942: u8 = 0x4c;
 
@@ -111,5 +113,43 @@ fn files_of_databases_are_whole_and_for_the_gpu_in_their_path() {
         fs::write(&place, healthy).unwrap();
         let reasons: Vec<_> = found.iter().map(|it| (it.rule, &*it.path, &*it.reason)).collect();
         assert_eq!(reasons, expected.map(|reason| (rule, path, reason)).into_iter().collect::<Vec<_>>());
+    }
+}
+
+/// What is found, by rule, path and reason.
+fn found(path: &Path) -> Vec<(Rule, String, String)> {
+    let report = verify(&[path.to_owned()], None, &VerifyOptions::default());
+    report.findings.into_iter().map(|it| (it.rule, it.path, it.reason)).collect()
+}
+
+#[test]
+fn files_of_databases_in_a_split_without_manifest_are_whole() {
+    let split = Split::make(&[]);
+    assert_eq!(found(&split.out()), []);
+    let library = "gfx1030/lib/rocblas/library";
+    for (name, content, expected) in [
+        ("TensileLibrary_gfx1030.co", code(GFX1030, 64), None),
+        (
+            "TensileLibrary_gfx1030.co",
+            code(GFX1030, 96),
+            Some((Rule::DatabaseCode, "it has 128 bytes, but its headers need 160")),
+        ),
+        ("TensileLibrary_gfx1030.co", code(GFX942, 64), Some((Rule::DatabaseCode, "it is code for gfx942"))),
+        (
+            "TensileLibrary_gfx1030.dat",
+            b"\x91\xabfor".to_vec(),
+            Some((Rule::DatabaseCatalogue, "it is no whole msgpack tree")),
+        ),
+    ] {
+        let path = format!("{library}/{name}");
+        let place = split.out().join(&path);
+        let before = fs::read(&place);
+        fs::write(&place, content).unwrap();
+        let expected = expected.map(|(rule, reason)| (rule, path.clone(), reason.to_owned()));
+        assert_eq!(found(&split.out()), expected.into_iter().collect::<Vec<_>>());
+        match before {
+            Ok(before) => fs::write(&place, before).unwrap(),
+            Err(_) => fs::remove_file(&place).unwrap(),
+        }
     }
 }
