@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{MissingKind, MissingPiece};
-use crate::database::tensile::{CODE, catalogues, code_of_name, files_of_name};
+use crate::database::tensile::{CODE, catalogues, without_code, without_file};
 use crate::database::{Arch, Databases, Handler, catalogue_names};
 use crate::gpu::TargetId;
 use crate::memory::{Parser, WholeFile};
@@ -109,12 +109,12 @@ impl IncompleteDatabases {
                 return;
             }
         };
-        let has = |file: String| database.files.contains_key(&format!("{below}{file}"));
-        for name in names.iter().filter(|name| !files_of_name(name).any(has)) {
+        let has = |file: &str| database.files.contains_key(&format!("{below}{file}"));
+        for name in without_file(&names, &has) {
             self.miss(database, &format!("{below}{name}.dat"), format!("{path} names it"));
         }
         // The files have other names if there is no code for any.
-        let lost: Vec<_> = names.iter().filter(|name| !code_of_name(name, gpu).any(has)).collect();
+        let lost = without_code(&names, gpu, &has);
         for name in lost.iter().filter(|_| lost.len() < names.len()) {
             let suffix = if name.ends_with(gpu) { ".co".to_owned() } else { format!("_{gpu}.hsaco") };
             self.miss(

@@ -1,5 +1,6 @@
 //! rocBLAS, hipBLASLt and hipSPARSELt: libraries of kernels made by Tensile, in `<library>/library/`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::arch::Arch;
@@ -86,8 +87,42 @@ pub fn files_of_name(name: &str) -> impl Iterator<Item = String> {
     CATALOGUES.iter().map(move |suffix| format!("{name}{suffix}"))
 }
 
+/// The processor of a catalogue that names others, by its file name: `gfx942` for `TensileLibrary_lazy_gfx942.dat.zlib`.
+pub fn processor_of_lazy(name: &str) -> Option<&str> {
+    let name = name.strip_prefix(LAZY)?;
+    CATALOGUES.iter().find_map(|suffix| name.strip_suffix(suffix))
+}
+
+/// The names in a lazy catalogue of which there is no file. `has` knows the names of the files in its directory.
+pub fn without_file<'a>(named: &'a BTreeSet<String>, has: &dyn Fn(&str) -> bool) -> Vec<&'a str> {
+    let names = named.iter().map(String::as_str);
+    names.filter(|name| !files_of_name(name).any(|file| has(&file))).collect()
+}
+
+/// The names in a lazy catalogue of which there is no code for a processor.
+pub fn without_code<'a>(named: &'a BTreeSet<String>, processor: &str, has: &dyn Fn(&str) -> bool) -> Vec<&'a str> {
+    let names = named.iter().map(String::as_str);
+    names.filter(|name| !code_of_name(name, processor).any(|file| has(&file))).collect()
+}
+
+/// The code object for that catalogue, as messages name it.
+pub fn code_name(name: &str, processor: &str) -> String {
+    let is_fallback = name.contains("fallback") && !name.ends_with(processor);
+    if is_fallback { format!("{name}_{processor}.hsaco") } else { format!("{name}.co or .hsaco") }
+}
+
+/// Whether a file is for a processor by its name, in any mode.
+pub fn is_for(name: &str, processor: &str) -> bool {
+    find_arch(name).is_some_and(|target| target.processor() == processor)
+}
+
+/// The files with helper kernels for a processor, of which the first that can be loaded is taken.
+pub fn helpers(processor: &str) -> [String; 3] {
+    ["", "-xnack-", "-xnack+"].map(|mode| format!("{HELPERS}{processor}{mode}.hsaco"))
+}
+
 /// The code objects for that catalogue, of which one is there (`PlaceholderLibrary::getCodeObjectFileName`).
-pub fn code_of_name(name: &str, processor: &str) -> impl Iterator<Item = String> {
+fn code_of_name(name: &str, processor: &str) -> impl Iterator<Item = String> {
     let stems = [name.to_owned(), format!("{name}_{processor}")];
     let of_modes = stems.into_iter().flat_map(|stem| ["", "-xnack-", "-xnack+"].map(|mode| format!("{stem}{mode}")));
     of_modes.flat_map(|stem| CODE.map(|suffix| format!("{stem}{suffix}")))

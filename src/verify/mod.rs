@@ -23,6 +23,7 @@ mod lookup;
 mod loose;
 mod manifest;
 mod manifest_files;
+mod needed;
 mod overlaid;
 mod parts;
 mod payload;
@@ -156,6 +157,7 @@ fn check_parts(
     // Of a split, the code objects are read all the same: its input, or the machine that split it, may have been faulty.
     let proves = parts.kind == PartsKind::Installation && against.is_none();
     context.check_databases(&listed);
+    context.check_needed();
     archive::check_all(&context, |archive| proves && context.is_as_listed(&listed, archive), progress);
     if parts.kind != PartsKind::Installation {
         separation::check(parts, archives, choices, findings);

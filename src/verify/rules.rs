@@ -100,6 +100,10 @@ rules! {
         "a file in which rocBLAS, hipBLASLt or hipSPARSELt finds its code objects is damaged",
         "the file is truncated, or something else was written in its place",
         "install the distribution that its RECORD names, or split again";
+    DatabaseMissing "database-missing" Archive:
+        "files of rocBLAS, hipBLASLt or hipSPARSELt to which one of their catalogues leads do not exist",
+        "they were deleted or not copied, and RECORD was made again",
+        "install the distributions of the library and of the GPU again, or split again";
     NoArchive "no-archive" Lookup:
         "a split library finds no archive at all where its marker leads, but others do",
         "the library was moved (auditwheel, a copy), its marker was changed, or its archives were deleted",

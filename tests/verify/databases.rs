@@ -153,3 +153,51 @@ fn files_of_databases_in_a_split_without_manifest_are_whole() {
         }
     }
 }
+
+/// A lazy catalogue: an array of names.
+fn lazy(names: &[&str]) -> Vec<u8> {
+    rmp_serde::to_vec(names).unwrap()
+}
+
+/// Parts of a split and an installation need what a lazy catalogue names. Without the host part, nothing is known.
+#[test]
+fn files_to_which_a_catalogue_leads_exist() {
+    let split = Split::make(&["merged/gfx1030"]);
+    let (fallback, own) = ("TensileLibrary_SS_fallback", "TensileLibrary_SS_gfx1030");
+    let files = [
+        ("host", format!("{fallback}.dat"), lazy(&[])),
+        ("gfx1030", "TensileLibrary_lazy_gfx1030.dat".to_owned(), lazy(&[fallback, own])),
+        ("gfx1030", format!("{fallback}_gfx1030.hsaco"), code(GFX1030, 64)),
+        ("gfx1030", format!("{own}.dat"), lazy(&[])),
+        ("gfx1030", format!("{own}.co"), code(GFX1030, 64)),
+    ];
+    let all = split.out();
+    let merged = all.join("merged/gfx1030");
+    let place = |part: &str, name: &str| all.join(part).join("lib/rocblas/library").join(name);
+    for (part, name, content) in &files {
+        for part in [*part, "merged/gfx1030"] {
+            fs::create_dir_all(place(part, "")).unwrap();
+            fs::write(place(part, name), content).unwrap();
+        }
+    }
+    let path = "lib/rocblas/library/TensileLibrary_lazy_gfx1030.dat";
+    let said = |name: &str| match name.rsplit_once('.').unwrap() {
+        (stem, "dat") => format!("it names {stem}.dat, which does not exist"),
+        (stem, "co") => format!("it leads to {stem}.co or .hsaco, which does not exist"),
+        _ => format!("it leads to {name}, which does not exist"),
+    };
+    assert_eq!((found(&all), found(&merged)), (vec![], vec![]));
+    for (part, name, content) in files.iter().filter(|(_, name, _)| !name.contains("lazy")) {
+        for (root, part, path) in
+            [(&all, *part, format!("gfx1030/{path}")), (&merged, "merged/gfx1030", path.to_owned())]
+        {
+            fs::remove_file(place(part, name)).unwrap();
+            assert_eq!(found(root), [(Rule::DatabaseMissing, path, said(name))], "{name}");
+            fs::write(place(part, name), content).unwrap();
+        }
+    }
+    // A library that is not built for a GPU has no catalogue for it.
+    fs::remove_file(place("merged/gfx1030", "TensileLibrary_lazy_gfx1030.dat")).unwrap();
+    fs::remove_file(place("merged/gfx1030", &format!("{own}.co"))).unwrap();
+    assert_eq!(found(&merged), []);
+}

@@ -12,13 +12,15 @@ use super::listing::{CodeState, DirectoryListing, NoListing, code_state, is_read
 use super::mapping;
 use super::place::Place;
 use super::problem::{self, Problem};
-use crate::database::tensile::{CATALOGUES, CODE, HELPERS, catalogues, code_of_name, files_of_name, is_lazy};
-use crate::database::{Handler, begins_catalogue, catalogue_names, named_arch};
+use crate::database::tensile::{
+    CATALOGUES, CODE, HELPERS, catalogues, code_name, files_of_name, helpers, is_for, is_lazy, without_code,
+    without_file,
+};
+use crate::database::{Handler, begins_catalogue, catalogue_names};
 use crate::disk;
 use crate::gpu::{FALLBACKS, FallbackState, TargetId};
 use crate::memory::Parser;
 use crate::resources::Resources;
-use crate::source::EntryPath;
 use crate::why::answer::DatabaseLookup;
 use crate::why::lookup::quoted;
 
@@ -123,8 +125,7 @@ impl TensileDatabase<'_> {
 
     /// Whether a file is for the GPU by its name.
     fn is_own(&self, name: &str) -> bool {
-        let own = EntryPath::new(name.as_bytes()).ok().and_then(|path| named_arch(&path));
-        own.is_some_and(|target| target.processor() == self.device.processor())
+        is_for(name, self.device.processor())
     }
 
     /// The generic target of the GPU, if there is a catalogue for that. rocBLAS reads it with ROCm/rocm-libraries#5243,
@@ -208,8 +209,7 @@ impl TensileDatabase<'_> {
 
     /// Checks the catalogues that a lazy one names (`PlaceholderLibrary::loadPlaceholderLibrary`).
     fn check_catalogues(&self, path: &Path, named: &BTreeSet<String>, listing: &DirectoryListing) -> Option<Problem> {
-        let file = |name: &String| files_of_name(name).find(|file| listing.has(file));
-        let missing: Vec<_> = named.iter().filter(|name| file(name).is_none()).collect();
+        let missing = without_file(named, &|file| listing.has(file));
         let first = missing.first().map(|name| listing.path(&format!("{name}.dat")));
         if let (Some(first), true) = (&first, missing.len() == named.len()) {
             let others = listing.ending(&CATALOGUES).filter(|name| name.starts_with("TensileLibrary_Type_")).count();
@@ -228,6 +228,7 @@ impl TensileDatabase<'_> {
                 format!("{} is missing{}, which {} names", first.display(), more(missing.len()), path.display());
             return Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, first));
         }
+        let file = |name: &String| files_of_name(name).find(|file| listing.has(file));
         let files = named.iter().filter_map(file).map(|name| listing.path(&name));
         files.into_iter().find_map(|path| {
             if !is_readable(&path) {
@@ -243,25 +244,19 @@ impl TensileDatabase<'_> {
     /// then the files have other names.
     fn check_code_of(&self, named: &BTreeSet<String>, listing: &DirectoryListing) -> Option<Problem> {
         let processor = self.device.processor();
-        let has_code = |name: &String| code_of_name(name, processor).any(|file| listing.has(&file));
-        let lost: Vec<_> = named.iter().filter(|name| !has_code(name)).collect();
+        let lost = without_code(named, processor, &|file| listing.has(file));
         let first = lost.first().filter(|_| lost.len() < named.len())?;
-        let suffix = if first.contains("fallback") && !first.ends_with(processor) {
-            format!("_{processor}.hsaco")
-        } else {
-            ".co or .hsaco".to_owned()
-        };
         let path = listing.path(first);
-        let reason = format!("{}{suffix} is missing{}, the code of a catalogue", path.display(), more(lost.len()));
+        let missing = listing.path(&code_name(first, processor));
+        let reason = format!("{} is missing{}, the code of a catalogue", missing.display(), more(lost.len()));
         Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, path))
     }
 
     /// Checks the helper kernels, of which the first file that can be loaded is taken.
     fn check_helpers(&self, listing: &DirectoryListing, is_whole: bool) -> Option<Problem> {
-        let stem = format!("{HELPERS}{}", self.device.processor());
-        let files = ["", "-xnack-", "-xnack+"].map(|mode| format!("{stem}{mode}.hsaco"));
+        let files = helpers(self.device.processor());
         let existing: Vec<_> = files.iter().filter(|name| listing.has(name)).collect();
-        let path = listing.path(&format!("{stem}.hsaco"));
+        let path = listing.path(files.first().map(String::as_str).unwrap_or_default());
         if existing.is_empty() {
             // A merged database may have them in one file for all GPUs.
             if is_whole && !listing.names.iter().any(|name| name.starts_with(HELPERS)) {

@@ -1,0 +1,156 @@
+//! Checks that the files to which a lazy catalogue of a database leads exist. Its library takes it only on the GPU that
+//! its name says, and has to have these files then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::context::Context;
+use super::parts::{PartFile, PartsKind};
+use super::rules::Rule;
+use crate::database::tensile::{self, CATALOGUES, CODE, HELPERS};
+use crate::database::{KernelFiles, catalogue_names};
+use crate::memory::Parser;
+use crate::source::{EntryKind, EntryPath};
+
+/// The names of files in a directory.
+type FileNames<'a> = BTreeSet<&'a str>;
+
+impl Context<'_> {
+    /// Checks the lazy catalogues, of all parts laid over each other: catalogues for all GPUs are in the host part.
+    pub(super) fn check_needed(&self) {
+        // The other parts have the rest.
+        if self.parts.kind == PartsKind::Fragment {
+            return;
+        }
+        let lazy: Vec<_> = self.parts.files().filter_map(|file| Some((file, processor_of(file.path)?))).collect();
+        let mut directories: BTreeMap<&[u8], FileNames<'_>> =
+            lazy.iter().map(|(file, _)| (file.path.directory(), FileNames::new())).collect();
+        if directories.is_empty() {
+            return;
+        }
+        for entry in self.parts.all.iter().flat_map(|part| &part.input.entries) {
+            let names = directories.get_mut(entry.path.directory());
+            // What a symlink leads to is not examined.
+            let names = names.filter(|_| !matches!(entry.kind, EntryKind::Directory));
+            if let Some((names, name)) = names.zip(std::str::from_utf8(entry.path.name()).ok()) {
+                names.insert(name);
+            }
+        }
+        for (file, processor) in lazy {
+            let Some(names) = directories.get(file.path.directory()) else { continue };
+            self.check_lazy(file, processor, names);
+        }
+    }
+
+    fn check_lazy(&self, file: PartFile<'_>, processor: &str, names: &FileNames<'_>) {
+        let read = self.parts.all.get(file.part).and_then(|part| part.read(file.path, Parser::Catalogue).ok()?);
+        let is_compressed = file.path.name().ends_with(b".zlib");
+        // A damaged catalogue is a finding of its own.
+        let Some(Ok(named)) = read.map(|bytes| catalogue_names(&bytes, is_compressed)) else { return };
+        if let Some(reason) = lost(&named, processor, names) {
+            self.findings.add(Rule::DatabaseMissing, self.parts.label(file.part, file.path), reason);
+        }
+    }
+}
+
+/// The processor of a lazy catalogue in the database of one of Tensile's libraries.
+fn processor_of(path: &EntryPath) -> Option<&str> {
+    let processor = tensile::processor_of_lazy(std::str::from_utf8(path.name()).ok()?)?;
+    (tensile::kind(path) == Some(KernelFiles::Catalogue)).then_some(processor)
+}
+
+/// What is missing of the files that the catalogue for a processor leads to. Only what every version of the libraries
+/// needs: if another version has all code under other names, nothing is said about these.
+fn lost(named: &BTreeSet<String>, processor: &str, names: &FileNames<'_>) -> Option<String> {
+    if named.is_empty() {
+        return None;
+    }
+    let has = |name: &str| names.contains(name);
+    let catalogues = tensile::without_file(named, &has);
+    if let Some(first) = catalogues.first() {
+        let [suffix, _] = CATALOGUES;
+        return Some(format!("it names {first}{suffix}{}, which does not exist", more(catalogues.len())));
+    }
+    let code = tensile::without_code(named, processor, &has);
+    if let Some(first) = code.first().filter(|_| code.len() < named.len()) {
+        let first = tensile::code_name(first, processor);
+        return Some(format!("it leads to {first}{}, which does not exist", more(code.len())));
+    }
+    if code.len() == named.len() {
+        let is_catalogue = |name: &str| CATALOGUES.iter().any(|suffix| name.ends_with(suffix));
+        let is_code =
+            |name: &&str| tensile::is_for(name, processor) && !is_catalogue(name) && !name.starts_with(HELPERS);
+        let names_code = format!("it names {} catalogues, and there is no code for {processor}", named.len());
+        return (!names.iter().any(is_code)).then_some(names_code);
+    }
+    // Versions without helper kernels have none for other GPUs either.
+    let have_helpers = names.iter().any(|name| name.starts_with(HELPERS) && CODE.iter().any(|end| name.ends_with(end)));
+    let helpers = tensile::helpers(processor);
+    (have_helpers && !helpers.iter().any(|name| has(name)))
+        .then(|| format!("there are no helper kernels for {processor}, and there are for other GPUs"))
+}
+
+/// How many more there are than the first one.
+fn more(count: usize) -> String {
+    match count.saturating_sub(1) {
+        0 => String::new(),
+        others => format!(" (and {others} more)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::lost;
+
+    const FILES: [&str; 8] = [
+        "TensileLibrary_lazy_gfx90a.dat",
+        "TensileLibrary_A_fallback.dat",
+        "TensileLibrary_A_fallback_gfx90a-xnack-.hsaco",
+        "TensileLibrary_A_fallback_gfx90a-xnack+.hsaco",
+        "TensileLibrary_B_gfx90a.dat.zlib",
+        "TensileLibrary_B_gfx90a.co",
+        "Kernels.so-000-gfx90a-xnack+.hsaco",
+        "TensileLibrary_B_gfx942.co",
+    ];
+
+    /// What is said without these files, and with these.
+    fn said(without: &[&str], with: &[&str]) -> Option<String> {
+        let named = ["TensileLibrary_A_fallback", "TensileLibrary_B_gfx90a"].map(str::to_owned).into();
+        let files = FILES.iter().copied().filter(|name| !without.iter().any(|it| name.contains(it)));
+        lost(&named, "gfx90a", &files.chain(with.iter().copied()).collect())
+    }
+
+    #[test]
+    fn a_catalogue_has_the_files_that_it_leads_to() {
+        let lost = |text: &str| Some(text.to_owned());
+        assert_eq!(said(&[], &[]), None);
+        assert_eq!(said(&["xnack-"], &[]), None);
+        assert_eq!(said(&["B_gfx90a.dat"], &[]), lost("it names TensileLibrary_B_gfx90a.dat, which does not exist"));
+        let all = "it names TensileLibrary_A_fallback.dat (and 1 more), which does not exist";
+        assert_eq!(said(&["A_fallback.dat", "B_gfx90a.dat"], &[]), lost(all));
+        let code = "it leads to TensileLibrary_B_gfx90a.co or .hsaco, which does not exist";
+        assert_eq!(said(&["B_gfx90a.co"], &[]), lost(code));
+        assert_eq!(said(&["B_gfx90a.co"], &["TensileLibrary_B_gfx90a.hsaco"]), None);
+        let fallback = "it leads to TensileLibrary_A_fallback_gfx90a.hsaco, which does not exist";
+        assert_eq!(said(&["A_fallback_gfx90a"], &[]), lost(fallback));
+        assert_eq!(super::lost(&BTreeSet::new(), "gfx90a", &BTreeSet::new()), None);
+    }
+
+    #[test]
+    fn code_under_other_names_is_code() {
+        let none = ["A_fallback_gfx90a", "B_gfx90a.co"];
+        let said_of_none = "it names 2 catalogues, and there is no code for gfx90a";
+        assert_eq!(said(&none, &[]), Some(said_of_none.to_owned()));
+        for other in ["Tensile_gfx90a.kpack", "TensileLibrary_gfx90a.co", "gfx90a.zip"] {
+            assert_eq!(said(&none, &[other]), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn helper_kernels_are_needed_where_others_have_them() {
+        let without = "there are no helper kernels for gfx90a, and there are for other GPUs";
+        assert_eq!(said(&["Kernels"], &[]), None);
+        assert_eq!(said(&["Kernels"], &["Kernels.so-000-gfx942.hsaco"]), Some(without.to_owned()));
+    }
+}
