@@ -95,14 +95,12 @@ pub fn processor_of_lazy(name: &str) -> Option<&str> {
 
 /// The names in a lazy catalogue of which there is no file. `has` knows the names of the files in its directory.
 pub fn without_file<'a>(named: &'a BTreeSet<String>, has: &dyn Fn(&str) -> bool) -> Vec<&'a str> {
-    let names = named.iter().map(String::as_str);
-    names.filter(|name| !files_of_name(name).any(|file| has(&file))).collect()
+    named.iter().map(String::as_str).filter(|name| !files_of_name(name).any(|file| has(&file))).collect()
 }
 
 /// The names in a lazy catalogue of which there is no code for a processor.
 pub fn without_code<'a>(named: &'a BTreeSet<String>, processor: &str, has: &dyn Fn(&str) -> bool) -> Vec<&'a str> {
-    let names = named.iter().map(String::as_str);
-    names.filter(|name| !code_of_name(name, processor).any(|file| has(&file))).collect()
+    named.iter().map(String::as_str).filter(|name| !code_of_name(name, processor).any(|file| has(&file))).collect()
 }
 
 /// The code object for that catalogue, as messages name it.

@@ -48,7 +48,7 @@ pub fn code_problem(code: &[u8], target: &TargetId) -> Option<String> {
 }
 
 /// The problem with `code` that a library or a runtime loads for `target`: that of [`code_problem`], or a header that no
-/// compiler writes. Released runtimes refuse code with a modifier that its processor lacks (`AmdHsaCode::GetIsa` of ROCr);
+/// compiler writes. Released runtimes refuse code with a modifier that its processor lacks (ROCm's `AmdHsaCode::GetIsa`);
 /// later ones ignore XNACK then (ROCm/rocm-systems#11737).
 pub fn loaded_code_problem(code: &[u8], target: &TargetId) -> Option<String> {
     code_problem(code, target).or_else(|| lacking_feature(code).filter(|_| !target.is_unknown()))

@@ -28,43 +28,45 @@ impl Context<'_> {
             return;
         }
         for entry in self.parts.all.iter().flat_map(|part| &part.input.entries) {
-            let names = directories.get_mut(entry.path.directory());
+            let files = directories.get_mut(entry.path.directory());
             // What a symlink leads to is not examined.
-            let names = names.filter(|_| !matches!(entry.kind, EntryKind::Directory));
-            if let Some((names, name)) = names.zip(std::str::from_utf8(entry.path.name()).ok()) {
-                names.insert(name);
+            let files = files.filter(|_| !matches!(entry.kind, EntryKind::Directory));
+            if let Some((files, name)) = files.zip(std::str::from_utf8(entry.path.name()).ok()) {
+                files.insert(name);
             }
         }
         for (file, processor) in lazy {
-            let Some(names) = directories.get(file.path.directory()) else { continue };
-            self.check_lazy(file, processor, names);
+            let Some(files) = directories.get(file.path.directory()) else { continue };
+            self.check_lazy(file, processor, files);
         }
     }
 
-    fn check_lazy(&self, file: PartFile<'_>, processor: &str, names: &FileNames<'_>) {
+    fn check_lazy(&self, file: PartFile<'_>, processor: &str, files: &FileNames<'_>) {
         let read = self.parts.all.get(file.part).and_then(|part| part.read(file.path, Parser::Catalogue).ok()?);
         let is_compressed = file.path.name().ends_with(b".zlib");
         // A damaged catalogue is a finding of its own.
         let Some(Ok(named)) = read.map(|bytes| catalogue_names(&bytes, is_compressed)) else { return };
-        if let Some(reason) = lost(&named, processor, names) {
+        if let Some(reason) = lost(&named, processor, files) {
             self.findings.add(Rule::DatabaseMissing, self.parts.label(file.part, file.path), reason);
         }
     }
 }
 
-/// The processor of a lazy catalogue in the database of one of Tensile's libraries.
+/// The processor of a lazy catalogue in the database of one of Tensile's libraries. `None` if that is a generic one: no
+/// released library reads it, and the names of its fallback code are open (ROCm/rocm-libraries#9366).
 fn processor_of(path: &EntryPath) -> Option<&str> {
     let processor = tensile::processor_of_lazy(std::str::from_utf8(path.name()).ok()?)?;
-    (tensile::kind(path) == Some(KernelFiles::Catalogue)).then_some(processor)
+    let is_read = tensile::kind(path) == Some(KernelFiles::Catalogue) && !processor.ends_with("-generic");
+    is_read.then_some(processor)
 }
 
 /// What is missing of the files that the catalogue for a processor leads to. Only what every version of the libraries
 /// needs: if another version has all code under other names, nothing is said about these.
-fn lost(named: &BTreeSet<String>, processor: &str, names: &FileNames<'_>) -> Option<String> {
+fn lost(named: &BTreeSet<String>, processor: &str, files: &FileNames<'_>) -> Option<String> {
     if named.is_empty() {
         return None;
     }
-    let has = |name: &str| names.contains(name);
+    let has = |name: &str| files.contains(name);
     let catalogues = tensile::without_file(named, &has);
     if let Some(first) = catalogues.first() {
         let [suffix, _] = CATALOGUES;
@@ -80,10 +82,10 @@ fn lost(named: &BTreeSet<String>, processor: &str, names: &FileNames<'_>) -> Opt
         let is_code =
             |name: &&str| tensile::is_for(name, processor) && !is_catalogue(name) && !name.starts_with(HELPERS);
         let names_code = format!("it names {} catalogues, and there is no code for {processor}", named.len());
-        return (!names.iter().any(is_code)).then_some(names_code);
+        return (!files.iter().any(is_code)).then_some(names_code);
     }
     // Versions without helper kernels have none for other GPUs either.
-    let have_helpers = names.iter().any(|name| name.starts_with(HELPERS) && CODE.iter().any(|end| name.ends_with(end)));
+    let have_helpers = files.iter().any(|name| name.starts_with(HELPERS) && CODE.iter().any(|end| name.ends_with(end)));
     let helpers = tensile::helpers(processor);
     (have_helpers && !helpers.iter().any(|name| has(name)))
         .then(|| format!("there are no helper kernels for {processor}, and there are for other GPUs"))
@@ -101,7 +103,8 @@ fn more(count: usize) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::lost;
+    use super::{lost, processor_of};
+    use crate::source::EntryPath;
 
     const FILES: [&str; 8] = [
         "TensileLibrary_lazy_gfx90a.dat",
@@ -119,6 +122,19 @@ mod tests {
         let named = ["TensileLibrary_A_fallback", "TensileLibrary_B_gfx90a"].map(str::to_owned).into();
         let files = FILES.iter().copied().filter(|name| !without.iter().any(|it| name.contains(it)));
         lost(&named, "gfx90a", &files.chain(with.iter().copied()).collect())
+    }
+
+    #[test]
+    fn lazy_catalogues_name_their_processor() {
+        for (path, expected) in [
+            ("lib/rocblas/library/TensileLibrary_lazy_gfx90a.dat", Some("gfx90a")),
+            ("lib/hipblaslt/library/gfx942/TensileLibrary_lazy_gfx942.dat.zlib", Some("gfx942")),
+            ("lib/rocblas/library/TensileLibrary_lazy_gfx11-generic.dat", None),
+            ("lib/rocblas/library/TensileLibrary_gfx90a.dat", None),
+            ("lib/other/TensileLibrary_lazy_gfx90a.dat", None),
+        ] {
+            assert_eq!(processor_of(&EntryPath::new(path.as_bytes()).unwrap()), expected, "{path}");
+        }
     }
 
     #[test]
