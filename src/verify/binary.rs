@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use super::choices::Choices;
 use super::input::SingleFile;
 use super::lookup::{Binaries, WrapperMarker, WrapperRequest};
+use super::owners::{SplitFiles, note_others};
 use super::parts::{PartFile, Parts};
 use super::report::Findings;
 use super::rules::Rule;
@@ -28,13 +29,33 @@ enum CheckedForm {
     Split(Vec<Option<WrapperRequest>>),
     /// It is thin.
     Thin,
+    /// It is fat, and belongs to no split.
+    Fat,
     /// It has no device code, or must not have any.
     Other,
 }
 
+/// The forms that the files of an input are to have.
+pub(super) struct ExpectedForms<'a> {
+    pub(super) thin: &'a ThinFiles,
+    /// Those that may have no device code, unless they are thin.
+    pub(super) owned: &'a SplitFiles,
+}
+
+/// The form that a file is to have.
+#[derive(Clone, Copy)]
+enum Expected<'a> {
+    /// It has no device code.
+    Split,
+    /// It has code of these GPUs only.
+    Thin(&'a Arc<GpuSet>),
+    /// It belongs to no split.
+    Any,
+}
+
 /// Checks a binary that was named by the user. `false` if it is not split.
 pub(super) fn check_file(file: &SingleFile, resources: &Arc<Resources>, findings: &Findings) -> bool {
-    let form = check(&file.content, &file.path.display().to_string(), None, resources, findings);
+    let form = check(&file.content, &file.path.display().to_string(), Expected::Split, resources, findings);
     matches!(form, CheckedForm::Split(_))
 }
 
@@ -42,7 +63,7 @@ pub(super) fn check_file(file: &SingleFile, resources: &Arc<Resources>, findings
 /// thin files.
 pub(super) fn check_all(
     parts: &Parts,
-    thin: &ThinFiles,
+    expected: &ExpectedForms<'_>,
     choices: &Choices,
     resources: &Arc<Resources>,
     findings: &Findings,
@@ -53,7 +74,7 @@ pub(super) fn check_all(
             && file.content.size() >= MIN_BINARY
             && choices.databases.classify(file.path).is_none_or(|found| {
                 // Loose code objects for several targets are reduced.
-                found.handler == Handler::Codeobject && thin.gpus(file.path).is_some()
+                found.handler == Handler::Codeobject && expected.thin.gpus(file.path).is_some()
             })
     };
     let mut files: Vec<_> = parts.files().filter(is_wanted).collect();
@@ -64,28 +85,40 @@ pub(super) fn check_all(
         .par_iter()
         .with_max_len(1)
         .map(|file| {
-            let form =
-                check(file.content, &parts.label(file.part, file.path), thin.gpus(file.path), resources, findings);
+            let label = parts.label(file.part, file.path);
+            let form = check(file.content, &label, expected.of(file), resources, findings);
             progress.advance(file.content.size());
-            (file.path.clone(), form)
+            (file.path.clone(), label, form)
         })
         .collect();
-    let (mut split, mut thin) = (Binaries::new(), HashSet::new());
-    for (path, form) in checked {
+    let (mut split, mut thin, mut others) = (Binaries::new(), HashSet::new(), Vec::new());
+    for (path, label, form) in checked {
         match form {
             CheckedForm::Split(wrappers) => drop(split.insert(path, wrappers)),
             CheckedForm::Thin => drop(thin.insert(path)),
+            CheckedForm::Fat => others.push(label),
             CheckedForm::Other => {}
         }
     }
+    note_others(&others, findings);
     (split, thin)
 }
 
-/// Checks one binary. If it is thin, it has code of `gpus` only.
+impl ExpectedForms<'_> {
+    fn of(&self, file: &PartFile<'_>) -> Expected<'_> {
+        match self.thin.gpus(file.path) {
+            Some(gpus) => Expected::Thin(gpus),
+            None if self.owned.contains(file.part, file.path) => Expected::Split,
+            None => Expected::Any,
+        }
+    }
+}
+
+/// Checks one binary.
 fn check(
     content: &Arc<dyn Content>,
     label: &str,
-    gpus: Option<&Arc<GpuSet>>,
+    expected: Expected<'_>,
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> CheckedForm {
@@ -98,19 +131,27 @@ fn check(
             CheckedForm::Split(requests(&split, say))
         }
         Ok(None) => {
-            match (FatBinary::scan(content), gpus) {
-                (Ok(Some(binary)), Some(gpus)) => {
+            match (FatBinary::scan(content), expected) {
+                (Ok(Some(_)), Expected::Any) => return CheckedForm::Fat,
+                (Ok(Some(binary)), Expected::Thin(gpus)) => {
                     thin::check(content, &binary, gpus, (label, findings, &say), resources);
                     return CheckedForm::Thin;
                 }
-                (Ok(Some(fat)), None) => {
+                (Ok(Some(fat)), Expected::Split) => {
                     say(Rule::StillFat, format!("it still holds device code, of {} wrappers", fat.wrappers().len()));
                 }
-                (Ok(None), Some(gpus)) => return check_bundle_file(content, gpus, (label, findings, &say), resources),
-                (Ok(None), None) => {}
+                (Ok(None), Expected::Thin(gpus)) => {
+                    return check_bundle_file(content, gpus, (label, findings, &say), resources);
+                }
+                // Other packages may have files for tests, which are no valid binaries.
+                (Ok(None), _) | (Err(_), Expected::Any) => {}
                 (Err(BinaryError::Read(error)), _) => say(Rule::BinaryUnreadable, error.to_string()),
-                (Err(error), Some(_)) => say(Rule::StillFat, format!("it holds all of its device code, and {error}")),
-                (Err(error), None) => say(Rule::StillFat, format!("it still holds device code, and {error}")),
+                (Err(error), Expected::Thin(_)) => {
+                    say(Rule::StillFat, format!("it holds all of its device code, and {error}"));
+                }
+                (Err(error), Expected::Split) => {
+                    say(Rule::StillFat, format!("it still holds device code, and {error}"));
+                }
             }
             CheckedForm::Other
         }
@@ -118,6 +159,7 @@ fn check(
         Err(BinaryError::Malformed(_)) if Path::new(label).extension().is_some_and(|it| it == "debug") => {
             CheckedForm::Other
         }
+        Err(_) if matches!(expected, Expected::Any) => CheckedForm::Other,
         Err(error) => {
             say(Rule::BinaryUnreadable, error.to_string());
             CheckedForm::Other

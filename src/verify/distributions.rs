@@ -257,6 +257,11 @@ impl Distribution<'_> {
         self.pins().enumerate().filter(is_of_split).map(|(_, pin)| pin)
     }
 
+    /// The name of the host distribution of a device distribution.
+    pub(super) fn host_name(&self) -> Option<String> {
+        self.is_device().then(|| self.host_pin()).flatten().map(|(name, _)| name)
+    }
+
     /// The pin of the host distribution.
     fn host_pin(&self) -> Option<(String, &str)> {
         self.pins().next().filter(|(name, _)| !self.is_sibling(name))

@@ -25,6 +25,7 @@ mod manifest;
 mod manifest_files;
 mod needed;
 mod overlaid;
+mod owners;
 mod parts;
 mod payload;
 mod record;
@@ -46,11 +47,13 @@ use crate::resources::Resources;
 use crate::wheel::{Metadata, normalise};
 
 use against::Comparison;
+use binary::ExpectedForms;
 use choices::Choices;
 use context::Context;
 use distributions::Distribution;
 use input::VerifyInput;
 use lookup::OverlaidArchives;
+use owners::SplitFiles;
 use parts::{Part, Parts, PartsKind};
 use report::Findings;
 use thin::ThinFiles;
@@ -135,7 +138,9 @@ fn check_parts(
     let distributions = distributions::find(parts, findings);
     let thin = ThinFiles::of(parts, &distributions, options.thin.as_ref());
     let archives = OverlaidArchives::fill(parts, findings);
-    let (binaries, thin_files) = binary::check_all(parts, &thin, choices, resources, findings, progress);
+    let owned = SplitFiles::of(parts, &distributions);
+    let expected = ExpectedForms { thin: &thin, owned: &owned };
+    let (binaries, thin_files) = binary::check_all(parts, &expected, choices, resources, findings, progress);
     let has_binaries = !binaries.is_empty() || findings.counts.thin_binaries.get() > 0;
     let is_nothing = findings.number() == before && !has_binaries && !parts.is_split();
     if is_nothing && against.is_none() {
