@@ -19,7 +19,7 @@ use crate::memory::{Parser, WholeFile};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 use crate::source::{EntryKind, EntryPath, Input};
-use crate::split::Packaging;
+use crate::split::{HOST, Packaging};
 use crate::view::REPORTS;
 use crate::wheel::{self, Metadata, is_elsewhere, normalise};
 
@@ -169,19 +169,22 @@ impl Part {
         if self.label.is_empty() { path.to_string() } else { format!("{}/{path}", self.label) }
     }
 
-    /// The statement in a `*.dist-info` directory, if there is exactly one.
+    /// The statement in a `*.dist-info` directory, if there is exactly one that is not of a device part. Those have no
+    /// restrictions.
     fn statement(&self) -> Result<Option<LocatedStatement>, VerifyError> {
         let is_it = |path: &EntryPath| {
             path.depth() == 2 && Self::is_metadata(path) && path.name() == wheel::STATEMENT.as_bytes()
         };
-        let mut found =
-            self.files().filter(|(path, content)| is_it(path) && content.size() <= Parser::Statement.ceiling());
-        let (Some((path, content)), None) = (found.next(), found.next()) else { return Ok(None) };
-        match WholeFile::of(Parser::Statement, &**content) {
-            Ok(bytes) => LocatedStatement::parse(self.label(path), &bytes).map(Some),
+        let mut found = Vec::new();
+        for (path, content) in self.files().filter(|(path, _)| is_it(path)) {
             // Comparing RECORD reports unreadable files.
-            Err(_) => Ok(None),
+            let Ok(bytes) = WholeFile::of(Parser::Statement, &**content) else { continue };
+            let located = LocatedStatement::parse(self.label(path), &bytes)?;
+            if located.statement.part().is_none_or(|part| part == HOST) {
+                found.push(located);
+            }
         }
+        Ok(found.pop().filter(|_| found.is_empty()))
     }
 
     /// Whether this is a tree with an installed host distribution, so that a split of the tree is one of an installation

@@ -61,3 +61,14 @@ fn device_code_of_others() {
     let found = report(site.path());
     assert!(found.findings.iter().any(|it| it.rule == Rule::StillFat && it.path == "fat/jit/module.so"));
 }
+
+/// The restrictions of a split are in the host part, and device parts have statements as well.
+#[test]
+fn restricted_databases() {
+    let fat = fat();
+    copy(Path::new("tests/fixtures/plain.so"), &fat.path().join("fat/lib/libMIOpenCKGroupedConv_gfx90a.so"));
+    let site = site(fat.path(), &["--databases", "rocblas"], &["gfx90a"]);
+    let found = report(site.path());
+    assert_eq!(found.findings, []);
+    assert!(found.notes.iter().any(|it| it.contains("--databases rocblas")), "{:?}", found.notes);
+}
