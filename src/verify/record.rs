@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::context::Context;
 use super::distributions::{Distribution, RecordRow};
 use super::lookup::names_archive;
-use super::parts::PartsKind;
+use super::parts::{Part, PartsKind};
 use super::report::Findings;
 use super::rules::Rule;
 use crate::database::named_arch;
@@ -45,6 +45,8 @@ struct Uncompared {
     older: BTreeSet<String>,
     /// It is not below the input directory.
     elsewhere: BTreeSet<String>,
+    /// It is outside of the input, and belongs to no split.
+    shared: BTreeSet<String>,
     /// The installer wrote it for itself, and it was deleted.
     of_installer: BTreeSet<String>,
 }
@@ -138,7 +140,7 @@ impl Context<'_> {
             return self.findings.add(Rule::RecordTwoDigests, label(), reason);
         }
         let Some(claim) = row.stated.claim_of_any_form() else {
-            let needs_none = path.as_ref().is_some_and(|path| needs_no_digest(distribution, path));
+            let needs_none = path.as_ref().is_some_and(needs_no_digest);
             match &path {
                 _ if needs_none => {}
                 Some(_) if distribution.is_of_split() => {
@@ -160,9 +162,9 @@ impl Context<'_> {
         let outcome = self.compare(distribution, row, path.as_ref(), claim);
         match &outcome {
             Outcome::Elsewhere => return note(|it| &mut it.elsewhere),
-            Outcome::Missing if path.as_ref().is_some_and(|path| needs_no_digest(distribution, path)) => {
-                return note(|it| &mut it.of_installer);
-            }
+            // Several directories of packages may share a directory of scripts.
+            Outcome::Wrong(..) if path.is_none() && !distribution.is_of_split() => return note(|it| &mut it.shared),
+            Outcome::Missing if path.as_ref().is_some_and(needs_no_digest) => return note(|it| &mut it.of_installer),
             Outcome::Equal | Outcome::Wrong(..) | Outcome::Missing => {}
         }
         self.findings.counts.recorded_files.add(1);
@@ -239,7 +241,7 @@ impl Context<'_> {
         path: Option<&EntryPath>,
     ) -> Result<Option<Arc<dyn Content>>, SourceError> {
         let part = distribution.part;
-        let installed = path.and_then(|path| part.recorded(path));
+        let installed = path.map_or_else(|| script_of_target(&row.path), |path| part.recorded(path));
         let entry = installed.as_ref().and_then(|path| part.input.entry(path));
         if let Some(EntryKind::File { content, .. }) = entry.map(|entry| &entry.kind) {
             return Ok(Some(Arc::clone(content)));
@@ -313,9 +315,15 @@ impl Context<'_> {
 
 /// Whether a line of a RECORD needs no digest: that of RECORD itself, of installers' files, and of files that Python
 /// compiles.
-fn needs_no_digest(distribution: &Distribution<'_>, path: &EntryPath) -> bool {
-    let in_dist_info = path.parent().is_some_and(|parent| parent == distribution.directory);
-    path.name().ends_with(b".pyc") || in_dist_info && WITHOUT_DIGEST.contains(&path.name())
+fn needs_no_digest(path: &EntryPath) -> bool {
+    path.name().ends_with(b".pyc") || Part::is_metadata(path) && needs_no_line(path)
+}
+
+/// Where `pip install --target` puts a script: it moves the directory after it has written RECORD
+/// (`pip/_internal/commands/install.py`, `_handle_target_dir`).
+fn script_of_target(row: &[u8]) -> Option<EntryPath> {
+    let path = row.strip_prefix(b"../../").filter(|path| path.starts_with(b"bin/"))?;
+    EntryPath::new(path).ok()
 }
 
 /// Whether RECORD may omit a file of a wheel.
@@ -340,6 +348,7 @@ impl Uncompared {
         note(&self.without_digest, "it states no SHA-256 or no size of them");
         note(&self.older, "it is older than the split, which changed or moved them");
         note(&self.elsewhere, "they are installed elsewhere");
+        note(&self.shared, "they are in a directory that other installations write to, and differ");
         note(&self.of_installer, "an installer wrote them for itself, and they were deleted");
     }
 }

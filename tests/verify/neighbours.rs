@@ -72,3 +72,49 @@ fn restricted_databases() {
     assert_eq!(found.findings, []);
     assert!(found.notes.iter().any(|it| it.contains("--databases rocblas")), "{:?}", found.notes);
 }
+
+/// `pip install --target` moves scripts to `bin`, and RECORD names another place, which another installation may use.
+#[test]
+fn scripts_of_other_installations() {
+    let fat = fat();
+    let place = tempfile::tempdir().unwrap();
+    let packages = place.path().join("lib/app");
+    fs::create_dir_all(packages.parent().unwrap()).unwrap();
+    fs::rename(site(fat.path(), &[], &["gfx90a"]).keep(), &packages).unwrap();
+    let script = |path: &Path, text: &str| {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    script(&place.path().join("bin/tool"), "of another");
+    script(&packages.join("bin/tool"), "own");
+    let dist_info = packages.join("tool-1.0.dist-info");
+    fs::create_dir(&dist_info).unwrap();
+    fs::write(dist_info.join("METADATA"), "Metadata-Version: 2.1\nName: tool\nVersion: 1.0\n").unwrap();
+    // The SHA-256 of "own".
+    let row = "../../bin/tool,sha256=Wzl1ZRw8q5LQRMCW3DChwtlSVJdFdHLeSMUeyzY9H0o,3\n";
+    fs::write(dist_info.join("RECORD"), row).unwrap();
+    let compared = |found: &VerifyReport| found.counts.recorded_files.get();
+    let found = report(&packages);
+    let number = compared(&found);
+    assert_eq!((found.findings.as_slice(), found.counts.uncompared_files.get()), (&[] as &[_], 0));
+    fs::remove_file(packages.join("bin/tool")).unwrap();
+    let found = report(&packages);
+    assert_eq!((found.findings.as_slice(), compared(&found)), (&[] as &[_], number - 1));
+    assert!(found.notes.iter().any(|it| it.contains("../../bin/tool")), "{:?}", found.notes);
+    // That of the split itself is judged.
+    edit(&packages.join(HOST).join("RECORD"), |it| it.extend_from_slice(row.as_bytes()));
+    assert_eq!(rules(&report(&packages)), [Rule::FileChanged]);
+}
+
+/// pip leaves a directory with `~` in its name if it is interrupted, and ignores it. RECORD has the former name.
+#[test]
+fn what_pip_leaves_behind() {
+    let fat = fat();
+    let site = site(fat.path(), &[], &["gfx90a"]);
+    let left = site.path().join("~at-1.0.dist-info");
+    fs::create_dir(&left).unwrap();
+    for name in ["METADATA", "RECORD", "kpackfs.json"] {
+        fs::copy(site.path().join(HOST).join(name), left.join(name)).unwrap();
+    }
+    assert_eq!(rules(&report(site.path())), [Rule::DistributionTwice]);
+}
