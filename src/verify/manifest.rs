@@ -97,7 +97,7 @@ impl Context<'_> {
         let of_directory = self.parts.statement.as_ref();
         let is_of_directory = of_directory.is_some_and(|it| it.statement.split_id() == Some(split_id));
         part.input.dist_info().is_none()
-            && (self.parts.kind.is_separate() || of_directory.is_some())
+            && (self.parts.kind.is_separate() || of_directory.is_some() || self.thin.is_whole())
             && !is_of_directory
     }
 

@@ -37,7 +37,9 @@ pub(super) fn check_code(
         let named: HashSet<_> = rows.collect();
         let is_own = |path: &&EntryPath| named.contains(*path);
         // The parts of some GPUs are databases only.
-        let mut devices = distributions.iter().filter(|it| it.role == Role::Device && it.belongs_to(host)).peekable();
+        let is_here = |it: &&Distribution<'_>| is_here(parts, it);
+        let devices = distributions.iter().filter(|it| it.role == Role::Device && it.belongs_to(host));
+        let mut devices = devices.filter(is_here).peekable();
         let has_no_archives = devices.peek().is_some() && devices.all(|it| it.lists_archives() == Some(false));
         if !code.with_code.iter().any(is_own) && code.without_code.iter().any(is_own) && !has_no_archives {
             findings.add(Rule::NoCode, host.label(), REASON);
@@ -65,6 +67,14 @@ pub(super) fn check_code(
             _ => findings.note(format!("{label}: no archive has code for any of its wrappers")),
         }
     }
+}
+
+/// Whether anything of a device distribution is in a tree. A view of an installation that was split has the dist-info of
+/// all of them.
+fn is_here(parts: &Parts, device: &Distribution<'_>) -> bool {
+    let has =
+        |path: EntryPath| device.part.recorded(&path).is_some_and(|path| device.part.input.entry(&path).is_some());
+    parts.statement.is_none() || device.payload().any(has)
 }
 
 /// Checks that device distributions of an installation contain code of their own GPU only, and any code.

@@ -189,7 +189,7 @@ impl Context<'_> {
         let is_separate = self.parts.kind.is_separate();
         if distribution.is_of_split() {
             // Installers write INSTALLER, splits never do. So this distribution was installed before it was split again.
-            let is_output = is_separate || self.parts.statement.is_some();
+            let is_output = is_separate || self.parts.statement.is_some() || self.thin.is_whole();
             if !is_output || !distribution.is_installed() {
                 return false;
             }

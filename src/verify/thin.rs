@@ -47,6 +47,11 @@ impl ThinFiles {
         Self { whole, by_path }
     }
 
+    /// Whether the whole input is a thin view.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole.is_some()
+    }
+
     /// The GPUs of a file, if it is thin.
     pub(super) fn gpus(&self, path: &EntryPath) -> Option<&Arc<GpuSet>> {
         self.by_path.get(path).or(self.whole.as_ref())

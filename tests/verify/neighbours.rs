@@ -106,6 +106,25 @@ fn scripts_of_other_installations() {
     assert_eq!(rules(&report(&packages)), [Rule::FileChanged]);
 }
 
+/// A split of an installation keeps the dist-info of all device parts in each of its views, also where these are copied.
+#[test]
+fn views_of_installed_splits() {
+    let fat = fat();
+    fs::write(fat.path().join("fat/lib/rocblas/library/TensileLibrary_gfx1201.dat"), b"\x91\xabfor gfx1201").unwrap();
+    let site = site(fat.path(), &[], &["gfx1201", "gfx1100", "gfx11"]);
+    let place = tempfile::tempdir().unwrap();
+    let out = place.path().join("out");
+    split(site.path(), &out, &["--view", "thin/gfx1100", "--view", "merged/gfx1201"]);
+    assert_eq!(report(&out).findings, []);
+    let moved = place.path().join("moved");
+    fs::rename(out.join("thin/gfx1100"), &moved).unwrap();
+    let options = VerifyOptions { thin: Some("gfx1100".parse().unwrap()), ..VerifyOptions::default() };
+    let thin = |path: &Path| verify(&[path.to_owned()], None, &options);
+    assert_eq!(thin(&moved).findings, []);
+    edit(&moved.join("fat/version.py"), |it| it.push(b'#'));
+    assert_eq!(rules(&thin(&moved)), [Rule::FileChanged]);
+}
+
 /// pip leaves a directory with `~` in its name if it is interrupted, and ignores it. RECORD has the former name.
 #[test]
 fn what_pip_leaves_behind() {
