@@ -138,6 +138,20 @@ impl Context<'_> {
         wrappers.map(|request| request.marker.kernel_name.as_str())
     }
 
+    /// Whether a binary of a tree is equal to a listed one in the same directory. Copies that follow symlinks (`cp -L`) make
+    /// such files of the links to a library, and a loader finds the same archives from each.
+    fn is_former_link(&self, stated: &StatedPart<'_>, path: &EntryPath, manifest: &PartManifest) -> bool {
+        let is_beside = |listed: &StatedPartFile| {
+            EntryPath::new(listed.path.as_bytes()).is_ok_and(|listed| listed.parent() == path.parent())
+        };
+        let content = self.listed_content(stated, path).ok().flatten().filter(|_| stated.distribution.is_none());
+        let digest = content.and_then(|content| Some((content.size(), manifest.digest.of(&*content).ok()?)));
+        digest.is_some_and(|(size, digest)| {
+            let is_equal = |it: &&StatedPartFile| it.size == size && it.digest[..] == digest[..];
+            manifest.files.iter().filter(is_equal).any(is_beside)
+        })
+    }
+
     /// Reports device code that belongs to the part but is not listed, and copies of binaries.
     fn check_unlisted(&self, stated: &StatedPart<'_>, manifest: &PartManifest, compared: &ComparedFiles) {
         let part = stated.part;
@@ -150,7 +164,9 @@ impl Context<'_> {
         let is_as_recorded =
             |path: &EntryPath| compared.get(&(stated.number, path.clone())).is_none_or(|(_, is_equal)| *is_equal);
         let is_copy = |path: &EntryPath| {
-            self.kernel_names(path).any(|name| !is_host || names.contains(name)) && is_as_recorded(path)
+            self.kernel_names(path).any(|name| !is_host || names.contains(name))
+                && is_as_recorded(path)
+                && !self.is_former_link(stated, path, manifest)
         };
         let is_about = |path: &EntryPath| match part.input.entry(path).map(|entry| &entry.kind) {
             Some(EntryKind::File { .. }) if is_copy(path) => true,

@@ -125,6 +125,24 @@ fn views_of_installed_splits() {
     assert_eq!(rules(&thin(&moved)), [Rule::FileChanged]);
 }
 
+/// `cp -L` and `unzip` make files of the symlinks to a library.
+#[test]
+fn copies_that_follow_symlinks() {
+    let fat = tempfile::tempdir().unwrap();
+    copy(Path::new("tests/fixtures/plain.so"), &fat.path().join("lib/libplain.so.1.0"));
+    symlink("libplain.so.1.0", fat.path().join("lib/libplain.so.1")).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let out = place.path().join("out");
+    split(fat.path(), &out, &[]);
+    let link = out.join("host/lib/libplain.so.1");
+    assert!(link.is_symlink());
+    fs::remove_file(&link).unwrap();
+    fs::copy(out.join("host/lib/libplain.so.1.0"), &link).unwrap();
+    assert_eq!(report(&out).findings, []);
+    edit(&link, |it| it.push(0));
+    assert_eq!(rules(&report(&out)), [Rule::Unlisted]);
+}
+
 /// pip leaves a directory with `~` in its name if it is interrupted, and ignores it. RECORD has the former name.
 #[test]
 fn what_pip_leaves_behind() {
