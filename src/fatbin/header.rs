@@ -92,8 +92,22 @@ pub(crate) fn end_of_code(content: &dyn Content, code: &[u8]) -> Result<u64, Rea
     let table = WholeFile::part(Parser::Elf, content, header.e_phoff.get(LE), length)?;
     let segments =
         slice_from_bytes::<ProgramHeader64<LE>>(&table, count.into()).map_or(&[][..], |(segments, _)| segments);
+    Ok(end_of_segments(segments, end))
+}
+
+/// The same by the beginning of a code object alone, as far as its program headers are in that.
+pub(crate) fn end_by_beginning(code: &[u8]) -> u64 {
+    let Some((header, end)) = header(code).zip(end_of_tables(code)) else { return 0 };
+    let table = usize::try_from(header.e_phoff.get(LE)).ok().and_then(|offset| code.get(offset..));
+    let count = usize::from(header.e_phnum.get(LE));
+    let is_standard = usize::from(header.e_phentsize.get(LE)) == size_of::<ProgramHeader64<LE>>();
+    let segments = table.filter(|_| is_standard).and_then(|table| slice_from_bytes(table, count).ok());
+    end_of_segments(segments.map_or(&[], |(segments, _)| segments), end)
+}
+
+fn end_of_segments(segments: &[ProgramHeader64<LE>], end: u64) -> u64 {
     let ends = segments.iter().map(|segment| segment.p_offset.get(LE).saturating_add(segment.p_filesz.get(LE)));
-    Ok(ends.fold(end, u64::max))
+    ends.fold(end, u64::max)
 }
 
 /// Whether the header of code states which features it needs, or that it needs none: that of SPIR-V, or of code object

@@ -11,12 +11,16 @@ use super::lookup::OverlaidArchive;
 use super::parts::PartsKind;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
-use crate::fatbin::{CODE_HEADER, loaded_code_problem};
+use crate::fatbin::{CODE_HEADER, end_by_beginning, loaded_code_problem};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::named_target;
 use crate::memory::Budget;
 use crate::metrics::Progress;
+use crate::rope::head;
+
+/// Bytes of a code object that have its ELF header and its program headers: compilers write these one after another.
+const BEGINNING: usize = 4096;
 
 /// Checks an archive that was named by the user.
 pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Findings, progress: &Progress) {
@@ -126,18 +130,23 @@ fn check_entries(
     progress.expect(entries.iter().map(|(.., entry)| entry.original_size).fold(0, u64::saturating_add));
     entries.par_iter().with_max_len(1).for_each(|&(key, target, entry)| {
         let say = |rule, reason: String| findings.add(rule, label, format!("{key} for {target}: {reason}"));
-        // Only the header is inspected. The rest is read to check that it is readable.
-        let mut header = Vec::new();
+        // Only the headers are inspected. The rest is read to check that it is readable.
+        let mut beginning = Vec::new();
         let read = reader.read(entry, budget, |piece| {
-            header.extend(piece.iter().take(CODE_HEADER - header.len()));
+            beginning.extend(piece.iter().take(BEGINNING - beginning.len()));
             Ok(())
         });
         match read {
             Ok(()) => {
                 count_code(entry.original_size, findings);
+                let header = head(&beginning, CODE_HEADER.min(beginning.len()));
+                let (size, end) = (entry.original_size, end_by_beginning(&beginning));
+                if is_ours && end > size {
+                    say(Rule::EntryUnreadable, format!("it has {size} bytes, but its headers need {end}"));
+                }
                 let parsed = target.parse::<TargetId>().ok();
                 if let Some(problem) =
-                    parsed.filter(|_| is_ours).and_then(|target| loaded_code_problem(&header, &target))
+                    parsed.filter(|_| is_ours).and_then(|target| loaded_code_problem(header, &target))
                 {
                     say(Rule::EntryTarget, problem);
                 }

@@ -58,7 +58,7 @@ pub(super) fn find<'a>(parts: &'a Parts, findings: &Findings) -> Vec<Distributio
     let named: BTreeSet<_> = found.iter().flat_map(Distribution::devices).collect();
     // That a host names it also holds if its own METADATA does not name the host, or is gone.
     for it in found.iter_mut().filter(|it| it.role == Role::Other && it.rows.is_some()) {
-        if it.directory_name().is_some_and(|name| named.contains(&name)) {
+        if it.of_directory().is_some_and(|(name, _)| named.contains(&name)) {
             it.role = Role::Device;
         }
     }
@@ -183,10 +183,11 @@ impl Distribution<'_> {
         self.metadata.iter().flat_map(devices).flat_map(|(_, of_extra)| of_extra).map(|(name, _)| name)
     }
 
-    /// The name of the distribution in that of its directory.
-    fn directory_name(&self) -> Option<String> {
-        let name = std::str::from_utf8(self.directory.name()).ok()?;
-        Some(normalise(name.split_once('-')?.0))
+    /// The name and the version of the distribution in the name of its directory.
+    pub(super) fn of_directory(&self) -> Option<(String, &str)> {
+        let name = std::str::from_utf8(self.directory.name()).ok()?.strip_suffix(".dist-info")?;
+        let (name, version) = name.split_once('-')?;
+        Some((normalise(name), version))
     }
 
     /// Whether it belongs to a split.
@@ -228,8 +229,10 @@ impl Distribution<'_> {
         self.statement.as_ref().map(|statement| statement.replaced_requirements().to_vec()).unwrap_or_default()
     }
 
+    /// Its name and version, by METADATA. Without METADATA that can be read, those of its directory.
     pub(super) fn name(&self) -> Option<(String, &str)> {
-        self.metadata.as_ref().map(|metadata| (normalise(&metadata.name), metadata.version.as_str()))
+        let stated = self.metadata.as_ref().map(|metadata| (normalise(&metadata.name), metadata.version.as_str()));
+        stated.or_else(|| self.of_directory())
     }
 
     /// Whether it was made from the wheel of a distribution.
@@ -316,7 +319,7 @@ fn check_requirements(distributions: &[Distribution<'_>], findings: &Findings) {
         let is_host =
             |it: &&Distribution<'_>| it.name().is_some_and(|(other, found)| other == name && accepts(version, found));
         let Some(host) = distributions.iter().find(is_host) else { continue };
-        if !host.metadata.iter().any(|it| !devices(it).is_empty()) {
+        if host.metadata.as_ref().is_some_and(|it| devices(it).is_empty()) {
             let reason = format!("its METADATA names no device distribution, but {own} belongs to it");
             findings.add(Rule::HostRequirements, host.label(), reason);
         }

@@ -1,6 +1,7 @@
 //! The manifests and split IDs of what is checked: in the dist-info of a wheel, and next to the statement of a tree or an
 //! artifact.
 
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use parking_lot::Mutex;
@@ -13,6 +14,7 @@ use super::record::ComparedFiles;
 use super::rules::Rule;
 use crate::disk;
 use crate::memory::{Parser, WholeFile};
+use crate::source::EntryPath;
 use crate::split::PartManifest;
 use crate::view::{MANIFESTS, REPORTS};
 use crate::wheel::{PART_MANIFEST, STATEMENT};
@@ -41,6 +43,9 @@ impl Context<'_> {
     pub(super) fn check_manifests(&self, compared: &ComparedFiles) -> ProvenFiles {
         let stated = self.stated_parts();
         self.check_splits(&stated);
+        self.check_extras(&stated);
+        self.check_foreign(&stated);
+        self.note_unproven(&stated);
         let as_listed = Mutex::default();
         for part in &stated {
             if let Some(manifest) = &part.manifest {
@@ -69,6 +74,11 @@ impl Context<'_> {
         let split_id = manifest.as_ref().map(|manifest| manifest.split_id.as_str()).or(stated)?.to_owned();
         if self.is_of_input(part, &split_id) {
             return None;
+        }
+        let has_statement = part.input.entry(&directory.child(STATEMENT.as_bytes())).is_some();
+        if manifest.is_some() && stated.is_none() && (statement.is_some() || !has_statement) {
+            let reason = "there is no statement with the ID of the split, but a manifest";
+            self.findings.add(Rule::ManifestUnreadable, part.label(&directory.child(STATEMENT.as_bytes())), reason);
         }
         if stated.is_some_and(|stated| stated != split_id) {
             let reason = format!("{STATEMENT} next to it states the ID of another split");
@@ -157,6 +167,53 @@ impl Context<'_> {
             let short = |it: &StatedPart<'_>| it.split_id.iter().flat_map(|id| id.chars().take(12)).collect::<String>();
             let reason = format!("it is of the split {}, and {} is of {}", short(device), host.label, short(host));
             self.findings.add(Rule::OtherSplit, device.label.as_str(), reason);
+        }
+    }
+
+    /// Reports archives of other distributions, in directories where manifests list archives, with code for the same
+    /// wrappers: a runtime may find that first.
+    fn check_foreign(&self, stated: &[StatedPart<'_>]) {
+        let recorded = |it: &Distribution<'_>| {
+            let (number, part) = (it.number, it.part);
+            it.payload().filter_map(|path| Some((number, part.recorded(&path)?))).collect::<Vec<_>>()
+        };
+        let (own, others): (Vec<_>, Vec<_>) = self.distributions.iter().partition(|it| it.is_of_split());
+        let own: HashSet<_> = own.into_iter().flat_map(recorded).collect();
+        let others: HashSet<_> = others.into_iter().flat_map(recorded).collect();
+        let listed = stated.iter().flat_map(|it| it.manifest.iter().flat_map(|manifest| &manifest.files));
+        let mut by_directory = HashMap::<EntryPath, HashSet<&str>>::new();
+        for (file, entries) in listed.filter_map(|file| Some((file, file.entries.as_ref()?))) {
+            if let Some(directory) = EntryPath::new(file.path.as_bytes()).ok().and_then(|path| path.parent()) {
+                by_directory.entry(directory).or_default().extend(entries.iter().map(|entry| entry.0.as_str()));
+            }
+        }
+        for archive in &self.archives.list {
+            let place = (archive.part, archive.path.clone());
+            let here = archive.path.parent().and_then(|directory| by_directory.get(&directory));
+            let has_code = |listed: &HashSet<&str>| archive.reader.names().any(|name| listed.contains(name));
+            if others.contains(&place) && !own.contains(&place) && here.is_some_and(has_code) {
+                let reason = "it has code for libraries of a split, and is in no manifest of this split";
+                self.findings.add(Rule::Unlisted, archive.label.as_str(), reason);
+            }
+        }
+    }
+
+    /// Notes parts without a manifest whose split stated an ID.
+    fn note_unproven(&self, stated: &[StatedPart<'_>]) {
+        let mut labels: Vec<_> = stated.iter().filter(|it| it.manifest.is_none()).map(|it| it.label.clone()).collect();
+        let has_id = self.parts.statement.as_ref().is_some_and(|it| it.statement.split_id().is_some());
+        if has_id && self.parts.kind.is_separate() {
+            let is_stated = |number: usize| stated.iter().any(|it| it.distribution.is_none() && it.number == number);
+            let parts = self.parts.all.iter().enumerate().filter(|(number, _)| !is_stated(*number));
+            labels.extend(
+                parts.map(|(_, part)| if part.label.is_empty() { part.name.clone() } else { part.label.clone() }),
+            );
+        }
+        if let Some(first) = labels.first() {
+            self.findings.note(format!(
+                "{} parts such as {first} have no manifest, and are compared with RECORD only, if they have one",
+                labels.len()
+            ));
         }
     }
 

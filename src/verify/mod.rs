@@ -23,6 +23,7 @@ mod lookup;
 mod loose;
 mod manifest;
 mod manifest_files;
+mod names;
 mod needed;
 mod overlaid;
 mod owners;
@@ -130,7 +131,7 @@ fn check_parts(
     progress: &Progress,
 ) -> Result<bool, VerifyError> {
     let before = findings.number();
-    let located = parts.find_statement()?;
+    let located = parts.find_statement();
     let choices = &Choices::new(options, located.as_ref(), parts, resources)?;
     if let Some(located) = located.filter(|located| located.statement.is_restricted()) {
         findings.note(format!("{}: the split was made with {}", located.path, located.statement));
@@ -151,6 +152,8 @@ fn check_parts(
     // An installation may have both forms: a split binary that could not be joined stays split in thin views.
     code.with_code.extend(&thin_files);
     distributions::check(&distributions, findings);
+    names::check_directories(&distributions, findings);
+    names::check_readable(&distributions, findings);
     requirements::check(&distributions, against.is_some(), findings);
     payload::check_code(parts, &distributions, &code, findings);
     payload::check_payload(parts, &distributions, &archives, findings);

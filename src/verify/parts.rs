@@ -171,20 +171,20 @@ impl Part {
 
     /// The statement in a `*.dist-info` directory, if there is exactly one that is not of a device part. Those have no
     /// restrictions.
-    fn statement(&self) -> Result<Option<LocatedStatement>, VerifyError> {
+    fn statement(&self) -> Option<LocatedStatement> {
         let is_it = |path: &EntryPath| {
             path.depth() == 2 && Self::is_metadata(path) && path.name() == wheel::STATEMENT.as_bytes()
         };
         let mut found = Vec::new();
         for (path, content) in self.files().filter(|(path, _)| is_it(path)) {
-            // Comparing RECORD reports unreadable files.
+            // One that cannot be read is reported with its distribution.
             let Ok(bytes) = WholeFile::of(Parser::Statement, &**content) else { continue };
-            let located = LocatedStatement::parse(self.label(path), &bytes)?;
+            let Ok(located) = LocatedStatement::parse(self.label(path), &bytes) else { continue };
             if located.statement.part().is_none_or(|part| part == HOST) {
                 found.push(located);
             }
         }
-        Ok(found.pop().filter(|_| found.is_empty()))
+        found.pop().filter(|_| found.is_empty())
     }
 
     /// Whether this is a tree with an installed host distribution, so that a split of the tree is one of an installation
@@ -227,12 +227,8 @@ impl Parts {
     }
 
     /// The statement of the split, in its directory or mount, or in the host wheel.
-    pub(super) fn find_statement(&self) -> Result<Option<LocatedStatement>, VerifyError> {
-        match (&self.statement, self.all.first()) {
-            (Some(statement), _) => Ok(Some(statement.clone())),
-            (None, Some(host)) => host.statement(),
-            (None, None) => Ok(None),
-        }
+    pub(super) fn find_statement(&self) -> Option<LocatedStatement> {
+        self.statement.clone().or_else(|| self.all.first()?.statement())
     }
 
     /// Whether binaries of a part are checked. Device parts have none.

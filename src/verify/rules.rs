@@ -232,6 +232,10 @@ rules! {
         "a distribution of the split is installed twice in one directory",
         "an interrupted upgrade, or a copy over another version",
         "uninstall it until nothing of it is left, and install it again";
+    DistributionName "distribution-name" Distribution:
+        "name or version in the METADATA of a distribution of the split are not those of its directory",
+        "one of them was renamed, or METADATA is that of another distribution",
+        "install the distribution again (`pip install --force-reinstall --no-deps NAME==VERSION`)";
     DeviceEmpty "device-empty" Distribution:
         "a device distribution installs no archive and no file of a kernel database",
         "they were deleted or moved, and RECORD was made again",
@@ -241,11 +245,11 @@ rules! {
         "METADATA was changed",
         "install the device wheel of the split (`pip install --force-reinstall --no-deps DEVICE.whl`)";
     HostRequirements "host-requirements" Distribution:
-        "the METADATA of a host distribution names none of the device distributions that belong to it",
+        "the METADATA of a host distribution does not name the device distributions that belong to it",
         "the fat wheel was installed over the host wheel, or METADATA was changed",
         "install the host wheel of the split (`pip install --force-reinstall --no-deps HOST.whl`)";
     ManifestUnreadable "manifest-unreadable" Manifest:
-        "the manifest of a part cannot be read",
+        "the manifest of a part cannot be read, or the statement next to it",
         "it is damaged, or a later version of kpackfs wrote it",
         "install or split again, or use that version";
     OtherSplit "other-split" Manifest:
@@ -265,7 +269,7 @@ rules! {
         "it is damaged, of another build, or was put together by another tool",
         "install the distribution again, or split again; HIP fails or computes nonsense with other code";
     Unlisted "unlisted" Manifest:
-        "the manifest of a part does not list an archive, a file of a kernel database or a copy of a binary that is in the part",
+        "the manifest of a part does not list an archive, a file of a kernel database or a copy of a binary that is in the part or next to it",
         "it was copied there after the split, and RECORD was made again",
         "delete it, or install the distribution that contains it";
     AgainstLost "against-lost" Against:

@@ -1,0 +1,77 @@
+//! The names of distributions: in METADATA, in the names of their directories, in the manifest of the host part, and in the
+//! extras that install device distributions.
+
+use std::collections::BTreeSet;
+
+use super::context::Context;
+use super::devices::{devices, is_of_target, key};
+use super::distributions::{Distribution, Role};
+use super::manifest::StatedPart;
+use super::report::{Findings, enumerate};
+use super::rules::Rule;
+use crate::gpu::BundleKey;
+use crate::split::HOST;
+use crate::wheel::{STATEMENT, accepts};
+
+/// Reports distributions of a split whose METADATA has another name or version than their directory. Installers go by
+/// one or by the other ("Recording installed projects").
+pub(super) fn check_directories(distributions: &[Distribution<'_>], findings: &Findings) {
+    // pip renames a directory so that it is ignored (`~orch-…`), and leaves it if it is interrupted.
+    let is_left = |it: &Distribution<'_>| it.directory.name().starts_with(b"~");
+    for it in distributions.iter().filter(|it| it.is_of_split() && !is_left(it)) {
+        let stated = it.metadata().zip(it.name());
+        let Some(((_, (name, version)), (named, of_directory))) = stated.zip(it.of_directory()) else { continue };
+        if name != named || !accepts(of_directory, version) {
+            let reason = format!("its METADATA is that of {name} {version}");
+            findings.add(Rule::DistributionName, it.label(), reason);
+        }
+    }
+}
+
+/// Reports statements, and METADATA of host distributions, that cannot be read.
+pub(super) fn check_readable(distributions: &[Distribution<'_>], findings: &Findings) {
+    for it in distributions.iter().filter(|it| it.statement.is_none()) {
+        let path = it.directory.child(STATEMENT.as_bytes());
+        if it.part.input.entry(&path).is_some() {
+            findings.add(
+                Rule::ManifestUnreadable,
+                it.part.label(&path),
+                "it is no statement of this version of kpackfs",
+            );
+        }
+    }
+    for host in distributions.iter().filter(|it| it.role == Role::Host && it.metadata().is_none()) {
+        findings.add(Rule::HostRequirements, host.label(), "it has no METADATA that can be read");
+    }
+}
+
+impl Context<'_> {
+    /// Reports host distributions whose METADATA does not name the device distributions that were made with them, or
+    /// installs that of another GPU for a target.
+    pub(super) fn check_extras(&self, stated: &[StatedPart<'_>]) {
+        let of_hosts = stated.iter().filter_map(|it| Some((it.distribution?, it.manifest.as_ref()?)));
+        for (host, manifest) in of_hosts.filter(|(_, manifest)| manifest.part == HOST) {
+            let extras = host.metadata().map(devices).unwrap_or_default();
+            // Variants have no extras.
+            if extras.is_empty() {
+                continue;
+            }
+            let say = |reason: String| self.findings.add(Rule::HostRequirements, host.label(), reason);
+            let keys: BTreeSet<_> = extras.values().flatten().filter_map(|(name, _)| key(name)).collect();
+            let parts = manifest.parts.iter().filter_map(|part| part.parse::<BundleKey>().ok());
+            let missing: Vec<_> = parts.filter(|part| part.is_known() && !keys.contains(part)).collect();
+            if !missing.is_empty() {
+                say(format!("its METADATA names no device distribution for {}", enumerate(&missing)));
+            }
+            for (target, of_target) in extras.iter().filter(|(target, _)| *target != "all") {
+                let is_own = |name: &str| {
+                    is_of_target(target, name) || key(name).is_some_and(|key| key.as_str() == target.as_str())
+                };
+                if !of_target.iter().any(|(name, _)| is_own(name)) {
+                    let names: Vec<_> = of_target.iter().map(|(name, _)| name.as_str()).collect();
+                    say(format!("its extra device-{target} installs {} only", enumerate(&names)));
+                }
+            }
+        }
+    }
+}
