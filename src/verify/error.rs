@@ -23,7 +23,7 @@ pub enum VerifyError {
     #[error("{}: only a split or an installation can be compared with what it was made of", .0.display())]
     NotComparable(PathBuf),
     /// The statement of a split cannot be used.
-    #[error("{path}: {source}")]
+    #[error("{path}: this statement of a split cannot be read: {source}; split again, or copy the whole output again")]
     Statement {
         /// The file.
         path: String,

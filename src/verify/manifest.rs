@@ -198,8 +198,19 @@ impl Context<'_> {
         }
     }
 
-    /// Notes parts without a manifest whose split stated an ID.
+    /// Notes parts without a manifest whose split stated an ID, and those whose manifest is of an earlier split.
     fn note_unproven(&self, stated: &[StatedPart<'_>]) {
+        let id = |it: &&Distribution<'_>| {
+            it.statement.as_ref().and_then(|statement| statement.split_id()).map(str::to_owned)
+        };
+        let is_earlier = |it: &&Distribution<'_>| id(it).is_some_and(|id| self.is_of_input(it.part, &id));
+        if let Some(first) = self.distributions.iter().find(is_earlier) {
+            let of = self.parts.statement.as_ref().map_or("this split", |located| located.path.as_str());
+            self.findings.note(format!(
+                "{} and others are of an earlier split, so their manifests are not compared: {of} is that of a split of an installation",
+                first.label()
+            ));
+        }
         let mut labels: Vec<_> = stated.iter().filter(|it| it.manifest.is_none()).map(|it| it.label.clone()).collect();
         let has_id = self.parts.statement.as_ref().is_some_and(|it| it.statement.split_id().is_some());
         if has_id && self.parts.kind.is_separate() {
