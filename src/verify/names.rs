@@ -9,7 +9,7 @@ use super::distributions::{Distribution, Role};
 use super::manifest::StatedPart;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
-use crate::gpu::BundleKey;
+use crate::gpu::{BundleKey, Level};
 use crate::split::HOST;
 use crate::wheel::{STATEMENT, accepts};
 
@@ -57,11 +57,18 @@ impl Context<'_> {
                 continue;
             }
             let say = |reason: String| self.findings.add(Rule::HostRequirements, host.label(), reason);
-            let keys: BTreeSet<_> = extras.values().flatten().filter_map(|(name, _)| key(name)).collect();
+            let keys = |is_wanted: fn(&str) -> bool| {
+                let wanted = extras.iter().filter(move |(extra, _)| is_wanted(extra));
+                wanted.flat_map(|(_, of_extra)| of_extra).filter_map(|(name, _)| key(name)).collect::<BTreeSet<_>>()
+            };
+            // Each target has an extra of its own, which installs the parts of its families as well.
+            let (of_targets, of_any) = (keys(|extra| extra != "all"), keys(|_| true));
+            let has =
+                |part: &BundleKey| if part.level() == Level::Target { &of_targets } else { &of_any }.contains(part);
             let parts = manifest.parts.iter().filter_map(|part| part.parse::<BundleKey>().ok());
-            let missing: Vec<_> = parts.filter(|part| part.is_known() && !keys.contains(part)).collect();
+            let missing: Vec<_> = parts.filter(|part| part.is_known() && !has(part)).collect();
             if !missing.is_empty() {
-                say(format!("its METADATA names no device distribution for {}", enumerate(&missing)));
+                say(format!("its METADATA has no extra with the device distribution for {}", enumerate(&missing)));
             }
             for (target, of_target) in extras.iter().filter(|(target, _)| *target != "all") {
                 let is_own = |name: &str| {

@@ -59,8 +59,13 @@ fn metadata_that_is_gone() {
 /// Installers would leave out a device distribution, or install that of another GPU.
 #[test]
 fn extras_of_other_gpus() {
-    let damages: [fn(&str) -> String; 2] = [
+    let damages: [fn(&str) -> String; 3] = [
         |text| text.lines().filter(|line| !line.contains("gfx1100")).map(|line| line.to_owned() + "\n").collect(),
+        |text| {
+            let is_of_extra = |line: &&str| line.contains("extra ==") && line.contains("'device-gfx1100'");
+            let is_of_extra = |line: &&str| is_of_extra(line) || line.contains("\"device-gfx1100\"");
+            text.lines().filter(|line| !is_of_extra(line)).map(|line| line.to_owned() + "\n").collect()
+        },
         |text| {
             let is_of_extra = |line: &str| line.contains("extra ==") && line.contains("device-gfx1100");
             let other = |line: &str| {
