@@ -23,6 +23,12 @@ pub(super) fn wheels_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
     Ok(wheels)
 }
 
+/// The wheels in a directory, whatever else is in it.
+pub(super) fn wheels_among(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
+    let entries = if path.is_dir() { read_directory(path)? } else { Vec::new() };
+    Ok(entries.into_iter().filter(|entry| entry.is_file() && is_wheel(entry)).collect())
+}
+
 /// The entries of a directory, sorted.
 pub(super) fn read_directory(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let io = |source| SourceError::Io { path: path.to_owned(), source };

@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::artifacts;
-use super::directory::{is_wheel, wheels_in};
+use super::directory::{is_wheel, wheels_among, wheels_in};
 use super::error::VerifyError;
 use super::group::{NamedInput, group};
 use super::parts::Parts;
 use super::report::Findings;
-use super::sites::{Site, sites_of};
+use super::sites::{Site, is_environment, is_prefix, sites_of};
 use super::views::Views;
 use crate::kpack;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{begins_binary, open_file};
-use crate::view::REPORTS;
+use crate::view::{REPORTS, WHEELS};
 
 /// Something to check.
 #[derive(Debug)]
@@ -53,8 +53,8 @@ impl VerifyInput {
 
 /// Classifies the paths. Artifacts are recognised by their manifests, and the output of `split` and `mount` by the
 /// names of its directories. A directory of wheels stands for its wheels, and a virtual environment for its directories of
-/// packages. Other directories and wheels are grouped by
-/// their content. Everything else is separate.
+/// packages, whatever else is in it. Other directories and wheels are grouped by their content. Everything else is
+/// separate.
 pub(super) fn open(
     paths: &[PathBuf],
     resources: &Arc<Resources>,
@@ -68,12 +68,21 @@ pub(super) fn open(
     let mut inputs = Vec::new();
     // If all entries of a directory are named, the directory of the statement is among them.
     for path in paths.iter().filter(|path| !path.ends_with(REPORTS)) {
-        let wheels = wheels_in(path)?;
+        let (wheels, is_prefix) = (wheels_in(path)?, is_prefix(path)?);
         if !wheels.is_empty() {
-            parts.extend(wheels.into_iter().map(|path| NamedInput { path, is_listed: true }));
-        } else if let Some(views) = Views::of(path)? {
+            parts.extend(listed(wheels));
+            continue;
+        }
+        // In an environment, only a statement proves that these directories are views.
+        let views = Views::of(path)?.filter(|views| !is_prefix || views.has_statement());
+        let has_views = views.is_some();
+        if let Some(views) = views {
             inputs.extend(views.open(resources, findings)?.into_iter().map(VerifyInput::of_parts));
-        } else if let sites @ [_, ..] = &*sites_of(path)? {
+        }
+        if has_views && !is_environment(path) {
+            continue;
+        }
+        if let sites @ [_, ..] = &*sites_of(path)? {
             let open = |site: &Site| Parts::open_installation(&site.path, site.label.clone(), resources, findings);
             inputs.push(VerifyInput::Sites(sites.iter().map(open).collect::<Result<_, _>>()?));
         } else if path.is_dir() || is_wheel(path) {
@@ -81,6 +90,7 @@ pub(super) fn open(
         } else {
             others.push(path.clone());
         }
+        note_wheels(path, has_views, findings)?;
     }
     match parts.as_slice() {
         [NamedInput { path, is_listed: false }] => others.push(path.clone()),
@@ -90,6 +100,24 @@ pub(super) fn open(
         inputs.push(open_one(&path, resources, findings)?);
     }
     Ok(inputs)
+}
+
+fn listed(wheels: Vec<PathBuf>) -> impl Iterator<Item = NamedInput> {
+    wheels.into_iter().map(|path| NamedInput { path, is_listed: true })
+}
+
+/// Says that wheels in an installation or a tree are no part of it.
+fn note_wheels(path: &Path, has_views: bool, findings: &Findings) -> Result<(), VerifyError> {
+    let places = [path.to_owned(), path.join(WHEELS)];
+    for place in places.iter().filter(|_| !has_views) {
+        if let Some(first) = wheels_among(place)?.first() {
+            let first = first.display();
+            findings.note(format!(
+                "{first}: wheels in a tree or an installation are not checked with it; name them to check them"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn open_one(path: &Path, resources: &Arc<Resources>, findings: &Findings) -> Result<VerifyInput, VerifyError> {

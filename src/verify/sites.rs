@@ -18,11 +18,27 @@ pub(super) struct Site {
 /// (docs.conda.io, "conda environments").
 const MARKS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
 
+/// Whether a directory is the prefix of an environment, whose packages are checked.
+pub(super) fn is_environment(path: &Path) -> bool {
+    MARKS.iter().any(|mark| path.join(mark).exists())
+}
+
+/// Whether Python packages are installed below a directory: an environment, or what `pip --prefix` fills. Such a directory
+/// may contain others that have the names of views.
+pub(super) fn is_prefix(path: &Path) -> Result<bool, SourceError> {
+    let lib = path.join("lib");
+    let is_site = |python: &PathBuf| {
+        let name = python.file_name().unwrap_or_default();
+        name.as_encoded_bytes().starts_with(b"python3") && python.join("site-packages").is_dir()
+    };
+    Ok(is_environment(path) || lib.is_dir() && read_directory(&lib)?.iter().any(is_site))
+}
+
 /// The directories of packages that are checked in place of `path`: those of an environment, and those that `.pth` files
 /// in them add, if packages are installed there (docs.python.org/3/library/site.html). Empty if that is `path` alone.
 pub(super) fn sites_of(path: &Path) -> Result<Vec<Site>, SourceError> {
     let mut own = Vec::new();
-    if MARKS.iter().any(|mark| path.join(mark).exists()) {
+    if is_environment(path) {
         for directory in ["lib", "lib64"].map(|name| path.join(name)).iter().filter(|it| it.is_dir()) {
             own.extend(read_directory(directory)?.into_iter().map(|python| python.join("site-packages")));
         }

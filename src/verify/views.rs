@@ -92,6 +92,11 @@ impl Views {
         Ok(Some(Self { path, has_host, devices, merged, wheels, thin, thin_wheels, statement, is_mount }))
     }
 
+    /// Whether `split` wrote them, or a mount shows them.
+    pub(super) fn has_statement(&self) -> bool {
+        self.statement.is_some()
+    }
+
     pub(super) fn open(&self, resources: &Arc<Resources>, findings: &Findings) -> Result<Vec<Parts>, VerifyError> {
         let mut opened = Vec::new();
         self.check_parts(findings)?;

@@ -18,6 +18,7 @@ mod installations;
 mod names;
 mod neighbours;
 mod nothing;
+mod places;
 mod records;
 mod splits;
 mod thin;

@@ -1,0 +1,83 @@
+//! Directories that contain several things, of which some have the names of others.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::slice;
+
+use kpackfs::verify::{Rule, VerifyOptions, VerifyReport};
+
+use crate::installations::{fat, installed, wheels};
+use crate::splits::{copy, verify, write_at};
+use crate::wheels::split;
+
+fn check(path: &Path) -> VerifyReport {
+    verify(slice::from_ref(&path.to_owned()), None, &VerifyOptions::default())
+}
+
+#[track_caller]
+fn is_clean(path: &Path) -> VerifyReport {
+    let report = check(path);
+    assert_eq!(report.findings, [], "{}", path.display());
+    report
+}
+
+fn has(report: &VerifyReport, rule: Rule, path: &str) -> bool {
+    report.findings.iter().any(|it| it.rule == rule && it.path.contains(path))
+}
+
+fn copy_wheels(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        if entry.path().extension().is_some_and(|extension| extension == "whl") {
+            copy(&entry.path(), &to.join(entry.file_name()));
+        }
+    }
+}
+
+/// An environment with a split in it, and its directory of packages.
+fn environment(place: &Path, mark: &str) -> (PathBuf, PathBuf) {
+    let out = wheels(fat().path(), &[]);
+    let all: Vec<_> = fs::read_dir(out.path().join("wheels")).unwrap().map(|it| it.unwrap().path()).collect();
+    let all: Vec<_> = all.into_iter().filter(|path| path.extension().is_some_and(|it| it == "whl")).collect();
+    let environment = place.join("venv");
+    let packages = environment.join("lib/python3.12/site-packages");
+    fs::create_dir_all(packages.parent().unwrap()).unwrap();
+    fs::rename(installed(&all).keep(), &packages).unwrap();
+    if !mark.is_empty() {
+        fs::write(environment.join(mark), "").unwrap();
+    }
+    copy_wheels(&out.path().join("wheels"), &environment.join("wheels"));
+    (environment, packages)
+}
+
+#[test]
+fn an_environment_is_one_whatever_else_is_in_it() {
+    for mark in ["pyvenv.cfg", "conda-meta", ""] {
+        let place = tempfile::tempdir().unwrap();
+        let (environment, packages) = environment(place.path(), mark);
+        let is_noted = |report: &VerifyReport| {
+            report.notes.iter().any(|note| note.contains("/venv/wheels/") && note.contains("not checked with it"))
+        };
+        let report = is_clean(&environment);
+        assert!(is_noted(&report) && report.counts.binaries.get() > 2, "{mark}: {report:?}");
+        for name in ["host", "gfx942"] {
+            fs::create_dir(environment.join(name)).unwrap();
+            fs::write(environment.join(name).join("x"), "").unwrap();
+            is_clean(&environment);
+            fs::remove_dir_all(environment.join(name)).unwrap();
+        }
+        write_at(&packages.join("fat/.kpack/fat_gfx90a.kpack"), 0, b"x");
+        let report = check(&environment);
+        assert!(
+            has(&report, Rule::ArchiveUnreadable, "lib/python3.12/site-packages/"),
+            "{mark}: {:?}",
+            report.findings
+        );
+        // What a statement names is a split, wherever it is.
+        split(fat().path(), &environment, &[]);
+        fs::remove_file(environment.join("host/fat/version.py")).unwrap();
+        let report = check(&environment);
+        assert!(has(&report, Rule::FileMissing, "host/fat/version.py"), "{mark}: {:?}", report.findings);
+        let is_of_site = has(&report, Rule::ArchiveUnreadable, "lib/python3.12/site-packages/");
+        assert_eq!(is_of_site, !mark.is_empty(), "{mark}: {:?}", report.findings);
+    }
+}
