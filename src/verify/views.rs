@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::directory::{read_directory, wheels_in};
+use super::directory::{read_directory, wheels_among, wheels_in};
 use super::error::VerifyError;
 use super::group::{self, NamedInput};
 use super::overlaid::take_off;
@@ -24,6 +24,7 @@ pub(super) struct Views {
     devices: Vec<String>,
     /// Names of merged views.
     merged: Vec<String>,
+    /// Wheels in `wheels/`, and next to the views.
     wheels: Vec<PathBuf>,
     /// Thin views.
     thin: Vec<String>,
@@ -41,15 +42,10 @@ impl Views {
         if !path.is_dir() {
             return Ok(None);
         }
-        let directories = |path: &Path| -> Result<Vec<String>, SourceError> {
-            let directories = read_directory(path)?.into_iter().filter(|path| path.is_dir() && !path.is_symlink());
-            Ok(directories.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
-        };
         let names = directories(path)?;
         let has = |name: &str| names.iter().any(|it| it == name);
         let has_host = has(HOST);
         let is_mount = path.join(REPORTS).join("status.json").exists();
-        let is_set = |name: &String| name.parse::<GpuSet>().is_ok();
         let is_key = |name: &String| name.parse().is_ok_and(|key: BundleKey| key.is_known());
         let statement = LocatedStatement::read(path, STATEMENT)?;
         let parts = statement.as_ref().map(LocatedStatement::parts).transpose()?;
@@ -65,15 +61,8 @@ impl Views {
         let merged = if has(MERGED) { directories(&path.join(MERGED))? } else { Vec::new() };
         let wheels = if has(WHEELS) { wheels_in(&path.join(WHEELS))? } else { Vec::new() };
         let thin = if has(THIN) { directories(&path.join(THIN))? } else { Vec::new() };
-        let thin: Vec<_> = thin.into_iter().filter(is_set).collect();
-        let mut thin_wheels = Vec::new();
-        if !is_mount {
-            for place in [path.to_owned(), path.join(THIN_WHEELS)].iter().filter(|place| place.is_dir()) {
-                for name in directories(place)?.iter().filter(|name| is_set(name)) {
-                    thin_wheels.extend(wheels_in(&place.join(name))?);
-                }
-            }
-        }
+        let thin: Vec<_> = thin.into_iter().filter(|name| is_set(name)).collect();
+        let thin_wheels = if is_mount { Vec::new() } else { thin_wheels_in(path)? };
         // `split --format thin-wheel` writes directories with the names of device parts.
         let has_thin_wheel = |name: &str| thin_wheels.iter().any(|wheel| wheel.parent() == Some(&path.join(name)));
         let devices: Vec<_> = names.iter().filter(|name| is_device(name) && !has_thin_wheel(name)).cloned().collect();
@@ -88,6 +77,8 @@ impl Views {
         if is_installation || !is_view && statement.is_none() {
             return Ok(None);
         }
+        // Another run of `split` may have written wheels next to the views.
+        let wheels = [wheels_among(&path.join(WHEELS))?, wheels_among(path)?].concat();
         let path = path.to_owned();
         Ok(Some(Self { path, has_host, devices, merged, wheels, thin, thin_wheels, statement, is_mount }))
     }
@@ -160,4 +151,25 @@ impl Views {
         group::check_complete(&parts, findings);
         Ok(parts)
     }
+}
+
+/// The names of the directories in a directory.
+fn directories(path: &Path) -> Result<Vec<String>, SourceError> {
+    let directories = read_directory(path)?.into_iter().filter(|path| path.is_dir() && !path.is_symlink());
+    Ok(directories.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
+}
+
+fn is_set(name: &str) -> bool {
+    name.parse::<GpuSet>().is_ok()
+}
+
+/// The wheels in directories for their GPUs, as `split --format thin-wheel` writes them and as a copy of a mount has them.
+fn thin_wheels_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
+    let mut wheels = Vec::new();
+    for place in [path.to_owned(), path.join(THIN_WHEELS)].iter().filter(|place| place.is_dir()) {
+        for name in directories(place)?.iter().filter(|name| is_set(name)) {
+            wheels.extend(wheels_in(&place.join(name))?);
+        }
+    }
+    Ok(wheels)
 }

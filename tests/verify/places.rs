@@ -6,7 +6,7 @@ use std::slice;
 
 use kpackfs::verify::{Rule, VerifyOptions, VerifyReport};
 
-use crate::installations::{fat, installed, wheels};
+use crate::installations::{fat, installed, wheel, wheels};
 use crate::splits::{copy, verify, write_at};
 use crate::wheels::split;
 
@@ -79,5 +79,21 @@ fn an_environment_is_one_whatever_else_is_in_it() {
         assert!(has(&report, Rule::FileMissing, "host/fat/version.py"), "{mark}: {:?}", report.findings);
         let is_of_site = has(&report, Rule::ArchiveUnreadable, "lib/python3.12/site-packages/");
         assert_eq!(is_of_site, !mark.is_empty(), "{mark}: {:?}", report.findings);
+    }
+}
+
+#[test]
+fn wheels_next_to_other_output_are_verified() {
+    let fat = fat();
+    for other in [&["--format", "thin-wheel", "--view", "gfx1100"][..], &[]] {
+        let out = wheels(fat.path(), &[]);
+        let place = out.path().join("wheels");
+        split(fat.path(), &place, other);
+        let report = is_clean(&place);
+        let is_thin = report.counts.thin_binaries.get() > 0;
+        assert!(is_thin != other.is_empty() && report.counts.archives.get() > 4, "{report:?}");
+        fs::remove_file(wheel(&out, "amd_fat_device_gfx90a")).unwrap();
+        let report = check(&place);
+        assert!(has(&report, Rule::DistributionMissing, "/fat-1.0-"), "{other:?}: {:?}", report.findings);
     }
 }
