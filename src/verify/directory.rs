@@ -7,26 +7,21 @@ use crate::source::SourceError;
 /// The wheels in a directory that contains wheels and no other directory, so that it is neither a split nor an
 /// installation.
 pub(super) fn wheels_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
-    let mut wheels = Vec::new();
-    if !path.is_dir() {
-        return Ok(wheels);
-    }
-    for entry in read_directory(path)? {
-        let is_hidden = entry.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if entry.is_dir() && !is_hidden {
-            return Ok(Vec::new());
-        }
-        if entry.is_file() && is_wheel(&entry) {
-            wheels.push(entry);
-        }
-    }
-    Ok(wheels)
+    if directories_in(path)?.is_empty() { wheels_among(path) } else { Ok(Vec::new()) }
 }
 
 /// The wheels in a directory, whatever else is in it.
 pub(super) fn wheels_among(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let entries = if path.is_dir() { read_directory(path)? } else { Vec::new() };
     Ok(entries.into_iter().filter(|entry| entry.is_file() && is_wheel(entry)).collect())
+}
+
+/// The names of the directories in a directory that are not hidden.
+pub(super) fn directories_in(path: &Path) -> Result<Vec<String>, SourceError> {
+    let entries = if path.is_dir() { read_directory(path)? } else { Vec::new() };
+    let directories = entries.into_iter().filter(|entry| entry.is_dir());
+    let names = directories.filter_map(|entry| Some(entry.file_name()?.to_string_lossy().into_owned()));
+    Ok(names.filter(|name| !name.starts_with('.')).collect())
 }
 
 /// The entries of a directory, sorted.

@@ -122,6 +122,11 @@ fn is_device(part: &Part) -> bool {
     !device.is_empty() && !others.into_iter().any(|(_, content)| is_binary(content))
 }
 
+/// Whether a part contains libraries, programs, archives or databases.
+pub(super) fn has_code(part: &Part) -> bool {
+    part.files().any(|(path, content)| part.is_device_file(path, content) || is_binary(content))
+}
+
 fn is_binary(content: &Arc<dyn Content>) -> bool {
     let mut magic = [0; 4];
     content.size() >= 4 && content.peek(&mut magic).is_ok() && begins_binary(magic)

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::artifacts;
-use super::directory::{is_wheel, wheels_among, wheels_in};
+use super::directory::{directories_in, is_wheel, wheels_among, wheels_in};
 use super::error::VerifyError;
-use super::group::{NamedInput, group};
-use super::parts::Parts;
-use super::report::Findings;
-use super::sites::{Site, is_environment, is_prefix, sites_of};
+use super::group::{NamedInput, group, has_code};
+use super::parts::{Part, Parts};
+use super::report::{Findings, enumerate};
+use super::sites::{Site, has_packages, is_environment, is_prefix, sites_of};
+use super::statement::LocatedStatement;
 use super::views::Views;
 use crate::kpack;
 use crate::resources::Resources;
@@ -85,6 +86,15 @@ pub(super) fn open(
         if let sites @ [_, ..] = &*sites_of(path)? {
             let open = |site: &Site| Parts::open_installation(&site.path, site.label.clone(), resources, findings);
             inputs.push(VerifyInput::Sites(sites.iter().map(open).collect::<Result<_, _>>()?));
+        } else if let wheels @ [_, ..] = &*wheels_of_release(path, resources)? {
+            parts.extend(listed(wheels.to_vec()));
+            let names = directories_in(path)?;
+            findings.note(format!(
+                "{}: the wheels in it were checked, and no directory next to them: {}",
+                path.display(),
+                enumerate(&names)
+            ));
+            continue;
         } else if path.is_dir() || is_wheel(path) {
             parts.push(NamedInput { path: path.clone(), is_listed: false });
         } else {
@@ -104,6 +114,16 @@ pub(super) fn open(
 
 fn listed(wheels: Vec<PathBuf>) -> impl Iterator<Item = NamedInput> {
     wheels.into_iter().map(|path| NamedInput { path, is_listed: true })
+}
+
+/// The wheels in a directory that also contains directories, but no code and no part of a split.
+fn wheels_of_release(path: &Path, resources: &Arc<Resources>) -> Result<Vec<PathBuf>, VerifyError> {
+    let wheels = wheels_among(path)?;
+    if wheels.is_empty() || LocatedStatement::of_part(path)?.is_some() {
+        return Ok(Vec::new());
+    }
+    let tree = Part::open(path, String::new(), resources, &Findings::default())?;
+    Ok(if has_code(&tree) || has_packages(path) { Vec::new() } else { wheels })
 }
 
 /// Says that wheels in an installation or a tree are no part of it.

@@ -81,7 +81,7 @@ fn added(sites: &[PathBuf]) -> Result<Vec<PathBuf>, SourceError> {
 }
 
 /// Whether packages are installed in a directory. That of an editable installation is a source tree.
-fn has_packages(directory: &Path) -> bool {
+pub(super) fn has_packages(directory: &Path) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     entries.flatten().any(|entry| entry.file_name().as_encoded_bytes().ends_with(b".dist-info"))
 }

@@ -97,3 +97,24 @@ fn wheels_next_to_other_output_are_verified() {
         assert!(has(&report, Rule::DistributionMissing, "/fat-1.0-"), "{other:?}: {:?}", report.findings);
     }
 }
+
+#[test]
+fn a_directory_of_wheels_may_contain_directories() {
+    let fat = fat();
+    let out = wheels(fat.path(), &[]);
+    let place = out.path().join("wheels");
+    let compared = is_clean(&place).counts.recorded_files.get();
+    fs::create_dir(place.join("older")).unwrap();
+    fs::write(place.join("older/notes"), "for everybody").unwrap();
+    let report = is_clean(&place);
+    assert_eq!(report.counts.recorded_files.get(), compared);
+    let is_named = |note: &String| note.ends_with("and no directory next to them: older");
+    assert!(report.notes.iter().any(is_named), "{:?}", report.notes);
+    fs::remove_file(wheel(&out, "amd_fat_device_gfx90a")).unwrap();
+    assert!(has(&check(&place), Rule::DistributionMissing, "/fat-1.0-"));
+    // A tree with libraries may contain wheels.
+    copy(Path::new("tests/fixtures/plain.so"), &place.join("older/plain.so"));
+    let report = check(&place);
+    assert!(has(&report, Rule::StillFat, "older/plain.so"), "{:?}", report.findings);
+    assert!(report.notes.iter().any(|note| note.contains("not checked with it")), "{:?}", report.notes);
+}
