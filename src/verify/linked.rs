@@ -3,6 +3,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::slice;
 use std::sync::Arc;
 
 use super::report::Findings;
@@ -19,6 +20,13 @@ impl LinkedDirectories {
     /// Replaces symlinks by the directories outside of the input to which they lead: those called `.kpack`, and in an
     /// installation those of packages.
     pub(super) fn follow(input: &mut Input, resources: &Arc<Resources>) -> Result<Self, SourceError> {
+        let real = input.location.canonicalize().unwrap_or_else(|_| input.location.clone());
+        Self::follow_below(input, &[real], resources)
+    }
+
+    /// The same for a directory that is in `above`, with those that were followed to it. A symlink to one of these would
+    /// lead here again without end.
+    fn follow_below(input: &mut Input, above: &[PathBuf], resources: &Arc<Resources>) -> Result<Self, SourceError> {
         if !matches!(input.kind, InputKind::Tree | InputKind::UnpackedWheel(_)) || input.file.is_some() {
             return Ok(Self::default());
         }
@@ -31,7 +39,7 @@ impl LinkedDirectories {
         };
         let place = |entry: &Entry| {
             let place = input.location.join(entry.path.as_path()).canonicalize().ok()?;
-            place.is_dir().then(|| (entry.path.clone(), place))
+            (place.is_dir() && !above.contains(&place)).then(|| (entry.path.clone(), place))
         };
         let mut links = Self(input.entries.iter().filter(is_followed).filter_map(place).collect());
         let mut below_links = Vec::new();
@@ -39,7 +47,8 @@ impl LinkedDirectories {
             let mut target = Input::open(place, resources)?;
             // In a package elsewhere, `.kpack` may be a symlink again. In that directory there is no other one.
             if link.name() != DOT_KPACK.as_bytes() {
-                let further = Self::follow(&mut target, resources)?.0.into_iter();
+                let above = [above, slice::from_ref(place)].concat();
+                let further = Self::follow_below(&mut target, &above, resources)?.0.into_iter();
                 below_links.extend(further.map(|(below, place)| (link.child(below.as_bytes()), place)));
             }
             input.entries.retain(|entry| entry.path != *link);

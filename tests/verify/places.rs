@@ -1,6 +1,7 @@
 //! Directories that contain several things, of which some have the names of others.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::slice;
 
@@ -117,4 +118,22 @@ fn a_directory_of_wheels_may_contain_directories() {
     let report = check(&place);
     assert!(has(&report, Rule::StillFat, "older/plain.so"), "{:?}", report.findings);
     assert!(report.notes.iter().any(|note| note.contains("not checked with it")), "{:?}", report.notes);
+}
+
+#[test]
+fn directories_that_lead_to_each_other_are_followed_once() {
+    let place = tempfile::tempdir().unwrap();
+    let (_, packages) = environment(place.path(), "pyvenv.cfg");
+    let [one, other] = ["one", "other"].map(|name| place.path().join(name));
+    let copied = std::process::Command::new("cp").arg("-a").args([&packages, &one]).status().unwrap();
+    fs::rename(&packages, &other).unwrap();
+    symlink(&other, one.join("x")).unwrap();
+    symlink(&one, other.join("x")).unwrap();
+    symlink(&one, one.join("itself")).unwrap();
+    assert!(copied.success());
+    is_clean(&one);
+    write_at(&other.join("fat/.kpack/fat_gfx90a.kpack"), 0, b"x");
+    let report = check(&one);
+    let paths: Vec<_> = report.findings.iter().map(|it| it.path.as_str()).collect();
+    assert!(paths.contains(&"x/fat/.kpack/fat_gfx90a.kpack"), "{:?}", report.findings);
 }
