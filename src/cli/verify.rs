@@ -123,9 +123,9 @@ impl Verify {
         let report = show_bytes("Verifying", |progress| {
             verify::verify(&paths, self.against.as_deref(), &options, &resources, progress)
         });
-        let report = report?;
+        // Missing memory is the cause of another error, and has the exit code of all errors here.
         check_tables()?;
-        Ok(report)
+        Ok(report?)
     }
 
     fn print(&self, report: &VerifyReport) -> anyhow::Result<()> {

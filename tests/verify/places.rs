@@ -137,3 +137,18 @@ fn directories_that_lead_to_each_other_are_followed_once() {
     let paths: Vec<_> = report.findings.iter().map(|it| it.path.as_str()).collect();
     assert!(paths.contains(&"x/fat/.kpack/fat_gfx90a.kpack"), "{:?}", report.findings);
 }
+
+#[test]
+fn missing_memory_is_no_finding() {
+    let place = tempfile::tempdir().unwrap();
+    let name = "x".repeat(200);
+    let first = place.path().join("x");
+    fs::write(&first, "").unwrap();
+    for number in 0..20_000 {
+        fs::hard_link(&first, place.path().join(format!("{name}{number}"))).unwrap();
+    }
+    let mut command = assert_cmd::Command::cargo_bin("kpackfs").unwrap();
+    let assert = command.args(["verify", "--memory", "16"]).arg(place.path()).assert().code(2);
+    let text = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    assert!(text.contains("it needs --memory"), "{text}");
+}
