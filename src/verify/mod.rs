@@ -143,7 +143,8 @@ fn check_parts(
     let expected = ExpectedForms { thin: &thin, owned: &owned };
     let (binaries, thin_files) = binary::check_all(parts, &expected, choices, resources, findings, progress);
     let has_binaries = !binaries.is_empty() || findings.counts.thin_binaries.get() > 0;
-    let is_nothing = findings.number() == before && !has_binaries && !parts.is_split();
+    let is_split = parts.is_split() || distributions.iter().any(Distribution::is_of_split);
+    let is_nothing = findings.number() == before && !has_binaries && !is_split;
     if is_nothing && against.is_none() {
         let location = parts.all.first().map(|part| part.input.location.clone());
         return Err(VerifyError::Nothing(location.unwrap_or_default()));

@@ -18,7 +18,7 @@ use crate::loader::is_archive;
 use crate::memory::{Parser, WholeFile};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
-use crate::source::{EntryKind, EntryPath, Input};
+use crate::source::{EntryKind, EntryPath, Input, InputKind};
 use crate::split::{HOST, Packaging};
 use crate::view::REPORTS;
 use crate::wheel::{self, Metadata, is_elsewhere, normalise};
@@ -251,7 +251,7 @@ impl Parts {
     /// contain wheels, archives or databases.
     pub(super) fn is_split(&self) -> bool {
         let is_device = |part: &Arc<Part>| part.files().any(|(path, content)| part.is_device_file(path, content));
-        let is_wheel = |part: &Arc<Part>| part.input.dist_info().is_some();
+        let is_wheel = |part: &Arc<Part>| matches!(part.input.kind, InputKind::Wheel(_));
         (self.kind != PartsKind::Installation && self.files().next().is_some())
             || self.all.iter().any(is_wheel)
             || self.all.iter().any(is_device)

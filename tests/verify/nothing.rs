@@ -7,6 +7,7 @@ use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::verify::{VerifyError, VerifyOptions};
 
+use crate::installations::{fat, installed, wheel, wheels};
 use crate::splits::{GFX90A, PLAIN, Split, verify};
 
 fn is_nothing(paths: &[PathBuf]) -> bool {
@@ -41,6 +42,30 @@ fn nothing_to_verify_is_an_error() {
     // Binaries are often named by a pattern, which may match other files as well.
     let report = verify(&[at("plain/a.so"), split.out().join(PLAIN)], None, &VerifyOptions::default());
     assert_eq!((report.findings.as_slice(), report.counts.binaries.get()), (&[][..], 1));
+}
+
+/// A directory of packages with one distribution looks like an unpacked wheel.
+#[test]
+fn an_environment_without_a_split_is_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let packages = place.path().join("lib/python3.12/site-packages");
+    fs::create_dir_all(packages.join("pip-1.0.dist-info")).unwrap();
+    fs::write(place.path().join("pyvenv.cfg"), "").unwrap();
+    fs::write(packages.join("pip-1.0.dist-info/METADATA"), "Metadata-Version: 2.1\nName: pip\nVersion: 1.0\n").unwrap();
+    fs::write(packages.join("pip-1.0.dist-info/WHEEL"), "Wheel-Version: 1.0\nTag: py3-none-any\n").unwrap();
+    fs::write(packages.join("pip-1.0.dist-info/RECORD"), "pip.py,,\n").unwrap();
+    fs::write(packages.join("pip.py"), "").unwrap();
+    for path in [place.path(), &packages] {
+        assert!(is_nothing(&[path.to_owned()]), "{}", path.display());
+    }
+    // What belongs to a split is something, even if nothing but metadata is left.
+    let out = wheels(fat().path(), &[]);
+    let site = installed(&[wheel(&out, "fat-1.0")]);
+    fs::remove_dir_all(site.path().join("fat")).unwrap();
+    for name in ["", "pip-1.0.dist-info"] {
+        fs::create_dir_all(site.path().join(name)).unwrap();
+        assert!(!verify(&[site.path().to_owned()], None, &VerifyOptions::default()).findings.is_empty(), "{name}");
+    }
 }
 
 #[test]
