@@ -48,12 +48,10 @@ pub(super) fn group(
     candidates.sort_by_cached_key(key);
     candidates.dedup_by(|one, other| one.part.input.location == other.part.input.location);
     let (devices, hosts): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|candidate| is_device(&candidate.part));
-    let labels: Vec<_> = hosts.iter().map(PartCandidate::label).collect();
-    let (related, unrelated): (Vec<_>, Vec<_>) =
-        devices.iter().map(|device| (device, device.label().hosts(&labels))).partition(|(_, of)| !of.is_empty());
+    let members = members(&hosts, &devices);
     let mut groups = Vec::new();
-    for (number, host) in hosts.iter().enumerate() {
-        let theirs = related.iter().filter(|(_, of)| of.contains(&number)).map(|(device, _)| *device);
+    for (host, members) in hosts.iter().zip(&members) {
+        let theirs = members.iter().filter_map(|&at| devices.get(at));
         let group: Vec<_> = std::iter::once(host).chain(theirs).map(|it| Arc::clone(&it.part)).collect();
         let kind = if group.len() > 1 { PartsKind::Split } else { PartsKind::Installation };
         let mut parts =
@@ -70,7 +68,8 @@ pub(super) fn group(
         }
         groups.push(parts);
     }
-    for (device, _) in unrelated {
+    let is_unrelated = |(at, _): &(usize, &PartCandidate)| !members.iter().any(|members| members.contains(at));
+    for (_, device) in devices.iter().enumerate().filter(is_unrelated) {
         if device.metadata.as_ref().is_none_or(|metadata| metadata.pins().next().is_none()) {
             let reason = "it belongs to a host part, which is not among what is verified";
             findings.add(Rule::DistributionMissing, device.part.label.as_str(), reason);
@@ -78,6 +77,21 @@ pub(super) fn group(
         groups.push(Parts::new(PartsKind::Installation, vec![Arc::clone(&device.part)]));
     }
     Ok(groups)
+}
+
+/// The positions of the device parts of each host part.
+fn members(hosts: &[PartCandidate], devices: &[PartCandidate]) -> Vec<Vec<usize>> {
+    let (numbers, labels): (Vec<_>, Vec<_>) =
+        hosts.iter().enumerate().filter(|(_, host)| !is_thin(&host.part)).map(|(at, host)| (at, host.label())).unzip();
+    let hosts_of = |device: &PartCandidate| -> Vec<usize> {
+        device.label().hosts(&labels).into_iter().filter_map(|at| numbers.get(at).copied()).collect()
+    };
+    let hosts_of: Vec<_> = devices.iter().map(hosts_of).collect();
+    let of_host = |number: usize| {
+        let theirs = hosts_of.iter().enumerate().filter(|(_, of)| of.contains(&number));
+        theirs.map(|(at, _)| at).collect()
+    };
+    (0..hosts.len()).map(of_host).collect()
 }
 
 /// Checks that all device parts exist that the host part's METADATA names.
@@ -110,11 +124,16 @@ impl PartCandidate {
     }
 }
 
+/// Whether a part is a thin wheel. It is self-contained, even if it has nothing but databases, and is no host of device
+/// wheels of its version.
+fn is_thin(part: &Part) -> bool {
+    part.input.dist_info().is_some_and(|directory| statement(part, directory).is_some_and(|it| it.thin().is_some()))
+}
+
 /// Whether a part contains archives or databases, and no other code. A host part that still has databases also has
-/// binaries. A thin wheel is self-contained, even if it has nothing but databases.
+/// binaries.
 fn is_device(part: &Part) -> bool {
-    if part.input.dist_info().is_some_and(|directory| statement(part, directory).is_some_and(|it| it.thin().is_some()))
-    {
+    if is_thin(part) {
         return false;
     }
     let files = part.files().filter(|(path, _)| !Part::is_metadata(path));

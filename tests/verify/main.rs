@@ -15,6 +15,7 @@ mod databases;
 mod healthy;
 mod images;
 mod installations;
+mod mounted;
 mod names;
 mod neighbours;
 mod nothing;
