@@ -1,15 +1,18 @@
 //! Determines by their content which directories and wheels belong together, so that their order does not matter.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::devices;
 use super::distributions::statement;
 use super::error::VerifyError;
+use super::overlaid::{overlaid_keys, take_off};
 use super::parts::{Part, Parts, PartsKind};
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use super::statement::LocatedStatement;
+use crate::gpu::BundleKey;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::begins_binary;
@@ -29,6 +32,8 @@ struct PartCandidate {
     /// METADATA, if it is a wheel.
     metadata: Option<Metadata>,
     is_listed: bool,
+    /// The real path of the directory that it is in.
+    directory: PathBuf,
 }
 
 /// Groups each host part with its device parts. A host part without device parts, and a device part without a host
@@ -38,24 +43,27 @@ pub(super) fn group(
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> Result<Vec<Parts>, VerifyError> {
-    let mut candidates = Vec::new();
-    for NamedInput { path, is_listed } in named {
-        let part = Arc::new(Part::open(path, path.display().to_string(), resources, findings)?);
-        let metadata = Metadata::read(&part.input).ok();
-        candidates.push(PartCandidate { part, metadata, is_listed: *is_listed });
-    }
+    let open = |input: &NamedInput| PartCandidate::open(input, resources, findings);
+    let mut candidates = named.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let key = |it: &PartCandidate| (it.part.input.location.clone(), it.part.label.clone());
     candidates.sort_by_cached_key(key);
     candidates.dedup_by(|one, other| one.part.input.location == other.part.input.location);
-    let (devices, hosts): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|candidate| is_device(&candidate.part));
+    let (devices, mut hosts): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|it| is_device(&it.part));
+    let mut statements = Vec::new();
+    for host in &mut hosts {
+        let statement = LocatedStatement::of_part(&host.part.input.location)?;
+        if let Some(located) = &statement {
+            host.take_off(&located.arch()?, &devices, resources, findings)?;
+        }
+        statements.push(statement);
+    }
     let members = members(&hosts, &devices);
     let mut groups = Vec::new();
-    for (host, members) in hosts.iter().zip(&members) {
-        let theirs = members.iter().filter_map(|&at| devices.get(at));
-        let group: Vec<_> = std::iter::once(host).chain(theirs).map(|it| Arc::clone(&it.part)).collect();
+    for ((host, members), statement) in hosts.into_iter().zip(&members).zip(statements) {
+        let theirs = members.iter().filter_map(|&at| devices.get(at)).map(|it| Arc::clone(&it.part));
+        let group: Vec<_> = std::iter::once(Arc::clone(&host.part)).chain(theirs).collect();
         let kind = if group.len() > 1 { PartsKind::Split } else { PartsKind::Installation };
-        let mut parts =
-            Parts { statement: LocatedStatement::of_part(&host.part.input.location)?, ..Parts::new(kind, group) };
+        let mut parts = Parts { statement, ..Parts::new(kind, group) };
         let missing = missing_devices(&parts);
         if !missing.is_empty() && host.is_listed {
             say_missing(host.part.label.clone(), &missing, findings);
@@ -79,7 +87,8 @@ pub(super) fn group(
     Ok(groups)
 }
 
-/// The positions of the device parts of each host part.
+/// The positions of the device parts of each host part. A part next to a host part comes before parts of the same name
+/// elsewhere, because a mount shows each part as a directory and as a wheel.
 fn members(hosts: &[PartCandidate], devices: &[PartCandidate]) -> Vec<Vec<usize>> {
     let (numbers, labels): (Vec<_>, Vec<_>) =
         hosts.iter().enumerate().filter(|(_, host)| !is_thin(&host.part)).map(|(at, host)| (at, host.label())).unzip();
@@ -87,11 +96,15 @@ fn members(hosts: &[PartCandidate], devices: &[PartCandidate]) -> Vec<Vec<usize>
         device.label().hosts(&labels).into_iter().filter_map(|at| numbers.get(at).copied()).collect()
     };
     let hosts_of: Vec<_> = devices.iter().map(hosts_of).collect();
-    let of_host = |number: usize| {
-        let theirs = hosts_of.iter().enumerate().filter(|(_, of)| of.contains(&number));
-        theirs.map(|(at, _)| at).collect()
+    let of_host = |(number, host): (usize, &PartCandidate)| {
+        let all = devices.iter().enumerate().zip(&hosts_of).filter(|(_, of)| of.contains(&number));
+        let all: Vec<_> = all.map(|(device, _)| device).collect();
+        let is_near = |device: &PartCandidate| device.directory == host.directory;
+        let near: HashSet<_> = all.iter().filter(|(_, it)| is_near(it)).map(|(_, it)| it.part.name.as_str()).collect();
+        let is_chosen = |(_, it): &&(usize, &PartCandidate)| is_near(it) || !near.contains(it.part.name.as_str());
+        all.iter().filter(is_chosen).map(|(at, _)| *at).collect()
     };
-    (0..hosts.len()).map(of_host).collect()
+    hosts.iter().enumerate().map(of_host).collect()
 }
 
 /// Checks that all device parts exist that the host part's METADATA names.
@@ -119,6 +132,44 @@ fn say_missing(label: String, missing: &[String], findings: &Findings) {
 }
 
 impl PartCandidate {
+    fn open(
+        NamedInput { path, is_listed }: &NamedInput,
+        resources: &Arc<Resources>,
+        findings: &Findings,
+    ) -> Result<Self, VerifyError> {
+        let part = Arc::new(Part::open(path, path.display().to_string(), resources, findings)?);
+        let metadata = Metadata::read(&part.input).ok();
+        let location = &part.input.location;
+        // A link in `device/` of a mount leads to a part that is next to its host part. Wheels may be links to a store.
+        let real = if location.is_dir() { location.canonicalize().ok() } else { None };
+        let directory = real.as_ref().unwrap_or(location).parent().unwrap_or(location);
+        let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+        Ok(Self { part, metadata, is_listed: *is_listed, directory })
+    }
+
+    /// Removes the files of device parts from a host part over which `--arch` laid them, if it is named together with
+    /// device parts of its split. Alone, it is verified with these files.
+    fn take_off(
+        &mut self,
+        arch: &[BundleKey],
+        devices: &[Self],
+        resources: &Arc<Resources>,
+        findings: &Findings,
+    ) -> Result<(), VerifyError> {
+        let near: Vec<_> = devices.iter().filter(|it| it.directory == self.directory).map(|it| &*it.part).collect();
+        let (Some(part), [_, ..]) = (Arc::get_mut(&mut self.part), &*near) else { return Ok(()) };
+        let mut unnamed = Vec::new();
+        for key in overlaid_keys(arch).iter().filter(|key| !near.iter().any(|part| part.name == key.as_str())) {
+            let place = self.directory.join(key.as_str());
+            if place.is_dir() {
+                unnamed.push(Part::open(&place, place.display().to_string(), resources, &Findings::default())?);
+            }
+        }
+        take_off(part, &near.into_iter().chain(&unnamed).collect::<Vec<_>>(), arch, findings);
+        self.metadata = Metadata::read(&part.input).ok();
+        Ok(())
+    }
+
     fn label(&self) -> WheelLabel<'_> {
         WheelLabel { metadata: self.metadata.as_ref(), path: &self.part.input.location }
     }

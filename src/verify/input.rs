@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::artifacts;
-use super::directory::{directories_in, is_wheel, wheels_among, wheels_in};
+use super::directory::{directories_in, is_wheel, read_directory, wheels_among, wheels_in};
 use super::error::VerifyError;
 use super::group::{NamedInput, group, has_code};
 use super::parts::{Part, Parts};
@@ -16,7 +16,7 @@ use crate::kpack;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{begins_binary, open_file};
-use crate::view::{REPORTS, WHEELS};
+use crate::view::{DEVICE, REPORTS, WHEELS};
 
 /// Something to check.
 #[derive(Debug)]
@@ -67,8 +67,7 @@ pub(super) fn open(
     let mut parts = Vec::new();
     let mut others = Vec::new();
     let mut inputs = Vec::new();
-    // If all entries of a directory are named, the directory of the statement is among them.
-    for path in paths.iter().filter(|path| !path.ends_with(REPORTS)) {
+    for path in paths.iter().filter(|path| !is_shown_elsewhere(path)) {
         let (wheels, is_prefix) = (wheels_in(path)?, is_prefix(path)?);
         if !wheels.is_empty() {
             parts.extend(listed(wheels));
@@ -110,6 +109,14 @@ pub(super) fn open(
         inputs.push(open_one(&path, resources, findings)?);
     }
     Ok(inputs)
+}
+
+/// Whether a directory shows nothing of its own, if all entries of a split or of a mount are named: the directory of the
+/// statement, and that of links to the device parts.
+fn is_shown_elsewhere(path: &Path) -> bool {
+    let is_link = |entry: &PathBuf| entry.is_symlink();
+    let has_links_only = || read_directory(path).is_ok_and(|entries| entries.iter().all(is_link));
+    path.ends_with(REPORTS) || path.ends_with(DEVICE) && has_links_only()
 }
 
 fn listed(wheels: Vec<PathBuf>) -> impl Iterator<Item = NamedInput> {

@@ -11,10 +11,15 @@ use crate::gpu::BundleKey;
 use crate::rope::{Content, equal};
 use crate::source::{Entry, EntryKind, EntryPath};
 
+/// The device parts that were laid over a host part: those of the targets and of their families.
+pub(super) fn overlaid_keys(arch: &[BundleKey]) -> Vec<BundleKey> {
+    arch.iter().flat_map(BundleKey::packaging_chain).collect()
+}
+
 /// Removes the overlaid files from the host part.
-pub(super) fn take_off(host: &mut Part, devices: &[Part], arch: &[BundleKey], findings: &Findings) {
-    let chain: Vec<_> = arch.iter().flat_map(BundleKey::packaging_chain).collect();
-    let is_overlaid = |device: &&Part| chain.iter().any(|key| key.as_str() == device.name);
+pub(super) fn take_off(host: &mut Part, devices: &[&Part], arch: &[BundleKey], findings: &Findings) {
+    let chain = overlaid_keys(arch);
+    let is_overlaid = |device: &&&Part| chain.iter().any(|key| key.as_str() == device.name);
     for device in devices.iter().filter(is_overlaid) {
         let files: HashMap<_, _> = device.files().collect();
         let is_of_device = |path: &EntryPath, content: &Arc<dyn Content>| {

@@ -138,7 +138,7 @@ impl Views {
         let open = |name: &str| Part::open(&self.path.join(name), name.to_owned(), resources, findings);
         let mut parts = names.map(open).collect::<Result<Vec<_>, _>>()?;
         if let (Some((host, devices)), Some(located)) = (parts.split_first_mut(), &self.statement) {
-            take_off(host, devices, &located.arch()?, findings);
+            take_off(host, &devices.iter().collect::<Vec<_>>(), &located.arch()?, findings);
         }
         let has_all = self.statement.as_ref().is_none_or(|located| located.statement.views().is_empty());
         let kind = if has_all { PartsKind::Split } else { PartsKind::Partial };

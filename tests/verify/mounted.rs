@@ -1,12 +1,14 @@
 //! Mounts, copies of mounts, and their entries named one by one. The trees are those of mounts, on a disk.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use kpackfs::verify::{Rule, VerifyOptions, VerifyReport};
 
 use crate::installations;
-use crate::splits::verify;
+use crate::splits::{edit, verify};
+use crate::views::{fat, shown};
 use crate::wheels::split;
 
 fn check(paths: &[PathBuf]) -> VerifyReport {
@@ -45,4 +47,54 @@ fn a_copy_of_a_mount_has_thin_wheels_beside_wheels() {
     let device = device.iter().find(|path| path.to_str().unwrap().contains("device_gfx90a")).unwrap();
     fs::remove_file(device).unwrap();
     assert!(has(&check(&[copy.path().to_owned()]), Rule::DistributionMissing, "wheels/fat-1.0"));
+}
+
+#[test]
+fn parts_of_a_mount_can_be_named_one_by_one() {
+    let fat = fat();
+    for arch in [&[][..], &["gfx90a"], &["gfx1030", "gfx1100"]] {
+        let out = shown(fat.path(), arch);
+        let at = |name: &str| out.path().join(name);
+        split(fat.path(), &at("wheels"), &["--format", "wheel"]);
+        fs::create_dir(at("device")).unwrap();
+        for name in ["gfx90a", "gfx1030", "gfx1100"] {
+            symlink(format!("../{name}"), at("device").join(name)).unwrap();
+        }
+        let linked = at("device").join("gfx90a");
+        for paths in [entries(out.path()), vec![at("host"), at("gfx90a"), at("gfx1030")], vec![at("host"), linked]] {
+            assert_eq!(check(&paths).findings, [], "{arch:?}: {paths:?}");
+        }
+        // Two parts of one name: only that next to the host part belongs to it.
+        let copied = tempfile::tempdir().unwrap();
+        let cp = std::process::Command::new("cp").arg("-a").arg(at("gfx90a")).arg(copied.path()).status().unwrap();
+        let report = check(&[at("host"), at("gfx90a"), copied.path().join("gfx90a")]);
+        assert!(cp.success() && !report.findings.is_empty(), "{arch:?}");
+        if arch.contains(&"gfx90a") {
+            let path = "amd_fat_device_gfx90a-1.0.dist-info/METADATA";
+            edit(&at("host").join(path), |text| text.push(b'\n'));
+            let report = check(&[at("host"), at("gfx1030"), at("gfx90a")]);
+            assert!(has(&report, Rule::OverlayDiffers, path), "{:?}", report.findings);
+        }
+    }
+}
+
+/// A tree has no METADATA that tells which parts belong together.
+#[test]
+fn all_entries_of_the_mount_of_a_tree() {
+    let fat = tempfile::tempdir().unwrap();
+    crate::splits::copy(Path::new("tests/fixtures/plain.so"), &fat.path().join("lib/x.so"));
+    let out = tempfile::tempdir().unwrap();
+    split(fat.path(), &out.path().join("m"), &[]);
+    let place = out.path().join("m");
+    fs::create_dir(place.join("device")).unwrap();
+    for part in entries(&place).iter().filter(|path| !path.ends_with("host") && !path.ends_with("device")) {
+        let name = part.file_name().unwrap().to_str().unwrap();
+        symlink(format!("../{name}"), place.join("device").join(name)).unwrap();
+    }
+    let report = check(&entries(&place));
+    assert_eq!((&*report.findings, report.counts.archives.get() > 0), (&[][..], true));
+    // A directory of this name with files in it is a part.
+    fs::create_dir(place.join("device/.kpack")).unwrap();
+    fs::write(place.join("device/.kpack/rocm_gfx942.kpack"), "KPAK").unwrap();
+    assert!(!check(&entries(&place)).findings.is_empty());
 }

@@ -19,7 +19,7 @@ use crate::splits::{all, copy, edit, verify};
 use crate::wheels::{split, unpacked};
 
 /// A wheel with fat libraries and programs wherever a wheel can have them.
-fn fat() -> TempDir {
+pub(crate) fn fat() -> TempDir {
     let fat = tempfile::tempdir().unwrap();
     unpacked(fat.path(), "fat", "1.0");
     let data = fat.path().join("fat-1.0.data");
@@ -32,7 +32,7 @@ fn fat() -> TempDir {
 }
 
 /// A mount's view with these targets laid over the host part.
-fn shown(fat: &Path, arch: &[&str]) -> TempDir {
+pub(crate) fn shown(fat: &Path, arch: &[&str]) -> TempDir {
     let resources = Resources::new(64 << 20);
     let input = Input::open(fat, &resources).unwrap();
     let plan = Plan::make(&input, &all(), &BundleJobs::new(&resources), &Progress::default()).unwrap();
