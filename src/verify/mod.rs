@@ -23,6 +23,7 @@ mod lookup;
 mod loose;
 mod manifest;
 mod manifest_files;
+mod mounted;
 mod names;
 mod needed;
 mod overlaid;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::directory::{read_directory, wheels_among, wheels_in};
 use super::error::VerifyError;
 use super::group::{self, NamedInput};
+use super::mounted;
 use super::overlaid::take_off;
 use super::parts::{Part, Parts, PartsKind};
 use super::report::Findings;
@@ -19,6 +20,8 @@ use crate::view::{HOST, MERGED, REPORTS, THIN, THIN_WHEELS, WHEELS};
 /// The directories that `split` writes and a mount shows.
 pub(super) struct Views {
     path: PathBuf,
+    /// What comes before the names of parts in findings.
+    prefix: String,
     has_host: bool,
     /// Names of device parts.
     devices: Vec<String>,
@@ -34,18 +37,24 @@ pub(super) struct Views {
     statement: Option<LocatedStatement>,
     /// Whether it is a mount, whose views show the same files several times.
     is_mount: bool,
+    /// The splits in a mount of several wheels.
+    splits: Vec<Self>,
 }
 
 impl Views {
     /// Recognises views by the names in a directory. `None` if there is no view among them.
     pub(super) fn of(path: &Path) -> Result<Option<Self>, VerifyError> {
+        Self::with_prefix(path, String::new())
+    }
+
+    fn with_prefix(path: &Path, prefix: String) -> Result<Option<Self>, VerifyError> {
         if !path.is_dir() {
             return Ok(None);
         }
         let names = directories(path)?;
         let has = |name: &str| names.iter().any(|it| it == name);
         let has_host = has(HOST);
-        let is_mount = path.join(REPORTS).join("status.json").exists();
+        let is_mount = mounted::is_mount(path);
         let is_key = |name: &String| name.parse().is_ok_and(|key: BundleKey| key.is_known());
         let statement = LocatedStatement::read(path, STATEMENT)?;
         let parts = statement.as_ref().map(LocatedStatement::parts).transpose()?;
@@ -79,8 +88,23 @@ impl Views {
         }
         // Another run of `split` may have written wheels next to the views.
         let wheels = [wheels_among(&path.join(WHEELS))?, wheels_among(path)?].concat();
+        let splits = if is_mount && !has_host { mounted::splits_in(path)? } else { Vec::new() };
+        let splits = splits.into_iter().map(|(name, place)| Self::with_prefix(&place, format!("{name}/")));
+        let splits = splits.filter_map(Result::transpose).collect::<Result<_, _>>()?;
         let path = path.to_owned();
-        Ok(Some(Self { path, has_host, devices, merged, wheels, thin, thin_wheels, statement, is_mount }))
+        Ok(Some(Self {
+            path,
+            prefix,
+            has_host,
+            devices,
+            merged,
+            wheels,
+            thin,
+            thin_wheels,
+            statement,
+            is_mount,
+            splits,
+        }))
     }
 
     /// Whether `split` wrote them, or a mount shows them.
@@ -97,6 +121,9 @@ impl Views {
             for name in &self.devices {
                 opened.push(Parts::open_installation(&self.path.join(name), name.clone(), resources, findings)?);
             }
+        }
+        for split in &self.splits {
+            opened.append(&mut split.open(resources, findings)?);
         }
         if self.is_mount {
             if !self.merged.is_empty() || !self.wheels.is_empty() {
@@ -135,7 +162,8 @@ impl Views {
 
     fn open_split(&self, resources: &Arc<Resources>, findings: &Findings) -> Result<Parts, VerifyError> {
         let names = std::iter::once(HOST).chain(self.devices.iter().map(String::as_str));
-        let open = |name: &str| Part::open(&self.path.join(name), name.to_owned(), resources, findings);
+        let label = |name: &str| format!("{}{name}", self.prefix);
+        let open = |name: &str| Part::open(&self.path.join(name), label(name), resources, findings);
         let mut parts = names.map(open).collect::<Result<Vec<_>, _>>()?;
         if let (Some((host, devices)), Some(located)) = (parts.split_first_mut(), &self.statement) {
             take_off(host, &devices.iter().collect::<Vec<_>>(), &located.arch()?, findings);

@@ -29,6 +29,34 @@ fn entries(place: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
+fn a_mount_of_several_wheels_has_several_splits() {
+    let fat = installations::fat();
+    let mount = tempfile::tempdir().unwrap();
+    // The name of a view is not that of a distribution.
+    let name = "fat_/1.0/py3-none-any";
+    let place = mount.path().join(name);
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    split(fat.path(), &place, &[]);
+    let statement = fs::read(place.join(".kpackfs/split.json")).unwrap();
+    split(fat.path(), &place, &["--view", "merged/gfx90a"]);
+    fs::write(place.join(".kpackfs/split.json"), statement).unwrap();
+    split(fat.path(), &mount.path().join("wheels"), &["--format", "wheel"]);
+    fs::create_dir(mount.path().join(".kpackfs")).unwrap();
+    fs::write(mount.path().join(".kpackfs/status.json"), "{}").unwrap();
+    for path in [mount.path(), &place] {
+        let report = check(&[path.to_owned()]);
+        assert_eq!(report.findings, [], "{}", path.display());
+        assert!(report.counts.binaries.get() > 2 && report.counts.archives.get() > 4, "{report:?}");
+        assert!(report.notes.iter().any(|note| note.contains("of a mount show what")), "{:?}", report.notes);
+    }
+    edit(&place.join("host/fat/version.py"), |text| text.push(b'#'));
+    let label = format!("{name}/host/fat/version.py");
+    assert!(has(&check(&[mount.path().to_owned()]), Rule::FileChanged, &label));
+    fs::remove_dir_all(place.join("gfx90a")).unwrap();
+    assert!(has(&check(&[mount.path().to_owned()]), Rule::PartMissing, "gfx90a"));
+}
+
+#[test]
 fn a_copy_of_a_mount_has_thin_wheels_beside_wheels() {
     let fat = installations::fat();
     let copy = tempfile::tempdir().unwrap();
