@@ -6,9 +6,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rayon::prelude::*;
 
+use super::against_own::OwnFiles;
 use super::choices::Choices;
 use super::context::Context;
-use super::distributions::{self, Distribution};
 use super::lookup::names_archive;
 use super::parts::{Part, PartsKind};
 use super::rules::Rule;
@@ -25,31 +25,20 @@ use crate::wheel::is_elsewhere;
 pub(super) struct Comparison<'a> {
     fats: &'a [Input],
     pub(super) context: &'a Context<'a>,
-    /// The normalised name of the fat input's distribution, if it is a wheel.
-    fat_name: Option<&'a str>,
     /// The databases, including those of the fat input, which may be in no part.
     databases: Databases,
-    /// The keys of an installation; `None` for a split, which has all of them.
-    present: Option<HashSet<BundleKey>>,
+    own: OwnFiles,
     /// Code objects in archives, by archive, name and target, that belong to a wrapper of the fat input.
     pub(super) accounted: Mutex<HashSet<(usize, String, String)>>,
 }
 
 impl<'a> Comparison<'a> {
     pub(super) fn new(fats: &'a [Input], fat_name: Option<&'a str>, context: &'a Context<'a>) -> Self {
-        let Context { parts, archives, distributions, thin, choices, resources, .. } = *context;
+        let Context { parts, choices, resources, .. } = *context;
         let of_parts = parts.files().map(|file| (file.path, file.content));
         let databases = choices.databases.of(fats.iter().flat_map(files).chain(of_parts), resources);
-        let present = parts.kind.is_partial().then(|| {
-            let of_archives = archives.targets.iter().map(BundleKey::of);
-            let of_databases = || parts.files().filter_map(|file| Some(databases.classify(file.path)?.arch.key()));
-            // Thin parts state their GPUs.
-            let others = thin.keys().unwrap_or_else(|| of_databases().collect());
-            let of_distributions =
-                (parts.kind == PartsKind::Installation).then(|| distributions::present_keys(distributions));
-            of_archives.chain(others).chain(of_distributions.into_iter().flatten()).collect()
-        });
-        Self { fats, context, fat_name, databases, present, accounted: Mutex::default() }
+        let own = OwnFiles::of(context, fats, fat_name, &databases);
+        Self { fats, context, databases, own, accounted: Mutex::default() }
     }
 
     pub(super) fn run(&self, progress: &Progress) {
@@ -76,8 +65,7 @@ impl<'a> Comparison<'a> {
     /// Whether code and databases for this key must exist.
     pub(super) fn is_expected(&self, key: &BundleKey) -> bool {
         let Choices { gpu_targets, exclude_targets, .. } = self.context.choices;
-        is_wanted(key, gpu_targets.as_deref(), exclude_targets)
-            && self.present.as_ref().is_none_or(|present| present.contains(key))
+        is_wanted(key, gpu_targets.as_deref(), exclude_targets) && self.own.has_part(key)
     }
 
     /// Compares the entries of all fat inputs at one path with the result.
@@ -228,11 +216,10 @@ impl<'a> Comparison<'a> {
         for (_, path) in &archives {
             above.extend(std::iter::successors(path.parent(), EntryPath::parent));
         }
-        let others = self.of_other_distributions();
         for (number, part) in self.context.parts.all.iter().enumerate() {
             let is_known = |entry: &&Entry| {
                 Part::is_metadata(&entry.path)
-                    || others.as_ref().is_some_and(|others| others.has(&entry.path))
+                    || self.own.is_beside(&entry.path)
                     || self.is_in_fat(&entry.path)
                     || self.context.parts.component.is_some() && entry.path.name().ends_with(b".kpm")
                     || archives.contains(&(number, &entry.path))
@@ -248,30 +235,6 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Whether the fat input has the first directory of a path.
-    fn is_package_of_fat(&self, path: &EntryPath) -> bool {
-        let first = path.components().next().and_then(|name| EntryPath::new(name).ok());
-        first.is_some_and(|first| self.is_in_fat(&first))
-    }
-
-    /// The files of an installation that belong to other distributions; `None` if it is not an installation.
-    fn of_other_distributions(&self) -> Option<Others> {
-        let is_own = |it: &&Distribution<'_>| it.is_of_split() && self.fat_name.is_none_or(|fat| it.is_made_of(fat));
-        let (of_split, others): (Vec<_>, Vec<_>) = self.context.distributions.iter().partition(is_own);
-        let is_tree = self.context.parts.all.first().is_some_and(|host| host.input.dist_info().is_none());
-        if !self.context.parts.kind.is_partial() || !is_tree || of_split.is_empty() {
-            return None;
-        }
-        let paths = |of: &[&Distribution<'_>]| -> HashSet<EntryPath> {
-            of.iter().flat_map(|it| it.rows.iter().flatten()).filter_map(|row| EntryPath::new(&row.path).ok()).collect()
-        };
-        let first = |path: &EntryPath| path.components().next().unwrap_or_default().to_vec();
-        // Installers put scripts into directories that the fat input does not have.
-        let is_of_fat = |path: &&EntryPath| path.depth() > 1 && self.is_package_of_fat(path);
-        let packages = paths(&of_split).iter().filter(is_of_fat).map(first).collect();
-        Some(Others { packages, files: paths(&others) })
-    }
-
     /// Reports code objects in archives that belong to no wrapper of the fat input.
     fn extra_code_objects(&self) {
         let accounted = self.accounted.lock();
@@ -279,11 +242,9 @@ impl<'a> Comparison<'a> {
         for (archive, key, target) in &*accounted {
             by_archive.entry(*archive).or_default().insert((key, target));
         }
-        let others = self.of_other_distributions();
-        let is_of_other = |path: &EntryPath| others.as_ref().is_some_and(|others| others.has(path));
         for (number, archive) in self.context.archives.list.iter().enumerate() {
             // Archives of the fat input are ordinary files.
-            if self.is_in_fat(&archive.path) || is_of_other(&archive.path) {
+            if self.is_in_fat(&archive.path) || self.own.is_beside(&archive.path) {
                 continue;
             }
             let known = by_archive.remove(&number).unwrap_or_default();
@@ -294,22 +255,6 @@ impl<'a> Comparison<'a> {
                 self.context.findings.add(Rule::AgainstCodeAdded, archive.label.as_str(), reason);
             }
         }
-    }
-}
-
-/// The files of an installation that belong to no split.
-struct Others {
-    /// The top-level directories of the split.
-    packages: HashSet<Vec<u8>>,
-    /// Files of other distributions, possibly in the same directories.
-    files: HashSet<EntryPath>,
-}
-
-impl Others {
-    fn has(&self, path: &EntryPath) -> bool {
-        let first = path.components().next().unwrap_or_default();
-        let is_compiled = path.components().any(|name| name == b"__pycache__");
-        !self.packages.contains(first) || self.files.contains(path) || is_compiled
     }
 }
 

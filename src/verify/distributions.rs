@@ -281,7 +281,7 @@ impl Distribution<'_> {
 }
 
 /// The bundle keys whose device distributions exist.
-pub(super) fn present_keys(distributions: &[Distribution<'_>]) -> BTreeSet<BundleKey> {
+pub(super) fn present_keys(distributions: &[&Distribution<'_>]) -> BTreeSet<BundleKey> {
     let existing: BTreeSet<_> = distributions.iter().filter_map(|it| Some(it.name()?.0)).collect();
     let hosts = distributions.iter().filter_map(|host| host.metadata.as_ref());
     let offered = hosts.flat_map(devices).flat_map(|(_, devices)| devices).map(|(name, _)| name);

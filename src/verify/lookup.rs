@@ -127,6 +127,12 @@ impl OverlaidArchive {
         self.reached.load(Ordering::Relaxed)
     }
 
+    /// The targets that it offers. If it lacks the one in its name, that one must be found nevertheless.
+    pub(super) fn targets(&self) -> impl Iterator<Item = TargetId> {
+        let offered = self.reader.toc().gfx_arches.iter().filter_map(|target| target.parse().ok());
+        offered.chain(named_target(&self.path.to_text()).and_then(|target| target.parse().ok()))
+    }
+
     /// The names in it that no wrapper asks for.
     pub(super) fn orphans(&self) -> Vec<&str> {
         let asked = self.asked.lock();
@@ -179,23 +185,17 @@ impl OverlaidArchives {
                     continue;
                 }
             };
-            archives.targets.extend(reader.toc().gfx_arches.iter().filter_map(|target| target.parse().ok()));
-            // If an archive lacks the target in its name, that target must be found nevertheless.
-            archives
-                .targets
-                .extend(named_target(&file.path.to_text()).and_then(|target| target.parse::<TargetId>().ok()));
-            let (part, path) = (file.part, file.path.clone());
-            if let Some(other) = archives.by_path.get(&path).and_then(|&other| archives.list.get(other)) {
+            if let Some(other) = archives.by_path.get(file.path).and_then(|&other| archives.list.get(other)) {
                 // Packages for groups of processors share code for all of them.
                 let is_shared = parts.component.is_some() && equal(&**file.content, &*other.content).unwrap_or(false);
                 if !is_shared {
                     findings.add(Rule::TwoPlaces, label.as_str(), format!("it is also at {}", other.label));
                 }
             }
-            archives.by_path.entry(path.clone()).or_insert(archives.list.len());
+            archives.by_path.entry(file.path.clone()).or_insert(archives.list.len());
             archives.list.push(OverlaidArchive {
-                part,
-                path,
+                part: file.part,
+                path: file.path.clone(),
                 label,
                 content: Arc::clone(file.content),
                 reader,
@@ -204,6 +204,7 @@ impl OverlaidArchives {
                 binaries: Mutex::default(),
             });
         }
+        archives.targets = archives.list.iter().flat_map(OverlaidArchive::targets).collect();
         archives.places = archives.places_in(parts);
         archives
     }

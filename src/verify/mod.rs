@@ -5,6 +5,7 @@
 
 mod against;
 mod against_code;
+mod against_own;
 mod archive;
 mod artifacts;
 mod binary;

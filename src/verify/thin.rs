@@ -57,9 +57,10 @@ impl ThinFiles {
         self.by_path.get(path).or(self.whole.as_ref())
     }
 
-    /// The parts of an installation for these GPUs; `None` if nothing is thin.
-    pub(super) fn keys(&self) -> Option<BTreeSet<BundleKey>> {
-        let sets: BTreeSet<_> = self.by_path.values().chain(&self.whole).collect();
+    /// The parts of an installation for the GPUs of such files; `None` if none of them is thin.
+    pub(super) fn keys(&self, is_such: impl Fn(&EntryPath) -> bool) -> Option<BTreeSet<BundleKey>> {
+        let of_such = self.by_path.iter().filter(|(path, _)| is_such(path)).map(|(_, gpus)| gpus);
+        let sets: BTreeSet<_> = of_such.chain(&self.whole).collect();
         (!sets.is_empty()).then(|| sets.iter().flat_map(|gpus| gpus.keys()).collect())
     }
 }

@@ -10,6 +10,7 @@
 mod against;
 mod agreed;
 mod archives;
+mod beside;
 mod binaries;
 mod databases;
 mod healthy;

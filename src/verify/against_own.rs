@@ -1,0 +1,113 @@
+//! What of the parts was made of the fat input: in an installation, there may be other distributions next to it.
+
+use std::collections::HashSet;
+
+use super::context::Context;
+use super::distributions::{Distribution, Role, present_keys};
+use super::lookup::OverlaidArchive;
+use super::parts::PartsKind;
+use crate::database::Databases;
+use crate::gpu::BundleKey;
+use crate::source::{EntryPath, Input};
+
+/// The files of the parts that were made of the fat input, and those of other distributions.
+pub(super) struct OwnFiles {
+    /// The keys of an installation; `None` for a split, which has all of them.
+    present: Option<HashSet<BundleKey>>,
+    /// The top-level directories of an installation that the fat input has as well; `None` if it is no installation.
+    packages: Option<HashSet<Vec<u8>>>,
+    /// The files that RECORDs of other distributions name, possibly in the same directories.
+    of_others: NamedFiles,
+}
+
+/// Files that RECORDs name.
+struct NamedFiles {
+    files: HashSet<EntryPath>,
+}
+
+impl OwnFiles {
+    /// `fat_name` is the normalised name of the fat input's distribution, if it is a wheel.
+    pub(super) fn of(context: &Context<'_>, fats: &[Input], fat_name: Option<&str>, databases: &Databases) -> Self {
+        let (own, others): (Vec<_>, Vec<_>) =
+            context.distributions.iter().partition(|it| !is_of_other(it, context.distributions, fat_name));
+        let (named, of_others) = (NamedFiles::of(&own), NamedFiles::of(&others));
+        let is_own =
+            |path: &EntryPath| fat_name.is_none() || !of_others.files.contains(path) || named.files.contains(path);
+        let present = context.parts.kind.is_partial().then(|| present(context, &own, databases, is_own));
+        let is_in_fat = |path: &EntryPath| fats.iter().any(|fat| fat.entry(path).is_some());
+        // Installers put scripts into directories that the fat input does not have.
+        let packages = named.files.iter().filter(|path| path.depth() > 1).map(first);
+        let packages = packages.filter(|first| EntryPath::new(first).is_ok_and(|first| is_in_fat(&first)));
+        let is_installation = is_installation(context) && own.iter().any(|it| it.is_of_split());
+        Self { present, packages: is_installation.then(|| packages.collect()), of_others }
+    }
+
+    /// Whether the part for this key must exist.
+    pub(super) fn has_part(&self, key: &BundleKey) -> bool {
+        self.present.as_ref().is_none_or(|present| present.contains(key))
+    }
+
+    /// Whether a file or directory of an installation may be there although the fat input does not have it.
+    pub(super) fn is_beside(&self, path: &EntryPath) -> bool {
+        let is_compiled = || path.components().any(|name| name == b"__pycache__");
+        self.packages
+            .as_ref()
+            .is_some_and(|packages| !packages.contains(&first(path)) || self.of_others.has(path) || is_compiled())
+    }
+}
+
+impl NamedFiles {
+    fn of(distributions: &[&Distribution<'_>]) -> Self {
+        let rows = distributions.iter().flat_map(|it| it.rows.iter().flatten());
+        let files = rows.filter_map(|row| EntryPath::new(&row.path).ok()).collect();
+        Self { files }
+    }
+
+    fn has(&self, path: &EntryPath) -> bool {
+        self.files.contains(path)
+    }
+}
+
+/// Whether a distribution was not made of the fat input. Without the name of that, it is what belongs to no split.
+fn is_of_other(it: &Distribution<'_>, all: &[Distribution<'_>], fat_name: Option<&str>) -> bool {
+    let Some(fat) = fat_name else { return !it.is_of_split() };
+    if !it.is_of_split() {
+        return it.name().is_none_or(|(name, _)| name != fat);
+    }
+    let is_made_of_other = || {
+        let others = all.iter().filter(|other| matches!(other.role, Role::Host | Role::Thin) && !other.is_made_of(fat));
+        others.filter_map(Distribution::name).any(|(other, _)| it.is_made_of(&other))
+    };
+    // If METADATA of a device distribution is damaged, its code must be found nevertheless.
+    !it.is_made_of(fat) && (it.role != Role::Device || is_made_of_other())
+}
+
+/// The keys of the parts that exist.
+fn present(
+    context: &Context<'_>,
+    own: &[&Distribution<'_>],
+    databases: &Databases,
+    is_own: impl Fn(&EntryPath) -> bool,
+) -> HashSet<BundleKey> {
+    let Context { parts, archives, thin, .. } = *context;
+    let of_archives = archives.list.iter().filter(|archive| is_own(&archive.path)).flat_map(OverlaidArchive::targets);
+    let of_databases = || {
+        let files = parts.files().filter(|file| is_own(file.path));
+        files.filter_map(|file| Some(databases.classify(file.path)?.arch.key())).collect()
+    };
+    // Thin parts state their GPUs.
+    let others = thin.keys(&is_own).unwrap_or_else(of_databases);
+    let of_distributions = (parts.kind == PartsKind::Installation).then(|| present_keys(own));
+    let of_archives = of_archives.map(|target| BundleKey::of(&target));
+    of_archives.chain(others).chain(of_distributions.into_iter().flatten()).collect()
+}
+
+/// Whether other files may be there: not in a wheel.
+fn is_installation(context: &Context<'_>) -> bool {
+    let is_tree = context.parts.all.first().is_some_and(|host| host.input.dist_info().is_none());
+    context.parts.kind.is_partial() && is_tree
+}
+
+fn first(path: &EntryPath) -> Vec<u8> {
+    path.components().next().unwrap_or_default().to_vec()
+}

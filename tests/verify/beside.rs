@@ -1,0 +1,42 @@
+//! Installations that are compared with the fat input: what is installed next to the split is no difference.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kpackfs::verify::{Finding, Rule, VerifyOptions};
+use tempfile::TempDir;
+
+use crate::installations::{installed, wheel, wheels};
+use crate::splits::verify;
+use crate::wheels::unpacked;
+
+fn against(site: &Path, fat: &Path) -> Vec<Finding> {
+    verify(&[site.to_owned()], Some(fat), &VerifyOptions::default()).findings
+}
+
+fn has(findings: &[Finding], rule: Rule, path: &str) -> bool {
+    findings.iter().any(|it| it.rule == rule && it.path.contains(path))
+}
+
+/// The wheels of one GPU.
+fn of_gpu(out: &TempDir, name: &str, gpu: &str) -> Vec<PathBuf> {
+    [format!("{name}-"), format!("amd_{name}_device_{gpu}-")].map(|start| wheel(out, &start)).into()
+}
+
+#[test]
+fn other_distributions_may_have_code_for_further_gpus() {
+    let fats = ["fat", "other"].map(|name| {
+        let fat = tempfile::tempdir().unwrap();
+        unpacked(fat.path(), name, "1.0");
+        fat
+    });
+    let outs = fats.each_ref().map(|fat| wheels(fat.path(), &[]));
+    let further = wheel(&outs[1], "amd_other_device_gfx1030-");
+    let site =
+        installed(&[of_gpu(&outs[0], "fat", "gfx90a"), of_gpu(&outs[1], "other", "gfx90a"), vec![further]].concat());
+    for fat in &fats {
+        assert_eq!(against(site.path(), fat.path()), []);
+    }
+    fs::remove_file(site.path().join("fat/.kpack/fat_gfx90a.kpack")).unwrap();
+    assert!(has(&against(site.path(), fats[0].path()), Rule::AgainstCodeLost, "fat/plain.so"));
+}
