@@ -20,9 +20,10 @@ pub(super) struct OwnFiles {
     of_others: NamedFiles,
 }
 
-/// Files that RECORDs name.
+/// Files that RECORDs name, and the directories of these.
 struct NamedFiles {
     files: HashSet<EntryPath>,
+    directories: HashSet<EntryPath>,
 }
 
 impl OwnFiles {
@@ -59,12 +60,18 @@ impl OwnFiles {
 impl NamedFiles {
     fn of(distributions: &[&Distribution<'_>]) -> Self {
         let rows = distributions.iter().flat_map(|it| it.rows.iter().flatten());
-        let files = rows.filter_map(|row| EntryPath::new(&row.path).ok()).collect();
-        Self { files }
+        let files: HashSet<_> = rows.filter_map(|row| EntryPath::new(&row.path).ok()).collect();
+        let mut directories = HashSet::new();
+        for file in &files {
+            // Those above a known directory are known.
+            let mut above = std::iter::successors(file.parent(), EntryPath::parent);
+            while above.next().is_some_and(|directory| directories.insert(directory)) {}
+        }
+        Self { files, directories }
     }
 
     fn has(&self, path: &EntryPath) -> bool {
-        self.files.contains(path)
+        self.files.contains(path) || self.directories.contains(path)
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use kpackfs::verify::{Finding, Rule, VerifyOptions};
 use tempfile::TempDir;
 
-use crate::installations::{installed, wheel, wheels};
+use crate::installations::{fat, installed, wheel, wheels};
 use crate::splits::verify;
 use crate::wheels::unpacked;
 
@@ -18,9 +18,29 @@ fn has(findings: &[Finding], rule: Rule, path: &str) -> bool {
     findings.iter().any(|it| it.rule == rule && it.path.contains(path))
 }
 
+fn put(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// A distribution of these files, next to a split.
+fn neighbour(site: &Path, files: &[&str]) {
+    let dist_info = site.join("needed-1.0.dist-info");
+    put(&dist_info.join("METADATA"), "Metadata-Version: 2.1\nName: needed\nVersion: 1.0\n");
+    put(&dist_info.join("RECORD"), &(files.join(",,\n") + ",,\n"));
+    for file in files {
+        put(&site.join(file), "");
+    }
+}
+
 /// The wheels of one GPU.
 fn of_gpu(out: &TempDir, name: &str, gpu: &str) -> Vec<PathBuf> {
     [format!("{name}-"), format!("amd_{name}_device_{gpu}-")].map(|start| wheel(out, &start)).into()
+}
+
+/// The installation of the split of `fat` for one GPU.
+fn site_of(fat: &Path) -> TempDir {
+    installed(&of_gpu(&wheels(fat, &[]), "fat", "gfx90a"))
 }
 
 #[test]
@@ -39,4 +59,17 @@ fn other_distributions_may_have_code_for_further_gpus() {
     }
     fs::remove_file(site.path().join("fat/.kpack/fat_gfx90a.kpack")).unwrap();
     assert!(has(&against(site.path(), fats[0].path()), Rule::AgainstCodeLost, "fat/plain.so"));
+}
+
+#[test]
+fn a_namespace_has_directories_of_others() {
+    let fat = fat();
+    let site = site_of(fat.path());
+    neighbour(site.path(), &["fat/plugins/deep/needed.py"]);
+    assert_eq!(against(site.path(), fat.path()), []);
+    fs::create_dir(site.path().join("fat/plugins/stray")).unwrap();
+    put(&site.path().join("fat/plugins/deep/stray.py"), "");
+    let found = against(site.path(), fat.path());
+    assert!(found.len() == 2 && has(&found, Rule::AgainstAdded, "plugins/stray"), "{found:?}");
+    assert!(has(&found, Rule::AgainstAdded, "deep/stray.py"), "{found:?}");
 }
