@@ -8,7 +8,11 @@ use super::lookup::OverlaidArchive;
 use super::parts::PartsKind;
 use crate::database::Databases;
 use crate::gpu::BundleKey;
-use crate::source::{EntryPath, Input};
+use crate::source::{EntryPath, Input, InputKind};
+
+/// What an installer leaves in a dist-info directory (Recording installed projects), so that it is none of an unpacked
+/// wheel.
+const OF_INSTALLERS: [&[u8]; 3] = [b"INSTALLER", b"REQUESTED", b"direct_url.json"];
 
 /// The files of the parts that were made of the fat input, and those of other distributions.
 pub(super) struct OwnFiles {
@@ -109,10 +113,17 @@ fn present(
     of_archives.chain(others).chain(of_distributions.into_iter().flatten()).collect()
 }
 
-/// Whether other files may be there: not in a wheel.
+/// Whether other files may be there: not in a wheel. A tree with a single distribution may be an unpacked wheel.
 fn is_installation(context: &Context<'_>) -> bool {
-    let is_tree = context.parts.all.first().is_some_and(|host| host.input.dist_info().is_none());
-    context.parts.kind.is_partial() && is_tree
+    let Context { parts, distributions, .. } = *context;
+    let has = |it: &Distribution<'_>, name: &[u8]| it.part.input.entry(&it.directory.child(name)).is_some();
+    let is_installed = |it: &Distribution<'_>| OF_INSTALLERS.iter().any(|name| has(it, name));
+    parts.kind.is_partial()
+        && parts.all.first().is_some_and(|host| match host.input.kind {
+            InputKind::Tree | InputKind::Wheels(None) => true,
+            InputKind::UnpackedWheel(_) => distributions.iter().any(is_installed),
+            InputKind::Wheel(_) | InputKind::Wheels(Some(_)) | InputKind::Binary => false,
+        })
 }
 
 fn first(path: &EntryPath) -> Vec<u8> {

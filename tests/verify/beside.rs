@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::installations::{fat, installed, wheel, wheels};
 use crate::splits::verify;
-use crate::wheels::unpacked;
+use crate::wheels::{split, unpacked};
 
 fn against(site: &Path, fat: &Path) -> Vec<Finding> {
     verify(&[site.to_owned()], Some(fat), &VerifyOptions::default()).findings
@@ -43,6 +43,14 @@ fn site_of(fat: &Path) -> TempDir {
     installed(&of_gpu(&wheels(fat, &[]), "fat", "gfx90a"))
 }
 
+/// The installation of a thin wheel.
+fn thin_site_of(fat: &Path) -> TempDir {
+    let out = tempfile::tempdir().unwrap();
+    let of_gpu = out.path().join("thin/gfx90a");
+    split(fat, &out.path().join("thin"), &["--format", "thin-wheel", "--view", "gfx90a"]);
+    installed(&[fs::read_dir(of_gpu).unwrap().next().unwrap().unwrap().path()])
+}
+
 #[test]
 fn other_distributions_may_have_code_for_further_gpus() {
     let fats = ["fat", "other"].map(|name| {
@@ -72,4 +80,21 @@ fn a_namespace_has_directories_of_others() {
     let found = against(site.path(), fat.path());
     assert!(found.len() == 2 && has(&found, Rule::AgainstAdded, "plugins/stray"), "{found:?}");
     assert!(has(&found, Rule::AgainstAdded, "deep/stray.py"), "{found:?}");
+}
+
+#[test]
+fn an_installation_of_one_distribution_is_no_unpacked_wheel() {
+    let fat = fat();
+    let site = thin_site_of(fat.path());
+    put(&site.path().join("app/main.py"), "");
+    assert!(has(&against(site.path(), fat.path()), Rule::AgainstAdded, "app/main.py"), "an unpacked wheel");
+    for name in ["INSTALLER", "REQUESTED", "direct_url.json"] {
+        let left = site.path().join("fat-1.0.dist-info").join(name);
+        fs::write(&left, "").unwrap();
+        assert_eq!(against(site.path(), fat.path()), [], "{name}");
+        put(&site.path().join("fat/stray.py"), "");
+        assert!(has(&against(site.path(), fat.path()), Rule::AgainstAdded, "fat/stray.py"), "{name}");
+        fs::remove_file(site.path().join("fat/stray.py")).unwrap();
+        fs::remove_file(left).unwrap();
+    }
 }
