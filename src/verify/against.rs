@@ -123,6 +123,9 @@ impl<'a> Comparison<'a> {
     }
 
     fn compare_file(&self, entry: &Entry, versions: &[&Entry]) {
+        if self.own.is_compiled(&entry.path, |source| self.is_in_fat(source)) {
+            return;
+        }
         self.context.findings.counts.compared_files.add(1);
         let database = self.databases.classify(&entry.path);
         let key = database.as_ref().map(|found| self.context.parts.packaging().key_of_database(&found.arch));
@@ -220,6 +223,7 @@ impl<'a> Comparison<'a> {
             let is_known = |entry: &&Entry| {
                 Part::is_metadata(&entry.path)
                     || self.own.is_beside(&entry.path)
+                    || self.own.is_compiled(&entry.path, |source| part.input.entry(source).is_some())
                     || self.is_in_fat(&entry.path)
                     || self.context.parts.component.is_some() && entry.path.name().ends_with(b".kpm")
                     || archives.contains(&(number, &entry.path))

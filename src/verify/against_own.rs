@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use super::context::Context;
 use super::distributions::{Distribution, Role, present_keys};
 use super::lookup::OverlaidArchive;
-use super::parts::PartsKind;
+use super::parts::{Part, PartsKind};
 use crate::database::Databases;
 use crate::gpu::BundleKey;
 use crate::source::{EntryPath, Input, InputKind};
+use crate::wheel::{PYCACHE, is_compiled};
 
 /// What an installer leaves in a dist-info directory (Recording installed projects), so that it is none of an unpacked
 /// wheel.
@@ -20,6 +21,8 @@ pub(super) struct OwnFiles {
     present: Option<HashSet<BundleKey>>,
     /// The top-level directories of an installation that the fat input has as well; `None` if it is no installation.
     packages: Option<HashSet<Vec<u8>>>,
+    /// Whether compiled files may be others than those of the fat input, or missing.
+    compiles: bool,
     /// The files that RECORDs of other distributions name, possibly in the same directories.
     of_others: NamedFiles,
 }
@@ -44,7 +47,15 @@ impl OwnFiles {
         let packages = named.files.iter().filter(|path| path.depth() > 1).map(first);
         let packages = packages.filter(|first| EntryPath::new(first).is_ok_and(|first| is_in_fat(&first)));
         let is_installation = is_installation(context) && own.iter().any(|it| it.is_of_split());
-        Self { present, packages: is_installation.then(|| packages.collect()), of_others }
+        let packages = is_installation.then(|| packages.collect());
+        let compiles = is_compiled_again(context) || fats.iter().any(has_installer);
+        Self { present, packages, compiles, of_others }
+    }
+
+    /// Whether it is what Python made of a source that `exists`, possibly at another time, in another version or not at
+    /// all; or a directory of that.
+    pub(super) fn is_compiled(&self, path: &EntryPath, exists: impl Fn(&EntryPath) -> bool) -> bool {
+        self.compiles && (path.name() == PYCACHE || is_compiled(path, exists))
     }
 
     /// Whether the part for this key must exist.
@@ -54,10 +65,10 @@ impl OwnFiles {
 
     /// Whether a file or directory of an installation may be there although the fat input does not have it.
     pub(super) fn is_beside(&self, path: &EntryPath) -> bool {
-        let is_compiled = || path.components().any(|name| name == b"__pycache__");
+        let is_in_cache = || path.components().any(|name| name == PYCACHE);
         self.packages
             .as_ref()
-            .is_some_and(|packages| !packages.contains(&first(path)) || self.of_others.has(path) || is_compiled())
+            .is_some_and(|packages| !packages.contains(&first(path)) || self.of_others.has(path) || is_in_cache())
     }
 }
 
@@ -115,15 +126,25 @@ fn present(
 
 /// Whether other files may be there: not in a wheel. A tree with a single distribution may be an unpacked wheel.
 fn is_installation(context: &Context<'_>) -> bool {
-    let Context { parts, distributions, .. } = *context;
-    let has = |it: &Distribution<'_>, name: &[u8]| it.part.input.entry(&it.directory.child(name)).is_some();
-    let is_installed = |it: &Distribution<'_>| OF_INSTALLERS.iter().any(|name| has(it, name));
-    parts.kind.is_partial()
-        && parts.all.first().is_some_and(|host| match host.input.kind {
-            InputKind::Tree | InputKind::Wheels(None) => true,
-            InputKind::UnpackedWheel(_) => distributions.iter().any(is_installed),
-            InputKind::Wheel(_) | InputKind::Wheels(Some(_)) | InputKind::Binary => false,
-        })
+    let is_site = |host: &Input| match host.kind {
+        InputKind::Tree | InputKind::Wheels(None) => true,
+        InputKind::UnpackedWheel(_) => has_installer(host),
+        InputKind::Wheel(_) | InputKind::Wheels(Some(_)) | InputKind::Binary => false,
+    };
+    context.parts.kind.is_partial() && context.parts.all.first().is_some_and(|host| is_site(&host.input))
+}
+
+/// Whether installers or users may have compiled files: in a tree with distributions, which need not be an installation.
+fn is_compiled_again(context: &Context<'_>) -> bool {
+    let is_wheel = |host: &Input| matches!(host.kind, InputKind::Wheel(_) | InputKind::Wheels(Some(_)));
+    let is_tree = context.parts.all.first().is_some_and(|host| !is_wheel(&host.input));
+    context.parts.kind == PartsKind::Installation && is_tree && !context.distributions.is_empty()
+}
+
+/// Whether an installer left its files.
+fn has_installer(input: &Input) -> bool {
+    let is_dist_info = |path: &EntryPath| path.depth() == 2 && Part::is_metadata(path);
+    input.entries.iter().any(|it| is_dist_info(&it.path) && OF_INSTALLERS.contains(&it.path.name()))
 }
 
 fn first(path: &EntryPath) -> Vec<u8> {

@@ -39,7 +39,7 @@ pub use installed::{installed, is_elsewhere};
 pub use metadata::{Edited, Metadata};
 pub use name::{WheelName, file_tags, normalise};
 pub use paths::Paths;
-pub(crate) use paths::{is_made_again, is_of_installer};
+pub(crate) use paths::{PYCACHE, is_compiled, is_made_again, is_of_installer};
 pub use record::{Claim, Claims, Stated, line_size};
 pub(crate) use record::{SHA256_TEXT, quoted, sha256_text};
 pub use relation::WheelLabel;

@@ -20,14 +20,31 @@ const RECORD_AND_INSTALLERS: [&[u8]; 9] = [
     b"uv_build.json",
 ];
 
+/// Where Python puts what it compiles.
+pub(crate) const PYCACHE: &[u8] = b"__pycache__";
+
 /// Further files of a dist-info directory that are made again, and not copied.
 const MADE_AGAIN: [&[u8]; 4] = [b"METADATA", b"WHEEL", STATEMENT.as_bytes(), PART_MANIFEST.as_bytes()];
 
 /// Whether an installed file of a wheel with this dist-info directory is none of the wheel's own: it is of an installer, or
 /// was compiled by Python.
 pub(crate) fn is_of_installer(dist_info: &EntryPath, path: &EntryPath) -> bool {
-    let is_compiled = path.name().ends_with(b".pyc") && path.parent().is_some_and(|it| it.name() == b"__pycache__");
-    is_compiled || path.below(dist_info).is_some_and(|rest| RECORD_AND_INSTALLERS.contains(&rest.as_bytes()))
+    is_in_cache(path) || path.below(dist_info).is_some_and(|rest| RECORD_AND_INSTALLERS.contains(&rest.as_bytes()))
+}
+
+/// Whether a file was compiled by Python from a source that `exists`: in `__pycache__`, or next to the source (`compileall
+/// -b`). Without a source, a `.pyc` is a module itself.
+pub(crate) fn is_compiled(path: &EntryPath, exists: impl Fn(&EntryPath) -> bool) -> bool {
+    let Some(stem) = path.name().strip_suffix(b".pyc") else { return false };
+    // The interpreter and the level of optimisation follow the name of the module, which has no dot.
+    let module = if is_in_cache(path) { stem.split(|byte| *byte == b'.').next().unwrap_or_default() } else { stem };
+    let directory = if is_in_cache(path) { path.parent().and_then(|cache| cache.parent()) } else { path.parent() };
+    directory.is_some_and(|directory| exists(&directory.child(&[module, b".py"].concat())))
+}
+
+/// Whether it is a compiled file where Python itself puts those (PEP 3147).
+fn is_in_cache(path: &EntryPath) -> bool {
+    path.name().ends_with(b".pyc") && path.parent().is_some_and(|it| it.name() == PYCACHE)
 }
 
 /// Whether a file of this dist-info directory is made again for each wheel, or left out.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kpackfs::verify::{Finding, Rule, VerifyOptions};
+use kpackfs::verify::{Check, Finding, Rule, VerifyOptions};
 use tempfile::TempDir;
 
 use crate::installations::{fat, installed, wheel, wheels};
@@ -96,5 +96,57 @@ fn an_installation_of_one_distribution_is_no_unpacked_wheel() {
         assert!(has(&against(site.path(), fat.path()), Rule::AgainstAdded, "fat/stray.py"), "{name}");
         fs::remove_file(site.path().join("fat/stray.py")).unwrap();
         fs::remove_file(left).unwrap();
+    }
+}
+
+const CACHED: &str = "fat/__pycache__/version.cpython-312.pyc";
+/// A module without a source.
+const MODULE: &str = "fat/only.pyc";
+
+/// A fat wheel that has compiled files, and is unpacked.
+fn fat_with_compiled(cached: &str) -> TempDir {
+    let fat = fat();
+    put(&fat.path().join(CACHED), cached);
+    put(&fat.path().join(MODULE), "only");
+    fat
+}
+
+#[test]
+fn python_compiles_files_again() {
+    let fat = fat_with_compiled("of the wheel");
+    for site in [site_of(fat.path()), thin_site_of(fat.path())] {
+        // RECORD states digests of them.
+        let found = || {
+            let mut found = against(site.path(), fat.path());
+            found.retain(|it| it.check == Check::Against);
+            found
+        };
+        put(&site.path().join(CACHED), "of pip");
+        put(&site.path().join("fat/version.pyc"), "of compileall -b");
+        put(&site.path().join("fat/__pycache__/version.cpython-312.opt-1.pyc"), "of python -O");
+        assert_eq!(found(), []);
+        fs::remove_dir_all(site.path().join("fat/__pycache__")).unwrap();
+        assert_eq!(found(), [], "--no-compile");
+        put(&site.path().join("fat/stray.pyc"), "");
+        assert!(has(&found(), Rule::AgainstAdded, "fat/stray.pyc"));
+        put(&site.path().join(MODULE), "more");
+        assert!(has(&found(), Rule::AgainstChanged, MODULE));
+        fs::remove_file(site.path().join(MODULE)).unwrap();
+        assert!(has(&found(), Rule::AgainstLost, MODULE));
+    }
+}
+
+#[test]
+fn compiled_files_of_what_nobody_installed_are_compared() {
+    let (fat, other) = (fat_with_compiled("of the wheel"), fat_with_compiled("of another wheel"));
+    let out = wheels(fat.path(), &[]);
+    split(fat.path(), &out.path().join("parts"), &[]);
+    for place in ["wheels", "parts"] {
+        let found = || against(&out.path().join(place), other.path());
+        assert!(has(&found(), Rule::AgainstChanged, CACHED), "{place}");
+        let installer = other.path().join("fat-1.0.dist-info/INSTALLER");
+        fs::write(&installer, "pip").unwrap();
+        assert_eq!(found(), [], "{place}");
+        fs::remove_file(installer).unwrap();
     }
 }
