@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::against_own::OwnFiles;
-use super::choices::Choices;
 use super::context::Context;
 use super::lookup::names_archive;
 use super::parts::{Part, PartsKind};
@@ -18,7 +17,6 @@ use crate::loader::resolve;
 use crate::metrics::Progress;
 use crate::rope::{Content, equal};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
-use crate::split::is_wanted;
 use crate::wheel::is_elsewhere;
 
 /// A fat input, or several builds of it, and their split.
@@ -64,8 +62,7 @@ impl<'a> Comparison<'a> {
 
     /// Whether code and databases for this key must exist.
     pub(super) fn is_expected(&self, key: &BundleKey) -> bool {
-        let Choices { gpu_targets, exclude_targets, .. } = self.context.choices;
-        is_wanted(key, gpu_targets.as_deref(), exclude_targets) && self.own.has_part(key)
+        self.context.choices.wants(key) && self.own.has_part(key)
     }
 
     /// Compares the entries of all fat inputs at one path with the result.

@@ -1,15 +1,16 @@
 //! The options of `verify`, completed by the statement of the split.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::error::VerifyError;
-use super::parts::Parts;
+use super::parts::{Part, Parts};
 use super::rules::Rule;
 use super::statement::LocatedStatement;
 use crate::database::Databases;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::resources::Resources;
-use crate::split::{Statement, StatementError};
+use crate::split::{Statement, StatementError, is_wanted};
 
 /// The user's choices.
 #[derive(Clone, Debug, Default)]
@@ -34,9 +35,17 @@ pub(super) struct Choices {
     pub(super) databases: Databases,
     pub(super) gpu_targets: Option<Vec<BundleKey>>,
     pub(super) exclude_targets: Vec<BundleKey>,
+    /// The targets of parts that other runs made of the same input, which the host part's statement does not know.
+    further: BTreeSet<BundleKey>,
 }
 
 impl Choices {
+    /// Whether the split has a part for this key.
+    pub(super) fn wants(&self, key: &BundleKey) -> bool {
+        let is_further = || self.further.contains(&key.family_of_generic());
+        is_wanted(key, self.gpu_targets.as_deref(), &self.exclude_targets) || is_further()
+    }
+
     /// Whether the split was restricted to some targets.
     pub(super) fn is_restricted(&self) -> bool {
         self.gpu_targets.is_some() || !self.exclude_targets.is_empty()
@@ -53,7 +62,11 @@ impl Choices {
         let located = located.unwrap_or(&default);
         let choices = Self::with(options, &located.statement).map_err(|error| located.failed(error))?;
         let files = parts.files().map(|file| (file.path, file.content));
-        Ok(Self { databases: choices.databases.of(files, resources), ..choices })
+        let databases = choices.databases.of(files, resources);
+        // What the user says about targets is about all parts.
+        let is_of_user = options.gpu_targets.is_some() || !options.exclude_targets.is_empty();
+        let further = if is_of_user { BTreeSet::new() } else { further(&located.statement, parts) };
+        Ok(Self { databases, further, ..choices })
     }
 
     fn with(options: &VerifyOptions, statement: &Statement) -> Result<Self, StatementError> {
@@ -61,6 +74,20 @@ impl Choices {
             databases: options.databases.clone().or(statement.databases()?).unwrap_or_else(Databases::all),
             gpu_targets: options.gpu_targets.clone().or(statement.gpu_targets()?),
             exclude_targets: [&*options.exclude_targets, &*statement.exclude_targets()?].concat(),
+            further: BTreeSet::new(),
         })
     }
+}
+
+/// The targets of device parts that state the ID of the host part's split, in their wheels or in the directories next to
+/// them.
+fn further(of_host: &Statement, parts: &Parts) -> BTreeSet<BundleKey> {
+    let Some(split_id) = of_host.split_id() else { return BTreeSet::new() };
+    let stated = |part: &Part| {
+        // Checks of the parts report statements that cannot be read.
+        let of_wheel = part.statement();
+        of_wheel.or_else(|| LocatedStatement::of_part(&part.input.location).ok().flatten())
+    };
+    let is_of_split = |part: &&Arc<Part>| stated(part).is_some_and(|it| it.statement.split_id() == Some(split_id));
+    parts.all.iter().skip(1).filter(is_of_split).filter_map(|part| part.name.parse().ok()).collect()
 }

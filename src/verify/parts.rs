@@ -171,7 +171,7 @@ impl Part {
 
     /// The statement in a `*.dist-info` directory, if there is exactly one that is not of a device part. Those have no
     /// restrictions.
-    fn statement(&self) -> Option<LocatedStatement> {
+    pub(super) fn statement(&self) -> Option<LocatedStatement> {
         let is_it = |path: &EntryPath| {
             path.depth() == 2 && Self::is_metadata(path) && path.name() == wheel::STATEMENT.as_bytes()
         };

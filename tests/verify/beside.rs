@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use kpackfs::verify::{Check, Finding, Rule, VerifyOptions};
 use tempfile::TempDir;
 
-use crate::installations::{fat, installed, wheel, wheels};
+use crate::installations::{DATABASE, fat, installed, wheel, wheels};
 use crate::splits::verify;
 use crate::wheels::{split, unpacked};
 
@@ -149,4 +149,36 @@ fn compiled_files_of_what_nobody_installed_are_compared() {
         assert_eq!(found(), [], "{place}");
         fs::remove_file(installer).unwrap();
     }
+}
+
+/// Parts that two runs made of the same input, the second for gfx1100. `statement` is that of the part for it.
+fn parts_of_two_runs(fat: &Path, statement: &str) {
+    let out = tempfile::tempdir().unwrap();
+    let runs = ["gfx90a", "gfx1100"].map(|gpu| {
+        split(fat, &out.path().join(gpu), &["--gpu-targets", gpu]);
+        out.path().join(gpu)
+    });
+    let parts = ["gfx1100", "gfx11"].map(|name| runs[1].join(name));
+    let paths = [vec![runs[0].join("host"), runs[0].join("gfx90a")], parts.to_vec()].concat();
+    let default = VerifyOptions::default();
+    let found = |options: &VerifyOptions| verify(&paths, Some(fat), options).findings;
+    assert_eq!(found(&default), []);
+    let said = VerifyOptions { gpu_targets: Some(vec!["gfx90a".parse().unwrap()]), ..default.clone() };
+    assert!(has(&found(&said), Rule::AgainstPlace, DATABASE), "the user's choice stands");
+    let statement = runs[1].join(statement);
+    let text = fs::read_to_string(&statement).unwrap();
+    let start = text.find("split_id").unwrap() + 12;
+    fs::write(&statement, [&text[..start], "0123456789abcdef", &text[start + 16..]].concat()).unwrap();
+    assert!(has(&found(&default), Rule::AgainstPlace, DATABASE), "a part of another split");
+    fs::write(&statement, text).unwrap();
+    fs::remove_file(runs[1].join("gfx1100").join(DATABASE)).unwrap();
+    assert!(has(&found(&default), Rule::AgainstLost, DATABASE));
+}
+
+#[test]
+fn parts_of_two_runs_are_one_split() {
+    let fat = fat();
+    parts_of_two_runs(fat.path(), "gfx1100/amd_fat_device_gfx1100-1.0.dist-info/kpackfs.json");
+    fs::remove_dir_all(fat.path().join("fat-1.0.dist-info")).unwrap();
+    parts_of_two_runs(fat.path(), ".kpackfs/split.json");
 }
