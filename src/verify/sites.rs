@@ -58,6 +58,10 @@ pub(super) fn sites_of(path: &Path) -> Result<Vec<Site>, SourceError> {
             known.push(real);
         }
     }
+    // Of a further version of Python, a site may be left that has nothing in it.
+    if sites.iter().any(|site| !is_empty(&site.path)) {
+        sites.retain(|site| !is_empty(&site.path));
+    }
     let is_itself = matches!(sites.as_slice(), [site] if site.path == path);
     Ok(if is_itself { Vec::new() } else { sites })
 }
@@ -78,6 +82,10 @@ fn added(sites: &[PathBuf]) -> Result<Vec<PathBuf>, SourceError> {
         }
     }
     Ok(added)
+}
+
+fn is_empty(directory: &Path) -> bool {
+    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// Whether packages are installed in a directory. That of an editable installation is a source tree.

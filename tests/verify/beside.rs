@@ -182,3 +182,18 @@ fn parts_of_two_runs_are_one_split() {
     fs::remove_dir_all(fat.path().join("fat-1.0.dist-info")).unwrap();
     parts_of_two_runs(fat.path(), ".kpackfs/split.json");
 }
+
+#[test]
+fn a_site_with_nothing_in_it_is_none() {
+    let fat = fat();
+    let venv = tempfile::tempdir().unwrap();
+    let packages = |version: &str| venv.path().join("lib").join(version).join("site-packages");
+    put(&venv.path().join("pyvenv.cfg"), "");
+    fs::create_dir_all(packages("python3.12").parent().unwrap()).unwrap();
+    fs::create_dir_all(packages("python3.13")).unwrap();
+    fs::rename(site_of(fat.path()).keep(), packages("python3.12")).unwrap();
+    assert_eq!(against(venv.path(), fat.path()), []);
+    fs::remove_dir_all(packages("python3.12")).unwrap();
+    fs::create_dir(packages("python3.12")).unwrap();
+    assert!(!against(venv.path(), fat.path()).is_empty(), "all are empty");
+}
