@@ -43,6 +43,15 @@ impl VerifyInput {
         Self::Parts(Box::new(parts))
     }
 
+    /// The parts, if it is made of them.
+    pub(super) fn parts(&self) -> &[Parts] {
+        match self {
+            Self::Parts(parts) => std::slice::from_ref(parts),
+            Self::Sites(sites) => sites,
+            Self::Binary(_) | Self::Archive(_) => &[],
+        }
+    }
+
     /// The component, if these are the parts of an artifact.
     pub(super) fn component(&self) -> Option<&str> {
         match self {

@@ -16,6 +16,7 @@ mod devices;
 mod directory;
 mod distributions;
 mod error;
+mod fat;
 mod group;
 mod input;
 mod installed;
@@ -44,20 +45,18 @@ mod views;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::join::join;
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::wheel::{Metadata, normalise};
 
-use against::Comparison;
 use binary::ExpectedForms;
 use choices::Choices;
 use context::Context;
 use distributions::Distribution;
+use fat::FatInput;
 use input::VerifyInput;
 use lookup::OverlaidArchives;
 use owners::SplitFiles;
-use parts::{Part, Parts, PartsKind};
+use parts::{Parts, PartsKind};
 use report::Findings;
 use thin::ThinFiles;
 
@@ -77,11 +76,12 @@ pub fn verify(
 ) -> Result<VerifyReport, VerifyError> {
     let findings = Findings::default();
     let inputs = input::open(paths, resources, &findings)?;
+    let fat = against.map(|against| FatInput::find(against, &inputs, resources)).transpose()?;
     // A binary without device code cannot be verified, but may be named together with others.
     let mut empty = paths.first();
     let mut is_compared = false;
     for input in &inputs {
-        match (input, against) {
+        match (input, &fat) {
             (VerifyInput::Binary(file), None) => {
                 if binary::check_file(file, resources, &findings) {
                     empty = None;
@@ -94,13 +94,13 @@ pub fn verify(
             (VerifyInput::Binary(file) | VerifyInput::Archive(file), Some(_)) => {
                 return Err(VerifyError::NotComparable(file.path.clone()));
             }
-            (VerifyInput::Parts(parts), against) => {
-                is_compared |= check_parts(parts, against, options, resources, &findings, progress)?;
+            (VerifyInput::Parts(parts), fat) => {
+                is_compared |= check_parts(parts, fat.as_ref(), options, resources, &findings, progress)?;
                 empty = None;
             }
-            (VerifyInput::Sites(sites), against) => {
+            (VerifyInput::Sites(sites), fat) => {
                 for site in sites {
-                    match check_parts(site, against, options, resources, &findings, progress) {
+                    match check_parts(site, fat.as_ref(), options, resources, &findings, progress) {
                         Err(VerifyError::Nothing(_)) => continue,
                         of_site => is_compared |= of_site?,
                     }
@@ -126,7 +126,7 @@ pub fn verify(
 /// Checks parts that belong together. Returns whether they were compared with `against`.
 fn check_parts(
     parts: &Parts,
-    against: Option<&Path>,
+    against: Option<&FatInput<'_>>,
     options: &VerifyOptions,
     resources: &Arc<Resources>,
     findings: &Findings,
@@ -174,38 +174,7 @@ fn check_parts(
         separation::check(parts, archives, choices, findings);
     }
     match against {
-        Some(against) => compare(against, &context, progress),
+        Some(against) => against.compare(&context, progress),
         None => Ok(false),
     }
-}
-
-/// Compares with `against`. `false` if it is another distribution.
-fn compare(against: &Path, context: &Context<'_>, progress: &Progress) -> Result<bool, VerifyError> {
-    let Context { parts, distributions, resources, findings, .. } = *context;
-    if let Some(component) = &parts.component {
-        let fats = artifacts::fats(against, component, resources)?;
-        Comparison::new(&fats, None, context).run(progress);
-        return Ok(true);
-    }
-    let mut fat = Part::open(against, String::new(), resources, &Findings::default())?.input;
-    let joined = join(&mut fat, resources, &Progress::default());
-    joined.warnings.into_iter().for_each(|warning| findings.note(warning));
-    let name = Metadata::read(&fat).ok().map(|metadata| normalise(&metadata.name));
-    // A directory of wheels, or an installation, may contain several splits, and wheels that none was made of.
-    let has_split = distributions.iter().any(Distribution::is_of_split);
-    let is_of = |it: &Distribution, fat: &str| {
-        if has_split { it.is_made_of(fat) } else { it.name().is_some_and(|(name, _)| name == fat) }
-    };
-    let is_other = |fat: &String| !distributions.is_empty() && !distributions.iter().any(|it| is_of(it, fat));
-    if name.as_ref().is_some_and(is_other) {
-        let host = parts.all.first().map_or(Path::new(""), |part| &part.input.location);
-        findings.note(format!(
-            "{}: not compared with {}, which is another distribution",
-            host.display(),
-            against.display()
-        ));
-        return Ok(false);
-    }
-    Comparison::new(&[fat], name.as_deref(), context).run(progress);
-    Ok(true)
 }

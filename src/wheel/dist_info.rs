@@ -8,7 +8,12 @@ use crate::source::{Entry, EntryKind, EntryPath, Input};
 impl Metadata {
     /// Reads the METADATA of a wheel, packed or unpacked.
     pub fn read(input: &Input) -> Result<Self, WheelError> {
-        let path = input.dist_info().ok_or(WheelError::NotAWheel)?.child(b"METADATA");
+        Self::read_at(input, input.dist_info().ok_or(WheelError::NotAWheel)?)
+    }
+
+    /// Reads the METADATA in a dist-info directory, of which an installation has several.
+    pub(crate) fn read_at(input: &Input, dist_info: &EntryPath) -> Result<Self, WheelError> {
+        let path = dist_info.child(b"METADATA");
         Self::parse(limited(input, &path, Parser::Metadata)?.into_bytes(), &path)
     }
 

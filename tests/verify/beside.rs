@@ -7,7 +7,7 @@ use kpackfs::verify::{Check, Finding, Rule, VerifyOptions};
 use tempfile::TempDir;
 
 use crate::installations::{DATABASE, fat, installed, wheel, wheels};
-use crate::splits::verify;
+use crate::splits::{copy, verify};
 use crate::wheels::{split, unpacked};
 
 fn against(site: &Path, fat: &Path) -> Vec<Finding> {
@@ -148,6 +148,44 @@ fn compiled_files_of_what_nobody_installed_are_compared() {
         fs::write(&installer, "pip").unwrap();
         assert_eq!(found(), [], "{place}");
         fs::remove_file(installer).unwrap();
+    }
+}
+
+/// The unpacked wheel of another build, and the wheels of its split in the same directory.
+fn further_build(fat: &TempDir, out: &TempDir, change: impl Fn(&Path)) {
+    let other = fat_with_compiled("");
+    change(other.path());
+    put(&other.path().join("fat/version.py"), "version = 2\n");
+    let of_other = wheels(other.path(), &[]);
+    for entry in fs::read_dir(of_other.path().join("wheels")).unwrap() {
+        let path = entry.unwrap().path();
+        copy(&path, &out.path().join("wheels").join(path.file_name().unwrap()));
+    }
+    assert_ne!(against(&of_other.path().join("wheels"), fat.path()), [], "alone, it does not fit");
+}
+
+#[test]
+fn builds_for_another_python_are_no_other_splits() {
+    let fat = fat();
+    let tag = |at: &Path| {
+        let path = at.join("fat-1.0.dist-info/WHEEL");
+        fs::write(&path, fs::read_to_string(&path).unwrap().replace("py3-none-any", "cp313-cp313-any")).unwrap();
+    };
+    let version = |at: &Path| {
+        fs::rename(at.join("fat-1.0.dist-info"), at.join("fat-2.0.dist-info")).unwrap();
+        let path = at.join("fat-2.0.dist-info/METADATA");
+        fs::write(&path, fs::read_to_string(&path).unwrap().replace("Version: 1.0", "Version: 2.0")).unwrap();
+    };
+    for change in [&tag as &dyn Fn(&Path), &version] {
+        let out = wheels(fat.path(), &[]);
+        further_build(&fat, &out, change);
+        let place = out.path().join("wheels");
+        let report = verify(std::slice::from_ref(&place), Some(fat.path()), &VerifyOptions::default());
+        assert!(!report.findings.iter().any(|it| it.check == Check::Against), "{:?}", report.findings);
+        assert!(report.notes.iter().any(|note| note.contains("of another version or for another Python")));
+        let host = wheel(&out, "fat-1.0-py3");
+        fs::remove_file(host).unwrap();
+        assert!(has(&against(&place, fat.path()), Rule::AgainstChanged, "fat/version.py"));
     }
 }
 
