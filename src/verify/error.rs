@@ -30,6 +30,17 @@ pub enum VerifyError {
         /// The reason.
         source: StatementError,
     },
+    /// `--against` names a directory of wheels.
+    #[error("{}: a directory of wheels is no fat input: name the wheel, or the tree, that was split", .0.display())]
+    DirectoryOfWheels(PathBuf),
+    /// `--against` names an environment with several directories of packages.
+    #[error("{}: it has several directories of packages: name one, such as {}", .path.display(), .first.display())]
+    SeveralSites {
+        /// The environment.
+        path: PathBuf,
+        /// One of the directories.
+        first: PathBuf,
+    },
     /// An artifact's manifest cannot be used.
     #[error(transparent)]
     Manifest(#[from] ManifestError),

@@ -1,17 +1,19 @@
 //! The fat input after `--against`, and what of all that is verified was made of it.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::against::Comparison;
 use super::artifacts;
 use super::context::Context;
+use super::directory::wheels_in;
 use super::distributions::Distribution;
 use super::error::VerifyError;
 use super::input::VerifyInput;
 use super::parts::{Part, Parts};
 use super::report::Findings;
+use super::sites::sites_of;
 use crate::join::join;
 use crate::metrics::Progress;
 use crate::resources::Resources;
@@ -48,6 +50,9 @@ impl<'a> FatInput<'a> {
         resources: &Arc<Resources>,
     ) -> Result<Self, VerifyError> {
         let is_of_artifacts = inputs.iter().any(|input| input.component().is_some());
+        if !is_of_artifacts && !wheels_in(path)?.is_empty() {
+            return Err(VerifyError::DirectoryOfWheels(path.to_owned()));
+        }
         let parts: Vec<_> = inputs.iter().flat_map(VerifyInput::parts).collect();
         let is_one = parts.len() < 2 || is_of_artifacts;
         let label = if is_one { None } else { BuildLabel::of_fat(&Input::open(path, resources)?) };
@@ -66,9 +71,11 @@ impl<'a> FatInput<'a> {
             Comparison::new(&fats, None, context).run(progress);
             return Ok(true);
         }
-        let mut fat = Part::open(self.path, String::new(), resources, &Findings::default())?.input;
+        // The split of a whole environment is compared with all of it.
+        let path = if distributions.is_empty() { self.path.to_owned() } else { site_of(self.path)? };
+        let mut fat = Part::open(&path, String::new(), resources, &Findings::default())?.input;
         let joined = join(&mut fat, resources, &Progress::default());
-        joined.warnings.into_iter().for_each(|warning| findings.note(warning));
+        joined.warnings.into_iter().for_each(|warning| findings.note(format!("{}: {warning}", path.display())));
         let name = Metadata::read(&fat).ok().map(|metadata| normalise(&metadata.name));
         // A directory of wheels, or an installation, may contain several splits, and wheels that none was made of.
         let has_split = distributions.iter().any(Distribution::is_of_split);
@@ -130,5 +137,16 @@ impl BuildLabel {
         let has_version = other.version.strip_prefix(&self.version).is_some_and(is_local);
         let has_tags = self.tags.as_ref().zip(other.tags.as_ref()).is_none_or(|(own, other)| own == other);
         BuildFit { has_version, has_tags }
+    }
+}
+
+/// The directory of packages of an environment, as of one that is verified; otherwise the path itself.
+fn site_of(path: &Path) -> Result<PathBuf, VerifyError> {
+    match sites_of(path)?.as_slice() {
+        [] => Ok(path.to_owned()),
+        // It is a directory of packages to which `.pth` files add others.
+        [first, ..] if first.path == path => Ok(path.to_owned()),
+        [site] => Ok(site.path.clone()),
+        [first, ..] => Err(VerifyError::SeveralSites { path: path.to_owned(), first: first.path.clone() }),
     }
 }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use kpackfs::metrics::Progress;
+use kpackfs::resources::Resources;
 use kpackfs::verify::{Check, Finding, Rule, VerifyOptions};
 use tempfile::TempDir;
 
@@ -234,4 +236,31 @@ fn a_site_with_nothing_in_it_is_none() {
     fs::remove_dir_all(packages("python3.12")).unwrap();
     fs::create_dir(packages("python3.12")).unwrap();
     assert!(!against(venv.path(), fat.path()).is_empty(), "all are empty");
+}
+
+#[test]
+fn the_fat_input_may_be_an_environment() {
+    let fat = fat();
+    let site = site_of(fat.path());
+    let venv = tempfile::tempdir().unwrap();
+    put(&venv.path().join("pyvenv.cfg"), "");
+    put(&venv.path().join("bin/activate"), "");
+    let packages = |version: &str| venv.path().join("lib").join(version).join("site-packages");
+    fs::create_dir_all(packages("python3.12").parent().unwrap()).unwrap();
+    fs::rename(fat.keep(), packages("python3.12")).unwrap();
+    assert_eq!(against(site.path(), venv.path()), []);
+    let out = tempfile::tempdir().unwrap();
+    split(venv.path(), &out.path().join("out"), &[]);
+    assert_eq!(against(&out.path().join("out"), venv.path()), [], "the split of all of it");
+    put(&packages("python3.13").join("needed.py"), "");
+    let resources = Resources::new(64 << 20);
+    let run = |against: &Path| {
+        let paths = [site.path().to_owned()];
+        let report =
+            kpackfs::verify::verify(&paths, Some(against), &VerifyOptions::default(), &resources, &Progress::default());
+        report.unwrap_err().to_string()
+    };
+    assert!(run(venv.path()).contains("it has several directories of packages"));
+    let wheels = wheels(&packages("python3.12"), &[]);
+    assert!(run(&wheels.path().join("wheels")).contains("a directory of wheels is no fat input"));
 }
