@@ -83,11 +83,16 @@ impl Choices {
 /// them.
 fn further(of_host: &Statement, parts: &Parts) -> BTreeSet<BundleKey> {
     let Some(split_id) = of_host.split_id() else { return BTreeSet::new() };
-    let stated = |part: &Part| {
-        // Checks of the parts report statements that cannot be read.
-        let of_wheel = part.statement();
-        of_wheel.or_else(|| LocatedStatement::of_part(&part.input.location).ok().flatten())
+    let is_of_split = |it: &LocatedStatement| it.statement.split_id() == Some(split_id);
+    let of_wheels = |part: &Arc<Part>| {
+        let own = part.statements().into_iter().filter(is_of_split);
+        own.filter_map(|it| it.statement.part()?.parse().ok()).collect::<Vec<_>>()
     };
-    let is_of_split = |part: &&Arc<Part>| stated(part).is_some_and(|it| it.statement.split_id() == Some(split_id));
-    parts.all.iter().skip(1).filter(is_of_split).filter_map(|part| part.name.parse().ok()).collect()
+    let of_tree = |part: &&Arc<Part>| {
+        // Checks of the parts report statements that cannot be read.
+        let stated = || LocatedStatement::of_part(&part.input.location).ok().flatten();
+        part.statements().is_empty() && stated().as_ref().is_some_and(is_of_split)
+    };
+    let of_trees = parts.all.iter().skip(1).filter(of_tree).filter_map(|part| part.name.parse().ok());
+    parts.all.iter().flat_map(of_wheels).chain(of_trees).collect()
 }

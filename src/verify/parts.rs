@@ -171,20 +171,22 @@ impl Part {
 
     /// The statement in a `*.dist-info` directory, if there is exactly one that is not of a device part. Those have no
     /// restrictions.
-    pub(super) fn statement(&self) -> Option<LocatedStatement> {
+    fn statement(&self) -> Option<LocatedStatement> {
+        let mut found = self.statements();
+        found.retain(|it| it.statement.part().is_none_or(|part| part == HOST));
+        found.pop().filter(|_| found.is_empty())
+    }
+
+    /// The statements in `*.dist-info` directories. Those that cannot be read are reported with their distributions.
+    pub(super) fn statements(&self) -> Vec<LocatedStatement> {
         let is_it = |path: &EntryPath| {
             path.depth() == 2 && Self::is_metadata(path) && path.name() == wheel::STATEMENT.as_bytes()
         };
-        let mut found = Vec::new();
-        for (path, content) in self.files().filter(|(path, _)| is_it(path)) {
-            // One that cannot be read is reported with its distribution.
-            let Ok(bytes) = WholeFile::of(Parser::Statement, &**content) else { continue };
-            let Ok(located) = LocatedStatement::parse(self.label(path), &bytes) else { continue };
-            if located.statement.part().is_none_or(|part| part == HOST) {
-                found.push(located);
-            }
-        }
-        found.pop().filter(|_| found.is_empty())
+        let parse = |(path, content): (&EntryPath, &Arc<dyn Content>)| {
+            let bytes = WholeFile::of(Parser::Statement, &**content).ok()?;
+            LocatedStatement::parse(self.label(path), &bytes).ok()
+        };
+        self.files().filter(|(path, _)| is_it(path)).filter_map(parse).collect()
     }
 
     /// Whether this is a tree with an installed host distribution, so that a split of the tree is one of an installation

@@ -264,3 +264,14 @@ fn the_fat_input_may_be_an_environment() {
     let wheels = wheels(&packages("python3.12"), &[]);
     assert!(run(&wheels.path().join("wheels")).contains("a directory of wheels is no fat input"));
 }
+
+#[test]
+fn devices_of_two_runs_in_one_installation() {
+    let fat = fat();
+    let [one, other] = ["gfx90a", "gfx1100"].map(|gpu| wheels(fat.path(), &["--gpu-targets", gpu]));
+    let of_other = ["amd_fat_device_gfx1100", "amd_fat_device_gfx11-"].map(|name| wheel(&other, name));
+    let site = installed(&[&[wheel(&one, "fat-"), wheel(&one, "amd_fat_device_gfx90a")], &of_other[..]].concat());
+    assert_eq!(against(site.path(), fat.path()), []);
+    fs::remove_file(site.path().join(DATABASE)).unwrap();
+    assert!(has(&against(site.path(), fat.path()), Rule::AgainstLost, DATABASE));
+}
