@@ -92,7 +92,10 @@ pub(super) fn open(
             continue;
         }
         if let sites @ [_, ..] = &*sites_of(path)? {
-            let open = |site: &Site| Parts::open_installation(&site.path, site.label.clone(), resources, findings);
+            let open = |Site { path, label, is_added }: &Site| {
+                let parts = Parts::open_installation(path, label.clone(), resources, findings)?;
+                Ok::<_, VerifyError>(Parts { is_added: *is_added, ..parts })
+            };
             inputs.push(VerifyInput::Sites(sites.iter().map(open).collect::<Result<_, _>>()?));
         } else if let wheels @ [_, ..] = &*wheels_of_release(path, resources)? {
             parts.extend(listed(wheels.to_vec()));

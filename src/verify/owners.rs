@@ -15,7 +15,7 @@ pub(super) struct SplitFiles {
 
 impl SplitFiles {
     /// Those that the RECORDs of the split's distributions name. A tree without distributions of a split is one as a
-    /// whole, and so is one with a distribution of a split whose RECORD is missing.
+    /// whole if the user named it, and so is one with a distribution of a split whose RECORD is missing.
     pub(super) fn of(parts: &Parts, distributions: &[Distribution<'_>]) -> Self {
         let pinned: HashSet<_> = distributions.iter().filter_map(Distribution::host_name).collect();
         // The fat wheel may have been installed in place of the host part.
@@ -23,7 +23,7 @@ impl SplitFiles {
             |it: &&Distribution<'_>| it.is_of_split() || it.name().is_some_and(|(name, _)| pinned.contains(&name));
         let owners: Vec<_> = distributions.iter().filter(is_owner).collect();
         let is_whole = parts.kind != PartsKind::Installation || parts.statement.is_some();
-        if is_whole || owners.is_empty() || owners.iter().any(|it| it.rows.is_none()) {
+        if is_whole || owners.is_empty() && !parts.is_added || owners.iter().any(|it| it.rows.is_none()) {
             return Self { owned: None };
         }
         let files = |it: &&Distribution<'_>| {

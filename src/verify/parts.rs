@@ -29,6 +29,8 @@ pub(super) struct Parts {
     pub(super) kind: PartsKind,
     /// The component, if these are the parts of an artifact.
     pub(super) component: Option<String>,
+    /// Whether these are packages next to those that were named, so that they may be no split.
+    pub(super) is_added: bool,
     /// The statement of the split, if it is not in a wheel.
     pub(super) statement: Option<LocatedStatement>,
     /// The parts. The host part, or the whole installation, comes first.
@@ -213,7 +215,7 @@ impl Parts {
         // A split of an installation has code for the installed GPUs only.
         let is_of_installation = || parts.first().is_some_and(|host| host.has_installed_host());
         let kind = if kind == PartsKind::Split && is_of_installation() { PartsKind::Partial } else { kind };
-        Self { kind, component: None, statement: None, all: parts }
+        Self { kind, component: None, is_added: false, statement: None, all: parts }
     }
 
     /// A single tree or wheel, with everything as installed.

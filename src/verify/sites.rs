@@ -12,6 +12,8 @@ pub(super) struct Site {
     pub(super) path: PathBuf,
     /// The prefix of its files in findings.
     pub(super) label: String,
+    /// Whether a `.pth` file adds it.
+    pub(super) is_added: bool,
 }
 
 /// What is in the prefix of a virtual environment (docs.python.org/3/library/venv.html), and of one of conda
@@ -54,7 +56,7 @@ pub(super) fn sites_of(path: &Path) -> Result<Vec<Site>, SourceError> {
         let Ok(real) = site.canonicalize() else { continue };
         if real.is_dir() && !known.contains(&real) {
             let shown = if is_own { site.strip_prefix(path).unwrap_or(site) } else { site };
-            sites.push(Site { path: site.clone(), label: shown.display().to_string() });
+            sites.push(Site { path: site.clone(), label: shown.display().to_string(), is_added: !is_own });
             known.push(real);
         }
     }

@@ -62,6 +62,21 @@ fn device_code_of_others() {
     assert!(found.findings.iter().any(|it| it.rule == Rule::StillFat && it.path == "fat/jit/module.so"));
 }
 
+/// A `.pth` file may add a source tree with a fat extension. Named itself, such a tree is a split that went wrong.
+#[test]
+fn device_code_in_added_directories() {
+    let fat = fat();
+    let site = site(fat.path(), &[], &["gfx1100", "gfx11"]);
+    let source = tempfile::tempdir().unwrap();
+    copy(Path::new("tests/fixtures/plain.so"), &source.path().join("mine/ext.so"));
+    fs::create_dir(source.path().join("mine-1.0.dist-info")).unwrap();
+    fs::write(site.path().join("mine.pth"), format!("{}\n", source.path().display())).unwrap();
+    let found = report(site.path());
+    assert_eq!(found.findings, []);
+    assert!(found.notes.iter().any(|it| it.contains("mine/ext.so belong to no split")), "{:?}", found.notes);
+    assert_eq!(rules(&report(source.path())), [Rule::StillFat]);
+}
+
 /// The restrictions of a split are in the host part, and device parts have statements as well.
 #[test]
 fn restricted_databases() {
