@@ -33,7 +33,7 @@ impl Context<'_> {
     /// Checks that each is whole, and is for the target for which the library looks it up. Files that are `listed` by
     /// manifests were compared.
     pub(super) fn check_databases(&self, listed: &ProvenFiles) {
-        let is_proven = |file: &PartFile<'_>| listed.contains(&(file.part, file.path.clone()));
+        let is_proven = |file: &PartFile<'_>| self.is_as_listed(listed, file.part, file.path);
         let files = self.parts.files().filter_map(|file| Some((file, self.kind_of(file.path)?)));
         let files: Vec<_> = files.filter(|(file, _)| !is_proven(file)).collect();
         files.par_iter().with_max_len(1).for_each(|(file, kind)| {

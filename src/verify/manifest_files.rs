@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::context::Context;
-use super::lookup::OverlaidArchive;
 use super::manifest::StatedPart;
 use super::parts::Part;
 use super::record::ComparedFiles;
@@ -100,11 +99,11 @@ impl Context<'_> {
         installed.unwrap_or_else(|| path.clone())
     }
 
-    /// Whether an archive is one that was compared with the manifest of its part and is as listed.
-    pub(super) fn is_as_listed(&self, listed: &ProvenFiles, archive: &OverlaidArchive) -> bool {
-        let origins = self.parts.all.get(archive.part).filter(|_| self.parts.component.is_some()).map(|it| &it.origins);
-        let path = origins.and_then(|origins| origins.get(&archive.path)).unwrap_or(&archive.path);
-        listed.contains(&(archive.part, path.clone()))
+    /// Whether a file of a part is one that was compared with the manifest of its part and is as listed.
+    pub(super) fn is_as_listed(&self, listed: &ProvenFiles, part: usize, path: &EntryPath) -> bool {
+        let origins = self.parts.all.get(part).filter(|_| self.parts.component.is_some()).map(|it| &it.origins);
+        let path = origins.and_then(|origins| origins.get(path)).unwrap_or(path);
+        listed.contains(&(part, path.clone()))
     }
 
     fn is_elsewhere(&self, part: &Part, path: &EntryPath) -> bool {

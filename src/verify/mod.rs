@@ -169,7 +169,7 @@ fn check_parts(
     let proves = parts.kind == PartsKind::Installation && against.is_none();
     context.check_databases(&listed);
     context.check_needed();
-    archive::check_all(&context, |archive| proves && context.is_as_listed(&listed, archive), progress);
+    archive::check_all(&context, |it| proves && context.is_as_listed(&listed, it.part, &it.path), progress);
     if parts.kind != PartsKind::Installation {
         separation::check(parts, archives, choices, findings);
     }

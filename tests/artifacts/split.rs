@@ -47,7 +47,9 @@ fn a_fat_library_becomes_smaller_and_its_code_is_in_the_prefix_it_comes_from() {
 fn databases_leave_the_generic_part() {
     let place = fat();
     let library = format!("{STAGE}/lib/rocblas/library");
-    place.file(&format!("{library}/TensileLibrary_gfx1100.co"), "1").file(&format!("{library}/fallback.dat"), "2");
+    place
+        .file(&format!("{library}/TensileLibrary_gfx1100.co"), "1")
+        .file(&format!("{library}/fallback.dat"), b"\x91\xa12");
     // The file is both a database and a fat binary. Its database handler is asked first.
     place.fixture(&format!("{STAGE}/lib/libMIOpenCKGroupedConv_gfx942-xnack+.so"), "mixed.so");
     place.fixture(&format!("{STAGE}/bin/MIOpenCKGroupedConv_gfx950.dll"), "win.dll");
