@@ -40,7 +40,10 @@ pub(super) fn check_readable(distributions: &[Distribution<'_>], findings: &Find
             );
         }
     }
-    for host in distributions.iter().filter(|it| it.role == Role::Host && it.metadata().is_none()) {
+    let named: BTreeSet<_> = distributions.iter().filter_map(Distribution::host_name).collect();
+    let is_host =
+        |it: &&Distribution<'_>| it.role == Role::Host || it.name().is_some_and(|(name, _)| named.contains(&name));
+    for host in distributions.iter().filter(|it| it.metadata().is_none()).filter(is_host) {
         findings.add(Rule::HostRequirements, host.label(), "it has no METADATA that can be read");
     }
 }

@@ -54,6 +54,15 @@ fn metadata_that_is_gone() {
     agree(site.path(), &[]);
     assert_eq!(found(&site), [(Rule::HostRequirements, HOST.to_owned())]);
     assert!(report(&site).findings[0].reason.contains("no METADATA that can be read"));
+    // Of other tools, only the device distributions say that it is a host.
+    for name in [HOST, DEVICE, FAMILY] {
+        for file in ["kpackfs.json", "kpackfs-manifest.json"] {
+            fs::remove_file(site.path().join(name).join(file)).unwrap();
+        }
+    }
+    fs::remove_file(site.path().join(HOST).join("METADATA")).unwrap();
+    agree(site.path(), &[]);
+    assert_eq!(found(&site), [(Rule::HostRequirements, HOST.to_owned())]);
 }
 
 /// Installers would leave out a device distribution, or install that of another GPU.
