@@ -82,30 +82,31 @@ pub(crate) fn end_of_tables(code: &[u8]) -> Option<u64> {
 /// The end of everything that the headers of an AMDGPU ELF file name: its tables, and its segments. A shorter file is
 /// truncated. `code` is the first [`CODE_HEADER`] bytes of `content`.
 pub(crate) fn end_of_code(content: &dyn Content, code: &[u8]) -> Result<u64, ReadError> {
-    let Some((header, end)) = header(code).zip(end_of_tables(code)) else { return Ok(0) };
-    let (size, count) = (header.e_phentsize.get(LE), header.e_phnum.get(LE));
-    let is_standard = usize::from(size) == size_of::<ProgramHeader64<LE>>();
-    if end > content.size() || !is_standard {
-        return Ok(end);
-    }
-    let length = u64::from(size) * u64::from(count);
-    let table = WholeFile::part(Parser::Elf, content, header.e_phoff.get(LE), length)?;
-    let segments =
-        slice_from_bytes::<ProgramHeader64<LE>>(&table, count.into()).map_or(&[][..], |(segments, _)| segments);
-    Ok(end_of_segments(segments, end))
+    let Some(end) = end_of_tables(code) else { return Ok(0) };
+    let Some((offset, count)) = segment_table(code).filter(|_| end <= content.size()) else { return Ok(end) };
+    let length = (size_of::<ProgramHeader64<LE>>() * count) as u64;
+    let table = WholeFile::part(Parser::Elf, content, offset, length)?;
+    Ok(end_of_segments(&table, count, end))
 }
 
 /// The same by the beginning of a code object alone, as far as its program headers are in that.
 pub(crate) fn end_by_beginning(code: &[u8]) -> u64 {
-    let Some((header, end)) = header(code).zip(end_of_tables(code)) else { return 0 };
-    let table = usize::try_from(header.e_phoff.get(LE)).ok().and_then(|offset| code.get(offset..));
-    let count = usize::from(header.e_phnum.get(LE));
-    let is_standard = usize::from(header.e_phentsize.get(LE)) == size_of::<ProgramHeader64<LE>>();
-    let segments = table.filter(|_| is_standard).and_then(|table| slice_from_bytes(table, count).ok());
-    end_of_segments(segments.map_or(&[], |(segments, _)| segments), end)
+    let Some(end) = end_of_tables(code) else { return 0 };
+    let table =
+        segment_table(code).and_then(|(offset, count)| Some((code.get(usize::try_from(offset).ok()?..)?, count)));
+    table.map_or(end, |(table, count)| end_of_segments(table, count, end))
 }
 
-fn end_of_segments(segments: &[ProgramHeader64<LE>], end: u64) -> u64 {
+/// The offset and number of program headers; `None` if they have another size than the specification says.
+fn segment_table(code: &[u8]) -> Option<(u64, usize)> {
+    let header = header(code)?;
+    let is_standard = usize::from(header.e_phentsize.get(LE)) == size_of::<ProgramHeader64<LE>>();
+    is_standard.then(|| (header.e_phoff.get(LE), header.e_phnum.get(LE).into()))
+}
+
+/// The end of the last segment in a table of `count` program headers, or `end` if that is behind it.
+fn end_of_segments(table: &[u8], count: usize, end: u64) -> u64 {
+    let segments = slice_from_bytes::<ProgramHeader64<LE>>(table, count).map_or(&[][..], |(segments, _)| segments);
     let ends = segments.iter().map(|segment| segment.p_offset.get(LE).saturating_add(segment.p_filesz.get(LE)));
     ends.fold(end, u64::max)
 }
