@@ -65,7 +65,8 @@ impl Choices {
         let databases = choices.databases.of(files, resources);
         // What the user says about targets is about all parts.
         let is_of_user = options.gpu_targets.is_some() || !options.exclude_targets.is_empty();
-        let further = if is_of_user { BTreeSet::new() } else { further(&located.statement, parts) };
+        let has_further = choices.is_restricted() && !is_of_user;
+        let further = if has_further { further(&located.statement, parts) } else { BTreeSet::new() };
         Ok(Self { databases, further, ..choices })
     }
 
@@ -84,15 +85,18 @@ impl Choices {
 fn further(of_host: &Statement, parts: &Parts) -> BTreeSet<BundleKey> {
     let Some(split_id) = of_host.split_id() else { return BTreeSet::new() };
     let is_of_split = |it: &LocatedStatement| it.statement.split_id() == Some(split_id);
-    let of_wheels = |part: &Arc<Part>| {
-        let own = part.statements().into_iter().filter(is_of_split);
-        own.filter_map(|it| it.statement.part()?.parse().ok()).collect::<Vec<_>>()
-    };
-    let of_tree = |part: &&Arc<Part>| {
+    let keys = |(number, part): (usize, &Arc<Part>)| -> Vec<BundleKey> {
+        let own = part.statements();
+        if !own.is_empty() || number == 0 {
+            return own
+                .iter()
+                .filter(|it| is_of_split(it))
+                .filter_map(|it| it.statement.part()?.parse().ok())
+                .collect();
+        }
         // Checks of the parts report statements that cannot be read.
-        let stated = || LocatedStatement::of_part(&part.input.location).ok().flatten();
-        part.statements().is_empty() && stated().as_ref().is_some_and(is_of_split)
+        let of_tree = LocatedStatement::of_part(&part.input.location).ok().flatten();
+        of_tree.filter(is_of_split).and_then(|_| part.name.parse().ok()).into_iter().collect()
     };
-    let of_trees = parts.all.iter().skip(1).filter(of_tree).filter_map(|part| part.name.parse().ok());
-    parts.all.iter().flat_map(of_wheels).chain(of_trees).collect()
+    parts.all.iter().enumerate().flat_map(keys).collect()
 }
