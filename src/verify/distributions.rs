@@ -162,6 +162,17 @@ impl Distribution<'_> {
         named.filter(|path| !Part::is_metadata(path))
     }
 
+    /// The paths in its part of what its RECORD names.
+    pub(super) fn recorded(&self) -> impl Iterator<Item = EntryPath> {
+        let named = self.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok());
+        named.filter_map(|path| self.part.recorded(&path))
+    }
+
+    /// The same without metadata of distributions.
+    pub(super) fn recorded_payload(&self) -> impl Iterator<Item = EntryPath> {
+        self.payload().filter_map(|path| self.part.recorded(&path))
+    }
+
     /// Whether its manifest lists an archive; `None` without a manifest.
     pub(super) fn lists_archives(&self) -> Option<bool> {
         let bytes = read(self.part, &self.directory.child(PART_MANIFEST.as_bytes()), Parser::Manifest).ok()??;

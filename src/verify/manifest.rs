@@ -121,7 +121,7 @@ impl Context<'_> {
         let read = disk::read(&file, Parser::Manifest).map(Some).map_err(|error| error.to_string());
         let manifest = self.parsed(&place, read)?;
         let split_id = Some(manifest.split_id.clone());
-        let label = if part.label.is_empty() { part.name.clone() } else { part.label.clone() };
+        let label = part.label_or_name();
         Some(StatedPart { number, part, distribution: None, label, place, manifest: Some(manifest), split_id })
     }
 
@@ -173,13 +173,11 @@ impl Context<'_> {
     /// Reports archives of other distributions, in directories where manifests list archives, with code for the same
     /// wrappers: a runtime may find that first.
     fn check_foreign(&self, stated: &[StatedPart<'_>]) {
-        let recorded = |it: &Distribution<'_>| {
-            let (number, part) = (it.number, it.part);
-            it.payload().filter_map(|path| Some((number, part.recorded(&path)?))).collect::<Vec<_>>()
+        let files = |are_of_split: bool| -> HashSet<_> {
+            let wanted = self.distributions.iter().filter(|it| it.is_of_split() == are_of_split);
+            wanted.flat_map(|it| it.recorded_payload().map(|path| (it.number, path))).collect()
         };
-        let (own, others): (Vec<_>, Vec<_>) = self.distributions.iter().partition(|it| it.is_of_split());
-        let own: HashSet<_> = own.into_iter().flat_map(recorded).collect();
-        let others: HashSet<_> = others.into_iter().flat_map(recorded).collect();
+        let (own, others) = (files(true), files(false));
         let listed = stated.iter().flat_map(|it| it.manifest.iter().flat_map(|manifest| &manifest.files));
         let mut by_directory = HashMap::<EntryPath, HashSet<&str>>::new();
         for (file, entries) in listed.filter_map(|file| Some((file, file.entries.as_ref()?))) {
@@ -216,9 +214,7 @@ impl Context<'_> {
         if has_id && self.parts.kind.is_separate() {
             let is_stated = |number: usize| stated.iter().any(|it| it.distribution.is_none() && it.number == number);
             let parts = self.parts.all.iter().enumerate().filter(|(number, _)| !is_stated(*number));
-            labels.extend(
-                parts.map(|(_, part)| if part.label.is_empty() { part.name.clone() } else { part.label.clone() }),
-            );
+            labels.extend(parts.map(|(_, part)| part.label_or_name()));
         }
         if let Some(first) = labels.first() {
             self.findings.note(format!(

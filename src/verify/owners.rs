@@ -26,11 +26,8 @@ impl SplitFiles {
         if is_whole || owners.is_empty() && !parts.is_added || owners.iter().any(|it| it.rows.is_none()) {
             return Self { owned: None };
         }
-        let files = |it: &&Distribution<'_>| {
-            let (number, part) = (it.number, it.part);
-            it.payload().filter_map(move |path| Some((number, part.recorded(&path)?))).collect::<Vec<_>>()
-        };
-        Self { owned: Some(owners.iter().flat_map(files).collect()) }
+        let files = owners.iter().flat_map(|it| it.recorded_payload().map(|path| (it.number, path)));
+        Self { owned: Some(files.collect()) }
     }
 
     /// Whether a file of a part is one of them.

@@ -171,6 +171,11 @@ impl Part {
         if self.label.is_empty() { path.to_string() } else { format!("{}/{path}", self.label) }
     }
 
+    /// Its own name in findings.
+    pub(super) fn label_or_name(&self) -> String {
+        if self.label.is_empty() { self.name.clone() } else { self.label.clone() }
+    }
+
     /// The statement in a `*.dist-info` directory, if there is exactly one that is not of a device part. Those have no
     /// restrictions.
     fn statement(&self) -> Option<LocatedStatement> {

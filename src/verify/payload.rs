@@ -33,8 +33,7 @@ pub(super) fn check_code(
     let mut rest = code.without_code.clone();
     let mut unreached = code.unreached.clone();
     for host in distributions.iter().filter(|it| it.role == Role::Host) {
-        let rows = host.rows.iter().flatten().filter_map(|row| host.part.recorded(&EntryPath::new(&row.path).ok()?));
-        let named: HashSet<_> = rows.collect();
+        let named: HashSet<_> = host.recorded().collect();
         let is_own = |path: &&EntryPath| named.contains(*path);
         // The parts of some GPUs are databases only.
         let is_here = |it: &&Distribution<'_>| is_here(parts, it);
@@ -72,9 +71,7 @@ pub(super) fn check_code(
 /// Whether anything of a device distribution is in a tree. A view of an installation that was split has the dist-info of
 /// all of them.
 fn is_here(parts: &Parts, device: &Distribution<'_>) -> bool {
-    let has =
-        |path: EntryPath| device.part.recorded(&path).is_some_and(|path| device.part.input.entry(&path).is_some());
-    parts.statement.is_none() || device.payload().any(has)
+    parts.statement.is_none() || device.recorded_payload().any(|path| device.part.input.entry(&path).is_some())
 }
 
 /// Checks that device distributions of an installation contain code of their own GPU only, and any code.
@@ -101,7 +98,7 @@ pub(super) fn check_payload(
                 findings.add(Rule::WrongPart, device.part.label(path), reason);
             }
         };
-        let named: HashSet<_> = device.payload().filter_map(|path| device.part.recorded(&path)).collect();
+        let named: HashSet<_> = device.recorded_payload().collect();
         for (path, found) in named.iter().filter_map(|path| Some((path, device.part.databases.classify(path)?))) {
             say(path, found.arch.to_string(), packaging.key_of_database(&found.arch));
         }
@@ -130,8 +127,7 @@ pub(super) fn check_archives(
         return;
     }
     let devices = distributions.iter().filter(|it| it.role == Role::Device);
-    let rows = devices.flat_map(|it| it.rows.iter().flatten().map(|row| (it.part, row)));
-    let named: HashSet<_> = rows.filter_map(|(part, row)| part.recorded(&EntryPath::new(&row.path).ok()?)).collect();
+    let named: HashSet<_> = devices.flat_map(Distribution::recorded).collect();
     for archive in archives.list.iter().filter(|archive| named.contains(&archive.path) && !archive.is_reached()) {
         if databases.classify(&archive.path).is_none() {
             findings.add(Rule::OrphanArchive, archive.label.as_str(), "no marker leads to it");

@@ -129,15 +129,8 @@ impl Context<'_> {
         let path = EntryPath::new(&row.path).ok();
         let label =
             || path.as_ref().map_or_else(|| String::from_utf8_lossy(&row.path).into_owned(), |it| part.label(it));
-        if path.is_none() && matches!(part.input.kind, InputKind::Wheel(_)) {
-            let reason = format!("{} names it, but a wheel can have no such path", distribution.record_path());
-            return self.findings.add(Rule::RecordPath, label(), reason);
-        }
-        if row.stated == Stated::Several {
-            let record = distribution.record_path();
-            let reason =
-                format!("{record} states two digests of it: one file was installed over another, which is lost");
-            return self.findings.add(Rule::RecordTwoDigests, label(), reason);
+        if let Some((rule, reason)) = row_problem(distribution, row, path.as_ref()) {
+            return self.findings.add(rule, label(), reason);
         }
         let Some(claim) = row.stated.claim_of_any_form() else {
             let needs_none = path.as_ref().is_some_and(needs_no_digest);
@@ -284,16 +277,12 @@ impl Context<'_> {
             if of_split.peek().is_none() || !of_split.all(Distribution::states_digests) {
                 continue;
             }
-            let installed = |row: &RecordRow| part.recorded(&EntryPath::new(&row.path).ok()?);
-            let rows = |distribution: &Distribution<'_>| {
-                distribution.rows.iter().flatten().filter_map(installed).collect::<Vec<_>>()
-            };
-            let named: BTreeSet<_> = here().flat_map(rows).collect();
+            let named: BTreeSet<_> = here().flat_map(Distribution::recorded).collect();
             let is_wheel = part.input.dist_info().is_some();
             let first = |path: &EntryPath| path.components().next().unwrap_or_default().to_vec();
             let packages: BTreeSet<_> = here()
                 .filter(|it| it.is_of_split())
-                .flat_map(rows)
+                .flat_map(Distribution::recorded)
                 .filter(|path| path.depth() > 1)
                 .map(|path| first(&path))
                 .collect();
@@ -311,6 +300,18 @@ impl Context<'_> {
             }
         }
     }
+}
+
+/// What is wrong with a line of a RECORD, whatever the file is.
+fn row_problem(distribution: &Distribution<'_>, row: &RecordRow, path: Option<&EntryPath>) -> Option<(Rule, String)> {
+    let (rule, problem) = if path.is_none() && matches!(distribution.part.input.kind, InputKind::Wheel(_)) {
+        (Rule::RecordPath, "names it, but a wheel can have no such path")
+    } else if row.stated == Stated::Several {
+        (Rule::RecordTwoDigests, "states two digests of it: one file was installed over another, which is lost")
+    } else {
+        return None;
+    };
+    Some((rule, format!("{} {problem}", distribution.record_path())))
 }
 
 /// Whether a line of a RECORD needs no digest: that of RECORD itself, of installers' files, and of files that Python

@@ -40,9 +40,7 @@ impl ThinFiles {
         let mut by_path = HashMap::new();
         for distribution in distributions {
             let Some(gpus) = distribution.thin().map(Arc::new) else { continue };
-            let rows = distribution.rows.iter().flatten();
-            let paths = rows.filter_map(|row| distribution.part.recorded(&EntryPath::new(&row.path).ok()?));
-            by_path.extend(paths.map(|path| (path, Arc::clone(&gpus))));
+            by_path.extend(distribution.recorded().map(|path| (path, Arc::clone(&gpus))));
         }
         Self { whole, by_path }
     }
