@@ -10,18 +10,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kpackfs::verify::{Rule, VerifyOptions};
 use tempfile::TempDir;
 
-use crate::installations::{DEVICE, FAMILY, HOST, fat, installed, wheel, wheels};
+use crate::installations::{DEVICE, FAMILY, HOST, fat, installed, installed_by_pip, wheel, wheels};
 use crate::splits::{verify, write_at};
 use crate::wheels::{split, unpacked};
 
-/// A split installed for one GPU, as by an installer.
+/// A split installed for one GPU.
 fn site(fat: &Path, options: &[&str]) -> TempDir {
-    let out = wheels(fat, options);
-    let site = installed(&["fat-", "amd_fat_device_gfx1100", "amd_fat_device_gfx11-"].map(|it| wheel(&out, it)));
-    for name in [HOST, DEVICE, FAMILY] {
-        fs::write(site.path().join(name).join("INSTALLER"), "pip\n").unwrap();
-    }
-    site
+    installed_by_pip(fat, options, &["gfx1100", "gfx11"])
 }
 
 /// All files below a directory.

@@ -340,6 +340,19 @@ fn views_that_split_writes_are_all_checked() {
     assert!(report.findings.len() == 2, "{:?}", report.findings);
 }
 
+/// A split, installed for these GPUs as by an installer.
+pub(crate) fn installed_by_pip(fat: &Path, options: &[&str], gpus: &[&str]) -> TempDir {
+    let out = wheels(fat, options);
+    let devices = gpus.iter().map(|gpu| wheel(&out, &format!("amd_fat_device_{gpu}-")));
+    let site = installed(&std::iter::once(wheel(&out, "fat-")).chain(devices).collect::<Vec<_>>());
+    for entry in fs::read_dir(site.path()).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.extension().is_some_and(|it| it == "dist-info") {
+            fs::write(entry.join("INSTALLER"), "pip\n").unwrap();
+        }
+    }
+    site
+}
+
 /// A wheel that neither is fat nor belongs to a split.
 fn dependency(directory: &Path) {
     let mut zip = zip::ZipWriter::new(fs::File::create(directory.join("needed-1.0-py3-none-any.whl")).unwrap());

@@ -5,9 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use kpackfs::verify::{Rule, VerifyOptions, VerifyReport};
-use tempfile::TempDir;
 
-use crate::installations::{HOST, fat, installed, wheel, wheels};
+use crate::installations::{HOST, fat, installed_by_pip};
 use crate::splits::{copy, edit, verify};
 use crate::wheels::{split, unpacked};
 
@@ -19,24 +18,11 @@ fn rules(report: &VerifyReport) -> Vec<Rule> {
     report.findings.iter().map(|it| it.rule).collect()
 }
 
-/// A split, installed for these GPUs.
-fn site(fat: &Path, options: &[&str], gpus: &[&str]) -> TempDir {
-    let out = wheels(fat, options);
-    let devices = gpus.iter().map(|gpu| wheel(&out, &format!("amd_fat_device_{gpu}-")));
-    let site = installed(&std::iter::once(wheel(&out, "fat-")).chain(devices).collect::<Vec<_>>());
-    for entry in fs::read_dir(site.path()).unwrap().map(|entry| entry.unwrap().path()) {
-        if entry.extension().is_some_and(|it| it == "dist-info") {
-            fs::write(entry.join("INSTALLER"), "pip\n").unwrap();
-        }
-    }
-    site
-}
-
 /// Fat packages, and modules that programs compile when they run, work next to a split.
 #[test]
 fn device_code_of_others() {
     let fat = fat();
-    let site = site(fat.path(), &[], &["gfx1100", "gfx11"]);
+    let site = installed_by_pip(fat.path(), &[], &["gfx1100", "gfx11"]);
     unpacked(site.path(), "other", "2.0");
     fs::remove_file(site.path().join("other-2.0.dist-info/RECORD")).unwrap();
     copy(Path::new("tests/fixtures/plain.so"), &site.path().join("fat/jit/module.so"));
@@ -66,7 +52,7 @@ fn device_code_of_others() {
 #[test]
 fn device_code_in_added_directories() {
     let fat = fat();
-    let site = site(fat.path(), &[], &["gfx1100", "gfx11"]);
+    let site = installed_by_pip(fat.path(), &[], &["gfx1100", "gfx11"]);
     let source = tempfile::tempdir().unwrap();
     copy(Path::new("tests/fixtures/plain.so"), &source.path().join("mine/ext.so"));
     fs::create_dir(source.path().join("mine-1.0.dist-info")).unwrap();
@@ -82,7 +68,7 @@ fn device_code_in_added_directories() {
 fn restricted_databases() {
     let fat = fat();
     copy(Path::new("tests/fixtures/plain.so"), &fat.path().join("fat/lib/libMIOpenCKGroupedConv_gfx90a.so"));
-    let site = site(fat.path(), &["--databases", "rocblas"], &["gfx90a"]);
+    let site = installed_by_pip(fat.path(), &["--databases", "rocblas"], &["gfx90a"]);
     let found = report(site.path());
     assert_eq!(found.findings, []);
     assert!(found.notes.iter().any(|it| it.contains("--databases rocblas")), "{:?}", found.notes);
@@ -95,7 +81,7 @@ fn scripts_of_other_installations() {
     let place = tempfile::tempdir().unwrap();
     let packages = place.path().join("lib/app");
     fs::create_dir_all(packages.parent().unwrap()).unwrap();
-    fs::rename(site(fat.path(), &[], &["gfx90a"]).keep(), &packages).unwrap();
+    fs::rename(installed_by_pip(fat.path(), &[], &["gfx90a"]).keep(), &packages).unwrap();
     let script = |path: &Path, text: &str| {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
@@ -126,7 +112,7 @@ fn scripts_of_other_installations() {
 fn views_of_installed_splits() {
     let fat = fat();
     fs::write(fat.path().join("fat/lib/rocblas/library/TensileLibrary_gfx1201.dat"), b"\x91\xabfor gfx1201").unwrap();
-    let site = site(fat.path(), &[], &["gfx1201", "gfx1100", "gfx11"]);
+    let site = installed_by_pip(fat.path(), &[], &["gfx1201", "gfx1100", "gfx11"]);
     let place = tempfile::tempdir().unwrap();
     let out = place.path().join("out");
     split(site.path(), &out, &["--view", "thin/gfx1100", "--view", "merged/gfx1201"]);
@@ -162,7 +148,7 @@ fn copies_that_follow_symlinks() {
 #[test]
 fn what_pip_leaves_behind() {
     let fat = fat();
-    let site = site(fat.path(), &[], &["gfx90a"]);
+    let site = installed_by_pip(fat.path(), &[], &["gfx90a"]);
     let left = site.path().join("~at-1.0.dist-info");
     fs::create_dir(&left).unwrap();
     for name in ["METADATA", "RECORD", "kpackfs.json"] {
