@@ -15,6 +15,8 @@ pub(super) struct BudgetState {
     pub(super) tickets: u64,
     /// Number of notifications. A waiting thread sees from it that it has to check again.
     pub(super) changes: u64,
+    /// Number of threads that wait for the next one.
+    pub(super) sleeping: usize,
 }
 
 /// The memory of a class, and the threads that wait for more.

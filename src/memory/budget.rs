@@ -9,7 +9,6 @@
 //! the last class always proceeds. When it has released its memory, the class before it proceeds, and so on. A bundle
 //! larger than the whole budget can therefore be read, but only one at a time.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::accounts::BudgetState;
@@ -56,6 +55,8 @@ pub trait Reclaim: Send + Sync {
 type StateGuard<'a> = MutexGuard<'a, BudgetState, { rank::BUDGET }>;
 
 /// The budget of `--memory` bytes. The module documentation says how it is shared.
+#[derive(derive_more::Debug)]
+#[debug("Budget({:?})", self.gauges())]
 pub struct Budget {
     capacity: u64,
     state: Mutex<BudgetState, { rank::BUDGET }>,
@@ -67,6 +68,8 @@ pub struct Budget {
 }
 
 /// Reserved bytes of the budget, released on drop.
+#[derive(derive_more::Debug)]
+#[debug("Reservation({purpose:?}, {bytes} bytes)")]
 pub struct Reservation {
     budget: Arc<Budget>,
     purpose: MemoryClass,
@@ -170,11 +173,13 @@ impl Budget {
     }
 
     /// Waits until memory is released, or until the timeout.
-    fn wait(&self, state: StateGuard<'_>, timeout: Option<Duration>) {
-        match timeout {
-            Some(timeout) => drop(self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner)),
-            None => drop(self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)),
-        }
+    fn wait(&self, mut state: StateGuard<'_>, timeout: Option<Duration>) {
+        state.sleeping += 1;
+        let mut state = match timeout {
+            Some(timeout) => self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner).0,
+            None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+        };
+        state.sleeping -= 1;
     }
 
     /// Whether a thread waits for memory of this class.
@@ -260,8 +265,14 @@ impl Budget {
 
     /// Makes waiting threads check again.
     pub(super) fn look_again(&self) {
-        self.lock().changes += 1;
-        self.changed.notify_all();
+        let mut state = self.lock();
+        state.changes += 1;
+        let is_awaited = state.sleeping > 0;
+        drop(state);
+        // It is a system call even if no thread waits.
+        if is_awaited {
+            self.changed.notify_all();
+        }
     }
 
     /// Registers a cache or pool whose memory can be reclaimed.
@@ -378,18 +389,6 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.resize(0);
-    }
-}
-
-impl fmt::Debug for Budget {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Budget").field(&self.gauges()).finish()
-    }
-}
-
-impl fmt::Debug for Reservation {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Reservation({:?}, {} bytes)", self.purpose, self.bytes)
     }
 }
 
