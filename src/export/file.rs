@@ -77,7 +77,7 @@ pub(super) fn write<K: SystemCalls>(
     let mut target = TargetFile { content, file, path, device, block, sharing, passing, buffer, end: 0 };
     let mut input: Option<InputFile<'_>> = None;
     let mut to = 0;
-    for Extent { length, source } in content.extents(0, content.size()) {
+    for Extent { length, source } in merged(content.extents(0, content.size()), block) {
         match source {
             ExtentSource::Zeros => target.pass_zeros(length),
             ExtentSource::Read => {
@@ -105,6 +105,26 @@ pub(super) fn write<K: SystemCalls>(
     input.iter().try_for_each(InputFile::check).map_err(reading(path))?;
     target.passing.into_iter().for_each(PassingSum::finish);
     Ok(())
+}
+
+/// The extents of a content with fewer boundaries: those that are read are joined up to `STEP`, also with ranges of files
+/// that have less than a block. Each extent takes a system call at least, and wheels have several for each member.
+fn merged(extents: Vec<Extent<'_>>, block: u64) -> Vec<Extent<'_>> {
+    let mut merged = Vec::<Extent<'_>>::with_capacity(extents.len());
+    for extent in extents {
+        let is_read = match extent.source {
+            ExtentSource::Read => true,
+            ExtentSource::File { .. } => extent.length < block,
+            ExtentSource::Zeros => false,
+        };
+        match merged.last_mut() {
+            Some(Extent { length, source: ExtentSource::Read }) if is_read && *length + extent.length <= STEP => {
+                *length += extent.length;
+            }
+            _ => merged.push(extent),
+        }
+    }
+    merged
 }
 
 impl<'a> InputFile<'a> {
