@@ -55,7 +55,7 @@ impl<T> NewFiles<T> {
                 return Err(ExportError::FileAndDirectory { path, file, directory });
             }
         }
-        self.files.keys().try_for_each(|path| inputs.check(path))?;
+        inputs.check_all(self.files.keys().map(PathBuf::as_path))?;
         if let Some(other) = self.files.keys().find(|path| is_no_file(path)) {
             return Err(ExportError::NotRegular(other.clone()));
         }

@@ -4,7 +4,8 @@
 //! Paths are compared by their places in filesystems, so that symlinks, bind mounts and other names of a directory give
 //! the same answer. Files are also compared by inode, because of hard links.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -88,12 +89,44 @@ impl Inputs {
 
     /// Fails if a file or directory may not be created or replaced at `place`. A symlink there is replaced itself.
     pub(crate) fn check(&self, place: &Path) -> Result<(), ExportError> {
-        let resolved = place_of(place);
+        self.check_all([place])
+    }
+
+    /// Like [`Inputs::check`], for several places. Each directory is looked up once: nothing is written in between.
+    pub(crate) fn check_all<'p>(&self, places: impl IntoIterator<Item = &'p Path>) -> Result<(), ExportError> {
+        let mut directories = HashMap::new();
+        places.into_iter().try_for_each(|place| {
+            let (resolved, location) = self.resolve(place, &mut directories);
+            self.check_resolved(place, &resolved, &location)
+        })
+    }
+
+    /// Where a place is. `directories` are those of earlier places.
+    fn resolve(
+        &self,
+        place: &Path,
+        directories: &mut HashMap<PathBuf, (PathBuf, DevicePath)>,
+    ) -> (PathBuf, DevicePath) {
+        let located = |path: PathBuf| {
+            let location = self.locate(&path);
+            (path, location)
+        };
+        let path = std::path::absolute(place).unwrap_or_else(|_| place.to_owned());
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return located(real(&path, MAX_LINKS));
+        };
+        let directory = directories.entry(parent.to_owned()).or_insert_with(|| located(real(parent, MAX_LINKS)));
+        let (directory, location) = &*directory;
+        let resolved = directory.join(name);
+        // What exists may be a mount point.
+        if resolved.symlink_metadata().is_ok() { located(resolved) } else { (resolved, location.child(name)) }
+    }
+
+    fn check_resolved(&self, place: &Path, resolved: &Path, location: &DevicePath) -> Result<(), ExportError> {
         let path = || place.to_owned();
-        let location = self.locate(&resolved);
         for input in &self.inputs {
             let given = input.given.clone();
-            if input.leading.contains(&location) {
+            if input.leading.contains(location) {
                 return Err(ExportError::IsInput { path: path(), input: given });
             }
             if location.is_in(&input.location) {
@@ -102,7 +135,7 @@ impl Inputs {
         }
         let Ok(existing) = resolved.symlink_metadata() else { return Ok(()) };
         if existing.is_dir()
-            && let Some(mount) = self.mounts_at(&resolved).next()
+            && let Some(mount) = self.mounts_at(resolved).next()
         {
             // Deleting what is replaced would delete the files of that filesystem.
             return Err(ExportError::MountPoint { path: path(), mounted: mount.mount_point.clone() });
@@ -142,6 +175,10 @@ impl Inputs {
 impl DevicePath {
     fn new(device: &str, path: &Path) -> Self {
         Self { device: device.to_owned(), path: path.to_owned() }
+    }
+
+    fn child(&self, name: &OsStr) -> Self {
+        Self::new(&self.device, &self.path.join(name))
     }
 
     /// It and the directories above it.

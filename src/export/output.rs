@@ -79,7 +79,7 @@ impl Output {
         resources: &Resources,
         warn: Warn,
     ) -> Result<Self, ExportError> {
-        parts.iter().chain(gone).try_for_each(|part| inputs.check(part))?;
+        inputs.check_all(parts.iter().chain(gone).map(PathBuf::as_path))?;
         if place.exists() && !place.is_dir() {
             return Err(ExportError::NotADirectory(place.to_owned()));
         }

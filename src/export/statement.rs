@@ -143,7 +143,7 @@ impl StatementChange {
     /// Fails if the statement would be written to an input, where a symlink leads.
     pub(crate) fn check(&self, inputs: &Inputs) -> Result<(), ExportError> {
         let manifests = self.manifests.iter().map(|(_, file, _)| file);
-        self.files.iter().chain(manifests).try_for_each(|file| inputs.check(file))
+        inputs.check_all(self.files.iter().chain(manifests).map(PathBuf::as_path))
     }
 
     /// Where writing these views, each to its path, puts the digests that the manifests list.
