@@ -117,10 +117,13 @@ impl WheelPart {
 
     /// Plans the thin binaries, on all cores.
     fn plan_thin(&self) -> Result<(), ReadError> {
-        self.payload.par_iter().with_max_len(1).try_for_each(|payload| match payload {
-            Payload::Thin(_, _, binary) => binary.rewritten().map(drop),
-            Payload::Unchanged(..) | Payload::Joined(..) | Payload::Rewritten(..) | Payload::Archive(..) => Ok(()),
-        })
+        let thin = self.payload.iter().filter_map(|payload| match payload {
+            Payload::Thin(_, _, binary) => Some(binary),
+            Payload::Unchanged(..) | Payload::Joined(..) | Payload::Rewritten(..) | Payload::Archive(..) => None,
+        });
+        // Collected first: for a part without any, no other thread is woken.
+        let thin: Vec<_> = thin.collect();
+        thin.par_iter().with_max_len(1).try_for_each(|binary| binary.rewritten().map(drop))
     }
 
     /// The wheel's file name.
@@ -308,7 +311,8 @@ impl WheelPart {
         }
         let mut assembled = Assembled::clone(&*self.assembled()?);
         let level = self.wheels.options.deflate;
-        let splice = |payload: &Payload| {
+        let is_spliced = |payload: &&Payload| matches!(payload, Payload::Rewritten(_) | Payload::Thin(..));
+        let splice = |payload: &&Payload| {
             let (path, rewritten) = match payload {
                 Payload::Rewritten(it) => (&it.0.path, Arc::clone(&it.1)),
                 Payload::Thin(path, _, binary) => (path, binary.rewritten()?),
@@ -318,7 +322,8 @@ impl WheelPart {
             let stream = spliced(&path.to_text(), &rewritten, level.unwrap_or_default(), &self.resources)?;
             Ok(Some((path.clone(), is_stored, stream)))
         };
-        let rewritten = self.payload.par_iter().with_max_len(1).map(splice).collect::<Result<Vec<_>, ReadError>>()?;
+        let to_splice: Vec<_> = self.payload.iter().filter(is_spliced).collect();
+        let rewritten = to_splice.par_iter().with_max_len(1).map(splice).collect::<Result<Vec<_>, ReadError>>()?;
         let (mut streams, mut stored) = (BTreeMap::new(), BTreeSet::new());
         for (path, is_stored, stream) in rewritten.into_iter().flatten() {
             if is_stored && !self.deflates_stored() {
