@@ -1,7 +1,8 @@
 //! Which members of a new wheel are deflated, and their streams.
 //!
 //! A member that has a stream already keeps it: that of the input, or one that was spliced out of it. Archives, whose code
-//! objects are compressed, are stored, as is what the input stores and what deflating would enlarge.
+//! objects are compressed, are stored, as is what the input stores and what deflating would enlarge. The manifest is stored
+//! as well: most of it is digests. It has a hundred bytes for each code object, and deflating would spare half of them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use rayon::prelude::*;
 
-use super::{Digest, Sums, WheelEntry, WheelPart};
+use super::{Sums, WheelEntry, WheelPart};
 use crate::deflate::{DeflateError, DeflateLevel, DeflatedContent, Uncompressed, deflate};
 use crate::rope::ReadError;
 use crate::source::EntryPath;
@@ -27,28 +28,31 @@ pub(super) fn deflate_members(
     stored: &BTreeSet<EntryPath>,
     done: &AtomicU64,
 ) -> Result<(), ReadError> {
-    let is_manifest = |file: &WheelEntry| file.path.name() == PART_MANIFEST.as_bytes();
     let Some((record, files)) = files.split_last_mut() else { return Ok(()) };
-    let (manifests, others): (Vec<_>, Vec<_>) = files.iter_mut().partition(|file| is_manifest(file));
-    let deflate_all = |files: Vec<&mut WheelEntry>| deflate_files(part, level, files, done);
-    let unknown: Vec<_> = others.iter().map(|file| Arc::clone(&file.digest)).collect();
-    deflate_all(others.into_iter().filter(|file| !stored.contains(&file.path) && is_wanted(part, file)).collect())?;
-    // The manifest states the digests of others, and RECORD that of the manifest as well.
-    compute(&unknown.iter().map(|digest| &**digest).collect::<Vec<_>>())?;
-    deflate_all(manifests)?;
-    deflate_all(vec![record])
+    let wanted = files.iter_mut().filter(|file| !stored.contains(&file.path) && is_wanted(part, file));
+    deflate_files(part, level, wanted.collect(), done)?;
+    // The manifest states the digests of others, and RECORD those of all.
+    let (manifests, others): (Vec<_>, Vec<_>) = files.iter().partition(|file| is_manifest(file));
+    compute(&others)?;
+    compute(&manifests)?;
+    deflate_files(part, level, vec![record], done)
+}
+
+fn is_manifest(file: &WheelEntry) -> bool {
+    file.path.name() == PART_MANIFEST.as_bytes()
 }
 
 /// Whether a member is to be deflated.
 fn is_wanted(part: &WheelPart, file: &WheelEntry) -> bool {
     let is_kept = file.digest.content().member().is_some() && !part.deflates_stored();
-    file.deflated.is_none() && !is_kept && !file.path.name().ends_with(ARCHIVE)
+    file.deflated.is_none() && !is_kept && !file.path.name().ends_with(ARCHIVE) && !is_manifest(file)
 }
 
-/// Computes the digests that are unknown.
-fn compute(digests: &[&Digest]) -> Result<(), ReadError> {
-    let unknown = digests.par_iter().with_max_len(1).filter(|digest| digest.known().is_none());
-    unknown.try_for_each(|digest| digest.sums().map(drop))
+/// Computes the digests of files that are unknown.
+fn compute(files: &[&WheelEntry]) -> Result<(), ReadError> {
+    // Collected first: for a single one, no other thread is woken.
+    let unknown: Vec<_> = files.iter().map(|file| &file.digest).filter(|digest| digest.known().is_none()).collect();
+    unknown.par_iter().with_max_len(1).try_for_each(|digest| digest.sums().map(drop))
 }
 
 /// Deflates files, and computes their digests in the same pass.

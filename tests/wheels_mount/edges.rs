@@ -112,6 +112,27 @@ fn what_is_installed_together_has_one_archive() {
     verifies(&[target.path()]);
 }
 
+/// Most bytes of a manifest are digests.
+#[test]
+fn archives_and_manifests_are_stored_and_the_rest_is_deflated() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = in_pieces(&directory);
+    let names = wheel_names(&input);
+    let (out, _) = splits(&directory, &input, &["--format", "wheel"]);
+    for part in ["host", "gfx90a"] {
+        let mut zip = zip::ZipArchive::new(fs::File::open(out.join(&names[part])).unwrap()).unwrap();
+        for number in 0..zip.len() {
+            let member = zip.by_index(number).unwrap();
+            let name = member.name().unwrap();
+            let is_stored = member.compression() == zip::CompressionMethod::Stored;
+            let expected = name.ends_with(".kpack") || name.ends_with("/kpackfs-manifest.json");
+            // The input stores its members, and deflating would enlarge the shortest ones.
+            let may_be_stored = !name.contains(".dist-info/") || member.size() < 100;
+            assert!(is_stored == expected || (is_stored && may_be_stored), "{name}: {is_stored}");
+        }
+    }
+}
+
 #[test]
 fn a_merged_view_is_what_is_installed() {
     let directory = tempfile::tempdir().unwrap();
