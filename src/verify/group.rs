@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::devices;
 use super::distributions::statement;
 use super::error::VerifyError;
-use super::overlaid::{overlaid_keys, take_off};
+use super::overlaid::{laid_over, overlaid_keys, take_off};
 use super::parts::{Part, Parts, PartsKind};
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
@@ -52,9 +52,8 @@ pub(super) fn group(
     let mut statements = Vec::new();
     for host in &mut hosts {
         let statement = LocatedStatement::of_part(&host.part.input.location)?;
-        if let Some(located) = &statement {
-            host.take_off(&located.arch()?, &devices, resources, findings)?;
-        }
+        let arch = statement.as_ref().map(LocatedStatement::arch).transpose()?;
+        host.take_off(arch.as_deref(), &devices, resources, findings)?;
         statements.push(statement);
     }
     let members = members(&hosts, &devices);
@@ -148,10 +147,10 @@ impl PartCandidate {
     }
 
     /// Removes the files of device parts from a host part over which `--arch` laid them, if it is named together with
-    /// device parts of its split. Alone, it is verified with these files.
+    /// device parts of its split. Alone, it is verified with these files. `arch` is `None` without a statement.
     fn take_off(
         &mut self,
-        arch: &[BundleKey],
+        arch: Option<&[BundleKey]>,
         devices: &[Self],
         resources: &Arc<Resources>,
         findings: &Findings,
@@ -159,13 +158,14 @@ impl PartCandidate {
         let near: Vec<_> = devices.iter().filter(|it| it.directory == self.directory).map(|it| &*it.part).collect();
         let (Some(part), [_, ..]) = (Arc::get_mut(&mut self.part), &*near) else { return Ok(()) };
         let mut unnamed = Vec::new();
-        for key in overlaid_keys(arch).iter().filter(|key| !near.iter().any(|part| part.name == key.as_str())) {
+        let overlaid = arch.map_or_else(|| laid_over(part, &near, findings), overlaid_keys);
+        for key in overlaid.iter().filter(|key| !near.iter().any(|part| part.name == key.as_str())) {
             let place = self.directory.join(key.as_str());
             if place.is_dir() {
                 unnamed.push(Part::open(&place, place.display().to_string(), resources, &Findings::default())?);
             }
         }
-        take_off(part, &near.into_iter().chain(&unnamed).collect::<Vec<_>>(), arch, findings);
+        take_off(part, &near.into_iter().chain(&unnamed).collect::<Vec<_>>(), &overlaid, findings);
         self.metadata = Metadata::read(&part.input).ok();
         Ok(())
     }

@@ -16,10 +16,28 @@ pub(super) fn overlaid_keys(arch: &[BundleKey]) -> Vec<BundleKey> {
     arch.iter().flat_map(BundleKey::packaging_chain).collect()
 }
 
+/// The device parts of which a host part has all files, as in a copy of a mount with `--arch`, which has no statement.
+pub(super) fn laid_over(host: &Part, devices: &[&Part], findings: &Findings) -> Vec<BundleKey> {
+    let sizes: HashMap<_, _> = host.files().map(|(path, content)| (path, content.size())).collect();
+    // A RECORD names other places of scripts and data.
+    let is_same = |(path, content): (&EntryPath, &Arc<dyn Content>)| {
+        sizes.get(path).is_some_and(|&size| size == content.size() || Part::is_metadata(path))
+    };
+    let is_laid = |device: &&&Part| {
+        let mut files = device.files().peekable();
+        files.peek().is_some() && files.all(is_same)
+    };
+    let laid: Vec<_> = devices.iter().filter(is_laid).collect();
+    for device in &laid {
+        let (host, device) = (host.label_or_name(), device.label_or_name());
+        findings.note(format!("{host}: it has all files of {device}, as in a mount with --arch {device}"));
+    }
+    laid.into_iter().filter_map(|device| device.name.parse().ok()).collect()
+}
+
 /// Removes the overlaid files from the host part.
-pub(super) fn take_off(host: &mut Part, devices: &[&Part], arch: &[BundleKey], findings: &Findings) {
-    let chain = overlaid_keys(arch);
-    let is_overlaid = |device: &&&Part| chain.iter().any(|key| key.as_str() == device.name);
+pub(super) fn take_off(host: &mut Part, devices: &[&Part], overlaid: &[BundleKey], findings: &Findings) {
+    let is_overlaid = |device: &&&Part| overlaid.iter().any(|key| key.as_str() == device.name);
     for device in devices.iter().filter(is_overlaid) {
         let files: HashMap<_, _> = device.files().collect();
         let is_of_device = |path: &EntryPath, content: &Arc<dyn Content>| {

@@ -7,7 +7,7 @@ use super::directory::{read_directory, wheels_among, wheels_in};
 use super::error::VerifyError;
 use super::group::{self, NamedInput};
 use super::mounted;
-use super::overlaid::take_off;
+use super::overlaid::{laid_over, overlaid_keys, take_off};
 use super::parts::{Part, Parts, PartsKind};
 use super::report::Findings;
 use super::statement::LocatedStatement;
@@ -165,8 +165,13 @@ impl Views {
         let label = |name: &str| format!("{}{name}", self.prefix);
         let open = |name: &str| Part::open(&self.path.join(name), label(name), resources, findings);
         let mut parts = names.map(open).collect::<Result<Vec<_>, _>>()?;
-        if let (Some((host, devices)), Some(located)) = (parts.split_first_mut(), &self.statement) {
-            take_off(host, &devices.iter().collect::<Vec<_>>(), &located.arch()?, findings);
+        if let Some((host, devices)) = parts.split_first_mut() {
+            let devices: Vec<_> = devices.iter().collect();
+            let overlaid = match &self.statement {
+                Some(located) => overlaid_keys(&located.arch()?),
+                None => laid_over(host, &devices, findings),
+            };
+            take_off(host, &devices, &overlaid, findings);
         }
         let has_all = self.statement.as_ref().is_none_or(|located| located.statement.views().is_empty());
         let kind = if has_all { PartsKind::Split } else { PartsKind::Partial };

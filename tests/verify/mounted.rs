@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use kpackfs::verify::{Rule, VerifyOptions, VerifyReport};
 
+use crate::healthy::files;
 use crate::installations;
 use crate::splits::{edit, verify};
 use crate::views::{fat, shown};
@@ -125,4 +126,34 @@ fn all_entries_of_the_mount_of_a_tree() {
     fs::create_dir(place.join("device/.kpack")).unwrap();
     fs::write(place.join("device/.kpack/rocm_gfx942.kpack"), "KPAK").unwrap();
     assert!(!check(&entries(&place)).findings.is_empty());
+}
+
+/// Nothing in a copy says with which options the mount was made.
+#[test]
+fn a_copy_of_a_mount_with_arch_is_no_damage() {
+    let tree = tempfile::tempdir().unwrap();
+    for name in ["plain.so", "mixed.so"] {
+        crate::splits::copy(&Path::new("tests/fixtures").join(name), &tree.path().join("lib").join(name));
+    }
+    for fat in [tree, fat()] {
+        for arch in [&["gfx90a"][..], &["gfx1030", "gfx1100"]] {
+            let copy = shown(fat.path(), arch);
+            let at = |name: &str| copy.path().join(name);
+            fs::remove_dir_all(at(".kpackfs")).unwrap();
+            for paths in [vec![copy.path().to_owned()], vec![at("host"), at("gfx90a"), at("gfx1030"), at("gfx1100")]] {
+                let report = check(&paths);
+                assert_eq!(report.findings, [], "{arch:?}: {paths:?}");
+                let notes = report.notes.iter().filter(|note| note.contains("as in a mount with --arch"));
+                assert_eq!(notes.count(), arch.len(), "{:?}", report.notes);
+            }
+            // What differs was not laid over it.
+            let archives: Vec<_> =
+                files(&at("host")).into_iter().filter(|it| it.extension().is_some_and(|it| it == "kpack")).collect();
+            let last = archives.iter().find(|path| path.to_str().unwrap().contains(arch[0])).unwrap();
+            edit(last, |bytes| *bytes.last_mut().unwrap() ^= 1);
+            assert!(!check(&[copy.path().to_owned()]).findings.is_empty(), "{arch:?}");
+            edit(last, |bytes| bytes.push(0));
+            assert!(!check(&[copy.path().to_owned()]).findings.is_empty(), "{arch:?}");
+        }
+    }
 }
