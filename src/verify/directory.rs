@@ -3,11 +3,28 @@
 use std::path::{Path, PathBuf};
 
 use crate::source::SourceError;
+use crate::split::SIMPLE;
+
+/// The page of a package index, and of each project in it.
+const PAGE: &str = "index.html";
 
 /// The wheels in a directory that contains wheels and no other directory, so that it is neither a split nor an
 /// installation.
 pub(super) fn wheels_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
     if directories_in(path)?.is_empty() { wheels_among(path) } else { Ok(Vec::new()) }
+}
+
+/// The wheels in a package index, or in a directory with nothing else: those in the directories of its projects.
+pub(super) fn wheels_in_index(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
+    let projects = directories_in(path)?;
+    let root =
+        if projects.len() == 1 && projects.iter().all(|it| it == SIMPLE) { path.join(SIMPLE) } else { path.to_owned() };
+    let has_page = |directory: &Path| directory.join(PAGE).is_file();
+    if !has_page(&root) {
+        return Ok(Vec::new());
+    }
+    let projects = directories_in(&root)?.into_iter().map(|name| root.join(name)).filter(|project| has_page(project));
+    Ok(projects.map(|project| wheels_among(&project)).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// The wheels in a directory, whatever else is in it.

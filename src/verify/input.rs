@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::artifacts;
-use super::directory::{directories_in, is_wheel, read_directory, wheels_among, wheels_in};
+use super::directory::{directories_in, is_wheel, read_directory, wheels_among, wheels_in, wheels_in_index};
 use super::error::VerifyError;
 use super::group::{NamedInput, group, has_code};
 use super::parts::{Part, Parts};
@@ -15,7 +15,7 @@ use super::views::Views;
 use crate::kpack;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{begins_binary, open_file};
+use crate::source::{SourceError, begins_binary, open_file};
 use crate::view::{DEVICE, REPORTS, WHEELS};
 
 /// Something to check.
@@ -77,7 +77,7 @@ pub(super) fn open(
     let mut others = Vec::new();
     let mut inputs = Vec::new();
     for path in paths.iter().filter(|path| !is_shown_elsewhere(path)) {
-        let (wheels, is_prefix) = (wheels_in(path)?, is_prefix(path)?);
+        let (wheels, is_prefix) = (wheels_alone_in(path)?, is_prefix(path)?);
         if !wheels.is_empty() {
             parts.extend(listed(wheels));
             continue;
@@ -129,6 +129,12 @@ fn is_shown_elsewhere(path: &Path) -> bool {
     let is_link = |entry: &PathBuf| entry.is_symlink();
     let has_links_only = || read_directory(path).is_ok_and(|entries| entries.iter().all(is_link));
     path.ends_with(REPORTS) || path.ends_with(DEVICE) && has_links_only()
+}
+
+/// The wheels in a directory of wheels, or in a package index.
+fn wheels_alone_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
+    let wheels = wheels_in(path)?;
+    if wheels.is_empty() { wheels_in_index(path) } else { Ok(wheels) }
 }
 
 fn listed(wheels: Vec<PathBuf>) -> impl Iterator<Item = NamedInput> {

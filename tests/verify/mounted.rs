@@ -10,7 +10,7 @@ use crate::healthy::files;
 use crate::installations;
 use crate::splits::{edit, verify};
 use crate::views::{fat, shown};
-use crate::wheels::split;
+use crate::wheels::{split, unpacked};
 
 fn check(paths: &[PathBuf]) -> VerifyReport {
     verify(paths, None, &VerifyOptions::default())
@@ -156,4 +156,35 @@ fn a_copy_of_a_mount_with_arch_is_no_damage() {
             assert!(!check(&[copy.path().to_owned()]).findings.is_empty(), "{arch:?}");
         }
     }
+}
+
+#[test]
+fn an_index_stands_for_its_wheels() {
+    let (fat, other, out) = (installations::fat(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    unpacked(other.path(), "other", "2.0");
+    let at = |path: &str| out.path().join(path);
+    for (input, format) in [(fat.path(), "first"), (other.path(), "second")] {
+        split(input, &at(format), &["--format", "index"]);
+    }
+    // An index of two splits.
+    let project = |name: &str| at("second/simple").join(name);
+    for path in entries(&at("second/simple")).iter().filter(|path| path.is_dir()) {
+        fs::rename(path, at("first/simple").join(path.file_name().unwrap())).unwrap();
+    }
+    assert!(!project("other").exists());
+    for path in ["first", "first/simple"] {
+        let report = check(&[at(path)]);
+        assert_eq!(report.findings, [], "{path}");
+        assert!(report.counts.binaries.get() > 4 && report.counts.recorded_files.get() > 20, "{report:?}");
+        for (fat, name) in [(fat.path(), "other"), (other.path(), "fat")] {
+            let report = verify(&[at(path)], Some(fat), &VerifyOptions::default());
+            assert_eq!(report.findings, [], "{path}: {}", fat.display());
+            assert!(report.notes.iter().any(|it| it.contains("not compared") && it.contains(&format!("/{name}-"))));
+        }
+    }
+    let wheel = entries(&at("first/simple/amd-fat-device-gfx90a"))
+        .into_iter()
+        .find(|it| it.extension().is_some_and(|it| it == "whl"));
+    fs::remove_file(wheel.unwrap()).unwrap();
+    assert!(has(&check(&[at("first")]), Rule::DistributionMissing, "fat-1.0"));
 }
