@@ -195,6 +195,12 @@ class Corpus(Inputs):
         return [(self.unpacked(self.onnxruntime), 1.5), (self.tree, 8), (Tree("jax pjrt wheel", self.jax.path, ""), 9)]
 
     @cached_property
+    def manifests(self):
+        """Inputs, and whether each is a wheel."""
+        plugin = self.wheel("jax plugin", self.corpus / "jax_rocm7_plugin-0.12.0-cp312-cp312-manylinux_2_27_x86_64.whl")
+        return [(self.tree, False), *((Tree(wheel.name, wheel.path, ""), True) for wheel in (plugin, *self.wheels))]
+
+    @cached_property
     def rewritten(self):
         """Trees whose rewritten library is large enough for throughputs."""
         return [self.tree, self.unpacked(self.jax)]
@@ -242,6 +248,10 @@ class Fixtures(Inputs):
     @cached_property
     def splits(self):
         return [(self.tree, 1)]
+
+    @cached_property
+    def manifests(self):
+        return [(self.tree, False), *((Tree(wheel.name, wheel.path, ""), True) for wheel in self.wheels)]
 
     @cached_property
     def rewritten(self):

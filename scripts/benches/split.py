@@ -1,9 +1,12 @@
-"""Splitting to directories: its cost, and how the cost grows."""
+"""Splitting: its cost, how the cost grows, and what manifests add to it."""
 
 import os
 from statistics import median
 
 from .results import rate, seconds, size
+
+# Seconds of CPU time.
+SHORT = 0.5
 
 
 def run(bench):
@@ -14,6 +17,9 @@ def run(bench):
     tree = bench.inputs.splits[0][0]
     scaling(bench, tree)
     growth(bench, tree, bench.inputs.twice(tree))
+    for tree, is_wheel in bench.inputs.manifests:
+        for options in ((), ("--format", "wheel"))[: 2 if is_wheel else 1]:
+            manifests(bench, tree, options)
 
 
 def split(bench, source, *options, processors=None, then=lambda out: None):
@@ -64,3 +70,16 @@ def growth(bench, tree, twice):
     what = f"split of {twice.name} against once"
     bench.compare(what, [it.seconds for it in large], [it.seconds for it in small], seconds, "once", at_most=2.1)
     bench.compare(f"{what}, memory", [it.peak for it in large], [it.peak for it in small], size, "once", at_most=1.1)
+
+
+def manifests(bench, tree, options):
+    """CPU time with and without manifests, in turn."""
+    first = split(bench, tree.path, *options)
+    # A difference of two percent of a short run is less than the noise of a few.
+    rounds = bench.rounds if first.cpu > SHORT else 10 * bench.rounds
+    subject, control = [], []
+    for _ in range(rounds):
+        control.append(split(bench, tree.path, *options, "--no-manifest").cpu)
+        subject.append(split(bench, tree.path, *options).cpu)
+    form = "wheels" if options else "directories"
+    bench.compare(f"split of {tree.name} to {form}, CPU time with manifests", subject, control, seconds, "without", at_most=1.02)
