@@ -20,6 +20,10 @@ const STEP: u64 = 1 << 20;
 /// The fewest bytes that the kernel is asked to copy. For fewer, that takes longer than reading and writing them.
 const LEAST_COPIED: u64 = 64 << 10;
 
+/// Ranges of files with fewer bytes than this are read and written, except for the end of a file: the blocks of most
+/// filesystems are not smaller, so that nothing of these can be shared, and they have no holes.
+const LEAST_SHARED: u64 = 4 << 10;
+
 /// Bytes that the kernel copies at a time, so that progress is visible.
 const KERNEL_STEP: u64 = 64 << 20;
 
@@ -77,7 +81,7 @@ pub(super) fn write<K: SystemCalls>(
     let mut target = TargetFile { content, file, path, device, block, sharing, passing, buffer, end: 0 };
     let mut input: Option<InputFile<'_>> = None;
     let mut to = 0;
-    for Extent { length, source } in merged(content.extents(0, content.size()), block) {
+    for Extent { length, source } in merged(content.extents(0, content.size())) {
         match source {
             ExtentSource::Zeros => target.pass_zeros(length),
             ExtentSource::Read => {
@@ -107,14 +111,16 @@ pub(super) fn write<K: SystemCalls>(
     Ok(())
 }
 
-/// The extents of a content with fewer boundaries: those that are read are joined up to `STEP`, also with ranges of files
-/// that have less than a block. Each extent takes a system call at least, and wheels have several for each member.
-fn merged(extents: Vec<Extent<'_>>, block: u64) -> Vec<Extent<'_>> {
+/// The extents of a content with fewer boundaries: those that are read are joined up to `STEP`, also with short ranges of
+/// files. Each extent takes a system call at least, and wheels have several for each member. The last range stays: its end
+/// may be shared if it is that of its file, too.
+fn merged(extents: Vec<Extent<'_>>) -> Vec<Extent<'_>> {
+    let last = extents.len().saturating_sub(1);
     let mut merged = Vec::<Extent<'_>>::with_capacity(extents.len());
-    for extent in extents {
+    for (number, extent) in extents.into_iter().enumerate() {
         let is_read = match extent.source {
             ExtentSource::Read => true,
-            ExtentSource::File { .. } => extent.length < block,
+            ExtentSource::File { .. } => extent.length < LEAST_SHARED && number < last,
             ExtentSource::Zeros => false,
         };
         match merged.last_mut() {

@@ -252,14 +252,20 @@ fn what_is_too_short_to_be_shared_is_written_together() {
     let member = |number: u64| [Segment::literal(vec![1; 80]), range(&original, number * 600, 600)];
     let large = [range(&original, 0, BLOCK), Segment::zeros(BLOCK), range(&original, 5, 10)];
     let rope = Rope::new((0..1000).flat_map(member).chain(large)).unwrap();
-    let extents = merged(rope.extents(0, rope.size()), BLOCK);
+    let extents = merged(rope.extents(0, rope.size()));
     assert_eq!(extents.iter().map(|extent| extent.length).collect::<Vec<_>>(), [680_000, BLOCK, BLOCK, 10]);
     let many = Rope::new((0..5 * STEP / 80).map(|_| Segment::literal(vec![1; 80]))).unwrap();
-    let extents = merged(many.extents(0, many.size()), BLOCK);
+    let extents = merged(many.extents(0, many.size()));
     assert!(extents.len() == 6 && extents.iter().all(|extent| extent.length <= STEP), "{extents:?}");
     for content in [rope, many] {
         assert!(written(&content, &sharing(Reflink::Never, Simulated::default())).unwrap().0 == read(&content));
     }
+    // The end of a file can be shared, however short it is.
+    let head = Segment::literal(vec![1; usize::try_from(BLOCK).unwrap()]);
+    let tail = Rope::new([head, range(&original, 170 * BLOCK, 700_000 - 170 * BLOCK)]).unwrap();
+    let kernel = sharing(Reflink::Always, Simulated::default());
+    assert!(written(&tail, &kernel).unwrap().0 == read(&tail));
+    assert_eq!(kernel.kernel.shared.load(Ordering::Relaxed), 700_000 - 170 * BLOCK);
 }
 
 proptest! {
