@@ -269,7 +269,7 @@ impl Budget {
         state.changes += 1;
         let is_awaited = state.sleeping > 0;
         drop(state);
-        // It is a system call even if no thread waits.
+        // Notifying is a system call, even if no thread waits.
         if is_awaited {
             self.changed.notify_all();
         }

@@ -16,8 +16,8 @@ use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::rope::{Content, Rope, Segment};
 use crate::source::{Entry, EntryPath};
 use crate::wheel::{
-    Devices, PART_MANIFEST, Paths, Requirements, STATEMENT, VariantLabel, WheelError, WheelName, has_property,
-    installed_with, variant_json,
+    Devices, Paths, Requirements, STATEMENT, VariantLabel, WheelError, WheelName, has_property, installed_with,
+    variant_json,
 };
 
 /// The user's choices.
@@ -318,7 +318,7 @@ impl Assembled {
     /// Digests to compute before the whole wheel can be read. Those of RECORD and of the manifest are not among them,
     /// because they need all others.
     pub fn unknown_digests(&self) -> Vec<Arc<Digest>> {
-        let is_of_others = |file: &WheelEntry| [b"RECORD", PART_MANIFEST.as_bytes()].contains(&file.path.name());
+        let is_of_others = |file: &WheelEntry| file.is_manifest() || file.is_in_dist_info(b"RECORD");
         let unknown = |file: &&WheelEntry| file.digest.known().is_none() && !is_of_others(file);
         self.files.iter().filter(unknown).map(|file| Arc::clone(&file.digest)).collect()
     }

@@ -2,7 +2,7 @@
 //!
 //! A member that has a stream already keeps it: that of the input, or one that was spliced out of it. Archives, whose code
 //! objects are compressed, are stored, as is what the input stores and what deflating would enlarge. The manifest is stored
-//! as well: most of it is digests. It has a hundred bytes for each code object, and deflating would spare half of them.
+//! as well: most of it is digests. It has about 100 bytes for each code object, and deflating would spare half of them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use super::{Sums, WheelEntry, WheelPart};
 use crate::deflate::{DeflateError, DeflateLevel, DeflatedContent, Uncompressed, deflate};
 use crate::rope::ReadError;
 use crate::source::EntryPath;
-use crate::wheel::PART_MANIFEST;
 
 /// The suffix of archives.
 const ARCHIVE: &[u8] = b".kpack";
@@ -32,20 +31,16 @@ pub(super) fn deflate_members(
     let wanted = files.iter_mut().filter(|file| !stored.contains(&file.path) && is_wanted(part, file));
     deflate_files(part, level, wanted.collect(), done)?;
     // The manifest states the digests of others, and RECORD those of all.
-    let (manifests, others): (Vec<_>, Vec<_>) = files.iter().partition(|file| is_manifest(file));
+    let (manifests, others): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.is_manifest());
     compute(&others)?;
     compute(&manifests)?;
     deflate_files(part, level, vec![record], done)
 }
 
-fn is_manifest(file: &WheelEntry) -> bool {
-    file.path.name() == PART_MANIFEST.as_bytes()
-}
-
 /// Whether a member is to be deflated.
 fn is_wanted(part: &WheelPart, file: &WheelEntry) -> bool {
     let is_kept = file.digest.content().member().is_some() && !part.deflates_stored();
-    file.deflated.is_none() && !is_kept && !file.path.name().ends_with(ARCHIVE) && !is_manifest(file)
+    file.deflated.is_none() && !is_kept && !file.path.name().ends_with(ARCHIVE) && !file.is_manifest()
 }
 
 /// Computes the digests of files that are unknown.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::digest::Digest;
 use crate::rope::Content;
 use crate::source::EntryPath;
-use crate::wheel::WheelError;
+use crate::wheel::{PART_MANIFEST, WheelError};
 
 /// A file of a wheel.
 #[derive(Clone, Debug)]
@@ -25,6 +25,17 @@ impl WheelEntry {
     pub fn stored(path: EntryPath, content: Arc<dyn Content>) -> Self {
         let digest = Arc::new(Digest::new(path.to_text(), content, None));
         Self { path, executable: false, digest, deflated: None }
+    }
+
+    /// Whether it is the manifest of a part.
+    pub(super) fn is_manifest(&self) -> bool {
+        self.is_in_dist_info(PART_MANIFEST.as_bytes())
+    }
+
+    /// Whether it is the file of this name in the dist-info directory.
+    pub(super) fn is_in_dist_info(&self, name: &[u8]) -> bool {
+        let is_dist_info = |directory: &EntryPath| directory.depth() == 1 && directory.name().ends_with(b".dist-info");
+        self.path.name() == name && self.path.parent().as_ref().is_some_and(is_dist_info)
     }
 
     /// The path as text. Names in wheels are UTF-8 ("Recording installed projects").

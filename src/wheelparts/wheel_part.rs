@@ -12,6 +12,7 @@ use super::deflating::deflate_members;
 use super::payload::Payload;
 use super::spliced::spliced;
 use super::{Assembled, Digest, DosTime, SplitWheel, Sums, WheelEntry, Wheels, warnings_of};
+use crate::binary::Rewritten;
 use crate::gpu::GpuSet;
 use crate::kpack::ArchiveRope;
 use crate::memory::{Reclaim, Reservation};
@@ -311,21 +312,23 @@ impl WheelPart {
         }
         let mut assembled = Assembled::clone(&*self.assembled()?);
         let level = self.wheels.options.deflate;
-        let is_spliced = |payload: &&Payload| matches!(payload, Payload::Rewritten(_) | Payload::Thin(..));
-        let splice = |payload: &&Payload| {
-            let (path, rewritten) = match payload {
-                Payload::Rewritten(it) => (&it.0.path, Arc::clone(&it.1)),
-                Payload::Thin(path, _, binary) => (path, binary.rewritten()?),
-                Payload::Unchanged(..) | Payload::Joined(..) | Payload::Archive(..) => return Ok(None),
-            };
+        // Collected first: for a part without any, no other thread is woken.
+        let mut rewritten = Vec::new();
+        for payload in &*self.payload {
+            match payload {
+                Payload::Rewritten(it) => rewritten.push((&it.0.path, Arc::clone(&it.1))),
+                Payload::Thin(path, _, binary) => rewritten.push((path, binary.rewritten()?)),
+                Payload::Unchanged(..) | Payload::Joined(..) | Payload::Archive(..) => {}
+            }
+        }
+        let splice = |(path, rewritten): (&EntryPath, Arc<Rewritten>)| {
             let is_stored = rewritten.original().member().is_some_and(|member| !member.packed().deflated);
             let stream = spliced(&path.to_text(), &rewritten, level.unwrap_or_default(), &self.resources)?;
-            Ok(Some((path.clone(), is_stored, stream)))
+            Ok((path.clone(), is_stored, stream))
         };
-        let to_splice: Vec<_> = self.payload.iter().filter(is_spliced).collect();
-        let rewritten = to_splice.par_iter().with_max_len(1).map(splice).collect::<Result<Vec<_>, ReadError>>()?;
+        let made = rewritten.into_par_iter().with_max_len(1).map(splice).collect::<Result<Vec<_>, ReadError>>()?;
         let (mut streams, mut stored) = (BTreeMap::new(), BTreeSet::new());
-        for (path, is_stored, stream) in rewritten.into_iter().flatten() {
+        for (path, is_stored, stream) in made {
             if is_stored && !self.deflates_stored() {
                 stored.insert(path);
             } else if let Some(stream) = stream {
