@@ -75,8 +75,8 @@ def growth(bench, tree, twice):
 def manifests(bench, tree, options):
     """CPU time with and without manifests, in turn."""
     first = split(bench, tree.path, *options)
-    # A difference of two percent of a short run is less than the noise of a few.
-    rounds = bench.rounds if first.cpu > SHORT else 10 * bench.rounds
+    # Two percent of a short run are less than the noise of a few runs.
+    rounds = 10 * bench.rounds if first.cpu < SHORT and bench.rounds > 1 else bench.rounds
     subject, control = [], []
     for _ in range(rounds):
         control.append(split(bench, tree.path, *options, "--no-manifest").cpu)
