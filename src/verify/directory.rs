@@ -14,17 +14,21 @@ pub(super) fn wheels_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
     if directories_in(path)?.is_empty() { wheels_among(path) } else { Ok(Vec::new()) }
 }
 
-/// The wheels in a package index, or in a directory with nothing else: those in the directories of its projects.
+/// The wheels in a package index, or in a directory that contains one and no other directory: those of its projects, and
+/// those next to its pages.
 pub(super) fn wheels_in_index(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
-    let projects = directories_in(path)?;
-    let root =
-        if projects.len() == 1 && projects.iter().all(|it| it == SIMPLE) { path.join(SIMPLE) } else { path.to_owned() };
+    let is_above = matches!(directories_in(path)?.as_slice(), [only] if only == SIMPLE);
+    let root = if is_above { path.join(SIMPLE) } else { path.to_owned() };
+    let projects: Vec<_> = directories_in(&root)?.into_iter().map(|name| root.join(name)).collect();
     let has_page = |directory: &Path| directory.join(PAGE).is_file();
-    if !has_page(&root) {
+    if !has_page(&root) || !projects.iter().any(|project| has_page(project)) {
         return Ok(Vec::new());
     }
-    let projects = directories_in(&root)?.into_iter().map(|name| root.join(name)).filter(|project| has_page(project));
-    Ok(projects.map(|project| wheels_among(&project)).collect::<Result<Vec<_>, _>>()?.concat())
+    let mut wheels = if is_above { wheels_among(path)? } else { Vec::new() };
+    for directory in std::iter::once(&root).chain(&projects) {
+        wheels.extend(wheels_among(directory)?);
+    }
+    Ok(wheels)
 }
 
 /// The wheels in a directory, whatever else is in it.
