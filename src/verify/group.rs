@@ -16,6 +16,7 @@ use crate::gpu::BundleKey;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::begins_binary;
+use crate::view::MERGED;
 use crate::wheel::{Metadata, WheelLabel};
 
 /// A directory or wheel that the user named.
@@ -158,7 +159,8 @@ impl PartCandidate {
         let near: Vec<_> = devices.iter().filter(|it| it.directory == self.directory).map(|it| &*it.part).collect();
         let (Some(part), [_, ..]) = (Arc::get_mut(&mut self.part), &*near) else { return Ok(()) };
         let mut unnamed = Vec::new();
-        let overlaid = arch.map_or_else(|| laid_over(part, &near, findings), overlaid_keys);
+        let is_copy = self.directory.join(MERGED).is_dir();
+        let overlaid = arch.map_or_else(|| laid_over(part, &near, is_copy, findings), overlaid_keys);
         for key in overlaid.iter().filter(|key| !near.iter().any(|part| part.name == key.as_str())) {
             let place = self.directory.join(key.as_str());
             if place.is_dir() {

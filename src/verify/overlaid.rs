@@ -16,23 +16,29 @@ pub(super) fn overlaid_keys(arch: &[BundleKey]) -> Vec<BundleKey> {
     arch.iter().flat_map(BundleKey::packaging_chain).collect()
 }
 
-/// The device parts of which a host part has all files, as in a copy of a mount with `--arch`, which has no statement.
-pub(super) fn laid_over(host: &Part, devices: &[&Part], findings: &Findings) -> Vec<BundleKey> {
+/// The device parts that were laid over a host part without a statement, as in a copy of a mount with `--arch`: the host part
+/// has all of their files. `is_copy` tells whether other views of a mount are next to it. Otherwise only a part with its own
+/// dist-info counts, since a tree may also have been unpacked into its host part by mistake.
+pub(super) fn laid_over(host: &Part, devices: &[&Part], is_copy: bool, findings: &Findings) -> Vec<BundleKey> {
     let sizes: HashMap<_, _> = host.files().map(|(path, content)| (path, content.size())).collect();
-    // A RECORD names other places of scripts and data.
-    let is_same = |(path, content): (&EntryPath, &Arc<dyn Content>)| {
-        sizes.get(path).is_some_and(|&size| size == content.size() || Part::is_metadata(path))
-    };
-    let is_laid = |device: &&&Part| {
-        let mut files = device.files().peekable();
-        files.peek().is_some() && files.all(is_same)
-    };
-    let laid: Vec<_> = devices.iter().filter(is_laid).collect();
-    for device in &laid {
-        let (host, device) = (host.label_or_name(), device.label_or_name());
-        findings.note(format!("{host}: it has all files of {device}, as in a mount with --arch {device}"));
+    let mut laid = Vec::new();
+    for device in devices.iter().filter(|device| is_copy || device.input.dist_info().is_some()) {
+        // The sizes of metadata may differ: RECORD names the places of files where this part has them.
+        let is_same = |(path, content): (&EntryPath, &Arc<dyn Content>)| {
+            let is_metadata = Part::is_metadata(path);
+            sizes.get(path).is_some_and(|&size| is_metadata || size == content.size())
+                && (is_metadata || device.is_device_file(path, content))
+        };
+        let key = device.name.parse().ok().filter(|key: &BundleKey| key.is_known() && key.as_str() == device.name);
+        let has_files = device.files().any(|(path, _)| !Part::is_metadata(path));
+        if let Some(key) = key.filter(|_| has_files && device.files().all(is_same)) {
+            let host = host.label_or_name();
+            findings
+                .note(format!("{host}: it has all files of the device part for {key}, as in a mount with `--arch`"));
+            laid.push(key);
+        }
     }
-    laid.into_iter().filter_map(|device| device.name.parse().ok()).collect()
+    laid
 }
 
 /// Removes the overlaid files from the host part.

@@ -169,7 +169,7 @@ impl Views {
             let devices: Vec<_> = devices.iter().collect();
             let overlaid = match &self.statement {
                 Some(located) => overlaid_keys(&located.arch()?),
-                None => laid_over(host, &devices, findings),
+                None => laid_over(host, &devices, !self.merged.is_empty(), findings),
             };
             take_off(host, &devices, &overlaid, findings);
         }

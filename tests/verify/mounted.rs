@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use kpackfs::metrics::Progress;
+use kpackfs::resources::Resources;
 use kpackfs::verify::{Rule, VerifyOptions, VerifyReport};
 
 use crate::healthy::files;
@@ -143,19 +145,42 @@ fn a_copy_of_a_mount_with_arch_is_no_damage() {
             for paths in [vec![copy.path().to_owned()], vec![at("host"), at("gfx90a"), at("gfx1030"), at("gfx1100")]] {
                 let report = check(&paths);
                 assert_eq!(report.findings, [], "{arch:?}: {paths:?}");
-                let notes = report.notes.iter().filter(|note| note.contains("as in a mount with --arch"));
+                let notes = report.notes.iter().filter(|note| note.contains("as in a mount with `--arch`"));
                 assert_eq!(notes.count(), arch.len(), "{:?}", report.notes);
             }
-            // What differs was not laid over it.
-            let archives: Vec<_> =
-                files(&at("host")).into_iter().filter(|it| it.extension().is_some_and(|it| it == "kpack")).collect();
-            let last = archives.iter().find(|path| path.to_str().unwrap().contains(arch[0])).unwrap();
-            edit(last, |bytes| *bytes.last_mut().unwrap() ^= 1);
-            assert!(!check(&[copy.path().to_owned()]).findings.is_empty(), "{arch:?}");
-            edit(last, |bytes| bytes.push(0));
-            assert!(!check(&[copy.path().to_owned()]).findings.is_empty(), "{arch:?}");
+            let archives = files(&at("host")).into_iter().filter(|it| it.extension().is_some_and(|it| it == "kpack"));
+            let last = archives.filter(|path| path.to_str().unwrap().contains(arch[0])).max().unwrap();
+            let name = last.file_name().unwrap().to_str().unwrap();
+            edit(&last, |bytes| *bytes.last_mut().unwrap() ^= 1);
+            let report = check(&[copy.path().to_owned()]);
+            assert!(has(&report, Rule::OverlayDiffers, name), "{:?}", report.findings);
+            edit(&last, |bytes| *bytes.last_mut().unwrap() ^= 1);
+            edit(&last, |bytes| bytes.push(0));
+            let report = check(&[copy.path().to_owned()]);
+            assert!(has(&report, Rule::DeviceFileInHost, name), "{:?}", report.findings);
         }
     }
+}
+
+/// The parts of a tree do not say whose they are.
+#[test]
+fn a_device_part_in_the_host_part_of_a_tree_is_damage() {
+    let tree = tempfile::tempdir().unwrap();
+    crate::splits::copy(Path::new("tests/fixtures/plain.so"), &tree.path().join("lib/x.so"));
+    let out = tempfile::tempdir().unwrap();
+    split(tree.path(), &out.path().join("s"), &[]);
+    let at = |path: &str| out.path().join("s").join(path);
+    fs::remove_dir_all(at(".kpackfs")).unwrap();
+    let cp = |from: &str, to: &str| {
+        let status = std::process::Command::new("cp").arg("-r").arg(at(from)).arg(at(to)).status().unwrap();
+        assert!(status.success());
+    };
+    // A directory with a name that could be that of a device part.
+    cp("host", "old");
+    assert_eq!(check(&[at("")]).findings, []);
+    cp("gfx90a/.kpack", "host/.kpack");
+    let report = check(&[at("")]);
+    assert!(has(&report, Rule::DeviceFileInHost, "host/.kpack/"), "{:?}", report.findings);
 }
 
 #[test]
@@ -182,9 +207,21 @@ fn an_index_stands_for_its_wheels() {
             assert!(report.notes.iter().any(|it| it.contains("not compared") && it.contains(&format!("/{name}-"))));
         }
     }
-    let wheel = entries(&at("first/simple/amd-fat-device-gfx90a"))
-        .into_iter()
-        .find(|it| it.extension().is_some_and(|it| it == "whl"));
-    fs::remove_file(wheel.unwrap()).unwrap();
+    let whl = |path: &str| {
+        let wheels = entries(&at(path)).into_iter().filter(|it| it.extension().is_some_and(|it| it == "whl"));
+        wheels.max().unwrap()
+    };
+    // Wheels next to pages are checked as well, and those in a directory without a page.
+    let wheel = whl("first/simple/fat");
+    for place in ["first", "first/simple", "first/simple/nothing"] {
+        fs::create_dir_all(at(place)).unwrap();
+        let other = at(place).join("other_-1.0-py3-none-any.whl");
+        fs::write(&other, &fs::read(&wheel).unwrap()[..1000]).unwrap();
+        let (options, resources) = (VerifyOptions::default(), Resources::new(64 << 20));
+        let error = kpackfs::verify::verify(&[at("first")], None, &options, &resources, &Progress::default());
+        assert!(error.unwrap_err().to_string().contains("other_-1.0"), "{place}");
+        fs::remove_file(other).unwrap();
+    }
+    fs::remove_file(whl("first/simple/amd-fat-device-gfx90a")).unwrap();
     assert!(has(&check(&[at("first")]), Rule::DistributionMissing, "fat-1.0"));
 }
