@@ -48,8 +48,7 @@ fn statements(input: &Input) -> impl Iterator<Item = Statement> {
     let of_tree = EntryPath::root().child(REPORTS.as_bytes()).child(STATEMENT.as_bytes());
     let is_statement = move |path: &EntryPath| {
         let is_of_wheel = path.depth() == 2 && path.name() == wheel::STATEMENT.as_bytes();
-        let is_in_dist_info = || path.components().next().is_some_and(|first| first.ends_with(b".dist-info"));
-        *path == of_tree || (is_of_wheel && is_in_dist_info())
+        *path == of_tree || (is_of_wheel && path.is_in_dist_info())
     };
     input.entries.iter().filter(move |entry| is_statement(&entry.path)).filter_map(|entry| match &entry.kind {
         EntryKind::File { content, .. } => {

@@ -32,7 +32,7 @@ pub(super) fn mixed_versions(input: &Input) -> Vec<String> {
 fn metadata(input: &Input) -> Vec<Metadata> {
     let parse = |path: &EntryPath, kind: &EntryKind| {
         let EntryKind::File { content, .. } = kind else { return None };
-        if path.depth() != 2 || path.name() != b"METADATA" || !path.directory().ends_with(b".dist-info") {
+        if path.depth() != 2 || path.name() != b"METADATA" || !path.is_in_dist_info() {
             return None;
         }
         Metadata::parse(WholeFile::of(Parser::Metadata, &**content).ok()?.into_bytes(), path).ok()

@@ -141,7 +141,7 @@ pub(super) fn as_one(mut wheels: Vec<JoinedWheel>) -> Result<Input, WheelsError>
     let host = host(&wheels).map(|host| (host.input.location.clone(), host.input.dist_info().cloned()));
     let mut whole = lay_over(wheels)?;
     if let Some((location, Some(dist_info))) = host {
-        whole.entries.retain(|entry| !is_dist_info(&entry.path) || entry.path.below(&dist_info).is_some());
+        whole.entries.retain(|entry| !entry.path.is_in_dist_info() || entry.path.below(&dist_info).is_some());
         (whole.location, whole.kind) = (location, InputKind::Wheels(Some(dist_info)));
     }
     Ok(whole)
@@ -153,11 +153,6 @@ fn host(wheels: &[JoinedWheel]) -> Option<&JoinedWheel> {
         let added = host.metadata.added();
         wheels.iter().all(|wheel| wheel.name == host.name || added.has(&wheel.name))
     })
-}
-
-/// Whether a path is a `*.dist-info` directory or in one.
-fn is_dist_info(path: &EntryPath) -> bool {
-    path.components().next().is_some_and(|first| first.ends_with(b".dist-info"))
 }
 
 fn open(path: &Path, resources: &Arc<Resources>) -> Result<JoinedWheel, WheelsError> {

@@ -103,11 +103,8 @@ pub(super) fn find_dist_info(entries: &[Entry]) -> Option<EntryPath> {
         let found = entries.binary_search_by(|entry| entry.path.cmp(path)).ok().and_then(|found| entries.get(found));
         found.is_some_and(|entry| matches!(entry.kind, EntryKind::File { .. }))
     };
-    let mut candidates = entries.iter().filter(|entry| {
-        matches!(entry.kind, EntryKind::Directory)
-            && entry.path.depth() == 1
-            && entry.path.as_bytes().ends_with(b".dist-info")
-    });
+    let mut candidates =
+        entries.iter().filter(|entry| matches!(entry.kind, EntryKind::Directory) && entry.path.is_dist_info());
     let only = candidates.next()?;
     let complete = ["METADATA", "WHEEL"].iter().all(|name| is_file(&only.path.child(name.as_bytes())));
     (complete && candidates.next().is_none()).then(|| only.path.clone())

@@ -127,6 +127,17 @@ impl EntryPath {
         self.as_bytes().get(..end).unwrap_or_default()
     }
 
+    /// Whether this is the place of a `*.dist-info` directory, the metadata of a distribution: at the top of a wheel or of a
+    /// directory of packages (packaging.python.org, "Recording installed projects").
+    pub fn is_dist_info(&self) -> bool {
+        self.depth() == 1 && self.is_in_dist_info()
+    }
+
+    /// Whether this is a `*.dist-info` directory, or in one.
+    pub fn is_in_dist_info(&self) -> bool {
+        self.components().next().is_some_and(|first| first.ends_with(b".dist-info"))
+    }
+
     /// Whether this is in the directory `ancestor`, or in one of its subdirectories.
     pub fn is_below(&self, ancestor: &Self) -> bool {
         match self.as_bytes().strip_prefix(ancestor.as_bytes()) {

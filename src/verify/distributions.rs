@@ -66,10 +66,11 @@ pub(super) fn find<'a>(parts: &'a Parts, findings: &Findings) -> Vec<Distributio
 }
 
 fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distribution<'a>> {
-    let directories = part.input.entries.iter().filter(|entry| {
-        let is_named = entry.path.depth() == 1 && entry.path.as_bytes().ends_with(b".dist-info");
-        is_named && matches!(entry.kind, EntryKind::Directory)
-    });
+    let directories = part
+        .input
+        .entries
+        .iter()
+        .filter(|entry| entry.path.is_dist_info() && matches!(entry.kind, EntryKind::Directory));
     let open = |directory: &EntryPath| {
         let record_path = directory.child(b"RECORD");
         let rows = match read(part, &record_path, Parser::Record) {
@@ -89,6 +90,13 @@ fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distri
         found
     };
     directories.map(|entry| open(&entry.path)).collect()
+}
+
+/// The normalised name and the version of the distribution in the name of its `*.dist-info` directory.
+pub(super) fn named_by(directory: &EntryPath) -> Option<(String, &str)> {
+    let name = std::str::from_utf8(directory.name()).ok()?.strip_suffix(".dist-info")?;
+    let (name, version) = name.split_once('-')?;
+    Some((normalise(name), version))
 }
 
 /// The statement in a `*.dist-info` directory, if there is one.
@@ -196,9 +204,7 @@ impl Distribution<'_> {
 
     /// The name and the version of the distribution in the name of its directory.
     pub(super) fn of_directory(&self) -> Option<(String, &str)> {
-        let name = std::str::from_utf8(self.directory.name()).ok()?.strip_suffix(".dist-info")?;
-        let (name, version) = name.split_once('-')?;
-        Some((normalise(name), version))
+        named_by(&self.directory)
     }
 
     /// Whether it belongs to a split.

@@ -8,7 +8,7 @@ use super::against::Comparison;
 use super::artifacts;
 use super::context::Context;
 use super::directory::wheels_in;
-use super::distributions::Distribution;
+use super::distributions::{Distribution, named_by};
 use super::error::VerifyError;
 use super::input::VerifyInput;
 use super::parts::{Part, Parts};
@@ -117,12 +117,8 @@ impl BuildLabel {
 
     /// How well parts fit; `None` if they do not contain the distribution.
     fn fit(&self, parts: &Parts) -> Option<BuildFit> {
-        let is_ours = |path: &EntryPath| {
-            let name = path.as_bytes().strip_suffix(b".dist-info").and_then(|it| std::str::from_utf8(it).ok());
-            name.is_some_and(|name| {
-                path.depth() == 1 && normalise(name.split('-').next().unwrap_or_default()) == self.name
-            })
-        };
+        let is_ours =
+            |path: &EntryPath| path.is_dist_info() && named_by(path).is_some_and(|(name, _)| name == self.name);
         let of_part = |part: &Arc<Part>| {
             let entries = part.input.entries.iter().filter(|it| matches!(it.kind, EntryKind::Directory));
             let labels = entries.filter(|it| is_ours(&it.path)).filter_map(|it| Self::read(&part.input, &it.path));

@@ -70,8 +70,8 @@ pub(super) fn install(
 
 /// Installers that save space install symlinks to their caches. They are treated as files.
 pub(super) fn follow_links_to_caches(input: &mut Input, resources: &Arc<Resources>) {
-    let is_installation = matches!(input.kind, InputKind::Tree)
-        && input.entries.iter().any(|entry| entry.path.depth() == 1 && entry.path.as_bytes().ends_with(b".dist-info"));
+    let is_installation =
+        matches!(input.kind, InputKind::Tree) && input.entries.iter().any(|entry| entry.path.is_dist_info());
     if !is_installation {
         return;
     }

@@ -30,7 +30,7 @@ impl LinkedDirectories {
         if !matches!(input.kind, InputKind::Tree | InputKind::UnpackedWheel(_)) || input.file.is_some() {
             return Ok(Self::default());
         }
-        let is_installation = input.entries.iter().any(is_dist_info);
+        let is_installation = input.entries.iter().any(|entry| entry.path.is_dist_info());
         let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);
         let is_followed = |entry: &&Entry| {
             let is_named = entry.path.name() == DOT_KPACK.as_bytes() || is_installation && entry.path.depth() == 1;
@@ -79,10 +79,6 @@ impl LinkedDirectories {
     }
 }
 
-fn is_dist_info(entry: &Entry) -> bool {
-    entry.path.depth() == 1 && entry.path.as_bytes().ends_with(b".dist-info")
-}
-
 /// A path without `.` and `..`. All but its last directories are resolved already.
 fn normal(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut path, component| {
@@ -98,7 +94,7 @@ fn normal(path: &Path) -> PathBuf {
 /// Reports symlinks to archives of an installation that lead to nothing. Loaders pass over such links, and other trees may
 /// contain them.
 pub(super) fn check_dangling(input: &Input, label: impl Fn(&EntryPath) -> String, findings: &Findings) {
-    if !input.entries.iter().any(is_dist_info) {
+    if !input.entries.iter().any(|entry| entry.path.is_dist_info()) {
         return;
     }
     let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);

@@ -210,8 +210,7 @@ impl Part {
 
     /// Whether a path belongs to a wheel's own metadata, which differs between parts.
     pub(super) fn is_metadata(path: &EntryPath) -> bool {
-        let first = path.components().next().unwrap_or_default();
-        first.ends_with(b".dist-info") || first == REPORTS.as_bytes()
+        path.is_in_dist_info() || path.components().next() == Some(REPORTS.as_bytes())
     }
 }
 

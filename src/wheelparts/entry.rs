@@ -34,8 +34,7 @@ impl WheelEntry {
 
     /// Whether it is the file of this name in the dist-info directory.
     pub(super) fn is_in_dist_info(&self, name: &[u8]) -> bool {
-        let is_dist_info = |directory: &EntryPath| directory.depth() == 1 && directory.name().ends_with(b".dist-info");
-        self.path.name() == name && self.path.parent().as_ref().is_some_and(is_dist_info)
+        self.path.depth() == 2 && self.path.name() == name && self.path.is_in_dist_info()
     }
 
     /// The path as text. Names in wheels are UTF-8 ("Recording installed projects").
