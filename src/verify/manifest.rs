@@ -42,6 +42,7 @@ impl Context<'_> {
     /// Compares everything with manifests and split IDs. `compared` are the results for RECORDs.
     pub(super) fn check_manifests(&self, compared: &ComparedFiles) -> ProvenFiles {
         let stated = self.stated_parts();
+        self.check_statement(&stated);
         self.check_splits(&stated);
         self.check_extras(&stated);
         self.check_foreign(&stated);
@@ -138,6 +139,17 @@ impl Context<'_> {
         }
     }
 
+    /// Checks that the statement next to the parts of a split is that of their split.
+    fn check_statement(&self, stated: &[StatedPart<'_>]) {
+        let Some(located) = self.parts.statement.as_ref().filter(|_| self.parts.kind.is_separate()) else { return };
+        let Some(id) = located.statement.split_id() else { return };
+        let of_another = |it: &&StatedPart<'_>| it.split_id.as_deref().is_some_and(|of_part| of_part != id);
+        if let Some(other) = stated.iter().find(of_another) {
+            let reason = format!("it states the ID of another split than {}", other.place);
+            self.findings.add(Rule::OtherSplit, located.path.as_str(), reason);
+        }
+    }
+
     /// Checks that parts which belong together are of one split.
     fn check_splits(&self, stated: &[StatedPart<'_>]) {
         let of_tree = |it: &&StatedPart<'_>| it.distribution.is_none();
@@ -212,7 +224,7 @@ impl Context<'_> {
         let mut labels: Vec<_> = stated.iter().filter(|it| it.manifest.is_none()).map(|it| it.label.clone()).collect();
         let has_id = self.parts.statement.as_ref().is_some_and(|it| it.statement.split_id().is_some());
         if has_id && self.parts.kind.is_separate() {
-            let is_stated = |number: usize| stated.iter().any(|it| it.distribution.is_none() && it.number == number);
+            let is_stated = |number: usize| stated.iter().any(|it| it.number == number);
             let parts = self.parts.all.iter().enumerate().filter(|(number, _)| !is_stated(*number));
             labels.extend(parts.map(|(_, part)| part.label_or_name()));
         }
