@@ -1,5 +1,6 @@
 //! The input of `verify`: which paths are parts of one split, and which are separate.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::statement::LocatedStatement;
 use super::views::Views;
 use crate::kpack;
 use crate::resources::Resources;
-use crate::rope::Content;
+use crate::rope::{Content, equal};
 use crate::source::{SourceError, begins_binary, open_file};
 use crate::view::{DEVICE, REPORTS, WHEELS};
 
@@ -77,8 +78,14 @@ pub(super) fn open(
     let mut others = Vec::new();
     let mut inputs = Vec::new();
     for path in paths.iter().filter(|path| !is_shown_elsewhere(path)) {
-        let (wheels, is_prefix) = (wheels_alone_in(path)?, is_prefix(path)?);
+        let (wheels, is_prefix) = (wheels_in(path)?, is_prefix(path)?);
         if !wheels.is_empty() {
+            parts.extend(listed(wheels));
+            continue;
+        }
+        let wheels = wheels_in_index(path)?;
+        if !wheels.is_empty() {
+            note_unchecked(path, &wheels, findings)?;
             parts.extend(listed(wheels));
             continue;
         }
@@ -98,13 +105,8 @@ pub(super) fn open(
             };
             inputs.push(VerifyInput::Sites(sites.iter().map(open).collect::<Result<_, _>>()?));
         } else if let wheels @ [_, ..] = &*wheels_of_release(path, resources)? {
+            note_unchecked(path, wheels, findings)?;
             parts.extend(listed(wheels.to_vec()));
-            let names = directories_in(path)?;
-            findings.note(format!(
-                "{}: the wheels in it were checked, and no directory next to them: {}",
-                path.display(),
-                enumerate(&names)
-            ));
             continue;
         } else if path.is_dir() || is_wheel(path) {
             parts.push(NamedInput { path: path.clone(), is_listed: false });
@@ -113,6 +115,7 @@ pub(super) fn open(
         }
         note_wheels(path, has_views, findings)?;
     }
+    drop_copies(&mut parts, resources)?;
     match parts.as_slice() {
         [NamedInput { path, is_listed: false }] => others.push(path.clone()),
         parts => inputs.extend(group(parts, resources, findings)?.into_iter().map(VerifyInput::of_parts)),
@@ -131,10 +134,41 @@ fn is_shown_elsewhere(path: &Path) -> bool {
     path.ends_with(REPORTS) || path.ends_with(DEVICE) && has_links_only()
 }
 
-/// The wheels in a directory of wheels, or in a package index.
-fn wheels_alone_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
-    let wheels = wheels_in(path)?;
-    if wheels.is_empty() { wheels_in_index(path) } else { Ok(wheels) }
+/// Notes directories with no wheel that is checked.
+fn note_unchecked(path: &Path, wheels: &[PathBuf], findings: &Findings) -> Result<(), SourceError> {
+    let is_unchecked = |name: &String| !wheels.iter().any(|wheel| wheel.starts_with(path.join(name)));
+    let names: Vec<_> = directories_in(path)?.into_iter().filter(is_unchecked).collect();
+    if !names.is_empty() {
+        findings.note(format!(
+            "{}: the wheels in it were checked, and no directory next to them: {}",
+            path.display(),
+            enumerate(&names)
+        ));
+    }
+    Ok(())
+}
+
+/// Leaves out wheels that are equal to others of the same name, as an index and `wheels/` have the same ones.
+fn drop_copies(parts: &mut Vec<NamedInput>, resources: &Arc<Resources>) -> Result<(), SourceError> {
+    let mut kept = HashMap::<_, Vec<PathBuf>>::new();
+    let mut left = Vec::with_capacity(parts.len());
+    for part in parts.drain(..) {
+        let name = part.path.file_name().map(ToOwned::to_owned).filter(|_| part.is_listed && part.path.is_file());
+        if let Some(name) = name {
+            let others = kept.entry(name).or_default();
+            if !others.is_empty() {
+                let content = open_file(&part.path, resources)?;
+                let is_equal = |other: &PathBuf| Ok(equal(&*content, &*open_file(other, resources)?).unwrap_or(false));
+                if others.iter().map(is_equal).collect::<Result<Vec<_>, SourceError>>()?.contains(&true) {
+                    continue;
+                }
+            }
+            others.push(part.path.clone());
+        }
+        left.push(part);
+    }
+    *parts = left;
+    Ok(())
 }
 
 fn listed(wheels: Vec<PathBuf>) -> impl Iterator<Item = NamedInput> {
