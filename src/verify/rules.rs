@@ -169,7 +169,7 @@ rules! {
         "a device part was unpacked into the host part, or `--databases` of the split omitted this database",
         "split again; or give `verify` the `--databases` of the split";
     WrongPart "wrong-part" Separation:
-        "a device part contains code of another GPU, the statement of another part, or a file that belongs to no GPU",
+        "a device part contains code of another GPU, the statement of another part, or a file that belongs to no GPU; or a thin form is in the directory of another GPU",
         "a file was copied into the wrong part, or another splitter puts it there",
         "split again";
     RecordMissing "record-missing" Record:

@@ -9,12 +9,13 @@ use super::group::{self, NamedInput};
 use super::mounted;
 use super::overlaid::{laid_over, overlaid_keys, take_off};
 use super::parts::{Part, Parts, PartsKind};
-use super::report::Findings;
+use super::report::{Findings, enumerate};
+use super::rules::Rule;
 use super::statement::LocatedStatement;
-use crate::gpu::{BundleKey, GpuSet};
+use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::resources::Resources;
 use crate::source::SourceError;
-use crate::split::{RESERVED, STATEMENT};
+use crate::split::{RESERVED, SIMPLE, STATEMENT};
 use crate::view::{HOST, MERGED, REPORTS, THIN, THIN_WHEELS, WHEELS};
 
 /// The directories that `split` writes and a mount shows.
@@ -136,14 +137,33 @@ impl Views {
                 findings.note(format!("{THIN}/ and {THIN_WHEELS}/ of a mount were not checked; name what is in them"));
             }
         } else {
+            self.note_unchecked(findings)?;
             for name in self.wholes() {
                 opened.push(Parts::open_installation(&self.path.join(&name), name, resources, findings)?);
             }
             let wheels = self.wheels.iter().chain(&self.thin_wheels);
             let wheels: Vec<_> = wheels.map(|path| NamedInput { path: path.clone(), is_listed: true }).collect();
             opened.extend(group::group(&wheels, resources, findings)?);
+            opened.iter().filter_map(|parts| parts.all.first()).for_each(|part| check_thin(part, findings));
         }
         Ok(opened)
+    }
+
+    /// Notes directories that are not checked: an index, and the views of each wheel in a copy of a mount of several.
+    fn note_unchecked(&self, findings: &Findings) -> Result<(), SourceError> {
+        let is_alone = !self.has_host && self.devices.is_empty() && self.statement.is_none();
+        let has_thin_wheel = |name: &str| self.thin_wheels.iter().any(|it| it.starts_with(self.path.join(name)));
+        let is_unchecked = |name: &String| {
+            let is_other = name != REPORTS && !RESERVED.contains(&name.as_str()) && !has_thin_wheel(name);
+            name == SIMPLE || is_alone && is_other
+        };
+        let names: Vec<_> = directories(&self.path)?.into_iter().filter(is_unchecked).collect();
+        if !names.is_empty() {
+            let (place, names) = (self.path.display(), enumerate(&names));
+            findings
+                .note(format!("{place}: directories in it that were not checked; name them to check them: {names}"));
+        }
+        Ok(())
     }
 
     /// The views that show a whole tree.
@@ -183,6 +203,21 @@ impl Views {
         let parts = Parts { statement, ..Parts::new(kind, parts.into_iter().map(Arc::new).collect()) };
         group::check_complete(&parts, findings);
         Ok(parts)
+    }
+}
+
+/// Checks that a thin form is in no directory for other GPUs. Its statement tells which form it is.
+fn check_thin(part: &Part, findings: &Findings) {
+    let location = &part.input.location;
+    let directory = if location.is_dir() { Some(&**location) } else { location.parent() };
+    let Some(name) = directory.and_then(|it| it.file_name()?.to_str()) else { return };
+    let Ok(named) = name.parse::<GpuSet>() else { return };
+    let is_named = |target: &TargetId| named.targets().iter().any(|it| it.processor() == target.processor());
+    for located in part.statements().iter().filter(|_| named.targets().iter().all(TargetId::is_known)) {
+        if let Some(gpus) = located.statement.thin().filter(|gpus| !gpus.targets().iter().any(is_named)) {
+            let reason = format!("it is the thin form for {gpus}, in the directory for {name}");
+            findings.add(Rule::WrongPart, located.path.as_str(), reason);
+        }
     }
 }
 

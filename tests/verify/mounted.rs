@@ -211,6 +211,22 @@ fn an_index_stands_for_its_wheels() {
         let wheels = entries(&at(path)).into_iter().filter(|it| it.extension().is_some_and(|it| it == "whl"));
         wheels.max().unwrap()
     };
+    // The same wheels elsewhere are no second distribution, and a directory of anything else is named.
+    let wheels = files(&at("first")).into_iter().filter(|it| it.extension().is_some_and(|it| it == "whl"));
+    for wheel in wheels.collect::<Vec<_>>() {
+        fs::copy(&wheel, at("first").join(wheel.file_name().unwrap())).unwrap();
+    }
+    fs::create_dir(at("first/logs")).unwrap();
+    let report = check(&[at("first")]);
+    assert_eq!(report.findings, []);
+    assert!(report.notes.iter().any(|note| note.contains("no directory next to them: logs")), "{:?}", report.notes);
+    let copied = at("first").join(whl("first/simple/amd-fat-device-gfx90a").file_name().unwrap());
+    split(fat.path(), &at("again"), &["--format", "wheel", "--compression", "none"]);
+    fs::copy(at("again").join(copied.file_name().unwrap()), &copied).unwrap();
+    assert!(!check(&[at("first")]).findings.is_empty());
+    for wheel in entries(&at("first")).iter().filter(|it| it.is_file()) {
+        fs::remove_file(wheel).unwrap();
+    }
     // Wheels next to pages are checked as well, and those in a directory without a page.
     let wheel = whl("first/simple/fat");
     for place in ["first", "first/simple", "first/simple/nothing"] {
@@ -224,4 +240,68 @@ fn an_index_stands_for_its_wheels() {
     }
     fs::remove_file(whl("first/simple/amd-fat-device-gfx90a")).unwrap();
     assert!(has(&check(&[at("first")]), Rule::DistributionMissing, "fat-1.0"));
+}
+
+/// A copy of a mount of several wheels has no file that tells what it is.
+#[test]
+fn what_is_not_checked_is_named() {
+    let fat = installations::fat();
+    let copy = tempfile::tempdir().unwrap();
+    // The name of a view is not that of a distribution.
+    let place = copy.path().join("fat_/1.0/py3-none-any");
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    split(fat.path(), &place, &[]);
+    split(fat.path(), &copy.path().join("wheels"), &["--format", "wheel"]);
+    let notes = |path: &Path| {
+        let report = check(&[path.to_owned()]);
+        assert_eq!(report.findings, [], "{}", path.display());
+        report.notes
+    };
+    let has =
+        |notes: &[String], name: &str| notes.iter().any(|note| note.contains("not checked") && note.ends_with(name));
+    assert!(has(&notes(copy.path()), ": fat_"));
+    assert!(!notes(&place).iter().any(|note| note.contains("not checked") || note.contains("no manifest")));
+    split(fat.path(), &place, &["--format", "index"]);
+    assert!(has(&notes(&place), ": simple"));
+}
+
+#[test]
+fn the_statement_of_another_split_is_noticed() {
+    let fat = installations::fat();
+    let out = tempfile::tempdir().unwrap();
+    let tree = tempfile::tempdir().unwrap();
+    crate::splits::copy(Path::new("tests/fixtures/plain.so"), &tree.path().join("lib/x.so"));
+    for (name, input) in [("wheel", fat.path()), ("tree", tree.path())] {
+        let [one, other] = ["one", "other"].map(|it| out.path().join(name).join(it));
+        split(input, &one, &[]);
+        split(input, &other, &["--group", "other"]);
+        let statement = ".kpackfs/split.json";
+        assert_eq!(check(std::slice::from_ref(&other)).findings, []);
+        fs::copy(one.join(statement), other.join(statement)).unwrap();
+        let report = check(&[other]);
+        assert!(has(&report, Rule::OtherSplit, statement), "{name}: {:?}", report.findings);
+        assert_eq!(report.findings.len(), 1);
+    }
+}
+
+#[test]
+fn thin_forms_of_other_gpus_are_noticed() {
+    let fat = installations::fat();
+    let out = tempfile::tempdir().unwrap();
+    let at = |path: &str| out.path().join(path);
+    let gpus = ["gfx90a", "gfx1030"];
+    let views = gpus.map(|gpu| ["--view".to_owned(), gpu.to_owned()]).concat();
+    let views: Vec<_> = views.iter().map(String::as_str).collect();
+    split(fat.path(), &at("w"), &[&["--format", "thin-wheel"], &*views].concat());
+    split(fat.path(), &at("t"), &["--view", "thin/gfx90a", "--view", "thin/gfx1030"]);
+    for (place, below) in [("w", ""), ("t", "thin")] {
+        assert_eq!(check(&[at(place)]).findings, [], "{place}");
+        let [one, other] = gpus.map(|gpu| at(place).join(below).join(gpu));
+        fs::rename(&one, at("aside")).unwrap();
+        fs::rename(&other, &one).unwrap();
+        fs::rename(at("aside"), &other).unwrap();
+        let report = check(&[at(place)]);
+        let wrong = report.findings.iter().filter(|it| it.rule == Rule::WrongPart);
+        assert_eq!((wrong.count(), report.findings.len()), (2, 2), "{place}: {:?}", report.findings);
+    }
 }
