@@ -143,9 +143,11 @@ impl Context<'_> {
     fn check_statement(&self, stated: &[StatedPart<'_>]) {
         let Some(located) = self.parts.statement.as_ref().filter(|_| self.parts.kind.is_separate()) else { return };
         let Some(id) = located.statement.split_id() else { return };
-        let of_another = |it: &&StatedPart<'_>| it.split_id.as_deref().is_some_and(|of_part| of_part != id);
-        if let Some(other) = stated.iter().find(of_another) {
-            let reason = format!("it states the ID of another split than {}", other.place);
+        // A single part of another split is that part's damage.
+        if let Some(first) = stated.first()
+            && stated.iter().all(|it| it.split_id.as_deref() != Some(id))
+        {
+            let reason = format!("it states the ID of another split than {} does", first.label);
             self.findings.add(Rule::OtherSplit, located.path.as_str(), reason);
         }
     }
