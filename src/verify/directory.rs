@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::gpu::BundleKey;
 use crate::source::SourceError;
-use crate::split::{RESERVED, SIMPLE};
+use crate::split::SIMPLE;
 
 /// The page of a package index, and of each project in it.
 const PAGE: &str = "index.html";
@@ -15,17 +14,14 @@ pub(super) fn wheels_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
     if directories_in(path)?.is_empty() { wheels_among(path) } else { Ok(Vec::new()) }
 }
 
-/// The wheels in a package index, or in a directory that contains one and no view of a split: those of its projects, and
+/// The wheels in a package index, or in a directory that contains one and no other directory: those of its projects, and
 /// those next to its pages.
 pub(super) fn wheels_in_index(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
-    let names = directories_in(path)?;
-    let is_view =
-        |name: &String| RESERVED.contains(&name.as_str()) || name.parse().is_ok_and(|key: BundleKey| key.is_known());
-    let is_above = names.iter().any(|name| name == SIMPLE) && !names.iter().any(|name| name != SIMPLE && is_view(name));
+    let has_page = |directory: &Path| directory.join(PAGE).is_file();
+    let is_above = !has_page(path) && matches!(directories_in(path)?.as_slice(), [only] if only == SIMPLE);
     let root = if is_above { path.join(SIMPLE) } else { path.to_owned() };
     let projects: Vec<_> = directories_in(&root)?.into_iter().map(|name| root.join(name)).collect();
-    let has_page = |directory: &Path| directory.join(PAGE).is_file();
-    if !projects.iter().any(|project| has_page(project)) || !is_above && !has_page(&root) {
+    if !has_page(&root) || !projects.iter().any(|project| has_page(project)) {
         return Ok(Vec::new());
     }
     let mut wheels = if is_above { wheels_among(path)? } else { Vec::new() };

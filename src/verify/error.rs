@@ -47,7 +47,7 @@ pub enum VerifyError {
     /// There is nothing to check.
     #[error(
         "{}: there is nothing to verify: no split binary, no .kpack archive, no wheel and no part of a split; \
-         expected is what `kpackfs split` writes or `kpackfs mount` shows, or an installation of that",
+         expected is what `kpackfs split` writes (of an index, `simple/`) or `kpackfs mount` shows, or an installation of that",
         .0.display()
     )]
     Nothing(PathBuf),

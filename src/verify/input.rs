@@ -1,6 +1,5 @@
 //! The input of `verify`: which paths are parts of one split, and which are separate.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use crate::kpack;
 use crate::resources::Resources;
 use crate::rope::{Content, equal};
 use crate::source::{SourceError, begins_binary, open_file};
+use crate::split::SIMPLE;
 use crate::view::{DEVICE, REPORTS, WHEELS};
 
 /// Something to check.
@@ -85,8 +85,11 @@ pub(super) fn open(
         }
         let wheels = wheels_in_index(path)?;
         if !wheels.is_empty() {
-            note_unchecked(path, &wheels, findings)?;
-            parts.extend(listed(wheels));
+            // A mount shows the same wheels in `wheels/`.
+            let others =
+                path.parent().map(|above| above.join(WHEELS)).filter(|it| path.ends_with(SIMPLE) && paths.contains(it));
+            let others = others.map_or(Ok(Vec::new()), |others| wheels_in(&others))?;
+            parts.extend(listed(without_copies(wheels, &others, resources)));
             continue;
         }
         // In an environment, only a statement proves that these directories are views.
@@ -105,8 +108,13 @@ pub(super) fn open(
             };
             inputs.push(VerifyInput::Sites(sites.iter().map(open).collect::<Result<_, _>>()?));
         } else if let wheels @ [_, ..] = &*wheels_of_release(path, resources)? {
-            note_unchecked(path, wheels, findings)?;
             parts.extend(listed(wheels.to_vec()));
+            let names = directories_in(path)?;
+            findings.note(format!(
+                "{}: the wheels in it were checked, and no directory next to them: {}",
+                path.display(),
+                enumerate(&names)
+            ));
             continue;
         } else if path.is_dir() || is_wheel(path) {
             parts.push(NamedInput { path: path.clone(), is_listed: false });
@@ -115,7 +123,6 @@ pub(super) fn open(
         }
         note_wheels(path, has_views, findings)?;
     }
-    drop_copies(&mut parts, resources)?;
     match parts.as_slice() {
         [NamedInput { path, is_listed: false }] => others.push(path.clone()),
         parts => inputs.extend(group(parts, resources, findings)?.into_iter().map(VerifyInput::of_parts)),
@@ -134,41 +141,23 @@ fn is_shown_elsewhere(path: &Path) -> bool {
     path.ends_with(REPORTS) || path.ends_with(DEVICE) && has_links_only()
 }
 
-/// Notes directories with no wheel that is checked.
-fn note_unchecked(path: &Path, wheels: &[PathBuf], findings: &Findings) -> Result<(), SourceError> {
-    let is_unchecked = |name: &String| !wheels.iter().any(|wheel| wheel.starts_with(path.join(name)));
-    let names: Vec<_> = directories_in(path)?.into_iter().filter(is_unchecked).collect();
-    if !names.is_empty() {
-        findings.note(format!(
-            "{}: the wheels in it were checked, and no directory next to them: {}",
-            path.display(),
-            enumerate(&names)
-        ));
-    }
-    Ok(())
-}
-
-/// Leaves out wheels that are equal to others of the same name, as an index and `wheels/` have the same ones.
-fn drop_copies(parts: &mut Vec<NamedInput>, resources: &Arc<Resources>) -> Result<(), SourceError> {
-    let mut kept = HashMap::<_, Vec<PathBuf>>::new();
-    let mut left = Vec::with_capacity(parts.len());
-    for part in parts.drain(..) {
-        let name = part.path.file_name().map(ToOwned::to_owned).filter(|_| part.is_listed && part.path.is_file());
-        if let Some(name) = name {
-            let others = kept.entry(name).or_default();
-            if !others.is_empty() {
-                let content = open_file(&part.path, resources)?;
-                let is_equal = |other: &PathBuf| Ok(equal(&*content, &*open_file(other, resources)?).unwrap_or(false));
-                if others.iter().map(is_equal).collect::<Result<Vec<_>, SourceError>>()?.contains(&true) {
-                    continue;
-                }
-            }
-            others.push(part.path.clone());
+/// Leaves out wheels that are equal to others of the same name, or to each other.
+fn without_copies(wheels: Vec<PathBuf>, others: &[PathBuf], resources: &Arc<Resources>) -> Vec<PathBuf> {
+    let mut kept = Vec::<PathBuf>::new();
+    for wheel in wheels {
+        let is_copy = |other: &&PathBuf| {
+            let is_equal = || {
+                let (wheel, other) = (open_file(&wheel, resources)?, open_file(other, resources)?);
+                // What cannot be read is checked, and gives an error.
+                Ok::<_, SourceError>(equal(&*wheel, &*other).unwrap_or(false))
+            };
+            other.file_name() == wheel.file_name() && is_equal().unwrap_or(false)
+        };
+        if !others.iter().chain(&kept).any(|other| is_copy(&other)) {
+            kept.push(wheel);
         }
-        left.push(part);
     }
-    *parts = left;
-    Ok(())
+    kept
 }
 
 fn listed(wheels: Vec<PathBuf>) -> impl Iterator<Item = NamedInput> {
