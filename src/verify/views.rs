@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::directory::{read_directory, wheels_among, wheels_in};
+use super::directory::{directories_in, read_directory, wheels_among, wheels_in};
+use super::distributions::statement;
 use super::error::VerifyError;
 use super::group::{self, NamedInput};
 use super::mounted;
@@ -144,7 +145,9 @@ impl Views {
             let wheels = self.wheels.iter().chain(&self.thin_wheels);
             let wheels: Vec<_> = wheels.map(|path| NamedInput { path: path.clone(), is_listed: true }).collect();
             opened.extend(group::group(&wheels, resources, findings)?);
-            opened.iter().filter_map(|parts| parts.all.first()).for_each(|part| check_thin(part, findings));
+            let is_merged = |part: &&Arc<Part>| part.input.location.parent().is_some_and(|it| it.ends_with(MERGED));
+            let wholes = opened.iter().filter_map(|parts| parts.all.first()).filter(|part| !is_merged(part));
+            wholes.for_each(|part| check_thin(part, findings));
         }
         Ok(opened)
     }
@@ -154,10 +157,10 @@ impl Views {
         let is_alone = !self.has_host && self.devices.is_empty() && self.statement.is_none();
         let has_thin_wheel = |name: &str| self.thin_wheels.iter().any(|it| it.starts_with(self.path.join(name)));
         let is_unchecked = |name: &String| {
-            let is_other = name != REPORTS && !RESERVED.contains(&name.as_str()) && !has_thin_wheel(name);
+            let is_other = !RESERVED.contains(&name.as_str()) && !has_thin_wheel(name);
             name == SIMPLE || is_alone && is_other
         };
-        let names: Vec<_> = directories(&self.path)?.into_iter().filter(is_unchecked).collect();
+        let names: Vec<_> = directories_in(&self.path)?.into_iter().filter(is_unchecked).collect();
         if !names.is_empty() {
             let (place, names) = (self.path.display(), enumerate(&names));
             findings
@@ -206,18 +209,19 @@ impl Views {
     }
 }
 
-/// Checks that a thin form is in no directory for other GPUs. Its statement tells which form it is.
+/// Checks that a thin wheel is in no directory for other GPUs. Its statement tells which form it is. A view of an
+/// installation keeps the statements of what was installed there.
 fn check_thin(part: &Part, findings: &Findings) {
     let location = &part.input.location;
     let directory = if location.is_dir() { Some(&**location) } else { location.parent() };
-    let Some(name) = directory.and_then(|it| it.file_name()?.to_str()) else { return };
-    let Ok(named) = name.parse::<GpuSet>() else { return };
-    let is_named = |target: &TargetId| named.targets().iter().any(|it| it.processor() == target.processor());
-    for located in part.statements().iter().filter(|_| named.targets().iter().all(TargetId::is_known)) {
-        if let Some(gpus) = located.statement.thin().filter(|gpus| !gpus.targets().iter().any(is_named)) {
-            let reason = format!("it is the thin form for {gpus}, in the directory for {name}");
-            findings.add(Rule::WrongPart, located.path.as_str(), reason);
-        }
+    let named = directory.and_then(|it| it.file_name()?.to_str()?.parse::<GpuSet>().ok());
+    let is_gpu = |target: &TargetId| target.is_known() && !target.is_generic();
+    let Some(named) = named.filter(|named| named.targets().iter().all(is_gpu)) else { return };
+    let Some(stated) = part.input.dist_info().and_then(|own| statement(part, own)?.thin()) else { return };
+    let is_named = |target: &TargetId| named.targets().iter().any(|it| it.is_same_gpu(target));
+    if stated.targets().iter().all(is_gpu) && !stated.targets().iter().any(is_named) {
+        let reason = format!("it is the thin form for {stated}, in the directory for {named}");
+        findings.add(Rule::WrongPart, part.label_or_name(), reason);
     }
 }
 

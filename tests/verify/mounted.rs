@@ -211,22 +211,33 @@ fn an_index_stands_for_its_wheels() {
         let wheels = entries(&at(path)).into_iter().filter(|it| it.extension().is_some_and(|it| it == "whl"));
         wheels.max().unwrap()
     };
-    // The same wheels elsewhere are no second distribution, and a directory of anything else is named.
+    // The same wheels elsewhere are no second distribution.
     let wheels = files(&at("first")).into_iter().filter(|it| it.extension().is_some_and(|it| it == "whl"));
     for wheel in wheels.collect::<Vec<_>>() {
         fs::copy(&wheel, at("first").join(wheel.file_name().unwrap())).unwrap();
     }
-    fs::create_dir(at("first/logs")).unwrap();
-    let report = check(&[at("first")]);
-    assert_eq!(report.findings, []);
-    assert!(report.notes.iter().any(|note| note.contains("no directory next to them: logs")), "{:?}", report.notes);
+    assert_eq!(check(&[at("first")]).findings, []);
     let copied = at("first").join(whl("first/simple/amd-fat-device-gfx90a").file_name().unwrap());
     split(fat.path(), &at("again"), &["--format", "wheel", "--compression", "none"]);
     fs::copy(at("again").join(copied.file_name().unwrap()), &copied).unwrap();
     assert!(!check(&[at("first")]).findings.is_empty());
+    fs::create_dir(at("mounted")).unwrap();
+    fs::rename(at("first/simple"), at("mounted/simple")).unwrap();
+    fs::remove_file(&copied).unwrap();
+    split(fat.path(), &at("mounted/wheels"), &["--format", "wheel"]);
+    assert_eq!(check(&entries(&at("mounted"))).findings, []);
+    fs::rename(at("mounted/simple"), at("first/simple")).unwrap();
     for wheel in entries(&at("first")).iter().filter(|it| it.is_file()) {
         fs::remove_file(wheel).unwrap();
     }
+    // Releases of their own have equal host wheels, and each has its device wheels.
+    split(fat.path(), &at("release"), &["--format", "wheel"]);
+    assert_eq!(check(&[at("release"), at("again")]).findings, []);
+    let device = |place: &str| at(place).join(copied.file_name().unwrap());
+    let hosts = entries(&at("again")).into_iter().filter(|it| !it.to_str().unwrap().contains("device"));
+    hosts.for_each(|host| fs::remove_file(host).unwrap());
+    fs::copy(device("release"), device("again")).unwrap();
+    assert!(!check(&[at("release"), at("again")]).findings.is_empty());
     // Wheels next to pages are checked as well, and those in a directory without a page.
     let wheel = whl("first/simple/fat");
     for place in ["first", "first/simple", "first/simple/nothing"] {
@@ -304,4 +315,38 @@ fn thin_forms_of_other_gpus_are_noticed() {
         let wrong = report.findings.iter().filter(|it| it.rule == Rule::WrongPart);
         assert_eq!((wrong.count(), report.findings.len()), (2, 2), "{place}: {:?}", report.findings);
     }
+}
+
+/// A manifest of an earlier split would be compared with what replaced its part.
+#[test]
+fn a_split_without_manifests_replaces_one_with_manifests() {
+    let (tree, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let library = tree.path().join("lib/x.so");
+    crate::splits::copy(Path::new("tests/fixtures/plain.so"), &library);
+    split(tree.path(), out.path(), &[]);
+    crate::splits::copy(Path::new("tests/fixtures/mixed.so"), &library);
+    split(tree.path(), out.path(), &["--force", "--no-manifest"]);
+    assert_eq!(check(&[out.path().to_owned()]).findings, []);
+    split(tree.path(), out.path(), &["--force"]);
+    let manifest = out.path().join(".kpackfs/manifests/gfx90a.json");
+    assert!(manifest.exists());
+    split(tree.path(), out.path(), &["--force", "--no-manifest", "--view", "gfx90a"]);
+    assert!(!manifest.exists() && out.path().join(".kpackfs/manifests/host.json").exists());
+    assert_eq!(check(&[out.path().to_owned()]).findings, []);
+}
+
+/// A view of an installation keeps the metadata of what was installed.
+#[test]
+fn views_of_an_installed_thin_wheel_are_no_wrong_part() {
+    let fat = installations::fat();
+    let out = tempfile::tempdir().unwrap();
+    split(fat.path(), &out.path().join("thin"), &["--format", "thin-wheel", "--view", "gfx1100"]);
+    let site = tempfile::tempdir().unwrap();
+    let wheels = files(&out.path().join("thin"));
+    let mut zip = zip::ZipArchive::new(fs::File::open(&wheels[0]).unwrap()).unwrap();
+    zip.extract(site.path()).unwrap();
+    unpacked(site.path(), "other", "2.0");
+    split(site.path(), &out.path().join("s"), &["--view", "thin/gfx90a", "--view", "merged/gfx90a"]);
+    let report = check(&[out.path().join("s")]);
+    assert!(!report.findings.iter().any(|it| it.rule == Rule::WrongPart), "{:?}", report.findings);
 }
