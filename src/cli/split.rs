@@ -189,8 +189,7 @@ impl Split {
         let mut manifests = prepared.manifests();
         manifests.retain(|(part, _)| views.iter().any(|(view, _)| view.as_bytes() == part.as_bytes()));
         let change = StatementChange::new(self.output(), statement, self.view.is_empty(), is_part, warn)?;
-        let written: Vec<_> = views.iter().map(|(view, _)| view.clone()).collect();
-        Ok(change.with_manifests(self.output(), manifests, &written))
+        Ok(change.with_manifests(self.output(), manifests, views.iter().map(|(view, _)| view)))
     }
 
     /// Refuses options without effect in this format.

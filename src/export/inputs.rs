@@ -80,7 +80,8 @@ impl Inputs {
         let mut inputs: Vec<_> = mounted.collect();
         let location = self.locate(&real);
         let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
-        let named = absolute.ancestors().map(|above| self.locate(&place_of(above)));
+        let mut directories = HashMap::new();
+        let named = absolute.ancestors().map(|above| self.resolve(above, &mut directories).1);
         let leading = named.chain(real.ancestors().map(|above| self.locate(above))).chain(location.ancestors());
         let leading = leading.collect();
         inputs.push(ProtectedInput { given: given.to_owned(), path, location, leading });
@@ -101,7 +102,7 @@ impl Inputs {
         })
     }
 
-    /// Where a place is. `directories` are those of earlier places.
+    /// A path without symlinks before its last component, and where that is. `directories` are those of earlier paths.
     fn resolve(
         &self,
         place: &Path,
@@ -200,15 +201,6 @@ fn parts_of(input: &Path) -> Vec<PathBuf> {
     let wheels = join::wheels_in(input).unwrap_or_default();
     let only = join::only_wheel_in(input).unwrap_or_default();
     std::iter::once(input.to_owned()).chain(artifacts).chain(wheels).chain(only).collect()
-}
-
-/// The path without symlinks before its last component.
-fn place_of(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => real(parent, MAX_LINKS).join(name),
-        _ => real(&path, MAX_LINKS),
-    }
 }
 
 /// The path without symlinks. Its end need not exist.

@@ -85,18 +85,18 @@ impl StatementChange {
     /// Also writes these manifests, and removes those of the earlier split that are not replaced: of parts that are removed,
     /// and of parts in `written` that have none now.
     #[must_use]
-    pub(crate) fn with_manifests(
+    pub(crate) fn with_manifests<'p>(
         mut self,
         output: &Path,
         manifests: Vec<(String, TreeManifest)>,
-        written: &[EntryPath],
+        written: impl Iterator<Item = &'p EntryPath>,
     ) -> Self {
         let place = |part: &Path| output.join(REPORTS).join(MANIFESTS).join(format!("{}.json", part.display()));
         let file = |(part, manifest): (String, _)| (part.clone(), place(part.as_ref()), manifest);
         self.manifests = manifests.into_iter().map(file).collect();
         let removed = self.replaced.iter().filter_map(|part| Some(place(part.strip_prefix(output).ok()?)));
         let is_earlier = |part: &&EntryPath| self.earlier.contains(&output.join(part.as_path()));
-        let rewritten = written.iter().filter(is_earlier).map(|part| place(part.as_path()));
+        let rewritten = written.filter(is_earlier).map(|part| place(part.as_path()));
         let is_new = |place: &PathBuf| self.manifests.iter().any(|(_, new, _)| new == place);
         let gone: Vec<_> = removed.chain(rewritten).filter(|place| !is_new(place)).collect();
         self.replaced.extend(gone.into_iter().filter(|place| place.symlink_metadata().is_ok()));

@@ -85,11 +85,7 @@ pub(super) fn open(
         }
         let wheels = wheels_in_index(path)?;
         if !wheels.is_empty() {
-            // A mount shows the same wheels in `wheels/`.
-            let others =
-                path.parent().map(|above| above.join(WHEELS)).filter(|it| path.ends_with(SIMPLE) && paths.contains(it));
-            let others = others.map_or(Ok(Vec::new()), |others| wheels_in(&others))?;
-            parts.extend(listed(without_copies(wheels, &others, resources)));
+            parts.extend(listed(without_copies(wheels, wheels_beside(path, paths)?, resources)));
             continue;
         }
         // In an environment, only a statement proves that these directories are views.
@@ -141,19 +137,23 @@ fn is_shown_elsewhere(path: &Path) -> bool {
     path.ends_with(REPORTS) || path.ends_with(DEVICE) && has_links_only()
 }
 
-/// Leaves out wheels that are equal to others of the same name, or to each other.
-fn without_copies(wheels: Vec<PathBuf>, others: &[PathBuf], resources: &Arc<Resources>) -> Vec<PathBuf> {
-    let mut kept = Vec::<PathBuf>::new();
+/// The wheels in `wheels/` next to an index, if that is named as well: a mount shows the same ones in both.
+fn wheels_beside(index: &Path, paths: &[PathBuf]) -> Result<Vec<PathBuf>, SourceError> {
+    let beside = index.with_file_name(WHEELS);
+    if index.ends_with(SIMPLE) && paths.contains(&beside) { wheels_in(&beside) } else { Ok(Vec::new()) }
+}
+
+/// Leaves out wheels that are equal to `others` of the same name, or to each other.
+fn without_copies(wheels: Vec<PathBuf>, mut others: Vec<PathBuf>, resources: &Arc<Resources>) -> Vec<PathBuf> {
+    // What cannot be read is checked, and gives an error.
+    let are_equal = |one: &Path, other: &Path| {
+        let (Ok(one), Ok(other)) = (open_file(one, resources), open_file(other, resources)) else { return false };
+        equal(&*one, &*other).unwrap_or(false)
+    };
+    let mut kept = Vec::new();
     for wheel in wheels {
-        let is_copy = |other: &&PathBuf| {
-            let is_equal = || {
-                let (wheel, other) = (open_file(&wheel, resources)?, open_file(other, resources)?);
-                // What cannot be read is checked, and gives an error.
-                Ok::<_, SourceError>(equal(&*wheel, &*other).unwrap_or(false))
-            };
-            other.file_name() == wheel.file_name() && is_equal().unwrap_or(false)
-        };
-        if !others.iter().chain(&kept).any(|other| is_copy(&other)) {
+        if !others.iter().any(|other| other.file_name() == wheel.file_name() && are_equal(&wheel, other)) {
+            others.push(wheel.clone());
             kept.push(wheel);
         }
     }

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::verify::{Rule, VerifyOptions, VerifyReport};
+use tempfile::TempDir;
 
 use crate::healthy::files;
 use crate::installations;
-use crate::splits::{edit, verify};
+use crate::splits::{copy, edit, verify};
 use crate::views::{fat, shown};
 use crate::wheels::{split, unpacked};
 
@@ -20,6 +21,19 @@ fn check(paths: &[PathBuf]) -> VerifyReport {
 
 fn has(report: &VerifyReport, rule: Rule, path: &str) -> bool {
     report.findings.iter().any(|it| it.rule == rule && it.path.contains(path))
+}
+
+/// A tree of these fixtures.
+fn tree(fixtures: &[&str]) -> TempDir {
+    let tree = tempfile::tempdir().unwrap();
+    for name in fixtures {
+        copy(&Path::new("tests/fixtures").join(name), &tree.path().join("lib").join(name));
+    }
+    tree
+}
+
+fn with_extension(paths: Vec<PathBuf>, extension: &str) -> impl Iterator<Item = PathBuf> {
+    paths.into_iter().filter(move |path| path.extension().is_some_and(|it| it == extension))
 }
 
 /// The entries that are not hidden, as a shell expands `*`.
@@ -112,8 +126,7 @@ fn parts_of_a_mount_can_be_named_one_by_one() {
 /// A tree has no METADATA that tells which parts belong together.
 #[test]
 fn all_entries_of_the_mount_of_a_tree() {
-    let fat = tempfile::tempdir().unwrap();
-    crate::splits::copy(Path::new("tests/fixtures/plain.so"), &fat.path().join("lib/x.so"));
+    let fat = tree(&["plain.so"]);
     let out = tempfile::tempdir().unwrap();
     split(fat.path(), &out.path().join("m"), &[]);
     let place = out.path().join("m");
@@ -133,11 +146,7 @@ fn all_entries_of_the_mount_of_a_tree() {
 /// Nothing in a copy says with which options the mount was made.
 #[test]
 fn a_copy_of_a_mount_with_arch_is_no_damage() {
-    let tree = tempfile::tempdir().unwrap();
-    for name in ["plain.so", "mixed.so"] {
-        crate::splits::copy(&Path::new("tests/fixtures").join(name), &tree.path().join("lib").join(name));
-    }
-    for fat in [tree, fat()] {
+    for fat in [tree(&["plain.so", "mixed.so"]), fat()] {
         for arch in [&["gfx90a"][..], &["gfx1030", "gfx1100"]] {
             let copy = shown(fat.path(), arch);
             let at = |name: &str| copy.path().join(name);
@@ -148,8 +157,10 @@ fn a_copy_of_a_mount_with_arch_is_no_damage() {
                 let notes = report.notes.iter().filter(|note| note.contains("as in a mount with `--arch`"));
                 assert_eq!(notes.count(), arch.len(), "{:?}", report.notes);
             }
-            let archives = files(&at("host")).into_iter().filter(|it| it.extension().is_some_and(|it| it == "kpack"));
-            let last = archives.filter(|path| path.to_str().unwrap().contains(arch[0])).max().unwrap();
+            let last = with_extension(files(&at("host")), "kpack")
+                .filter(|path| path.to_str().unwrap().contains(arch[0]))
+                .max()
+                .unwrap();
             let name = last.file_name().unwrap().to_str().unwrap();
             edit(&last, |bytes| *bytes.last_mut().unwrap() ^= 1);
             let report = check(&[copy.path().to_owned()]);
@@ -165,8 +176,7 @@ fn a_copy_of_a_mount_with_arch_is_no_damage() {
 /// The parts of a tree do not say whose they are.
 #[test]
 fn a_device_part_in_the_host_part_of_a_tree_is_damage() {
-    let tree = tempfile::tempdir().unwrap();
-    crate::splits::copy(Path::new("tests/fixtures/plain.so"), &tree.path().join("lib/x.so"));
+    let tree = tree(&["plain.so"]);
     let out = tempfile::tempdir().unwrap();
     split(tree.path(), &out.path().join("s"), &[]);
     let at = |path: &str| out.path().join("s").join(path);
@@ -207,13 +217,9 @@ fn an_index_stands_for_its_wheels() {
             assert!(report.notes.iter().any(|it| it.contains("not compared") && it.contains(&format!("/{name}-"))));
         }
     }
-    let whl = |path: &str| {
-        let wheels = entries(&at(path)).into_iter().filter(|it| it.extension().is_some_and(|it| it == "whl"));
-        wheels.max().unwrap()
-    };
+    let whl = |path: &str| with_extension(entries(&at(path)), "whl").max().unwrap();
     // The same wheels elsewhere are no second distribution.
-    let wheels = files(&at("first")).into_iter().filter(|it| it.extension().is_some_and(|it| it == "whl"));
-    for wheel in wheels.collect::<Vec<_>>() {
+    for wheel in with_extension(files(&at("first")), "whl") {
         fs::copy(&wheel, at("first").join(wheel.file_name().unwrap())).unwrap();
     }
     assert_eq!(check(&[at("first")]).findings, []);
@@ -280,8 +286,7 @@ fn what_is_not_checked_is_named() {
 fn the_statement_of_another_split_is_noticed() {
     let fat = installations::fat();
     let out = tempfile::tempdir().unwrap();
-    let tree = tempfile::tempdir().unwrap();
-    crate::splits::copy(Path::new("tests/fixtures/plain.so"), &tree.path().join("lib/x.so"));
+    let tree = tree(&["plain.so"]);
     for (name, input) in [("wheel", fat.path()), ("tree", tree.path())] {
         let [one, other] = ["one", "other"].map(|it| out.path().join(name).join(it));
         split(input, &one, &[]);
@@ -320,11 +325,9 @@ fn thin_forms_of_other_gpus_are_noticed() {
 /// A manifest of an earlier split would be compared with what replaced its part.
 #[test]
 fn a_split_without_manifests_replaces_one_with_manifests() {
-    let (tree, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let library = tree.path().join("lib/x.so");
-    crate::splits::copy(Path::new("tests/fixtures/plain.so"), &library);
+    let (tree, out) = (tree(&["plain.so"]), tempfile::tempdir().unwrap());
     split(tree.path(), out.path(), &[]);
-    crate::splits::copy(Path::new("tests/fixtures/mixed.so"), &library);
+    copy(Path::new("tests/fixtures/mixed.so"), &tree.path().join("lib/plain.so"));
     split(tree.path(), out.path(), &["--force", "--no-manifest"]);
     assert_eq!(check(&[out.path().to_owned()]).findings, []);
     split(tree.path(), out.path(), &["--force"]);
