@@ -114,23 +114,23 @@ pub(super) fn write<K: SystemCalls>(
 /// The extents of a content with fewer boundaries: those that are read are joined up to `STEP`, also with short ranges of
 /// files. Each extent takes a system call at least, and wheels have several for each member. The last range stays: its end
 /// may be shared if it is that of its file, too.
-fn merged(extents: Vec<Extent<'_>>) -> Vec<Extent<'_>> {
-    let last = extents.len().saturating_sub(1);
-    let mut merged = Vec::<Extent<'_>>::with_capacity(extents.len());
-    for (number, extent) in extents.into_iter().enumerate() {
-        let is_read = match extent.source {
+fn merged(mut extents: Vec<Extent<'_>>) -> Vec<Extent<'_>> {
+    let end = extents.pop_if(|last| matches!(last.source, ExtentSource::File { .. }));
+    // In place: a wheel of 200,000 members has several times as many extents.
+    extents.dedup_by(|next, joined| {
+        let is_read = match next.source {
             ExtentSource::Read => true,
-            ExtentSource::File { .. } => extent.length < LEAST_SHARED && number < last,
+            ExtentSource::File { .. } => next.length < LEAST_SHARED,
             ExtentSource::Zeros => false,
         };
-        match merged.last_mut() {
-            Some(Extent { length, source: ExtentSource::Read }) if is_read && *length + extent.length <= STEP => {
-                *length += extent.length;
-            }
-            _ => merged.push(extent),
+        let is_joined = is_read && matches!(joined.source, ExtentSource::Read) && joined.length + next.length <= STEP;
+        if is_joined {
+            joined.length += next.length;
         }
-    }
-    merged
+        is_joined
+    });
+    extents.extend(end);
+    extents
 }
 
 impl<'a> InputFile<'a> {
