@@ -13,7 +13,7 @@ use crate::rope::Identity;
 
 /// Incremented whenever the format, the meaning of records or the results of planning change. Releases that change
 /// none of these share indexes.
-const FORMAT: u32 = 12;
+const FORMAT: u32 = 13;
 
 /// Records that were not used for this many days are dropped.
 pub(super) const DAYS: u32 = 60;
@@ -64,7 +64,7 @@ pub enum RecordKind {
     Digest = 5,
     /// Length and CRC-32 of a deflate stream for a new wheel.
     Spliced = 6,
-    /// Length of the content of a gzip file.
+    /// Places and lengths of the members of a gzip file.
     Gzip = 7,
     /// Which files have no device code.
     Plain = 8,

@@ -1,7 +1,9 @@
 //! A tar archive as input (POSIX.1-2001 "pax", GNU tar's manual, "Basic Tar Format"). Listing reads headers only; members
 //! are ranges of the archive.
 
+mod decoding;
 mod extended;
+mod gzip;
 mod members;
 mod reader;
 mod unpacked;
@@ -14,9 +16,9 @@ use std::sync::Arc;
 
 use tar::EntryType;
 
+pub(super) use self::decoding::MAX_RATIO;
 pub(crate) use self::extended::ExtendedRecords;
 pub(crate) use self::members::{TarMember, path_of, read_extended, read_members};
-pub(super) use self::unpacked::MAX_RATIO;
 pub(crate) use self::unpacked::TarCompression;
 use super::input::find_dist_info;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links, open_file};
@@ -38,7 +40,8 @@ pub(crate) fn packing(location: &Path) -> io::Result<Option<TarCompression>> {
     disk::open(location)?.0.take(BLOCK).read_to_end(&mut head)?;
     Ok(match &*head {
         [0x1f, 0x8b, ..] => Some(TarCompression::Gzip),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(TarCompression::Zstd),
+        // A frame, or a skippable one before it (RFC 8878, 3.1.1 and 3.1.2).
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(TarCompression::Zstd),
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(TarCompression::Xz),
         head if is_header(head) || (name.contains(".tar") && is_end(head)) => Some(TarCompression::Plain),
         _ => None,
@@ -97,7 +100,7 @@ pub(super) fn list(
         links::become_files(&mut entries);
     }
     let root = Attributes { mode: 0o755, ..of_file };
-    if unpacked::is_suspect(archive.size(), file.size()) {
+    if decoding::is_suspect(archive.size(), file.size()) {
         warnings.push(format!(
             "it unpacks to {} times its size; split and mount refuse it without --allow-ratio",
             archive.size() / file.size().max(1)

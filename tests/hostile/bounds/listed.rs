@@ -133,6 +133,23 @@ pub(super) fn hard_links(place: &Path, scale: usize) -> Costly {
     Costly::new(path, count as u64, 12 * count as u64)
 }
 
+/// A tar archive each byte of which is a gzip file of its own.
+pub(super) fn gzip_members(place: &Path, scale: usize) -> Costly {
+    let (path, count) = (place.join("x.tar.gz"), 20_000 * scale);
+    let size = u64::try_from(count).unwrap();
+    let mut tar = ::tar::Builder::new(Vec::new());
+    tar.append(&header(::tar::EntryType::Regular, "data", size), &vec![1; count][..]).unwrap();
+    let mut file = BufWriter::new(File::create(&path).unwrap());
+    for byte in tar.into_inner().unwrap() {
+        let mut encoder = flate2::write::GzEncoder::new(&mut file, flate2::Compression::none());
+        encoder.write_all(&[byte]).unwrap();
+        encoder.finish().unwrap();
+    }
+    file.flush().unwrap();
+    // 200 bytes are kept of a gzip member.
+    Costly { tables: 200 * size, ..Costly::new(path, 1, 4) }
+}
+
 /// 160 MB of zeros in a frame of some KB.
 pub(super) fn window(place: &Path, _: usize) -> Costly {
     let path = place.join("x.tar.zst");

@@ -68,12 +68,13 @@ type Row = (Parser, &'static str, fn(&Path, usize) -> Costly, &'static [Action])
 
 const ALL: &[Action] = &[Inspect, Split, Mount, Verify, Why, Diff, Collect];
 
-const ROWS: [Row; 30] = [
+const ROWS: [Row; 31] = [
     (Parser::Directories, "a directory of many files", listed::directory, ALL),
     (Parser::CentralDirectory, "many members", listed::members, ALL),
     (Parser::CentralDirectory, "a directory that claims a million members", listed::claimed_members, ALL),
     (Parser::Tar, "names of 4 KB", listed::long_names, ALL),
     (Parser::Tar, "hard links to one library", listed::hard_links, ALL),
+    (Parser::Tar, "gzip members of a byte", listed::gzip_members, ALL),
     (Parser::TarWindow, "a window of 128 MiB", listed::window, &[Inspect, Split, Mount]),
     (Parser::TarWindow, "a window of 128 MiB of xz", listed::xz_window, &[Inspect, Split, Mount]),
     (Parser::Elf, "as many sections as there may be", binaries::sections, ALL),
