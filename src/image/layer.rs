@@ -11,7 +11,9 @@ use super::{ImageError, Layout};
 use crate::memory::{Parser, ParserMemory};
 use crate::resources::Resources;
 use crate::rope::{Content, Rope};
-use crate::source::{Attributes, EntryPath, TarCompression, TarMember, open_archive, packing, path_of, read_members};
+use crate::source::{
+    Attributes, EntryPath, TarCompression, TarMember, kind_name, open_archive, packing, path_of, read_members,
+};
 
 /// How the name of a file begins that removes the file with the rest of the name.
 const WHITEOUT: &[u8] = b".wh.";
@@ -102,6 +104,7 @@ impl Layer {
         let failed = |source| ImageError::Layer { layer: digest.clone(), source };
         let archive = open_archive(&path, stated, resources).map_err(failed)?;
         let (mut members, table) = (Vec::new(), ParserMemory::new(Parser::Tar));
+        // Its digest says that it is whole, so it may end without empty blocks, as layers of umoci do.
         read_members(&path, &archive, &mut |member| {
             let member = LayerMember::of(&member, &*archive)?;
             table.add_entry(member.path.as_bytes()).map_err(|error| error.to_string())?;
@@ -143,7 +146,7 @@ impl LayerMember {
                 LayerMemberKind::HardLink(target.ok_or_else(|| "a hard link to the root".to_owned())?)
             }
             (_, EntryType::Block | EntryType::Char | EntryType::Fifo) => LayerMemberKind::Special,
-            (_, other) => return Err(format!("a member of an unknown kind ({other:?})")),
+            (_, other) => return Err(format!("neither a file, a directory nor a link, but {}", kind_name(other))),
         };
         let path = match kind {
             LayerMemberKind::Opaque => path.parent().unwrap_or_else(EntryPath::root),

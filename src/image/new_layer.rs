@@ -67,7 +67,10 @@ impl NewLayer {
 
     fn close(&mut self) -> Result<(), ImageError> {
         let Some((archive, blocks)) = self.open.take() else { return Ok(()) };
-        self.segments.push(Segment::range(archive, blocks.start, blocks.end - blocks.start)?);
+        // The last member of an archive may lack its padding.
+        let end = blocks.end.min(archive.size());
+        self.segments.push(Segment::range(archive, blocks.start, end.saturating_sub(blocks.start))?);
+        self.segments.push(Segment::zeros(blocks.end - end));
         Ok(())
     }
 }

@@ -53,7 +53,7 @@ pub(crate) use links::{Resolved, resolve as resolve_links};
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
 pub(crate) use tar::{
-    BLOCK as TAR_BLOCK, ExtendedRecords, TarCompression, TarMember, file_in, open_archive, packing, path_of,
+    BLOCK as TAR_BLOCK, ExtendedRecords, TarCompression, TarMember, file_in, kind_name, open_archive, packing, path_of,
     read_extended, read_members,
 };
 pub use tree::open_file;

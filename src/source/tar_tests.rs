@@ -251,3 +251,102 @@ fn a_gzip_file_of_several_members_is_read_at_any_place() {
         }
     }
 }
+
+#[test]
+fn only_compressed_archives_may_lack_the_blocks_at_their_end() {
+    let tar = archive(&[file("a", b"x")]);
+    let place = TarDirectory::new();
+    for length in [tar.len() - 1024, tar.len() - 1024 - 511] {
+        let cut = &tar[..length];
+        let said = place.open("x.tar", cut).unwrap_err();
+        assert!(said.contains("it ends without the empty blocks that end an archive"), "{said}");
+        let zstd = zstd::bulk::compress(cut, 3).unwrap();
+        for packed in [gzipped(cut), cut.chunks(512).flat_map(gzipped).collect(), zstd] {
+            let input = place.open("x", &packed).unwrap();
+            assert_eq!(listed(&input), ["a = x"]);
+            let [warning] = &*input.warnings else { panic!("{:?}", input.warnings) };
+            assert!(warning.contains("without the empty blocks that end an archive"), "{warning}");
+        }
+    }
+    assert!(place.open("x.tar.gz", &gzipped(b"")).unwrap_err().contains("after 0 bytes"));
+}
+
+/// Values are those that GNU tar gives to files.
+#[test]
+fn times_before_1970_and_beyond_octal_digits_are_kept() {
+    let in_header = |field: &[u8; 12], records: &[(&str, &[u8])]| {
+        let mut builder = Builder::new(Vec::new());
+        builder.append_pax_extensions(records.iter().copied()).unwrap();
+        let mut header = Header::new_ustar();
+        header.set_mode(0o644);
+        header.set_size(0);
+        header.as_old_mut().name[0] = b'a';
+        header.as_old_mut().mtime = *field;
+        header.set_cksum();
+        builder.append(&header, &b""[..]).unwrap();
+        let input = TarDirectory::new().open("x.tar", &builder.into_inner().unwrap()).unwrap();
+        let attributes = input.entries[0].attributes;
+        (attributes.mtime, attributes.mtime_nanoseconds)
+    };
+    for (field, expected) in [
+        (&[0; 12], 0),
+        (b"00000000000\0", 0),
+        (b"14524771400\0", 1_700_000_512),
+        // 1960-01-01, as GNU tar writes it.
+        (b"\xff\xff\xff\xff\xff\xff\xff\xff\xed\x30\x08\x80", -315_619_200),
+        (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", -1),
+        (b"\x80\0\0\0\0\0\0\x02\x54\x0b\xe4\0", 10_000_000_000),
+        (b"\x80\0\0\0\x80\0\0\0\0\0\0\0", i64::MAX),
+        (b"\xff\xff\xff\xff\x7f\xff\xff\xff\xff\xff\xff\xff", i64::MIN),
+    ] {
+        assert_eq!(in_header(field, &[]), (expected, 0), "{field:x?}");
+    }
+    for (record, expected) in [
+        ("-315619200", (-315_619_200, 0)),
+        ("-1.5", (-2, 500_000_000)),
+        ("-0.000000001", (-1, 999_999_999)),
+        ("-0.9999999991", (-1, 0)),
+        ("-0.99999999901", (-1, 0)),
+        ("-1.0000000001", (-2, 999_999_999)),
+        ("-0", (0, 0)),
+        ("0.1234567899", (0, 123_456_789)),
+        ("17", (17, 0)),
+        // No times, so that of the header counts.
+        ("--1", (5, 0)),
+        ("-", (5, 0)),
+        ("+1", (5, 0)),
+        ("1.-5", (5, 0)),
+    ] {
+        assert_eq!(in_header(b"00000000005\0", &[("mtime", record.as_bytes())]), expected, "{record}");
+    }
+}
+
+#[test]
+fn members_that_gnu_tar_adds_are_read_as_it_reads_them() {
+    let of = |byte| EntryType::new(byte);
+    let members = [
+        (of(b'V'), "LABEL", "", &b""[..]),
+        (of(b'D'), "lib/", "", b"Ya\0Yb\0\0"),
+        file("lib/a", b"1"),
+        (of(b'D'), "empty", "", b"\0"),
+    ];
+    let place = TarDirectory::new();
+    assert_eq!(listed(&place.open("x.tar", &archive(&members)).unwrap()), ["empty/", "lib/", "lib/a = 1"]);
+    // The label has neither mode nor size.
+    let mut bytes = archive(&members);
+    let mut label = Header::from_byte_slice(&bytes[..512]).clone();
+    label.as_old_mut().mode = [0; 8];
+    label.as_old_mut().size = [0; 12];
+    label.set_cksum();
+    bytes[..512].copy_from_slice(label.as_bytes());
+    assert_eq!(listed(&place.open("x.tar", &bytes).unwrap()).len(), 3);
+    for (kind, expected) in [
+        (b'M', "the rest of a file that another volume begins"),
+        (b'N', "of the unknown type 'N'"),
+        (0x1b, "of the unknown type '\\u{1b}'"),
+        (b'4', "a block device"),
+    ] {
+        let said = place.open("x.tar", &archive(&[(of(kind), "odd", "", b"")])).unwrap_err();
+        assert!(said.contains("\"odd\": neither a file, a directory nor a link") && said.contains(expected), "{said}");
+    }
+}

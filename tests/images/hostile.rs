@@ -10,7 +10,7 @@ use crate::layout::{Form, INDEX, Layer, Layout, MANIFEST, digest, image};
 
 /// What `inspect` says about an image that it refuses.
 #[track_caller]
-fn refusal(layout: &Layout) -> String {
+pub(crate) fn refusal(layout: &Layout) -> String {
     let output = program().arg("inspect").arg(layout.name("x")).env("KPACKFS_CACHE_DIR", "").output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");

@@ -74,7 +74,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    fn media_type(self) -> &'static str {
+    pub(crate) fn media_type(self) -> &'static str {
         match self {
             Self::Plain => "application/vnd.oci.image.layer.v1.tar",
             Self::Gzip => "application/vnd.oci.image.layer.v1.tar+gzip",
@@ -185,7 +185,7 @@ impl Layout {
             let mut archive = Vec::new();
             match layer["mediaType"].as_str().unwrap() {
                 name if name.ends_with("gzip") => {
-                    flate2::read::GzDecoder::new(&*bytes).read_to_end(&mut archive).unwrap();
+                    flate2::read::MultiGzDecoder::new(&*bytes).read_to_end(&mut archive).unwrap();
                 }
                 name if name.ends_with("zstd") => archive = zstd::decode_all(&*bytes).unwrap(),
                 _ => archive = bytes,

@@ -8,6 +8,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+
+mod forms;
 mod hostile;
 mod layout;
 mod read;

@@ -11,7 +11,7 @@ use crate::common::{fixture, program};
 use crate::layout::{Form, INDEX, Layer, Layout, image};
 
 /// Path and kind of everything in an image: the content of a file, the target of a symlink.
-fn shown(layout: &Layout) -> Vec<String> {
+pub(crate) fn shown(layout: &Layout) -> Vec<String> {
     let name = layout.name("x");
     let reference = ImageReference::parse(name.as_ref()).unwrap();
     let input = open_root(&reference, &Resources::new(16 << 20)).unwrap();

@@ -13,7 +13,7 @@ use tar::{Archive, EntryType};
 use super::extended::ExtendedRecords;
 use super::reader::{ContentReader, MAX_HEADER};
 use super::{BLOCK, is_end, is_header};
-use crate::rope::{Content, to_usize};
+use crate::rope::{Content, Rope, Segment, to_usize};
 use crate::source::path::EntryPath;
 use crate::source::{Attributes, PathError, SourceError};
 
@@ -33,16 +33,41 @@ pub(crate) struct TarMember {
     is_sparse: bool,
 }
 
+/// How an archive ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArchiveEnd {
+    /// With the empty blocks that end an archive.
+    Blocks,
+    /// After the content of a member, perhaps without its padding. An archive that was truncated there looks the same.
+    Member,
+}
+
+/// Where the size and the type of a member are in its header.
+const SIZE: Range<usize> = 124..136;
+const KIND: usize = 156;
+
+/// The types of members that GNU tar adds (GNU tar's manual, "Basic Tar Format"): the label of a volume, which is no file, and
+/// a directory whose content is the list of its files at the time of an incremental backup.
+const VOLUME_LABEL: u8 = b'V';
+const DUMP_DIRECTORY: u8 = b'D';
+/// The rest of a file that another volume begins.
+const CONTINUATION: u8 = b'M';
+
 impl TarMember {
-    /// `start` is the end of the member before it.
-    fn of(member: &tar::Entry<'_, ContentReader>, start: u64, archive: &dyn Content) -> Result<Self, String> {
+    /// `start` is the end of the member before it. Positions of the crate count from `base`.
+    fn of(
+        member: &tar::Entry<'_, ContentReader>,
+        (start, base): (u64, u64),
+        archive: &dyn Content,
+    ) -> Result<Self, String> {
         let (header, kind) = (member.header(), member.header().entry_type());
+        let kind = if kind.as_byte() == DUMP_DIRECTORY { EntryType::Directory } else { kind };
         let number = |number: io::Result<u64>| number.map_err(|error| error.to_string());
         let extended = match kind {
             EntryType::XGlobalHeader => ExtendedRecords::default(),
-            _ => read_extended(archive, start..member.raw_header_position())?,
+            _ => read_extended(archive, start..base.saturating_add(member.raw_header_position()))?,
         };
-        let (from, size) = (member.raw_file_position(), member.size());
+        let (from, size) = (base.saturating_add(member.raw_file_position()), member.size());
         if extended.number("size")?.is_some_and(|stated: u64| stated != size) {
             return Err("an extended header from which programs read different sizes".to_owned());
         }
@@ -52,9 +77,8 @@ impl TarMember {
         let (name, link) = (text(b"path", Some(header.path_bytes())), text(b"linkpath", header.link_name_bytes()));
         let (mtime, mtime_nanoseconds) = match extended.get(b"mtime").and_then(time) {
             Some(time) => time,
-            None => (i64::try_from(number(header.mtime())?).unwrap_or(i64::MAX), 0),
+            None => (header_time(header).map_err(|error| error.to_string())?, 0),
         };
-        let mode = u16::try_from(header.mode().map_err(|error| error.to_string())? & 0o7777).unwrap_or(0);
         let owner = |key, of_header: io::Result<u64>| -> Result<u32, String> {
             let owner = extended.number(key)?.map_or_else(|| number(of_header), Ok)?;
             u32::try_from(owner).map_err(|_| format!("its {key} is {owner}, which no system has"))
@@ -62,6 +86,8 @@ impl TarMember {
         // A field without digits is 0, as for GNU tar.
         let field = |field: &[u8], number: io::Result<u64>| if is_empty(field) { Ok(0) } else { number };
         let fields = header.as_old();
+        let mode = number(field(&fields.mode, header.mode().map(u64::from)))?;
+        let mode = u16::try_from(mode & 0o7777).unwrap_or(0);
         let uid = owner("uid", field(&fields.uid, header.uid()))?;
         let gid = owner("gid", field(&fields.gid, header.gid()))?;
         let attributes = Attributes { mode, uid, gid, mtime, mtime_nanoseconds };
@@ -86,9 +112,20 @@ impl TarMember {
             return Err("a sparse file, which cannot be read in place; unpack the archive");
         }
         if self.content.end > archive.size() {
-            return Err("it reaches past the end of the archive, which is truncated; get it again");
+            return Err(TRUNCATED);
         }
         Ok(())
+    }
+}
+
+/// What a member of this type is, in messages.
+pub(crate) fn kind_name(kind: EntryType) -> String {
+    match kind {
+        EntryType::Char => "a character device".to_owned(),
+        EntryType::Block => "a block device".to_owned(),
+        EntryType::Fifo => "a FIFO".to_owned(),
+        other if other.as_byte() == CONTINUATION => "the rest of a file that another volume begins".to_owned(),
+        other => format!("of the unknown type {:?}", char::from(other.as_byte())),
     }
 }
 
@@ -97,20 +134,21 @@ pub(crate) fn read_members(
     location: &Path,
     archive: &Arc<dyn Content>,
     visit: &mut dyn FnMut(TarMember) -> Result<(), String>,
-) -> Result<(), SourceError> {
+) -> Result<ArchiveEnd, SourceError> {
     let unusable = |error: io::Error| SourceError::NotATar { path: location.to_owned(), reason: error.to_string() };
-    let mut first = vec![0; to_usize(archive.size().min(BLOCK))];
-    archive.read_at(0, &mut first).map_err(|error| unusable(io::Error::other(error)))?;
-    if !is_header(&first) && !is_end(&first) {
-        return Err(unusable(io::Error::other("its content does not begin as a tar archive does")));
+    if archive.size() == 0 {
+        return Ok(ArchiveEnd::Member);
     }
+    let base = first_member(&**archive).map_err(unusable)?;
+    let members = Segment::range(Arc::clone(archive), base, archive.size().saturating_sub(base));
+    let members = members.and_then(|range| Rope::new([range])).map_err(|error| unusable(io::Error::other(error)))?;
     // Members are skipped, so only their headers are read.
     let allowance = Rc::new(Cell::new(MAX_HEADER));
-    let mut reader = ContentReader::new(archive);
+    let mut reader = ContentReader::new(&(Arc::new(members) as Arc<dyn Content>));
     reader.allowance = Some(Rc::clone(&allowance));
     let is_at_end = Rc::clone(&reader.is_at_end);
     let mut tar = Archive::new(reader);
-    let (mut last, mut end) = (None, 0);
+    let (mut last, mut end) = (None, base);
     for member in tar.entries_with_seek().map_err(unusable)? {
         let member = member.map_err(|error| match &last {
             Some(last) => unusable(io::Error::other(format!("after member {last:?}: {}", explain(&error)))),
@@ -118,26 +156,58 @@ pub(crate) fn read_members(
         })?;
         let name = String::from_utf8_lossy(&member.path_bytes()).into_owned();
         let bad = |reason: String| SourceError::BadMember { path: location.to_owned(), member: name.clone(), reason };
-        let member = TarMember::of(&member, end, &**archive).map_err(bad)?;
-        end = member.blocks.end;
-        visit(member).map_err(bad)?;
+        let content_end = base.saturating_add(member.raw_file_position()).saturating_add(member.size());
+        if member.header().entry_type().as_byte() == VOLUME_LABEL {
+            end = content_end.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX);
+        } else {
+            let member = TarMember::of(&member, (end, base), &**archive).map_err(bad)?;
+            end = member.blocks.end;
+            visit(member).map_err(bad)?;
+        }
+        if content_end > archive.size() {
+            return Err(bad(TRUNCATED.to_owned()));
+        }
         last = Some(name);
         allowance.set(MAX_HEADER);
     }
-    // Empty blocks end an archive. Without them, members may be lost.
-    if is_at_end.get() {
-        let size = archive.size();
-        return Err(unusable(io::Error::other(format!(
-            "after {size} bytes it ends without the empty blocks that end an archive: it is truncated; get it again"
-        ))));
+    Ok(if is_at_end.get() { ArchiveEnd::Member } else { ArchiveEnd::Blocks })
+}
+
+/// Where the members begin. GNU tar writes a label in front of them, without digits in its size, which the crate refuses.
+fn first_member(archive: &dyn Content) -> io::Result<u64> {
+    let mut first = vec![0; to_usize(archive.size().min(BLOCK))];
+    archive.read_at(0, &mut first).map_err(io::Error::other)?;
+    if !is_header(&first) && !is_end(&first) {
+        return Err(io::Error::other("its content does not begin as a tar archive does"));
     }
-    Ok(())
+    let is_label = first.get(KIND) == Some(&VOLUME_LABEL) && first.get(SIZE).is_some_and(is_empty);
+    Ok(if is_label { BLOCK } else { 0 })
 }
 
 /// An error of the parser, without the bytes of a damaged header, which it quotes.
 fn explain(error: &io::Error) -> String {
     let text = error.to_string();
     if text.contains("numeric field") { "a damaged header".to_owned() } else { text }
+}
+
+/// Why a member cannot be read whose content is longer than the archive.
+const TRUNCATED: &str = "it reaches past the end of the archive, which is truncated; get it again";
+
+/// The time of a header in seconds since 1970: octal digits, or any number in GNU's form, which is big-endian, in two's
+/// complement, and has the top bit of the field set (GNU tar's manual, "Basic Tar Format"). Times that the system does not
+/// have become the first or the last one.
+fn header_time(header: &tar::Header) -> io::Result<i64> {
+    let [first, rest @ ..] = &header.as_old().mtime;
+    if is_empty(&header.as_old().mtime) {
+        return Ok(0);
+    }
+    if first & 0x80 == 0 {
+        return header.mtime().map(|time| i64::try_from(time).unwrap_or(i64::MAX));
+    }
+    // The next bit is the sign.
+    let sign_extended = i128::from((first << 1).cast_signed() >> 1);
+    let time = rest.iter().fold(sign_extended, |time, byte| (time << 8) | i128::from(*byte));
+    Ok(i64::try_from(time).unwrap_or(if time < 0 { i64::MIN } else { i64::MAX }))
 }
 
 /// Whether a field of a header has no digits.
@@ -156,13 +226,23 @@ pub(crate) fn read_extended(archive: &dyn Content, blocks: Range<u64>) -> Result
     ExtendedRecords::parse(&bytes)
 }
 
-/// Seconds and nanoseconds of a decimal number.
+/// Seconds and nanoseconds of a decimal number: -1.5 is half a second after -2. As for GNU tar, a time with more than nine
+/// digits behind the point is rounded down.
 fn time(text: &[u8]) -> Option<(i64, u32)> {
     let text = std::str::from_utf8(text).ok()?;
-    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let nanoseconds = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
-    // A fraction of a negative time would have to be subtracted. No real archive is that old.
-    seconds.parse().ok().filter(|&seconds: &i64| seconds >= 0).map(|seconds| (seconds, nanoseconds))
+    let (is_negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    let (seconds, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if !seconds.bytes().chain(fraction.bytes()).all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let (seconds, mut nanoseconds) = (seconds.parse::<i64>().ok()?, format!("{fraction:0<9}").get(..9)?.parse().ok()?);
+    if !is_negative {
+        return Some((seconds, nanoseconds));
+    }
+    if fraction.bytes().skip(9).any(|digit| digit != b'0') {
+        nanoseconds += 1;
+    }
+    Some(if nanoseconds == 0 { (-seconds, 0) } else { (-seconds - 1, 1_000_000_000 - nanoseconds) })
 }
 
 /// The path of a member; `None` for the root. As in all paths (POSIX, 4.16), empty components and `.` say nothing: `tar -cf

@@ -18,7 +18,7 @@ use tar::EntryType;
 
 pub(super) use self::decoding::MAX_RATIO;
 pub(crate) use self::extended::ExtendedRecords;
-pub(crate) use self::members::{TarMember, path_of, read_extended, read_members};
+pub(crate) use self::members::{ArchiveEnd, TarMember, kind_name, path_of, read_extended, read_members};
 pub(crate) use self::unpacked::TarCompression;
 use super::input::find_dist_info;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links, open_file};
@@ -84,11 +84,11 @@ pub(super) fn list(
     let archive = unpacked::open(&location, &file, packing, resources)?;
     let table = ParserMemory::new(Parser::Tar);
     let mut tree = TarEntries { owner: of_file, entries: BTreeMap::new(), links: 0, table };
-    read_members(&location, &archive, &mut |member| tree.add(&member, &archive))?;
+    let end = read_members(&location, &archive, &mut |member| tree.add(&member, &archive))?;
+    let mut warnings = check_end(&location, end, archive.size(), packing)?;
     let tables = vec![tree.table];
     let mut entries: Vec<Entry> = tree.entries.into_values().collect();
     let mut kind = InputKind::Tree;
-    let mut warnings = Vec::new();
     if let Some(directory) = wheel_below(&entries) {
         warnings.push(format!(
             "it contains an unpacked wheel in {directory:?}, and is taken for an install tree; pack that directory with \
@@ -107,6 +107,22 @@ pub(super) fn list(
         ));
     }
     Ok(Input { kind, location, root, entries, warnings, file: Some(file), tables })
+}
+
+/// Fails if an archive of this size may be truncated. Otherwise, returns what is unusual about its end.
+fn check_end(location: &Path, end: ArchiveEnd, size: u64, packing: TarCompression) -> Result<Vec<String>, SourceError> {
+    let lacks_blocks = format!("after {size} bytes it ends without the empty blocks that end an archive");
+    match (end, packing) {
+        (ArchiveEnd::Blocks, _) => Ok(Vec::new()),
+        // The end of the compression has been found.
+        (ArchiveEnd::Member, TarCompression::Gzip | TarCompression::Zstd | TarCompression::Xz) if size > 0 => {
+            Ok(vec![format!("{lacks_blocks}: some programs write that, unless it was truncated between two members")])
+        }
+        (ArchiveEnd::Member, _) => {
+            let reason = format!("{lacks_blocks}: it is truncated; get it again");
+            Err(SourceError::NotATar { path: location.to_owned(), reason })
+        }
+    }
 }
 
 /// The only directory in an archive, if an unpacked wheel is in it.
@@ -138,7 +154,7 @@ impl TarEntries {
             EntryType::Symlink => EntryKind::Symlink(member.symlink_target()?),
             EntryType::Link => self.linked(&member.link)?,
             EntryType::Regular | EntryType::Continuous => file_in(archive, &member.content)?,
-            other => return Err(format!("neither a file, a directory nor a link ({other:?})")),
+            other => return Err(format!("neither a file, a directory nor a link, but {}", kind_name(other))),
         };
         let Attributes { uid, gid, .. } = self.owner;
         self.insert(Entry { path, kind: shown, attributes: Attributes { uid, gid, ..member.attributes } })

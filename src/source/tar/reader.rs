@@ -40,6 +40,10 @@ impl Read for ContentReader {
         let count = to_usize(rest).min(buffer.len());
         self.spend(count)?;
         self.is_at_end.set(count == 0 && !buffer.is_empty());
+        // A seek may lead behind the end, as over the padding that the last member lacks.
+        if count == 0 {
+            return Ok(0);
+        }
         let buffer = buffer.get_mut(..count).unwrap_or_default();
         self.content.read_at(self.at, buffer).map_err(io::Error::other)?;
         self.at += count as u64;
