@@ -36,7 +36,7 @@ pub(super) struct ImageOptions {
     form: ImageForm,
 
     /// With --format oci, in place of --output: add images to the OCI layout DIR. Layers that are there already, of the
-    /// same image and with the same options, are neither made nor written again
+    /// same image and with the same options, are neither made nor written again, unless their blobs are damaged
     #[arg(long, value_name = "DIR", help_heading = "Images", conflicts_with = "output")]
     pub(super) add_to: Option<PathBuf>,
 }

@@ -2,23 +2,24 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use oci_spec::image::MediaType;
+use oci_spec::image::{Descriptor, MediaType};
 
 use super::copy;
 use super::directory::Batch;
 use super::error::{ExportError, at, reading};
 use super::job::Ready;
-use super::sharing::{Linux, Reflink, Sharing};
+use super::sharing::{Linux, Reflink, Sharing, link_open};
 use crate::deflate::{DeflateLevel, Uncompressed, deflate, describe};
 use crate::disk;
-use crate::image::WrittenBlob;
+use crate::image::{Layout, WrittenBlob};
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::rope::{Content, Rope, Segment, Sha256};
+use crate::rope::{Backing, Content, Rope, Segment, Sha256};
 use crate::source::Attributes;
 use crate::split::hex;
 
@@ -56,8 +57,8 @@ impl LayerCompression {
 /// Writes blobs to a directory, each with the name of its digest.
 pub(super) struct BlobWriter<'a> {
     pub(super) directory: PathBuf,
-    /// A directory of blobs that need not be written.
-    pub(super) existing: Option<PathBuf>,
+    /// A layout whose blobs need not be written.
+    pub(super) existing: Option<Layout>,
     pub(super) compression: LayerCompression,
     pub(super) reflink: Reflink,
     pub(super) resources: &'a Arc<Resources>,
@@ -80,7 +81,7 @@ impl BlobWriter<'_> {
                 encoder.sum.finish()
             }
         };
-        Ok((blob.publish(&path)?, diff_id))
+        Ok((self.publish(blob, &path)?, diff_id))
     }
 
     /// The blocks of the stream are deflated on all cores.
@@ -104,9 +105,20 @@ impl BlobWriter<'_> {
         deflated.sha256.map_or_else(|| Sha256::of_content(&**archive).map_err(reading(path)), Ok)
     }
 
-    /// Whether a blob need not be written.
-    pub(super) fn has(&self, name: impl AsRef<Path>) -> bool {
-        self.existing.as_ref().is_some_and(|existing| existing.join(name).is_file())
+    /// Whether a blob need not be written. It is read and hashed: a power cut may have damaged it, and nothing else would find
+    /// that.
+    pub(super) fn has(&self, blob: &Descriptor) -> bool {
+        self.existing.as_ref().is_some_and(|layout| layout.has(blob, &self.resources.counters))
+    }
+
+    /// Gives a blob the name of its digest, unless the layout has it.
+    fn publish(&self, blob: Hashed<File>, path: &Path) -> Result<WrittenBlob, ExportError> {
+        let blob = WrittenBlob { sha256: blob.sum.finish(), size: blob.size };
+        let has = self.has(&blob.descriptor(MediaType::Other("application/octet-stream".to_owned())));
+        let named = path.with_file_name(hex(&blob.sha256));
+        let published = if has { fs::remove_file(path) } else { fs::rename(path, named) };
+        published.map_err(at(path))?;
+        Ok(blob)
     }
 
     /// Writes a document.
@@ -114,19 +126,20 @@ impl BlobWriter<'_> {
         let path = self.directory.join("document");
         let mut blob = Hashed::create(&path)?;
         blob.write_all(bytes).map_err(at(&path))?;
-        blob.publish(&path)
+        self.publish(blob, &path)
     }
 
-    /// Links or copies a blob of another layout, which has this content.
-    pub(super) fn unchanged(&self, from: &Path, content: &Arc<dyn Content>) -> Result<(), ExportError> {
-        let name = from.file_name().unwrap_or_default();
-        let path = self.directory.join(name);
-        if path.is_file() || self.has(name) {
+    /// Links or copies a blob of the input, whose digest has been compared.
+    pub(super) fn unchanged(&self, blob: &Descriptor, content: &Arc<dyn Content>) -> Result<(), ExportError> {
+        let path = self.directory.join(blob.digest().digest());
+        let input = content.backing().map(Backing::open).transpose().map_err(reading(&path))?;
+        let is_there = input.as_ref().is_some_and(|input| self.is_at(blob, input));
+        if path.is_file() || is_there || self.has(blob) {
             return Ok(());
         }
         self.progress.expect(content.size());
         // Nothing writes to a blob, since its name is its digest.
-        if self.reflink != Reflink::Never && fs::hard_link(from, &path).is_ok() {
+        if self.reflink != Reflink::Never && input.is_some_and(|input| link_open(&input, &path).is_ok()) {
             self.progress.advance(content.size());
             return Ok(());
         }
@@ -134,6 +147,13 @@ impl BlobWriter<'_> {
         let attributes = Attributes { mode: MODE, uid, gid, mtime: 0, mtime_nanoseconds: 0 };
         let file = Ready { path, content: Arc::clone(content), attributes, sum: None };
         Batch::of_one(file).write(&Sharing::new(Linux, self.reflink), &self.progress.done)
+    }
+
+    /// Whether the blob of the layout is this file, as after an earlier run that has linked it.
+    fn is_at(&self, blob: &Descriptor, file: &File) -> bool {
+        let place = self.existing.as_ref().and_then(|layout| layout.blob(blob.digest()).ok());
+        let pair = place.and_then(|place| Some((place.metadata().ok()?, file.metadata().ok()?)));
+        pair.is_some_and(|(one, other)| (one.dev(), one.ino()) == (other.dev(), other.ino()))
     }
 }
 
@@ -154,13 +174,6 @@ impl Hashed<File> {
     fn create(path: &Path) -> Result<Self, ExportError> {
         let file = disk::open_with(path, File::options().write(true).create_new(true), 0);
         file.map(Self::new).map_err(at(path))
-    }
-
-    /// Gives the file the name of its digest.
-    fn publish(self, path: &Path) -> Result<WrittenBlob, ExportError> {
-        let (sha256, size) = (self.sum.finish(), self.size);
-        fs::rename(path, path.with_file_name(hex(&sha256))).map_err(at(path))?;
-        Ok(WrittenBlob { sha256, size })
     }
 }
 

@@ -79,21 +79,11 @@ impl ImageLayout<'_> {
         }
     }
 
-    /// The layers of the images that are there.
-    fn layers(&self) -> Result<Vec<ListedLayer>, ImageError> {
+    /// The layout that is there.
+    fn existing(&self) -> Result<Option<Layout>, ImageError> {
         match self {
-            Self::New(_) => Ok(Vec::new()),
-            Self::Existing(directory) => {
-                Ok(Image::all(&Layout::open(directory)?)?.iter().flat_map(listed_layers).collect())
-            }
-        }
-    }
-
-    /// The directory of the blobs that are there.
-    fn blobs(&self) -> Option<PathBuf> {
-        match self {
-            Self::New(_) => None,
-            Self::Existing(directory) => Some(directory.join(BLOBS)),
+            Self::New(_) => Ok(None),
+            Self::Existing(directory) => Layout::open(directory).map(Some),
         }
     }
 
@@ -125,8 +115,8 @@ impl ImageLayout<'_> {
                 Output::prepare(place, &parts, &[], &Replace::all(to_write.may_replace), inputs, resources, warn)
             }
             Self::Existing(_) => {
-                let index = part(INDEX);
-                inputs.check(&index)?;
+                // Any blob stands for all: a symlink may lead to those of an input.
+                inputs.check_all([part(INDEX), part(BLOBS).join("blob")].iter().map(PathBuf::as_path))?;
                 Output::prepare(place, &[], &[], &Replace::all(false), inputs, resources, warn)
             }
         }
@@ -143,15 +133,15 @@ impl ImagesToWrite<'_> {
         progress: &Progress,
         warn: Warn,
     ) -> Result<LayerCounts, ImageWriteError> {
-        let existing = layout.layers()?;
+        let existing = layout.existing()?;
+        let layers = existing.as_ref().map(|layout| layers_of(layout, warn)).transpose()?.unwrap_or_default();
         layout.check_tags(self)?;
         let mut output = layout.prepare(self, inputs, resources, warn)?;
         let directory = output.staged(&layout.directory().join(BLOBS));
         fs::create_dir_all(&directory).map_err(at(&directory))?;
         let (compression, reflink) = (self.compression, self.reflink);
-        let existing_blobs = layout.blobs();
-        let blobs = BlobWriter { directory, existing: existing_blobs, compression, reflink, resources, progress };
-        let mut writing = LayerWriter { to_write: self, blobs, existing, counts: LayerCounts::default() };
+        let blobs = BlobWriter { directory, existing, compression, reflink, resources, progress };
+        let mut writing = LayerWriter { to_write: self, blobs, existing: layers, counts: LayerCounts::default() };
         let images = writing.images()?;
         let entries = images.iter().zip(self.gpus).map(|(layers, (_, tag))| writing.entry(layers, tag));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
@@ -175,14 +165,21 @@ impl ImagesToWrite<'_> {
     }
 }
 
-/// Adds the new blobs to those of a layout.
+/// The layers of the images of a layout. Images that cannot be used have none.
+fn layers_of(layout: &Layout, warn: Warn) -> Result<Vec<ListedLayer>, ImageError> {
+    let (images, errors) = Image::all(layout)?;
+    if let [first, rest @ ..] = &*errors {
+        let more = if rest.is_empty() { String::new() } else { format!("; {} more images are damaged", rest.len()) };
+        warn(&format!("{first}; layers of this image are made again{more}"));
+    }
+    Ok(images.iter().flat_map(listed_layers).collect())
+}
+
+/// Adds the new blobs to those of a layout. They replace damaged ones.
 fn add_blobs(output: &mut Output, staged: &Path, place: &Path) -> Result<(), ExportError> {
     for entry in fs::read_dir(staged).map_err(at(staged))? {
         let entry = entry.map_err(at(staged))?;
-        let place = place.join(entry.file_name());
-        if place.symlink_metadata().is_err() {
-            output.add(&place, false);
-        }
+        output.add(&place.join(entry.file_name()), true);
     }
     Ok(())
 }
@@ -209,11 +206,7 @@ impl LayerWriter<'_> {
             let layer = if division.is_divided(number) {
                 self.layer(&shared, || division.shared_layer(number).map(Some))?
             } else {
-                let blob = recipe.image.blob(descriptor)?;
-                let content = open_file(&blob, self.blobs.resources).map_err(ImageError::from)?;
-                self.blobs.unchanged(&blob, &content)?;
-                self.counts.unchanged += 1;
-                recipe.unchanged(number)
+                self.unchanged(number, descriptor)?
             };
             for image in &mut images {
                 image.extend(layer.clone().map(|layer| (shared.clone(), layer)));
@@ -230,6 +223,15 @@ impl LayerWriter<'_> {
         Ok(images)
     }
 
+    /// A layer that stays as it is.
+    fn unchanged(&mut self, number: usize, layer: &Descriptor) -> Result<Option<ListedLayer>, ImageWriteError> {
+        let recipe = &self.to_write.recipe;
+        let content = open_file(&recipe.image.blob(layer)?, self.blobs.resources).map_err(ImageError::from)?;
+        self.blobs.unchanged(layer, &content)?;
+        self.counts.unchanged += 1;
+        Ok(recipe.unchanged(number))
+    }
+
     /// A layer: the one that is there, or a new one.
     fn layer(
         &mut self,
@@ -238,7 +240,7 @@ impl LayerWriter<'_> {
     ) -> Result<Option<ListedLayer>, ImageWriteError> {
         let recipe = &self.to_write.recipe;
         let found = recipe.find(part, &self.existing);
-        if let Some(found) = found.filter(|layer| self.blobs.has(layer.descriptor.digest().digest())) {
+        if let Some(found) = found.filter(|layer| self.blobs.has(&layer.descriptor)) {
             self.counts.found += 1;
             return Ok(Some(found.clone()));
         }

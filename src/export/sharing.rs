@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use parking_lot::Mutex;
-use rustix::fs::{copy_file_range, link};
+use rustix::fs::{AtFlags, CWD, copy_file_range, link, linkat};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Setter, opcode};
 
@@ -44,6 +44,12 @@ pub(super) trait SystemCalls: Sync {
     fn link(&self, file: &Path, name: &Path) -> Result<(), Errno> {
         link(file, name)
     }
+}
+
+/// Gives an open file a further name. A link to the name under which it was opened would be one to a symlink if that is one
+/// (open(2), on `O_TMPFILE`). Without /proc it fails.
+pub(super) fn link_open(file: &File, name: &Path) -> Result<(), Errno> {
+    linkat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), CWD, name, AtFlags::SYMLINK_FOLLOW)
 }
 
 /// Linux.

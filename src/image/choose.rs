@@ -71,13 +71,19 @@ impl Image {
         }
     }
 
-    /// All images of a layout that can be used.
-    pub(crate) fn all(layout: &Layout) -> Result<Vec<Self>, ImageError> {
+    /// All images of a layout that can be used, and why others cannot.
+    pub(crate) fn all(layout: &Layout) -> Result<(Vec<Self>, Vec<ImageError>), ImageError> {
         let index = layout.index()?;
         let mut search = ImageSearch::new(layout);
-        index.manifests().iter().try_for_each(|descriptor| search.visit(descriptor))?;
-        let image = |(descriptor, manifest)| Self::new(layout.clone(), descriptor, manifest).ok();
-        Ok(search.found.into_iter().filter_map(image).collect())
+        let mut errors: Vec<_> = index.manifests().iter().filter_map(|it| search.visit(it).err()).collect();
+        let mut images = Vec::new();
+        for (descriptor, manifest) in search.found {
+            match Self::new(layout.clone(), descriptor, manifest) {
+                Ok(image) => images.push(image),
+                Err(error) => errors.push(error),
+            }
+        }
+        Ok((images, errors))
     }
 
     /// The kinds of the signatures, attestations and other artifacts in the layout that are about this image. What cannot
@@ -178,9 +184,9 @@ impl<'a> ImageSearch<'a> {
             let index: oci_spec::image::ImageIndex = self.layout.document(descriptor, "image index")?;
             self.check_type(descriptor, index.media_type().as_ref())?;
             self.above.push(digest);
-            index.manifests().iter().try_for_each(|inner| self.visit(inner))?;
+            let visited = index.manifests().iter().try_for_each(|inner| self.visit(inner));
             self.above.pop();
-            return Ok(());
+            return visited;
         }
         let is_listed_artifact = descriptor.artifact_type().is_some();
         if !is_manifest && is_listed_artifact {

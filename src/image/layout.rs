@@ -88,6 +88,11 @@ impl Layout {
         Ok(bytes)
     }
 
+    /// Whether there is a blob with the size and the digest of a descriptor. Reads all of it if the size is right.
+    pub(crate) fn has(&self, blob: &Descriptor, counters: &Counters) -> bool {
+        self.check(blob, counters).is_ok()
+    }
+
     /// Fails if a blob does not have the size and the digest of its descriptor. Reads all of it.
     pub(super) fn check(&self, of: &Descriptor, counters: &Counters) -> Result<PathBuf, ImageError> {
         let path = self.blob(of.digest())?;

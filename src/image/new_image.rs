@@ -52,7 +52,8 @@ pub(crate) struct ImageRecipe<'a> {
 }
 
 impl WrittenBlob {
-    fn descriptor(&self, media_type: MediaType) -> Descriptor {
+    /// Its descriptor with this media type.
+    pub(crate) fn descriptor(&self, media_type: MediaType) -> Descriptor {
         let digest: Result<Sha256Digest, _> = hex(&self.sha256).parse();
         #[expect(clippy::expect_used, reason = "64 hexadecimal digits are the digest of a SHA-256")]
         Descriptor::new(media_type, self.size, digest.expect("hexadecimal digits"))

@@ -9,6 +9,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod blobs;
 mod forms;
 mod hostile;
 mod layout;
