@@ -141,7 +141,7 @@ impl ImagesToWrite<'_> {
         fs::create_dir_all(&directory).map_err(at(&directory))?;
         let (compression, reflink) = (self.compression, self.reflink);
         let blobs = BlobWriter { directory, existing, compression, reflink, resources, progress };
-        let mut writing = LayerWriter { to_write: self, blobs, existing: layers, counts: LayerCounts::default() };
+        let mut writing = LayerWriter { to_write: self, blobs, existing: layers, counts: LayerCounts::default(), warn };
         let images = writing.images()?;
         let entries = images.iter().zip(self.gpus).map(|(layers, (_, tag))| writing.entry(layers, tag));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
@@ -191,6 +191,7 @@ struct LayerWriter<'a> {
     /// The layers of the layout that is added to.
     existing: Vec<ListedLayer>,
     counts: LayerCounts,
+    warn: Warn,
 }
 
 /// The layers of an image.
@@ -223,13 +224,21 @@ impl LayerWriter<'_> {
         Ok(images)
     }
 
-    /// A layer that stays as it is.
+    /// A layer that stays as it is, with the digest that its archive has. That of the configuration may be another one.
     fn unchanged(&mut self, number: usize, layer: &Descriptor) -> Result<Option<ListedLayer>, ImageWriteError> {
-        let recipe = &self.to_write.recipe;
+        let ImagesToWrite { recipe, division, .. } = *self.to_write;
         let content = open_file(&recipe.image.blob(layer)?, self.blobs.resources).map_err(ImageError::from)?;
         self.blobs.unchanged(layer, &content)?;
         self.counts.unchanged += 1;
-        Ok(recipe.unchanged(number))
+        let diff_id = division.diff_id(number, &self.blobs.resources.index)?;
+        if let Some(stated) = recipe.image.stated_diff_id(number).filter(|stated| *stated != diff_id) {
+            let digest = layer.digest();
+            (self.warn)(&format!(
+                "layer {number} ({digest}): the configuration states that its archive is {stated} (diff_ids), and it is \
+                 {diff_id}, which new images state; docker and containerd refuse the input"
+            ));
+        }
+        Ok(recipe.unchanged(number, diff_id))
     }
 
     /// A layer: the one that is there, or a new one.

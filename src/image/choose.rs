@@ -127,6 +127,11 @@ impl Image {
         self.manifest.layers()
     }
 
+    /// The digest of an unpacked layer, as the configuration states it.
+    pub(crate) fn stated_diff_id(&self, number: usize) -> Option<&str> {
+        self.diff_ids.get(number).map(String::as_str)
+    }
+
     /// Where the blob of a layer is.
     pub(crate) fn blob(&self, layer: &Descriptor) -> Result<PathBuf, ImageError> {
         self.layout.blob(layer.digest())

@@ -23,6 +23,7 @@ use super::member_header::MemberHeader;
 use super::new_layer::NewLayer;
 use super::root::{LinkTarget, LinkTargets, MemberId, RootFiles};
 use crate::gpu::GpuSet;
+use crate::index::Index;
 use crate::rope::{Content, Materialize, Rope, Segment};
 use crate::source::{EntryKind, EntryPath, Input, file_in};
 use crate::split::{Destination, FatBinaries, Plan, PlanOptions, Statement};
@@ -248,6 +249,11 @@ impl<'a> Division<'a> {
     /// Whether something of a layer moves. Other layers stay as they are.
     pub(crate) fn is_divided(&self, layer: usize) -> bool {
         self.moved.range(MemberId::new(layer, 0)..MemberId::new(layer + 1, 0)).next().is_some()
+    }
+
+    /// The digest of the archive of a layer.
+    pub(crate) fn diff_id(&self, layer: usize, index: &Index) -> Result<String, ImageError> {
+        self.image.layers.get(layer).map_or_else(|| Ok(String::new()), |layer| layer.diff_id(index))
     }
 
     /// The part of a layer that all GPUs share.

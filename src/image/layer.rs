@@ -8,12 +8,14 @@ use oci_spec::image::{Descriptor, MediaType};
 use tar::EntryType;
 
 use super::{ImageError, Layout};
+use crate::index::{Index, RecordKind};
 use crate::memory::{Parser, ParserMemory};
 use crate::resources::Resources;
-use crate::rope::{Content, Rope};
+use crate::rope::{Content, Identity, Rope, Sha256};
 use crate::source::{
     Attributes, EntryPath, TarCompression, TarMember, kind_name, open_archive, packing, path_of, read_members,
 };
+use crate::split::hex;
 
 /// How the name of a file begins that removes the file with the rest of the name.
 const WHITEOUT: &[u8] = b".wh.";
@@ -113,6 +115,21 @@ impl Layer {
         })
         .map_err(failed)?;
         Ok(Self { digest, archive, members, table })
+    }
+
+    /// The digest of its archive (`diff_id`). All of it is read, once for an index.
+    pub(super) fn diff_id(&self, index: &Index) -> Result<String, ImageError> {
+        // Without compression, the archive is the blob, whose digest has been compared.
+        if self.archive.backing().is_some() {
+            return Ok(self.digest.clone());
+        }
+        let identity = Identity::describe("diff_id").add(self.digest.as_bytes()).finish();
+        if let Some(known) = index.get(RecordKind::Digest, &identity) {
+            return Ok(known);
+        }
+        let found = format!("sha256:{}", hex(&Sha256::of_content(&*self.archive)?));
+        index.put(RecordKind::Digest, &identity, &found);
+        Ok(found)
     }
 
     /// An error about a member.

@@ -61,14 +61,14 @@ impl WrittenBlob {
 }
 
 impl ImageRecipe<'_> {
-    /// A layer that stays as it is.
-    pub(crate) fn unchanged(&self, number: usize) -> Option<ListedLayer> {
+    /// A layer that stays as it is, with the digest of its archive.
+    pub(crate) fn unchanged(&self, number: usize, diff_id: String) -> Option<ListedLayer> {
         let mut descriptor = self.image.layers().get(number)?.clone();
         // Docker's names do not belong into an OCI manifest.
         if let Some(name) = oci_name(descriptor.media_type()) {
             descriptor.set_media_type(name);
         }
-        Some(ListedLayer { descriptor, diff_id: self.image.diff_ids.get(number)?.clone() })
+        Some(ListedLayer { descriptor, diff_id })
     }
 
     /// A layer that was written.

@@ -1,14 +1,17 @@
 //! Blobs that new images take from the input or from the layout to which they are added.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::tempdir;
 
 use crate::common::{fixture, program, succeeds};
-use crate::layout::{Form, Layer, Layout, digest, image};
+use crate::layout::{Form, Layer, Layout, MANIFEST, digest, image};
+
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 
 /// Two layers that stay as they are around one that is divided.
 fn layers() -> Vec<Vec<u8>> {
@@ -157,4 +160,44 @@ fn blobs_of_the_input_are_not_replaced_through_a_layout() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(1) && said.contains("it is in the input"), "{said}");
     assert_eq!(blobs(&whole), before);
+}
+
+/// An image whose configuration states these digests of its archives.
+fn lying(place: &Path, form: Form, lies: &BTreeMap<usize, String>) -> Layout {
+    let layout = image(place, form, &layers());
+    let (mut manifest, mut config) = layout.documents("x");
+    for (number, lie) in lies {
+        config["rootfs"]["diff_ids"][number] = json!(lie);
+    }
+    manifest["config"] = layout.blob(config.to_string().as_bytes(), CONFIG);
+    layout.index(&[(layout.blob(manifest.to_string().as_bytes(), MANIFEST), "x")]);
+    layout
+}
+
+/// Docker and containerd refuse an image whose layers do not unpack to what `diff_ids` state.
+#[test]
+fn false_diff_ids_are_named_and_new_images_have_right_ones() {
+    let lie = digest(b"another archive");
+    for form in [Form::Gzip, Form::Zstd, Form::Plain, Form::DockerGzip] {
+        for wrong in [vec![], vec![0], vec![2], vec![0, 1, 2]] {
+            let place = tempdir().unwrap();
+            let lies: BTreeMap<_, _> = wrong.iter().map(|number| (*number, lie.clone())).collect();
+            let whole = lying(&place.path().join("in"), form, &lies);
+            let out = Layout::opened(&place.path().join("out"));
+            let said = succeeds(split(&whole).args(["--gpu-targets", "gfx90a", "-o"]).arg(&out.0)).stderr;
+            let said = String::from_utf8(said).unwrap();
+            let named: Vec<_> = said.lines().filter(|line| line.contains("diff_ids")).collect();
+            // That of a divided layer is not in new images.
+            let of_unchanged: Vec<_> = wrong.iter().filter(|number| **number != 1).collect();
+            assert_eq!(named.len(), of_unchanged.len(), "{said}");
+            for (line, number) in named.into_iter().zip(of_unchanged) {
+                let right = digest(&layers()[*number]);
+                for part in [&format!("layer {number} "), &lie, &right] {
+                    assert!(line.contains(part), "{line} lacks {part}");
+                }
+            }
+            // This compares diff_ids.
+            out.archives("gfx90a");
+        }
+    }
 }
