@@ -17,7 +17,7 @@ use super::writing::Writing;
 use crate::deflate::DeflateLevel;
 use crate::export::{ImageLayout, ImagesToWrite, Inputs, LayerCompression};
 use crate::gpu::{GpuSet, TargetId};
-use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, ImageReference};
+use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, ImageReference, first_names};
 use crate::split::{Packaging, PlanOptions, Statement};
 use crate::view::{gpus_of, serves};
 
@@ -185,7 +185,7 @@ fn report(prepared: &Prepared, division: &Division<'_>) {
 fn report_artifacts(image: &Image) {
     let artifacts: Vec<_> = image.artifacts().iter().map(message).collect();
     if !artifacts.is_empty() {
-        let (count, kinds) = (artifacts.len(), artifacts.join(", "));
+        let (count, kinds) = (artifacts.len(), first_names(&artifacts));
         eprintln!(
             "kpackfs: note: {count} left out ({kinds}): they name the digest of the image, so they are not about new images"
         );

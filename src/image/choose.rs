@@ -25,6 +25,9 @@ const MAX_DOCUMENTS: usize = 4096;
 /// The deepest nesting of indexes. Real ones have two.
 const MAX_DEPTH: usize = 16;
 
+/// The most names in a message.
+const MAX_NAMED: usize = 10;
+
 /// Docker's names of media types (Image Manifest Version 2, Schema 2).
 const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
@@ -56,7 +59,7 @@ impl Image {
             found.retain(|(it, _)| is_of_rocm(it));
         }
         let missing = |wanted: String| {
-            let existing = if tags.is_empty() { "no tags".to_owned() } else { tags.join(", ") };
+            let existing = if tags.is_empty() { "no tags".to_owned() } else { first_names(&tags) };
             ImageError::NoSuchImage { path: layout.directory.clone(), wanted, existing }
         };
         let mut found = found.into_iter();
@@ -227,6 +230,13 @@ impl<'a> ImageSearch<'a> {
             }
         }
     }
+}
+
+/// The first of some names, and how many more there are.
+pub(crate) fn first_names(names: &[String]) -> String {
+    let (first, rest) = names.split_at(names.len().min(MAX_NAMED));
+    let first = first.join(", ");
+    if rest.is_empty() { first } else { format!("{first}, and {} more", rest.len()) }
 }
 
 /// Whether an entry of an index is marked as one that is about another.

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use crate::resources::Resources;
 use crate::source::Input;
 
-pub(crate) use choose::Image;
+pub(crate) use choose::{Image, first_names};
 pub(crate) use device_parts::DeviceParts;
 pub(crate) use division::{Division, DivisionForm};
 pub use error::ImageError;

@@ -133,6 +133,20 @@ fn documents_that_cannot_be_used() {
 }
 
 #[test]
+fn the_first_of_many_tags_are_named() {
+    let place = tempdir().unwrap();
+    let layout = Layout::new(place.path());
+    let manifest = layout.manifest(Form::Gzip, &[Layer::new().file("a", b"").done()]);
+    for (count, more) in [(10, ""), (11, ", and 1 more"), (3000, ", and 2990 more")] {
+        let tags: Vec<_> = (0..count).map(|number| format!("t{number}")).collect();
+        layout.index(&tags.iter().map(|tag| (manifest.clone(), &**tag)).collect::<Vec<_>>());
+        let said = refusal(&layout);
+        let end = format!("there are t0, t1, t2, t3, t4, t5, t6, t7, t8, t9{more}");
+        assert!(said.trim_end().ends_with(&end), "{said}");
+    }
+}
+
+#[test]
 fn layers_of_another_form_than_their_media_type_says() {
     let place = tempdir().unwrap();
     let layout = Layout::new(place.path());
