@@ -5,7 +5,7 @@ use crate::gpu::{BundleKey, Level, TargetId};
 /// One GPU, which may have features: `gfx942`, `gfx90a:xnack+`. Also a generic processor. Unknown processors are
 /// accepted if their names have the form of a processor's, since GPUs newer than kpackfs appear.
 pub(super) fn gpu(name: &str) -> Result<TargetId, String> {
-    let target: TargetId = name.parse().map_err(|error| format!("{error}"))?;
+    let target = TargetId::typed(name).map_err(|error| error.to_string())?;
     if let Some(feature) = target.impossible_feature() {
         return Err(format!("no GPU is a {name}: {feature} is not possible there"));
     }
@@ -31,9 +31,16 @@ mod tests {
 
     #[test]
     fn only_names_of_one_gpu_are_accepted() {
-        for name in
-            ["gfx942", "gfx90a:xnack+", "gfx11-generic", "gfx1250-strict", "gfx602", "gfx1399", "gfx1100:xnack+"]
-        {
+        for name in [
+            "gfx942",
+            "GFX942",
+            "gfx90a:xnack+",
+            "gfx11-generic",
+            "gfx1250-strict",
+            "gfx602",
+            "gfx1399",
+            "gfx1100:xnack+",
+        ] {
             assert!(gpu(name).is_ok(), "{name}");
         }
         for name in [

@@ -88,7 +88,7 @@ enum KpackCommand {
         #[arg(short, long, value_name = "DIR", alias = "output-dir")]
         output: PathBuf,
         /// Only this target; without features it selects all targets of the same processor
-        #[arg(long, value_name = "TARGET", alias = "gfx-arch")]
+        #[arg(long, value_name = "TARGET", alias = "gfx-arch", value_parser = TargetId::typed)]
         target: Option<TargetId>,
         #[command(flatten)]
         replacing: Replacing,

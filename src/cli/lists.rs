@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use crate::database::Handler;
-use crate::gpu::{SPIRV, TargetId};
+use crate::gpu::TargetId;
 
 /// The kind of an option's values.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,8 +92,8 @@ pub(super) fn pieces(text: &str) -> Vec<&str> {
 /// Whether a word is a target or a family: `gfx942`, `gfx90a:xnack+`, `gfx9-4-generic`, `gfx1250-strict`, `gfx12_0`.
 /// Names of files can be target IDs as well (`torch.whl`, `gfx942-tree`), but none of these.
 fn is_target(word: &str) -> bool {
-    let Ok(target) = word.parse::<TargetId>() else { return false };
-    let Some(name) = target.processor().strip_prefix("gfx") else { return word == SPIRV };
+    let Ok(target) = TargetId::typed(word) else { return false };
+    let Some(name) = target.processor().strip_prefix("gfx") else { return target.is_spirv() };
     let (number, suffix) = name.split_once('-').unwrap_or((name, ""));
     let is_number = number.starts_with(|first: char| first.is_ascii_digit())
         && number.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

@@ -41,7 +41,7 @@ pub(super) struct Create {
     output: PathBuf,
 
     /// Target of the code [default: the one in its ELF header]
-    #[arg(long, value_name = "TARGET")]
+    #[arg(long, value_name = "TARGET", value_parser = TargetId::typed)]
     target: Option<TargetId>,
 
     /// Take the code of this fat binary, under the names that its wrappers look up after `split`

@@ -35,8 +35,8 @@ struct TargetList(Vec<TargetId>);
 fn targets(text: &str) -> Result<TargetList, TargetIdError> {
     match pieces(text).as_slice() {
         // An empty name is an error.
-        [] => text.parse().map(|target| TargetList(vec![target])),
-        names => names.iter().map(|name| name.parse()).collect::<Result<_, _>>().map(TargetList),
+        [] => TargetId::typed(text).map(|target| TargetList(vec![target])),
+        names => names.iter().map(|name| TargetId::typed(name)).collect::<Result<_, _>>().map(TargetList),
     }
 }
 

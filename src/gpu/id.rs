@@ -24,10 +24,10 @@ pub fn begins_with_target(name: &[u8]) -> bool {
     name.starts_with(b"gfx") || name.starts_with(SPIRV.as_bytes())
 }
 
-/// What a code object was compiled for: a processor, then the features that it depends on, in the order in which they
-/// were written. `gfx90a:sramecc+:xnack-`, `gfx11-generic` and `amdgcnspirv` are target IDs. A processor has its bare
-/// name if target IDs cannot name its modes: `gfx1250:xnack+` is read as `gfx1250`, as runtimes do. `gfx1250:xnack-` is
-/// kept, since no GPU runs such code. All features of unknown processors are kept.
+/// What a code object was compiled for: a processor, then the features that it depends on, sorted by name, as runtimes
+/// name devices. `gfx90a:sramecc+:xnack-`, `gfx11-generic` and `amdgcnspirv` are target IDs; `gfx90a:xnack-:sramecc+` is
+/// read as the first of them. A processor has its bare name if target IDs cannot name its modes: `gfx1250:xnack+` is read
+/// as `gfx1250`. `gfx1250:xnack-` is kept, since no GPU runs such code. All features of unknown processors are kept.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, derive_more::Debug)]
 #[debug("{:?}", self.to_string())]
 #[serde(try_from = "String", into = "String")]
@@ -58,6 +58,11 @@ pub enum TargetIdError {
 }
 
 impl TargetId {
+    /// A target that a user typed, in any case: `GFX90A:XNACK-`. Names in files are exact.
+    pub fn typed(text: &str) -> Result<Self, TargetIdError> {
+        text.to_ascii_lowercase().parse()
+    }
+
     /// A target without features. The caller has validated the name.
     pub(super) fn bare(processor: impl Into<String>) -> Self {
         Self { processor: processor.into(), features: Vec::new() }
@@ -68,7 +73,7 @@ impl TargetId {
         &self.processor
     }
 
-    /// The features with their signs, in the original order: `sramecc+`, `xnack-`.
+    /// The features with their signs, sorted by name: `sramecc+`, `xnack-`.
     pub fn features(&self) -> impl ExactSizeIterator<Item = &str> {
         self.features.iter().map(String::as_str)
     }
@@ -156,7 +161,8 @@ impl TargetId {
             };
             let with = |name: &Self, state: &&str| {
                 let added = Some(format!("{feature}{state}")).filter(|_| !state.is_empty());
-                let features = name.features.iter().cloned().chain(added).collect();
+                let mut features: Vec<_> = name.features.iter().cloned().chain(added).collect();
+                features.sort_unstable();
                 Self { processor: name.processor.clone(), features }
             };
             names = names.iter().flat_map(|name| states.iter().map(move |state| with(name, state))).collect();
@@ -169,6 +175,7 @@ impl TargetId {
     pub(super) fn with_default(mut self, feature: &str, default: &str) -> Self {
         if !self.features().any(|it| feature_name(it) == Some(feature)) {
             self.features.push(default.to_owned());
+            self.features.sort_unstable();
         }
         self
     }
@@ -225,6 +232,7 @@ impl FromStr for TargetId {
             }
         }
         features.retain(|feature| is_named(processor, feature));
+        features.sort_unstable();
         Ok(Self { processor: processor.to_owned(), features })
     }
 }
@@ -289,7 +297,6 @@ mod tests {
         for (text, processor, features) in [
             ("gfx942", "gfx942", &[][..]),
             ("gfx90a:sramecc+:xnack-", "gfx90a", &["sramecc+", "xnack-"]),
-            ("gfx90a:xnack-:sramecc+", "gfx90a", &["xnack-", "sramecc+"]),
             ("gfx9-4-generic:xnack+", "gfx9-4-generic", &["xnack+"]),
             ("amdgcnspirv", "amdgcnspirv", &[]),
             ("gfx1250-strict", "gfx1250-strict", &[]),
@@ -302,6 +309,18 @@ mod tests {
             assert_eq!(target.without_features().to_string(), processor);
         }
         assert!(target("gfx10-3-generic:xnack+").is_generic() && !target("gfx1250-strict").is_generic());
+    }
+
+    #[test]
+    fn features_are_sorted_and_users_need_no_lower_case() {
+        for (text, canonical) in [
+            ("gfx90a:xnack-:sramecc+", "gfx90a:sramecc+:xnack-"),
+            ("gfx90a-xnack--sramecc+", "gfx90a:sramecc+:xnack-"),
+            ("gfx9999:xnack+:future-", "gfx9999:future-:xnack+"),
+        ] {
+            assert_eq!(target(text).to_string(), canonical);
+            assert_eq!(TargetId::typed(&text.to_uppercase()), Ok(target(canonical)));
+        }
     }
 
     #[test]
