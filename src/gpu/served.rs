@@ -1,5 +1,7 @@
 //! Which code a runtime finds for a GPU, and in which of its modes.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::TargetId;
@@ -50,6 +52,27 @@ impl TargetId {
         FoundCode { kind, found, modes_with: modes(true), modes_without: modes(false) }
     }
 
+    /// The names of the devices that may be given code for this target: its own name, and one for each mode of each GPU
+    /// that takes it. No device is called so if it is SPIR-V, or if its target is not understood; then it is the name alone.
+    pub fn devices(&self) -> BTreeSet<Self> {
+        let of_processor = |name: &str| Self::bare(name).device_names();
+        let processors = super::fallback::processors_of(self.processor()).unwrap_or_default();
+        let names = std::iter::once(self.processor()).chain(processors.iter().copied()).flat_map(of_processor);
+        let takes = |name: &Self| name.candidates().iter().any(|candidate| candidate == self);
+        let is_device = !self.is_spirv() && !self.is_unknown() && self.impossible_feature().is_none();
+        names.filter(|name| is_device && takes(name)).chain([self.clone()]).collect()
+    }
+
+    /// The position of the code that a runtime loads for a device of exactly this name, of `present` in the order of their
+    /// bundle. SPIR-V is loaded if it is asked for by name.
+    pub fn loads(&self, present: &[&Self]) -> Option<usize> {
+        if self.impossible_feature().is_some() {
+            return present.iter().position(|code| *code == self);
+        }
+        let found = self.finds(present).iter().position(|is_found| *is_found);
+        found.filter(|&at| self.is_spirv() || present.get(at).is_some_and(|code| !code.is_spirv()))
+    }
+
     /// The kind of code that a GPU of this target runs.
     fn kind_of(&self, code: &Self) -> CodeKind {
         if code.is_spirv() {
@@ -88,6 +111,34 @@ mod tests {
     fn served(gpu: &str, present: &[&str]) -> FoundCode {
         let present: Vec<TargetId> = present.iter().map(|target| target.parse().unwrap()).collect();
         gpu.parse::<TargetId>().unwrap().served_by(&present.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn devices_are_asked_for_in_each_mode() {
+        let devices = |target: &str| {
+            let names: Vec<_> = target.parse::<TargetId>().unwrap().devices().iter().map(ToString::to_string).collect();
+            names.join(" ")
+        };
+        for (target, names) in [
+            ("gfx90a:xnack-", "gfx90a:sramecc+:xnack- gfx90a:sramecc-:xnack- gfx90a:xnack-"),
+            ("gfx1100", "gfx1100"),
+            ("gfx1250", "gfx1250"),
+            ("gfx12-generic", "gfx12-generic gfx1200 gfx1201"),
+            ("gfx1250:xnack-", "gfx1250:xnack-"),
+            ("amdgcnspirv", "amdgcnspirv"),
+            ("unknown-gfx90a", "unknown-gfx90a"),
+        ] {
+            assert_eq!(devices(target), names);
+        }
+        let loads = |device: &str, present: &[&str]| {
+            let present: Vec<TargetId> = present.iter().map(|target| target.parse().unwrap()).collect();
+            device.parse::<TargetId>().unwrap().loads(&present.iter().collect::<Vec<_>>())
+        };
+        assert_eq!(loads("gfx90a:sramecc+:xnack-", &["gfx90a", "gfx90a:xnack-"]), Some(0));
+        assert_eq!(loads("gfx942:sramecc+:xnack-", &["amdgcnspirv", "gfx9-4-generic", "gfx942:xnack+"]), Some(1));
+        assert_eq!(loads("gfx1100", &["amdgcnspirv"]), None);
+        assert_eq!(loads("amdgcnspirv", &["gfx1100", "amdgcnspirv"]), Some(1));
+        assert_eq!(loads("gfx1250:xnack-", &["gfx1250", "gfx1250:xnack-"]), Some(1));
     }
 
     /// The modes of a processor that is not known.

@@ -1,6 +1,6 @@
 //! Compares code objects: for each wrapper and target, a runtime must find the code of the fat binary.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -17,8 +17,8 @@ use crate::rope::{Content, ReadError, Sha256, equal, to_usize};
 use crate::source::EntryPath;
 use crate::split::targets_of_bundle_file;
 
-/// The code objects of a wrapper by target, one for each build.
-type Objects<'a> = BTreeMap<TargetId, Vec<&'a CodeObject>>;
+/// The code objects of a wrapper in one build, in the order of their bundle.
+type FatCode<'a> = Vec<&'a CodeObject>;
 
 #[derive(Debug, thiserror::Error)]
 enum CodeError {
@@ -197,51 +197,28 @@ impl Comparison<'_> {
     ) -> Result<(), CodeError> {
         let directory = path.parent().unwrap_or_else(EntryPath::root);
         let key = toc_key(&request.marker.kernel_name, to_usize(request.index.into()));
-        let mut objects = Objects::new();
         let mut compressed = Vec::new();
+        let mut builds = Vec::<FatCode>::new();
         for bundle in bundles {
             compressed.extend(bundle.iter().find_map(|object| object.bundle.as_ref()));
-            for (number, object) in bundle.iter().enumerate() {
-                let is_first = !bundle.iter().take(number).any(|other| other.target == object.target);
-                if is_first {
-                    objects.entry(object.target.clone()).or_default().push(object);
-                }
-            }
+            builds.push(bundle.iter().collect());
         }
-        let mut found = Vec::new();
-        let search_paths = &request.marker.search_paths;
-        // Code must be found for every target that has some. Empty code objects run nowhere.
-        let has_code = |(target, versions): &(&TargetId, &Vec<&CodeObject>)| {
-            let is_expected = || self.is_expected(&self.context.parts.packaging().key_of(target));
-            versions.iter().any(|object| object.content.size() > 0) && is_expected()
-        };
-        for (target, versions) in objects.iter().filter(has_code) {
-            let steps = self.context.archives.steps(&directory, search_paths, target);
-            match steps.iter().find(|step| self.context.archives.holds(step, &key)) {
-                Some(step) => found.extend(self.found(&key, step, target, versions)?),
-                None => self.say(
-                    Rule::AgainstCodeLost,
-                    path,
-                    format!("wrapper {position}: its code for {target} is not found"),
-                ),
-            }
-        }
+        let mut found = self.found_on_devices(path, position, (&builds, &key), request)?;
         // Any other code that is found under its name must be code that a device of that target would have run.
         for target in &self.context.archives.targets {
-            let steps = self.context.archives.steps(&directory, search_paths, target);
+            let steps = self.context.archives.steps(&directory, &request.marker.search_paths, target);
             let own = target.to_string();
             for step in steps.iter().filter(|step| step.target == own && self.context.archives.holds(step, &key)) {
                 if !self.account(step, &key) {
                     continue;
                 }
-                let expected = target.candidates().into_iter().find_map(|candidate| objects.get(&candidate));
-                match expected {
-                    Some(versions) => found.extend(self.found(&key, step, target, versions)?),
-                    None => self.say(
+                match &*loaded(&builds, target) {
+                    [] => self.say(
                         Rule::AgainstCodeAdded,
                         path,
                         format!("wrapper {position} had no code for {target}, but now has some"),
                     ),
+                    versions => found.extend(self.found(&key, step, versions)?),
                 }
             }
         }
@@ -257,6 +234,51 @@ impl Comparison<'_> {
         Ok(())
     }
 
+    /// What archives have for each device that the fat binary has code for, in each of its modes. Both are asked as a
+    /// runtime asks them.
+    fn found_on_devices<'a>(
+        &self,
+        path: &EntryPath,
+        position: usize,
+        (builds, key): (&[FatCode<'a>], &str),
+        request: &WrapperRequest,
+    ) -> Result<Vec<ArchivedObject<'a>>, CodeError> {
+        let directory = path.parent().unwrap_or_else(EntryPath::root);
+        let (mut found, mut known, mut lost) = (Vec::new(), HashSet::new(), BTreeMap::new());
+        // Empty code objects run nowhere.
+        let with_code = |code: &FatCode<'a>| code.iter().copied().filter(|object| object.content.size() > 0).collect();
+        let builds: Vec<FatCode<'a>> = builds.iter().map(with_code).collect();
+        let targets: BTreeSet<_> = builds.iter().flatten().map(|object| &object.target).collect();
+        for target in targets {
+            // A device called like the code comes first, and stands for all others in messages.
+            let others = target.devices().into_iter().filter(|device| device != target);
+            for device in std::iter::once(target.clone()).chain(others) {
+                let versions = loaded(&builds, &device);
+                let Some(first) = versions.first().filter(|first| first.target == *target) else { continue };
+                if !self.is_expected(&self.context.parts.packaging().key_of(&first.target)) {
+                    continue;
+                }
+                let steps = self.context.archives.steps(&directory, &request.marker.search_paths, &device);
+                match steps.iter().find(|step| self.context.archives.holds(step, key)) {
+                    Some(step) if known.insert((step.archive, step.target.clone(), target)) => {
+                        found.extend(self.found(key, step, &versions)?);
+                    }
+                    Some(_) => {}
+                    None => drop(lost.entry(target).or_insert(device)),
+                }
+            }
+        }
+        for (target, device) in lost {
+            let by = if device == *target { String::new() } else { format!(" by a {device}") };
+            self.say(
+                Rule::AgainstCodeLost,
+                path,
+                format!("wrapper {position}: its code for {target} is not found{by}"),
+            );
+        }
+        Ok(found)
+    }
+
     /// Records that a code object belongs to a wrapper. `false` if that was known.
     fn account(&self, step: &LookupStep, key: &str) -> bool {
         let mut accounted = self.accounted.lock();
@@ -268,7 +290,6 @@ impl Comparison<'_> {
         &self,
         key: &str,
         step: &LookupStep,
-        target: &TargetId,
         expected: &[&'a CodeObject],
     ) -> Result<Option<ArchivedObject<'a>>, CodeError> {
         self.account(step, key);
@@ -285,7 +306,7 @@ impl Comparison<'_> {
         let expected = expected.to_vec();
         Ok(Some(ArchivedObject {
             archive: step.archive,
-            target: target.clone(),
+            target: step.target.clone(),
             expected,
             size,
             sha256: sha256.finish(),
@@ -310,11 +331,21 @@ impl Comparison<'_> {
     }
 }
 
+/// The code that a runtime loads for a device of exactly this name, in each build that has some.
+fn loaded<'a>(builds: &[FatCode<'a>], device: &TargetId) -> Vec<&'a CodeObject> {
+    let of_build = |code: &FatCode<'a>| {
+        let targets: Vec<_> = code.iter().map(|object| &object.target).collect();
+        code.get(device.loads(&targets)?).copied()
+    };
+    builds.iter().filter_map(of_build).collect()
+}
+
 /// A code object of an archive.
 struct ArchivedObject<'a> {
     /// Number of the archive.
     archive: usize,
-    target: TargetId,
+    /// The name in it.
+    target: String,
     /// The code objects that it may be equal to.
     expected: Vec<&'a CodeObject>,
     size: u64,
