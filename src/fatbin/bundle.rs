@@ -2,7 +2,7 @@
 //! `__CLANG_OFFLOAD_BUNDLE__`, u64 number of entries, and for each entry u64 offset from the bundle's start, u64 size,
 //! u64 length of the entry id, and the id. All integers are little-endian.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,9 +10,10 @@ use serde_bytes::ByteBuf;
 
 use super::CodeObject;
 use super::compressed::Compressed;
+use super::entry_id::EntryTargets;
 use super::error::{FatbinError, malformed};
 use super::packing::{self, CompressedHeader};
-use crate::gpu::{TargetId, begins_with_target};
+use crate::gpu::TargetId;
 use crate::memory::{Parser, ParserMemory, TableError, WholeFile};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment};
@@ -27,6 +28,9 @@ const FIRST_READ: u64 = 1024;
 /// of up to 60 bytes.
 const MAX_ENTRIES: u64 = 4096;
 const MAX_ID: u64 = 1024;
+
+/// The most code objects of a bundle that are read to name what no runtime finds. Each may have to be decompressed.
+const MAX_HEADERS: usize = 5;
 
 /// An entry of a bundle's table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -88,11 +92,26 @@ impl Bundle {
         Ok(Self { offset, compressed, entries })
     }
 
-    /// The entry IDs of code that no runtime finds: the target ID is not understood, or an earlier entry has the same
-    /// one. Its code objects have names of their own ([`TargetId::unknown`]).
-    pub fn unknown_ids(&self) -> BTreeSet<String> {
-        let unknown = self.device_entries().filter(|(target, entry)| entry.size > 0 && target.is_unknown());
-        unknown.map(|(_, entry)| String::from_utf8_lossy(&entry.id).into_owned()).collect()
+    /// The entry IDs of code that no runtime finds. Its code objects have names of their own ([`TargetId::unknown`]). An
+    /// ID that names no target is followed by that in the header of the code, which is read for [`MAX_HEADERS`] of them.
+    pub fn unfound_ids(&self, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> BTreeSet<String> {
+        let entries: Vec<_> = self.device_entries().map(|(target, entry)| (target, &entry.id)).collect();
+        if !entries.iter().any(|(target, _)| target.is_unknown()) {
+            return BTreeSet::new();
+        }
+        let objects = self.objects(content, resources).unwrap_or_default();
+        let unfound = objects.iter().zip(&entries).filter(|(it, _)| it.content.size() > 0 && it.target.is_unknown());
+        let mut rest = MAX_HEADERS;
+        let named = unfound.map(|(object, (target, id))| {
+            let id = String::from_utf8_lossy(id);
+            let is_read = target.meant().is_none() && rest > 0;
+            rest -= usize::from(is_read);
+            match is_read.then(|| object.header_target()).flatten() {
+                Some(own) => format!("{id} (code for {own}, by its header)"),
+                None => id.into_owned(),
+            }
+        });
+        named.collect()
     }
 
     /// Counts what is kept of it: a code object for each entry, and the IDs.
@@ -128,28 +147,10 @@ impl Bundle {
         Ok(self.device_entries().map(object).collect::<Result<_, _>>()?)
     }
 
-    /// All entries but those of the host, with different targets for all that have code.
+    /// All entries but those of the host, each with a target of its own.
     pub(super) fn device_entries(&self) -> impl Iterator<Item = (TargetId, &BundleEntry)> {
-        let (mut known, mut counts) = (HashSet::new(), HashMap::<TargetId, u32>::new());
-        self.entries.iter().filter_map(move |entry| {
-            let target = target(&entry.id).unwrap_or_else(|id| Some(TargetId::unknown(&id)))?;
-            if entry.size == 0 {
-                return Some((target, entry));
-            }
-            // A runtime takes the first entry that fits.
-            let count = counts.entry(target.clone()).or_default();
-            *count += 1;
-            let mut name = match *count {
-                1 => target.clone(),
-                2 => TargetId::unknown(&target.to_string()),
-                more => TargetId::unknown(&format!("{target}#{more}")),
-            };
-            // Entries may have such names themselves.
-            while !known.insert(name.clone()) {
-                name = TargetId::unknown(&name.to_string());
-            }
-            Some((name, entry))
-        })
+        let mut targets = EntryTargets::default();
+        self.entries.iter().filter_map(move |entry| Some((targets.next(&entry.id, entry.size > 0)?, entry)))
     }
 }
 
@@ -253,31 +254,6 @@ fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
     let (value, rest) = bytes.split_first_chunk::<8>()?;
     *bytes = rest;
     Some(u64::from_le_bytes(*value))
-}
-
-/// The target of a device entry; `None` for the host's. The error is the target ID itself, if it is not understood. An
-/// entry id is the offload kind, a target triple, and the target ID, as in `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack+`.
-/// The triple's environment is empty, hence two dashes, or `unknown`, as in `hip-spirv64-amd-amdhsa-unknown-amdgcnspirv`
-/// (llvm/llvm-project#139112). Old compilers omit it.
-pub(super) fn target(id: &[u8]) -> Result<Option<TargetId>, String> {
-    let id = String::from_utf8_lossy(id);
-    if id.starts_with("host-") {
-        return Ok(None);
-    }
-    let after_one_dash = || {
-        let mut dashes = id.match_indices('-').map(|(at, _)| at + 1);
-        dashes.find_map(|at| id.get(at..).filter(|rest| begins_with_target(rest.as_bytes())))
-    };
-    let Some(name) = id.rsplit_once("--").map(|(_, name)| name).or_else(after_one_dash) else {
-        return Err(id.into_owned());
-    };
-    let parsed = name.parse().ok().filter(is_processor);
-    parsed.map(Some).ok_or_else(|| name.to_owned())
-}
-
-/// Whether a target can be one of a GPU: all of their names have digits. Parts of a split have names without any.
-fn is_processor(target: &TargetId) -> bool {
-    target.is_spirv() || target.is_unknown() || target.processor().bytes().any(|byte| byte.is_ascii_digit())
 }
 
 fn read_up_to(content: &Arc<dyn Content>, offset: u64, length: u64) -> Result<Vec<u8>, FatbinError> {

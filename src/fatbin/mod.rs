@@ -28,6 +28,7 @@ mod bundle;
 mod compressed;
 mod damage;
 mod decoder;
+mod entry_id;
 mod equal;
 mod error;
 mod header;
@@ -43,10 +44,11 @@ mod thin;
 use std::sync::Arc;
 
 use crate::gpu::TargetId;
-use crate::rope::Content;
+use crate::rope::{Content, to_usize};
 
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
 pub(crate) use compressed::{Compressed, DECODER};
+pub(crate) use entry_id::EntryTargets;
 pub(crate) use equal::BundleClaims;
 pub use error::FatbinError;
 pub use header::{CODE_HEADER, code_problem, code_target, loaded_code_problem};
@@ -80,6 +82,13 @@ impl CodeObject {
     /// A code object outside of compressed bundles.
     pub fn new(target: TargetId, content: Arc<dyn Content>) -> Self {
         Self { target, content, bundle: None, offset: 0 }
+    }
+
+    /// The target in its header; `None` if that names none, or cannot be read.
+    fn header_target(&self) -> Option<TargetId> {
+        let mut header = vec![0; CODE_HEADER.min(to_usize(self.content.size()))];
+        self.content.read_at(0, &mut header).ok()?;
+        code_target(&header)
     }
 
     /// Bytes of the compressed bundle that reading it decompresses, if any.

@@ -81,7 +81,7 @@ const ENTRIES: [(&str, &[u8]); 5] = [
     ("hipv4-amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-", b"CCOB and __CLANG_OFFLOAD_BUNDLE__ in a payload"),
     ("hip-amdgcn-amd-amdhsa--gfx11-generic", b"generic"),
     ("hip-spirv64-amd-amdhsa--amdgcnspirv", b"portable"),
-    ("hip-amdgcn-amd-amdhsa-gfx906", b""),
+    ("hcc-amdgcn-amd-amdhsa--gfx906", b""),
 ];
 
 fn expected() -> Vec<(String, Vec<u8>)> {

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::bundle::{Bundle, BundleEntry, MAGIC, target};
+use super::bundle::{Bundle, BundleEntry, MAGIC};
+use super::entry_id::EntryRole;
 use super::error::{FatbinError, malformed};
 use super::packing::CompressedFormat;
 use super::{CodeObject, Compressed};
@@ -76,10 +77,13 @@ pub enum BundlePart {
     },
 }
 
+/// An entry of a new bundle, and its position in the table.
+type TableEntry = (usize, BundleEntry);
+
 /// The entries that are kept.
 struct KeptParts {
     /// The host's entry, and then those with code, in the order of the code.
-    entries: Vec<BundleEntry>,
+    entries: Vec<TableEntry>,
     /// Whether the fat bundle lacks the host's entry.
     has_new_host: bool,
     /// Whether all entries of the fat bundle are kept.
@@ -119,25 +123,31 @@ impl Bundle {
     /// The entries to keep: the host's, and the code that the GPUs can run. Entries without code are kept, too, but do
     /// not count as code: a runtime ignores them and continues its search (`hip_fatbin.cpp` of CLR).
     fn kept(&self, gpus: &GpuSet) -> KeptParts {
-        let all: Vec<_> = self.device_entries().collect();
+        // The host's entries come first in the table, and the others in their order: a runtime takes the first that fits.
+        let behind = self.entries.len() + 1;
+        let all: Vec<_> =
+            self.device_entries().enumerate().map(|(at, (target, entry))| (behind + at, target, entry)).collect();
         let keeps = |is_among: &dyn Fn(&BundleEntry) -> bool| {
-            let among: Vec<_> = all.iter().filter(|(_, entry)| is_among(entry)).collect();
-            let keeps = gpus.keeps(&among.iter().map(|(target, _)| target).collect::<Vec<_>>());
-            among.into_iter().zip(keeps).filter(|(_, kept)| *kept).map(|((_, entry), _)| *entry).collect::<Vec<_>>()
+            let among: Vec<_> = all.iter().filter(|(_, _, entry)| is_among(entry)).collect();
+            let keeps = gpus.keeps(&among.iter().map(|(_, target, _)| target).collect::<Vec<_>>());
+            among
+                .into_iter()
+                .zip(keeps)
+                .filter(|(_, kept)| *kept)
+                .map(|((at, _, entry), _)| (*at, *entry))
+                .collect::<Vec<_>>()
         };
         let mut code = keeps(&|entry| entry.size > 0);
-        code.extend(keeps(&|_| true).into_iter().filter(|entry| entry.size == 0));
-        code.sort_by_key(|entry| entry.offset);
-        let hosts: Vec<_> = self.entries.iter().filter(|entry| matches!(target(&entry.id), Ok(None))).collect();
+        code.extend(keeps(&|_| true).into_iter().filter(|(_, entry)| entry.size == 0));
+        // Code is read forwards.
+        code.sort_by_key(|(_, entry)| entry.offset);
+        let hosts: Vec<_> = self.entries.iter().filter(|entry| EntryRole::of(&entry.id) == EntryRole::Host).collect();
         let is_whole = hosts.len() + code.len() == self.entries.len();
         let has_new_host = hosts.is_empty();
         let new = has_new_host.then(|| BundleEntry { offset: 0, size: 0, id: HOST.to_vec().into() });
         let hosts = hosts.into_iter().map(|entry| BundleEntry { size: 0, ..entry.clone() });
-        KeptParts {
-            entries: new.into_iter().chain(hosts).chain(code.into_iter().cloned()).collect(),
-            has_new_host,
-            is_whole,
-        }
+        let code = code.into_iter().map(|(at, entry)| (at, entry.clone()));
+        KeptParts { entries: new.into_iter().chain(hosts).enumerate().chain(code).collect(), has_new_host, is_whole }
     }
 
     /// Bytes of its magic and its table.
@@ -161,7 +171,7 @@ impl Bundle {
     /// Whether it is a file of its own, of `size` bytes. A bundle with host code is an object file of a compilation
     /// with `-fgpu-rdc`, which a linker unbundles.
     pub fn is_file(&self, size: u64) -> bool {
-        let is_host = |entry: &&BundleEntry| matches!(target(&entry.id), Ok(None));
+        let is_host = |entry: &&BundleEntry| EntryRole::of(&entry.id) == EntryRole::Host;
         self.offset == 0 && self.length() == size && self.entries.iter().filter(is_host).all(|entry| entry.size == 0)
     }
 
@@ -189,19 +199,14 @@ impl Bundle {
 }
 
 impl BundleParts {
-    /// A bundle of these entries. Their code is at the entries' offsets plus `base`. `align` returns the alignment for
-    /// code that was at an offset.
-    fn of(entries: &[BundleEntry], base: u64, align: impl Fn(u64) -> u64) -> Self {
-        let mut table = MAGIC.to_vec();
-        table.extend((entries.len() as u64).to_le_bytes());
-        let mut list = Vec::new();
-        let mut at = table_size(entries);
-        for BundleEntry { offset, size, id } in entries {
+    /// A bundle of these entries, whose code is in their order. It is at the entries' offsets plus `base`. `align` returns
+    /// the alignment for code that was at an offset.
+    fn of(entries: &[TableEntry], base: u64, align: impl Fn(u64) -> u64) -> Self {
+        let (mut list, mut rows) = (Vec::new(), Vec::new());
+        let mut at = table_size(entries.iter().map(|(_, entry)| entry));
+        for (place, BundleEntry { offset, size, id }) in entries {
             let start = if *size > 0 { at.next_multiple_of(align(*offset)) } else { at };
-            for field in [start, *size, id.len() as u64] {
-                table.extend(field.to_le_bytes());
-            }
-            table.extend_from_slice(id);
+            rows.push((*place, [start, *size, id.len() as u64], id));
             if start > at {
                 list.push(BundlePart::Zeros(start - at));
             }
@@ -209,6 +214,13 @@ impl BundleParts {
                 list.push(BundlePart::Code { offset: base.saturating_add(*offset), length: *size });
             }
             at = start.saturating_add(*size);
+        }
+        rows.sort_by_key(|(place, ..)| *place);
+        let mut table = MAGIC.to_vec();
+        table.extend((entries.len() as u64).to_le_bytes());
+        for (_, fields, id) in rows {
+            table.extend(fields.into_iter().flat_map(u64::to_le_bytes));
+            table.extend_from_slice(id);
         }
         list.insert(0, BundlePart::Literal(table));
         Self { list, size: at }
@@ -229,7 +241,8 @@ impl BundleParts {
 pub fn bundle_of(objects: &[CodeObject]) -> Result<Rope, ReadError> {
     let all: Arc<dyn Content> =
         Arc::new(Rope::new(objects.iter().map(|object| Segment::whole(Arc::clone(&object.content))))?);
-    BundleParts::of(&entries_of(objects), 0, |_| CODE_ALIGNMENT).rope(&all)
+    let entries: Vec<_> = entries_of(objects).into_iter().enumerate().collect();
+    BundleParts::of(&entries, 0, |_| CODE_ALIGNMENT).rope(&all)
 }
 
 /// Bytes of such a bundle before its code objects.
@@ -251,6 +264,35 @@ fn entries_of(objects: &[CodeObject]) -> Vec<BundleEntry> {
 }
 
 /// Bytes of the magic and the table.
-fn table_size(entries: &[BundleEntry]) -> u64 {
-    MAGIC.len() as u64 + 8 + entries.iter().map(|entry| 24 + entry.id.len() as u64).sum::<u64>()
+fn table_size<'a>(entries: impl IntoIterator<Item = &'a BundleEntry>) -> u64 {
+    MAGIC.len() as u64 + 8 + entries.into_iter().map(|entry| 24 + entry.id.len() as u64).sum::<u64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A runtime takes the first entry that fits, wherever its code is.
+    #[test]
+    fn the_table_keeps_its_order_and_code_its_own() {
+        let entry = |offset: u64, target: &str| BundleEntry {
+            offset,
+            size: 4,
+            id: format!("{DEVICE}--{target}").into_bytes().into(),
+        };
+        let entries = vec![entry(8192, "gfx90a:xnack-"), entry(4096, "gfx90a"), entry(12288, "gfx1030")];
+        let bundle = Bundle { offset: 0, compressed: None, entries };
+        let ThinBundle::Raw(parts) = bundle.thin(&"gfx90a".parse().unwrap(), u64::MAX).unwrap() else {
+            panic!("{bundle:?}");
+        };
+        let code = parts.list.iter().filter_map(|part| match part {
+            BundlePart::Code { offset, .. } => Some(*offset),
+            BundlePart::Literal(_) | BundlePart::Zeros(_) => None,
+        });
+        assert_eq!(code.collect::<Vec<_>>(), [4096, 8192]);
+        let Some(BundlePart::Literal(table)) = parts.list.first() else { panic!("{parts:?}") };
+        let text = String::from_utf8_lossy(table);
+        let ids: Vec<_> = text.match_indices("gfx90a").map(|(at, _)| &text[at..]).collect();
+        assert!(ids.len() == 2 && ids[0].starts_with("gfx90a:xnack-") && !ids[1].starts_with("gfx90a:"), "{text}");
+    }
 }

@@ -25,6 +25,30 @@ impl TargetId {
         Self::bare(format!("{UNKNOWN}-{escaped}"))
     }
 
+    /// The ID of code that has such a name; `None` if it is empty, if the name is another one, or was shortened.
+    pub fn unknown_id(&self) -> Option<String> {
+        let mut rest = self.processor().strip_prefix(UNKNOWN)?.strip_prefix('-')?;
+        let mut id = Vec::new();
+        while let Some((&first, _)) = rest.as_bytes().split_first() {
+            let (byte, length) = match first {
+                b'.' => (u8::from_str_radix(rest.get(1..3)?, 16).ok()?, 3),
+                other => (other, 1),
+            };
+            id.push(byte);
+            rest = rest.get(length..)?;
+        }
+        String::from_utf8(id).ok().filter(|id| id != "\0" && Self::unknown(id) == *self)
+    }
+
+    /// The target that the ID of such code names, although no runtime reads it so: `gfx90a` for
+    /// `hip-amdgcn-amd-amdhsa-gfx90a` and for `GFX90A`.
+    pub fn meant(&self) -> Option<Self> {
+        let id = self.unknown_id()?.to_ascii_lowercase();
+        let starts = std::iter::once(0).chain(id.match_indices('-').map(|(at, _)| at + 1));
+        let name = starts.filter_map(|at| id.get(at..)).find(|name| begins_with_target(name.as_bytes()))?;
+        name.parse().or_else(|_| name.split([':', '#']).next().unwrap_or_default().parse()).ok()
+    }
+
     /// Whether it is the name of code whose target is not understood.
     pub fn is_unknown(&self) -> bool {
         self.processor().strip_prefix(UNKNOWN).is_some_and(|rest| rest.starts_with('-'))
@@ -54,6 +78,12 @@ mod tests {
             ["GFX1030", "gfx90a:x", "gfx90a.3ax", "", "-", "a-", "gfx90a", "../x", "é", &long, &format!("{long}X")];
         let names: std::collections::BTreeSet<_> = ids.iter().map(|id| TargetId::unknown(id)).collect();
         assert_eq!(names.len(), ids.len());
+        for id in ids {
+            assert_eq!(
+                TargetId::unknown(id).unknown_id().as_deref(),
+                Some(id).filter(|id| (1..80).contains(&id.len()))
+            );
+        }
         for name in names {
             assert_eq!(name.to_string().parse(), Ok(name.clone()));
             assert!(name.is_unknown() && name.to_string().len() < 128);
@@ -61,6 +91,18 @@ mod tests {
             assert_eq!(BundleKey::of_processor(&name).as_str(), UNKNOWN);
         }
         assert_eq!(TargetId::unknown("gfx90a:x").to_string(), "unknown-gfx90a.3ax");
+        let meant = |id: &str| TargetId::unknown(id).meant().map(|target| target.to_string());
+        for (id, target) in [
+            ("hip-amdgcn-amd-amdhsa-gfx90a:xnack-", Some("gfx90a:xnack-")),
+            ("openmp-amdgcn-amd-amdhsa--gfx9-4-generic", Some("gfx9-4-generic")),
+            ("GFX90A", Some("gfx90a")),
+            ("gfx90a:x", Some("gfx90a")),
+            ("gfx90a#3", Some("gfx90a")),
+            ("hip-amdgcn-amd-amdhsa--", None),
+            ("", None),
+        ] {
+            assert_eq!(meant(id).as_deref(), target, "{id}");
+        }
         assert!(!"gfx90a".parse::<TargetId>().unwrap().is_unknown());
         let begins = |name: &str| begins_device_part(name.as_bytes());
         assert!(["unknown", "unknown-gfx90a.3ax", "gfx90a", "amdgcnspirv"].into_iter().all(begins));

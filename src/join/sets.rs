@@ -1,11 +1,12 @@
 //! The kernel set of a wrapper: its code objects in archives, with their targets.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::archives::InputArchives;
 use super::object::{JoinedCode, code, is_same};
-use crate::fatbin::CodeObject;
+use crate::fatbin::{CodeObject, EntryTargets};
 use crate::gpu::{TargetId, UNKNOWN};
 use crate::loader::Reach;
 use crate::resources::Resources;
@@ -13,7 +14,7 @@ use crate::resources::Resources;
 /// What archives have for a wrapper.
 #[derive(Default)]
 pub(super) struct KernelSet {
-    /// The code objects, sorted by target.
+    /// The code objects, sorted by processor, the most specific ones first.
     pub(super) objects: Vec<CodeObject>,
     /// Entries of archives that a loader would find: number of the archive, name, target.
     pub(super) asked: Vec<(usize, String, String)>,
@@ -96,6 +97,7 @@ fn fold(mut found: Vec<JoinedCode>) -> Result<(Vec<CodeObject>, Option<String>),
     // Entries that are called as runtimes call the target come first.
     distinct.sort_by_key(|code| code.names.iter().all(|name| name.to_string() != code.written));
     let mut objects = BTreeMap::<TargetId, (CodeObject, String)>::new();
+    let mut late = BTreeSet::new();
     let mut warning = None;
     for code in distinct {
         // Two code objects for the same GPUs are distinguished by their names in archives.
@@ -112,10 +114,27 @@ fn fold(mut found: Vec<JoinedCode>) -> Result<(Vec<CodeObject>, Option<String>),
             }
             None => target,
         };
+        if !code.names.contains(&target) {
+            late.insert(target.clone());
+        }
         let object = code.stored.code_for(target.clone());
         if let Some((_, other)) = objects.insert(target.clone(), (object, code.place.clone())) {
             return Err(format!("{other} and {} are different code for {target}", code.place));
         }
     }
-    Ok((objects.into_values().map(|(object, _)| object).collect(), warning))
+    Ok((in_order(objects.into_values().map(|(object, _)| object).collect(), &late), warning))
+}
+
+/// The code objects in an order in which HIP, which takes the first that fits, finds what a loader of archives finds, which
+/// takes the most specific one. Code that is in archives for more specific targets only is `late`.
+fn in_order(mut objects: Vec<CodeObject>, late: &BTreeSet<TargetId>) -> Vec<CodeObject> {
+    let processor = |object: &CodeObject| object.target.processor().to_owned();
+    let features = |object: &CodeObject| Reverse(object.target.features().len());
+    objects.sort_by_key(|object| (processor(object), features(object), late.contains(&object.target)));
+    let mut targets = EntryTargets::default();
+    let named = objects.into_iter().map(|object| {
+        let target = targets.add(object.target.clone(), object.content.size() > 0);
+        CodeObject { target, ..object }
+    });
+    named.collect()
 }

@@ -11,7 +11,7 @@ use super::scan::{Fat, level};
 use super::stems::Stems;
 use crate::gpu::TargetId;
 use crate::join::{self, OrphanCode};
-use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, toc_key};
+use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Frame, toc_key};
 use crate::loader::archive_path;
 use crate::resources::Resources;
 use crate::source::{Attributes, EntryPath, Input};
@@ -138,7 +138,15 @@ fn archives(input: &Input, group: &str, binaries: &[NamedBinary], roots: &Roots,
             let before = entries.len();
             for (wrapper, frames) in binary.fat.wrappers.iter().enumerate() {
                 let best = |wanted: &TargetId| frames.iter().find(|frame| frame.object.target == *wanted);
-                if let Some(frame) = candidates.iter().find_map(best) {
+                let fitting: Vec<_> = candidates.iter().filter_map(best).collect();
+                // Behind an empty entry, HIP goes on to code for the generic processor.
+                let hides = |first: &Frame, other: &Frame| {
+                    let [first, other] = [first, other].map(|frame| &frame.object);
+                    first.content.size() == 0
+                        && other.content.size() > 0
+                        && first.target.processor() != other.target.processor()
+                };
+                if let Some(frame) = fitting.first().filter(|first| !fitting.iter().any(|other| hides(first, other))) {
                     let kernel_name = Arc::clone(&binary.kernel_name);
                     let binary = binary.fat.entry;
                     let wrapper = Some(wrapper);

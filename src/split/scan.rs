@@ -185,7 +185,8 @@ fn scan_file(
         }
         Ok(Arc::new(objects.into_iter().map(|object| Arc::new(Frame::new(object, level, resources))).collect()))
     };
-    let warnings = code.bundles.iter().find_map(absurd_claim).into_iter().chain(unknown_code(&code.bundles)).collect();
+    let unfound = code.bundles.iter().flat_map(|bundle| bundle.unfound_ids(content, resources)).collect();
+    let warnings = code.bundles.iter().find_map(absurd_claim).into_iter().chain(unfound_code(&unfound)).collect();
     let bundles = code.bundles.iter().enumerate().map(frames).collect::<Result<Vec<_>, _>>()?;
     let wrappers = code.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect();
     Ok(Some(Fat { entry, binary, wrappers, split: None, warnings, table }))
@@ -227,8 +228,7 @@ fn absurd_claim(bundle: &Bundle) -> Option<String> {
 }
 
 /// A warning about code that no runtime finds.
-fn unknown_code(bundles: &[Bundle]) -> Option<String> {
-    let ids: BTreeSet<_> = bundles.iter().flat_map(Bundle::unknown_ids).collect();
+fn unfound_code(ids: &BTreeSet<String>) -> Option<String> {
     let names = join::some_of(&ids.iter().map(String::as_str).collect());
     (!ids.is_empty()).then(|| format!("no runtime finds its code with the entry ID {names}; it is kept in {UNKNOWN}/"))
 }

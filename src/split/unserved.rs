@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::plan::Plan;
-use crate::gpu::{BundleKey, TargetId};
+use crate::gpu::{BundleKey, TargetId, UNKNOWN};
 
 /// One warning for each target that no GPU has, and for each processor that is not known, with a file that has it.
 pub(super) fn warnings(plan: &Plan) -> Vec<String> {
     let of_binaries = plan.binaries.iter().flat_map(|binary| {
+        // The scan of a fat binary has named the entry IDs that no runtime finds.
+        let is_named = |target: &TargetId| target.is_unknown() && !plan.joined.contains(&binary.path);
         let targets = binary.wrappers.iter().flatten().map(|(target, _)| target);
-        targets.map(|target| (target, &binary.path))
+        targets.filter(move |target| !is_named(target)).map(|target| (target, &binary.path))
     });
     let of_files = plan.bundle_files.iter().flat_map(|file| file.targets.iter().map(|target| (target, &file.path)));
     let mut found = BTreeMap::new();
@@ -26,6 +28,10 @@ fn reason(target: &TargetId) -> Option<String> {
     if let Some(feature) = target.impossible_feature() {
         let processor = target.processor();
         return Some(format!("code for {target} is kept and serves no GPU: {feature} is not possible on {processor}"));
+    }
+    if target.is_unknown() {
+        let id = target.unknown_id().unwrap_or_else(|| target.to_string());
+        return Some(format!("code is kept in {UNKNOWN}/ and serves no GPU: no runtime finds it by its name {id}"));
     }
     let (processor, key) = (target.without_features(), BundleKey::of(target));
     let is_unknown = !target.is_known() && !key.is_known();

@@ -23,7 +23,7 @@ pub(super) fn check(
     resources: &Arc<Resources>,
 ) -> Result<Vec<TargetId>, FatbinError> {
     let bundle = Bundle::read(content, start, limit, resources)?;
-    for id in bundle.unknown_ids() {
+    for id in bundle.unfound_ids(content, resources) {
         say(format!("it has code with the entry ID {id:?}, which no runtime finds"));
     }
     let objects = bundle.objects(content, resources)?;

@@ -124,6 +124,9 @@ cause_kinds! { KINDS:
     FALLBACK_UNRELEASED "fallback-unreleased"
         "there is generic code that the GPU could run, but no released runtime takes it"
         "none; the answer names the pull request";
+    ENTRY_ID "entry-id"
+        "the code for the GPU has an entry ID under which no HIP runtime finds it: another offload kind, another triple, or a target that an earlier entry serves"
+        "bundle the code as `hipv4-amdgcn-amd-amdhsa--TARGET`, once for each target";
     NO_CODE "no-code"
         "the library, archive or code object has its code in itself, and none for this GPU"
         "none";

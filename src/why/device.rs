@@ -45,6 +45,17 @@ pub(super) fn unserved(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Opt
     Some(Cause::new(&cause::STRICT_CODE, reason, Some(command)))
 }
 
+/// The cause if there is code for the GPU under an entry ID that runtimes do not read so.
+pub(super) fn unfound(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Option<Cause> {
+    let is_meant = |code: &TargetId| device.candidates().iter().any(|it| it.processor() == code.processor());
+    let id = existing.iter().find(|it| it.meant().is_some_and(|meant| is_meant(&meant)))?.unknown_id()?;
+    let reason = format!(
+        "there is code for the GPU under the entry ID {id}, which no HIP runtime finds; an ID is hip or hipv4, then \
+         -amdgcn-amd-amdhsa--, and a target that no earlier entry serves"
+    );
+    Some(Cause::new(&cause::ENTRY_ID, reason, None))
+}
+
 /// The cause if there is code for the GPU in another mode. `HSA_XNACK` decides about XNACK. Linux follows it for some
 /// processors. Elsewhere it has one mode since the driver was loaded: on gfx9 by its option `noretry`, and on gfx10 to gfx12
 /// without XNACK (`kfd_process_xnack_mode` in `kfd_process.c` of ROCm/amdgpu 005da881).

@@ -123,7 +123,8 @@ impl HeldCode {
             }
             return;
         }
-        if let Some(cause) = device::unserved(device, &all).or_else(|| device::other_mode(device, &all)) {
+        let causes = [device::unserved, device::other_mode, device::unfound];
+        if let Some(cause) = causes.iter().find_map(|cause| cause(device, &all)) {
             return lookup.fail(cause);
         }
         if let Some(assembly) = self.assembly.as_ref().filter(|_| self.form == CodePlace::Split) {

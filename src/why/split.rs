@@ -274,8 +274,9 @@ impl ArchiveSearch<'_> {
                 format!("there is an archive for {code}, but no runtime looks for its name; split the library again");
             return Cause::new(&cause::ARCHIVE_NAME, reason, None);
         }
-        if let Some(of_mode) = device::other_mode(device, &existing.targets.iter().collect()) {
-            return of_mode;
+        let causes = [device::other_mode, device::unfound];
+        if let Some(cause) = causes.iter().find_map(|cause| cause(device, &existing.targets.iter().collect())) {
+            return cause;
         }
         let names: Vec<_> = existing.targets.iter().map(ToString::to_string).collect();
         let beside = match (names.as_slice(), existing.others.as_slice()) {

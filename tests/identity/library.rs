@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use kpackfs::binary::FatBinary;
 use kpackfs::fatbin::read_bundle;
+use kpackfs::gpu::TargetId;
+use kpackfs::kpack::{ArchiveReader, toc_key};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Rope, Segment};
 use tempfile::TempDir;
@@ -156,6 +158,24 @@ impl Place {
     /// The targets of a fat library.
     pub(crate) fn targets(&self, path: &str) -> BTreeSet<String> {
         self.entries(path).into_iter().flatten().map(|(target, _)| target).collect()
+    }
+
+    /// The code that a runtime loads for a device from the first bundle of a fat library.
+    pub(crate) fn loaded(&self, path: &str, device: &str) -> Option<Vec<u8>> {
+        let entries = self.entries(path).swap_remove(0);
+        let targets: Vec<TargetId> = entries.iter().map(|(target, _)| target.parse().unwrap()).collect();
+        let at = device.parse::<TargetId>().unwrap().loads(&targets.iter().collect::<Vec<_>>())?;
+        Some(entries[at].1.clone())
+    }
+
+    /// The code that a loader finds for a device in archives, for the first wrapper.
+    pub(crate) fn loaded_from_archives(&self, path: &str, device: &str) -> Option<Vec<u8>> {
+        let candidates = device.parse::<TargetId>().unwrap().candidates();
+        candidates.iter().map(ToString::to_string).find_map(|target| {
+            let content = fs::read(self.at(&format!("{path}/rocm_{target}.kpack"))).ok()?;
+            let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(content)]).unwrap());
+            ArchiveReader::open(content).unwrap().get(&toc_key("lib/libx.so", 0), &target).unwrap()
+        })
     }
 
     /// The result of `why` for the fat library and for the split one: for each target, whether there is code, and the

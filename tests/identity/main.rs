@@ -9,6 +9,7 @@
     reason = "clippy allows it in test functions only, not in their helpers"
 )]
 
+mod entry_ids;
 mod facts;
 mod library;
 
@@ -264,31 +265,6 @@ fn a_gpu_without_modes_is_asked_for_by_its_bare_name() {
     for (found, text) in place.why(&["gfx90c", "gfx909", "gfx90c:xnack-"]) {
         assert_eq!(found, [false, true, true], "{text}");
         assert!(!text.contains("calls itself gfx90"), "{text}");
-    }
-}
-
-/// Newer compilers name the environment `unknown`. The ID is the same in a thin library.
-#[test]
-fn entry_ids_may_name_an_environment() {
-    let ids = [
-        ("hip-spirv64-amd-amdhsa-unknown-amdgcnspirv", 0),
-        ("hipv4-amdgcn-amd-amdhsa-unknown-gfx942:xnack+", 0x4c | ON),
-        ("hipv4-amdgcn-amd-amdhsa-unknown-gfx9-4-generic", 0x5f | ANY),
-        ("spirv64-amd-amdhsa-unknown-amdgcnspirv", 0),
-    ];
-    let entry = |(id, flags): (&str, u32)| BundleEntry { id: id.to_owned(), flags };
-    for ids in [&ids[..3], &ids[1..]] {
-        let place = Place::new(&ids.iter().copied().map(entry).collect::<Vec<_>>());
-        // The code for SPIR-V is none, which verify would find.
-        let said = place.succeeds(&["split", "tree", "-o", "out"]);
-        assert!(!said.contains("not split"), "{said}");
-        assert_eq!(place.archives("out"), set(["amdgcnspirv", "gfx942:xnack+", "gfx9-4-generic"]));
-        place.succeeds(&["split", "tree", "-o", "thin", "--view", "thin/gfx942"]);
-        let thin = fs::read(place.at("thin/thin/gfx942/lib/libx.so")).unwrap();
-        for (id, _) in &ids[1..] {
-            let is_there = thin.windows(id.len()).any(|window| window == id.as_bytes());
-            assert_eq!(is_there, !id.contains("spirv"), "{id}");
-        }
     }
 }
 
