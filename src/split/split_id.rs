@@ -13,9 +13,9 @@ use crate::rope::{Content, LazyContent, ReadError, Rope, Segment, Sha256, to_usi
 use crate::source::{EntryKind, EntryPath, Input};
 use crate::wheel;
 
-/// The number of the naming scheme: how binaries are named in archives, where archives are, what markers say, and which
-/// files all handlers together take for databases. Parts of different schemes do not fit together.
-const NAMING: u32 = 1;
+/// The number of the naming scheme: how binaries are named in archives, where archives are and for which targets, what
+/// markers say, and which files all handlers together take for databases. Parts of different schemes do not fit together.
+const NAMING: u32 = 2;
 
 /// Characters of an ID.
 pub const ID_TEXT: usize = 64;
