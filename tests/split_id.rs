@@ -195,3 +195,25 @@ fn another_input_or_another_name_has_another_id() {
     assert_eq!(ids.len(), count, "{ids:?}");
     assert!(ids.iter().all(|id| id.len() == hex(&[0; 32]).len()), "{ids:?}");
 }
+
+/// As of a host wheel and a device wheel that two versions of kpackfs made.
+#[test]
+fn parts_of_one_input_that_are_named_in_other_ways_are_told_apart() {
+    let place = Place::new();
+    for (out, group) in [("host", "x"), ("device", "other")] {
+        let mut command = program();
+        command.current_dir(place.at(".")).args(["split", WHEEL, "-o", out, "--format", "wheel", "--group", group]);
+        succeeds(&mut command);
+    }
+    for entry in fs::read_dir(place.at("device")).unwrap() {
+        let wheel = entry.unwrap().path();
+        let name = wheel.file_name().unwrap();
+        if name != WHEEL {
+            fs::copy(&wheel, place.at("host").join(name)).unwrap();
+        }
+    }
+    let verified = program().current_dir(place.at(".")).args(["verify", "host"]).output().unwrap();
+    let said = String::from_utf8(verified.stdout).unwrap();
+    assert_eq!(verified.status.code(), Some(1), "{said}");
+    assert!(said.contains("both are of one input") && said.contains("[other-split]"), "{said}");
+}

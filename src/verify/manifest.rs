@@ -179,7 +179,13 @@ impl Context<'_> {
     fn compare_splits(&self, host: &StatedPart<'_>, device: &StatedPart<'_>) {
         if host.split_id != device.split_id {
             let short = |it: &StatedPart<'_>| it.split_id.iter().flat_map(|id| id.chars().take(12)).collect::<String>();
-            let reason = format!("it is of the split {}, and {} is of {}", short(device), host.label, short(host));
+            let cause = if host.input_id().is_some() && host.input_id() == device.input_id() {
+                "; both are of one input, split by versions of kpackfs, or with options, that name parts in other ways"
+            } else {
+                ""
+            };
+            let reason =
+                format!("it is of the split {}, and {} is of {}{cause}", short(device), host.label, short(host));
             self.findings.add(Rule::OtherSplit, device.label.as_str(), reason);
         }
     }
@@ -249,6 +255,11 @@ impl StatedPart<'_> {
     fn is_of(&self, distribution: &Distribution<'_>) -> bool {
         self.distribution
             .is_some_and(|own| own.number == distribution.number && own.directory == distribution.directory)
+    }
+
+    /// The ID of the input, if the statement of a wheel has it.
+    fn input_id(&self) -> Option<&str> {
+        self.distribution?.statement.as_ref()?.input_id()
     }
 
     /// Whether this is the host part to which a device distribution belongs.

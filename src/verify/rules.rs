@@ -254,7 +254,7 @@ rules! {
         "install or split again, or use that version";
     OtherSplit "other-split" Manifest:
         "parts that belong together are of different splits",
-        "one of them was made of another build, also under the same version, or with other options such as `--group`",
+        "one of them was made of another build, also under the same version, by another version of kpackfs, or with other options such as `--group`",
         "install host and device wheels of one split; `kpackfs.json` of each has the ID of its split";
     ListedMissing "listed-missing" Manifest:
         "there is no file at the path that the manifest of its part lists",
