@@ -184,22 +184,28 @@ impl Replaced {
 #[derive(Debug)]
 pub(super) struct BundleLayout {
     /// For each bundle, its offset in the section and its length.
-    pub(super) bundles: Vec<(u64, u64)>,
+    bundles: Vec<(u64, u64)>,
+    /// For each wrapper, the offset of its bundle in the section.
+    pub(super) wrappers: Vec<u64>,
     /// Bytes of the section.
     pub(super) size: u64,
 }
 
 impl BundleLayout {
-    /// Places bundles of these lengths. The section begins at a multiple of [`CODE_ALIGNMENT`].
-    pub(super) fn new(lengths: impl Iterator<Item = u64>) -> Result<Self, BinaryError> {
+    /// Places bundles of these lengths. `wrappers` has the number of each wrapper's bundle. The section begins at a
+    /// multiple of [`CODE_ALIGNMENT`].
+    pub(super) fn new(lengths: impl Iterator<Item = u64>, wrappers: &[usize]) -> Result<Self, BinaryError> {
         let too_large = || BinaryError::unsupported("its device code is too large");
-        let (mut layout, mut end) = (Self { bundles: Vec::new(), size: 0 }, 0_u64);
+        let (mut layout, mut end) = (Self { bundles: Vec::new(), wrappers: Vec::new(), size: 0 }, 0_u64);
         for length in lengths {
             let start = end.checked_next_multiple_of(CODE_ALIGNMENT).ok_or_else(too_large)?;
             end = start.checked_add(length).ok_or_else(too_large)?;
             layout.size = end.max(start.saturating_add(READ_BY_HIP));
             layout.bundles.push((start, length));
         }
+        let place = |number: &usize| layout.bundles.get(*number).map(|(start, _)| *start);
+        let missing = || BinaryError::malformed("a wrapper has no bundle");
+        layout.wrappers = wrappers.iter().map(place).collect::<Option<_>>().ok_or_else(missing)?;
         if layout.size > i64::MAX.unsigned_abs() / 4 { Err(too_large()) } else { Ok(layout) }
     }
 

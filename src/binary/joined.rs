@@ -10,11 +10,16 @@ use super::form::BundleLayout;
 use super::{BinaryError, FatBinary, coff, elf};
 use crate::rope::{Content, Rope, head_mut, to_usize};
 
-/// The split binary `content` with these bundles, one for each wrapper.
-pub fn join(content: &Arc<dyn Content>, bundles: &[Arc<dyn Content>]) -> Result<Arc<dyn Content>, BinaryError> {
+/// The split binary `content` with these bundles. `wrappers` has the number of each wrapper's bundle. The first wrapper
+/// leads to the first bundle.
+pub fn join(
+    content: &Arc<dyn Content>,
+    bundles: &[Arc<dyn Content>],
+    wrappers: &[usize],
+) -> Result<Arc<dyn Content>, BinaryError> {
     let mut magic = [0; 4];
     content.peek(head_mut(&mut magic, to_usize(content.size()).min(4)))?;
-    let layout = BundleLayout::new(bundles.iter().map(|bundle| bundle.size()))?;
+    let layout = BundleLayout::new(bundles.iter().map(|bundle| bundle.size()), wrappers)?;
     let changes: Vec<Patch> =
         if magic == object::elf::ELFMAG { elf::join(content, &layout)? } else { coff::join(content, &layout)? };
     let made: Vec<_> = bundles.iter().map(|bundle| Some(Arc::clone(bundle))).collect();
@@ -30,8 +35,8 @@ fn check(joined: &Arc<dyn Content>, layout: &BundleLayout) -> Result<(), BinaryE
     let fat = FatBinary::scan(joined).map_err(|error| wrong(error.to_string()))?;
     let found = fat.map(|fat| fat.wrappers()).unwrap_or_default();
     let start = found.first().map_or(0, |wrapper| wrapper.bundle);
-    let expected = layout.bundles.iter().map(|(place, _)| start.checked_add(*place));
-    if found.len() == layout.bundles.len() && found.iter().map(|it| Some(it.bundle)).eq(expected) {
+    let expected = layout.wrappers.iter().map(|place| start.checked_add(*place));
+    if found.len() == layout.wrappers.len() && found.iter().map(|it| Some(it.bundle)).eq(expected) {
         return Ok(());
     }
     Err(wrong("its wrappers would not lead there".to_owned()))

@@ -27,12 +27,12 @@ pub fn code_of(input: &Input, plan: &Plan, gpus: &[TargetId]) -> Vec<CollectedCo
         .iter()
         .map(|binary| {
             let bytes = |gpu: &TargetId| {
-                let of_wrapper = binary.wrappers.iter().map(|code| {
+                let of_bundle = binary.bundles().map(|code| {
                     let present: Vec<_> = code.iter().map(|(target, _)| target).collect();
                     let found = gpu.served_by(&present).found;
                     found.iter().filter_map(|&at| code.get(at)).map(|(_, size)| *size).sum::<u64>()
                 });
-                (gpu.to_string(), of_wrapper.sum())
+                (gpu.to_string(), of_bundle.sum())
             };
             let (path, shared) = (binary.path.to_string(), binary.host_size);
             CollectedCode { path, shared, gpus: gpus.iter().map(bytes).collect() }

@@ -17,7 +17,9 @@ pub(super) struct ExaminedLibrary {
     pub(super) path: EntryPath,
     pub(super) form: LibraryForm,
     /// For each wrapper, the targets of its code, and bytes if they are known.
-    pub(super) wrappers: Vec<Vec<(TargetId, u64)>>,
+    pub(super) wrappers: Vec<Vec<TargetId>>,
+    /// Its code objects and their bytes, as far as these are known.
+    pub(super) sizes: Vec<(TargetId, u64)>,
     /// Why its code is not known.
     pub(super) problem: Option<String>,
 }
@@ -25,14 +27,14 @@ pub(super) struct ExaminedLibrary {
 impl ExaminedLibrary {
     /// All targets.
     pub(super) fn targets(&self) -> BTreeSet<&TargetId> {
-        self.wrappers.iter().flatten().map(|(target, _)| target).collect()
+        self.wrappers.iter().flatten().collect()
     }
 
     pub(super) fn judge(&self, gpus: &[TargetId]) -> CoveredLibrary {
         let wrappers: Vec<_> = self.wrappers.iter().enumerate().filter(|(_, code)| !code.is_empty()).collect();
         let cell = |gpu: &TargetId| {
             let served = wrappers.iter().map(|(number, code)| {
-                let present: Vec<_> = code.iter().map(|(target, _)| target).collect();
+                let present: Vec<_> = code.iter().collect();
                 let served = gpu.served_by(&present);
                 let found = served.found.iter().filter_map(|&at| present.get(at)).map(ToString::to_string).collect();
                 WrapperCode { number: *number, found, served }
@@ -55,7 +57,7 @@ impl ExaminedLibrary {
         let rows = FALLBACKS.iter().filter(|row| row.state == FallbackState::Merged);
         let code = rows.map(|row| {
             let covered = |target: &TargetId| row.processors.contains(&target.processor());
-            let sizes = self.wrappers.iter().flatten().filter(|(target, _)| covered(target)).map(|(_, size)| size);
+            let sizes = self.sizes.iter().filter(|(target, _)| covered(target)).map(|(_, size)| size);
             let all = self.targets();
             let targets: Vec<_> = all.iter().filter(|target| covered(target)).map(ToString::to_string).collect();
             let verb =
@@ -172,9 +174,11 @@ mod tests {
     use super::{CellKind, EntryPath, ExaminedLibrary, FailureKind, LibraryForm, TargetId};
 
     fn library(wrappers: &[&[&str]]) -> ExaminedLibrary {
-        let code = |targets: &&[&str]| targets.iter().map(|target| (target.parse().unwrap(), 10)).collect();
+        let code = |targets: &&[&str]| targets.iter().map(|target| target.parse().unwrap()).collect();
+        let wrappers: Vec<Vec<TargetId>> = wrappers.iter().map(code).collect();
+        let sizes = wrappers.iter().flatten().map(|target| (target.clone(), 10)).collect();
         let path = EntryPath::new(b"lib/libx.so").unwrap();
-        ExaminedLibrary { path, form: LibraryForm::Fat, wrappers: wrappers.iter().map(code).collect(), problem: None }
+        ExaminedLibrary { path, form: LibraryForm::Fat, wrappers, sizes, problem: None }
     }
 
     #[test]

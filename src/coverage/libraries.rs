@@ -41,11 +41,14 @@ pub(super) fn find(examined: &CoverageInput<'_>) -> Vec<ExaminedLibrary> {
 /// The libraries whose code planning found. Wrappers whose bundles are all empty need none.
 pub(super) fn planned(plan: &Plan) -> impl Iterator<Item = ExaminedLibrary> {
     let examined = |binary: &PlannedBinary| {
-        let with_code = |code: &Vec<(TargetId, u64)>| code.iter().filter(|(_, size)| *size > 0).cloned().collect();
+        let with_code = |code: &Vec<(TargetId, u64)>| {
+            code.iter().filter(|(_, size)| *size > 0).map(|(target, _)| target.clone()).collect()
+        };
         let is_split = plan.joined.contains(&binary.path);
         let form = if is_split { LibraryForm::Split } else { LibraryForm::Fat };
         let wrappers = binary.wrappers.iter().map(with_code).collect();
-        ExaminedLibrary { path: binary.path.clone(), form, wrappers, problem: None }
+        let sizes = binary.bundles().flatten().cloned().collect();
+        ExaminedLibrary { path: binary.path.clone(), form, wrappers, sizes, problem: None }
     };
     plan.binaries.iter().map(examined).filter(|library| !library.targets().is_empty())
 }
@@ -58,19 +61,19 @@ fn other(
     examined: &CoverageInput<'_>,
 ) -> Option<ExaminedLibrary> {
     let path = entry.path.clone();
-    let wrappers = Vec::new();
+    let (wrappers, sizes) = (Vec::new(), Vec::new());
     if is_unsplit {
         let problem = Some(warning(&path, examined).unwrap_or_else(|| "it cannot be read".to_owned()));
         return Some(match targets(content, examined.resources) {
-            Some(wrappers) => ExaminedLibrary { path, form: LibraryForm::Fat, wrappers, problem: None },
-            None => ExaminedLibrary { path, form: LibraryForm::Unreadable, wrappers, problem },
+            Some(wrappers) => ExaminedLibrary { path, form: LibraryForm::Fat, wrappers, sizes, problem: None },
+            None => ExaminedLibrary { path, form: LibraryForm::Unreadable, wrappers, sizes, problem },
         });
     }
     let split = SplitBinary::find(content).ok().flatten().filter(|split| !split.wrappers.is_empty())?;
     let count = split.wrappers.len();
     let missing = || format!("it is split, and no archive for it is in the input ({count} wrappers ask for code)");
     let problem = Some(warning(&path, examined).unwrap_or_else(missing));
-    Some(ExaminedLibrary { path, form: LibraryForm::Split, wrappers, problem })
+    Some(ExaminedLibrary { path, form: LibraryForm::Split, wrappers, sizes, problem })
 }
 
 /// What planning said about a file.
@@ -79,12 +82,12 @@ fn warning(path: &EntryPath, examined: &CoverageInput<'_>) -> Option<String> {
     examined.plan.warnings.iter().find_map(|warning| warning.strip_prefix(&prefix)).map(str::to_owned)
 }
 
-/// The targets of each wrapper of a fat binary. Sizes are not known.
-fn targets(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<Vec<Vec<(TargetId, u64)>>> {
+/// The targets of each wrapper of a fat binary.
+fn targets(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<Vec<Vec<TargetId>>> {
     let binary = FatBinary::scan(content).ok()??;
     let of_wrapper = |bundle: u64, limit: u64| {
         let bundle = Bundle::read(content, bundle, limit, resources).ok()?;
-        Some(bundle.targets().into_iter().map(|target| (target, 0)).collect())
+        Some(bundle.targets().into_iter().collect())
     };
     binary.wrappers().iter().map(|wrapper| of_wrapper(wrapper.bundle, wrapper.limit)).collect()
 }
@@ -93,8 +96,8 @@ fn targets(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<Vec
 /// file are judged together.
 fn by_address(examined: &CoverageInput<'_>) -> impl Iterator<Item = ExaminedLibrary> {
     let library = |path: &EntryPath, form: LibraryForm, targets: &BTreeSet<TargetId>| {
-        let code = targets.iter().map(|target| (target.clone(), 0)).collect();
-        ExaminedLibrary { path: path.clone(), form, wrappers: vec![code], problem: None }
+        let wrappers = vec![targets.iter().cloned().collect()];
+        ExaminedLibrary { path: path.clone(), form, wrappers, sizes: Vec::new(), problem: None }
     };
     let is_host = |path: &EntryPath| {
         let entries = &examined.input.entries;

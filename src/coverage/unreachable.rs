@@ -48,7 +48,7 @@ fn reason(target: &TargetId) -> Option<String> {
 /// Why a runtime does not find code for a target on a required GPU that needs it, although it is made for that GPU.
 fn reason_for(gpu: &TargetId, target: &TargetId, library: &ExaminedLibrary) -> Option<String> {
     let is_needed = library.wrappers.iter().any(|code| {
-        let present: Vec<_> = code.iter().map(|(target, _)| target).collect();
+        let present: Vec<_> = code.iter().collect();
         present.contains(&target) && gpu.served_by(&present).kind.is_none()
     });
     if !is_needed {

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::archives::InputArchives;
+use super::bundles::JoinedBundles;
 use super::joined::{Archives, SplitForm};
 use super::names::Names;
 use super::sets;
@@ -146,8 +147,8 @@ fn put_together(
     archives: &InputArchives,
     resources: &Arc<Resources>,
 ) -> Result<JoinCandidate, JoinError> {
-    let (mut wrappers, mut asked, mut warnings) = (Vec::new(), Vec::new(), Vec::<String>::new());
-    let mut unusable = Vec::new();
+    let (mut asked, mut unusable, mut warnings) = (Vec::new(), Vec::new(), Vec::<String>::new());
+    let (mut bundles, mut without) = (JoinedBundles::default(), Vec::new());
     for (position, request) in requests.iter().enumerate() {
         // HIP uses the lower half.
         let index = to_usize(request.index & u64::from(u32::MAX));
@@ -158,10 +159,10 @@ fn put_together(
         unusable.extend(found.unusable);
         // One warning is enough for a binary.
         warnings.extend(found.warning.filter(|_| warnings.is_empty()));
-        wrappers.push(found.objects);
+        without.extend(found.objects.is_empty().then(|| position.to_string()));
+        bundles.add(found.objects);
     }
-    let without = wrappers.iter().enumerate().filter(|(_, objects)| objects.is_empty());
-    let without: Vec<_> = without.map(|(position, _)| position.to_string()).collect();
+    let JoinedBundles { list: bundles, wrappers, .. } = bundles;
     if without.len() == wrappers.len() {
         let reason = unusable.into_iter().map(|(_, reason)| reason).next();
         return Err(reason.map_or(JoinError::NoCode, JoinError::Code));
@@ -173,7 +174,7 @@ fn put_together(
     if !without.is_empty() {
         warnings.push(format!("no archive has code for wrapper {}", without.join(", ")));
     }
-    let long = wrappers.iter().filter(|objects| bundle_table_size(objects) > SEARCHED_TABLE).count();
+    let long = bundles.iter().filter(|objects| bundle_table_size(objects) > SEARCHED_TABLE).count();
     if long > 0 {
         warnings.push(format!(
             "joined, the headers of {long} bundles take more than {SEARCHED_TABLE} bytes, and HIP finds no code in such bundles; \
@@ -181,9 +182,9 @@ fn put_together(
         ));
     }
     let bundle = |objects: &Vec<CodeObject>| Ok::<Arc<dyn Content>, BinaryError>(Arc::new(bundle_of(objects)?));
-    let bundles = wrappers.iter().map(bundle).collect::<Result<Vec<_>, _>>()?;
-    let joined = binary::join(content, &bundles)?;
-    let form = SplitForm { content: Arc::clone(content), archives: named_archives(requests), wrappers };
+    let made = bundles.iter().map(bundle).collect::<Result<Vec<_>, _>>()?;
+    let joined = binary::join(content, &made, &wrappers)?;
+    let form = SplitForm { content: Arc::clone(content), archives: named_archives(requests), bundles, wrappers };
     Ok(JoinCandidate { joined, form, warnings, asked, unusable })
 }
 

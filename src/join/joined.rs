@@ -42,8 +42,17 @@ pub struct SplitForm {
     pub content: Arc<dyn Content>,
     /// The archives that its marker names, if all wrappers have the same marker, and archives can be made there again.
     pub archives: Option<Archives>,
+    /// The code objects of each bundle.
+    pub bundles: Vec<Vec<CodeObject>>,
+    /// For each wrapper, the index of its bundle in `bundles`. Wrappers may share one.
+    pub wrappers: Vec<usize>,
+}
+
+impl SplitForm {
     /// The code objects of each wrapper.
-    pub wrappers: Vec<Vec<CodeObject>>,
+    pub fn code(&self) -> impl Iterator<Item = &[CodeObject]> {
+        self.wrappers.iter().filter_map(|&bundle| self.bundles.get(bundle)).map(Vec::as_slice)
+    }
 }
 
 /// The content of a marker: archives `ROOT/.kpack/STEM_@GFXARCH@.kpack`, and the binary's name in them.

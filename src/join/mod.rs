@@ -9,6 +9,7 @@ mod apart;
 mod archive;
 mod archives;
 mod binary;
+mod bundles;
 mod claims;
 mod distributions;
 mod joined;

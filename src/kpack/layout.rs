@@ -1,6 +1,6 @@
 //! An archive as a rope.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -49,6 +49,10 @@ pub struct ArchiveRope {
     target: TargetId,
     compression: Compression,
     entries: Vec<ArchiveEntry>,
+    /// The ordinal of each entry.
+    ordinals: Vec<usize>,
+    /// By ordinal.
+    objects: Vec<Arc<Frame>>,
     jobs: Arc<BundleJobs>,
     made: OnceCell<Arc<dyn Content>>,
     is_being_made: AtomicBool,
@@ -58,6 +62,10 @@ pub struct ArchiveRope {
 
 impl ArchiveRope {
     /// An archive of these code objects in this order. The jobs make its frames.
+    ///
+    /// Entries of one binary with the same frame have one ordinal. They are those of wrappers that lead to one bundle: a
+    /// join puts these wrappers on one bundle again. Equal bundles have frames of their own, because HIP has a module for
+    /// each bundle (`hip_fatbin.cpp` of CLR), and so device variables.
     pub fn new(
         group: &str,
         target: TargetId,
@@ -65,10 +73,19 @@ impl ArchiveRope {
         entries: Vec<ArchiveEntry>,
         jobs: &Arc<BundleJobs>,
     ) -> Self {
+        let (mut objects, mut known) = (Vec::new(), HashMap::new());
+        let ordinal = |entry: &ArchiveEntry| {
+            *known.entry((entry.binary, entry.frame.id())).or_insert_with(|| {
+                objects.push(Arc::clone(&entry.frame));
+                objects.len() - 1
+            })
+        };
         let archive = Self {
             group: group.to_owned(),
             target,
             compression,
+            ordinals: entries.iter().map(ordinal).collect(),
+            objects,
             entries,
             jobs: Arc::clone(jobs),
             made: OnceCell::new(),
@@ -92,14 +109,20 @@ impl ArchiveRope {
         &self.target
     }
 
-    /// The code objects, in the order of their ordinals.
+    /// Its names, each with its code object, in the order of the ordinals.
     pub fn entries(&self) -> &[ArchiveEntry] {
         &self.entries
     }
 
+    /// The code objects, by ordinal.
+    pub fn objects(&self) -> &[Arc<Frame>] {
+        &self.objects
+    }
+
     /// The frames that have to be made before it can be read, in archive order.
     pub(super) fn frames(&self) -> impl Iterator<Item = &Arc<Frame>> {
-        self.compressed().iter().map(|entry| &entry.frame)
+        let is_compressed = self.compression != Compression::None;
+        self.objects.iter().filter(move |_| is_compressed)
     }
 
     /// The entries whose code objects are compressed.
@@ -173,7 +196,7 @@ impl ArchiveRope {
 
     /// Uncompressed bytes of all code objects.
     pub fn original_size(&self) -> u64 {
-        self.entries.iter().map(|entry| entry.frame.object.content.size()).sum()
+        self.objects.iter().map(|frame| frame.size()).sum()
     }
 
     /// Uncompressed bytes of the code objects that have been compressed. `None` unless the archive is being made.
@@ -181,8 +204,8 @@ impl ArchiveRope {
         if !self.is_being_made.load(Ordering::Relaxed) {
             return None;
         }
-        let made = self.entries.iter().filter(|entry| entry.frame.known_length().is_some());
-        Some(made.map(|entry| entry.frame.object.content.size()).sum())
+        let made = self.objects.iter().filter(|frame| frame.known_length().is_some());
+        Some(made.map(|frame| frame.size()).sum())
     }
 
     /// The bytes before and after the code objects, if these take `lengths` bytes each: the header (with the count of
@@ -216,8 +239,8 @@ impl ArchiveRope {
     fn toc(&self) -> Toc {
         let target = self.target.to_string();
         let mut toc = BTreeMap::<_, BTreeMap<_, _>>::new();
-        for (ordinal, entry) in self.entries.iter().enumerate() {
-            let original_size = entry.frame.object.content.size();
+        for (entry, &ordinal) in self.entries.iter().zip(&self.ordinals) {
+            let original_size = entry.frame.size();
             let described = TocEntry { kind: "hsaco".to_owned(), ordinal: ordinal as u64, original_size };
             toc.entry(entry.key()).or_default().insert(target.clone(), described);
         }
@@ -236,9 +259,9 @@ impl ArchiveRope {
 
     fn rope(&self) -> Result<Rope, ReadError> {
         let Compression::Zstd(_) = self.compression else {
-            let lengths: Vec<_> = self.entries.iter().map(|entry| entry.frame.object.content.size()).collect();
+            let lengths: Vec<_> = self.objects.iter().map(|frame| frame.size()).collect();
             let (header, toc) = self.frame_around(&lengths);
-            let objects = self.entries.iter().map(|entry| Segment::whole(Arc::clone(&entry.frame.object.content)));
+            let objects = self.objects.iter().map(|frame| Segment::whole(Arc::clone(&frame.object.content)));
             return Rope::new([Segment::literal(header)].into_iter().chain(objects).chain([Segment::literal(toc)]));
         };
         self.load_lengths();
@@ -331,9 +354,8 @@ impl Materialize for ArchiveRope {
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
         let make = || {
             let _being_made = BeingMade::new(&self.is_being_made);
-            let frames = self.entries.iter().map(|entry| Arc::clone(&entry.frame)).collect();
             let is_compressed = self.compression != Compression::None;
-            Ok(Arc::new(ArchiveBytes::new(self.rope()?, frames, is_compressed)) as Arc<dyn Content>)
+            Ok(Arc::new(ArchiveBytes::new(self.rope()?, self.objects.clone(), is_compressed)) as Arc<dyn Content>)
         };
         self.made.get_or_try_init(make).cloned()
     }

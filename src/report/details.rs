@@ -225,7 +225,7 @@ fn keys(plan: &Plan) -> Keys<'_> {
 
 fn code(binary: &PlannedBinary, keys: &Keys<'_>) -> BTreeMap<String, TargetCode> {
     let mut targets = BTreeMap::<&TargetId, (u64, u64)>::new();
-    for (target, size) in binary.wrappers.iter().flatten() {
+    for (target, size) in binary.bundles().flatten() {
         let (code_objects, code_size) = targets.entry(target).or_default();
         (*code_objects, *code_size) = (*code_objects + 1, *code_size + size);
     }

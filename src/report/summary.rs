@@ -43,7 +43,7 @@ pub(crate) struct BinarySummary {
     pub host_size: u64,
     /// Number of fat binary wrappers.
     pub wrappers: usize,
-    /// Number of code objects of all wrappers.
+    /// Number of code objects of all bundles. Wrappers may share a bundle.
     pub code_objects: usize,
     /// Bytes of all code objects, decompressed.
     pub code_size: u64,
@@ -131,7 +131,7 @@ impl Summary {
             let of_key = summary.device.entry(planned.key.to_string()).or_default();
             of_key.archives.push(ArchiveSummary {
                 path: planned.path.to_string(),
-                code_objects: planned.archive.entries().len(),
+                code_objects: planned.archive.objects().len(),
                 code_size: planned.archive.original_size(),
             });
         }
@@ -204,7 +204,7 @@ impl EmbeddedSummary {
 
 impl BinarySummary {
     fn of(binary: &PlannedBinary) -> Self {
-        let objects = || binary.wrappers.iter().flatten();
+        let objects = || binary.bundles().flatten();
         Self {
             path: binary.path.to_string(),
             kernel_name: binary.kernel_name.clone(),

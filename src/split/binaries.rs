@@ -213,12 +213,15 @@ fn describe(
     let sizes = |frames: &Arc<Vec<Arc<Frame>>>| {
         frames.iter().map(|frame| (frame.object.target.clone(), frame.object.content.size())).collect()
     };
+    let (mut firsts, wrappers) = (HashMap::new(), &binary.fat.wrappers);
+    let first = |(number, frames)| *firsts.entry(Arc::as_ptr(frames)).or_insert(number);
     PlannedBinary {
         path,
         kernel_name: binary.kernel_name.to_string(),
         archives: archives.clone(),
         size,
         host_size: content.size(),
-        wrappers: binary.fat.wrappers.iter().map(sizes).collect(),
+        wrappers: wrappers.iter().map(sizes).collect(),
+        sharing: wrappers.iter().enumerate().map(first).collect(),
     }
 }

@@ -99,6 +99,16 @@ pub struct PlannedBinary {
     pub host_size: u64,
     /// For each wrapper, the targets for which it has code and the sizes of the code objects in bytes.
     pub wrappers: Vec<Vec<(TargetId, u64)>>,
+    /// For each wrapper, the first wrapper that leads to the same bundle.
+    pub(super) sharing: Vec<usize>,
+}
+
+impl PlannedBinary {
+    /// Like `wrappers`, for each bundle. Wrappers may share one.
+    pub fn bundles(&self) -> impl Iterator<Item = &[(TargetId, u64)]> {
+        let wrappers = self.wrappers.iter().zip(&self.sharing).enumerate();
+        wrappers.filter(|(number, (_, first))| number == *first).map(|(_, (code, _))| code.as_slice())
+    }
 }
 
 /// A file that is a bundle with code for several targets.

@@ -29,7 +29,7 @@ pub(super) struct Fat {
     pub(super) entry: usize,
     /// The located device code; `None` if it is known from an earlier session.
     pub(super) binary: Option<FatBinary>,
-    /// The code objects of each wrapper.
+    /// The code objects of each wrapper. Wrappers that lead to one bundle share the list.
     pub(super) wrappers: Vec<Arc<Vec<Arc<Frame>>>>,
     /// Its split form in the input, if it was split there.
     pub(super) split: Option<Arc<SplitForm>>,
@@ -204,7 +204,8 @@ fn take_over(
         let frame = |object: &CodeObject| jobs.shared_frame(object.clone(), level(options));
         Ok(Arc::new(objects.iter().map(frame).collect()))
     };
-    let wrappers = split.wrappers.iter().map(frames).collect::<Result<_, _>>()?;
+    let bundles = split.bundles.iter().map(frames).collect::<Result<Vec<_>, _>>()?;
+    let wrappers = split.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect();
     let (split, table) = (Some(Arc::clone(split)), ParserMemory::new(Parser::Bundle));
     Ok(Fat { entry, binary: None, wrappers, split, warnings: Vec::new(), table })
 }

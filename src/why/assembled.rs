@@ -143,7 +143,7 @@ fn files(
         let path = location.join(entry.path.as_path());
         let code = match joined.binaries.get(&entry.path) {
             Some(form) => {
-                let targets = form.wrappers.iter().map(|code| code.iter().map(|it| it.target.clone()).collect());
+                let targets = form.code().map(|code| code.iter().map(|it| it.target.clone()).collect());
                 Ok(Some(HeldCode { form: CodePlace::Split, targets: targets.collect(), assembly: None }))
             }
             None if may_be_binary(&**content) => binary(&path, content, resources),

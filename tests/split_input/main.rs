@@ -11,6 +11,7 @@ mod archives;
 mod links;
 mod mixed;
 mod requirements;
+mod shared;
 mod threads;
 mod wheels;
 

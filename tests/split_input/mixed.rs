@@ -7,7 +7,7 @@ use std::process::Command;
 use super::{FIXTURES, differences, overlay};
 
 /// Runs a command in a directory, and returns its exit code and what it prints.
-fn kpackfs(place: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+pub(super) fn kpackfs(place: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).current_dir(place).output().unwrap();
     (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }

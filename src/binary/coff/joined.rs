@@ -35,7 +35,7 @@ pub(in crate::binary) fn join(content: &Arc<dyn Content>, bundles: &BundleLayout
     let others = || BinaryError::malformed("its wrappers have changed");
     let (_, section) = only(&image, WRAPPERS)?.ok_or_else(others)?;
     let wrappers = Places::find(&image, section)?.split;
-    if wrappers.len() != bundles.bundles.len() {
+    if wrappers.len() != bundles.wrappers.len() {
         return Err(others());
     }
     let slots: Vec<_> = wrappers.iter().map(|offset| section.address + (offset - section.offset) + 8).collect();
@@ -47,8 +47,8 @@ pub(in crate::binary) fn join(content: &Arc<dyn Content>, bundles: &BundleLayout
     };
     let mut changes: Vec<_> = wrappers
         .iter()
-        .zip(&bundles.bundles)
-        .map(|(offset, (inside, _))| {
+        .zip(&bundles.wrappers)
+        .map(|(offset, inside)| {
             let address = image.base().wrapping_add(home.address + inside);
             Patch::overwrite(*offset, WrapperFields::encode(FATBIN_WRAPPER_MAGIC, address, Some(0)))
         })

@@ -36,7 +36,8 @@ fn bundle(length: usize) -> Arc<dyn Content> {
 }
 
 fn with_code(split: &[u8], lengths: &[usize]) -> Result<Arc<dyn Content>, BinaryError> {
-    join(&content(split), &lengths.iter().map(|&length| bundle(length)).collect::<Vec<_>>())
+    let bundles: Vec<_> = lengths.iter().map(|&length| bundle(length)).collect();
+    join(&content(split), &bundles, &(0..bundles.len()).collect::<Vec<_>>())
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -188,7 +189,7 @@ fn what_cannot_be_joined_is_refused() {
     let error = with_code(&original, &[0x1000]).unwrap_err().to_string();
     assert!(error.contains("its wrappers have changed"), "{error}");
     let zeros = |length: u64| Arc::new(Rope::new([Segment::zeros(length)]).unwrap()) as Arc<dyn Content>;
-    let error = join(&content(&original), &[zeros(1 << 31), zeros(1)]).unwrap_err().to_string();
+    let error = join(&content(&original), &[zeros(1 << 31), zeros(1)], &[0, 1]).unwrap_err().to_string();
     assert!(error.contains("more than 2 GiB"), "{error}");
 }
 

@@ -34,7 +34,7 @@ pub(in crate::binary) fn join(content: &Arc<dyn Content>, layout: &BundleLayout)
     let image = ElfImage::read(content)?.ok_or_else(|| BinaryError::unsupported("it is not for a loader"))?;
     image.check_bounds()?;
     let places = places(&image)?;
-    if places.len() != layout.bundles.len() {
+    if places.len() != layout.wrappers.len() {
         return Err(BinaryError::malformed("its wrappers have changed"));
     }
     let slots: Vec<_> = places.iter().map(WrapperPlace::pointer).collect();
@@ -78,7 +78,7 @@ fn point_wrappers(
     start: u64,
 ) -> Result<Vec<Patch>, BinaryError> {
     let mut changes = Vec::new();
-    for ((place, pointer), (inside, _)) in places.iter().zip(pointers).zip(&layout.bundles) {
+    for ((place, pointer), inside) in places.iter().zip(pointers).zip(&layout.wrappers) {
         let address = start.wrapping_add(*inside);
         changes.push(Patch::overwrite(place.offset, WrapperFields::encode(FATBIN_WRAPPER_MAGIC, address, Some(0))));
         changes.extend(pointer.encoding.lead_to(address, image)?);

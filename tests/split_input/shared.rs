@@ -1,0 +1,124 @@
+//! Wrappers that lead to one bundle. HIP has a module for each bundle, so they have to share it after a join, too.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use kpackfs::binary::FatBinary;
+use kpackfs::kpack::{Compression, Toc};
+use kpackfs::source::EntryKind;
+use kpackfs::split::PlanOptions;
+use object::{Object, ObjectSection};
+use rocm_kpack::Archive;
+
+use super::mixed::kpackfs;
+use super::{FIXTURES, Opened, fill, options, overlay, same, write};
+
+/// For each wrapper of each binary, the first one that leads to the same bundle.
+fn sharing(opened: &Opened) -> BTreeMap<String, Vec<usize>> {
+    let of = |entry: &kpackfs::source::Entry| {
+        let EntryKind::File { content, .. } = &entry.kind else { return None };
+        let bundles: Vec<_> = FatBinary::scan(content).ok()??.wrappers().iter().map(|it| it.bundle).collect();
+        let first = |bundle| bundles.iter().position(|other| other == bundle).unwrap();
+        Some((entry.path.to_string(), bundles.iter().map(first).collect()))
+    };
+    opened.input.entries.iter().filter_map(of).collect()
+}
+
+/// A fixture with two wrappers, both of which lead to the first bundle.
+fn on_one_bundle(name: &str) -> Vec<u8> {
+    let mut bytes = fs::read(Path::new(FIXTURES).join(name)).unwrap();
+    let file = object::File::parse(bytes.as_slice()).unwrap();
+    let section = |name| file.section_by_name(name).map(|it| (it.address(), it.file_range().unwrap()));
+    let slots = match (section(".hipFatBinSegment"), section(".rela.dyn")) {
+        (Some((wrappers, _)), Some((_, (table, size)))) => [wrappers + 8, wrappers + 32].map(|pointer| {
+            let mut relocations = (table..table + size).step_by(24).map(|at| usize::try_from(at).unwrap());
+            relocations.find(|&at| bytes[at..at + 8] == pointer.to_le_bytes()).unwrap() + 16
+        }),
+        // Pointers of DLLs are in place.
+        _ => [8, 32].map(|at| usize::try_from(section(".hipFatB").unwrap().1.0 + at).unwrap()),
+    };
+    let first: [u8; 8] = bytes[slots[0]..slots[0] + 8].try_into().unwrap();
+    bytes[slots[1]..slots[1] + 8].copy_from_slice(&first);
+    bytes
+}
+
+/// The fixtures, and binaries whose wrappers lead to one bundle, raw or compressed.
+fn fat_tree(root: &Path) {
+    fill(root);
+    for name in ["plain.so", "compressed.so", "ccob-v3.so", "win.dll"] {
+        fs::write(root.join("lib").join(format!("one-{name}")), on_one_bundle(name)).unwrap();
+    }
+}
+
+/// Splits a tree, and lays the parts over each other.
+fn split(fat: &Path, compression: Compression, out: &Path) -> Opened {
+    let opened = Opened::new(fat);
+    let plan = opened.plan_with(&PlanOptions { compression, ..options() });
+    assert_eq!(plan.warnings, Vec::<String>::new());
+    write(&opened, &plan, &out.join("parts"));
+    fs::create_dir(out.join("installed")).unwrap();
+    let parts = ["host".to_owned()].into_iter().chain(plan.keys.iter().map(ToString::to_string));
+    parts.for_each(|part| overlay(&out.join("parts").join(part), &out.join("installed")));
+    Opened::new(&out.join("installed"))
+}
+
+#[test]
+fn wrappers_share_the_bundles_that_they_shared_in_the_fat_tree() {
+    for compression in [Compression::default(), Compression::None] {
+        let place = tempfile::tempdir().unwrap();
+        fat_tree(&place.path().join("fat"));
+        let fat = Opened::new(&place.path().join("fat"));
+        let joined = split(&place.path().join("fat"), compression, place.path());
+        assert_eq!(joined.joined.warnings, Vec::<String>::new());
+        same(&joined.code(), &fat.code());
+        let found = sharing(&joined);
+        assert_eq!(found, sharing(&fat));
+        assert_eq!((&*found["lib/rdc.so"], &*found["lib/shared.so"]), (&[0, 0, 0][..], &[0, 1, 0][..]));
+        assert_eq!((&*found["lib/one-compressed.so"], &*found["lib/one-win.dll"]), (&[0, 0][..], &[0, 0][..]));
+        // Equal bundles were two modules, and stay two.
+        assert_eq!(found["lib/twins.so"], [0, 1]);
+    }
+}
+
+#[test]
+fn archives_store_the_code_of_a_shared_bundle_once() {
+    let place = tempfile::tempdir().unwrap();
+    fat_tree(&place.path().join("fat"));
+    split(&place.path().join("fat"), Compression::default(), place.path());
+    let bytes = fs::read(place.path().join("installed/.kpack/rocm_gfx90a.kpack")).unwrap();
+    let toc: Toc = Archive::open(bytes.as_slice()).unwrap().toc().unwrap();
+    let ordinals = |name: &str, count: usize| -> Vec<_> {
+        (0..count).map(|wrapper| toc.toc[&format!("lib/{name}#{wrapper}")]["gfx90a"].ordinal).collect()
+    };
+    let rdc = ordinals("rdc.so", 3);
+    assert!(rdc.iter().all(|ordinal| *ordinal == rdc[0]), "{rdc:?}");
+    let shared = ordinals("shared.so", 3);
+    assert!(shared[0] == shared[2] && shared[0] != shared[1], "{shared:?}");
+    let twins = ordinals("twins.so", 2);
+    assert_ne!(twins[0], twins[1]);
+}
+
+#[test]
+fn inspect_counts_the_code_of_a_shared_bundle_once() {
+    let place = tempfile::tempdir().unwrap();
+    fat_tree(&place.path().join("fat"));
+    split(&place.path().join("fat"), Compression::default(), place.path());
+    for input in ["fat", "installed"] {
+        let (status, said) = kpackfs(place.path(), &["inspect", "--json", input]);
+        assert_eq!(status, Some(0), "{said}");
+        let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let binary = |name: &str| {
+            let binaries = report["binaries"].as_array().unwrap();
+            let it = binaries.iter().find(|it| it["path"] == format!("lib/{name}")).unwrap();
+            ["wrappers", "code_objects", "code_size"].map(|field| it[field].as_u64().unwrap())
+        };
+        assert_eq!(binary("rdc.so"), [3, 2, 6728 + 7496], "{input}");
+        assert_eq!(binary("shared.so"), [3, 4, 2 * (3704 + 4536)], "{input}");
+        assert_eq!(binary("twins.so"), [2, 4, 2 * (3704 + 4536)], "{input}");
+        let archive = &report["device"]["gfx90a"]["archives"][0];
+        let code = report["binaries"].as_array().unwrap().iter();
+        let all: u64 = code.map(|it| it["code_objects"].as_u64().unwrap()).sum();
+        assert!(archive["code_objects"].as_u64().unwrap() < all, "{input}");
+    }
+}
