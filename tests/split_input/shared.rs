@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kpackfs::binary::FatBinary;
 use kpackfs::kpack::{Compression, Toc};
-use kpackfs::source::EntryKind;
+use kpackfs::metrics::Progress;
+use kpackfs::source::{EntryKind, EntryPath};
 use kpackfs::split::PlanOptions;
+use kpackfs::{export, view};
 use object::{Object, ObjectSection};
 use rocm_kpack::Archive;
 
 use super::mixed::kpackfs;
-use super::{FIXTURES, Opened, fill, options, overlay, same, write};
+use super::{FIXTURES, Opened, differences, files, fill, options, overlay, same, write};
 
 /// For each wrapper of each binary, the first one that leads to the same bundle.
 fn sharing(opened: &Opened) -> BTreeMap<String, Vec<usize>> {
@@ -61,6 +63,30 @@ fn split(fat: &Path, compression: Compression, out: &Path) -> Opened {
     let parts = ["host".to_owned()].into_iter().chain(plan.keys.iter().map(ToString::to_string));
     parts.for_each(|part| overlay(&out.join("parts").join(part), &out.join("installed")));
     Opened::new(&out.join("installed"))
+}
+
+/// Writes a view of a joined tree, and returns its place.
+fn shown(opened: &Opened, name: &str, out: &Path) -> PathBuf {
+    let place = out.join("views").join(name);
+    if place.exists() {
+        return place;
+    }
+    let tree = view::lay_out(&opened.input, &opened.plan(), None, &[], Vec::new()).unwrap();
+    export::write(&tree, &[(EntryPath::new(name.as_bytes()).unwrap(), place.clone())], &Progress::default()).unwrap();
+    place
+}
+
+/// Removes code objects, by name and target, from the archives of a split tree.
+fn remove(installed: &Path, code: &[(&str, &str)]) {
+    for archive in fs::read_dir(installed.join(".kpack")).unwrap().map(|entry| entry.unwrap().path()) {
+        let bytes = fs::read(&archive).unwrap();
+        let mut toc = Archive::open(bytes.as_slice()).unwrap().toc().unwrap();
+        for (key, target) in code {
+            toc.toc.get_mut(*key).and_then(|targets| targets.remove(*target));
+        }
+        let offset = usize::try_from(u64::from_le_bytes(bytes[8..16].try_into().unwrap())).unwrap();
+        fs::write(&archive, [&bytes[..offset], &toc.encode()].concat()).unwrap();
+    }
 }
 
 #[test]
@@ -120,5 +146,37 @@ fn inspect_counts_the_code_of_a_shared_bundle_once() {
         let code = report["binaries"].as_array().unwrap().iter();
         let all: u64 = code.map(|it| it["code_objects"].as_u64().unwrap()).sum();
         assert!(archive["code_objects"].as_u64().unwrap() < all, "{input}");
+    }
+}
+
+/// A joined tree is the same after another split and join, in every view.
+#[test]
+fn joining_again_gives_the_same_bytes() {
+    // The first wrapper of this library lost a target that the others have, so they are on a bundle of their own.
+    let lost = [("lib/rdc.so#0", "gfx1030"), ("lib/one-win.dll#1", "gfx1100"), ("lib/shared.so#2", "gfx90a")];
+    for (compression, lost) in [(Compression::default(), &[][..]), (Compression::None, &lost[..])] {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fat_tree(&at("fat"));
+        // Without section headers, a join cannot tell that it has been there, and adds another segment.
+        fs::remove_file(at("fat/lib/noheaders.so")).unwrap();
+        fs::create_dir(at("first")).unwrap();
+        fs::create_dir(at("second")).unwrap();
+        split(&at("fat"), compression, &at("first"));
+        remove(&at("first/installed"), lost);
+        let first = Opened::new(&at("first/installed"));
+        let found = sharing(&first);
+        let expected: [&[usize]; 3] =
+            if lost.is_empty() { [&[0, 0, 0], &[0, 0], &[0, 1, 0]] } else { [&[0, 1, 1], &[0, 1], &[0, 1, 2]] };
+        assert_eq!(["rdc.so", "one-win.dll", "shared.so"].map(|name| &*found[&format!("lib/{name}")]), expected);
+
+        let joined = shown(&first, "fat", &at("first"));
+        let second = split(&joined, compression, &at("second"));
+        assert_eq!(sharing(&second), found);
+        for name in ["fat", "thin/gfx90a", "thin/gfx90a:xnack-", "thin/gfx1030+gfx1100", "thin/gfx1151"] {
+            let (one, other) = (shown(&first, name, &at("first")), shown(&second, name, &at("second")));
+            assert!(files(&one).len() > 40, "{name}");
+            assert_eq!(differences(&one, &other), Vec::<String>::new(), "{name}");
+        }
     }
 }

@@ -12,6 +12,7 @@ use object::pod::bytes_of;
 use object::{LittleEndian as LE, U16, U32, U64};
 
 use super::image::{ElfImage, ElfSection, ElfSegment, encode_sections, encode_segments};
+use super::joined_names::JoinedNames;
 use super::layout::ENTRY;
 use super::relocation::{self, Pointer};
 use super::sections::{FATBIN, MARKER, WRAPPERS, WrapperPlace, read_wrappers};
@@ -22,9 +23,6 @@ use crate::binary::form::BundleLayout;
 use crate::binary::wrapper::{FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, WrapperFields, check_count};
 use crate::fatbin::CODE_ALIGNMENT;
 use crate::rope::Content;
-
-/// The new name of the marker's section after a join.
-const OLD_MARKER: &[u8] = b".kpack_ref_unused";
 
 /// The longest resulting file, so that sums of offsets do not overflow.
 const LONGEST: u64 = 1 << 60;
@@ -39,12 +37,14 @@ pub(in crate::binary) fn join(content: &Arc<dyn Content>, layout: &BundleLayout)
     }
     let slots: Vec<_> = places.iter().map(WrapperPlace::pointer).collect();
     let pointers = relocation::resolve(&image, &slots, &(0..0))?;
-    let home = match hole(&image, &pointers, layout.size) {
+    let names = JoinedNames::of(&image)?;
+    let home = hole(&image, &pointers, layout.size).or_else(|| last_segment(&image, &pointers, layout.size, &names));
+    let home = match home {
         Some(home) => home,
-        None => segment(&image, layout.size)?,
+        None => segment(&image, layout.size, names.end)?,
     };
     let mut changes = point_wrappers(&image, &places, &pointers, layout, home.address)?;
-    changes.extend(home.changes(&image, layout)?);
+    changes.extend(home.changes(&image, layout, names)?);
     Ok(changes)
 }
 
@@ -98,6 +98,8 @@ struct ElfPlacement {
     table: Option<u64>,
     /// Its bytes in the file, including zeros after it, but without `before`.
     length: u64,
+    /// Bytes in it before the bundles: a program header table and zeros.
+    in_front: u64,
     /// All program headers, with offsets of the new file.
     segments: Vec<ElfSegment>,
 }
@@ -147,7 +149,24 @@ fn hole(image: &ElfImage, pointers: &[Pointer], size: u64) -> Option<ElfPlacemen
             segment.offset = segment.offset.saturating_add(growth);
         }
     }
-    Some(ElfPlacement { address: start, replaced, before: 0, table: None, length, segments })
+    Some(ElfPlacement { address: start, replaced, before: 0, table: None, length, in_front: 0, segments })
+}
+
+/// The segment that an earlier join added. It ends with the marker, and nothing but section names and headers follows.
+fn last_segment(image: &ElfImage, pointers: &[Pointer], size: u64, names: &JoinedNames) -> Option<ElfPlacement> {
+    let start = pointers.iter().map(|pointer| pointer.value).min()?;
+    let (number, load) = image.loads().max_by_key(|(_, load)| load.address).filter(|_| names.is_joined)?;
+    let inside = start.checked_sub(load.address).filter(|inside| *inside < load.file_size)?;
+    let replaced = load.offset + inside..names.end;
+    let address = start.checked_next_multiple_of(CODE_ALIGNMENT).filter(|address| *address < LONGEST)?;
+    let in_front = address - start;
+    if load.file_size != load.memory_size || !is_marker_alone(image, &replaced, pointers) {
+        return None;
+    }
+    let (length, mut segments) = (in_front + size, image.segments.clone());
+    let grown = segments.get_mut(number)?;
+    (grown.file_size, grown.memory_size) = (inside + length, inside + length);
+    Some(ElfPlacement { address, replaced, before: 0, table: None, length, in_front, segments })
 }
 
 /// Whether these bytes contain nothing but the marker, to which all pointers lead.
@@ -171,15 +190,14 @@ fn is_marker_alone(image: &ElfImage, bytes: &Range<u64>, pointers: &[Pointer]) -
         && !image.is_in_section_headers(bytes.start, bytes.end - bytes.start)
 }
 
-/// A new segment after all others.
-fn segment(image: &ElfImage, size: u64) -> Result<ElfPlacement, BinaryError> {
+/// A new segment after all others. In the file it follows everything before `file`.
+fn segment(image: &ElfImage, size: u64, file: u64) -> Result<ElfPlacement, BinaryError> {
     let too_large = || BinaryError::unsupported("its addresses are too high");
     let unit = image.loads().map(|(_, load)| load.alignment).max().unwrap_or(1).max(CODE_ALIGNMENT);
     let last = image.loads().map(|(_, load)| load.address.saturating_add(load.memory_size)).max().unwrap_or(0);
     let free = phdr_slot::unread_entry(image);
     let table = if free.is_some() { 0 } else { (image.segments.len() as u64 + 1) * ENTRY };
     let in_front = table.next_multiple_of(CODE_ALIGNMENT);
-    let file = image.content.size();
     let mut address = last.checked_next_multiple_of(unit).ok_or_else(too_large)?;
     let mut offset = file.checked_next_multiple_of(unit).ok_or_else(too_large)?;
     if free.is_none() && phdr_slot::is_executable(image) {
@@ -215,7 +233,7 @@ fn segment(image: &ElfImage, size: u64) -> Result<ElfPlacement, BinaryError> {
     }
     let table = free.is_none().then_some(offset);
     let address = address + in_front;
-    Ok(ElfPlacement { address, replaced: file..file, before: offset - file, table, length, segments })
+    Ok(ElfPlacement { address, replaced: file..file, before: offset - file, table, length, in_front, segments })
 }
 
 impl ElfPlacement {
@@ -229,23 +247,18 @@ impl ElfPlacement {
     }
 
     /// Offset of the bundles in the new file.
-    fn offset(&self, layout: &BundleLayout) -> u64 {
-        self.replaced.start + self.before + self.in_front(layout)
-    }
-
-    /// Bytes between the beginning of the inserted part and the bundles.
-    fn in_front(&self, layout: &BundleLayout) -> u64 {
-        if self.table.is_some() { self.length - layout.size } else { 0 }
+    fn offset(&self) -> u64 {
+        self.replaced.start + self.before + self.in_front
     }
 
     /// Zeros between a table and the bundles. They belong to the section, as do the zeros after the bundles, so that
     /// nothing else is new in memory.
-    fn lead(&self, layout: &BundleLayout) -> u64 {
+    fn lead(&self) -> u64 {
         let table = if self.table.is_some() { self.segments.len() as u64 * ENTRY } else { 0 };
-        self.in_front(layout).saturating_sub(table)
+        self.in_front.saturating_sub(table)
     }
 
-    fn changes(&self, image: &ElfImage, layout: &BundleLayout) -> Result<Vec<Patch>, BinaryError> {
+    fn changes(&self, image: &ElfImage, layout: &BundleLayout, names: JoinedNames) -> Result<Vec<Patch>, BinaryError> {
         let mut header = image.header;
         let count = u16::try_from(self.segments.len()).ok().filter(|&count| count < elf::PN_XNUM);
         header.e_phnum = U16::new(LE, count.ok_or_else(|| BinaryError::unsupported("too many program headers"))?);
@@ -254,67 +267,52 @@ impl ElfPlacement {
         let table = encode_segments(&self.segments);
         if let Some(place) = self.table {
             header.e_phoff = U64::new(LE, place);
-            let length = table.len() as u64;
             content.push(PatchPiece::literal(table));
-            content.push(PatchPiece::Zeros(self.in_front(layout).saturating_sub(length)));
         } else {
             let old = image.header.e_phoff.get(LE);
             header.e_phoff = U64::new(LE, self.moved(old));
             changes.push(Patch::overwrite(old, table));
         }
-        content.extend(layout.pieces(self.length - self.in_front(layout)));
-        let mut end = Vec::new();
+        content.push(PatchPiece::Zeros(self.lead()));
+        content.extend(layout.pieces(self.length - self.in_front));
+        let (file, all, mut end) = (names.end, image.content.size(), Vec::new());
         if image.sections.is_empty() {
             header.e_shoff = U64::new(LE, 0);
             header.e_shnum = U16::new(LE, 0);
             header.e_shstrndx = U16::new(LE, elf::SHN_UNDEF);
         } else {
-            let file = self.moved(image.content.size());
-            let (bytes, headers) = self.sections(image, layout, file)?;
+            let (bytes, headers) = self.sections(image, names)?;
             header.e_shoff = U64::new(LE, headers);
             end.push(PatchPiece::literal(bytes));
         }
-        let file = image.content.size();
-        if self.replaced.start == file {
+        let (start, mut replaced_end) = (self.replaced.start, self.replaced.end);
+        if replaced_end == file {
             content.append(&mut end);
+            replaced_end = all;
         } else {
-            changes.push(Patch { start: file, end: file, replacement: end });
+            changes.push(Patch { start: file, end: all, replacement: end });
         }
-        changes.push(Patch { start: self.replaced.start, end: self.replaced.end, replacement: content });
+        changes.push(Patch { start, end: replaced_end, replacement: content });
         changes.push(Patch::overwrite(0, bytes_of(&header)));
         Ok(changes)
     }
 
-    /// The section names and headers, which go to the end of the file at `file`, and the offset of the headers.
-    fn sections(&self, image: &ElfImage, layout: &BundleLayout, file: u64) -> Result<(Vec<u8>, u64), BinaryError> {
-        let nameless = || BinaryError::unsupported("its sections have no names");
-        let table = image.sections.get(image.names_index).filter(|it| !it.is_nobits() && !it.is_null() && it.size > 0);
-        let table = table.ok_or_else(nameless)?;
-        let mut bytes = vec![0; usize::try_from(table.size).map_err(|_| nameless())?];
-        image.content.read_at(table.offset, &mut bytes)?;
-        if bytes.last() != Some(&0) {
-            return Err(BinaryError::malformed("its section names do not end"));
-        }
-        let mut add = |name: &[u8]| -> Result<u32, BinaryError> {
-            let at = u32::try_from(bytes.len()).map_err(|_| nameless())?;
-            bytes.extend(name);
-            bytes.push(0);
-            Ok(at)
-        };
-        let (fatbin_name, old_name) = (add(FATBIN)?, add(OLD_MARKER)?);
+    /// The section names and headers, which go to the end of the file, and the offset of the headers.
+    fn sections(&self, image: &ElfImage, names: JoinedNames) -> Result<(Vec<u8>, u64), BinaryError> {
+        let file = self.moved(names.end);
         let fatbin = image.section(FATBIN).map(|(index, _)| index);
         let marker = image.section(MARKER).map(|(index, _)| index);
         let device = fatbin.or(marker).ok_or_else(|| BinaryError::unsupported("it has no section for device code"))?;
-        let (lead, size) = (self.lead(layout), self.length - self.in_front(layout));
+        let (lead, size) = (self.lead(), self.length - self.in_front);
         let mut sections = image.sections.clone();
         for (index, section) in sections.iter_mut().enumerate() {
             if index == device {
                 section.header = SectionHeader64 {
-                    sh_name: U32::new(LE, fatbin_name),
+                    sh_name: U32::new(LE, names.fatbin),
                     sh_type: U32::new(LE, elf::SHT_PROGBITS),
                     sh_flags: U64::new(LE, SectionFlags(elf::SHF_ALLOC.0)),
                     sh_addr: U64::new(LE, self.address - lead),
-                    sh_offset: U64::new(LE, self.offset(layout) - lead),
+                    sh_offset: U64::new(LE, self.offset() - lead),
                     sh_size: U64::new(LE, size + lead),
                     sh_addralign: U64::new(LE, if lead > 0 { 8 } else { CODE_ALIGNMENT }),
                     sh_entsize: U64::new(LE, 0),
@@ -327,7 +325,7 @@ impl ElfPlacement {
             }
             section.header.sh_offset = U64::new(LE, self.moved(section.offset));
             if Some(index) == marker {
-                section.header.sh_name = U32::new(LE, old_name);
+                section.header.sh_name = U32::new(LE, names.old_marker);
                 if self.replaced.contains(&section.offset) {
                     // Its bytes have been removed.
                     section.header.sh_type = U32::new(LE, elf::SHT_PROGBITS);
@@ -338,12 +336,9 @@ impl ElfPlacement {
                 section.header.sh_flags = U64::new(LE, SectionFlags(0));
                 section.header.sh_addr = U64::new(LE, 0);
                 section.header.sh_offset = U64::new(LE, file);
-                section.header.sh_size = U64::new(LE, bytes.len() as u64);
+                section.header.sh_size = U64::new(LE, names.bytes.len() as u64);
             }
         }
-        let headers = (file + bytes.len() as u64).next_multiple_of(8);
-        bytes.resize(usize::try_from(headers - file).map_err(|_| nameless())?, 0);
-        bytes.extend(encode_sections(&sections));
-        Ok((bytes, headers))
+        Ok(names.with_headers(&encode_sections(&sections), file))
     }
 }

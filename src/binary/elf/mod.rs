@@ -5,6 +5,7 @@ mod equivalence;
 mod image;
 mod imports;
 mod joined;
+mod joined_names;
 mod layout;
 mod lint;
 mod loader_fields;

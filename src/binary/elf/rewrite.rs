@@ -2,24 +2,26 @@
 
 use std::collections::HashMap;
 
+use memchr::memmem;
 use object::elf::{self, FileHeader64, ProgramHeader64, SectionFlags, SectionHeader64};
 use object::pod::bytes_of;
 use object::{LittleEndian as LE, U16, U32, U64};
 
 use super::FatElf;
-use super::image::{ElfImage, ElfSection, encode_sections, encode_segments};
+use super::image::{ElfImage, ElfSection, ElfSegment, encode_sections, encode_segments, read_table};
 use super::layout::{ElfLayout, unit_of_move};
-use super::symbols;
+use super::{joined_names, symbols};
 use crate::binary::BinaryError;
 use crate::binary::changes::{Patch, PatchPiece};
 use crate::binary::form::CodeForm;
+use crate::fatbin::CODE_ALIGNMENT;
 
 /// The section that replaces `.hip_fatbin`.
 const MARKER: &[u8] = b".rocm_kpack_ref\0";
 
 /// The new section name table.
 struct SectionNames {
-    change: Patch,
+    change: Option<Patch>,
     /// The new name offset of each section, if the names have been packed again.
     packed: Vec<u32>,
     /// Offset of the table in the new file.
@@ -32,7 +34,7 @@ struct SectionNames {
 impl FatElf {
     /// The changes that replace the device code with a form.
     pub(in crate::binary) fn changes(&self, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
-        let mut layout = ElfLayout::plan(&self.image, &self.device, form.size())?;
+        let mut layout = ElfLayout::plan(&self.image, &self.device, self.kept_size(form)?)?;
         let mut changes = self.point_wrappers(form)?;
         let mut header = self.file_header(&layout)?;
         if let Some(section) = self.section {
@@ -42,9 +44,12 @@ impl FatElf {
             let headers = self.section_headers(section, &layout, names.as_ref(), form.size());
             changes.push(Patch::overwrite(offset, headers));
             let moves = form.moves(self.device.offsets.start);
-            let tables = symbols::tables(&self.image, section, self.addresses.start, &moves);
+            // A join leaves the marker's symbols where they are. So does another split.
+            let (start, length) = (self.addresses.start, self.addresses.end - self.addresses.start);
+            let length = if form.is_thin() { u64::MAX } else { length };
+            let tables = symbols::tables(&self.image, section, (start, length), &moves);
             changes.extend(tables.into_iter().map(Patch::symbols));
-            changes.extend(names.map(|names| names.change));
+            changes.extend(names.and_then(|names| names.change));
         } else {
             // Without section headers, their offset would be wrong in the new file.
             header.e_shoff = U64::new(LE, 0);
@@ -56,6 +61,20 @@ impl FatElf {
         changes.extend(self.patch_program_headers(&layout)?);
         changes.extend(self.replace_device_code(&layout, form)?);
         Ok(changes)
+    }
+
+    /// Bytes of the device code that stay in the file. If a join has filled the file up to the next segment, whole units
+    /// are removed, as if the device code had a tail; so the next join fills the same bytes.
+    fn kept_size(&self, form: &CodeForm) -> Result<u64, BinaryError> {
+        let (device, load) = (&self.device.offsets, self.image.segment(self.device.load)?);
+        let is_next = |(_, other): &(usize, &ElfSegment)| other.offset == load.end() && other.address > load.address;
+        let is_filled = load.end() == device.end && self.image.loads().any(|next| is_next(&next));
+        if form.is_thin() || !is_filled || !joined_names::was_joined(&self.image) {
+            return Ok(form.size());
+        }
+        let unit = self.image.loads().map(|(_, load)| load.alignment).max().unwrap_or(1).max(CODE_ALIGNMENT);
+        let length = device.end - device.start;
+        Ok(length - length.saturating_sub(form.size()) / unit * unit)
     }
 
     /// Points each wrapper to its place in the form.
@@ -110,12 +129,17 @@ impl FatElf {
         let marker = u32::try_from(table.size).map_err(|_| BinaryError::malformed("too many section names"))?;
         let size = table.size + MARKER.len() as u64;
         let end = table.end();
+        // A file that was joined has the name from an earlier split.
+        if let Some(marker) = known_name(image, table)? {
+            let (offset, size, packed) = (layout.moved(table.offset), table.size, Vec::new());
+            return Ok(SectionNames { change: None, packed, offset, size, marker });
+        }
         let last_load = image.loads().map(|(_, load)| load.end()).max().unwrap_or(0);
         if layout.cut.is_empty() {
             // If the file does not become shorter, it should not become longer either.
             if let Some((bytes, packed)) = pack_names(image, device) {
                 let (offset, size) = (layout.moved(table.offset), bytes.len() as u64);
-                let change = Patch::overwrite(table.offset, bytes);
+                let change = Some(Patch::overwrite(table.offset, bytes));
                 return Ok(SectionNames { change, packed, offset, size, marker });
             }
         }
@@ -126,7 +150,7 @@ impl FatElf {
                 behind.map(|section| section.header.sh_addralign.get(LE)).max().unwrap_or(1).clamp(16, 4096);
             let growth = (MARKER.len() as u64).next_multiple_of(unit_of_move(image, end, alignment));
             let replacement = vec![PatchPiece::literal(MARKER), PatchPiece::Zeros(growth - MARKER.len() as u64)];
-            let change = Patch { start: end, end, replacement };
+            let change = Some(Patch { start: end, end, replacement });
             let offset = layout.moved(table.offset);
             layout.add(end, growth);
             return Ok(SectionNames { change, packed, offset, size, marker });
@@ -134,7 +158,7 @@ impl FatElf {
         // patchelf puts a segment after the section names. Then a longer copy goes to the end of the file.
         let file = image.content.size();
         let old = PatchPiece::Original { offset: table.offset, length: table.size };
-        let change = Patch { start: file, end: file, replacement: vec![old, PatchPiece::literal(MARKER)] };
+        let change = Some(Patch { start: file, end: file, replacement: vec![old, PatchPiece::literal(MARKER)] });
         Ok(SectionNames { change, packed, offset: layout.moved(file), size, marker })
     }
 
@@ -184,6 +208,13 @@ impl FatElf {
         }
         encode_sections(&sections)
     }
+}
+
+/// The offset of the marker's name in the section names, if it is there.
+fn known_name(image: &ElfImage, names: &ElfSection) -> Result<Option<u32>, BinaryError> {
+    let bytes = read_table(&image.content, names.offset, names.size)?;
+    let found = memmem::find(&bytes, &[b"\0", MARKER].concat());
+    Ok(found.and_then(|before| u32::try_from(before + 1).ok()))
 }
 
 /// The section name table with the marker's name instead of that of section `device`, and each section's name offset. A

@@ -31,6 +31,8 @@ pub(in crate::binary) struct Symbols {
     section: u16,
     /// Address of the section.
     address: u64,
+    /// Bytes behind that address up to which symbols move.
+    length: u64,
     /// Offsets in the section before and after, ascending.
     moves: Vec<(u64, u64)>,
 }
@@ -42,9 +44,14 @@ struct Changed {
     symbols: Symbols,
 }
 
-/// All symbol tables, changed. Symbols of section number `section`, at `address`, move with the last of `moves` at or
-/// before their place. `moves` are offsets in the section before and after.
-pub(super) fn tables(image: &ElfImage, section: usize, address: u64, moves: &[(u64, u64)]) -> Vec<Symbols> {
+/// All symbol tables, changed. Symbols of section number `section`, up to `length` bytes behind `address`, move with the
+/// last of `moves` at or before their place. `moves` are offsets in the section before and after.
+pub(super) fn tables(
+    image: &ElfImage,
+    section: usize,
+    (address, length): (u64, u64),
+    moves: &[(u64, u64)],
+) -> Vec<Symbols> {
     let Some(section) = u16::try_from(section).ok().filter(|&number| number < elf::SHN_LORESERVE) else {
         return Vec::new();
     };
@@ -66,6 +73,7 @@ pub(super) fn tables(image: &ElfImage, section: usize, address: u64, moves: &[(u
         size: table.size / ENTRY * ENTRY,
         section,
         address,
+        length,
         moves: moves.to_vec(),
     };
     tables.map(changed).collect()
@@ -109,9 +117,9 @@ impl Symbols {
 
     fn patch(&self, symbol: &mut [u8]) {
         let Ok((old, _)) = from_bytes::<Sym64<LE>>(symbol) else { return };
-        if old.st_shndx.get(LE).0 == self.section {
+        let distance = old.st_value.get(LE).wrapping_sub(self.address);
+        if old.st_shndx.get(LE).0 == self.section && distance <= self.length {
             let mut new = *old;
-            let distance = old.st_value.get(LE).wrapping_sub(self.address);
             let before = self.moves.partition_point(|(before, _)| *before <= distance);
             let after = before.checked_sub(1).and_then(|last| self.moves.get(last)).map_or(0, |(_, after)| *after);
             new.st_value = U64::new(LE, self.address.wrapping_add(after));
@@ -210,7 +218,8 @@ mod tests {
         let input = Input::open(place.path(), &Resources::new(1 << 20)).unwrap();
         let EntryKind::File { content: original, .. } = &input.entries[0].kind else { panic!() };
         let size = (SYMBOLS as u64) * ENTRY;
-        let symbols = Symbols { offset: START as u64, size, section: 5, address: 0x4000, moves: vec![(0, 0)] };
+        let symbols =
+            Symbols { offset: START as u64, size, section: 5, address: 0x4000, length: 0x2000, moves: vec![(0, 0)] };
         let table = Changed { original: Arc::clone(original), symbols };
         for (offset, length) in [(0, size), (100, size - 100), (5000, 3000), (size - 10, 10)] {
             let (mut at, mut read) = (offset, 0);
