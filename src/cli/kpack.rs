@@ -50,7 +50,7 @@ enum KpackCommand {
     Create(Create),
     /// Create an uncompressed offload bundle from code objects
     Bundle {
-        /// Code objects, each for a different target
+        /// Code objects, each for a different target. Of one processor, all or none must name a feature
         #[arg(required = true)]
         file: Vec<PathBuf>,
         /// File to write

@@ -195,6 +195,15 @@ pub(super) fn bundle(files: &[PathBuf], output: &Path, replacing: Replacing) -> 
         if objects.iter().any(|other| other.target == object.target) {
             bail!("{}: there is another code object for {}", path.display(), object.target);
         }
+        if let Some(other) = objects.iter().find(|other| other.target.conflicts_with(&object.target)) {
+            bail!(
+                "{}: its code for {} and that for {} fit one GPU, and compilers refuse such pairs in a bundle; make two bundles, or \
+                 give code objects of which all or none name a feature",
+                path.display(),
+                object.target,
+                other.target
+            );
+        }
         objects.push(object);
     }
     objects.sort_by(|one, other| one.target.cmp(&other.target));

@@ -2,6 +2,7 @@
 //!
 //! It knows targets by their names and imports no other room.
 
+mod bundled;
 mod detect;
 mod fallback;
 mod hierarchy;

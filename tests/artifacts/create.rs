@@ -153,3 +153,18 @@ fn bundles_give_code_objects_back() {
     let said = place.fails(1, &["kpack", "bundle", &files[0], &files[0], "-o", "twice"]);
     assert!(said.contains("there is another code object for"), "{said}");
 }
+
+/// A runtime takes the first entry that fits, so code behind it would never run.
+#[test]
+fn bundles_of_code_that_fits_one_gpu_are_refused() {
+    let place = loose();
+    let of_mode = "code/x.so.0.gfx90a:xnack-.hsaco";
+    let bare = "code/x.so.1.gfx90a.hsaco";
+    for files in [[bare, of_mode], [of_mode, bare]] {
+        let said = place.fails(1, &["kpack", "bundle", files[0], files[1], "-o", "b"]);
+        assert!(said.contains("fit one GPU") && said.contains("gfx90a:xnack-"), "{said}");
+        assert!(!place.at("b").exists());
+    }
+    let both = [of_mode, "code/x.so.0.gfx90a:xnack+.hsaco"];
+    place.succeeds(&["kpack", "bundle", both[0], both[1], "-o", "b"]);
+}

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::place::{Place, set};
+use crate::place::{Place, renamed, set};
 
 /// Extracts the code objects of a fixture, and compares them with `expected.json`.
 fn check(fixture: &str) {
@@ -41,6 +41,24 @@ fn section(fixture: &str) -> Vec<u8> {
     let bytes = fs::read(format!("tests/fixtures/{fixture}")).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
     file.section_by_name(".hip_fatbin").unwrap().data().unwrap().to_vec()
+}
+
+/// An entry behind one that fits all of its GPUs is found by no runtime, like a second one for the same target.
+#[test]
+fn code_behind_code_for_the_same_gpus_is_kept_apart() {
+    let place = Place::new();
+    // The first entry of this binary's bundles is that for gfx1030.
+    for (place_of_mode, first, second, expected) in [
+        ("behind", "gfx90a", "gfx90a:xnack-", "unknown-gfx90a.3axnack.2d"),
+        ("before", "gfx90a:xnack-", "gfx90a", "gfx90a:xnack-"),
+    ] {
+        let name = format!("{place_of_mode}.so");
+        place.file(&name, renamed("plain.so", &[("gfx1030", first), ("gfx90a", second)]));
+        place.succeeds(&["kpack", "unbundle", &name, "-o", place_of_mode]);
+        let expected = ["gfx90a", expected].map(|target| (0..2).map(move |of| (of, target)));
+        let expected = expected.into_iter().flatten().map(|(of, target)| format!("{name}.{of}.{target}.hsaco"));
+        assert_eq!(place.names(place_of_mode), expected.collect());
+    }
 }
 
 #[test]

@@ -2,9 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use kpackfs::binary::{FatBinary, Wrapper};
+use kpackfs::fatbin::read_bundle;
 use kpackfs::kpack::Toc;
+use kpackfs::rope::Content;
 use kpackfs::source::{EntryKind, EntryPath};
+use kpackfs::split::FatBinaries;
 use rocm_kpack::{Archive, Blob};
 
 use super::{Code, Opened, Trees, expected, options, read, same, write};
@@ -61,6 +66,35 @@ fn what_a_split_binary_does_not_ask_for_stays_in_its_archive() {
     out.sort();
     again.sort();
     assert!(out == again);
+}
+
+/// A runtime takes the first entry of a bundle that fits.
+#[test]
+fn specific_code_comes_first_in_joined_bundles() {
+    let trees = Trees::new(&options());
+    // A wrapper with code for any gfx90a gets code for one mode.
+    let path = trees.at("installed/.kpack/rocm_gfx90a:xnack-.kpack");
+    let bytes = fs::read(&path).unwrap();
+    let mut toc = Archive::open(bytes.as_slice()).unwrap().toc().unwrap();
+    let code = toc.toc["lib/features.so#0"].clone();
+    toc.toc.insert("lib/features.so#1".to_owned(), code);
+    let offset = usize::try_from(u64::from_le_bytes(bytes[8..16].try_into().unwrap())).unwrap();
+    fs::write(&path, [&bytes[..offset], &toc.encode()].concat()).unwrap();
+    let split = Opened::new(&trees.at("installed"));
+    assert_eq!(split.joined.warnings, Vec::<String>::new());
+    let entry = split.input.entry(&EntryPath::new(b"lib/features.so").unwrap()).unwrap();
+    let EntryKind::File { content, .. } = &entry.kind else { panic!("no file") };
+    let bundle = FatBinary::scan(content).unwrap().unwrap().wrappers()[1];
+    let order = |content: &Arc<dyn Content>, bundle: Wrapper| -> Vec<_> {
+        let objects = read_bundle(content, bundle.bundle, bundle.limit, &split.resources).unwrap();
+        objects.iter().map(|object| object.target.to_string()).collect()
+    };
+    assert_eq!(order(content, bundle), ["gfx90a:xnack-", "gfx90a"]);
+    let binaries = FatBinaries::new(&split.input, &split.plan(), &[]);
+    let gpus = Arc::new("gfx90a".parse().unwrap());
+    let thin: Arc<dyn Content> = binaries.thin(&gpus, &entry.path).unwrap().rewritten().unwrap();
+    let bundle = FatBinary::scan(&thin).unwrap().unwrap().wrappers()[1];
+    assert_eq!(order(&thin, bundle), ["gfx90a:xnack-", "gfx90a"]);
 }
 
 #[test]
