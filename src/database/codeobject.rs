@@ -124,9 +124,7 @@ fn is_known(target: &TargetId) -> bool {
 fn fits(name: &TargetId, target: &TargetId) -> bool {
     let runs_it = || name.candidates().iter().any(|candidate| candidate.processor() == target.processor());
     let is_above = || !name.is_generic() && BundleKey::of(target).packaging_chain().contains(&BundleKey::of(name));
-    let name_of = |feature: &str| feature.trim_end_matches(['+', '-']).to_owned();
-    let is_opposite = |feature: &str| name.features().any(|it| it != feature && name_of(it) == name_of(feature));
-    (runs_it() || is_above()) && !target.features().any(is_opposite)
+    (runs_it() || is_above()) && !target.contradicts(name)
 }
 
 /// The directories that belong to the target they are named after: they contain code for it, and no host code.

@@ -104,6 +104,12 @@ impl TargetId {
         owner_of(&self.processor) == owner_of(&other.processor)
     }
 
+    /// Whether the other target names a feature of this one with the opposite sign.
+    pub(crate) fn contradicts(&self, other: &Self) -> bool {
+        let name = |feature: &str| feature_name(feature).map(str::to_owned);
+        self.features().any(|one| other.features().any(|two| one != two && name(one) == name(two)))
+    }
+
     /// The feature which this code needs to be off, and which is on in each of its GPUs. So no GPU runs the code.
     pub fn impossible_feature(&self) -> Option<&str> {
         let always_on = |feature: &&str| {

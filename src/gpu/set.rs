@@ -36,6 +36,12 @@ impl GpuSet {
         &self.0[0]
     }
 
+    /// Whether files of a database for `target`, such as `gfx90a:xnack+`, are for a mode that one of the GPUs can be in.
+    pub fn has_modes_of(&self, target: &TargetId) -> bool {
+        let key = BundleKey::of(target);
+        self.0.iter().any(|gpu| BundleKey::of(gpu).packaging_chain().contains(&key) && !gpu.contradicts(target))
+    }
+
     /// Which of the targets in a bundle are kept when it is reduced to these GPUs. The result has one value for each of
     /// `present`.
     ///
@@ -119,6 +125,24 @@ mod tests {
         assert_eq!(kept("gfx9-4-generic", &native), ["gfx9-4-generic"]);
         assert_eq!(kept("gfx9", &["gfx9-4-generic", "gfx906"]), Vec::<String>::new());
         assert_eq!(kept("gfx1100+gfx1036", &["gfx1100", "gfx10-3-generic", "gfx906"]), ["gfx1100", "gfx10-3-generic"]);
+    }
+
+    #[test]
+    fn files_of_a_database_are_for_the_modes_in_their_names() {
+        for (gpus, target, expected) in [
+            ("gfx90a:xnack-", "gfx90a:xnack+", false),
+            ("gfx90a:xnack-", "gfx90a:xnack-", true),
+            ("gfx90a:xnack-", "gfx90a:sramecc+", true),
+            ("gfx90a:sramecc-:xnack-", "gfx90a:sramecc+:xnack-", false),
+            ("gfx90a", "gfx90a:xnack+", true),
+            ("gfx90a:xnack-+gfx90a:xnack+", "gfx90a:xnack+", true),
+            // The other GPU has files of its own.
+            ("gfx90a:xnack-+gfx942", "gfx90a:xnack+", false),
+            ("gfx942:xnack-", "gfx9-4-generic:xnack+", false),
+        ] {
+            let (gpus, target) = (gpus.parse::<GpuSet>().unwrap(), target.parse().unwrap());
+            assert_eq!(gpus.has_modes_of(&target), expected, "{gpus} {target}");
+        }
     }
 
     #[test]

@@ -22,9 +22,11 @@ mod stems;
 mod thin;
 mod unserved;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::database::Arch;
+use crate::gpu::TargetId;
 use crate::join::Joined;
 use crate::kpack::BundleJobs;
 use crate::metrics::Progress;
@@ -71,12 +73,13 @@ impl Plan {
         let resources = jobs.resources();
         let roots = Roots::new(input, options)?;
         let group = roots::group(input, options)?;
-        let (places, warnings) = database_places(input, &roots, options, resources);
+        let FoundDatabases { places, modes, warnings } = database_places(input, &roots, options, resources);
         let mut plan = Self {
             places,
             archives: Vec::new(),
             binaries: Vec::new(),
             bundle_files: Vec::new(),
+            modes,
             keys: BTreeSet::new(),
             group,
             warnings: [&*input.warnings, &*joined.warnings, &warnings].concat(),
@@ -108,14 +111,18 @@ impl Plan {
     }
 }
 
+/// The databases of an input.
+struct FoundDatabases {
+    /// The destination of each entry.
+    places: Vec<Destination>,
+    /// See [`Plan::modes`].
+    modes: BTreeMap<EntryPath, TargetId>,
+    warnings: Vec<String>,
+}
+
 /// The destinations of databases, and warnings. Databases are recognised by name, or as code objects by their headers,
 /// before binaries are examined: a library that is part of a database belongs to it even if it has device code.
-fn database_places(
-    input: &Input,
-    roots: &Roots,
-    options: &PlanOptions,
-    resources: &Arc<Resources>,
-) -> (Vec<Destination>, Vec<String>) {
+fn database_places(input: &Input, roots: &Roots, options: &PlanOptions, resources: &Arc<Resources>) -> FoundDatabases {
     // Names inside of a prefix are those of an installation.
     let name = |entry: &Entry| match options.packaging {
         Packaging::Bundles => entry.path.clone(),
@@ -127,15 +134,22 @@ fn database_places(
         EntryKind::Directory | EntryKind::Symlink(_) => None,
     });
     let databases = options.databases.of(files, resources);
+    let mut modes = BTreeMap::new();
     let place = |(entry, name): (&Entry, &EntryPath)| {
         let is_file = matches!(entry.kind, EntryKind::File { .. });
         let Some(found) = databases.classify(name).filter(|_| is_file) else { return Destination::Host };
         let key = options.packaging.key_of_database(&found.arch);
+        if let Arch::Target(target) = &found.arch
+            && target.features().len() > 0
+        {
+            modes.insert(entry.path.clone(), target.clone());
+        }
         if options.wants(&key) {
             Destination::Device(key, found.handler)
         } else {
             Destination::Unwanted(key, found.handler)
         }
     };
-    (input.entries.iter().zip(&names).map(place).collect(), databases.warnings().to_vec())
+    let places = input.entries.iter().zip(&names).map(place).collect();
+    FoundDatabases { places, modes, warnings: databases.warnings().to_vec() }
 }

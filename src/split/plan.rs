@@ -1,6 +1,6 @@
 //! The plan: the decisions about an input.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::file_digest::FileDigest;
@@ -25,6 +25,8 @@ pub struct Plan {
     pub binaries: Vec<PlannedBinary>,
     /// Bundle files with code for several targets.
     pub bundle_files: Vec<BundleFile>,
+    /// The targets of databases for some modes of a GPU only, such as `gfx90a:xnack+`, by path in the input.
+    pub modes: BTreeMap<EntryPath, TargetId>,
     /// Every bundle key that has an archive or a database.
     pub keys: BTreeSet<BundleKey>,
     /// First part of the archives' names.

@@ -29,6 +29,14 @@ pub struct Hidden {
     pub(super) directories: BTreeSet<NodeId>,
 }
 
+impl Hidden {
+    /// What either of them hides.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self { nodes: &self.nodes | &other.nodes, directories: &self.directories | &other.directories }
+    }
+}
+
 /// Replacements for the bodies of files.
 pub trait Bodies: Send + Sync + fmt::Debug {
     /// The body of the file with this number in its layer; `None` for the stored one.

@@ -11,7 +11,7 @@ use super::context::Context;
 use super::lookup::names_archive;
 use super::parts::{Part, PartsKind};
 use super::rules::Rule;
-use crate::database::{Databases, NamedFile};
+use crate::database::{Arch, Databases, NamedFile};
 use crate::gpu::BundleKey;
 use crate::loader::resolve;
 use crate::metrics::Progress;
@@ -63,6 +63,14 @@ impl<'a> Comparison<'a> {
     /// Whether code and databases for this key must exist.
     pub(super) fn is_expected(&self, key: &BundleKey) -> bool {
         self.context.choices.wants(key) && self.own.has_part(key)
+    }
+
+    /// Whether a file of a database is for a mode that the GPUs of a thin view can be in.
+    fn is_of_modes(&self, path: &EntryPath, arch: &Arch) -> bool {
+        match (arch, self.context.thin.gpus(path)) {
+            (Arch::Target(target), Some(gpus)) => gpus.has_modes_of(target),
+            _ => true,
+        }
     }
 
     /// Compares the entries of all fat inputs at one path with the result.
@@ -126,7 +134,8 @@ impl<'a> Comparison<'a> {
         self.context.findings.counts.compared_files.add(1);
         let database = self.databases.classify(&entry.path);
         let key = database.as_ref().map(|found| self.context.parts.packaging().key_of_database(&found.arch));
-        let is_expected = key.as_ref().is_none_or(|key| self.is_expected(key));
+        let is_expected = key.as_ref().is_none_or(|key| self.is_expected(key))
+            && database.as_ref().is_none_or(|found| self.is_of_modes(&entry.path, &found.arch));
         let places: Vec<_> = (0..self.context.parts.all.len())
             .filter_map(|part| Some((part, self.counterpart(part, &entry.path)?)))
             .collect();

@@ -89,12 +89,12 @@ pub fn lay_out_at(
     };
     let mut layers = Layers { dist_info: None, wheel: None, host: overlay.host, devices: overlay.devices };
     let binaries = Arc::new(FatBinaries::new(input, plan, &served.listed));
-    let thin = wheels.and_then(|wheels| ThinWheels::new(wheels, &binaries, is_installed));
+    let thin = wheels.and_then(|wheels| ThinWheels::new(wheels, &binaries, &plan.modes, is_installed));
     if let Some((thin, wheels)) = thin.as_ref().zip(wheels) {
         lay_out_thin_wheel(tree, input, wheels, thin, &mut layers)?;
     }
     show_fat(tree, base, (input, plan, wheels))?;
-    let thin = ThinLayout::new(tree, first, served, layers, (binaries, thin));
+    let thin = ThinLayout::new(tree, first, served, layers, plan, (binaries, thin));
     let listed = show_thin(tree, base, &thin, root, thin_views)?;
     tree.show(&below(base, &[HOST]), host_view)?;
     Ok(listed)

@@ -3,9 +3,11 @@
 //! It knows neither FUSE nor disks: `fs` and `export` read its trees.
 
 mod error;
+mod hiding;
 mod installed;
 pub(crate) mod items;
 pub(crate) mod layout;
+mod modes;
 mod part_manifests;
 mod report;
 mod shared;

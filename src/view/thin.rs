@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::error::ViewError;
+use super::hiding::hide;
+use super::modes::HiddenModes;
 use super::report::fixed;
 use super::thin_wheels::{ThinWheelOfView, ThinWheels};
 use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
@@ -26,6 +28,8 @@ pub(super) struct ThinLayout {
     layers: Layers,
     /// What no thin view shows: archives, their directories, and the dist-info of wheels that need archives.
     hidden: Arc<Hidden>,
+    /// What thin views for GPUs in other modes do not show.
+    modes: HiddenModes,
     /// Paths in the input of files with a thin form, by their nodes in the layers.
     paths: HashMap<NodeId, EntryPath>,
     binaries: Arc<FatBinaries>,
@@ -39,6 +43,8 @@ pub(super) struct ServedGpus {
     code: Vec<TargetId>,
     /// The parts that have databases.
     databases: BTreeSet<BundleKey>,
+    /// The targets of databases for some modes only.
+    modes: BTreeSet<TargetId>,
     targets: Targets,
     /// The sets of GPUs with a listed view: those that the input has something for, and those that can run its generic
     /// code.
@@ -81,10 +87,14 @@ impl ThinLayout {
         first: usize,
         served: ServedGpus,
         layers: Layers,
+        plan: &Plan,
         (binaries, wheels): (Arc<FatBinaries>, Option<Arc<ThinWheels>>),
     ) -> Arc<Self> {
+        let hidden = hidden(tree, &layers);
+        let devices: Vec<_> = layers.devices.values().copied().collect();
         Arc::new(Self {
-            hidden: Arc::new(tree.hidden(hidden(tree, &layers))),
+            modes: HiddenModes::of(tree, &devices, &plan.modes, &hidden),
+            hidden: Arc::new(tree.hidden(hidden)),
             paths: cut_down(tree, first, &binaries),
             binaries,
             served,
@@ -98,8 +108,9 @@ impl ThinLayout {
         let mut layers: Vec<_> = self.layers.dist_info.iter().map(|dist_info| dist_info.layer).collect();
         layers.push(self.layers.host);
         layers.extend(gpus.keys().iter().filter_map(|key| self.layers.devices.get(key)));
+        let hidden = self.modes.and(&self.hidden, &gpus);
         let bodies = ThinBodies { thin: Arc::clone(self), gpus: Arc::new(gpus) };
-        View { layers, hidden: Arc::clone(&self.hidden), bodies: Some(Arc::new(bodies)) }
+        View { layers, hidden, bodies: Some(Arc::new(bodies)) }
     }
 
     /// The directory of the wheel for these GPUs.
@@ -123,7 +134,9 @@ impl ServedGpus {
         let of_files = plan.bundle_files.iter().flat_map(|file| &file.targets);
         let code: BTreeSet<&TargetId> = code.map(|(target, _)| target).chain(of_files).collect();
         let code = code.into_iter().cloned().collect();
-        let served = Self { code, databases: databases(plan), targets: plan.targets.clone(), listed: Vec::new() };
+        let (targets, listed) = (plan.targets.clone(), Vec::new());
+        let modes = plan.modes.values().filter(|target| targets.contains(&BundleKey::of(target))).cloned().collect();
+        let served = Self { code, databases: databases(plan), modes, targets, listed };
         Self { listed: served.listed(), ..served }
     }
 
@@ -132,7 +145,8 @@ impl ServedGpus {
         let native = native.map(TargetId::without_features).filter(|code| code.to_string().starts_with("gfx"));
         let generic = TARGETS.iter().filter_map(|target| target.name.parse::<TargetId>().ok());
         let generic = generic.filter(|gpu| self.code.iter().any(|code| code.is_generic() && is_given(gpu, code)));
-        let of_databases = self.databases.iter().filter(|key| key.level() == Level::Target);
+        let of_databases = self.databases.iter().cloned().chain(self.modes.iter().map(BundleKey::of));
+        let of_databases = of_databases.filter(|key| key.level() == Level::Target);
         let of_databases = of_databases.filter_map(|key| key.as_str().parse().ok());
         // GPUs that share a package share a view: gfx1250-strict is a revision of gfx1250.
         let gpus =
@@ -147,8 +161,12 @@ impl ServedGpus {
     pub(super) fn serves(&self, gpus: &GpuSet) -> bool {
         let chain = |gpu: &TargetId| BundleKey::of(gpu).packaging_chain();
         let has_code = |gpu: &TargetId| self.code.iter().any(|code| is_given(gpu, code));
-        let has_databases =
-            |gpu: &TargetId| !gpu.is_generic() && chain(gpu).iter().any(|key| self.databases.contains(key));
+        let has_modes = |gpu: &TargetId| {
+            GpuSet::new([gpu.clone()]).is_some_and(|gpu| self.modes.iter().any(|target| gpu.has_modes_of(target)))
+        };
+        let has_databases = |gpu: &TargetId| {
+            !gpu.is_generic() && (chain(gpu).iter().any(|key| self.databases.contains(key)) || has_modes(gpu))
+        };
         let is_family = |gpu: &TargetId| !gpu.is_generic() && BundleKey::of(gpu).level() != Level::Target;
         let is_wanted = |gpu: &TargetId| self.targets.contains(&BundleKey::of(gpu));
         gpus.targets().iter().all(|gpu| !is_family(gpu) && is_wanted(gpu) && (has_code(gpu) || has_databases(gpu)))
@@ -285,13 +303,18 @@ impl Finder for ThinFinder {
     }
 }
 
-/// The parts that have databases.
+/// The parts that have databases for all modes of a GPU.
 fn databases(plan: &Plan) -> BTreeSet<BundleKey> {
-    let keys = plan.places.iter().filter_map(|place| match place {
-        Destination::Device(key, _) => Some(key.clone()),
-        Destination::Host | Destination::Rewritten { .. } | Destination::Unwanted(..) => None,
-    });
-    keys.collect()
+    let mut files = BTreeMap::<_, usize>::new();
+    for place in &plan.places {
+        if let Destination::Device(key, _) = place {
+            *files.entry(key.clone()).or_default() += 1;
+        }
+    }
+    for target in plan.modes.values() {
+        files.entry(plan.packaging.key_of(target)).and_modify(|count| *count = count.saturating_sub(1));
+    }
+    files.into_iter().filter(|(_, count)| *count > 0).map(|(key, _)| key).collect()
 }
 
 /// Whether a GPU can run this code.
@@ -302,8 +325,9 @@ fn is_given(gpu: &TargetId, code: &TargetId) -> bool {
 /// The nodes of the layers that thin views omit.
 fn hidden(tree: &Tree, layers: &Layers) -> BTreeSet<NodeId> {
     let mut hidden = BTreeSet::new();
+    let is_archive = |node: NodeId| tree.node(node).is_some_and(|node| node.origin.kind() == OriginKind::Archive);
     for &layer in layers.devices.values() {
-        hide_archives(tree, layer, &mut hidden);
+        hide(tree, layer, &is_archive, &mut hidden);
     }
     if layers.dist_info.is_none() {
         return hidden;
@@ -319,20 +343,6 @@ fn hidden(tree: &Tree, layers: &Layers) -> BTreeSet<NodeId> {
         hidden.extend(children.filter(|child| is_dist_info(child.name)).map(|child| child.node));
     }
     hidden
-}
-
-/// Hides archives, and directories that contain nothing else. Returns whether nothing is left of the directory.
-fn hide_archives(tree: &Tree, directory: NodeId, hidden: &mut BTreeSet<NodeId>) -> bool {
-    let mut is_empty = true;
-    for child in tree.children(directory).into_iter().flatten() {
-        let is_archive = tree.node(child.node).is_some_and(|node| node.origin.kind() == OriginKind::Archive);
-        let is_gone = is_archive || (tree.children(child.node).is_some() && hide_archives(tree, child.node, hidden));
-        if is_gone {
-            hidden.insert(child.node);
-        }
-        is_empty &= is_gone;
-    }
-    is_empty
 }
 
 /// The paths in the input of files with a thin form, by their nodes.

@@ -8,7 +8,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::installed::InstalledRecord;
-use crate::gpu::{BundleKey, GpuSet};
+use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
 use crate::split::{FatBinaries, Statement, THIN};
@@ -57,6 +57,8 @@ pub(super) struct ThinWheels {
     host: Arc<WheelPart>,
     devices: BTreeMap<BundleKey, Arc<WheelPart>>,
     binaries: Arc<FatBinaries>,
+    /// See [`Plan::modes`](crate::split::Plan::modes).
+    modes: BTreeMap<EntryPath, TargetId>,
     /// The restrictions of the split.
     restrictions: Statement,
     /// Whether versions name the GPUs.
@@ -77,11 +79,17 @@ struct ThinWheel {
 
 impl ThinWheels {
     /// The thin wheels of a wheel.
-    pub(super) fn new(set: &WheelSet, binaries: &Arc<FatBinaries>, is_moved: bool) -> Option<Arc<Self>> {
+    pub(super) fn new(
+        set: &WheelSet,
+        binaries: &Arc<FatBinaries>,
+        modes: &BTreeMap<EntryPath, TargetId>,
+        is_moved: bool,
+    ) -> Option<Arc<Self>> {
         Some(Arc::new(Self {
             host: Arc::clone(set.hosts.first()?),
             devices: set.devices.clone(),
             binaries: Arc::clone(binaries),
+            modes: modes.clone(),
             restrictions: set.statement.clone(),
             has_local_version: set.has_local_versions,
             is_moved,
@@ -163,9 +171,9 @@ impl ThinWheel {
         let part = SplitWheel::Thin { gpus: GpuSet::clone(gpus), has_local_version: wheels.has_local_version };
         let keys = gpus.keys();
         let devices: Vec<_> = keys.iter().filter_map(|key| wheels.devices.get(key)).map(|part| &**part).collect();
-        let part = WheelPart::thin(part, &wheels.host, &devices, wheels.statement(gpus), &|path| {
-            wheels.binaries.thin(gpus, path)
-        })?;
+        let is_shown = |path: &EntryPath| wheels.modes.get(path).is_none_or(|target| gpus.has_modes_of(target));
+        let binary = |path: &EntryPath| wheels.binaries.thin(gpus, path);
+        let part = WheelPart::thin(part, (&wheels.host, &devices), wheels.statement(gpus), &is_shown, &binary)?;
         Ok(Arc::clone(self.part.get_or_init(|| part)))
     }
 }

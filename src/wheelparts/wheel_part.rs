@@ -66,13 +66,13 @@ impl WheelPart {
         part
     }
 
-    /// A thin wheel: the files of `host`, and those of `devices` except archives. `binary` returns the thin form for
-    /// paths of the input that have one.
+    /// A thin wheel: the files of `host` and `devices` without archives. `is_shown` and `binary`, which returns the thin
+    /// form of a file that has one, take paths of the input.
     pub(crate) fn thin(
         part: SplitWheel,
-        host: &Self,
-        devices: &[&Self],
+        (host, devices): (&Self, &[&Self]),
         statement: String,
+        is_shown: &dyn Fn(&EntryPath) -> bool,
         binary: &dyn Fn(&EntryPath) -> Option<Arc<ThinBinary>>,
     ) -> Result<Arc<Self>, WheelError> {
         let wheels = &host.wheels;
@@ -81,13 +81,13 @@ impl WheelPart {
             let paths = wheels.paths(&from.part)?;
             for file in &*from.payload {
                 match file {
-                    Payload::Unchanged(unchanged) => payload.push(match binary(&unchanged.entry) {
+                    Payload::Unchanged(it) if is_shown(&it.entry) => payload.push(match binary(&it.entry) {
                         Some(binary) => {
-                            let Some(path) = paths.of(&unchanged.entry) else { continue };
+                            let Some(path) = paths.of(&it.entry) else { continue };
                             let path = wheels.renamed(&from.part, &part, &path)?;
-                            Payload::Thin(path, unchanged.executable(), binary)
+                            Payload::Thin(path, it.executable(), binary)
                         }
-                        None => Payload::Unchanged(unchanged.clone()),
+                        None => Payload::Unchanged(it.clone()),
                     }),
                     Payload::Rewritten(rewritten) => {
                         let (file, _, entry) = &**rewritten;
@@ -95,7 +95,7 @@ impl WheelPart {
                         let binary = binary(entry).ok_or_else(|| WheelError::NoSuchPart(entry.to_string()))?;
                         payload.push(Payload::Thin(path, file.executable, binary));
                     }
-                    Payload::Joined(..) | Payload::Archive(..) | Payload::Thin(..) => {}
+                    Payload::Unchanged(..) | Payload::Joined(..) | Payload::Archive(..) | Payload::Thin(..) => {}
                 }
             }
         }

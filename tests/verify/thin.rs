@@ -35,6 +35,56 @@ fn thin_trees_are_clean() {
     }
 }
 
+/// The files of a database for both modes of gfx90a, as rocBLAS names them, and a directory for one mode.
+const OF_MODES: [&str; 4] = [
+    "lib/rocblas/library/Kernels.so-000-gfx90a-xnack+.hsaco",
+    "lib/rocblas/library/Kernels.so-000-gfx90a-xnack-.hsaco",
+    "hsa/gfx90a-xnack+/a.co",
+    "hsa/gfx90a-xnack+/table.csv",
+];
+
+fn write_modes(root: &Path) {
+    let code = tempfile::tempdir().unwrap();
+    let mut unbundle = assert_cmd::Command::cargo_bin("kpackfs").unwrap();
+    unbundle.args(["kpack", "unbundle", "tests/fixtures/features.so", "-o"]).arg(code.path()).assert().success();
+    for path in OF_MODES {
+        let mode = if path.contains("xnack+") { "gfx90a:xnack+" } else { "gfx90a:xnack-" };
+        copy(&code.path().join(format!("features.so.0.{mode}.hsaco")), &root.join(path));
+    }
+    fs::write(root.join(OF_MODES[3]), "no code").unwrap();
+}
+
+#[test]
+fn a_thin_tree_has_no_files_of_another_mode() {
+    let fat = tempfile::tempdir().unwrap();
+    write_modes(fat.path());
+    copy(Path::new("tests/fixtures/features.so"), &fat.path().join("lib/libx.so"));
+    fs::write(fat.path().join(DATABASE), b"\x91\xaafor gfx90a").unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let out = out.path().join("out");
+    let views = ["thin/gfx90a", "thin/gfx90a:xnack-", "thin/gfx90a:xnack+"];
+    split(fat.path(), &out, &views.map(|view| ["--view", view]).concat());
+    for (view, expected) in views.into_iter().zip([[true; 4], [false, true, false, false], [true, false, true, true]]) {
+        let is_there = |path: &str| out.join(view).join(path).exists();
+        assert_eq!(OF_MODES.map(is_there), expected, "{view}");
+        assert!(is_there(DATABASE), "{view}");
+        assert_eq!(is_there("hsa"), expected[2], "{view}: a directory with nothing else");
+        assert_eq!(report(out.join(view), Some(fat.path())).findings, [], "{view}");
+    }
+}
+
+#[test]
+fn a_thin_wheel_has_no_files_of_another_mode() {
+    let fat = fat();
+    write_modes(&fat.path().join("fat"));
+    for (gpus, expected) in [("gfx90a:xnack-", [false, true, false, false]), ("gfx90a", [true; 4])] {
+        let out = thin_wheels(&fat, &["--view", gpus]);
+        let site = installed(&[the_wheel(&out.path().join("thin").join(gpus))]);
+        assert_eq!(OF_MODES.map(|path| site.path().join("fat").join(path).exists()), expected, "{gpus}");
+        assert_eq!(report(site.path().to_owned(), None).findings, [], "{gpus}");
+    }
+}
+
 #[test]
 fn wrappers_without_code_are_in_a_note() {
     let split = Split::make(&["thin/gfx942"]);
