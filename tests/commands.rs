@@ -395,3 +395,30 @@ fn code_objects_have_one_name_and_one_number() {
     let of_diff = &json(&["diff", "--json", "fat", "plain"])["code_objects"]["removed"]["count"];
     assert_eq!((of_inspect, of_diff), (&4.into(), &4.into()));
 }
+
+/// A signature covers all bytes of a file.
+#[test]
+fn signed_files_are_named() {
+    let place = Place::new();
+    let mut signed = fixture("win.dll");
+    let headers = u32::from_le_bytes(signed[0x3c..0x40].try_into().unwrap()) as usize;
+    // The certificate table is the fifth data directory, which begins 136 bytes behind the signature of the headers.
+    let (offset, size) = (u32::try_from(signed.len()).unwrap(), 64_u32);
+    signed[headers + 168..headers + 176].copy_from_slice(&[offset.to_le_bytes(), size.to_le_bytes()].concat());
+    signed.extend([7; 64]);
+    place.file("signed/bin/a.dll", &signed);
+    place.file("signed/bin/b.dll", &signed);
+    place.file("signed/bin/c.dll", &fixture("win.dll"));
+    let sentence =
+        "bin/a.dll and bin/b.dll: signed (Authenticode); a signature does not hold for a file with other device code";
+    for arguments in [
+        &["inspect", "signed"][..],
+        &["split", "signed", "-o", "out"],
+        &["split", "signed", "-o", "thin", "--view", "thin/gfx90a"],
+    ] {
+        let said = place.ends(0, arguments);
+        assert_eq!(said.matches("Authenticode").count(), 1, "{said}");
+        assert!(said.replace('\n', " ").contains(sentence), "{said}");
+    }
+    assert!(!place.ends(0, &["inspect", "out/gfx90a"]).contains("Authenticode"));
+}

@@ -162,6 +162,11 @@ impl SplitBinary {
     }
 }
 
+/// Whether a file is an image for Windows with a signature (Authenticode). What cannot be read has none.
+pub fn is_signed(content: &Arc<dyn Content>) -> bool {
+    starts_with(content, b"MZ").unwrap_or(false) && coff::is_signed(content)
+}
+
 fn starts_with(content: &Arc<dyn Content>, magic: &[u8]) -> Result<bool, BinaryError> {
     let mut bytes = vec![0; magic.len()];
     if content.size() < magic.len() as u64 {

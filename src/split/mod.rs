@@ -16,6 +16,7 @@ mod plan;
 mod roots;
 mod scan;
 mod selection;
+mod signed;
 mod split_id;
 mod statement;
 mod stems;
@@ -93,7 +94,9 @@ impl Plan {
             tables: Vec::new(),
         };
         let fat = scan::scan(input, joined, &mut plan, options, progress);
+        let signed: Vec<_> = fat.iter().filter(|fat| fat.is_signed).map(|fat| fat.entry).collect();
         archives::assign(input, &joined.orphans, &mut plan, fat, &roots, options, resources);
+        plan.warnings.extend(signed::warning(input, &plan, &signed));
         claims::check_archives(input, &plan, &roots)?;
         plan.bundle_files = bundles::bundle_files(input, &plan.places, resources);
         let unserved = unserved::warnings(&plan);

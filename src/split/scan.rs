@@ -11,7 +11,7 @@ use super::options::PlanOptions;
 use super::parts::RESERVED;
 use super::plain::PlainFiles;
 use super::plan::{Destination, Plan};
-use crate::binary::{BinaryError, FatBinary};
+use crate::binary::{BinaryError, FatBinary, is_signed};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::gpu::{TargetId, UNKNOWN};
 use crate::index::RecordKind;
@@ -33,6 +33,8 @@ pub(super) struct Fat {
     pub(super) wrappers: Vec<Arc<Vec<Arc<Frame>>>>,
     /// Its split form in the input, if it was split there.
     pub(super) split: Option<Arc<SplitForm>>,
+    /// Whether it has a signature, which does not hold for its other forms.
+    pub(super) is_signed: bool,
     /// Warnings about its bundles.
     warnings: Vec<String>,
     /// The memory of its bundles' tables.
@@ -43,7 +45,8 @@ impl Fat {
     /// Another hard link to it.
     fn linked(&self, entry: usize) -> Self {
         let (wrappers, table) = (self.wrappers.clone(), ParserMemory::new(Parser::Bundle));
-        Self { entry, binary: None, wrappers, split: None, warnings: Vec::new(), table }
+        let is_signed = self.is_signed;
+        Self { entry, binary: None, wrappers, split: None, is_signed, warnings: Vec::new(), table }
     }
 }
 
@@ -189,7 +192,8 @@ fn scan_file(
     let warnings = code.bundles.iter().find_map(absurd_claim).into_iter().chain(unfound_code(&unfound)).collect();
     let bundles = code.bundles.iter().enumerate().map(frames).collect::<Result<Vec<_>, _>>()?;
     let wrappers = code.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect();
-    Ok(Some(Fat { entry, binary, wrappers, split: None, warnings, table }))
+    let is_signed = code.is_signed;
+    Ok(Some(Fat { entry, binary, wrappers, split: None, is_signed, warnings, table }))
 }
 
 /// The device code of a binary that was split in the input.
@@ -206,8 +210,8 @@ fn take_over(
     };
     let bundles = split.bundles.iter().map(frames).collect::<Result<Vec<_>, _>>()?;
     let wrappers = split.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect();
-    let (split, table) = (Some(Arc::clone(split)), ParserMemory::new(Parser::Bundle));
-    Ok(Fat { entry, binary: None, wrappers, split, warnings: Vec::new(), table })
+    let (is_signed, table) = (is_signed(&split.content), ParserMemory::new(Parser::Bundle));
+    Ok(Fat { entry, binary: None, wrappers, split: Some(Arc::clone(split)), is_signed, warnings: Vec::new(), table })
 }
 
 /// The zstd level of frames.
@@ -240,6 +244,7 @@ pub(super) struct DeviceCode {
     bundles: Vec<Bundle>,
     /// For each wrapper, the index of its bundle in `bundles`.
     wrappers: Vec<usize>,
+    is_signed: bool,
 }
 
 impl DeviceCode {
@@ -310,7 +315,7 @@ fn device_code(
     binary: &FatBinary,
     resources: &Arc<Resources>,
 ) -> Result<DeviceCode, ScanError> {
-    let mut code = DeviceCode { bundles: Vec::new(), wrappers: Vec::new() };
+    let mut code = DeviceCode { bundles: Vec::new(), wrappers: Vec::new(), is_signed: is_signed(content) };
     let (mut positions, table) = (HashMap::new(), ParserMemory::new(Parser::Bundle));
     for wrapper in binary.wrappers() {
         let position = *positions.entry(wrapper.bundle).or_insert(code.bundles.len());

@@ -41,6 +41,12 @@ const UNUSED: [u8; 8] = *b".kpackun";
 /// Bytes of a page on all supported machines.
 const PAGE: u32 = 4096;
 
+/// Whether an image has a certificate table.
+pub(super) fn is_signed(content: &Arc<dyn Content>) -> bool {
+    let image = PeImage::read(content).ok().flatten();
+    image.is_some_and(|image| image.directory(pe::IMAGE_DIRECTORY_ENTRY_SECURITY).is_some())
+}
+
 /// The ranges of the program's data, without device code and its wrappers.
 pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>, BinaryError> {
     let Some(image) = PeImage::read(content)? else { return Ok(Vec::new()) };
