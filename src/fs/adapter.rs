@@ -213,6 +213,12 @@ impl fuser::Filesystem for Adapter {
         });
     }
 
+    /// Names of attributes are not listed. If they were, `cp -a`, `rsync -X` and others would copy them. Copies should be the
+    /// same as the output of `split`.
+    fn listxattr(&self, _: &Request, _: INodeNo, size: u32, reply: ReplyXattr) {
+        self.fs.answer_now(RequestKind::Listxattr, |_| if size == 0 { reply.size(0) } else { reply.data(&[]) });
+    }
+
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         // All used, nothing free.
         self.fs.statfs(|usage| reply.statfs(usage.blocks, 0, 0, usage.nodes, 0, BLOCK, LONGEST_NAME, BLOCK));
@@ -255,18 +261,14 @@ impl fuser::Filesystem for Adapter {
     }
 
     // The kernel never repeats a request that was answered with ENOSYS. Its own behaviour is right for a tree that does
-    // not change: `opendir` and `flush` succeed, listings are cached, `access` follows `default_permissions`, extended
-    // attributes are not listed, SEEK_DATA and SEEK_HOLE see one run of data, and locks are local.
-    //
-    // If attributes were listed, `cp -a`, `rsync -X` and others would copy them. Copies should be the same as the
-    // output of `split`.
+    // not change: `opendir` and `flush` succeed, listings are cached, `access` follows `default_permissions`, SEEK_DATA and
+    // SEEK_HOLE see one run of data, and locks are local.
     refuse! { ENOSYS, Other:
         opendir(INodeNo, OpenFlags) -> ReplyOpen;
         flush(INodeNo, FileHandle, LockOwner) -> ReplyEmpty;
         fsync(INodeNo, FileHandle, bool) -> ReplyEmpty;
         fsyncdir(INodeNo, FileHandle, bool) -> ReplyEmpty;
         access(INodeNo, AccessFlags) -> ReplyEmpty;
-        listxattr(INodeNo, u32) -> ReplyXattr;
         lseek(INodeNo, FileHandle, i64, i32) -> ReplyLseek;
         getlk(INodeNo, FileHandle, LockOwner, u64, u64, i32, u32) -> ReplyLock;
         setlk(INodeNo, FileHandle, LockOwner, u64, u64, i32, u32, bool) -> ReplyEmpty;

@@ -32,6 +32,8 @@ pub enum RequestKind {
     Readdirplus,
     /// The value of an extended attribute.
     Getxattr,
+    /// The names of extended attributes.
+    Listxattr,
     /// Size of the filesystem.
     Statfs,
     /// Any change of the file system, which is refused.

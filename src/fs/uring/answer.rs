@@ -94,6 +94,10 @@ impl RingAnswers {
                 let name = name.to_vec();
                 fs.getxattr(node, &name, move |value| write_attribute(entry, value, size));
             }
+            // No attribute is listed, as over /dev/fuse.
+            Operation::Listxattr { size } => {
+                fs.answer_now(RequestKind::Listxattr, |_| write_attribute(entry, Ok(Vec::new()), size));
+            }
             Operation::Statfs => fs.statfs(|usage| write(entry, Ok(usage), |to, usage| to.usage(*usage))),
             Operation::Write { is_in_pages } => fs.write(node, is_in_pages, |error| entry.reply(Err(error))),
             Operation::Change => fs.answer_now(RequestKind::Change, |_| entry.reply(Err(Errno::ROFS))),

@@ -67,6 +67,9 @@ pub enum Operation<'a> {
         name: &'a [u8],
         size: u32,
     },
+    Listxattr {
+        size: u32,
+    },
     Statfs,
     Write {
         is_in_pages: bool,
@@ -100,6 +103,7 @@ impl<'a> RingRequest<'a> {
             // Of a file, and of a directory.
             18 | 29 => Operation::Release { handle: first },
             22 => Operation::Getxattr { name: name()?, size: u32_at(header, OPERATION) },
+            23 => Operation::Listxattr { size: u32_at(header, OPERATION) },
             28 => Operation::Readdir { offset, size },
             44 => Operation::Readdirplus { offset, size },
             // SETATTR, SYMLINK, MKNOD, MKDIR, UNLINK, RMDIR, RENAME, LINK, SETXATTR, REMOVEXATTR, CREATE, FALLOCATE,
