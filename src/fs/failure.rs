@@ -25,6 +25,18 @@ impl From<ReadError> for Failure {
 }
 
 impl Failure {
+    /// The reason for the log; `None` if the reader has it already.
+    pub(super) fn reason(&self) -> Option<String> {
+        match self {
+            Self::Read(ReadError::Changed { entry }) => {
+                Some(format!("{entry}: changed since it was opened; unmount and mount it again"))
+            }
+            Self::Read(error) => Some(error.to_string()),
+            Self::Panic(text) => Some(text.clone()),
+            Self::Plain(_) => None,
+        }
+    }
+
     /// The errno of the answer. All errors are mapped here.
     pub(super) fn errno(&self) -> Errno {
         match self {
@@ -78,5 +90,13 @@ mod tests {
         assert_eq!(of(ReadError::damaged(&entry, "bad")), Errno::IO);
         assert_eq!(of(ReadError::OutOfRange { offset: 1, length: 1, size: 1 }), Errno::IO);
         assert_eq!(Failure::Panic(String::new()).errno(), Errno::IO);
+    }
+
+    #[test]
+    fn what_to_do_about_a_changed_input_depends_on_who_reads_it() {
+        let changed = ReadError::Changed { entry: "lib/a.so".into() };
+        assert_eq!(changed.to_string(), "lib/a.so: changed since it was opened; run the command again");
+        let reason = Failure::Read(changed).reason().unwrap();
+        assert_eq!(reason, "lib/a.so: changed since it was opened; unmount and mount it again");
     }
 }

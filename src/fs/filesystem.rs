@@ -342,11 +342,7 @@ impl Filesystem {
     }
 
     fn warn(&self, request: &'static str, node: NodeId, failure: &Failure) {
-        let reason: &dyn fmt::Display = match failure {
-            Failure::Read(error) => error,
-            Failure::Panic(text) => text,
-            Failure::Plain(_) => return,
-        };
+        let Some(reason) = failure.reason() else { return };
         if let Some(suppressed) = self.warnings.pass(Instant::now()) {
             let path = self.place.join(self.nodes.path(node));
             // Fields without a value are omitted.

@@ -15,7 +15,7 @@ pub enum ReadError {
         source: Arc<io::Error>,
     },
     /// The input is no longer the file that was planned with.
-    #[error("{entry}: changed since it was opened; unmount and mount it again")]
+    #[error("{entry}: changed since it was opened; run the command again")]
     Changed {
         /// What was being read.
         entry: Arc<str>,

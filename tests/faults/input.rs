@@ -52,8 +52,8 @@ fn are_stale(mount: &mut Mount, is_wheel: bool) {
         let changed = if is_wheel { ".whl" } else { name.strip_prefix("host/").unwrap() };
         let log = mount.log();
         assert!(
-            log.lines()
-                .any(|line| line.contains(&format!("{changed}: ")) && line.contains("changed since it was opened")),
+            log.lines().any(|line| line.contains(&format!("{changed}: "))
+                && line.contains("changed since it was opened; unmount and mount it again")),
             "{log}"
         );
     }
