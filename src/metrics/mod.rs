@@ -12,6 +12,6 @@ mod transport;
 pub use counters::{Counter, Counters};
 pub use gauges::{Gauges, MemoryClass};
 pub use openmetrics::{MetricsSource, openmetrics};
-pub use progress::Progress;
+pub use progress::{Portion, Progress};
 pub use requests::{Answering, RequestKind, Requests, StartedRequest};
 pub use transport::TransportState;

@@ -27,8 +27,16 @@ impl Sha256 {
 
     /// The sum of a content, all of which is read.
     pub fn of_content(content: &dyn Content) -> Result<[u8; 32], ReadError> {
+        Self::of_content_counted(content, |_| {})
+    }
+
+    /// The same. `count` is called with the number of bytes of each piece that was read.
+    pub fn of_content_counted(content: &dyn Content, mut count: impl FnMut(u64)) -> Result<[u8; 32], ReadError> {
         let mut sum = Self::default();
-        read_all(content, |piece| sum.update(piece))?;
+        read_all(content, |piece| {
+            sum.update(piece);
+            count(piece.len() as u64);
+        })?;
         Ok(sum.finish())
     }
 

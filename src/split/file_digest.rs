@@ -26,11 +26,12 @@ impl FileDigest {
         }
     }
 
-    /// The digest of a content.
-    pub fn of(self, content: &dyn Content) -> Result<Vec<u8>, ReadError> {
+    /// The digest of a content. `count` is called with the number of bytes of each piece that was read.
+    pub fn of(self, content: &dyn Content, mut count: impl FnMut(u64)) -> Result<Vec<u8>, ReadError> {
         let (mut hasher, mut passing) = (Hasher::new(self), content.in_passing());
         read_all(content, |piece| {
             hasher.update(piece);
+            count(piece.len() as u64);
             if let Some(passing) = &mut passing {
                 passing.take(piece);
             }
@@ -93,7 +94,7 @@ impl FileSum {
     pub fn of(&self, content: &dyn Content) -> Result<Vec<u8>, ReadError> {
         match self.sum.get() {
             Some(sum) => Ok(sum.clone()),
-            None => self.digest.of(content).map(|sum| self.sum.get_or_init(|| sum).clone()),
+            None => self.digest.of(content, |_| {}).map(|sum| self.sum.get_or_init(|| sum).clone()),
         }
     }
 

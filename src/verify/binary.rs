@@ -59,6 +59,9 @@ pub(super) fn check_file(file: &SingleFile, resources: &Arc<Resources>, findings
     matches!(form, CheckedForm::Split(_))
 }
 
+/// Bytes of a file that count as progress. Longer files are no binaries, so little of them is read.
+const MAX_COUNTED: u64 = 16 << 30;
+
 /// Checks all binaries. Databases contain code of their own, and are not examined. Returns the split binaries, and the
 /// thin files.
 pub(super) fn check_all(
@@ -80,14 +83,15 @@ pub(super) fn check_all(
     let mut files: Vec<_> = parts.files().filter(is_wanted).collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.content.size()));
     findings.counts.files.add(parts.files().count() as u64);
-    progress.expect(files.iter().map(|file| file.content.size()).sum());
+    let counted = |file: &PartFile<'_>| file.content.size().min(MAX_COUNTED);
+    progress.expect(files.iter().map(counted).sum());
     let checked: Vec<_> = files
         .par_iter()
         .with_max_len(1)
         .map(|file| {
             let label = parts.label(file.part, file.path);
             let form = check(file.content, &label, expected.of(file), resources, findings);
-            progress.advance(file.content.size());
+            progress.advance(counted(file));
             (file.path.clone(), label, form)
         })
         .collect();

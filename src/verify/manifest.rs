@@ -14,6 +14,7 @@ use super::record::ComparedFiles;
 use super::rules::Rule;
 use crate::disk;
 use crate::memory::{Parser, WholeFile};
+use crate::metrics::Progress;
 use crate::source::EntryPath;
 use crate::split::PartManifest;
 use crate::view::{MANIFESTS, REPORTS};
@@ -40,7 +41,7 @@ pub(super) struct StatedPart<'a> {
 
 impl Context<'_> {
     /// Compares everything with manifests and split IDs. `compared` are the results for RECORDs.
-    pub(super) fn check_manifests(&self, compared: &ComparedFiles) -> ProvenFiles {
+    pub(super) fn check_manifests(&self, compared: &ComparedFiles, progress: &Progress) -> ProvenFiles {
         let stated = self.stated_parts();
         self.check_statement(&stated);
         self.check_splits(&stated);
@@ -50,7 +51,7 @@ impl Context<'_> {
         let as_listed = Mutex::default();
         for part in &stated {
             if let Some(manifest) = &part.manifest {
-                self.check_listed(part, manifest, compared, &as_listed);
+                self.check_listed(part, manifest, compared, &as_listed, progress);
             }
         }
         as_listed.into_inner()

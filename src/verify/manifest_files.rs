@@ -14,6 +14,7 @@ use super::report::enumerate;
 use super::rules::Rule;
 use crate::kpack::ArchiveReader;
 use crate::loader::is_archive;
+use crate::metrics::{Portion, Progress};
 use crate::rope::{Content, Xxh3, read_range};
 use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};
 use crate::split::{FileDigest, HOST, PartManifest, StatedCode, StatedPartFile};
@@ -30,14 +31,17 @@ impl Context<'_> {
         manifest: &PartManifest,
         compared: &ComparedFiles,
         as_listed: &Mutex<ProvenFiles>,
+        progress: &Progress,
     ) {
+        progress.expect(manifest.files.iter().map(|file| file.size).fold(0, u64::saturating_add));
         manifest.files.par_iter().with_max_len(1).for_each(|file| {
             let Ok(path) = EntryPath::new(file.path.as_bytes()) else {
                 let reason = format!("it lists {:?}, and a part can have no such path", file.path);
                 return self.findings.add(Rule::ManifestUnreadable, stated.place.as_str(), reason);
             };
             self.findings.counts.listed_files.add(1);
-            if self.check_file(stated, (&path, file), manifest.digest, compared) {
+            let portion = progress.portion(file.size);
+            if self.check_file(stated, (&path, file), manifest.digest, compared, &portion) {
                 as_listed.lock().insert((stated.number, self.place(stated.part, &path)));
             }
         });
@@ -51,6 +55,7 @@ impl Context<'_> {
         (path, file): (&EntryPath, &StatedPartFile),
         digest: FileDigest,
         compared: &ComparedFiles,
+        portion: &Portion<'_>,
     ) -> bool {
         let part = stated.part;
         let say = |rule, reason: String| {
@@ -73,7 +78,7 @@ impl Context<'_> {
             return *is_equal;
         }
         let wrong = if content.size() == file.size {
-            match digest.of(&*content) {
+            match digest.of(&*content, |bytes| portion.advance(bytes)) {
                 // A RECORD that states another file than the manifest proves neither.
                 Ok(found) if found[..] == file.digest[..] => return of_record.is_none_or(|(_, is_equal)| *is_equal),
                 Ok(_) => format!("it is not the file that {} lists", stated.place),
@@ -144,7 +149,7 @@ impl Context<'_> {
             EntryPath::new(listed.path.as_bytes()).is_ok_and(|listed| listed.parent() == path.parent())
         };
         let content = self.listed_content(stated, path).ok().flatten().filter(|_| stated.distribution.is_none());
-        let digest = content.and_then(|content| Some((content.size(), manifest.digest.of(&*content).ok()?)));
+        let digest = content.and_then(|content| Some((content.size(), manifest.digest.of(&*content, |_| {}).ok()?)));
         digest.is_some_and(|(size, digest)| {
             let is_equal = |it: &&StatedPartFile| it.size == size && it.digest[..] == digest[..];
             manifest.files.iter().filter(is_equal).any(is_beside)

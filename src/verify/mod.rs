@@ -164,7 +164,7 @@ fn check_parts(
     let (distributions, binaries) = (&*distributions, &binaries);
     let (archives, thin, thin_files) = (&archives, &thin, &thin_files);
     let context = Context { parts, archives, thin, binaries, thin_files, distributions, choices, resources, findings };
-    let listed = context.check_manifests(&context.check_records(progress));
+    let listed = context.check_manifests(&context.check_records(progress), progress);
     // Of a split, the code objects are read all the same: its input, or the machine that split it, may have been faulty.
     let proves = parts.kind == PartsKind::Installation && against.is_none();
     context.check_databases(&listed);

@@ -16,7 +16,7 @@ use super::report::Findings;
 use super::rules::Rule;
 use crate::database::named_arch;
 use crate::loader::is_archive;
-use crate::metrics::Progress;
+use crate::metrics::{Portion, Progress};
 use crate::rope::{Content, Sha256};
 use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};
 use crate::wheel::{Claim, Stated};
@@ -81,8 +81,7 @@ impl Context<'_> {
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(size(row)));
         progress.expect(rows.iter().map(|(_, row)| size(row)).fold(0, u64::saturating_add));
         rows.par_iter().with_max_len(1).for_each(|(distribution, row)| {
-            self.check_row(distribution, row, &results);
-            progress.advance(size(row));
+            self.check_row(distribution, row, &results, &progress.portion(size(row)));
         });
         self.check_forms();
         self.check_unnamed();
@@ -119,7 +118,13 @@ impl Context<'_> {
         states || !has_to
     }
 
-    fn check_row(&self, distribution: &Distribution<'_>, row: &RecordRow, results: &Mutex<RecordResults>) {
+    fn check_row(
+        &self,
+        distribution: &Distribution<'_>,
+        row: &RecordRow,
+        results: &Mutex<RecordResults>,
+        portion: &Portion<'_>,
+    ) {
         let part = distribution.part;
         let note = |of: fn(&mut Uncompared) -> &mut BTreeSet<String>| {
             self.findings.counts.uncompared_files.add(1);
@@ -152,7 +157,7 @@ impl Context<'_> {
         if self.is_older(distribution, path.as_ref()) {
             return note(|it| &mut it.older);
         }
-        let outcome = self.compare(distribution, row, path.as_ref(), claim);
+        let outcome = self.compare(distribution, row, path.as_ref(), (claim, portion));
         match &outcome {
             Outcome::Elsewhere => return note(|it| &mut it.elsewhere),
             // Several directories of packages may share a directory of scripts.
@@ -201,7 +206,7 @@ impl Context<'_> {
         distribution: &Distribution<'_>,
         row: &RecordRow,
         path: Option<&EntryPath>,
-        claim: Claim,
+        (claim, portion): (Claim, &Portion<'_>),
     ) -> Outcome {
         let record = distribution.record_path();
         let content = match self.content(distribution, row, path) {
@@ -219,7 +224,7 @@ impl Context<'_> {
             let reason = format!("it has {} bytes, but {record} states {}", content.size(), claim.size);
             return Outcome::Wrong(Rule::FileChanged, reason);
         }
-        match Sha256::of_content(&*content) {
+        match Sha256::of_content_counted(&*content, |bytes| portion.advance(bytes)) {
             Ok(sha256) if sha256 == claim.sha256 => Outcome::Equal,
             Ok(_) => Outcome::Wrong(Rule::FileChanged, format!("its SHA-256 is not the one that {record} states")),
             Err(error) => Outcome::Wrong(Rule::FileUnreadable, error.to_string()),
