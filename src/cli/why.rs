@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -16,13 +16,12 @@ use super::json;
 use super::lists::pieces;
 use super::memory::MemoryOption;
 use super::terminal::message;
-use crate::disk;
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
-use crate::memory::{Parser, check_tables};
+use crate::memory::check_tables;
 use crate::resources::Resources;
 use crate::why::{
-    AnswerStatus, Cause, DatabaseLookup, Evidence, Explanation, FoundCause, Question, VisibleGpu, WhyError, disabled,
-    is_runtime, visible, warn_of_empty,
+    AnswerStatus, Cause, DatabaseLookup, Evidence, Explanation, FoundCause, Process, Question, VisibleGpu, WhyError,
+    disabled, is_runtime, visible, warn_of_empty,
 };
 
 /// Exit code if code is not found.
@@ -128,15 +127,16 @@ impl Why {
         let (unreadable, nothing) = (|error| (AnswerStatus::Unreadable, error), |error| (AnswerStatus::Nothing, error));
         let mut paths = self.path.clone();
         let mut variables: BTreeMap<_, _> = std::env::vars_os().collect();
-        let mut loaded = None;
         if let Some(python) = &self.python {
             paths = vec![site_packages(python).map_err(unreadable)?];
         }
+        let resources = Resources::new(self.memory.limit().map_err(unreadable)?);
+        let (mut loaded, mut gone) = (None, Vec::new());
         if let Some(pid) = self.pid {
-            variables = environment_of(pid).map_err(unreadable)?;
-            let mapped = mapped_by(pid).map_err(unreadable)?;
-            loaded = Some(mapped.iter().filter(|path| path.file_name().is_some_and(is_runtime)).cloned().collect());
-            paths = mapped;
+            let process = Process::read(pid, &resources).map_err(|error| unreadable(error.into()))?;
+            let is_runtime = |path: &&PathBuf| path.file_name().is_some_and(is_runtime);
+            loaded = Some(process.mapped.iter().filter(is_runtime).cloned().collect());
+            (variables, paths, gone) = (process.variables, process.mapped, process.gone);
         }
         let named = self.named_gpus();
         let nodes = match (&named, self.pid) {
@@ -151,8 +151,7 @@ impl Why {
         let visible = if named.is_some() { Vec::new() } else { seen(&nodes, &variables).map_err(nothing)? };
         let gpus = named.unwrap_or_else(|| visible.iter().map(|gpu| gpu.target.clone()).collect());
         let (binary, wrapper) = (self.binary.clone(), self.wrapper);
-        let resources = Resources::new(self.memory.limit().map_err(unreadable)?);
-        let question = Question { paths, gpus, visible, binary, wrapper, variables, loaded, resources };
+        let question = Question { paths, gpus, visible, binary, wrapper, variables, loaded, gone, resources };
         let mut answer = match question.answer() {
             Ok(answer) => answer,
             Err(error @ (WhyError::Nothing(_) | WhyError::NoWrapper(_))) => return Err(nothing(error.into())),
@@ -246,31 +245,4 @@ fn site_packages(python: &Path) -> anyhow::Result<PathBuf> {
         bail!("--python {}: it does not say where its packages are", python.display());
     }
     Ok(OsString::from_vec(output.stdout).into())
-}
-
-fn environment_of(pid: u32) -> anyhow::Result<BTreeMap<OsString, OsString>> {
-    if !Path::new(&format!("/proc/{pid}")).exists() {
-        bail!("--pid {pid}: there is no process with this ID");
-    }
-    let path = format!("/proc/{pid}/environ");
-    let bytes = disk::read(Path::new(&path), Parser::Text).context(path)?;
-    let pair = |variable: &[u8]| {
-        let at = variable.iter().position(|&byte| byte == b'=')?;
-        let (name, value) = variable.split_at(at);
-        Some((OsStr::from_bytes(name).to_owned(), OsStr::from_bytes(value.get(1..)?).to_owned()))
-    };
-    Ok(bytes.split(|&byte| byte == 0).filter_map(pair).collect())
-}
-
-/// The files that a process has mapped, without duplicates.
-fn mapped_by(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
-    let path = format!("/proc/{pid}/maps");
-    let bytes = disk::read(Path::new(&path), Parser::Text).context(path)?;
-    let lines = bytes.split(|&byte| byte == b'\n');
-    let paths = lines.filter_map(|line| Some(line.get(line.iter().position(|&byte| byte == b'/')?..)?.to_owned()));
-    let mut paths: Vec<_> = paths.map(|path| PathBuf::from(OsString::from_vec(path))).collect();
-    paths.sort();
-    paths.dedup();
-    paths.retain(|path| path.is_file());
-    Ok(paths)
 }

@@ -59,6 +59,12 @@ pub(crate) enum WhyError {
     /// No library has device code or a marker.
     #[error("{}: nothing there has device code, or wrappers with code or archives; of wheels, name the files or their directory", .0.display())]
     Nothing(PathBuf),
+    /// There is no such process.
+    #[error("--pid {0}: there is no process with this ID")]
+    NoProcess(u32),
+    /// There is no procfs, which tells about processes.
+    #[error("/proc/self: no such directory; mount /proc")]
+    NoProc,
     /// No library has the wrapper that was asked for.
     #[error("--wrapper {0}: no library has so many")]
     NoWrapper(usize),

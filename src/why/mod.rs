@@ -21,6 +21,7 @@ mod origin;
 mod part;
 mod paths;
 mod pieces;
+mod process;
 mod runtime;
 mod split;
 mod wanted;
@@ -51,6 +52,7 @@ pub(crate) use cause::Cause;
 pub(crate) use error::WhyError;
 pub(crate) use gpus::{VisibleGpu, disabled, visible, warn_of_empty};
 pub(crate) use lookup::{Evidence, Lookup};
+pub(crate) use process::{GoneLibrary, Process};
 pub(crate) use runtime::is_runtime;
 
 /// The question.
@@ -70,6 +72,8 @@ pub(crate) struct Question {
     pub variables: BTreeMap<OsString, OsString>,
     /// The HIP runtimes that the process has loaded, if there is a process.
     pub loaded: Option<Vec<PathBuf>>,
+    /// Libraries with code that the process has loaded and that are not there to be examined.
+    pub gone: Vec<GoneLibrary>,
     /// For reading.
     pub resources: Arc<Resources>,
 }
@@ -140,6 +144,7 @@ impl Question {
         };
         let (libraries, unread) = libraries::find(&arguments.files, self.binary.as_deref(), resources);
         arguments.unread.iter().chain(&unread).for_each(|error| found.fail(error));
+        found.unread.extend(self.gone.iter().map(ToString::to_string));
         for library in &libraries {
             let opened = open(&library.path, resources);
             let lookups = opened.map(|opened| Some(self.look_up_all(library, &opened?)));

@@ -1,11 +1,12 @@
 //! What `why` answered falsely or poorly before: wheels, parts of splits, closed directories, foreign archives, modes.
 //! Nothing is installed; package managers leave the same files behind as are made here.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -633,4 +634,51 @@ fn text(text: &str) -> Vec<u8> {
 
 fn number(number: u64) -> Vec<u8> {
     [&[0xcf][..], &number.to_be_bytes()].concat()
+}
+
+/// An upgrade replaces files that a program goes on to use.
+#[test]
+fn libraries_that_a_process_has_loaded_and_that_are_gone_are_named() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    for name in ["plain.so", "mixed.so", "host-only.so"] {
+        fs::copy(fixture(name), at(name)).unwrap();
+    }
+    let map = "import mmap, sys\nfiles = [open(p, 'rb') for p in sys.argv[1:]]\n\
+               maps = [mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) for file in files]\n\
+               print('mapped', flush=True)\nsys.stdin.read()";
+    let mut process = Command::new("python3");
+    process.args(["-c", map]).args(["plain.so", "mixed.so", "host-only.so"].map(at));
+    let mut process = process.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let why = || {
+        let output = Command::new(KPACKFS)
+            .args(["why", "--json", "--target", "gfx90a", "--pid", &process.id().to_string()])
+            .output()
+            .unwrap();
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
+    };
+    assert_eq!(why().0, Some(0));
+    fs::remove_file(at("host-only.so")).unwrap();
+    assert_eq!(why().0, Some(0), "it has no device code");
+    fs::rename(at("mixed.so"), at("plain.so")).unwrap();
+    let (code, answer) = why();
+    let gone = |name: &str| {
+        let process = process.id();
+        format!(
+            "{}: deleted or replaced since process {process} loaded it, as by an upgrade; restart the program, and ask again",
+            at(name).display()
+        )
+    };
+    // The other file is where it was moved to.
+    assert_eq!((code, &answer["unread"]), (Some(3), &serde_json::json!([gone("plain.so")])), "{answer}");
+    fs::remove_file(at("plain.so")).unwrap();
+    let (code, answer) = why();
+    assert_eq!(code, Some(3), "{answer}");
+    let unread: BTreeSet<_> =
+        answer["unread"].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect();
+    assert!(unread.contains(&gone("plain.so")), "{answer}");
+    drop(process.stdin.take());
+    process.wait().unwrap();
 }
