@@ -94,4 +94,5 @@ mod loader;
 mod page;
 mod report;
 mod sync;
+mod threads;
 mod why;

@@ -11,7 +11,7 @@ use super::failure::{is_broken_pipe, text};
 use super::inspect::{check_page, write_page};
 use super::json;
 use super::options::SplitOptions;
-use super::prepare::{resources, save_index, set_jobs};
+use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
 use super::terminal::message;
@@ -107,10 +107,8 @@ impl Compare {
 
     fn compare(&self) -> anyhow::Result<Diff> {
         check_page(self.html.as_deref(), &[self.before.clone(), self.after.clone()])?;
-        set_jobs(self.options.jobs)?;
         let mut options = self.options.of_writer();
         options.memory = options.memory.halved();
-        options.jobs = None;
         let settings = Settings {
             options: options.to_options(Packaging::Bundles)?,
             artifacts: options.to_options(Packaging::Processors)?,

@@ -13,7 +13,7 @@ pub(super) fn text(error: &anyhow::Error) -> String {
         let cause = cause.to_string();
         match text.as_str() {
             "" => cause,
-            text if text.ends_with(&cause) => text.to_owned(),
+            text if text.contains(&cause) => text.to_owned(),
             text if cause.starts_with(&format!("{text}: ")) => cause,
             text => format!("{text}: {cause}"),
         }

@@ -1,19 +1,18 @@
 //! SIGINT and SIGTERM while output is written: incomplete output is removed before the process ends.
 
-use std::thread;
-
 use anyhow::Context;
 
 use crate::export;
 use crate::mount::signals::{self, ENDING, Signal};
+use crate::threads;
 
 /// Makes these signals remove [unfinished](export::remove_unfinished) output. Call it before this process has a second thread: a signal
 /// goes to any thread that does not block it.
 pub(super) fn watch() -> anyhow::Result<()> {
     let signals: Vec<Signal> = ENDING.into_iter().filter(|&signal| !signals::is_ignored(signal)).collect();
     signals::block(&signals).context("sigprocmask")?;
-    let listener = thread::Builder::new().name("kpackfs-signals".to_owned());
-    listener.spawn(move || listen(&signals)).context("cannot start a thread").map(drop)
+    threads::spawn("kpackfs-signals", move || listen(&signals))?;
+    Ok(())
 }
 
 fn listen(signals: &[Signal]) {

@@ -22,6 +22,7 @@ use crate::kpack::{ArchiveReader, TocEntry};
 use crate::memory::Budget;
 use crate::resources::Resources;
 use crate::source::open_file;
+use crate::threads;
 
 /// List, extract and create .kpack archives and offload bundles
 #[derive(Debug, Args)]
@@ -98,6 +99,7 @@ enum KpackCommand {
 impl Kpack {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let memory = self.memory.limit()?;
+        threads::start_pool(None)?;
         match &self.command {
             KpackCommand::List { file, json, summary } => list(file, *json, *summary)?,
             KpackCommand::Create(create) => create.run(memory)?,

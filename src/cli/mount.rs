@@ -159,7 +159,7 @@ fn served(
     collected: Option<&EntryPath>,
 ) -> anyhow::Result<Served> {
     let Prepared { input, plan, wheels, resources, .. } = prepared;
-    autosave(resources).context("cannot start a thread")?;
+    autosave(resources)?;
     let mut reports = reports(prepared, arch)?;
     reports.extend(live_reports(&input.location, resources, [(String::new(), prepared)]));
     let reports = reports.iter().map(|(name, body)| (name.as_str(), body.clone())).collect();

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
 use rayon::prelude::*;
 
 use super::options::SplitOptions;
@@ -20,6 +19,7 @@ use crate::packages::InstalledComponent;
 use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, Input, InputKind, SourceError};
 use crate::split::{Destination, Packaging, Plan, SplitFacts, SplitId, Statement};
+use crate::threads;
 use crate::view::{TreeManifest, part_manifests};
 use crate::wheel::states_digests;
 use crate::wheelparts::{WheelPart, WheelSet};
@@ -103,16 +103,10 @@ pub(super) fn place_of(input: &Path) -> PathBuf {
     ImageReference::parse(input).map_or_else(|| input.to_owned(), |image| image.directory)
 }
 
-/// Sets the number of threads that plan and compress.
-pub(super) fn set_jobs(jobs: Option<u16>) -> anyhow::Result<()> {
-    let Some(jobs) = jobs else { return Ok(()) };
-    rayon::ThreadPoolBuilder::new().num_threads(jobs.into()).build_global().context("--jobs")
-}
-
 /// The resources, with the user's limits on threads and memory.
 pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<Arc<Resources>> {
     let memory = options.memory.limit()?;
-    set_jobs(options.jobs)?;
+    threads::start_pool(options.jobs)?;
     options.note_ignored();
     let cache = options.cache.safe_directory();
     let index = cache.as_ref().map_or_else(Index::default, |directory| Index::open(directory, input));

@@ -40,7 +40,7 @@ pub(super) fn show_bytes<T: Send>(title: &'static str, work: impl FnOnce(&Progre
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
     let finished = AtomicBool::new(false);
     thread::scope(|scope| {
-        let watcher = scope.spawn(|| {
+        let watch = || {
             let mut position = Position::default();
             thread::park_timeout(PERIOD);
             while !finished.load(Ordering::Acquire) {
@@ -51,10 +51,14 @@ pub(super) fn show_bytes<T: Send>(title: &'static str, work: impl FnOnce(&Progre
                 thread::park_timeout(PERIOD);
             }
             bar.finish_and_clear();
-        });
+        };
+        // Without a thread for it there is no bar.
+        let watcher = thread::Builder::new().spawn_scoped(scope, watch);
         let result = work(&progress);
         finished.store(true, Ordering::Release);
-        watcher.thread().unpark();
+        if let Ok(watcher) = watcher {
+            watcher.thread().unpark();
+        }
         result
     })
 }

@@ -12,7 +12,6 @@ use super::failure::text;
 use super::json;
 use super::memory::MemoryOption;
 use super::options::{Ignored, MAX_JOBS};
-use super::prepare::set_jobs;
 use super::progress::show_bytes;
 use super::selection::Selection;
 use super::table::counted;
@@ -23,6 +22,7 @@ use crate::memory::check_tables;
 use crate::resources::Resources;
 use crate::rope::to_usize;
 use crate::split::Packaging;
+use crate::threads;
 use crate::verify::{self, FindingGroup, Rule, VerifyOptions, VerifyReport};
 
 /// Exit code if something is wrong with what was verified.
@@ -118,7 +118,7 @@ impl Verify {
             allow: self.allow.clone(),
             components: self.component.clone(),
         };
-        set_jobs(self.jobs)?;
+        threads::start_pool(self.jobs)?;
         let resources = Resources::new(self.memory.limit()?);
         let report = show_bytes("Verifying", |progress| {
             verify::verify(&paths, self.against.as_deref(), &options, &resources, progress)

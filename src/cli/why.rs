@@ -19,6 +19,7 @@ use super::terminal::message;
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
 use crate::memory::check_tables;
 use crate::resources::Resources;
+use crate::threads;
 use crate::why::{
     AnswerStatus, Cause, DatabaseLookup, Evidence, Explanation, FoundCause, Process, Question, VisibleGpu, WhyError,
     disabled, is_runtime, visible, warn_of_empty,
@@ -151,6 +152,7 @@ impl Why {
         let visible = if named.is_some() { Vec::new() } else { seen(&nodes, &variables).map_err(nothing)? };
         let gpus = named.unwrap_or_else(|| visible.iter().map(|gpu| gpu.target.clone()).collect());
         let (binary, wrapper) = (self.binary.clone(), self.wrapper);
+        threads::start_pool(None).map_err(|error| unreadable(error.into()))?;
         let question = Question { paths, gpus, visible, binary, wrapper, variables, loaded, gone, resources };
         let mut answer = match question.answer() {
             Ok(answer) => answer,

@@ -1,17 +1,17 @@
 //! Saves the index while an input is mounted.
 
-use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use crate::resources::Resources;
+use crate::threads::{self, ThreadError};
 
 /// How long changes are collected before they are saved.
 const GATHER: Duration = Duration::from_secs(2);
 
 /// Starts a thread that saves the index after changes until the process ends.
-pub fn autosave(resources: &Arc<Resources>) -> io::Result<()> {
+pub fn autosave(resources: &Arc<Resources>) -> Result<(), ThreadError> {
     if resources.index.file().is_none() {
         return Ok(());
     }
@@ -27,5 +27,5 @@ pub fn autosave(resources: &Arc<Resources>) -> io::Result<()> {
             }
         }
     };
-    thread::Builder::new().name("kpackfs-autosave".to_owned()).spawn(save).map(drop)
+    threads::spawn("kpackfs-autosave", save).map(drop)
 }

@@ -8,7 +8,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process;
 use std::sync::Arc;
-use std::thread;
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, setsid};
@@ -20,7 +19,7 @@ use super::announce::{self, ReadyFile};
 use super::signals::{self, ENDING};
 use super::{MountError, sys};
 use super::{MountOptions, Mounted, Served, Unmounter, check, mount};
-use crate::disk;
+use crate::{disk, threads};
 
 /// Bytes of a message in the status pipe. One write of up to this size is atomic (`PIPE_BUF`, pipe(7)).
 const MAX_REASON: usize = 512;
@@ -79,7 +78,7 @@ pub fn serve<E: Display>(
         return start(options, prepare)?.serve(ready);
     }
     let (reader, writer) = std::io::pipe().map_err(MountError::system("pipe"))?;
-    if let Some(child) = sys::fork().map_err(MountError::system("fork"))? {
+    if let Some(child) = sys::fork()? {
         drop(writer);
         return hear(reader, child);
     }
@@ -202,10 +201,7 @@ fn start_quietly<E: Display>(
     sys::raise_open_files().map_err(MountError::system("RLIMIT_NOFILE"))?;
     let target = SignalTarget::default();
     let listener = Arc::clone(&target);
-    thread::Builder::new()
-        .name("kpackfs-signals".to_owned())
-        .spawn(move || listen(&listener))
-        .map_err(MountError::system("cannot start a thread"))?;
+    threads::spawn("kpackfs-signals", move || listen(&listener))?;
     let served = prepare().map_err(|error| MountError::Prepare(format!("{error:#}")))?;
     let mut target = target.lock();
     let mounted = mount(options, served)?;

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::fs::RingError;
+use crate::threads::ThreadError;
 
 /// Why a tree cannot be mounted, served or unmounted.
 #[derive(Debug, thiserror::Error)]
@@ -127,8 +128,11 @@ pub enum MountError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// No thread can be started.
+    #[error(transparent)]
+    Thread(#[from] ThreadError),
     /// A system call failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {source}{}", remedy(what, source))]
     System {
         /// What was attempted.
         what: &'static str,
@@ -162,11 +166,19 @@ pub enum MountError {
     DaemonDied(String),
 }
 
+/// The system call that makes the daemon.
+pub(super) const FORK: &str = "fork";
+
 impl MountError {
     /// Whether the system refused a service. Otherwise the input or the mount point is at fault.
     pub fn is_system(&self) -> bool {
         match self {
-            Self::Device(_) | Self::Session(_) | Self::Rings(_) | Self::System { .. } | Self::DaemonDied(_) => true,
+            Self::Device(_)
+            | Self::Session(_)
+            | Self::Rings(_)
+            | Self::Thread(_)
+            | Self::System { .. }
+            | Self::DaemonDied(_) => true,
             Self::Daemon { is_system, .. } => *is_system,
             _ => false,
         }
@@ -175,6 +187,17 @@ impl MountError {
     /// For `map_err`: names what was attempted.
     pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::System { what, source: source.into() }
+    }
+}
+
+/// The end of a message: what to do about a failed system call, if that is known.
+fn remedy(what: &str, source: &io::Error) -> &'static str {
+    match (source.kind(), what) {
+        (io::ErrorKind::NotFound, path) if path.starts_with("/proc/") => "; mount /proc",
+        (io::ErrorKind::WouldBlock, FORK) => {
+            "; raise the limit on processes (ulimit -u, or pids.max of the control group)"
+        }
+        _ => "",
     }
 }
 

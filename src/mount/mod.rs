@@ -20,7 +20,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use fuser::{Config, Session, SessionACL};
 use rustix::fs::{major, minor, statfs};
@@ -32,6 +32,7 @@ use crate::disk::{MOUNTINFO, MountEntry, absolute_mount_point, list_all_mounts, 
 use crate::fs::{Adapter, Filesystem, KernelPages, Rings, check_rings};
 use crate::resources::Resources;
 use crate::tree::Tree;
+use crate::threads;
 
 pub use self::announce::ReadyFile;
 pub use self::autosave::autosave;
@@ -110,6 +111,8 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
     let (device, place, entry) = match target {
         MountTarget::Handed(number) => {
             (sys::inherited(number).map_err(MountError::Device)?, options.mount_point.clone(), None)
+    // fuser starts its threads when the mount has been reported as ready.
+    threads::check(SESSION_THREADS + 1)?;
         }
         MountTarget::Directory(place) => {
             let device = attach(&place, options)?;
@@ -141,8 +144,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
         resources.index.save_or_log();
         result
     };
-    let thread = thread::Builder::new().name("kpackfs-session".to_owned()).spawn(run).map_err(MountError::Session)?;
-    mounted.session = Some(thread);
+    mounted.session = Some(threads::spawn("kpackfs-session", run)?);
     Ok(mounted)
 }
 

@@ -12,6 +12,8 @@ use rustix::io::retry_on_intr;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
 
+use super::error::{FORK, MountError};
+
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -46,16 +48,19 @@ pub(super) fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     }))
 }
 
+/// The directory that has an entry for each thread of this process.
+const THREADS: &str = "/proc/self/task";
+
 /// fork(2). Returns `None` in the child. Fails if this process has more than one thread, because the child of such a
 /// process may hardly do anything.
-pub(super) fn fork() -> io::Result<Option<Pid>> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
-        return Err(io::Error::other("there are several threads already"));
+pub(super) fn fork() -> Result<Option<Pid>, MountError> {
+    if std::fs::read_dir(THREADS).map_err(MountError::system(THREADS))?.count() != 1 {
+        return Err(MountError::system(FORK)(io::Error::other("there are several threads already")));
     }
     #[expect(unsafe_code, reason = "rustix has no safe fork")]
     // SAFETY: this process has one thread, so that the child is a complete copy of it.
     let result = unsafe { libc::fork() };
-    check(result).map(Pid::from_raw)
+    check(result).map(Pid::from_raw).map_err(MountError::system(FORK))
 }
 
 /// Waits for the end of a child.

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -33,9 +33,12 @@ use self::entry::{DEPTH, EntryOwner};
 pub use self::protocol::{HEADER, Operation, RingRequest};
 use self::queue::RingQueue;
 use crate::fs::filesystem::Filesystem;
+use crate::threads::{self, ThreadError};
 
 /// The most queues. Each needs 16 MiB of addresses, and a thread.
 const MAX_QUEUES: u16 = 256;
+
+const SYSFS: &str = "/sys";
 
 /// The parameter of the kernel's module that allows rings.
 const ENABLE: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -49,6 +52,12 @@ pub enum RingError {
     /// The kernel cannot do it.
     #[error("the kernel has no FUSE over io_uring: that needs Linux 6.14 with CONFIG_FUSE_IO_URING")]
     Missing,
+    /// There is no sysfs, which tells.
+    #[error("{ENABLE}: no such file; mount sysfs at {SYSFS}")]
+    NoSysfs,
+    /// A thread for a queue cannot be started.
+    #[error(transparent)]
+    Thread(#[from] ThreadError),
     /// `io_uring` cannot be used.
     #[error("io_uring: {0}: see the sysctl kernel.io_uring_disabled, and seccomp in a container")]
     Ring(io::Error),
@@ -104,7 +113,9 @@ pub(crate) fn check() -> Result<(), RingError> {
     match read(ENABLE) {
         Ok(value) if value.trim() == "Y" => Ok(()),
         Ok(_) => Err(RingError::Off),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(RingError::Missing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(if Path::new(SYSFS).join("module").exists() { RingError::Missing } else { RingError::NoSysfs })
+        }
         // The answer to INIT will tell.
         Err(_) => Ok(()),
     }
@@ -167,8 +178,7 @@ impl Rings {
             };
             fail(RingError::Broken(number, broken));
         };
-        let thread =
-            thread::Builder::new().name(format!("kpackfs-ring{number}")).spawn(work).map_err(RingError::Ring)?;
+        let thread = threads::spawn(&format!("kpackfs-ring{number}"), work)?;
         let gone = |_| RingError::Ring(io::Error::other("its thread is gone"));
         let owner = made.recv().map_err(gone)?.map_err(RingError::Ring)?;
         self.queues.push(QueueThread { owner, start, thread });

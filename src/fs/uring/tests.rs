@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::slice;
+use std::thread;
 
 use fuser::{Config, Session, SessionACL};
 use proptest::prelude::*;
@@ -307,9 +308,9 @@ fn rare_requests_get_the_answers_of_fuser() {
         (22, 2, sized(100, "user.kpackfs.kind")),
         (22, 2, sized(100, "user.none")),
         (22, 2, sized(100, "security.capability")),
-        (18, 2, vec![0; 24]),
         (23, ROOT, vec![0; 8]),
         (23, 2, [&100_u32.to_ne_bytes()[..], &[0; 4]].concat()),
+        (18, 2, vec![0; 24]),
         (29, ROOT, vec![0; 24]),
     ] {
         let request = request(operation, node, &body);
