@@ -180,20 +180,25 @@ fn served(
 }
 
 /// Unmount a kpackfs mount
+///
+/// Returns when its daemon has ended, so that the file system of the input can be unmounted as well, or after 10 seconds
+/// with a sentence.
 #[derive(Debug, Args)]
 pub(super) struct Umount {
     /// The mount point
     #[arg(value_name = "MOUNT_POINT")]
     place: PathBuf,
 
-    /// Detach the mount now, even if it is in use; it ends when it is no longer used
+    /// Detach the mount now, even if it is in use; it ends when it is no longer used. The daemon is waited for during a second
     #[arg(short, long)]
     lazy: bool,
 }
 
 impl Umount {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        mount::umount(&self.place, self.lazy)?;
+        if let Some(running) = mount::umount(&self.place, self.lazy)? {
+            eprintln!("kpackfs: warning: {}", message(&running.to_string()));
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

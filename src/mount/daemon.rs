@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process;
@@ -16,6 +17,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sd_notify::NotifyState;
 
 use super::announce::{self, ReadyFile};
+use super::ending;
 use super::signals::{self, ENDING};
 use super::{MountError, sys};
 use super::{MountOptions, Mounted, Served, Unmounter, check, mount};
@@ -166,6 +168,8 @@ fn hear(mut reader: PipeReader, child: Pid) -> Result<(), MountError> {
 /// A mount, and a thread that waits for signals.
 struct Running {
     mounted: Mounted,
+    /// Leads `umount` to this process.
+    _announced: Option<UnixListener>,
     ready: Option<ReadyFile>,
     /// A description of the mount for messages.
     what: String,
@@ -181,7 +185,10 @@ fn start<E: Display>(
     let what = format!("{} on {}", options.mount.source.display(), options.mount.mount_point.display());
     announce::notify(&[], &format!("Preparing {what}"));
     match start_quietly(&options.mount, prepare) {
-        Ok(mounted) => Ok(Running { mounted, ready: options.ready, what }),
+        Ok(mounted) => {
+            let announced = mounted.unmounter().entry().and_then(ending::announce);
+            Ok(Running { mounted, _announced: announced, ready: options.ready, what })
+        }
         Err(error) => {
             announce::notify(&[], &format!("Not mounted: {error}"));
             Err(error)

@@ -6,6 +6,7 @@
 mod announce;
 mod autosave;
 mod daemon;
+mod ending;
 mod error;
 mod helper;
 pub mod signals;
@@ -31,12 +32,14 @@ use rustix::process::{getgid, getuid};
 use crate::disk::{MOUNTINFO, MountEntry, absolute_mount_point, list_all_mounts, topmost_mount};
 use crate::fs::{Adapter, Filesystem, KernelPages, Rings, check_rings};
 use crate::resources::Resources;
-use crate::tree::Tree;
 use crate::threads;
+use crate::tree::Tree;
 
 pub use self::announce::ReadyFile;
 pub use self::autosave::autosave;
 pub use self::daemon::{ServeOptions, enter_namespace, serve};
+use self::ending::Daemons;
+pub use self::ending::RunningDaemon;
 pub use self::error::MountError;
 pub(crate) use self::sys::raise_open_files;
 pub use self::transport::Transport;
@@ -108,11 +111,11 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
     let fs = Filesystem::new(place, served.tree, served.resources, served.total_bytes);
     // Before the mount: from then on, nothing may fail.
     let prepared = transport::prepare(options.transport, &fs)?;
+    // fuser starts its threads when the mount has been reported as ready.
+    threads::check(SESSION_THREADS + 1)?;
     let (device, place, entry) = match target {
         MountTarget::Handed(number) => {
             (sys::inherited(number).map_err(MountError::Device)?, options.mount_point.clone(), None)
-    // fuser starts its threads when the mount has been reported as ready.
-    threads::check(SESSION_THREADS + 1)?;
         }
         MountTarget::Directory(place) => {
             let device = attach(&place, options)?;
@@ -219,7 +222,7 @@ fn recover(place: &Path) -> Result<(), MountError> {
     match umount(place, true) {
         // Another process has removed it.
         Err(MountError::NotMounted(_) | MountError::Foreign { .. }) => Ok(()),
-        result => result,
+        result => result.map(drop),
     }
 }
 
@@ -272,6 +275,11 @@ impl Drop for Mounted {
 }
 
 impl Unmounter {
+    /// The mount; `None` if the caller made it.
+    pub(super) fn entry(&self) -> Option<&MountEntry> {
+        self.entry.as_ref()
+    }
+
     /// Where the mount is.
     pub fn mount_point(&self) -> &Path {
         &self.place
@@ -287,9 +295,13 @@ impl Unmounter {
     }
 }
 
-/// Unmounts the kpackfs at `path`, even if it is stale. Refuses to unmount anything else.
-pub fn umount(path: &Path, lazy: bool) -> Result<(), MountError> {
-    detach(&mounted_at(path)?.mount_point, lazy)
+/// Unmounts the kpackfs at `path`, even if it is stale, and waits until its daemon has ended: at most 10 seconds, after a lazy
+/// unmount 1. Returns a daemon that goes on. Refuses to unmount anything else.
+pub fn umount(path: &Path, lazy: bool) -> Result<Option<RunningDaemon>, MountError> {
+    let entry = mounted_at(path)?;
+    let daemons = Daemons::of(&entry);
+    detach(&entry.mount_point, lazy)?;
+    Ok(daemons.wait(&entry.mount_point, lazy))
 }
 
 /// The kpackfs mounted at `path`, if its daemon is running.

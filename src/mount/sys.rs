@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -50,6 +50,26 @@ pub(super) fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
 
 /// The directory that has an entry for each thread of this process.
 const THREADS: &str = "/proc/self/task";
+
+/// The process at the other end of a connected Unix socket, and its user (`SO_PEERCRED`, see unix(7)). `None` if this process
+/// cannot see it.
+pub(super) fn peer(socket: BorrowedFd<'_>) -> io::Result<(Option<Pid>, u32)> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = libc::socklen_t::try_from(size_of_val(&peer)).map_err(io::Error::other)?;
+    #[expect(unsafe_code, reason = "rustix takes the ID of a process outside of this PID namespace, 0, for a process")]
+    // SAFETY: the kernel writes at most `length` bytes to a local of that size.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        )
+    };
+    check(result)?;
+    Ok((Pid::from_raw(peer.pid), peer.uid))
+}
 
 /// fork(2). Returns `None` in the child. Fails if this process has more than one thread, because the child of such a
 /// process may hardly do anything.

@@ -192,3 +192,79 @@ fn a_device_that_the_caller_has_mounted_is_served() {
     let other = "kpackfs: /dev/fd/6: not an open FUSE device: No such device (os error 19)\n1\n";
     assert_eq!(text, format!("0\nplain.so\nended\n{none}{other}"));
 }
+
+/// `umount` returns when the daemon has closed the input.
+#[test]
+fn the_file_system_of_the_input_can_be_unmounted_after_umount() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        mkdir "$D/media"
+        for transport in dev-fuse auto; do
+            done=0
+            for try in {1..20}; do
+                mount -t tmpfs media "$D/media"; cp "$IN/plain.so" "$D/media/"
+                kpackfs mount --transport $transport "$D/media" "$M"
+                cat "$M/host/plain.so" "$M/gfx90a/.kpack/rocm_gfx90a.kpack" >/dev/null
+                kpackfs umount "$M" && umount "$D/media" && done=$((done + 1)) || { sleep 5; umount "$D/media"; }
+            done
+            echo $done
+        done
+        "#,
+    );
+    assert_eq!(text, "20\n20\n");
+}
+
+#[test]
+fn umount_says_that_a_daemon_goes_on() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        named() { sed "s/process $1/process N/; s/ $1\`/ N\`/"; }
+        kpackfs mount "$IN" "$M"; pid=$(daemon)
+        exec 3<"$M/host/plain.so"
+        kpackfs umount "$M"; echo $?
+        kpackfs umount --lazy "$M" 2>&1 | named $pid; kill -0 $pid && echo serves
+        exec 3<&-; gone $pid
+        kpackfs mount "$IN" "$M"; kpackfs umount --lazy "$M"; echo $?
+        kpackfs mount "$IN" "$M"; pid=$(daemon)
+        kill -STOP $pid; kpackfs umount "$M" 2>&1 | named $pid; mountpoint -q "$M" || echo unmounted
+        kill -CONT $pid; gone $pid
+        kpackfs mount "$IN" "$M"; kill -KILL $(daemon); kpackfs umount "$M"; echo $?
+        "#,
+    );
+    let goes_on = "kpackfs: warning: $D/m: unmounted, but its daemon (process N) holds the input: ";
+    let expected = [
+        "kpackfs: $D/m: in use; close what is open in it, or detach it with --lazy",
+        "1",
+        &format!("{goes_on}the mount is in use; it ends when the last user is gone"),
+        "serves",
+        "0",
+        &format!("{goes_on}it is stopped; `kill -CONT N` lets it end"),
+        "unmounted",
+        "0",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
+}
+
+#[test]
+fn a_missing_proc_or_sys_is_named() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        mount -t tmpfs none /sys
+        kpackfs mount --transport uring "$IN" "$M"; echo $?
+        mount -t tmpfs none /proc
+        kpackfs mount "$IN" "$M"; kpackfs umount "$M"; kpackfs why --target gfx90a --pid 1; echo $?
+        "#,
+    );
+    let expected = [
+        "kpackfs: --transport uring: /sys/module/fuse/parameters/enable_uring: no such file; mount sysfs at /sys",
+        "1",
+        "kpackfs: /proc/self/task: No such file or directory (os error 2); mount /proc",
+        "kpackfs: /proc/self/mountinfo: No such file or directory (os error 2); mount /proc",
+        "kpackfs: /proc/self: no such directory; mount /proc",
+        "3",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
+}

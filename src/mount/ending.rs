@@ -1,0 +1,124 @@
+//! The end of a daemon. An unmount is complete before the daemon has closed the input, so `umount` waits for it.
+//!
+//! A daemon listens at an abstract socket (unix(7)) whose name has the number of the mount's device. It accepts nothing: the
+//! credentials of the socket name the process, and the kernel reports its end.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::sys;
+use crate::disk::{self, MountEntry};
+use crate::memory::Parser;
+
+/// Names for the daemons of one device. Its number is free as soon as it is unmounted, while its daemon still saves the
+/// index, so that a new mount may have the number, too.
+const NAMES: u32 = 8;
+
+/// How long the end of a daemon is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The same after a lazy unmount. A daemon goes on to serve who uses the mount.
+const LAZY_PATIENCE: Duration = Duration::from_secs(1);
+
+fn name(device: &str, number: u32) -> String {
+    format!("kpackfs.{device}.{number}")
+}
+
+/// Has `umount` find this process, as long as the socket is open. `None` if other processes have taken all names.
+pub(super) fn announce(entry: &MountEntry) -> Option<UnixListener> {
+    let bind = |number| UnixListener::bind_addr(&SocketAddr::from_abstract_name(name(&entry.device, number))?);
+    (0..NAMES).find_map(|number| bind(number).ok())
+}
+
+/// A daemon that may serve a mount.
+struct Daemon {
+    id: Pid,
+    /// Readable when the process has ended (`pidfd_open(2)`).
+    end: OwnedFd,
+}
+
+/// The daemons of a mount, and of earlier mounts with the same device number.
+pub(super) struct Daemons(Vec<Daemon>);
+
+impl Daemons {
+    /// Finds them. Those of other users count only if they made the mount.
+    pub(super) fn of(entry: &MountEntry) -> Self {
+        let find = |number| -> io::Result<Option<Daemon>> {
+            let socket = socket_with(
+                AddressFamily::UNIX,
+                SocketType::STREAM,
+                // A queue of connections that is full is waited for otherwise.
+                SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+                None,
+            )?;
+            connect(&socket, &SocketAddrUnix::new_abstract_name(name(&entry.device, number).as_bytes())?)?;
+            let (process, user) = sys::peer(socket.as_fd())?;
+            let is_trusted = user == 0 || entry.owner.is_none_or(|owner| owner == user);
+            let Some(id) = process.filter(|_| is_trusted) else { return Ok(None) };
+            Ok(Some(Daemon { id, end: pidfd_open(id, PidfdFlags::empty())? }))
+        };
+        Self((0..NAMES).filter_map(|number| find(number).ok().flatten()).collect())
+    }
+
+    /// Waits for their end, at most some seconds. Returns the first one that goes on.
+    pub(super) fn wait(self, place: &Path, is_lazy: bool) -> Option<RunningDaemon> {
+        let limit = Instant::now() + if is_lazy { LAZY_PATIENCE } else { PATIENCE };
+        let running = self.0.into_iter().find(|daemon| !daemon.ends(limit))?;
+        Some(RunningDaemon {
+            place: place.to_owned(),
+            process: running.id,
+            is_lazy,
+            is_stopped: is_stopped(running.id),
+        })
+    }
+}
+
+impl Daemon {
+    /// Waits for the end, until `limit`. Whether it has ended.
+    fn ends(&self, limit: Instant) -> bool {
+        let ended = retry_on_intr(|| {
+            let left = limit.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).ok();
+            poll(&mut [PollFd::new(&self.end, PollFlags::IN)], timeout.as_ref())
+        });
+        ended.is_ok_and(|count| count > 0)
+    }
+}
+
+/// Whether a process is stopped: the state in `/proc/PID/stat` (proc(5)).
+fn is_stopped(process: Pid) -> bool {
+    let path = format!("/proc/{process}/stat");
+    let stat = disk::read_to_string(Path::new(&path), Parser::Text).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['T', 't']))
+}
+
+/// A daemon that goes on after its mount was unmounted, with a sentence about it.
+#[derive(Debug)]
+pub struct RunningDaemon {
+    place: PathBuf,
+    process: Pid,
+    is_lazy: bool,
+    is_stopped: bool,
+}
+
+impl fmt::Display for RunningDaemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { place, process, .. } = self;
+        write!(f, "{}: unmounted, but its daemon (process {process}) holds the input: ", place.display())?;
+        match (self.is_stopped, self.is_lazy) {
+            (true, _) => write!(f, "it is stopped; `kill -CONT {process}` lets it end"),
+            (false, true) => f.write_str("the mount is in use; it ends when the last user is gone"),
+            (false, false) => write!(f, "it has not ended within {} seconds", PATIENCE.as_secs()),
+        }
+    }
+}
