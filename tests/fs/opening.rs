@@ -123,6 +123,34 @@ fn a_file_that_is_passed_through_shows_changes_until_it_is_closed() {
     assert_eq!(errno(fs::read(mount.at("large-cut"))), libc::ESTALE, "what we read is never of two versions");
 }
 
+/// The kernel reads such a file as the input's file system does, with its rules about what `O_DIRECT` may read.
+#[test]
+fn direct_reads_of_passed_files_have_the_rules_of_the_input() {
+    // tmpfs has no such rules.
+    let input = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(mount) = of_input(input.path(), LARGE) else { return };
+    if !is_passed_through(&mount) {
+        return;
+    }
+    let read = |path: &Path, offset| {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path)?;
+        let mut bytes = vec![0; 4096];
+        file.read_exact_at(&mut bytes, offset).map(|()| bytes)
+    };
+    for offset in [0, 1, 100, 512, 4096] {
+        let (passed, original) = (read(&mount.at("large"), offset), read(&input.path().join("large"), offset));
+        assert_eq!(errno(passed.as_ref().map_err(copied)), errno(original.as_ref().map_err(copied)), "{offset}");
+        assert_eq!(passed.ok(), original.ok(), "{offset}");
+        // The daemon reads any bytes.
+        let start = usize::try_from(offset).unwrap() + 1;
+        assert!(read(&mount.at("large-cut"), offset).unwrap() == pattern(LARGE)[start..start + 4096], "{offset}");
+    }
+}
+
+fn copied(error: &std::io::Error) -> std::io::Error {
+    std::io::Error::from_raw_os_error(error.raw_os_error().unwrap())
+}
+
 #[test]
 fn without_large_files_everything_is_opened_without_asking() {
     let input = tempfile::tempdir().unwrap();
