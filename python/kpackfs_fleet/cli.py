@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,6 +16,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, NoReturn
 
 from .names import escaped
+from .scratch import scratch
 from .settings import FORMATS, Limits, Settings
 
 if TYPE_CHECKING:
@@ -216,9 +216,9 @@ def connected(given: argparse.Namespace) -> Iterator[Client]:
             return
         from .run import DISK
 
-        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="kpackfs-fleet-", dir=given.scratch))
+        place = stack.enter_context(scratch(given.scratch))
         workers = _workers(given)
-        free = shutil.disk_usage(scratch).free // workers >> 20
+        free = shutil.disk_usage(place).free // workers >> 20
         # A cluster that is interrupted while it starts cannot close.
         with _signals_wait():
             _start_forkserver()
@@ -227,7 +227,7 @@ def connected(given: argparse.Namespace) -> Iterator[Client]:
                 threads_per_worker=1,
                 processes=True,
                 resources={DISK: free},
-                local_directory=scratch,
+                local_directory=place,
                 dashboard_address=":0",
                 silence_logs=logging.CRITICAL,
             )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -54,6 +56,22 @@ def test_a_run_that_is_interrupted_says_so_and_nothing_else(
     assert not list(scratch.iterdir())
     code, report, _ = run_fleet(source, tmp_path / "dst", "--local", 1)
     assert code == 0 and content(tmp_path / "dst") == one_machine(source, tmp_path / "one", "wheel")
+
+
+def test_the_next_run_deletes_what_a_killed_one_left_on_its_machine(source: Path, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    once = fault("split", marker=str(tmp_path / "struck"), interrupt="SIGKILL")
+    code, *_ = run_fleet(source, tmp_path / "dst", "--local", 1, "--quiet", "--scratch", scratch, **once)
+    assert (code, len(list(scratch.iterdir()))) == (-signal.SIGKILL, 1)
+    others = {"kpackfs-fleet-run-of-another.txt", "kpackfs-fleet-run-alive"}
+    for name in others:
+        (scratch / name).mkdir()
+    alive = os.open(scratch / "kpackfs-fleet-run-alive", os.O_RDONLY)
+    fcntl.flock(alive, fcntl.LOCK_EX)
+    code, *_ = run_fleet(source, tmp_path / "dst", "--local", 1, "--scratch", scratch)
+    os.close(alive)
+    assert (code, {path.name for path in scratch.iterdir()}) == (0, others)
 
 
 def test_a_wheel_that_kills_its_workers_is_named_and_no_other(bucket: str, tmp_path: Path) -> None:
