@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
 
 mod common;
+#[path = "common/namespaces.rs"]
+mod namespaces;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -268,10 +270,10 @@ fn bind_mounts_lead_to_inputs() {
         prepare(&place, steps);
         let before = place.files("");
         let script = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
-        let mut unshare = Command::new("unshare");
-        unshare.args(["--mount", "sh", "-c", script, "sh", from, to, env!("CARGO_BIN_EXE_kpackfs")]);
-        let output =
-            unshare.args(command.split(' ')).current_dir(place.at("")).env("KPACKFS_CACHE_DIR", "").output().unwrap();
+        let mut bound = Command::new("env");
+        bound.args(namespaces::unshare(&[])).args(["sh", "-c", script, "sh", from, to]);
+        bound.arg(env!("CARGO_BIN_EXE_kpackfs")).args(command.split(' ')).current_dir(place.at(""));
+        let output = bound.env("KPACKFS_CACHE_DIR", "").output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         if said.contains("unshare") || said.contains("mount: ") {
             return skipped(&format!("bind mounts are not possible here: {said}"));

@@ -33,7 +33,9 @@ fn put_old(place: &Place) {
 }
 
 fn start(place: &Place) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+    // A background job of a shell ignores SIGINT, and so do its children.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_kpackfs")]);
     command.args(SPLIT).current_dir(place.at("")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 

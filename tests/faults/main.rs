@@ -11,6 +11,8 @@ mod input;
 mod limits;
 mod memory;
 mod mounts;
+#[path = "../common/namespaces.rs"]
+mod namespaces;
 mod readers;
 mod remount;
 mod rings;

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::common::{can_mount, skipped, transport, wait_until};
 use crate::mounts::{Mount, bounded, tree};
+use crate::namespaces;
 
 const ENABLE: &str = "/sys/module/fuse/parameters/enable_uring";
 
@@ -25,7 +26,8 @@ fn mounted(transport: &str, possible: Option<&str>) -> Result<(String, Value), S
         cat "$3/host/demo/small.txt" "$3/.kpackfs/status.json"
         umount "$3""#;
     let mut command = Command::new("timeout");
-    command.args(["60", "unshare", "--mount", "sh", "-ec", script, env!("CARGO_BIN_EXE_kpackfs"), transport]);
+    command.arg("60").args(namespaces::unshare(&[])).args(["sh", "-ec", script]);
+    command.args([env!("CARGO_BIN_EXE_kpackfs"), transport]);
     command.args([&input, &mount, &list]).arg(possible.unwrap_or_default()).env_remove("KPACKFS_TRANSPORT");
     let output = command.output().unwrap();
     if !output.status.success() {

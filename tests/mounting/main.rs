@@ -10,5 +10,7 @@ mod installation;
 #[path = "../common/links.rs"]
 mod links;
 mod mount8;
+#[path = "../common/namespaces.rs"]
+mod namespaces;
 mod sandbox;
 mod users;

@@ -167,6 +167,8 @@ fn mount_8_mounts_in_other_namespaces() {
     let Some(sandbox) = Sandbox::new() else { return };
     let text = sandbox.run(
         r#"
+        # It leads out of a chroot.
+        nsenter --mount=/proc/self/ns/mnt test -d "$M" || { echo no; exit; }
         mkfifo "$D/fifo" "$D/end"
         unshare --mount sh -c 'echo there >"$0"; read line <"$1"' "$D/fifo" "$D/end" & there=$!
         read line <"$D/fifo"
@@ -176,6 +178,12 @@ fn mount_8_mounts_in_other_namespaces() {
         echo >"$D/end"
         "#,
     );
+    if text == "no\n" {
+        eprintln!(
+            "\n*** SKIPPED: in a chroot, other mount namespaces have another root; mounts in them were NOT checked ***\n"
+        );
+        return;
+    }
     assert_eq!(text, "0\nfuse.kpackfs\n");
 }
 

@@ -5,6 +5,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use super::namespaces;
+
 /// The beginning of every script. `$D` is a directory of the test, `$IN` an install tree with one fat library, `$M` a
 /// mount point.
 const PROLOGUE: &str = r#"
@@ -66,10 +68,12 @@ impl Sandbox {
         let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
         let mut unshare = Command::new("timeout");
         // unshare --fork blocks SIGTERM.
-        unshare.args(["--signal=KILL", LIMIT, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        unshare.args(["--signal=KILL", LIMIT]);
+        let mut options = vec!["--pid", "--fork", "--kill-child", "--mount-proc"];
         if !is_root {
-            unshare.args(["--user", "--map-root-user"]);
+            options.extend(["--user", "--map-root-user"]);
         }
+        unshare.args(namespaces::unshare(&options));
         let path = std::env::var("PATH").unwrap();
         let beside = program().parent().unwrap().display().to_string();
         unshare.args(["bash", "-c", &format!("{PROLOGUE}{script}")]).stdin(Stdio::null());

@@ -7,6 +7,7 @@ fn in_a_user_namespace_of_their_own_they_mount_themselves() {
     let Some(sandbox) = Sandbox::new() else { return };
     let text = sandbox.run(
         r#"
+        unshare --user true 2>/dev/null || { echo no; exit; }
         unshare --user --map-root-user --mount bash -c '
             kpackfs mount "$1" "$2"; echo $?
             findmnt -no FSTYPE,SOURCE "$2"
@@ -17,6 +18,10 @@ fn in_a_user_namespace_of_their_own_they_mount_themselves() {
         stat -c %s "$IN/plain.so" >/dev/null
         "#,
     );
+    if text == "no\n" {
+        eprintln!("\n*** SKIPPED: no user namespaces here, as in a chroot; mounts in them were NOT checked ***\n");
+        return;
+    }
     let lines: Vec<_> = text.lines().collect();
     let [mounted, shown, size, archive, unmounted] = lines[..] else { panic!("{text}") };
     assert_eq!((mounted, archive, unmounted), ("0", "rocm_gfx90a.kpack", "0"), "{text}");
@@ -33,6 +38,8 @@ fn fusermount3_mounts_for_them() {
     // In this sandbox every user may open the device, as is usual on other machines.
     let text = sandbox.run(
         r#"
+        # It reads this file, which small images lack.
+        [ -e /etc/mtab ] || { mkdir "$D/etc"; ln -s /proc/self/mounts "$D/etc/mtab"; mount -t overlay -o "ro,lowerdir=$D/etc:/etc" overlay /etc; }
         mknod -m 666 "$D/fuse" c 10 229 && mount --bind "$D/fuse" /dev/fuse || { echo no; exit; }
         mkdir "$D/bin" && cp "$(command -v kpackfs)" "$D/bin/"
         chown 65534 "$M"; chmod 755 "$IN"
