@@ -5,7 +5,7 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rocm_kpack::{open_regular, open_regular_with};
 
@@ -30,6 +30,14 @@ pub(crate) fn open_listed(path: &Path) -> io::Result<File> {
 /// Like [`open_listed`], with other options and further flags for open(2).
 pub(crate) fn open_with(path: &Path, options: &mut OpenOptions, flags: i32) -> io::Result<File> {
     Deadline::of_locks().retry(|| open_regular_with(path, options, flags)).map(|(file, _)| file)
+}
+
+/// The regular file at a path, without symlinks. `None` if there is none, or if symlinks lead out of the directory of the
+/// path: what is there is not of the user's choice.
+pub(crate) fn beside(path: &Path) -> Option<PathBuf> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (directory, real) = (directory.canonicalize().ok()?, path.canonicalize().ok()?);
+    (real.starts_with(directory) && real.is_file()).then_some(real)
 }
 
 /// All bytes of a regular file, as far as the parser may read them.

@@ -15,6 +15,7 @@ use std::str::FromStr;
 use super::added::Extra;
 use super::devices::is_distribution;
 use super::headers::{HeaderField, Headers};
+use super::requirement::is_satisfied_by;
 use super::{Metadata, WheelError, normalise};
 use crate::gpu::{BundleKey, GpuSet, Level, begins_with_target};
 use crate::source::EntryPath;
@@ -228,6 +229,11 @@ impl<'a> GpuRequirement<'a> {
     /// The requirement of the host wheel, on one line.
     pub(crate) fn of_host(&self) -> String {
         one_line(self.with(&[]).split_once(':').map_or("", |(_, value)| value))
+    }
+
+    /// Whether its specifiers accept a version of the distribution.
+    pub(crate) fn accepts(&self, version: &str) -> bool {
+        is_satisfied_by(&one_line(&format!("{}{}", self.name, self.after)), version)
     }
 
     /// Whether it is for more than one GPU.

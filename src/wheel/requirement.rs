@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use pep508_rs::pep440_rs::{Operator, Version, VersionPattern, VersionSpecifier};
-use pep508_rs::{Requirement, VerbatimUrl};
+use pep508_rs::{Requirement, VerbatimUrl, VersionOrUrl};
 
 use super::{WheelError, normalise};
 
@@ -41,10 +41,28 @@ pub fn accepts(wanted: &str, version: &str) -> bool {
     let Some((specifier, version)) = specifier.zip(Version::from_str(version).ok()) else {
         return normalise(wanted) == normalise(version);
     };
+    contains(&specifier, &version)
+}
+
+/// Whether the specifiers of a requirement accept a version (PEP 440). One without specifiers, with a URL or that is not
+/// understood accepts every version.
+pub(super) fn is_satisfied_by(requirement: &str, version: &str) -> bool {
+    if has_open_name(requirement) {
+        return true;
+    }
+    let parsed = Requirement::<VerbatimUrl>::from_str(requirement).ok();
+    let Some(VersionOrUrl::VersionSpecifier(specifiers)) = parsed.and_then(|parsed| parsed.version_or_url) else {
+        return true;
+    };
+    let is_accepted = |version: Version| specifiers.iter().all(|specifier| contains(specifier, &version));
+    specifiers.is_empty() || Version::from_str(version).is_ok_and(is_accepted)
+}
+
+fn contains(specifier: &VersionSpecifier, version: &Version) -> bool {
     // `pep440_rs` 0.7.3 accepts a version that is shorter than a prefix (version_specifier.rs:481).
     let length = specifier.version().release().len().max(version.release().len());
     let release: Vec<_> = version.release().iter().copied().chain(std::iter::repeat(0)).take(length).collect();
-    specifier.contains(&version.with_release(release))
+    specifier.contains(&version.clone().with_release(release))
 }
 
 /// Whether the name or an extra ends with punctuation, which makes the parser panic (`pep508_rs` 0.9.2, lib.rs:477 and
@@ -62,7 +80,7 @@ fn has_open_name(text: &str) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{accepts, check_requirement};
+    use super::{accepts, check_requirement, is_satisfied_by};
 
     /// The result of `SpecifierSet("==" + wanted).contains(version, prereleases=True)` in `packaging`. The last two are
     /// not versions.
@@ -86,6 +104,26 @@ mod tests {
             ("2024x", "2024y", false),
         ] {
             assert_eq!(accepts(wanted, version), expected, "{wanted} {version}");
+        }
+    }
+
+    /// The result of `Requirement(text).specifier.contains(version, prereleases=True)` in `packaging`.
+    #[test]
+    fn requirements_accept_the_versions_of_their_specifiers() {
+        for (requirement, version, expected) in [
+            ("rocm==7.14.*", "7.14.0", true),
+            ("rocm==7.14.*", "7.14.0+local", true),
+            ("rocm==7.14.*", "6.0", false),
+            ("rocm==7.14.*", "7", false),
+            ("rocm>=7,<8,!=7.3", "7.2", true),
+            ("rocm>=7,<8,!=7.3", "7.3.0", false),
+            ("rocm>=7,<8,!=7.3", "8.0", false),
+            ("rocm~=7.1", "7.9", true),
+            ("rocm (>=7) ; sys_platform == 'linux'", "6.9", false),
+            ("rocm", "6.0", true),
+            ("rocm @ https://example.com/rocm.whl", "6.0", true),
+        ] {
+            assert_eq!(is_satisfied_by(requirement, version), expected, "{requirement} {version}");
         }
     }
 

@@ -26,17 +26,22 @@ const MAX_READ: usize = 20;
 /// Adds what files next to `input` state about the extras of distributions of which nothing is known. Returns warnings
 /// about files that cannot be read.
 pub(super) fn add_extras(input: &Path, metadata: &Metadata, known: &mut KnownExtras) -> Vec<String> {
-    let wanted: Vec<_> = metadata.split_requirements().map(|it| normalise(it.name)).collect();
-    let wanted: Vec<_> = wanted.into_iter().filter(|name| !known.has(name)).collect();
+    let wanted: Vec<_> = metadata.split_requirements().filter(|it| !known.has(it.name)).collect();
     let mut warnings = Vec::new();
     if wanted.is_empty() {
         return warnings;
     }
+    let is_wanted = |name: &str, version: &str| {
+        wanted.iter().any(|requirement| normalise(requirement.name) == name && requirement.accepts(version))
+    };
     let named = files(input).into_iter().filter_map(|path| Some((distribution(&path)?, path)));
-    for (name, path) in named.filter(|(name, _)| wanted.contains(name)).take(MAX_READ) {
+    for ((name, _), path) in named.filter(|((name, version), _)| is_wanted(name, version)).take(MAX_READ) {
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match read(&path) {
-            Ok(metadata) if normalise(&metadata.name) == name => known.add(&metadata, &file),
+            Ok(metadata) if is_wanted(&normalise(&metadata.name), &metadata.version) => known.add(&metadata, &file),
+            Ok(metadata) if normalise(&metadata.name) == name => {
+                warnings.push(format!("{file}: not read, since it is version {}", metadata.version));
+            }
             Ok(metadata) => warnings.push(format!("{file}: not read, since it is one of {}", metadata.name)),
             Err(error) => warnings.push(format!("{file}: {error}; its extras are not known")),
         }
@@ -48,18 +53,19 @@ pub(super) fn add_extras(input: &Path, metadata: &Metadata, known: &mut KnownExt
 fn files(input: &Path) -> Vec<PathBuf> {
     let directory = input.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok).take(MAX_FILES);
-    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).filter(|path| disk::beside(path).is_some()).collect();
     paths.sort();
     paths
 }
 
-/// The normalised name of the distribution in the name of a wheel or an sdist (`name-version.tar.gz`).
-fn distribution(path: &Path) -> Option<String> {
+/// The normalised name of the distribution and the version in the name of a wheel or an sdist (`name-version.tar.gz`).
+fn distribution(path: &Path) -> Option<(String, String)> {
     let name = path.file_name()?.to_str()?;
     if let Some(stem) = name.strip_suffix(".tar.gz") {
-        return Some(normalise(stem.rsplit_once('-')?.0));
+        let (name, version) = stem.rsplit_once('-')?;
+        return Some((normalise(name), version.to_owned()));
     }
-    WheelName::parse(name).ok().map(|name| normalise(&name.distribution))
+    WheelName::parse(name).ok().map(|name| (normalise(&name.distribution), name.version))
 }
 
 fn read(path: &Path) -> Result<Metadata, String> {
@@ -149,5 +155,26 @@ mod tests {
         fs::write(&file, "no archive").unwrap();
         let (found, warnings) = requirements(place.path(), "gfx942");
         assert_eq!((found, warnings.len()), (unchecked.0, 1), "{warnings:?}");
+    }
+
+    #[test]
+    fn only_versions_that_are_required_count() {
+        let place = tempfile::tempdir().unwrap();
+        let info = |version: &str, extra: &str| {
+            format!("Metadata-Version: 2.2\nName: rocm_sdk\nVersion: {version}\nProvides-Extra: {extra}\n")
+        };
+        let add = |file: &str, version: &str, extra: &str| {
+            sdist(&place.path().join(file), &[("x/PKG-INFO", &info(version, extra))]);
+        };
+        add("rocm_sdk-6.0.tar.gz", "6.0", "device-gfx90a");
+        add("rocm_sdk-7.1.tar.gz", "7.1", "device-gfx90a");
+        let unchecked = vec!["rocm.sdk[device-gfx942]==7".to_owned()];
+        assert_eq!(requirements(place.path(), "gfx942"), (unchecked.clone(), Vec::new()));
+        add("rocm_sdk-7.tar.gz", "7.0", "device-gfx1100");
+        assert_eq!(requirements(place.path(), "gfx942"), (Vec::new(), Vec::new()));
+        // A file name may be wrong.
+        add("rocm_sdk-7.tar.gz", "6.0", "device-gfx1100");
+        let (found, warnings) = requirements(place.path(), "gfx942");
+        assert_eq!((found, warnings.len()), (unchecked, 1), "{warnings:?}");
     }
 }
