@@ -1,5 +1,6 @@
 //! A mount of several wheels that do not belong together.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::mount::{Served, autosave};
 use crate::simple::PackageIndex;
 use crate::source::EntryPath;
 use crate::split::RESERVED;
-use crate::tree::{Body, ROOT, Tree};
+use crate::tree::{Body, Tree};
 use crate::view::{self, PackageIndexes, ThinViews};
 use crate::wheel::normalise;
 
@@ -22,12 +23,13 @@ pub(super) fn served_release(location: &Path, release: &Release) -> anyhow::Resu
     let Some(root) = release.root() else { bail!("there are no wheels") };
     let mut tree = Tree::new(root);
     let mut indexes = PackageIndexes::default();
-    let mut places = Vec::with_capacity(wheels.len());
+    let (mut places, mut inputs) = (Vec::with_capacity(wheels.len()), BTreeMap::new());
     for wheel in wheels {
         let failed = || wheel.path().display().to_string();
         let place = place(wheel).with_context(failed)?;
-        if tree.resolve(ROOT, &place).is_some() {
-            bail!("{}: it has the name, version and tags of another one; name one of them", wheel.path().display());
+        if let Some(first) = inputs.insert(place.clone(), wheel.path()) {
+            let (first, second) = (first.display(), wheel.path().display());
+            bail!("{first} and {second}: both have the same name, version and tags; name one of them");
         }
         let prepared = &wheel.prepared;
         let reports = reports(prepared, &[])?;

@@ -1,17 +1,20 @@
 //! A project of an index.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 
 use super::wheel::{Distinction, IndexedWheel};
 
 /// Two wheels that an installer cannot tell apart.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{first} and {second}: an index can have one of them only, since both are {name} {version} for the same systems"
+    "{} and {}: an index can have one of them only, since both are {name} {version} for the same systems",
+    first.display(),
+    second.display()
 )]
 pub struct SameWheel {
-    first: String,
-    second: String,
+    first: PathBuf,
+    second: PathBuf,
     name: String,
     version: String,
 }
@@ -22,23 +25,23 @@ pub(super) struct Project {
     name: String,
     /// By their file names.
     wheels: BTreeMap<String, IndexedWheel>,
-    /// The file names, by what tells wheels apart.
-    files: HashMap<Distinction, String>,
+    /// Their inputs, by what tells wheels apart.
+    inputs: HashMap<Distinction, PathBuf>,
 }
 
 impl Project {
     pub(super) fn new(name: String) -> Self {
-        Self { name, wheels: BTreeMap::new(), files: HashMap::new() }
+        Self { name, wheels: BTreeMap::new(), inputs: HashMap::new() }
     }
 
     /// Adds a wheel, unless there is one that installers cannot tell from it.
     pub(super) fn add(&mut self, wheel: IndexedWheel) -> Result<(), SameWheel> {
-        let file = wheel.name().to_string();
-        if let Some(first) = self.files.insert(wheel.distinction(), file.clone()) {
+        let second = wheel.input().to_owned();
+        if let Some(first) = self.inputs.insert(wheel.distinction(), second.clone()) {
             let (name, version) = (self.name.clone(), wheel.name().version.clone());
-            return Err(SameWheel { first, second: file, name, version });
+            return Err(SameWheel { first, second, name, version });
         }
-        self.wheels.insert(file, wheel);
+        self.wheels.insert(wheel.name().to_string(), wheel);
         Ok(())
     }
 

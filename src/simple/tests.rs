@@ -1,5 +1,7 @@
 //! Pages of made-up wheels.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::{IndexedWheel, PackageIndex, WheelSums};
@@ -13,7 +15,7 @@ fn wheel(file: &str, requires_python: &str) -> IndexedWheel {
         "Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\nRequires-Python: {requires_python}\n"
     );
     let metadata = Metadata::parse(text.into_bytes(), &EntryPath::new(b"METADATA").unwrap()).unwrap();
-    IndexedWheel::new(name, &metadata)
+    IndexedWheel::new(name, &metadata, Path::new(file))
 }
 
 fn page(index: &PackageIndex, path: &str) -> String {
@@ -76,12 +78,15 @@ fn wheels_that_installers_cannot_tell_apart_are_refused() {
         ("a-1.0-py3-none-any.whl", "a-1.0.0-py3-none-any.whl"),
         ("a-1.0rc1-py3-none-any.whl", "a-1.0.RC1-py3-none-any.whl"),
         ("a-1+X.y-py3-none-any.whl", "a-1+x_y-py3-none-any.whl"),
+        ("a-1-1_b-py3-none-any.whl", "a-1-01_b-py3-none-any.whl"),
+        ("a-1-py2.py3-none-any.whl", "a-1-py3.py2-none-any.whl"),
     ] {
         let error = PackageIndex::new([wheel(first, ""), wheel(second, "")]).unwrap_err().to_string();
         assert!(error.contains(first) && error.contains(second), "{error}");
     }
     for (first, second) in [
         ("a-1-py3-none-any.whl", "a-1-1-py3-none-any.whl"),
+        ("a-1-1-py3-none-any.whl", "a-1-1a-py3-none-any.whl"),
         ("a-1-py3-none-any.whl", "a-1+x-py3-none-any.whl"),
         ("a-1-cp311-cp311-any.whl", "a-1-cp312-cp312-any.whl"),
         ("a-1-py3-none-any.whl", "a-1-py3-none-any-rocm.whl"),

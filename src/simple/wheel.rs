@@ -1,5 +1,8 @@
 //! A wheel of an index.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 
 use crate::rope::Sha256;
@@ -23,6 +26,8 @@ pub struct WheelSums {
 #[derive(Clone, Debug)]
 pub struct IndexedWheel {
     name: WheelName,
+    /// The input that it is made of, which messages name.
+    input: PathBuf,
     metadata_sha256: [u8; 32],
     /// Name and version in METADATA.
     stated: (String, String),
@@ -36,12 +41,13 @@ pub struct IndexedWheel {
 }
 
 impl IndexedWheel {
-    /// The wheel with this name and METADATA.
-    pub fn new(name: WheelName, metadata: &Metadata) -> Self {
+    /// The wheel with this name and METADATA, made of an input.
+    pub fn new(name: WheelName, metadata: &Metadata, input: &Path) -> Self {
         let requires_python = metadata.requires_python().map(str::to_owned);
         let metadata_sha256 = Sha256::of(&metadata.bytes());
         let stated = (normalise(&metadata.name), metadata.version.clone());
-        Self { name, metadata_sha256, stated, requires_python, yanked: None, has_gpg_signature: false, sums: None }
+        let (input, yanked, has_gpg_signature) = (input.to_owned(), None, false);
+        Self { name, input, metadata_sha256, stated, requires_python, yanked, has_gpg_signature, sums: None }
     }
 
     /// Why installers refuse it: METADATA does not agree with the file name.
@@ -54,6 +60,11 @@ impl IndexedWheel {
     /// The normalised name of its project.
     pub fn project(&self) -> String {
         normalise(&self.name.distribution)
+    }
+
+    /// The input that it is made of.
+    pub(super) fn input(&self) -> &Path {
+        &self.input
     }
 
     /// The parts of its file name.
@@ -100,13 +111,19 @@ impl IndexedWheel {
     /// What tells it from other wheels of the project.
     pub(super) fn distinction(&self) -> Distinction {
         let WheelName { version, build, python, abi, platform, variant, .. } = &self.name;
-        let tags = [python, abi, platform].map(|set| set.to_ascii_lowercase());
-        (normal_version(version), build.clone(), tags, variant.clone())
+        let tags = [python, abi, platform].map(|set| set.split('.').map(str::to_ascii_lowercase).collect());
+        (normal_version(version), build.as_deref().map(normal_build), tags, variant.clone())
     }
 }
 
 /// Version, build tag, tags and variant label. Installers cannot tell wheels apart in which all of them are equal.
-pub(super) type Distinction = (String, Option<String>, [String; 3], Option<String>);
+pub(super) type Distinction = (String, Option<(String, String)>, [BTreeSet<String>; 3], Option<String>);
+
+/// A build tag as installers compare it: its leading digits as a number, and the rest (Binary distribution format).
+fn normal_build(build: &str) -> (String, String) {
+    let (number, rest) = build.split_at(build.find(|it: char| !it.is_ascii_digit()).unwrap_or(build.len()));
+    (number.trim_start_matches('0').to_owned(), rest.to_owned())
+}
 
 /// A version in a form that is equal for `1.0`, `1.0.0` and `v1`, as installers compare them (PEP 440).
 fn normal_version(version: &str) -> String {

@@ -44,7 +44,7 @@ impl ListedWheel {
             let metadata = metadata.map(|file| Arc::clone(file.digest.content()));
             let body = Body::Made(Arc::new(WheelBody(Arc::clone(part))));
             let identity = wheels.identity(&name);
-            Self::made(&name, metadata, body, attributes, identity)
+            Self::made((&name, input), metadata, body, attributes, identity)
         };
         wheels.hosts.iter().chain(wheels.devices.values()).map(listed).collect()
     }
@@ -53,7 +53,7 @@ impl ListedWheel {
     pub fn thin(input: &Input, wheels: &WheelSet, thin: &ThinWheelOfView) -> Result<Self, ViewError> {
         let name = thin.file_name()?;
         let identity = wheels.identity(&format!("{} {name}", thin.gpus()));
-        Self::made(&name, thin.metadata()?, thin.body(), wheel_attributes(input, wheels), identity)
+        Self::made((&name, input), thin.metadata()?, thin.body(), wheel_attributes(input, wheels), identity)
     }
 
     /// A wheel as it is.
@@ -62,7 +62,7 @@ impl ListedWheel {
             return Err(WheelError::NotAWheel.into());
         };
         let name = input.location.file_name().unwrap_or_default().to_string_lossy();
-        let mut indexed = IndexedWheel::new(WheelName::parse(&name)?, &Metadata::read(input)?);
+        let mut indexed = IndexedWheel::new(WheelName::parse(&name)?, &Metadata::read(input)?, &input.location);
         let signatures = signatures(&input.location)?;
         indexed.has_gpg_signature = signatures.iter().any(|(suffix, _)| *suffix == GPG);
         let metadata = match input.entry(&dist_info.child(METADATA)).map(|entry| &entry.kind) {
@@ -76,14 +76,14 @@ impl ListedWheel {
     }
 
     fn made(
-        name: &str,
+        (name, input): (&str, &Input),
         metadata: Option<Arc<dyn Content>>,
         body: Body,
         attributes: Attributes,
         identity: Option<Identity>,
     ) -> Result<Self, ViewError> {
         let metadata = metadata.ok_or(WheelError::NotAWheel)?;
-        let indexed = IndexedWheel::new(WheelName::parse(name)?, &Metadata::of_file(&*metadata)?);
+        let indexed = IndexedWheel::new(WheelName::parse(name)?, &Metadata::of_file(&*metadata)?, &input.location);
         let (signatures, origin) = (Vec::new(), OriginKind::Wheel);
         Ok(Self { indexed, body, metadata, signatures, attributes, origin, identity })
     }
