@@ -56,9 +56,10 @@ pub fn find(directory: &Path) -> io::Result<Option<FoundArtifacts>> {
             others.push(name);
         }
     }
-    let mut archives = Vec::new();
+    let (mut archives, mut has_wheels) = (Vec::new(), false);
     for file in std::fs::read_dir(directory)? {
         let path = file?.path();
+        has_wheels |= path.extension().is_some_and(|extension| extension == "whl");
         let Some(name) = name_of_archive(&path).filter(|_| path.is_file()) else { continue };
         if ArtifactName::parse(name).is_none() {
             archives.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
@@ -67,7 +68,8 @@ pub fn find(directory: &Path) -> io::Result<Option<FoundArtifacts>> {
         }
     }
     archives.sort();
-    let is_empty = artifacts.is_empty() && archives.is_empty();
+    // Tar archives next to wheels are sdists.
+    let is_empty = artifacts.is_empty() && (archives.is_empty() || has_wheels);
     Ok((!is_empty).then_some(FoundArtifacts::Several { artifacts, others, archives }))
 }
 
@@ -119,5 +121,10 @@ mod tests {
         assert_eq!(others, ["fft_lib_generic", "notes"]);
         assert_eq!(find(&place.path().join("blas_lib_gfx1100")).unwrap(), Some(FoundArtifacts::One));
         assert_eq!(find(&place.path().join("missing")).unwrap(), None);
+        let wheels = tempfile::tempdir().unwrap();
+        fs::write(wheels.path().join("x-1.0.tar.gz"), "").unwrap();
+        assert!(find(wheels.path()).unwrap().is_some());
+        fs::write(wheels.path().join("x-1.0-py3-none-any.whl"), "").unwrap();
+        assert_eq!(find(wheels.path()).unwrap(), None);
     }
 }

@@ -7,11 +7,11 @@ use rayon::prelude::*;
 
 use super::options::SplitOptions;
 use super::progress::show_bytes;
-use super::terminal::message;
+use super::terminal::{message, warn};
 use crate::gpu::BundleKey;
 use crate::image::{self, ImageReference};
 use crate::index::Index;
-use crate::join::{self, Joined};
+use crate::join::{self, GivenWheels, Joined};
 use crate::kpack::BundleJobs;
 use crate::memory::check_tables;
 use crate::metrics::Counters;
@@ -138,6 +138,19 @@ pub(super) fn plan_alone(input: Input, options: &SplitOptions, resources: &Arc<R
     Ok(prepared)
 }
 
+/// The wheels that these inputs are or contain; `None` if one is neither a wheel nor a directory of wheels. Says what else
+/// is in these directories.
+pub(super) fn given_wheels(inputs: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, SourceError> {
+    let Some(GivenWheels { wheels, notes, warnings }) = GivenWheels::of(inputs)? else { return Ok(None) };
+    for note in &notes {
+        eprintln!("kpackfs: note: {}", message(note));
+    }
+    for warning in &warnings {
+        warn(warning);
+    }
+    Ok(Some(wheels))
+}
+
 /// Lists an input: several wheels are one, and so are the layers of an image.
 pub(super) fn open_input(inputs: &[PathBuf], list: List, resources: &Arc<Resources>) -> anyhow::Result<Input> {
     if let [input] = inputs
@@ -146,10 +159,11 @@ pub(super) fn open_input(inputs: &[PathBuf], list: List, resources: &Arc<Resourc
         return Ok(image::open_root(&image, resources)?);
     }
     Ok(match inputs {
-        [input] => match &*join::wheels_in(input)? {
-            // What is said of a wheel holds for a directory that has nothing but it.
-            [] => list(&join::only_wheel_in(input)?.unwrap_or_else(|| input.clone()), resources)?,
-            wheels => join::open_wheels(wheels, resources)?,
+        [input] => match given_wheels(inputs)?.as_deref() {
+            None => list(input, resources)?,
+            // What is said of a wheel holds for a directory of one.
+            Some([wheel]) => list(wheel, resources)?,
+            Some(wheels) => join::open_wheels(wheels, resources)?,
         },
         several => join::open_wheels(several, resources)?,
     })

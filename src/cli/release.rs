@@ -8,9 +8,9 @@ use anyhow::Context;
 use once_cell::sync::OnceCell;
 
 use super::options::SplitOptions;
-use super::prepare::{List, Prepared, Share, plan, plan_alone, prepare_with, resources};
+use super::prepare::{List, Prepared, Share, given_wheels, plan, plan_alone, prepare_with, resources};
 use super::terminal::message;
-use crate::join::{self, SeveralWheels, WheelsError};
+use crate::join::{self, GivenWheels, SeveralWheels, WheelsError};
 use crate::kpack::BundleJobs;
 use crate::mount;
 use crate::resources::Resources;
@@ -43,7 +43,8 @@ pub(super) enum OpenedInputs {
 
 /// Plans one input, or each of several wheels.
 pub(super) fn open(inputs: &[PathBuf], options: &SplitOptions, list: List) -> anyhow::Result<OpenedInputs> {
-    let Some(wheels) = join::wheels_of(inputs)?.filter(|wheels| wheels.len() > 1) else {
+    let several = GivenWheels::of(inputs)?.filter(|given| given.wheels.len() > 1);
+    let Some(wheels) = several.map(|_| given_wheels(inputs)).transpose()?.flatten() else {
         return Ok(OpenedInputs::One(Box::new(prepare_with(inputs, options, list)?)));
     };
     let resources = shared_resources(inputs, options)?;
@@ -62,7 +63,7 @@ fn shared_resources(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Resul
 /// Lists wheels for a release, and plans the split of each.
 pub(super) fn release(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Release> {
     let resources = shared_resources(inputs, options)?;
-    let listed = match (join::wheels_of(inputs)?, inputs) {
+    let listed = match (given_wheels(inputs)?, inputs) {
         (Some(wheels), _) => join::open_apart(&wheels, &resources)?,
         (None, [input]) => vec![Input::open(input, &resources)?],
         (None, _) => return Err(not_a_wheel(inputs).into()),
@@ -72,7 +73,7 @@ pub(super) fn release(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Res
 
 /// The first input that is neither a wheel nor a directory of wheels.
 fn not_a_wheel(inputs: &[PathBuf]) -> WheelsError {
-    let is_other = |path: &&PathBuf| !matches!(join::wheels_of(std::slice::from_ref(path)), Ok(Some(_)));
+    let is_other = |path: &&PathBuf| !matches!(GivenWheels::of(std::slice::from_ref(path)), Ok(Some(_)));
     WheelsError::NotAWheel(inputs.iter().find(is_other).cloned().unwrap_or_default())
 }
 
@@ -93,7 +94,7 @@ fn planned(inputs: Vec<Input>, options: &SplitOptions, resources: &Arc<Resources
     let keys = wheels.iter().map(|wheel| wheel.prepared.plan.keys_of_input(choices.packaging));
     choices.check_selection(&keys.flatten().collect::<BTreeSet<_>>())?;
     let release = Release { wheels, resources: Arc::clone(resources) };
-    for warning in release.wheels.iter().filter_map(ReleasedWheel::warning) {
+    for warning in release.wheels.iter().flat_map(ReleasedWheel::warnings) {
         eprintln!("kpackfs: warning: {}", message(&warning));
     }
     Ok(release)
@@ -156,12 +157,11 @@ impl ReleasedWheel {
         Ok(WheelName::parse(&file)?)
     }
 
-    /// Why installers refuse it.
-    fn warning(&self) -> Option<String> {
+    /// Why installers refuse a wheel that is listed as it is, and which of its signatures are not listed.
+    fn warnings(&self) -> Vec<String> {
         if self.prepared.wheels.is_some() {
-            return None;
+            return Vec::new();
         }
-        let reason = self.listed_whole().ok()?.indexed.mismatch()?;
-        Some(format!("{}: {reason}", self.path().display()))
+        self.listed_whole().map(ListedWheel::warnings).unwrap_or_default()
     }
 }

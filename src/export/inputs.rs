@@ -199,8 +199,7 @@ fn parts_of(input: &Path) -> Vec<PathBuf> {
         _ => Vec::new(),
     };
     let wheels = join::wheels_in(input).unwrap_or_default();
-    let only = join::only_wheel_in(input).unwrap_or_default();
-    std::iter::once(input.to_owned()).chain(artifacts).chain(wheels).chain(only).collect()
+    std::iter::once(input.to_owned()).chain(artifacts).chain(wheels).collect()
 }
 
 /// The path without symlinks. Its end need not exist.

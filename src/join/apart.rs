@@ -1,12 +1,12 @@
 //! Wheels that do not belong together: each is an input of its own, a host wheel together with its device wheels.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::wheels::{JoinedWheel, WheelsError, as_one, check, only_wheel_in, open_all, wheels_in};
+use super::wheels::{JoinedWheel, WheelsError, as_one, check, open_all};
 use crate::resources::Resources;
-use crate::source::{Input, SourceError};
+use crate::source::Input;
 
 /// Several wheels.
 #[derive(Debug)]
@@ -15,26 +15,6 @@ pub enum SeveralWheels {
     Together(Box<Input>),
     /// They do not. Each is an input, a host wheel together with its device wheels.
     Apart(Vec<Input>),
-}
-
-/// All wheels that these inputs are or contain; `None` if one is neither a wheel nor a directory of wheels.
-pub fn wheels_of(inputs: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, SourceError> {
-    let mut all = Vec::new();
-    for input in inputs {
-        match &*wheels_in(input)? {
-            [] if is_wheel(input) => all.push(input.clone()),
-            [] => match only_wheel_in(input)? {
-                Some(wheel) => all.push(wheel),
-                None => return Ok(None),
-            },
-            wheels => all.extend_from_slice(wheels),
-        }
-    }
-    Ok(Some(all))
-}
-
-fn is_wheel(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "whl") && path.is_file()
 }
 
 /// Opens several wheels.

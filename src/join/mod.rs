@@ -11,6 +11,7 @@ mod archives;
 mod binary;
 mod bundles;
 mod claims;
+mod directory;
 mod distributions;
 mod joined;
 mod names;
@@ -32,15 +33,16 @@ use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, EntryPath, Input, MIN_BINARY};
 use crate::wheel;
 
-pub use apart::{SeveralWheels, open_apart, open_several, wheels_of};
+pub use apart::{SeveralWheels, open_apart, open_several};
 pub use archives::some_of;
 use archives::{ArchiveDecision, InputArchives};
 use binary::{Examined, JoinCandidate, JoinError, join_file};
+pub use directory::{GivenWheels, wheels_in};
 pub use joined::{Archives, Joined, OrphanCode, SplitForm};
 use names::Names;
 pub use outside::{OutsideFile, outside};
 use remaining::{blocked, is_of, without};
-pub use wheels::{WheelsError, only_wheel_in, open_wheels, wheels_in};
+pub use wheels::{WheelsError, open_wheels};
 
 /// Replaces each split binary of an input by a fat one if there are archives for it, and removes archives that are no
 /// longer needed. An input without archives is left alone.

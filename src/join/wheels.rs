@@ -85,39 +85,6 @@ impl JoinedWheel {
     }
 }
 
-/// The wheels in a directory that contains at least two wheels and nothing else; otherwise none.
-pub fn wheels_in(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
-    all_wheels_in(directory).map(|wheels| if wheels.len() > 1 { wheels } else { Vec::new() })
-}
-
-/// The wheel in a directory that contains one wheel and nothing else.
-pub fn only_wheel_in(directory: &Path) -> Result<Option<PathBuf>, SourceError> {
-    all_wheels_in(directory).map(|mut wheels| wheels.pop().filter(|_| wheels.is_empty()))
-}
-
-/// The wheels in a directory that contains nothing else; otherwise none.
-fn all_wheels_in(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
-    let io = |source| SourceError::Io { path: directory.to_owned(), source };
-    if !directory.is_dir() {
-        return Ok(Vec::new());
-    }
-    let mut wheels = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        let has = |wanted: &str| path.extension().is_some_and(|extension| extension == wanted);
-        // The pages and METADATA of an index, and signatures, may be there, too.
-        let is_other = is_hidden || ["json", "html", "metadata"].into_iter().any(has) || wheel::may_be_signature(&path);
-        if has("whl") && path.is_file() {
-            wheels.push(path);
-        } else if !is_other {
-            return Ok(Vec::new());
-        }
-    }
-    wheels.sort();
-    Ok(wheels)
-}
-
 /// Wheels that belong together as one tree, in which each file is where it is installed. Fails if one of them is
 /// unrelated to the others.
 pub fn open_wheels(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Input, WheelsError> {

@@ -63,7 +63,7 @@ impl IndexedWheel {
     }
 
     /// The input that it is made of.
-    pub(super) fn input(&self) -> &Path {
+    pub fn input(&self) -> &Path {
         &self.input
     }
 

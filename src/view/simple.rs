@@ -16,7 +16,7 @@ use crate::simple::{IndexedWheel, PackageIndex, WheelSums};
 use crate::source::{Attributes, EntryKind, EntryPath, Input, InputKind};
 use crate::split::{SIMPLE, SIMPLE_THIN, WHEELS};
 use crate::tree::{Body, NodeKind, Origin, OriginKind, ROOT, Tree, TreeError};
-use crate::wheel::{GPG, Metadata, WheelError, WheelName, signatures_of};
+use crate::wheel::{GPG, Metadata, WheelError, WheelName, signatures_of, unusable_signatures};
 use crate::wheelparts::{WheelBody, WheelPart, WheelSet};
 
 /// A wheel that an index lists.
@@ -86,6 +86,19 @@ impl ListedWheel {
         let indexed = IndexedWheel::new(WheelName::parse(name)?, &Metadata::of_file(&*metadata)?, &input.location);
         let (signatures, origin) = (Vec::new(), OriginKind::Wheel);
         Ok(Self { indexed, body, metadata, signatures, attributes, origin, identity })
+    }
+
+    /// Why installers refuse it as it is, and which of its signatures are not listed.
+    pub fn warnings(&self) -> Vec<String> {
+        let input = self.indexed.input();
+        let refused = self.indexed.mismatch().map(|reason| format!("{}: {reason}", input.display()));
+        let unusable = unusable_signatures(input).into_iter().map(|path| {
+            format!(
+                "{}: left out, since it is no file, or a symlink that leads out of its directory; put a copy there",
+                path.display()
+            )
+        });
+        refused.into_iter().chain(unusable).collect()
     }
 
     /// The file.

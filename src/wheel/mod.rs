@@ -44,7 +44,7 @@ pub use record::{Claim, Claims, Stated, line_size};
 pub(crate) use record::{SHA256_TEXT, quoted, sha256_text};
 pub use relation::WheelLabel;
 pub use requirement::{accepts, check_requirement};
-pub use signatures::{GPG, may_be_signature, signatures_of};
+pub use signatures::{GPG, may_be_signature, signatures_of, unusable_signatures};
 pub use variant::VariantLabel;
 pub(crate) use variant::{has_property, variant_json};
 pub use wheel_file::WheelFile;

@@ -42,7 +42,7 @@ impl SortedPaths {
         let io = |source| SourceError::Io { path: path.to_owned(), source };
         let owned = path.to_owned();
         if path.metadata().map_err(io)?.is_dir() {
-            let wheels = only_wheel(path).map_or_else(|| wheels_in(path), |only| Ok(vec![only]))?;
+            let wheels = wheels_in(path)?;
             match part::is_split(path) {
                 true => self.splits.push(owned),
                 false if wheels.is_empty() => self.files.push(owned),
@@ -62,11 +62,4 @@ impl SortedPaths {
         }
         Ok(())
     }
-}
-
-/// The wheel in a directory that contains nothing else.
-fn only_wheel(directory: &Path) -> Option<PathBuf> {
-    let mut entries = std::fs::read_dir(directory).ok()?;
-    let only = entries.next()?.ok()?.path();
-    (entries.next().is_none() && only.extension().is_some_and(|extension| extension == "whl")).then_some(only)
 }

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod costs;
+mod directories;
 mod edges;
 mod index;
 mod simple;
