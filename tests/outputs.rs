@@ -154,7 +154,7 @@ const REFUSED: [(&str, &str); 43] = [
     ("ln wheels hard", "split wheels -o hard --format wheel --force"),
     (
         "mkdir l; ln -s ../wheels/WHEEL l/WHEEL; ln -s ../wheels/DEVICE l/DEVICE",
-        "split l -o wheels --format wheel --force",
+        "split l/WHEEL l/DEVICE -o wheels --format wheel --force",
     ),
     ("mkdir wheels/o", "split wheels/WHEEL wheels/DEVICE -o wheels/o/.. --format wheel --force"),
     // An input in an output, and an output in an input.

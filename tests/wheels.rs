@@ -96,7 +96,7 @@ fn split(location: &Path, label: Option<&VariantLabel>, device_requires: Vec<Str
             let stream = deflated(&**content);
             wheels.made(&host, &entry.path, entry.attributes.mode, content.clone(), Some(stream)).unwrap()
         }
-        Destination::Device(..) | Destination::Unwanted(..) => None,
+        Destination::Device(..) | Destination::Held | Destination::Unwanted(..) => None,
     });
     let payload: Vec<WheelEntry> = payload.collect();
     let finish = |part: &SplitWheel, mut files: Vec<WheelEntry>| {

@@ -55,8 +55,8 @@ impl IndexArguments {
         match &opened {
             OpenedInputs::One(prepared) => {
                 self.examine(prepared)?;
-                if let Some(wheels) = prepared.wheels.as_ref().filter(|_| self.wheel_digests) {
-                    record_digests(ListedWheel::of_split(&prepared.input, wheels)?, prepared)?;
+                if self.wheel_digests && (prepared.wheels.is_some() || prepared.plan.keeps_wheels) {
+                    record_digests(&prepared.listed()?, prepared)?;
                 }
             }
             OpenedInputs::Several(release) => {
@@ -94,11 +94,11 @@ impl IndexArguments {
 }
 
 /// Records the digests of the wheels of an input.
-fn record_digests(wheels: Vec<ListedWheel>, prepared: &Prepared) -> anyhow::Result<()> {
+fn record_digests(wheels: &[ListedWheel], prepared: &Prepared) -> anyhow::Result<()> {
     show_bytes("Digesting", |progress| WheelSet::make(&prepared.parts(), true, &progress.done))?;
-    for mut wheel in wheels {
+    for wheel in wheels {
         let sums = sums_of(&*wheel.body().content()?, &prepared.resources)?;
-        wheel.put_sums(sums, &prepared.resources.index);
+        wheel.clone().put_sums(sums, &prepared.resources.index);
     }
     Ok(())
 }

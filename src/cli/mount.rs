@@ -164,10 +164,16 @@ fn served(
     reports.extend(live_reports(&input.location, resources, [(String::new(), prepared)]));
     let reports = reports.iter().map(|(name, body)| (name.as_str(), body.clone())).collect();
     let (mut tree, thin) = view::lay_out_listed((input, plan, wheels.as_ref()), arch, thin, reports)?;
+    let root = Attributes { mode: 0o755, ..input.root };
+    let mut indexes = PackageIndexes::default();
     if let Some(wheels) = wheels {
-        let mut indexes = PackageIndexes::default();
         indexes.add_split(input, wheels, &thin)?;
-        indexes.show(&mut tree, Attributes { mode: 0o755, ..input.root }, &resources.index)?;
+    } else if plan.keeps_wheels {
+        prepared.listed()?.into_iter().for_each(|wheel| indexes.add_whole(wheel));
+        view::show_all_wheels(&mut tree, root, &indexes.wheels)?;
+    }
+    if !indexes.wheels.is_empty() {
+        indexes.show(&mut tree, root, &resources.index)?;
     }
     tree.shrink();
     if let Some(view) = collected {

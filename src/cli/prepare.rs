@@ -20,7 +20,7 @@ use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, Input, InputKind, SourceError};
 use crate::split::{Destination, Packaging, Plan, SplitFacts, SplitId, Statement};
 use crate::threads;
-use crate::view::{TreeManifest, part_manifests};
+use crate::view::{ListedWheel, TreeManifest, part_manifests};
 use crate::wheel::states_digests;
 use crate::wheelparts::{WheelPart, WheelSet};
 
@@ -45,6 +45,19 @@ impl Prepared {
         plan.keys.is_empty() && plan.unsplit.is_empty() && plan.keys_of_input(Packaging::Bundles).is_empty()
     }
 
+    /// The wheels of an index: those that are made, or else the wheels of the input as they are. Fails for a tree.
+    pub(super) fn listed(&self) -> anyhow::Result<Vec<ListedWheel>> {
+        match (&self.wheels, self.input.host_wheel()) {
+            (Some(wheels), _) => Ok(ListedWheel::of_split(&self.input, wheels)?),
+            (None, Some(host)) => {
+                let devices = host.devices.iter().map(|device| &device.location);
+                let open = |path: &PathBuf| Ok(ListedWheel::whole(&Input::open(path, &self.resources)?)?);
+                std::iter::once(&self.input.location).chain(devices).map(open).collect()
+            }
+            (None, None) => Ok(vec![ListedWheel::whole(&self.input)?]),
+        }
+    }
+
     /// The wheels of the parts, except the fat one.
     pub(super) fn parts(&self) -> Vec<Arc<WheelPart>> {
         let wheels = self.wheels.iter();
@@ -54,7 +67,9 @@ impl Prepared {
     /// The manifests of the parts of a tree, by their names. Those of a wheel's parts are in their dist-info.
     pub(super) fn manifests(&self) -> Vec<(String, TreeManifest)> {
         match (self.plan.manifests, &self.wheels) {
-            (Some(digest), None) => part_manifests(&self.input, &self.plan, &self.split_id, digest, str::to_owned),
+            (Some(digest), None) if !self.plan.keeps_wheels => {
+                part_manifests(&self.input, &self.plan, &self.split_id, digest, str::to_owned)
+            }
             _ => Vec::new(),
         }
     }
@@ -215,7 +230,7 @@ pub(super) fn plan(
     }
     let plan = show_bytes("Planning", |progress| Plan::of_joined(&input, &joined, &choices, jobs, progress))?;
     check_tables()?;
-    let is_whole = matches!(share, Share::Wheel(_)) && is_whole(&input, &plan);
+    let is_whole = plan.keeps_wheels || matches!(share, Share::Wheel(_)) && is_whole(&input, &plan);
     let options = (!is_whole).then(|| options.to_wheel_options()).transpose()?;
     let wheels = options.map(|options| WheelSet::new(&input, &plan, &options, resources)).transpose()?.flatten();
     let of_wheels = wheels.iter().flat_map(|wheels| &wheels.warnings);

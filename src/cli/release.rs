@@ -17,7 +17,7 @@ use crate::resources::Resources;
 use crate::simple::PackageIndex;
 use crate::source::{Attributes, Input};
 use crate::split::Packaging;
-use crate::view::{ListedWheel, PackageIndexes, ThinWheelOfView, ViewError};
+use crate::view::{ListedWheel, PackageIndexes, ThinWheelOfView};
 use crate::wheel::{WheelName, states_digests};
 
 /// Several wheels.
@@ -29,8 +29,8 @@ pub(super) struct Release {
 /// One of several wheels, or a host wheel with its device wheels.
 pub(super) struct ReleasedWheel {
     pub(super) prepared: Prepared,
-    /// What an index lists if it has no device code and is released as it is.
-    whole: OnceCell<ListedWheel>,
+    /// What an index lists for it.
+    listed: OnceCell<Vec<ListedWheel>>,
 }
 
 /// The inputs of a command.
@@ -88,7 +88,7 @@ fn planned(inputs: Vec<Input>, options: &SplitOptions, resources: &Arc<Resources
         let path = input.location.clone();
         let prepared =
             plan(input, options, resources, Share::Wheel(&jobs)).with_context(|| path.display().to_string())?;
-        wheels.push(ReleasedWheel { prepared, whole: OnceCell::new() });
+        wheels.push(ReleasedWheel { prepared, listed: OnceCell::new() });
     }
     let choices = options.to_options(Packaging::Bundles)?;
     let keys = wheels.iter().map(|wheel| wheel.prepared.plan.keys_of_input(choices.packaging));
@@ -105,7 +105,7 @@ impl Release {
     pub(super) fn listed(&self) -> anyhow::Result<Vec<ListedWheel>> {
         let mut listed = Vec::new();
         for wheel in &self.wheels {
-            listed.extend(wheel.listed().with_context(|| wheel.path().display().to_string())?);
+            listed.extend_from_slice(wheel.listed().with_context(|| wheel.path().display().to_string())?);
         }
         PackageIndex::new(listed.iter().map(|wheel| wheel.indexed.clone()))?;
         Ok(listed)
@@ -126,23 +126,15 @@ impl ReleasedWheel {
     }
 
     /// The wheels that an index lists for it.
-    pub(super) fn listed(&self) -> anyhow::Result<Vec<ListedWheel>> {
-        match &self.prepared.wheels {
-            Some(wheels) => Ok(ListedWheel::of_split(&self.prepared.input, wheels)?),
-            None => Ok(vec![self.listed_whole()?.clone()]),
-        }
-    }
-
-    /// The wheel as it is.
-    fn listed_whole(&self) -> Result<&ListedWheel, ViewError> {
-        self.whole.get_or_try_init(|| ListedWheel::whole(&self.prepared.input))
+    pub(super) fn listed(&self) -> anyhow::Result<&[ListedWheel]> {
+        Ok(self.listed.get_or_try_init(|| self.prepared.listed())?)
     }
 
     /// Adds its wheels to the indexes of a mount.
     pub(super) fn add_to(&self, indexes: &mut PackageIndexes, thin: &[ThinWheelOfView]) -> anyhow::Result<()> {
         match &self.prepared.wheels {
             Some(wheels) => indexes.add_split(&self.prepared.input, wheels, thin)?,
-            None => indexes.add_whole(self.listed_whole()?.clone()),
+            None => self.listed()?.iter().for_each(|wheel| indexes.add_whole(wheel.clone())),
         }
         Ok(())
     }
@@ -157,11 +149,9 @@ impl ReleasedWheel {
         Ok(WheelName::parse(&file)?)
     }
 
-    /// Why installers refuse a wheel that is listed as it is, and which of its signatures are not listed.
+    /// Why installers refuse wheels that are listed as they are, and which of their signatures are not listed.
     fn warnings(&self) -> Vec<String> {
-        if self.prepared.wheels.is_some() {
-            return Vec::new();
-        }
-        self.listed_whole().map(ListedWheel::warnings).unwrap_or_default()
+        let Some(listed) = self.listed().ok().filter(|_| self.prepared.wheels.is_none()) else { return Vec::new() };
+        listed.iter().flat_map(ListedWheel::warnings).collect()
     }
 }

@@ -14,16 +14,15 @@ use super::options::{InputOptions, SplitOptions};
 use super::package_index::IndexOutput;
 use super::prepare::{Prepared, prepare, save_index};
 use super::progress::show_bytes;
-use super::split_warnings::{warn_of_fat, warn_of_missing_devices, warn_of_others};
+use super::split_warnings::{is_part, names, warn_of_fat, warn_of_missing_devices, warn_of_others};
 use super::terminal::{message, warn};
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
 use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::export::{self, Inputs, Output, Replace, StatementChange, WantedSums};
-use crate::gpu::begins_device_part;
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::resources::WorkPolicy;
-use crate::source::EntryPath;
-use crate::split::{Plan, RESERVED};
+use crate::source::{Attributes, EntryPath};
+use crate::split::Plan;
 use crate::tree::{ROOT, Tree};
 use crate::view::{self, FAT, FAT_WHEEL, HOST, MERGED, THIN, WHEELS};
 use crate::wheelparts::{SplitWheel, WheelPart, WheelSet};
@@ -165,6 +164,9 @@ impl Split {
                 self.write_fat_wheel(wheels, prepared, tree)?;
             }
             (OutputFormat::Wheel, Some(wheels)) => self.write_wheels(wheels, prepared, tree)?,
+            (OutputFormat::Wheel, None) if prepared.plan.keeps_wheels && self.view.is_empty() => {
+                self.copy_wheels(prepared)?;
+            }
             (OutputFormat::ThinWheel, Some(wheels)) => self.write_thin_wheels(wheels, prepared, tree)?,
             (OutputFormat::Wheel | OutputFormat::ThinWheel, None) | (OutputFormat::Index | OutputFormat::Oci, _) => {
                 bail!(
@@ -291,16 +293,31 @@ impl Split {
     }
 
     fn write_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
-        let place =
-            |name: &str| (EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes()), self.output().join(name));
-        let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| place(name)).collect();
+        let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| self.wheel_place(name)).collect();
         if !index.is_empty() {
             eprintln!(
                 "kpackfs: note: no released installer chooses AMD GPUs by a variant wheel; those that cannot read it take \
                  the host wheel next to it, which has no kernels"
             );
         }
-        self.write_parts(wheels, prepared, tree, index, None, |part| Ok(Some(place(&part.file_name()?))))
+        self.write_parts(wheels, prepared, tree, index, None, |part| Ok(Some(self.wheel_place(&part.file_name()?))))
+    }
+
+    /// Writes the wheels of the input as they are.
+    fn copy_wheels(&self, prepared: &Prepared) -> anyhow::Result<()> {
+        let (wheels, root) = (prepared.listed()?, prepared.input.root);
+        let mut tree = Tree::new(Attributes { mode: 0o755, ..root });
+        view::show_all_wheels(&mut tree, root, &wheels)?;
+        let views: Vec<_> = wheels.iter().map(|wheel| self.wheel_place(&wheel.file_name())).collect();
+        let output = self.prepare_output(&views, None, prepared)?;
+        write_with_archives(&tree, &output.views(&views), (&[], WantedSums::new()), self.writing)?;
+        Ok(output.publish(self.writing.durability())?)
+    }
+
+    /// Where a wheel is in the tree, and where it is written.
+    fn wheel_place(&self, name: &str) -> (EntryPath, PathBuf) {
+        let place = EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes());
+        (place, self.output().join(name))
     }
 
     /// Writes the wheel as it was before it was split.
@@ -373,16 +390,4 @@ impl Split {
         };
         Ok(views.into_iter().map(place).collect())
     }
-}
-
-/// Whether a split may have written a part of this name.
-fn is_part(path: &EntryPath) -> bool {
-    let first = path.components().next().unwrap_or_default();
-    begins_device_part(first) || RESERVED.iter().any(|name| first == name.as_bytes())
-}
-
-/// The directories that a mount would show.
-fn names(tree: &Tree) -> String {
-    let children = tree.children(ROOT).into_iter().flatten().filter(|child| !child.hidden);
-    children.map(|child| String::from_utf8_lossy(child.name)).collect::<Vec<_>>().join(", ")
 }

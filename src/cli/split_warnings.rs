@@ -1,11 +1,12 @@
-//! Warnings of `split` about its output.
+//! Warnings of `split` about its output, and the names in it.
 
 use std::path::{Path, PathBuf};
 
 use super::terminal::message;
-use crate::gpu::BundleKey;
+use crate::gpu::{BundleKey, begins_device_part};
 use crate::source::EntryPath;
-use crate::split::Plan;
+use crate::split::{Plan, RESERVED};
+use crate::tree::{ROOT, Tree};
 use crate::wheelparts::WheelSet;
 
 /// Reports device parts in the output directory that belong to no known split.
@@ -40,4 +41,16 @@ pub(super) fn warn_of_missing_devices(wheels: &WheelSet) {
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
         eprintln!("kpackfs: warning: {}{more}: not given, so what is written lacks this code", message(first));
     }
+}
+
+/// Whether a split may have written a part of this name.
+pub(super) fn is_part(path: &EntryPath) -> bool {
+    let first = path.components().next().unwrap_or_default();
+    begins_device_part(first) || RESERVED.iter().any(|name| first == name.as_bytes())
+}
+
+/// The directories that a mount would show.
+pub(super) fn names(tree: &Tree) -> String {
+    let children = tree.children(ROOT).into_iter().flatten().filter(|child| !child.hidden);
+    children.map(|child| String::from_utf8_lossy(child.name)).collect::<Vec<_>>().join(", ")
 }

@@ -85,7 +85,7 @@ impl CollectReport {
         let archives: BTreeSet<_> = plan.archives.iter().map(|archive| archive.path.to_string()).collect();
         let places = input.entries.iter().zip(&plan.places);
         let written = places.filter(|(_, place)| match place {
-            Destination::Host | Destination::Rewritten { .. } => true,
+            Destination::Host | Destination::Rewritten { .. } | Destination::Held => true,
             Destination::Device(key, _) => keys.contains(key),
             Destination::Unwanted(..) => false,
         });

@@ -23,7 +23,7 @@ pub(super) fn find(examined: &CoverageInput<'_>) -> Vec<ExaminedLibrary> {
     let unsplit: BTreeSet<_> = plan.unsplit.iter().collect();
     let hosts = examined.input.entries.par_iter().zip(&plan.places).with_max_len(1);
     let others = hosts.filter_map(|(entry, place)| match (&entry.kind, place) {
-        (EntryKind::File { content, .. }, Destination::Host) if content.size() >= MIN_BINARY => {
+        (EntryKind::File { content, .. }, Destination::Host | Destination::Held) if content.size() >= MIN_BINARY => {
             other(entry, content, unsplit.contains(&entry.path), examined)
         }
         _ => None,

@@ -145,7 +145,7 @@ impl Inventory {
                 }
             }
             let (host_size, database, is_fat) = match at {
-                split::Destination::Host => (size, None, false),
+                split::Destination::Host | split::Destination::Held => (size, None, false),
                 split::Destination::Rewritten { content, .. } => (content.size(), None, true),
                 split::Destination::Device(key, handler) => (0, Some((handler.name(), key.to_string())), false),
                 // --gpu-targets omits it.

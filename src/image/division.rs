@@ -155,7 +155,7 @@ impl<'a> Division<'a> {
             Some(Destination::Device(key, _) | Destination::Unwanted(key, _)) => {
                 Some(Moved::Device(Arc::new([key.clone()].into())))
             }
-            Some(Destination::Host | Destination::Rewritten { .. }) => None,
+            Some(Destination::Host | Destination::Rewritten { .. } | Destination::Held) => None,
             // Joining has put it into binaries.
             None => Some(Moved::Gone),
         }

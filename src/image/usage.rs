@@ -87,7 +87,7 @@ impl<'a> DevicePieces<'a> {
         });
         let databases = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
             Destination::Device(key, _) | Destination::Unwanted(key, _) => Some((&entry.path, key)),
-            Destination::Host | Destination::Rewritten { .. } => None,
+            Destination::Host | Destination::Rewritten { .. } | Destination::Held => None,
         });
         Self { code: code.collect(), databases: databases.collect() }
     }

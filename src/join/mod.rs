@@ -17,6 +17,7 @@ mod joined;
 mod names;
 mod object;
 mod outside;
+mod overlay;
 mod remaining;
 mod sets;
 mod wheels;
@@ -30,7 +31,7 @@ use crate::binary::FatBinary;
 use crate::loader::{DOT_KPACK, archive_root, is_archive_link};
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::source::{Entry, EntryKind, EntryPath, Input, MIN_BINARY};
+use crate::source::{Entry, EntryKind, EntryPath, HostWheel, Input, MIN_BINARY};
 use crate::wheel;
 
 pub use apart::{SeveralWheels, open_apart, open_several};
@@ -44,6 +45,9 @@ pub use outside::{OutsideFile, outside};
 use remaining::{blocked, is_of, without};
 pub use wheels::{WheelsError, open_wheels};
 
+/// Why a binary is not joined whose archives could not be made again.
+const BLOCKED: &str = "the symlink .kpack stays, so that there is no place for others";
+
 /// Replaces each split binary of an input by a fat one if there are archives for it, and removes archives that are no
 /// longer needed. An input without archives is left alone.
 pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) -> Joined {
@@ -51,6 +55,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
     let installed = |path: &EntryPath| if is_wheel { wheel::installed(path) } else { path.clone() };
     let archives = InputArchives::of(input, installed);
     let mut joined = Joined { warnings: distributions::mixed_versions(input), ..Joined::default() };
+    joined.warnings.extend(input.host_wheel().iter().flat_map(|host| host.conflicts.values()).map(ToString::to_string));
     joined.warnings.extend(outside(input, resources).iter().map(|it| format!("{}: {}", it.link, it.problem)));
     if archives.is_empty() && !input.entries.iter().any(is_archive_link) {
         return joined;
@@ -64,16 +69,22 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
     let mut gone = without(&input.entries, &decision.used, &links);
     // New archives cannot be where a symlink stays.
     let places = blocked(&input.entries, &gone, installed);
-    let is_blocked = |form: &SplitForm| {
-        form.archives.as_ref().is_some_and(|archives| places.contains(&archives.root.child(DOT_KPACK.as_bytes())))
+    let of_devices = input.host_wheel().map(HostWheel::held).unwrap_or_default();
+    let objection = |position: usize, form: &SplitForm| {
+        let path = input.entries.get(position).map(|entry| &entry.path)?;
+        let is_blocked = |it: &Archives| places.contains(&it.root.child(DOT_KPACK.as_bytes()));
+        if of_devices.contains(path) {
+            return Some("it is in a device wheel, where it stays");
+        }
+        form.archives.as_ref().is_some_and(is_blocked).then_some(BLOCKED)
     };
-    let (split, candidates): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|(_, found)| is_blocked(&found.form));
+    let (split, candidates): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|(position, found)| objection(*position, &found.form).is_some());
     for (position, found) in &split {
         let Some(Entry { path, .. }) = input.entries.get(*position) else { continue };
         archives.need(&found.asked.iter().map(|(number, ..)| *number).collect(), path);
-        joined.warnings.push(format!(
-            "{path}: not joined with its archives: the symlink .kpack stays, so that there is no place for others"
-        ));
+        let reason = objection(*position, &found.form).unwrap_or_default();
+        joined.warnings.push(format!("{path}: not joined with its archives: {reason}"));
     }
     if !split.is_empty() {
         decision = archives.decide(is_fat, resources);

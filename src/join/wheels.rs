@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::overlay::WheelOverlay;
 use crate::resources::Resources;
 use crate::rope::ReadError;
-use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, SourceError};
+use crate::source::{Input, OnePath, SourceError};
 use crate::wheel::{self, Metadata, WheelError, WheelLabel, normalise};
 
 /// Why several inputs cannot be used together.
@@ -54,17 +55,8 @@ pub enum WheelsError {
     #[error("{}: it neither requires one of the other wheels in exactly one version, nor does one of them require it so", .0.display())]
     Unrelated(PathBuf),
     /// Two install different files at one path.
-    #[error("{} and {}: {reason} at {installed:?}, where both are installed", first.display(), second.display())]
-    OnePath {
-        /// A wheel.
-        first: PathBuf,
-        /// Another one.
-        second: PathBuf,
-        /// The path in the installation.
-        installed: EntryPath,
-        /// The difference.
-        reason: &'static str,
-    },
+    #[error(transparent)]
+    OnePath(#[from] OnePath),
     /// Bytes cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -73,7 +65,7 @@ pub enum WheelsError {
 /// One of several wheels.
 pub(super) struct JoinedWheel {
     pub(super) path: PathBuf,
-    input: Input,
+    pub(super) input: Input,
     pub(super) metadata: Metadata,
     /// The normalised name of its distribution.
     pub(super) name: String,
@@ -105,13 +97,10 @@ pub(super) fn as_one(mut wheels: Vec<JoinedWheel>) -> Result<Input, WheelsError>
     {
         return Ok(only.input);
     }
-    let host = host(&wheels).map(|host| (host.input.location.clone(), host.input.dist_info().cloned()));
-    let mut whole = lay_over(wheels)?;
-    if let Some((location, Some(dist_info))) = host {
-        whole.entries.retain(|entry| !entry.path.is_in_dist_info() || entry.path.below(&dist_info).is_some());
-        (whole.location, whole.kind) = (location, InputKind::Wheels(Some(dist_info)));
-    }
-    Ok(whole)
+    let host = host(&wheels).map(|host| (host.name.clone(), host.metadata.added()));
+    let mut overlay = WheelOverlay::new(host);
+    wheels.into_iter().try_for_each(|wheel| overlay.add(wheel))?;
+    overlay.finish()
 }
 
 /// The host wheel, whose extras require all others.
@@ -169,41 +158,4 @@ pub(super) fn check(wheels: &[JoinedWheel]) -> Result<(), WheelsError> {
         Some(error) => Err(error),
         None => Ok(()),
     }
-}
-
-fn lay_over(wheels: Vec<JoinedWheel>) -> Result<Input, WheelsError> {
-    let mut entries = BTreeMap::<EntryPath, (Entry, PathBuf)>::new();
-    let mut whole: Option<Input> = None;
-    for JoinedWheel { path, input, .. } in wheels {
-        let Input { location, root, entries: own, warnings, tables, .. } = input;
-        for entry in own {
-            let installed = wheel::installed(&entry.path);
-            // Data directories themselves are not installed.
-            let is_gone = installed.is_root()
-                || (matches!(entry.kind, EntryKind::Directory)
-                    && entry.path.name().ends_with(b".data")
-                    && entry.path.depth() == 1);
-            if is_gone {
-                continue;
-            }
-            if let Some((first, of)) = entries.get(&installed) {
-                if let Some(reason) = first.kind.difference(&entry.kind)? {
-                    let (first, second) = (of.clone(), path);
-                    return Err(WheelsError::OnePath { first, second, installed, reason });
-                }
-                continue;
-            }
-            entries.insert(installed.clone(), (Entry { path: installed, ..entry }, path.clone()));
-        }
-        if let Some(whole) = &mut whole {
-            whole.warnings.extend(warnings);
-            whole.tables.extend(tables);
-        } else {
-            let (kind, entries, file) = (InputKind::Wheels(None), Vec::new(), None);
-            whole = Some(Input { kind, location, root, entries, warnings, file, tables });
-        }
-    }
-    let mut whole = whole.ok_or_else(|| WheelsError::NotAWheel(PathBuf::new()))?;
-    whole.entries = entries.into_values().map(|(entry, _)| entry).collect();
-    Ok(whole)
 }

@@ -166,7 +166,7 @@ impl Weights {
             let sum = match place {
                 Destination::Host => &mut weights.host,
                 Destination::Device(key, _) => weights.databases.entry(key.to_string()).or_default(),
-                Destination::Unwanted(..) => continue,
+                Destination::Held | Destination::Unwanted(..) => continue,
                 Destination::Rewritten { content, .. } => {
                     let mut by_key = BTreeMap::new();
                     let codes = codes.get(&entry.path).map(|binary| code(binary, keys)).unwrap_or_default();
@@ -179,6 +179,10 @@ impl Weights {
                 }
             };
             *sum = (sum.0 + size, sum.1 + packed);
+        }
+        for (key, entry) in plan.held.iter().flat_map(|(key, files)| files.iter().map(move |file| (key, file))) {
+            let sum = weights.databases.entry(key.to_string()).or_default();
+            *sum = (sum.0 + size(entry), sum.1 + packed_size(entry));
         }
         weights
     }
@@ -280,6 +284,7 @@ fn packages(input: &Input, plan: &Plan, root: &EntryPath) -> Vec<DirectoryDetail
                 package.host_size += host_size;
                 package.device_size += size.saturating_sub(host_size);
             }
+            Destination::Held => {}
             Destination::Device(_, handler) | Destination::Unwanted(_, handler) => {
                 *package.databases.entry(handler.name().to_owned()).or_default() += size;
             }

@@ -189,7 +189,7 @@ impl Summary {
                 device.database_files += 1;
                 device.database_size += size;
             }
-            Destination::Unwanted(..) => {}
+            Destination::Held | Destination::Unwanted(..) => {}
         }
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::entry::{Attributes, Entry, EntryKind};
+use super::host_wheel::HostWheel;
 use super::path::EntryPath;
 use crate::memory::ParserMemory;
 use crate::rope::Content;
@@ -37,9 +38,9 @@ pub enum InputKind {
     Tree,
     /// A directory that holds exactly one `*.dist-info`, named here.
     UnpackedWheel(EntryPath),
-    /// Wheels laid over each other, as they are installed. If all but one are device wheels of that one, its
-    /// `*.dist-info` directory is named here, and those of the others are left out.
-    Wheels(Option<EntryPath>),
+    /// Wheels laid over each other, as they are installed. If all but one are device wheels of that one, it is described
+    /// here, and the `*.dist-info` directories of the others are left out.
+    Wheels(Option<Arc<HostWheel>>),
     /// An ELF or PE file, which is the only entry.
     Binary,
     /// A `.whl` file; the `*.dist-info` directory is named here.
@@ -51,7 +52,16 @@ impl Input {
     pub fn dist_info(&self) -> Option<&EntryPath> {
         match &self.kind {
             InputKind::Tree | InputKind::Binary | InputKind::Wheels(None) => None,
-            InputKind::UnpackedWheel(path) | InputKind::Wheel(path) | InputKind::Wheels(Some(path)) => Some(path),
+            InputKind::UnpackedWheel(path) | InputKind::Wheel(path) => Some(path),
+            InputKind::Wheels(Some(host)) => Some(&host.dist_info),
+        }
+    }
+
+    /// The host wheel, if the input is one with device wheels.
+    pub fn host_wheel(&self) -> Option<&HostWheel> {
+        match &self.kind {
+            InputKind::Wheels(host) => host.as_deref(),
+            _ => None,
         }
     }
 

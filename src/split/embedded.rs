@@ -41,7 +41,7 @@ pub fn embedded(
 ) -> Vec<(EntryPath, Embedded)> {
     let binaries = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match (place, &entry.kind) {
         (Destination::Rewritten { content, .. }, _) => Some((&entry.path, content.original())),
-        (Destination::Host, EntryKind::File { content, .. }) => Some((&entry.path, content)),
+        (Destination::Host | Destination::Held, EntryKind::File { content, .. }) => Some((&entry.path, content)),
         _ => None,
     });
     let binaries: Vec<_> = binaries.collect();

@@ -1,8 +1,10 @@
 //! Why an input cannot be split.
 
+use std::path::PathBuf;
+
 use crate::gpu::BundleKey;
 use crate::rope::ReadError;
-use crate::source::EntryPath;
+use crate::source::{EntryPath, OnePath};
 
 /// Number of files and directories in all views together. The largest ROCm wheels have some hundred thousand.
 pub(super) const MAX_SHOWN: usize = 8 << 20;
@@ -45,6 +47,17 @@ pub enum SplitError {
         installed: EntryPath,
         /// The difference.
         reason: &'static str,
+    },
+    /// Two device wheels install different files at one path.
+    #[error(transparent)]
+    OfDeviceWheels(#[from] OnePath),
+    /// A device wheel is named after no device part.
+    #[error("{}: its name ends with {part:?}, which is no device part", location.display())]
+    NoPart {
+        /// The wheel.
+        location: PathBuf,
+        /// The end of its name.
+        part: String,
     },
     /// An entry of the input is in the way of an archive.
     #[error(

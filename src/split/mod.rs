@@ -7,6 +7,7 @@ mod claims;
 mod embedded;
 mod error;
 mod file_digest;
+mod held;
 mod manifest;
 mod manifest_text;
 mod options;
@@ -74,7 +75,8 @@ impl Plan {
         let resources = jobs.resources();
         let roots = Roots::new(input, options)?;
         let group = roots::group(input, options)?;
-        let FoundDatabases { places, modes, warnings } = database_places(input, &roots, options, resources);
+        let FoundDatabases { mut places, modes, warnings } = database_places(input, &roots, options, resources);
+        held::keep(input, &mut places, options)?;
         let mut plan = Self {
             places,
             archives: Vec::new(),
@@ -82,6 +84,8 @@ impl Plan {
             bundle_files: Vec::new(),
             modes,
             keys: BTreeSet::new(),
+            held: BTreeMap::new(),
+            keeps_wheels: false,
             group,
             warnings: [&*input.warnings, &*joined.warnings, &warnings].concat(),
             targets: Targets::of(options),
@@ -91,6 +95,7 @@ impl Plan {
             jobs: Arc::clone(jobs),
             joined: joined.binaries.keys().cloned().collect(),
             unsplit: Vec::new(),
+            of_wheels: BTreeSet::new(),
             tables: Vec::new(),
         };
         let fat = scan::scan(input, joined, &mut plan, options, progress);
@@ -103,9 +108,10 @@ impl Plan {
         plan.warnings.extend(unserved);
         let of_databases = plan.places.iter().filter_map(|place| match place {
             Destination::Device(key, _) => Some(key.clone()),
-            Destination::Host | Destination::Rewritten { .. } | Destination::Unwanted(..) => None,
+            Destination::Host | Destination::Rewritten { .. } | Destination::Held | Destination::Unwanted(..) => None,
         });
         plan.keys = of_databases.chain(plan.archives.iter().map(|archive| archive.key.clone())).collect();
+        held::assign(input, &mut plan)?;
         let (keys, entries) = (plan.keys.len(), input.entries.len());
         if keys.saturating_mul(entries) > MAX_SHOWN {
             return Err(SplitError::TooManyTargets { keys, entries });

@@ -12,7 +12,7 @@ use crate::fatbin::Compressed;
 use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::{ArchiveRope, BundleJobs};
 use crate::memory::ParserMemory;
-use crate::source::{Attributes, EntryPath};
+use crate::source::{Attributes, Entry, EntryPath};
 
 /// The decisions about a whole input.
 #[derive(Debug)]
@@ -27,8 +27,13 @@ pub struct Plan {
     pub bundle_files: Vec<BundleFile>,
     /// The targets of databases for some modes of a GPU only, such as `gfx90a:xnack+`, by path in the input.
     pub modes: BTreeMap<EntryPath, TargetId>,
-    /// Every bundle key that has an archive or a database.
+    /// Every bundle key that has an archive or a database, or a device wheel in the input.
     pub keys: BTreeSet<BundleKey>,
+    /// Files that device parts have because the device wheels of the input have them, sorted by path.
+    pub held: BTreeMap<BundleKey, Vec<Entry>>,
+    /// Whether the input is a host wheel with device wheels in which there is nothing to split, so that all of them stay
+    /// as they are.
+    pub keeps_wheels: bool,
     /// First part of the archives' names.
     pub group: String,
     /// Warnings for the user: what could not be split, and why.
@@ -47,6 +52,8 @@ pub struct Plan {
     pub joined: BTreeSet<EntryPath>,
     /// Binaries that keep their device code because they cannot be split. `warnings` has the reasons.
     pub unsplit: Vec<EntryPath>,
+    /// The parts that have device wheels in the input, also those that are not wanted.
+    pub(super) of_wheels: BTreeSet<BundleKey>,
     /// The memory of what was read of the input's bundles.
     pub(super) tables: Vec<ParserMemory>,
 }
@@ -69,6 +76,8 @@ pub enum Destination {
     },
     /// The device part of a key: a database.
     Device(BundleKey, Handler),
+    /// The device parts of the wheels that hold it in the input: see [`Plan::held`].
+    Held,
     /// None: a database of a target that is not wanted.
     Unwanted(BundleKey, Handler),
 }

@@ -80,9 +80,10 @@ impl Plan {
     pub fn keys_of_input(&self, packaging: Packaging) -> BTreeSet<BundleKey> {
         let of_databases = self.places.iter().filter_map(|place| match place {
             Destination::Device(key, _) | Destination::Unwanted(key, _) => Some(key.clone()),
-            Destination::Host | Destination::Rewritten { .. } => None,
+            Destination::Host | Destination::Rewritten { .. } | Destination::Held => None,
         });
         let objects = self.binaries.iter().flat_map(|binary| binary.wrappers.iter().flatten());
-        of_databases.chain(objects.map(|(target, _)| packaging.key_of(target))).collect()
+        let of_code = objects.map(|(target, _)| packaging.key_of(target));
+        of_databases.chain(of_code).chain(self.of_wheels.iter().cloned()).collect()
     }
 }

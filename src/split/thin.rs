@@ -76,7 +76,7 @@ impl FatBinaries {
                 let source = ThinSource::new(&entry.path.to_text(), content.original(), bundles, &plan.jobs);
                 Some((entry.path.clone(), source))
             }
-            Destination::Host | Destination::Device(..) | Destination::Unwanted(..) => None,
+            Destination::Host | Destination::Held | Destination::Device(..) | Destination::Unwanted(..) => None,
         });
         let files = plan.bundle_files.iter().filter_map(|file| match &input.entry(&file.path)?.kind {
             EntryKind::File { content, .. } => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Tree;
 use super::arena::Arena;
+use super::body::Body;
 use super::found::{self, Finder, LookupCache};
 use super::links::Links;
 use super::node::{NodeId, NodeKind, ROOT, number, stored};
@@ -154,12 +155,16 @@ impl Tree {
         Ok(())
     }
 
-    /// Fails if `directory` and the directories `above` have a path in common that is not a directory.
+    /// Fails if `directory` and the directories `above` have a path in common that is neither a directory nor the same
+    /// file.
     fn is_disjoint(&self, above: &[u32], directory: u32, path: &EntryPath) -> Result<(), TreeError> {
         for &child in self.arena.children(directory) {
             let name = self.arena.name(child);
             let existing: Vec<_> = above.iter().filter_map(|&above| self.arena.find(above, name)).collect();
             if existing.is_empty() {
+                continue;
+            }
+            if existing.iter().all(|&node| self.is_one_file(node, child)) {
                 continue;
             }
             let path = path.child(name);
@@ -169,6 +174,15 @@ impl Tree {
             self.is_disjoint(&existing, child, &path)?;
         }
         Ok(())
+    }
+
+    /// Whether two nodes have one content.
+    fn is_one_file(&self, one: u32, other: u32) -> bool {
+        let content = |node| match self.node(number(0, node)).map(|node| &node.kind) {
+            Some(NodeKind::File { body: Body::Ready(content), .. }) => Some(content),
+            _ => None,
+        };
+        content(one).zip(content(other)).is_some_and(|(one, other)| Arc::ptr_eq(one, other))
     }
 
     fn insert_stored(

@@ -16,8 +16,9 @@ use crate::gpu::BundleKey;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::begins_binary;
+use crate::split::HOST;
 use crate::view::MERGED;
-use crate::wheel::{Metadata, WheelLabel};
+use crate::wheel::{Metadata, WheelLabel, normalise};
 
 /// A directory or wheel that the user named.
 #[derive(Debug)]
@@ -183,15 +184,27 @@ fn is_thin(part: &Part) -> bool {
     part.input.dist_info().is_some_and(|directory| statement(part, directory).is_some_and(|it| it.thin().is_some()))
 }
 
-/// Whether a part contains archives or databases, and no other code. A host part that still has databases also has
-/// binaries.
+/// Whether a part is a device part: it says so, or contains archives or databases, and no other code. A host part that
+/// still has databases also has binaries.
 fn is_device(part: &Part) -> bool {
     if is_thin(part) {
         return false;
     }
     let files = part.files().filter(|(path, _)| !Part::is_metadata(path));
     let (device, others): (Vec<_>, Vec<_>) = files.partition(|(path, content)| part.is_device_file(path, content));
-    !device.is_empty() && !others.into_iter().any(|(_, content)| is_binary(content))
+    let has_device_code_only = !device.is_empty() && !others.into_iter().any(|(_, content)| is_binary(content));
+    has_device_code_only || says_device(part)
+}
+
+/// Whether the statement of a wheel is that of a device part. Without one, its name and its requirements say what it is:
+/// a device wheel may hold anything.
+fn says_device(part: &Part) -> bool {
+    let Some(directory) = part.input.dist_info() else { return false };
+    if let Some(statement) = statement(part, directory) {
+        return statement.part().is_some_and(|part| part != HOST);
+    }
+    let is_named = |it: &Metadata| devices::key(&normalise(&it.name)).is_some() && it.pins().next().is_some();
+    Metadata::read(&part.input).is_ok_and(|metadata| is_named(&metadata) && devices::devices(&metadata).is_empty())
 }
 
 /// Whether a part contains libraries, programs, archives or databases.

@@ -171,7 +171,7 @@ fn check_parts(
     context.check_needed();
     archive::check_all(&context, |it| proves && context.is_as_listed(&listed, it.part, &it.path), progress);
     if parts.kind != PartsKind::Installation {
-        separation::check(parts, archives, choices, findings);
+        separation::check(&context, &listed);
     }
     match against {
         Some(against) => against.compare(&context, progress),

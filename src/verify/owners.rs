@@ -11,6 +11,8 @@ use crate::source::EntryPath;
 pub(super) struct SplitFiles {
     /// `None` if all do.
     owned: Option<HashSet<(usize, EntryPath)>>,
+    /// What device distributions hold. A binary there is as it was before the split.
+    held: HashSet<(usize, EntryPath)>,
 }
 
 impl SplitFiles {
@@ -22,17 +24,22 @@ impl SplitFiles {
         let is_owner =
             |it: &&Distribution<'_>| it.is_of_split() || it.name().is_some_and(|(name, _)| pinned.contains(&name));
         let owners: Vec<_> = distributions.iter().filter(is_owner).collect();
+        let files = |it: &Distribution<'_>| -> Vec<_> {
+            let number = it.number;
+            it.recorded_payload().map(|path| (number, path)).collect()
+        };
+        let held = distributions.iter().filter(|it| it.is_device()).flat_map(files).collect();
         let is_whole = parts.kind != PartsKind::Installation || parts.statement.is_some();
         if is_whole || owners.is_empty() && !parts.is_added || owners.iter().any(|it| it.rows.is_none()) {
-            return Self { owned: None };
+            return Self { owned: None, held };
         }
-        let files = owners.iter().flat_map(|it| it.recorded_payload().map(|path| (it.number, path)));
-        Self { owned: Some(files.collect()) }
+        Self { owned: Some(owners.into_iter().flat_map(files).collect()), held }
     }
 
     /// Whether a file of a part is one of them.
     pub(super) fn contains(&self, part: usize, path: &EntryPath) -> bool {
-        self.owned.as_ref().is_none_or(|owned| owned.contains(&(part, path.clone())))
+        let file = (part, path.clone());
+        !self.held.contains(&file) && self.owned.as_ref().is_none_or(|owned| owned.contains(&file))
     }
 }
 

@@ -1,18 +1,22 @@
 //! Checks the separation of parts: code for one architecture must not be in the host part or in another architecture's
 //! part.
 
+use std::collections::HashSet;
+
 use super::choices::Choices;
-use super::lookup::OverlaidArchives;
+use super::context::Context;
+use super::manifest_files::ProvenFiles;
 use super::parts::{Part, PartFile, Parts};
-use super::report::Findings;
 use super::rules::Rule;
 use crate::database::named_arch;
 use crate::gpu::{BundleKey, SPIRV, TargetId};
 use crate::loader::is_archive;
+use crate::source::EntryPath;
 use crate::split::Packaging;
 
 /// Checks the host part and the device parts.
-pub(super) fn check(parts: &Parts, archives: &OverlaidArchives, choices: &Choices, findings: &Findings) {
+pub(super) fn check(context: &Context<'_>, listed: &ProvenFiles) {
+    let Context { parts, archives, choices, findings, .. } = *context;
     let packaging = parts.packaging();
     let say = |rule, path: String, reason: String| findings.add(rule, path, reason);
     for archive in &archives.list {
@@ -38,16 +42,34 @@ pub(super) fn check(parts: &Parts, archives: &OverlaidArchives, choices: &Choice
             }
         }
     }
+    let packed = packed_files(context);
+    // A device wheel may hold more than device code: tuning tables, a package for one GPU.
+    let is_held = |file: &PartFile<'_>| {
+        let is_of_wheel = packaging == Packaging::Bundles;
+        let is_packed = || packed.contains(&(file.part, file.path.clone()));
+        is_of_wheel && (context.is_as_listed(listed, file.part, file.path) || is_packed())
+    };
     for file in parts.files().filter(|file| !Part::is_metadata(file.path)) {
-        if let Some(reason) = misplaced(parts, &file, choices) {
+        if let Some(reason) = misplaced(parts, &file, choices, is_held) {
             let rule = if file.part == 0 { Rule::DeviceFileInHost } else { Rule::WrongPart };
             say(rule, parts.label(file.part, file.path), reason);
         }
     }
 }
 
-/// Why a file is in the wrong part.
-fn misplaced(parts: &Parts, file: &PartFile<'_>, choices: &Choices) -> Option<String> {
+/// The files that RECORDs of device wheels without a manifest list, by part.
+fn packed_files(context: &Context<'_>) -> HashSet<(usize, EntryPath)> {
+    let devices = context.distributions.iter().filter(|it| it.number > 0 && it.lists_archives().is_none());
+    devices.flat_map(|it| it.recorded_payload().map(|path| (it.number, path))).collect()
+}
+
+/// Why a file is in the wrong part. `is_held` says whether a file that is no device code is there on purpose.
+fn misplaced(
+    parts: &Parts,
+    file: &PartFile<'_>,
+    choices: &Choices,
+    is_held: impl Fn(&PartFile<'_>) -> bool,
+) -> Option<String> {
     let packaging = parts.packaging();
     let found = choices.databases.classify(file.path);
     if file.part == 0 {
@@ -61,7 +83,7 @@ fn misplaced(parts: &Parts, file: &PartFile<'_>, choices: &Choices) -> Option<St
     let is_listing = || parts.component.is_some() && file.path.name().ends_with(b".kpm");
     let belongs = match found {
         Some(found) => Some((found.arch.to_string(), packaging.key_of_database(&found.arch))),
-        None if is_archive(file.path, file.content) || is_listing() => return None,
+        None if is_archive(file.path, file.content) || is_listing() || is_held(file) => return None,
         None => {
             let named = named_arch(file.path).filter(|_| packaging == Packaging::Processors);
             named.map(|target| (target.to_string(), packaging.key_of(&target)))

@@ -112,7 +112,7 @@ pub(crate) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
                 used.contains(path) || !occupied.contains(path)
             }
             (Destination::Host | Destination::Rewritten { .. }, _) => true,
-            (Destination::Device(..) | Destination::Unwanted(..), _) => false,
+            (Destination::Device(..) | Destination::Held | Destination::Unwanted(..), _) => false,
         };
         let directory = entry.path.directory();
         if stays {
@@ -155,10 +155,8 @@ fn host_item(entry: &Entry, place: &Destination, is_joined: bool) -> Item {
             let origin = Origin::of(OriginKind::Rewritten, &entry.path);
             Item { path: entry.path.clone(), attributes: entry.attributes, kind, origin }
         }
-        Destination::Host | Destination::Device(..) | Destination::Unwanted(..) if is_joined => {
-            Item::of(entry).without_links()
-        }
-        Destination::Host | Destination::Device(..) | Destination::Unwanted(..) => Item::of(entry),
+        _ if is_joined => Item::of(entry).without_links(),
+        _ => Item::of(entry),
     }
 }
 
@@ -174,7 +172,7 @@ pub(crate) fn fat_items(input: &Input, plan: &Plan) -> Vec<Item> {
     input.entries.iter().map(item).collect()
 }
 
-/// The databases and archives of a key.
+/// The databases and archives of a key, and what its device wheel holds.
 pub(crate) fn device_part(input: &Input, plan: &Plan, key: &BundleKey) -> Vec<Item> {
     let databases = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
         Destination::Device(of, _) if of == key => {
@@ -182,7 +180,8 @@ pub(crate) fn device_part(input: &Input, plan: &Plan, key: &BundleKey) -> Vec<It
         }
         _ => None,
     });
-    databases.chain(plan.archives.iter().filter(|archive| archive.key == *key).map(archive_item)).collect()
+    let archives = plan.archives.iter().filter(|archive| archive.key == *key).map(archive_item);
+    databases.chain(archives).chain(plan.held.get(key).into_iter().flatten().map(Item::of)).collect()
 }
 
 fn archive_item(planned: &PlannedArchive) -> Item {

@@ -90,7 +90,7 @@ fn host_files(input: &Input, plan: &Plan, digest: FileDigest) -> Vec<TreePartFil
     input.entries.iter().zip(&plan.places).filter_map(file).collect()
 }
 
-/// The databases and archives of a device part.
+/// The databases and archives of a device part, and what its device wheel holds.
 fn device_files(input: &Input, plan: &Plan, key: &BundleKey, digest: FileDigest) -> Vec<TreePartFile> {
     let database = |(entry, place): (&Entry, &Destination)| match (place, &entry.kind) {
         (Destination::Device(of, _), EntryKind::File { content, .. }) if of == key => {
@@ -100,7 +100,13 @@ fn device_files(input: &Input, plan: &Plan, key: &BundleKey, digest: FileDigest)
     };
     let archives = plan.archives.iter().filter(|planned| planned.key == *key);
     let archives = archives.map(|it| TreePartFile::new(&it.path, FileSource::Archive(Arc::clone(&it.archive)), digest));
-    input.entries.iter().zip(&plan.places).filter_map(database).chain(archives).collect()
+    let held = plan.held.get(key).into_iter().flatten().filter_map(|entry| match &entry.kind {
+        EntryKind::File { content, .. } => {
+            Some(TreePartFile::new(&entry.path, FileSource::Plain(Arc::clone(content)), digest))
+        }
+        EntryKind::Directory | EntryKind::Symlink(_) => None,
+    });
+    input.entries.iter().zip(&plan.places).filter_map(database).chain(archives).chain(held).collect()
 }
 
 /// The manifests of all parts: the host part, which is called `host`, and the device parts, each by its name. Nothing is

@@ -303,7 +303,7 @@ impl Finder for ThinFinder {
     }
 }
 
-/// The parts that have databases for all modes of a GPU.
+/// The parts that have databases for all modes of a GPU, or what device wheels hold.
 fn databases(plan: &Plan) -> BTreeSet<BundleKey> {
     let mut files = BTreeMap::<_, usize>::new();
     for place in &plan.places {
@@ -311,10 +311,12 @@ fn databases(plan: &Plan) -> BTreeSet<BundleKey> {
             *files.entry(key.clone()).or_default() += 1;
         }
     }
-    for target in plan.modes.values() {
+    let held: BTreeSet<_> = plan.held.values().flatten().map(|entry| &entry.path).collect();
+    for (_, target) in plan.modes.iter().filter(|(path, _)| !held.contains(path)) {
         files.entry(plan.packaging.key_of(target)).and_modify(|count| *count = count.saturating_sub(1));
     }
-    files.into_iter().filter(|(_, count)| *count > 0).map(|(key, _)| key).collect()
+    let of_files = files.into_iter().filter(|(_, count)| *count > 0).map(|(key, _)| key);
+    of_files.chain(plan.held.keys().cloned()).collect()
 }
 
 /// Whether a GPU can run this code.

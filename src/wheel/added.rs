@@ -19,9 +19,8 @@ const ALL: &str = "all";
 /// The lines that a splitter has added.
 #[derive(Clone, Debug, Default)]
 pub struct Added {
-    /// The normalised names of device distributions. If the extra of one target requires a distribution, its key is the
-    /// value.
-    devices: BTreeMap<String, Option<BundleKey>>,
+    /// The normalised names of device distributions, and the device parts that they are named after.
+    devices: BTreeMap<String, BundleKey>,
     range: Range<usize>,
 }
 
@@ -31,6 +30,11 @@ impl Added {
         self.devices.contains_key(distribution)
     }
 
+    /// The device part that a required distribution is named after. Its name is normalised.
+    pub fn part(&self, distribution: &str) -> Option<&BundleKey> {
+        self.devices.get(distribution)
+    }
+
     /// The required device distributions.
     pub fn devices(&self) -> impl Iterator<Item = &str> {
         self.devices.keys().map(String::as_str)
@@ -38,8 +42,8 @@ impl Added {
 
     /// The common prefix of the device distributions' names.
     pub(crate) fn prefix(&self) -> Option<String> {
-        let prefix = |(name, key): (&String, &Option<BundleKey>)| {
-            let name = name.strip_suffix(&*normalise(&key.as_ref()?.distribution_part()))?;
+        let prefix = |(name, key): (&String, &BundleKey)| {
+            let name = name.strip_suffix(&*normalise(&key.distribution_part()))?;
             name.strip_suffix('-').map(str::to_owned)
         };
         self.devices.iter().find_map(prefix)
@@ -53,10 +57,8 @@ impl Metadata {
         let mut has_extra = false;
         let mut start = None;
         for header in self.headers.list.iter().rev() {
-            if let Some((extra, name)) = self.device_pin(header) {
-                let own = extra.target_of(&name);
-                let known = added.devices.entry(name).or_default();
-                *known = known.take().or(own);
+            if let Some((name, part)) = self.device_pin(header) {
+                added.devices.entry(name).or_insert(part);
             } else if Extra::declared(header).is_some() {
                 has_extra = true;
             } else {
@@ -83,11 +85,11 @@ impl Metadata {
         Self::parse([before, after].concat(), path)
     }
 
-    /// The extra that requires a device distribution, and the distribution's normalised name.
-    fn device_pin(&self, header: &HeaderField) -> Option<(Extra, String)> {
+    /// The normalised name of a device distribution that an extra requires, and the part that it is named after.
+    fn device_pin(&self, header: &HeaderField) -> Option<(String, BundleKey)> {
         let (extra, name, version) = pin_of_extra(&header.value).filter(|_| header.is("Requires-Dist"))?;
-        let extra = Extra::parse(&extra)?;
-        (normalise(version) == normalise(&self.version)).then_some((extra, name))
+        let part = Extra::parse(&extra)?.part_of(&name)?;
+        (normalise(version) == normalise(&self.version)).then_some((name, part))
     }
 }
 
@@ -115,11 +117,21 @@ impl Extra {
         if header.is("Provides-Extra") { Self::parse(&normalise(&header.value)) } else { None }
     }
 
-    /// The target, if a distribution is the target's own and not one of its families'.
-    fn target_of(self, distribution: &str) -> Option<BundleKey> {
-        match self {
-            Self::Target(key) => Some(key).filter(|key| distribution.ends_with(&*normalise(&key.distribution_part()))),
+    /// The part that a required distribution is named after: the target, one of its families, or any part.
+    fn part_of(self, distribution: &str) -> Option<BundleKey> {
+        let is_named = |key: &BundleKey| distribution.ends_with(&*normalise(&key.distribution_part()));
+        let own = match self {
+            Self::Target(key) => key.packaging_chain().into_iter().find(is_named),
             Self::All => None,
-        }
+        };
+        own.or_else(|| part_in(distribution))
     }
+}
+
+/// The part at the end of a distribution's normalised name.
+fn part_in(distribution: &str) -> Option<BundleKey> {
+    let parse = |name: &str| name.parse::<BundleKey>().ok();
+    let mut ends = distribution.rmatch_indices('-').filter_map(|(at, _)| distribution.get(at + 1..));
+    let name = ends.find(|end| begins_device_part(end.as_bytes()))?;
+    parse(&name.replace('-', "_")).filter(BundleKey::is_known).or_else(|| parse(name))
 }

@@ -8,7 +8,7 @@ use pep508_rs::{Requirement, VerbatimUrl, VersionOrUrl};
 use super::{WheelError, normalise};
 
 /// The placeholder for the target in a requirement.
-pub(super) const TARGET: &str = "@GFXARCH@";
+pub(crate) const TARGET: &str = "@GFXARCH@";
 
 /// Fails unless a text is a requirement ([dependency specifiers]) for any target in place of `TARGET`. It becomes one
 /// line of METADATA, so it must not have control characters.
@@ -42,6 +42,13 @@ pub fn accepts(wanted: &str, version: &str) -> bool {
         return normalise(wanted) == normalise(version);
     };
     contains(&specifier, &version)
+}
+
+/// The name of the distribution that a requirement is about.
+pub(crate) fn required_name(requirement: &str) -> &str {
+    let of_name = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    let text = requirement.trim_start();
+    text.split_at(text.find(|letter| !of_name(letter)).unwrap_or(text.len())).0
 }
 
 /// Whether the specifiers of a requirement accept a version (PEP 440). One without specifiers, with a URL or that is not

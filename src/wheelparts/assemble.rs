@@ -1,7 +1,7 @@
 //! Assembles the wheels of a split from dist-info and payload.
 
 use std::borrow::Borrow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::digest::Digest;
@@ -61,6 +61,8 @@ pub struct Wheels {
     pub(super) options: AssemblyOptions,
     /// The split that the wheels are of.
     pub(super) split: Option<StatedSplit>,
+    /// What the device wheels of the input require of other distributions.
+    pub(super) required: BTreeMap<BundleKey, Vec<String>>,
     /// Whether members that the input stores are deflated: only those of wheels that are split.
     pub(super) deflates_stored: bool,
     pub(super) digests: Arc<KeptDigests>,
@@ -77,7 +79,8 @@ impl Wheels {
         let prefix = options.device_prefix.clone().or_else(|| fat.added.prefix()).unwrap_or_else(default);
         let devices = Devices::new(&prefix, keys)?;
         let digests = KeptDigests::new(&fat.resources.budget);
-        Ok(Self { fat, devices, options: options.clone(), split: None, deflates_stored: false, digests })
+        let (options, split, required) = (options.clone(), None, BTreeMap::new());
+        Ok(Self { fat, devices, options, split, required, deflates_stored: false, digests })
     }
 
     /// The device distributions.
@@ -209,7 +212,7 @@ impl Wheels {
             }
             SplitWheel::Device(key) => {
                 let licences: Vec<_> = self.fat.licences.iter().map(|licence| licence.path.clone()).collect();
-                let (requires, moved) = (&self.options.device_requires, self.moved_requirements(key));
+                let (requires, moved) = (&self.options.device_requires, self.requirements_of(key));
                 let metadata = self.fat.metadata.device(&self.devices, key, requires, &moved, &licences)?;
                 add(b"METADATA", metadata.into_bytes())?;
                 add(b"WHEEL", self.fat.wheel_file.device(&name).into_bytes())?;

@@ -23,6 +23,7 @@ mod spliced;
 mod stated_split;
 #[cfg(test)]
 mod tests;
+mod thin_part;
 mod unchanged;
 mod wheel_part;
 mod wheels;

@@ -69,7 +69,7 @@ pub(crate) fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Resul
     Ok(payload)
 }
 
-/// The databases and archives of a key.
+/// The databases and archives of a key, and what its device wheel holds.
 pub(crate) fn device_payload(
     input: &Input,
     plan: &Plan,
@@ -82,6 +82,11 @@ pub(crate) fn device_payload(
         if matches!(place, Destination::Device(of, _) if of == key) {
             payload.extend(unchanged(wheels, &paths, entry));
         }
+    }
+    if let Some(held) = plan.held.get(key) {
+        payload.extend(held.iter().filter_map(|entry| unchanged(wheels, &paths, entry)));
+        // Files of the input come first, in its order.
+        payload.sort_by(|one, other| one.entry().cmp(&other.entry()));
     }
     for planned in plan.archives.iter().filter(|archive| archive.key == *key) {
         let file = HashedArchive { archive: Arc::clone(&planned.archive), digest: OnceLock::new() };

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use super::Wheels;
 use crate::gpu::{BundleKey, GpuSet, Level, UNKNOWN};
-use crate::wheel::{GpuRequirement, KnownExtras, Metadata, PartExtra, Requirements, WheelError};
+use crate::wheel::{
+    GpuRequirement, KnownExtras, Metadata, PartExtra, Requirements, TARGET, WheelError, normalise, required_name,
+};
 
 impl Wheels {
     fn known(&self) -> Option<&KnownExtras> {
@@ -32,9 +34,17 @@ impl Wheels {
         Ok(Cow::Owned(self.fat.metadata.for_gpus(gpus, known)?))
     }
 
-    /// What the device wheel of a key requires instead of the host wheel.
-    pub(super) fn moved_requirements(&self, key: &BundleKey) -> Vec<String> {
-        self.known().map(|known| self.fat.metadata.device_requirements(key, known)).unwrap_or_default()
+    /// What the device wheel of a key requires instead of the host wheel, and what that of the input requires.
+    pub(super) fn requirements_of(&self, key: &BundleKey) -> Vec<String> {
+        let mut all = self.known().map(|known| self.fat.metadata.device_requirements(key, known)).unwrap_or_default();
+        // Those on distributions with extras for GPUs are made again.
+        let made: BTreeSet<_> = self.fat.metadata.gpu_requirements().map(|it| normalise(it.name)).collect();
+        let given = self.options.device_requires.iter().map(|it| it.trim().replace(TARGET, key.as_str()));
+        let given: BTreeSet<_> = given.collect();
+        let own = self.required.get(key).into_iter().flatten();
+        let own = own.filter(|it| !given.contains(*it) && !made.contains(&normalise(required_name(it))));
+        all.extend(own.cloned());
+        all
     }
 
     /// The fields of METADATA that host wheels have in another form, as they are in the fat wheel.

@@ -20,19 +20,18 @@ use crate::metrics::MemoryClass;
 use crate::resources::Resources;
 use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
-use crate::split::ThinBinary;
 use crate::tree::States;
 use crate::wheel::{PART_MANIFEST, WheelError, line_size};
 
 /// One wheel. Its list of files is known; lazy contents are made on demand.
 #[derive(Debug)]
 pub struct WheelPart {
-    part: SplitWheel,
-    wheels: Arc<Wheels>,
-    payload: Arc<[Payload]>,
+    pub(super) part: SplitWheel,
+    pub(super) wheels: Arc<Wheels>,
+    pub(super) payload: Arc<[Payload]>,
     dist_info: Vec<WheelEntry>,
-    stamp: DosTime,
-    resources: Arc<Resources>,
+    pub(super) stamp: DosTime,
+    pub(super) resources: Arc<Resources>,
     assembled: Mutex<Option<KeptList>>,
     record_size: OnceLock<u64>,
     wheel: Mutex<Option<Arc<dyn Content>>>,
@@ -66,43 +65,11 @@ impl WheelPart {
         part
     }
 
-    /// A thin wheel: the files of `host` and `devices` without archives. `is_shown` and `binary`, which returns the thin
-    /// form of a file that has one, take paths of the input.
-    pub(crate) fn thin(
-        part: SplitWheel,
-        (host, devices): (&Self, &[&Self]),
-        statement: String,
-        is_shown: &dyn Fn(&EntryPath) -> bool,
-        binary: &dyn Fn(&EntryPath) -> Option<Arc<ThinBinary>>,
-    ) -> Result<Arc<Self>, WheelError> {
-        let wheels = &host.wheels;
-        let mut payload = Vec::with_capacity(host.payload.len());
-        for from in std::iter::once(host).chain(devices.iter().copied()) {
-            let paths = wheels.paths(&from.part)?;
-            for file in &*from.payload {
-                match file {
-                    Payload::Unchanged(it) if is_shown(&it.entry) => payload.push(match binary(&it.entry) {
-                        Some(binary) => {
-                            let Some(path) = paths.of(&it.entry) else { continue };
-                            let path = wheels.renamed(&from.part, &part, &path)?;
-                            Payload::Thin(path, it.executable(), binary)
-                        }
-                        None => Payload::Unchanged(it.clone()),
-                    }),
-                    Payload::Rewritten(rewritten) => {
-                        let (file, _, entry) = &**rewritten;
-                        let path = wheels.renamed(&from.part, &part, &file.path)?;
-                        let binary = binary(entry).ok_or_else(|| WheelError::NoSuchPart(entry.to_string()))?;
-                        payload.push(Payload::Thin(path, file.executable, binary));
-                    }
-                    Payload::Unchanged(..) | Payload::Joined(..) | Payload::Archive(..) | Payload::Thin(..) => {}
-                }
-            }
-        }
-        let mut dist_info = wheels.dist_info(&part, std::iter::empty::<EntryPath>())?;
-        dist_info.push(wheels.thin_statement(&wheels.name(&part)?, statement)?);
-        let wheels = Arc::clone(wheels);
-        Ok(Self::new(part, &wheels, payload.into(), dist_info, host.stamp, &host.resources))
+    /// The file that an entry of the input is in this part.
+    pub(super) fn of_entry(&self, path: &EntryPath) -> Option<&Payload> {
+        // Entries of the input come first, in its order.
+        let at = self.payload.partition_point(|payload| payload.entry().is_some_and(|entry| entry < path));
+        self.payload.get(at).filter(|payload| payload.entry() == Some(path))
     }
 
     /// Whether thin wheels for different GPUs have different requirements.
@@ -374,9 +341,7 @@ impl WheelPart {
 
 impl States for Arc<WheelPart> {
     fn sha256(&self, path: &EntryPath) -> Option<[u8; 32]> {
-        // Entries of the input come first, in its order.
-        let at = self.payload.partition_point(|payload| payload.entry().is_some_and(|entry| entry < path));
-        match self.payload.get(at).filter(|payload| payload.entry() == Some(path)) {
+        match self.of_entry(path) {
             Some(Payload::Unchanged(unchanged)) => self.wheels.known_sha256(unchanged),
             Some(Payload::Joined(joined)) => joined.0.digest.known_sha256(),
             Some(Payload::Rewritten(rewritten)) => rewritten.0.digest.known_sha256(),

@@ -93,7 +93,7 @@ impl WheelSet {
         let statement = options.statement.clone().with_replaced_requirements(wheels.replaced_requirements());
         let split_id = wheels.split_id(SplitFacts::of_names(input, plan), input, plan);
         let split = StatedSplit { id: split_id.clone(), statement: statement.clone() };
-        let wheels = Wheels { split: Some(split), deflates_stored: is_split, ..wheels };
+        let wheels = Wheels { split: Some(split), required: required(input), deflates_stored: is_split, ..wheels };
         let wrappers = wrapper_counts(input, plan);
         let notes = wheels.requirement_notes();
         let variants_index = options.variant.as_ref().map(|label| wheels.variants_index(label)).transpose()?;
@@ -208,6 +208,12 @@ impl WheelSet {
     }
 }
 
+/// What device wheels of the input require of other distributions.
+fn required(input: &Input) -> BTreeMap<BundleKey, Vec<String>> {
+    let devices = input.host_wheel().map(|host| &host.devices).into_iter().flatten();
+    devices.filter_map(|device| Some((device.part.parse().ok()?, device.requires.clone()))).collect()
+}
+
 /// Identifies everything that the wheels of an input depend on.
 fn identity_of(input: &Input, options: &WheelOptions, names: &AssemblyOptions) -> Option<Identity> {
     let mut identity = Identity::describe("wheels");
@@ -225,7 +231,8 @@ fn identity_of_input(input: &Input) -> Option<Identity> {
         });
         return Some(identity.add(&files.next()?.0).finish());
     }
-    for entry in &input.entries {
+    let of_devices = input.host_wheel().into_iter().flat_map(|host| &host.devices).flat_map(|device| &device.files);
+    for entry in input.entries.iter().chain(of_devices) {
         identity.add(entry.path.as_bytes()).number(entry.attributes.mode.into());
         match &entry.kind {
             EntryKind::Directory => identity.number(0),

@@ -8,6 +8,7 @@
 )]
 
 mod archives;
+mod device_wheels;
 mod links;
 mod mixed;
 mod requirements;

@@ -166,18 +166,20 @@ fn unzipped(wheel: &Path) -> BTreeMap<String, Vec<u8>> {
     members
 }
 
+/// The line of a RECORD about a file.
+pub(super) fn described(name: &str, bytes: &[u8]) -> String {
+    let mut digest = [0; 43];
+    URL_SAFE_NO_PAD.encode_slice(Sha256::digest(bytes), &mut digest).unwrap();
+    format!("{name},sha256={},{}", std::str::from_utf8(&digest).unwrap(), bytes.len())
+}
+
 /// The same, after checking that the wheel's RECORD describes all of its members.
 #[track_caller]
 pub(super) fn members(wheel: &Path) -> BTreeMap<String, Vec<u8>> {
     let members = unzipped(wheel);
     let (path, record) = members.iter().find(|(path, _)| path.ends_with(".dist-info/RECORD")).unwrap();
-    let row = |(name, bytes): (&String, &Vec<u8>)| {
-        let mut digest = [0; 43];
-        URL_SAFE_NO_PAD.encode_slice(Sha256::digest(bytes), &mut digest).unwrap();
-        format!("{name},sha256={},{}", std::str::from_utf8(&digest).unwrap(), bytes.len())
-    };
-    let described = members.iter().filter(|(name, _)| *name != path).map(row);
-    let expected: BTreeSet<_> = described.chain([format!("{path},,")]).collect();
+    let rows = members.iter().filter(|(name, _)| *name != path).map(|(name, bytes)| described(name, bytes));
+    let expected: BTreeSet<_> = rows.chain([format!("{path},,")]).collect();
     let found: BTreeSet<_> = std::str::from_utf8(record).unwrap().lines().map(str::to_owned).collect();
     assert_eq!(found, expected, "{}", wheel.display());
     members

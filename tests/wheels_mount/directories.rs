@@ -1,13 +1,15 @@
-//! Directories of wheels with other things in them.
+//! Directories of wheels with other things in them, and host wheels with device wheels that nothing is split of.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tempfile::TempDir;
+
 use crate::common::{Files, assert_same, program, run};
 use crate::simple::release;
-use crate::wheels::{files, wheel};
+use crate::wheels::{Mount, files, wheel};
 
 /// An index of these inputs, and what is said about it.
 fn indexed(inputs: &[&Path]) -> (Files, String) {
@@ -63,7 +65,9 @@ fn what_is_next_to_wheels_changes_nothing_and_is_named_once() {
     let (expected, said) = indexed(&[&inputs]);
     assert!(!said.contains("left out"), "{said}");
     let others = ["README.md", "SHA256SUMS", "x-1.0.tar.gz", "x-1.0.zip", "notes.txt~"];
-    others.iter().for_each(|name| fs::write(inputs.join(name), "x").unwrap());
+    for name in others {
+        fs::write(inputs.join(name), "x").unwrap();
+    }
     fs::create_dir_all(inputs.join("logs/old")).unwrap();
     fs::write(inputs.join(".notes.swp"), "x").unwrap();
     let (written, said) = indexed(&[&inputs]);
@@ -108,5 +112,48 @@ fn wheels_that_installers_cannot_tell_apart_are_named_by_their_paths() {
         let said = String::from_utf8(output.stderr).unwrap();
         let is_named = |path: &PathBuf| said.contains(path.canonicalize().unwrap().to_str().unwrap());
         assert!(!output.status.success() && is_named(&first) && is_named(&second), "{said}");
+    }
+}
+
+/// A host wheel, and device wheels that hold tables and packages for one GPU.
+fn tables(directory: &TempDir) -> Vec<PathBuf> {
+    let metadata =
+        |name: &str, lines: &str| format!("Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{lines}").into_bytes();
+    let parts = ["gfx942", "gfx950"];
+    let extra = |part| format!("Provides-Extra: {part}\nRequires-Dist: x-{part}==1.0; extra == \"{part}\"\n");
+    let own = metadata("x", &parts.map(extra).concat());
+    let mut wheels = vec![wheel(directory, "x", &[("x/__init__.py", Vec::new()), ("x-1.0.dist-info/METADATA", own)])];
+    for part in parts {
+        let [module, own] = [format!("x_{part}/__init__.py"), format!("x_{part}-1.0.dist-info/METADATA")];
+        let own = (own.as_str(), metadata(&format!("x-{part}"), "Requires-Dist: x==1.0\n"));
+        let table = ("x/tuning.csv", part.into());
+        wheels.push(wheel(directory, &format!("x_{part}"), &[table, (module.as_str(), Vec::new()), own]));
+    }
+    wheels
+}
+
+#[test]
+fn a_mount_has_what_device_wheels_hold_in_the_views_of_their_gpus() {
+    let directory = tempfile::tempdir().unwrap();
+    let wheels = tables(&directory);
+    let Some(mount) = Mount::new(directory.path(), &["--no-cache"]) else { return };
+    for gpu in ["gfx942", "gfx950"] {
+        for view in ["", "merged/", "thin/"] {
+            assert_eq!(
+                fs::read(mount.at(&format!("{view}{gpu}/x/tuning.csv"))).unwrap(),
+                gpu.as_bytes(),
+                "{view}{gpu}"
+            );
+            assert!(mount.at(&format!("{view}{gpu}/x_{gpu}/__init__.py")).exists(), "{view}{gpu}");
+        }
+    }
+    assert!(!mount.at("merged/gfx942/x_gfx950").exists() && !mount.at("thin/gfx950/x_gfx942").exists());
+    assert!(!mount.at("host/x/tuning.csv").exists() && mount.at("host/x/__init__.py").exists());
+    for wheel in wheels {
+        let name = wheel.file_name().unwrap().to_str().unwrap();
+        let project = name.split('-').next().unwrap().replace('_', "-");
+        for place in [format!("wheels/{name}"), format!("simple/{project}/{name}")] {
+            assert!(fs::read(mount.at(&place)).unwrap() == fs::read(&wheel).unwrap(), "{place}");
+        }
     }
 }

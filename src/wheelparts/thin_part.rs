@@ -1,0 +1,61 @@
+//! Thin wheels: the files of several parts in one wheel.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::SplitWheel;
+use super::payload::Payload;
+use super::wheel_part::WheelPart;
+use crate::source::EntryPath;
+use crate::split::ThinBinary;
+use crate::wheel::WheelError;
+
+impl WheelPart {
+    /// A thin wheel: the files of `host`, and those of `devices` except archives. `is_shown` and `binary`, which returns
+    /// the thin form of a file that has one, take paths of the input.
+    pub(crate) fn thin(
+        part: SplitWheel,
+        (host, devices): (&Self, &[&Self]),
+        statement: String,
+        is_shown: &dyn Fn(&EntryPath) -> bool,
+        binary: &dyn Fn(&EntryPath) -> Option<Arc<ThinBinary>>,
+    ) -> Result<Arc<Self>, WheelError> {
+        let wheels = &host.wheels;
+        let mut payload = Vec::with_capacity(host.payload.len());
+        let mut from_devices = HashSet::new();
+        for (number, from) in std::iter::once(host).chain(devices.iter().copied()).enumerate() {
+            let paths = wheels.paths(&from.part)?;
+            for file in &*from.payload {
+                // Several parts may hold the same file.
+                if let Some(entry) = file.entry().filter(|_| number > 0)
+                    && (host.of_entry(entry).is_some() || !from_devices.insert(entry))
+                {
+                    continue;
+                }
+                match file {
+                    Payload::Unchanged(unchanged) if is_shown(&unchanged.entry) => {
+                        payload.push(match binary(&unchanged.entry) {
+                            Some(binary) => {
+                                let Some(path) = paths.of(&unchanged.entry) else { continue };
+                                let path = wheels.renamed(&from.part, &part, &path)?;
+                                Payload::Thin(path, unchanged.executable(), binary)
+                            }
+                            None => Payload::Unchanged(unchanged.clone()),
+                        });
+                    }
+                    Payload::Rewritten(rewritten) => {
+                        let (file, _, entry) = &**rewritten;
+                        let path = wheels.renamed(&from.part, &part, &file.path)?;
+                        let binary = binary(entry).ok_or_else(|| WheelError::NoSuchPart(entry.to_string()))?;
+                        payload.push(Payload::Thin(path, file.executable, binary));
+                    }
+                    Payload::Unchanged(..) | Payload::Joined(..) | Payload::Archive(..) | Payload::Thin(..) => {}
+                }
+            }
+        }
+        let mut dist_info = wheels.dist_info(&part, std::iter::empty::<EntryPath>())?;
+        dist_info.push(wheels.thin_statement(&wheels.name(&part)?, statement)?);
+        let wheels = Arc::clone(wheels);
+        Ok(Self::new(part, &wheels, payload.into(), dist_info, host.stamp, &host.resources))
+    }
+}
