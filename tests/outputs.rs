@@ -12,6 +12,7 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
 
 use common::{fixture, program, skipped, succeeds};
 use tempfile::TempDir;
@@ -318,6 +319,56 @@ fn existing_files_are_replaced_on_request_only() {
         let mine = place.files("");
         let output = place.run(&format!("{command} --force"));
         assert!(!output.status.success() && place.files("") == mine, "{command}");
+    }
+}
+
+/// A command; a file that it makes, and an unchanged one.
+const DATED: [(&str, &str, &str); 10] = [
+    ("split tree -o out", "out/host/lib/libx.so", "out/host/share/notes"),
+    ("split tree -o out", "out/.kpackfs/split.json", ""),
+    ("split tree -o out --view thin/gfx90a", "out/thin/gfx90a/lib/libx.so", "out/thin/gfx90a/share/notes"),
+    ("split fat/WHEEL -o out", "out/host/x-1.0.dist-info/RECORD", ""),
+    ("split fat/WHEEL -o out --format wheel", "out/WHEEL", ""),
+    ("split fat/WHEEL -o out --format thin-wheel", "out/gfx90a/WHEEL", ""),
+    ("split fat/WHEEL -o out --format index", "out/simple/x/index.html", ""),
+    ("split artifacts -o out", "out/x_lib_gfx90a/stage/.kpack/x_lib_gfx90a.kpack", ""),
+    ("recombine shards/packages.json shards -o out --kpm", "out/x_lib_all/artifact_manifest.txt", ""),
+    ("kpack create --from-binary code/x.so -o out", "out/x.so_gfx90a.kpack", ""),
+];
+
+/// Web servers and rsync take a file of the same second and size for the one that they know.
+#[test]
+fn what_replaces_a_file_has_a_later_second_and_the_same_bytes() {
+    let place = Place::new();
+    place.file("tree/share/notes", b"for everybody");
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
+    for file in place.files("").keys().filter(|path| path.is_file()) {
+        fs::File::open(file).unwrap().set_modified(old).unwrap();
+    }
+    let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    for (command, made, unchanged) in DATED {
+        let (made, unchanged) = (made.replace("WHEEL", WHEEL), place.at(unchanged));
+        let begun = seconds(SystemTime::now());
+        let written = || {
+            place.succeeds(&format!("{command} --force"));
+            let files = place.files("out");
+            let time = |path: &PathBuf| seconds(path.metadata().unwrap().modified().unwrap());
+            let times: BTreeMap<_, _> = files.keys().map(|path| (path.clone(), time(path))).collect();
+            (files, times)
+        };
+        let (files, before) = written();
+        let (again, after) = written();
+        let ended = seconds(SystemTime::now());
+        assert!(files == again, "{command}");
+        let is_new = |path: &PathBuf| after[path] >= begun;
+        assert!(is_new(&place.at(&made)), "{command}: {made}: {}", after[&place.at(&made)]);
+        for (path, time) in after.iter().filter(|(path, _)| is_new(path)) {
+            assert!(before[path] < *time && *time <= ended, "{command}: {}", path.display());
+        }
+        if unchanged.is_file() {
+            assert_eq!((before[&unchanged], after[&unchanged]), (1_600_000_000, 1_600_000_000), "{command}");
+        }
+        fs::remove_dir_all(place.at("out")).unwrap();
     }
 }
 

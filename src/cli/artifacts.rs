@@ -28,7 +28,7 @@ use crate::rope::{Content, Materialize};
 use crate::source::EntryPath;
 use crate::split::{Packaging, SplitId, Statement, statement_of_component};
 use crate::tree::Body;
-use crate::view::{MANIFESTS, Metrics, Status, TreeManifest, fixed};
+use crate::view::{MANIFESTS, MadeTime, Metrics, Status, TreeManifest, fixed};
 
 /// Artifacts, and the resources for work on them.
 pub(super) struct PreparedArtifacts {
@@ -36,6 +36,8 @@ pub(super) struct PreparedArtifacts {
     artifacts: Artifacts,
     /// The restrictions of the split.
     statement: Statement,
+    /// What the time of files depends on that a mount makes.
+    made: MadeTime,
     resources: Arc<Resources>,
 }
 
@@ -79,7 +81,8 @@ fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow::Result<Opt
     warn(&artifacts.notes);
     warn(&artifacts.failures);
     let statement = Statement::of(&choices);
-    Ok(Some(PreparedArtifacts { input: input.to_owned(), artifacts, statement, resources }))
+    let made = artifacts.inputs.states.iter().fold(options.made_time()?, MadeTime::and_input);
+    Ok(Some(PreparedArtifacts { input: input.to_owned(), artifacts, statement, made, resources }))
 }
 
 /// Prints warnings on stderr.
@@ -106,7 +109,7 @@ impl PreparedArtifacts {
         serve(
             &self.artifacts.parts,
             &self.input,
-            &self.artifacts.witnesses,
+            (&self.artifacts.inputs.witnesses, &self.made),
             Some(report),
             &self.statement,
             &self.resources,
@@ -186,11 +189,12 @@ impl PreparedArtifacts {
     }
 }
 
-/// What a mount of parts serves. Its reports say when one of `witnesses` can no longer be read.
+/// What a mount of parts serves. Its reports say when one of `witnesses` can no longer be read. `made` has the time of made
+/// files.
 pub(super) fn serve(
     parts: &[ArtifactPart],
     source: &Path,
-    witnesses: &[Arc<dyn Content>],
+    (witnesses, made): (&[Arc<dyn Content>], &MadeTime),
     report: Option<String>,
     statement: &Statement,
     resources: &Arc<Resources>,
@@ -219,7 +223,8 @@ pub(super) fn serve(
         reports.push((name, body));
     }
     let total_bytes = parts.iter().map(ArtifactPart::known_size).sum();
-    let tree = lay_out_artifacts(parts, reports)?;
+    let mut tree = lay_out_artifacts(parts, reports)?;
+    tree.date(made.seconds());
     Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })
 }
 
@@ -286,7 +291,7 @@ pub(super) fn write(
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
     let views = output.views(&views);
     let sums = stated.iter().flat_map(|stated| stated.sums(&views)).collect();
-    write_with_archives(&tree, &views, (&archives, sums), writing)?;
+    output.add_made(write_with_archives(&tree, &views, (&archives, sums), writing)?);
     stated.iter().try_for_each(|stated| stated.write(&mut output))?;
     output.publish(writing.durability())?;
     save_index(resources);

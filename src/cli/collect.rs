@@ -175,12 +175,19 @@ impl Collect {
             [only] if is_empty(only) => Replace::Only(places.clone()),
             _ => Replace::all(self.result.force),
         };
-        let staged = Output::prepare(directory, &places, &[], &replace, &Inputs::of(inputs), resources, warn)?;
-        self.write_views(&tree, &staged.views(&views), &collected.prepared)?;
+        let mut staged = Output::prepare(directory, &places, &[], &replace, &Inputs::of(inputs), resources, warn)?;
+        let views = staged.views(&views);
+        self.write_views(&tree, &views, &mut staged, &collected.prepared)?;
         Ok(staged.publish(self.result.writing.durability())?)
     }
 
-    fn write_views(&self, tree: &Tree, views: &[(EntryPath, PathBuf)], prepared: &Prepared) -> anyhow::Result<()> {
+    fn write_views(
+        &self,
+        tree: &Tree,
+        views: &[(EntryPath, PathBuf)],
+        output: &mut Output,
+        prepared: &Prepared,
+    ) -> anyhow::Result<()> {
         let roots: Vec<_> = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view)).collect();
         let archives = prepared.plan.archives.iter();
         let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
@@ -188,14 +195,17 @@ impl Collect {
         let is_packed = |(_, place): &&(EntryPath, PathBuf)| PackedFormat::of(place).is_some();
         let (packed, directories): (Vec<_>, Vec<_>) = views.iter().partition(is_packed);
         let directories: Vec<_> = directories.into_iter().cloned().collect();
-        write_with_archives(tree, &directories, (&archives, WantedSums::new()), self.result.writing)?;
+        let sums = WantedSums::new();
+        output.add_made(write_with_archives(tree, &directories, (&archives, sums), self.result.writing)?);
         show_bytes("Packing", |progress| {
             packed.iter().try_for_each(|(view, place)| match PackedFormat::of(place) {
-                Some(format) => write_packed(tree, view, place, format, progress),
+                Some(format) => {
+                    output.add_made(write_packed(tree, view, place, format, progress)?);
+                    Ok(())
+                }
                 None => Ok(()),
             })
-        })?;
-        Ok(())
+        })
     }
 
     fn print(&self, collected: &Collected) -> anyhow::Result<()> {

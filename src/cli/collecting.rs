@@ -118,7 +118,7 @@ impl Collecting {
         report.add_unjoined(&split, &prepared.plan, gpus);
         report.add_uncovered(&coverage(&prepared, &served));
         report.keep_planned(&prepared.input, &prepared.plan, &served);
-        report.state_in(&mut prepared.input, gpus, has_archives)?;
+        report.state_in((&mut prepared.input, &mut prepared.plan), gpus, has_archives)?;
         Ok(Collected { prepared, report, gpus: served, has_archives })
     }
 }

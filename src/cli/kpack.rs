@@ -14,7 +14,7 @@ use super::memory::MemoryOption;
 use super::pack::{self, Create};
 use super::replacing::Replacing;
 use super::table::{counted, size};
-use super::terminal::escaped;
+use super::terminal::{escaped, warn};
 use super::unbundle::unbundle;
 use crate::export::{Inputs, NewFiles};
 use crate::gpu::TargetId;
@@ -192,7 +192,7 @@ fn extract(
             }
         }
     }
-    new.write(&Inputs::of(&[file.to_owned()]), |object, mut file, _| write(object, &mut file))
+    new.write(&Inputs::of(&[file.to_owned()]), warn, |object, mut file, _| write(object, &mut file))
 }
 
 /// `lib/libx.so#0` for `gfx942` becomes `lib/libx.so.0.gfx942.hsaco`. A name that leads out of the directory is

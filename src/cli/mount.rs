@@ -164,12 +164,14 @@ fn served(
     reports.extend(live_reports(&input.location, resources, [(String::new(), prepared)]));
     let reports = reports.iter().map(|(name, body)| (name.as_str(), body.clone())).collect();
     let (mut tree, thin) = view::lay_out_listed((input, plan, wheels.as_ref()), arch, thin, reports)?;
+    let made = arch.iter().fold(prepared.made.clone(), |made, key| made.and(key.as_str())).seconds();
+    tree.date(made);
     let root = Attributes { mode: 0o755, ..input.root };
     let mut indexes = PackageIndexes::default();
     if let Some(wheels) = wheels {
-        indexes.add_split(input, wheels, &thin)?;
+        indexes.add_split((input, wheels), &thin, made)?;
     } else if plan.keeps_wheels {
-        prepared.listed()?.into_iter().for_each(|wheel| indexes.add_whole(wheel));
+        prepared.listed()?.into_iter().for_each(|wheel| indexes.add_whole(wheel.dated(made)));
         view::show_all_wheels(&mut tree, root, &indexes.wheels)?;
     }
     if !indexes.wheels.is_empty() {

@@ -35,6 +35,7 @@ pub(super) fn served_release(location: &Path, release: &Release) -> anyhow::Resu
         let reports = reports(prepared, &[])?;
         let views = (&prepared.input, &prepared.plan, prepared.wheels.as_ref());
         let thin = view::lay_out_at(&mut tree, &place, views, &[], &ThinViews::default(), named(&reports));
+        tree.date(prepared.made.seconds());
         wheel.add_to(&mut indexes, &thin.with_context(failed)?).with_context(failed)?;
         places.push((format!("{place}/"), prepared));
     }

@@ -19,6 +19,7 @@ use crate::resources::WorkPolicy;
 use crate::rope::Identity;
 use crate::source::EntryPath;
 use crate::split::{FileDigest, Packaging, PlanOptions, Statement};
+use crate::view::MadeTime;
 use crate::wheel::{self, Requirements, StatedExtras, VariantLabel, WheelError};
 use crate::wheelparts::{AssemblyOptions, DosTime, WheelOptions};
 
@@ -337,14 +338,20 @@ impl SplitOptions {
             has_manifests: !self.no_manifest,
             has_local_versions: false,
             stamp,
-            fingerprint: 0,
             identity: None,
         };
-        // A hash of all options that wheels depend on, and of the program's version.
-        let identity = format!("{} {options:?} {:?}", env!("CARGO_PKG_VERSION"), self.to_options(Packaging::Bundles)?);
-        let fingerprint = crc32fast::hash(identity.as_bytes());
-        let identity = Some(Identity::describe("options of wheels").add(identity.as_bytes()).finish());
-        Ok(WheelOptions { fingerprint, identity, ..options })
+        Ok(WheelOptions { identity: Some(self.identity(&options)?), ..options })
+    }
+
+    /// What the time of made files depends on, without the input.
+    pub(super) fn made_time(&self) -> anyhow::Result<MadeTime> {
+        Ok(MadeTime::of_options(&self.identity(&self.to_wheel_options()?)?))
+    }
+
+    /// Identifies all options that change bytes, and the program's version.
+    fn identity(&self, wheels: &WheelOptions) -> anyhow::Result<Identity> {
+        let text = format!("{} {wheels:?} {:?}", env!("CARGO_PKG_VERSION"), self.to_options(Packaging::Bundles)?);
+        Ok(Identity::describe("options of wheels").add(text.as_bytes()).finish())
     }
 
     /// The options of planning.

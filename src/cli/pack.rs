@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::replacing::Replacing;
-use super::terminal::message;
+use super::terminal::{message, warn};
 use crate::export;
 use crate::export::{Inputs, NewFiles};
 use crate::fatbin::{CODE_HEADER, CodeObject, bundle_of, code_problem, code_target};
@@ -83,7 +83,7 @@ impl Create {
             new.add(path, format!("the archive for {}", archive.target()), archive)?;
         }
         let inputs = self.from_binary.as_ref().map_or(self.file.as_slice(), std::slice::from_ref);
-        new.write(&Inputs::of(inputs), |archive, file, path| copy(&*archive.make()?, file, path))
+        new.write(&Inputs::of(inputs), warn, |archive, file, path| copy(&*archive.make()?, file, path))
     }
 
     /// The archives that `split` would make for a binary, with their names.
@@ -209,7 +209,7 @@ pub(super) fn bundle(files: &[PathBuf], output: &Path, replacing: Replacing) -> 
     objects.sort_by(|one, other| one.target.cmp(&other.target));
     let mut new = NewFiles::new(replacing.force);
     new.add(output.to_owned(), "the bundle".to_owned(), bundle_of(&objects)?)?;
-    new.write(&Inputs::of(files), |bundle, file, path| copy(bundle, file, path))
+    new.write(&Inputs::of(files), warn, |bundle, file, path| copy(bundle, file, path))
 }
 
 /// A code object for `target`, or else for the target in its header.

@@ -12,7 +12,7 @@ use super::release::{Release, ReleasedWheel, release};
 use super::terminal::{message, warn};
 use super::thin_wheels::warn_of_signatures;
 use super::writing::Writing;
-use crate::export::{self, Inputs, Output, Replace, WantedSums};
+use crate::export::{self, Inputs, MadeFiles, Output, Replace, WantedSums};
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::metrics::Progress;
 use crate::resources::Resources;
@@ -49,21 +49,23 @@ impl IndexOutput<'_> {
         let Some(root) = release.root() else { bail!("there are no wheels") };
         let (place, inputs, replace) = (self.directory.join(SIMPLE), Inputs::of(self.inputs), Replace::all(self.force));
         let places = std::slice::from_ref(&place);
-        let output = Output::prepare(self.directory, places, &[], &replace, &inputs, &release.resources, warn)?;
+        let mut output = Output::prepare(self.directory, places, &[], &replace, &inputs, &release.resources, warn)?;
         let views = output.views(&[(EntryPath::root().child(SIMPLE.as_bytes()), place)]);
         let [(_, staged)] = views.as_slice() else { bail!("{SIMPLE}: not written") };
         let sums = IndexSums::wanted(&wheels);
-        show_bytes("Writing", |progress| {
+        let made = show_bytes("Writing", |progress| {
             self.write_wheels(release, &wheels, root, (&views, sums.of_files(&wheels, staged)), progress)
         })?;
+        output.add_made(made);
         sums.put(&mut wheels, &release.resources)?;
         let mut pages = Tree::new(root);
         view::show_pages(&mut pages, SIMPLE, root, &wheels)?;
-        export::write_with(&pages, &views, self.writing.reflink(), &Progress::default())?;
+        let (sums, reflink) = (WantedSums::new(), self.writing.reflink());
+        output.add_made(export::write_summing(&pages, &views, reflink, sums, &Progress::default())?);
         Ok(output.publish(self.writing.durability())?)
     }
 
-    /// Writes the wheels and their METADATA.
+    /// Writes the wheels and their METADATA. Returns the files that are not the input's.
     fn write_wheels(
         &self,
         release: &Release,
@@ -71,7 +73,7 @@ impl IndexOutput<'_> {
         root: Attributes,
         (views, sums): (&[(EntryPath, PathBuf)], WantedSums),
         progress: &Progress,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<MadeFiles> {
         let sets: Vec<Vec<Arc<WheelPart>>> = release.wheels.iter().map(|wheel| wheel.prepared.parts()).collect();
         let archives: Vec<&ArchiveRope> = sets.iter().flatten().flat_map(|part| part.archives()).collect();
         progress.expect(unmade_size(&archives));

@@ -20,7 +20,7 @@ use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, Input, InputKind, SourceError};
 use crate::split::{Destination, Packaging, Plan, SplitFacts, SplitId, Statement};
 use crate::threads;
-use crate::view::{ListedWheel, TreeManifest, part_manifests};
+use crate::view::{ListedWheel, MadeTime, TreeManifest, part_manifests};
 use crate::wheel::states_digests;
 use crate::wheelparts::{WheelPart, WheelSet};
 
@@ -35,6 +35,8 @@ pub(super) struct Prepared {
     pub(super) statement: Statement,
     /// The ID of the split.
     pub(super) split_id: SplitId,
+    /// What the time of files depends on that a mount makes.
+    pub(super) made: MadeTime,
     pub(super) resources: Arc<Resources>,
 }
 
@@ -224,6 +226,8 @@ pub(super) fn plan(
 ) -> anyhow::Result<Prepared> {
     let (Share::All(jobs) | Share::Collected(jobs) | Share::Wheel(jobs)) = share;
     let choices = options.to_options(Packaging::Bundles)?;
+    // Joining removes archives from the list.
+    let made = options.made_time()?.and_input(&input.state());
     let mut joined = show_bytes("Joining", |progress| join::join(&mut input, resources, progress));
     if let Share::Collected(_) = share {
         joined.orphans.clear();
@@ -247,8 +251,9 @@ pub(super) fn plan(
         Some(wheels) => wheels.split_id.clone(),
         None => SplitFacts::of_tree(&input, &plan),
     };
+    let made = wheels.iter().filter_map(|wheels| wheels.options).fold(made, |made, options| made.and(options.0));
     let (statement, resources) = (Statement::of(&choices), Arc::clone(resources));
-    Ok(Prepared { input, joined, plan, wheels, statement, split_id, resources })
+    Ok(Prepared { input, joined, plan, wheels, statement, split_id, made, resources })
 }
 
 /// Whether a wheel has no device code that could be moved, so that a release has it as it is.

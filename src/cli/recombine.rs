@@ -18,6 +18,7 @@ use crate::export::Inputs;
 use crate::packages::{Recombined, Shards};
 use crate::resources::{Resources, WorkPolicy};
 use crate::split::{Packaging, Statement};
+use crate::view::MadeTime;
 
 /// Join the artifacts of several builds to packages: the host code of one build, and the device code of all by groups
 /// of GPUs
@@ -83,7 +84,7 @@ impl Recombine {
             (Some(output), _) => {
                 interrupt::watch()?;
                 let policy = WorkPolicy { check_bundles: true, ..WorkPolicy::default() };
-                let (recombined, resources) = self.prepare(&config, &shards, policy)?;
+                let (recombined, _, resources) = self.prepare(&config, &shards, policy)?;
                 let (statement, inputs) = (self.statement()?, Inputs::of_shards(&config, &shards));
                 write(&recombined.parts, (output, self.writing), true, self.force, &inputs, &statement, &resources)?;
             }
@@ -97,8 +98,15 @@ impl Recombine {
         let (config, shards) = (absolute(config)?, absolute(shards)?);
         self.serving.check_log(&Inputs::of_shards(&config, &shards))?;
         let served = || {
-            let (recombined, resources) = self.prepare(&config, &shards, WorkPolicy::default())?;
-            serve(&recombined.parts, &shards, &recombined.witnesses, None, &self.statement()?, &resources)
+            let (recombined, made, resources) = self.prepare(&config, &shards, WorkPolicy::default())?;
+            serve(
+                &recombined.parts,
+                &shards,
+                (&recombined.inputs.witnesses, &made),
+                None,
+                &self.statement()?,
+                &resources,
+            )
         };
         self.serving.serve(&shards, mount_point, served)
     }
@@ -108,12 +116,13 @@ impl Recombine {
         Ok(Statement::of(&self.options.to_options(Packaging::Processors)?))
     }
 
+    /// The packages, and what the time of files depends on that a mount makes.
     fn prepare(
         &self,
         config_path: &Path,
         place: &Path,
         policy: WorkPolicy,
-    ) -> anyhow::Result<(Recombined, Arc<Resources>)> {
+    ) -> anyhow::Result<(Recombined, MadeTime, Arc<Resources>)> {
         let config = PackagingConfig::read(config_path)?;
         let options = self.options.to_options(Packaging::Processors)?;
         let resources = resources(place, &self.options.with_policy(policy))?;
@@ -121,6 +130,8 @@ impl Recombine {
             show_bytes("Planning", |progress| Shards::open(place, &self.component, &options, &resources, progress))?;
         let recombined = shards.recombine(&config, config_path, self.kpm)?;
         warn(&recombined.notes);
-        Ok((recombined, resources))
+        let made = self.options.made_time()?.and(format!("{config:?} {:?} {}", self.component, self.kpm));
+        let made = recombined.inputs.states.iter().fold(made, MadeTime::and_input);
+        Ok((recombined, made, resources))
     }
 }

@@ -132,9 +132,10 @@ impl ReleasedWheel {
 
     /// Adds its wheels to the indexes of a mount.
     pub(super) fn add_to(&self, indexes: &mut PackageIndexes, thin: &[ThinWheelOfView]) -> anyhow::Result<()> {
+        let made = self.prepared.made.seconds();
         match &self.prepared.wheels {
-            Some(wheels) => indexes.add_split(&self.prepared.input, wheels, thin)?,
-            None => self.listed()?.iter().for_each(|wheel| indexes.add_whole(wheel.clone())),
+            Some(wheels) => indexes.add_split((&self.prepared.input, wheels), thin, made)?,
+            None => self.listed()?.iter().for_each(|wheel| indexes.add_whole(wheel.clone().dated(made))),
         }
         Ok(())
     }

@@ -273,7 +273,7 @@ impl Split {
         let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
         let views = output.views(views);
         let sums = stated.map(|stated| stated.sums(&views)).unwrap_or_default();
-        write_with_archives(tree, &views, (&archives, sums), self.writing)?;
+        output.add_made(write_with_archives(tree, &views, (&archives, sums), self.writing)?);
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
         Ok(output.publish(self.writing.durability())?)
     }
@@ -309,8 +309,8 @@ impl Split {
         let mut tree = Tree::new(Attributes { mode: 0o755, ..root });
         view::show_all_wheels(&mut tree, root, &wheels)?;
         let views: Vec<_> = wheels.iter().map(|wheel| self.wheel_place(&wheel.file_name())).collect();
-        let output = self.prepare_output(&views, None, prepared)?;
-        write_with_archives(&tree, &output.views(&views), (&[], WantedSums::new()), self.writing)?;
+        let mut output = self.prepare_output(&views, None, prepared)?;
+        output.add_made(write_with_archives(&tree, &output.views(&views), (&[], WantedSums::new()), self.writing)?);
         Ok(output.publish(self.writing.durability())?)
     }
 
@@ -328,8 +328,9 @@ impl Split {
         let name = fat.file_name()?;
         let place = EntryPath::root().child(FAT_WHEEL.as_bytes()).child(name.as_bytes());
         let views = [(place, self.output().join(name))];
-        let output = self.prepare_output(&views, None, prepared)?;
-        write_with_archives(tree, &output.views(&views), (&[], WantedSums::new()), self.writing)?;
+        let mut output = self.prepare_output(&views, None, prepared)?;
+        let staged = output.views(&views);
+        output.add_made(write_with_archives(tree, &staged, (&[], WantedSums::new()), self.writing)?);
         Ok(output.publish(self.writing.durability())?)
     }
 
@@ -339,8 +340,9 @@ impl Split {
         let keys = keys_of(&views);
         prepared.check_members(|key| keys.contains(key))?;
         warn_of_fat(&prepared.plan);
-        let output = self.prepare_output(&views, None, prepared)?;
-        write_with_archives(tree, &output.views(&views), (&[], WantedSums::new()), self.writing)?;
+        let mut output = self.prepare_output(&views, None, prepared)?;
+        let staged = output.views(&views);
+        output.add_made(write_with_archives(tree, &staged, (&[], WantedSums::new()), self.writing)?);
         Ok(output.publish(self.writing.durability())?)
     }
 
@@ -360,11 +362,13 @@ impl Split {
         let views = views.collect::<anyhow::Result<Vec<_>>>()?;
         let mut output = self.prepare_output(&views, stated, prepared)?;
         let archives: Vec<&ArchiveRope> = parts.iter().flat_map(|part| part.archives()).collect();
-        show_bytes("Writing", |progress| -> anyhow::Result<()> {
+        let made = show_bytes("Writing", |progress| -> anyhow::Result<_> {
             progress.expect(unmade_size(&archives));
             WheelSet::make(&parts, matches!(self.format, OutputFormat::Wheel), &progress.done)?;
-            Ok(export::write_with(tree, &output.views(&views), self.writing.reflink(), progress)?)
+            let (views, reflink) = (output.views(&views), self.writing.reflink());
+            Ok(export::write_summing(tree, &views, reflink, WantedSums::new(), progress)?)
         })?;
+        output.add_made(made);
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
         Ok(output.publish(self.writing.durability())?)
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use anyhow::{Context, bail};
 
 use super::replacing::Replacing;
+use super::terminal::warn;
 use crate::binary::FatBinary;
 use crate::export;
 use crate::export::{Inputs, NewFiles};
@@ -48,7 +49,7 @@ pub(super) fn unbundle(
         }
     }
     // In pieces, since a code object may be larger than the memory.
-    new.write(&Inputs::of(files), |object, file, path| {
+    new.write(&Inputs::of(files), warn, |object, file, path| {
         Ok(export::copy(&*object.content, file, path, &AtomicU64::new(0))?)
     })
 }

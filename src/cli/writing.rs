@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::progress::show_bytes;
 use crate::disk::Durability;
-use crate::export::{self, Reflink, WantedSums};
+use crate::export::{self, MadeFiles, Reflink, WantedSums};
 use crate::kpack::{ArchiveRope, make_archives, unmade_size};
 use crate::source::EntryPath;
 use crate::tree::Tree;
@@ -54,13 +54,13 @@ pub(super) fn clear_set_id(tree: &mut Tree) {
 }
 
 /// Makes the archives of these views, all of them together, and writes the views. The digests of `sums` are computed on
-/// the way.
+/// the way. Returns the files that are not the input's.
 pub(super) fn write_with_archives(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],
     (archives, sums): (&[&ArchiveRope], WantedSums),
     writing: Writing,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<MadeFiles> {
     show_bytes("Writing", |progress| {
         progress.expect(unmade_size(archives));
         make_archives(archives, &progress.done)?;

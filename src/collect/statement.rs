@@ -94,7 +94,12 @@ impl CollectReport {
     }
 
     /// Writes the statement into the result.
-    pub fn state_in(&self, input: &mut Input, gpus: &[TargetId], has_archives: bool) -> Result<(), ReadError> {
+    pub fn state_in(
+        &self,
+        (input, plan): (&mut Input, &mut Plan),
+        gpus: &[TargetId],
+        has_archives: bool,
+    ) -> Result<(), ReadError> {
         let statement = CollectStatement {
             json_version: JSON_VERSION,
             gpu_targets: gpus.iter().map(ToString::to_string).collect(),
@@ -108,6 +113,7 @@ impl CollectReport {
         let (_, path) = place();
         for entry in input.entries.iter_mut().filter(|entry| entry.path == path) {
             entry.kind = EntryKind::File { content: Arc::<Rope>::clone(&rope), link_group: None };
+            plan.made.insert(entry.path.clone());
         }
         Ok(())
     }

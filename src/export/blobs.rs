@@ -139,13 +139,16 @@ impl BlobWriter<'_> {
         }
         self.progress.expect(content.size());
         // Nothing writes to a blob, since its name is its digest.
-        if self.reflink != Reflink::Never && input.is_some_and(|input| link_open(&input, &path).is_ok()) {
+        if self.reflink != Reflink::Never && input.as_ref().is_some_and(|input| link_open(input, &path).is_ok()) {
             self.progress.advance(content.size());
             return Ok(());
         }
+        let of_input = input.map(|input| input.metadata()).transpose().map_err(at(&path))?;
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let attributes = Attributes { mode: MODE, uid, gid, mtime: 0, mtime_nanoseconds: 0 };
-        let file = Ready { path, content: Arc::clone(content), attributes, sum: None };
+        let (mtime, mtime_nanoseconds) =
+            of_input.as_ref().map(Attributes::of).map_or((0, 0), |it| (it.mtime, it.mtime_nanoseconds));
+        let attributes = Attributes { mode: MODE, uid, gid, mtime, mtime_nanoseconds };
+        let file = Ready { path, content: Arc::clone(content), attributes, is_made: of_input.is_none(), sum: None };
         Batch::of_one(file).write(&Sharing::new(Linux, self.reflink), &self.progress.done)
     }
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::error::{ExportError, at};
 use super::file;
-use super::job::{Ready, times};
+use super::job::Ready;
 use super::sharing::{Sharing, SystemCalls};
 use crate::source::Attributes;
 
@@ -91,7 +91,7 @@ impl Ready {
         self.set_owner(file, &metadata).map_err(refused)?;
         // After the owner, since changing the owner clears set-uid.
         fchmod(file, Mode::from_raw_mode(self.attributes.mode.into())).map_err(refused)?;
-        futimens(file, &times(&self.attributes)).map_err(refused)
+        futimens(file, &self.times()).map_err(refused)
     }
 
     /// Sets owner and group. A user who may not give files away keeps them.
@@ -123,7 +123,7 @@ mod tests {
     fn ready(path: PathBuf, content: Arc<dyn Content>) -> Ready {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let attributes = Attributes { mode: 0o4751, uid, gid, mtime: -7, mtime_nanoseconds: 5 };
-        Ready { path, content, attributes, sum: None }
+        Ready { path, content, attributes, is_made: false, sum: None }
     }
 
     fn of(length: usize) -> Arc<dyn Content> {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use super::dates::set_apart;
 use super::error::{ExportError, at};
 use super::inputs::Inputs;
-use super::output::refuse_existing;
+use super::output::{Warn, refuse_existing};
 use crate::disk::{Durability, NewFile, parent};
 
 /// Files to write: the path of each, what it is made of, and how it is named in messages.
@@ -29,10 +30,12 @@ impl<T> NewFiles<T> {
         Ok(())
     }
 
-    /// Writes all files by `write`, or none if one of them may not be written.
+    /// Writes all files by `write`, or none if one of them may not be written. A file has a later second than the one that it
+    /// replaces.
     pub(crate) fn write<E: From<ExportError>>(
         &self,
         inputs: &Inputs,
+        warn: Warn,
         write: impl Fn(&T, &File, &Path) -> Result<(), E>,
     ) -> Result<(), E> {
         self.check(inputs)?;
@@ -41,6 +44,7 @@ impl<T> NewFiles<T> {
             fs::create_dir_all(directory).map_err(at(directory))?;
             let file = NewFile::create(path, ".kpackfs-", ".partial", 0o666).map_err(at(path))?;
             write(source, file.as_file(), path)?;
+            set_apart([(file.temporary_path(), path.clone())], warn)?;
             file.publish(self.may_replace, Durability::Deferred).map_err(at(path))?;
         }
         Ok(())

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Timespec, Timestamps};
 
+use super::dates::NOW;
 use super::error::{ExportError, reading};
 use crate::metrics::Progress;
 use crate::rope::Content;
@@ -19,6 +20,8 @@ pub(super) struct WriteJob {
     pub(super) path: PathBuf,
     pub(super) body: Body,
     pub(super) attributes: Attributes,
+    /// Whether it is no file of the input, so that it has the time when it is written.
+    pub(super) is_made: bool,
     /// Where its digest is wanted.
     pub(super) sum: Option<Arc<FileSum>>,
 }
@@ -31,20 +34,28 @@ pub(super) struct Ready {
     pub(super) path: PathBuf,
     pub(super) content: Arc<dyn Content>,
     pub(super) attributes: Attributes,
+    pub(super) is_made: bool,
     pub(super) sum: Option<Arc<FileSum>>,
 }
 
 impl WriteJob {
     /// Makes the content, and adds its size to the bytes to write.
     pub(super) fn ready(self, progress: &Progress) -> Result<Ready, ExportError> {
-        let Self { path, body, attributes, sum } = self;
+        let Self { path, body, attributes, is_made, sum } = self;
         let content = body.content().map_err(reading(&path))?;
         progress.expect(content.size());
-        Ok(Ready { path, content, attributes, sum })
+        Ok(Ready { path, content, attributes, is_made, sum })
     }
 }
 
-/// The time of a file, for `utimensat`.
+impl Ready {
+    /// Its time, for `futimens`.
+    pub(super) fn times(&self) -> Timestamps {
+        if self.is_made { NOW } else { times(&self.attributes) }
+    }
+}
+
+/// The time of an entry of the input, for `utimensat`.
 pub(super) fn times(attributes: &Attributes) -> Timestamps {
     let time = Timespec { tv_sec: attributes.mtime, tv_nsec: attributes.mtime_nanoseconds.into() };
     Timestamps { last_access: time, last_modification: time }

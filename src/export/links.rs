@@ -74,7 +74,13 @@ mod tests {
         let content = Arc::new(Rope::new([Segment::literal(b"bytes".to_vec())]).unwrap());
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let attributes = Attributes { mode: 0o640, uid, gid, mtime: 7, mtime_nanoseconds: 5 };
-        let file = WriteJob { path: place.path().join("0"), body: Body::Ready(content), attributes, sum: None };
+        let file = WriteJob {
+            path: place.path().join("0"),
+            body: Body::Ready(content),
+            attributes,
+            is_made: false,
+            sum: None,
+        };
         let names: Vec<_> = (1..7).map(|number| place.path().join(number.to_string())).collect();
         let (sharing, progress) = (Sharing::new(kernel, Reflink::Auto), Progress::default());
         let linked = LinkedFile { file: file.clone(), names: names.clone() };

@@ -1,8 +1,10 @@
-//! Writes views to a disk: the same bytes, names, permissions, owners and times as the mount shows.
+//! Writes views to a disk: the same bytes, names, permissions and owners as the mount shows, and the times of the input.
+//! Files that are not the input's have the time when they are written.
 //!
 //! `output` publishes what is complete, `inputs` protects the inputs of a command.
 
 mod blobs;
+mod dates;
 mod directory;
 mod error;
 mod file;
@@ -38,6 +40,7 @@ use crate::source::{Attributes, EntryPath};
 use crate::tree::{NodeId, NodeKind, ROOT, Tree};
 
 pub(crate) use self::blobs::LayerCompression;
+pub(crate) use self::dates::MadeFiles;
 pub use self::error::ExportError;
 pub(crate) use self::files::NewFiles;
 pub(crate) use self::images::{ImageLayout, ImagesToWrite};
@@ -63,6 +66,15 @@ struct Jobs {
     sums: WantedSums,
 }
 
+impl Jobs {
+    /// The files that are not the input's, with all of their names.
+    fn made(&self) -> MadeFiles {
+        let links = self.links.iter().filter(|linked| linked.file.is_made).flat_map(|linked| &linked.names);
+        let files = self.files.iter().filter(|file| file.is_made).map(|file| &file.path);
+        MadeFiles(files.chain(links).cloned().collect())
+    }
+}
+
 /// Writes the nodes `views` of a tree, each to the path that is given with it. Shares blocks with the input where
 /// possible.
 pub fn write(tree: &Tree, views: &[(EntryPath, PathBuf)], progress: &Progress) -> Result<(), ExportError> {
@@ -77,17 +89,17 @@ pub fn write_with(
     reflink: Reflink,
     progress: &Progress,
 ) -> Result<(), ExportError> {
-    write_summing(tree, views, reflink, WantedSums::new(), progress)
+    write_summing(tree, views, reflink, WantedSums::new(), progress).map(drop)
 }
 
-/// Like [`write_with`]. Digests that are wanted are computed on the way.
+/// Like [`write_with`]. Digests that are wanted are computed on the way. Returns the files that are not the input's.
 pub(crate) fn write_summing(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],
     reflink: Reflink,
     sums: WantedSums,
     progress: &Progress,
-) -> Result<(), ExportError> {
+) -> Result<MadeFiles, ExportError> {
     write_through(tree, views, &Sharing::new(Linux, reflink), sums, progress)
 }
 
@@ -98,7 +110,7 @@ fn write_through<K: SystemCalls>(
     sharing: &Sharing<K>,
     sums: WantedSums,
     progress: &Progress,
-) -> Result<(), ExportError> {
+) -> Result<MadeFiles, ExportError> {
     let node = |view: &EntryPath| tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()));
     let nodes = views.iter().map(|(view, path)| Ok((node(view)?, path))).collect::<Result<Vec<_>, _>>()?;
     let mut jobs = Jobs { sums, ..Jobs::default() };
@@ -108,6 +120,7 @@ fn write_through<K: SystemCalls>(
         }
         write_directories(tree, node, path, &mut HashMap::new(), &mut jobs)?;
     }
+    let made = jobs.made();
     write_files(jobs.files, sharing, progress)?;
     jobs.links.into_iter().try_for_each(|file| file.link(sharing, progress))?;
     // Writing into a directory changes its time, so the times of directories are set last, from the bottom up.
@@ -117,7 +130,7 @@ fn write_through<K: SystemCalls>(
         fs::set_permissions(path, permissions).map_err(at(path))?;
         set_time(path, attributes)?;
     }
-    Ok(())
+    Ok(made)
 }
 
 /// Creates directories and symlinks, and lists the files. `linked` has the number of each group of links in `jobs.links`.
@@ -155,7 +168,7 @@ fn write_directories(
                 return Ok(());
             }
             let sum = jobs.sums.remove(&path);
-            let file = WriteJob { path, body, attributes, sum };
+            let file = WriteJob { path, body, attributes, is_made: tree.is_made(node), sum };
             if let Some(group) = link_group {
                 linked.insert(*group, jobs.links.len());
                 jobs.links.push(LinkedFile { file: file.clone(), names: Vec::new() });

@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::dates::{MadeFiles, set_apart};
 use super::error::{ExportError, at};
 use super::inputs::Inputs;
 use super::unfinished::unfinished;
@@ -27,6 +28,8 @@ pub(crate) struct Output {
     place: PathBuf,
     hidden: Staging,
     parts: Vec<OutputPart>,
+    /// The files in them that are not the input's, where they are written.
+    made: MadeFiles,
     /// Parts that are removed without a replacement.
     gone: Vec<PathBuf>,
     /// Directories whose names survive a power cut.
@@ -95,7 +98,8 @@ impl Output {
         drop(unfinished);
         resources.store.spool_to(place);
         let (place, gone) = (place.to_owned(), gone.to_vec());
-        let mut output = Self { place, hidden, synced: BTreeSet::new(), parts: Vec::new(), gone, warn };
+        let made = MadeFiles::default();
+        let mut output = Self { place, hidden, parts: Vec::new(), made, gone, synced: BTreeSet::new(), warn };
         for part in parts {
             output.add(part, replace.allows(part));
         }
@@ -119,6 +123,11 @@ impl Output {
         views.iter().map(|(view, place)| (view.clone(), self.staged(place))).collect()
     }
 
+    /// Takes note of files that were written and are not the input's.
+    pub(crate) fn add_made(&mut self, files: MadeFiles) {
+        self.made.0.extend(files.0);
+    }
+
     /// Adds a file that replaces an existing one, or a file of a part that has been written. One that is believed without
     /// further proof is `Durability::Synced`, so that it is not empty after a power cut.
     pub(crate) fn write_file(&mut self, place: &Path, text: &[u8], durability: Durability) -> Result<(), ExportError> {
@@ -135,12 +144,17 @@ impl Output {
             file.as_file().write_all(text)?;
             file.publish(true, durability)
         };
-        write().map(drop).map_err(at(&staged))
+        write().map_err(at(&staged))?;
+        self.made.0.push(staged);
+        Ok(())
     }
 
     /// Renames everything. If this fails, nothing has been renamed. With `Durability::Synced`, all of it is on the disk
     /// before the first name is.
     pub(crate) fn publish(mut self, durability: Durability) -> Result<(), ExportError> {
+        let place = |staged: &Path| Some(self.place.join(staged.strip_prefix(self.hidden.path()).ok()?));
+        let made = self.made.0.iter().filter_map(|staged| Some((staged.as_path(), place(staged)?)));
+        set_apart(made, self.warn)?;
         // An interrupt waits until this is done.
         let _unfinished = unfinished();
         // Replaced parts are deleted with the hidden directory.

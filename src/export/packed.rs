@@ -11,6 +11,7 @@ use tar::{EntryType, Header};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
+use super::dates::MadeFiles;
 use super::error::{ExportError, at, reading};
 use crate::disk;
 use crate::metrics::Progress;
@@ -51,7 +52,7 @@ pub(crate) fn write_packed(
     path: &Path,
     format: PackedFormat,
     progress: &Progress,
-) -> Result<(), ExportError> {
+) -> Result<MadeFiles, ExportError> {
     let node = tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()))?;
     let file = disk::open_with(path, OpenOptions::new().write(true).create_new(true), 0).map_err(at(path))?;
     let archive: Box<dyn PackedArchive> = match format {
@@ -60,7 +61,8 @@ pub(crate) fn write_packed(
     };
     let mut packer = Packer { tree, archive, path, progress, linked: HashMap::new() };
     packer.add_below(node, &EntryPath::root())?;
-    packer.archive.finish().map_err(at(path))
+    packer.archive.finish().map_err(at(path))?;
+    Ok(MadeFiles(vec![path.to_owned()]))
 }
 
 /// A file that takes members one after the other.

@@ -212,8 +212,8 @@ impl Nodes {
 
     /// The attributes, without the size.
     pub(super) fn without_size(&self, number: NodeId) -> Result<NodeAttributes, Failure> {
-        let node = self.node(number)?;
-        let kind = kind_of(node);
+        let kind = kind_of(self.node(number)?);
+        let attributes = self.tree.attributes(number).ok_or(Failure::Plain(Errno::STALE))?;
         let links = match kind {
             FileKind::Directory => {
                 u32::try_from(self.tree.subdirectories(number)).unwrap_or(u32::MAX).saturating_add(2)
@@ -223,15 +223,15 @@ impl Nodes {
         let mode = match kind {
             // Linux ignores the permissions of symlinks and always shows these.
             FileKind::Symlink => 0o777,
-            FileKind::Directory | FileKind::File => node.attributes.mode & 0o7777,
+            FileKind::Directory | FileKind::File => attributes.mode & 0o7777,
         };
         let is_live = self.is_live(number);
         let time = if is_live {
             self.reports.get(&number).map_or(UNIX_EPOCH, |report| report.at)
         } else {
-            time_of(&node.attributes)
+            time_of(&attributes)
         };
-        let (uid, gid) = (node.attributes.uid, node.attributes.gid);
+        let (uid, gid) = (attributes.uid, attributes.gid);
         Ok(NodeAttributes { number, kind, size: None, mode, links, uid, gid, time, is_live })
     }
 

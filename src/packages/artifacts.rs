@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::part_inputs::PartInputs;
 use crate::artifact::{
     ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive,
 };
@@ -12,7 +13,7 @@ use crate::kpack::{ArchiveRope, BundleJobs};
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::ReadError;
-use crate::source::{Attributes, EntryPath, Input, SourceError, Witnesses};
+use crate::source::{Attributes, EntryPath, Input, SourceError};
 use crate::split::{HOST, Packaging, Plan, PlanOptions, SplitError, SplitFacts, SplitId};
 use crate::view::items::{Item, ItemKind, add_directories, device_part, host_part};
 use crate::view::{TreeManifest, part_manifests};
@@ -105,8 +106,8 @@ pub struct Artifacts {
     pub notes: Vec<String>,
     /// Artifacts that could not be used.
     pub failures: Vec<ArtifactError>,
-    /// Contents that show whether an artifact has changed.
-    pub witnesses: Witnesses,
+    /// The artifacts as they were listed.
+    pub inputs: PartInputs,
 }
 
 impl Artifacts {
@@ -187,9 +188,9 @@ impl Artifacts {
                 Some((name, ArtifactRole::Device)) if !is_wanted(&name, options) => {}
                 Some((name, ArtifactRole::Generic | ArtifactRole::Device)) => {
                     match ArtifactPart::take_over(place, name, jobs.resources()) {
-                        Ok((part, witnesses, note)) => {
+                        Ok((part, input, note)) => {
                             artifacts.parts.push(part);
-                            artifacts.witnesses.extend(witnesses);
+                            artifacts.inputs.add(&input);
                             artifacts.notes.extend(note);
                         }
                         Err(error) => artifacts.failures.push(error),
@@ -215,7 +216,7 @@ impl Artifacts {
         match SplitArtifact::make(location, options, jobs, progress) {
             Ok((artifact, notes)) => {
                 self.parts.extend(artifact.parts());
-                self.witnesses.extend(artifact.input.witnesses());
+                self.inputs.add(&artifact.input);
                 self.split.push(artifact);
                 self.notes.extend(notes);
             }
@@ -355,20 +356,18 @@ fn empty_selection(plan: &Plan, options: &PlanOptions) -> Option<String> {
 }
 
 impl ArtifactPart {
-    /// A part that was split before, unchanged, with its witnesses and a note about files that its manifest does not
-    /// name.
+    /// A part that was split before, unchanged, with its input and a note about files that its manifest does not name.
     fn take_over(
         location: &Path,
         name: ArtifactName,
         resources: &Arc<Resources>,
-    ) -> Result<(Self, Witnesses, Option<String>), ArtifactError> {
+    ) -> Result<(Self, Input, Option<String>), ArtifactError> {
         let (input, manifest, note) = open(location, resources)?;
-        let witnesses = input.witnesses();
         let items = input.entries.iter().map(Item::of).collect();
         let origin = location.display().to_string();
         Ok((
             Self { name, origin, root: input.root, manifest, items, archives: BTreeMap::new(), split: None },
-            witnesses,
+            input,
             note,
         ))
     }

@@ -5,9 +5,11 @@ mod component;
 mod kpm;
 mod layout;
 mod package;
+mod part_inputs;
 mod recombined;
 
 pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, PartSplit, SplitArtifact};
 pub use component::InstalledComponent;
 pub use layout::lay_out_artifacts;
+pub use part_inputs::PartInputs;
 pub use recombined::{RecombineError, Recombined, Shards};

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use super::artifacts::{ArtifactError, ArtifactPart, Artifacts};
 use super::package::Package;
+use super::part_inputs::PartInputs;
 use crate::artifact::{ArtifactName, KpmError, PackagingConfig, Recombination, recombine, shards};
 use crate::kpack::{BundleJobs, KpackError};
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::ReadError;
-use crate::source::{EntryPath, SourceError, Witnesses};
+use crate::source::{EntryPath, SourceError};
 use crate::split::PlanOptions;
 use crate::view::items::{Item, ItemKind, is_same};
 
@@ -162,7 +163,7 @@ pub struct Shards {
     names: Vec<String>,
     /// Notes for the user.
     pub notes: Vec<String>,
-    witnesses: Witnesses,
+    inputs: PartInputs,
 }
 
 /// Packages.
@@ -172,8 +173,8 @@ pub struct Recombined {
     pub parts: Vec<ArtifactPart>,
     /// Notes for the user.
     pub notes: Vec<String>,
-    /// Contents that show whether a shard has changed.
-    pub witnesses: Witnesses,
+    /// The artifacts of all shards as they were listed.
+    pub inputs: PartInputs,
 }
 
 impl Shards {
@@ -192,7 +193,7 @@ impl Shards {
             parts: Vec::new(),
             names: Vec::new(),
             notes: Vec::new(),
-            witnesses: Vec::new(),
+            inputs: PartInputs::default(),
         };
         let jobs = BundleJobs::new(resources);
         for (name, location) in found {
@@ -202,7 +203,7 @@ impl Shards {
                 return Err(artifacts.failures.swap_remove(0).into());
             }
             all.notes.extend(artifacts.notes);
-            all.witnesses.extend(artifacts.witnesses);
+            all.inputs.extend(artifacts.inputs);
             all.parts.extend(artifacts.parts.into_iter().map(|part| (name.clone(), part)));
             all.names.push(name);
         }
@@ -226,7 +227,7 @@ impl Shards {
         }
         let mut notes = self.notes.clone();
         notes.extend(self.notes_about(config, config_path, &decision)?);
-        let mut result = Recombined { parts: Vec::new(), notes, witnesses: self.witnesses.clone() };
+        let mut result = Recombined { parts: Vec::new(), notes, inputs: self.inputs.clone() };
         for generic in decision.generic.iter().filter_map(|&number| part(number)) {
             if config.validation.verify_generic_artifacts_match {
                 self.compare_generic(generic)?;

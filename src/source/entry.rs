@@ -65,7 +65,7 @@ pub struct Attributes {
 
 impl Attributes {
     /// The attributes of a file of the operating system.
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub fn of(metadata: &Metadata) -> Self {
         Self {
             mode: u16::try_from(metadata.mode() & 0o7777).unwrap_or(0),
             uid: metadata.uid(),

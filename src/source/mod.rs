@@ -23,6 +23,7 @@ mod host_wheel;
 mod inflate;
 mod input;
 mod links;
+mod listed_state;
 mod member;
 mod open_members;
 mod path;
@@ -52,6 +53,7 @@ pub use error::SourceError;
 pub use host_wheel::{DeviceWheel, HostWheel, OnePath};
 pub use input::{Input, InputKind, Witnesses};
 pub(crate) use links::{Resolved, resolve as resolve_links};
+pub use listed_state::ListedState;
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
 pub(crate) use tar::{

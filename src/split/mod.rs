@@ -48,6 +48,7 @@ pub use parts::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, RESERVED, SIMPLE, SIMPLE_T
 pub use plan::{BundleFile, Destination, Plan, PlannedArchive, PlannedBinary};
 use roots::Roots;
 pub use selection::{Targets, is_wanted};
+pub(crate) use split_id::NAMING;
 pub use split_id::{FieldSum, ID_TEXT, InputFacts, InputId, SplitFacts, SplitId, hex};
 pub use statement::{STATEMENT, Statement, StatementError, component_of_statement, statement_of_component};
 pub use thin::{FatBinaries, ThinBinary};
@@ -94,6 +95,7 @@ impl Plan {
             manifests: options.manifests,
             jobs: Arc::clone(jobs),
             joined: joined.binaries.keys().cloned().collect(),
+            made: BTreeSet::new(),
             unsplit: Vec::new(),
             of_wheels: BTreeSet::new(),
             tables: Vec::new(),

@@ -50,6 +50,8 @@ pub struct Plan {
     pub jobs: Arc<BundleJobs>,
     /// Binaries that were joined with their archives.
     pub joined: BTreeSet<EntryPath>,
+    /// Entries of the input that are made, and no files of it: the statement of what was collected.
+    pub made: BTreeSet<EntryPath>,
     /// Binaries that keep their device code because they cannot be split. `warnings` has the reasons.
     pub unsplit: Vec<EntryPath>,
     /// The parts that have device wheels in the input, also those that are not wanted.

@@ -36,7 +36,7 @@ impl Tree {
         let mut arena = Arena::default();
         arena.push(0, &[], root, NodeKind::directory());
         let (shown, finders, found) = (Vec::new(), HashMap::new(), LookupCache::default());
-        Self { arena, shown, finders, found, links: Links::default() }
+        Self { arena, shown, finders, found, links: Links::default(), dates: Vec::new() }
     }
 
     /// An empty directory outside of the tree, for views to show.
@@ -88,6 +88,12 @@ impl Tree {
         if let Some(node) = stored(id).and_then(|index| self.arena.get_mut(index)) {
             node.origin = origin;
         }
+    }
+
+    /// Sets the time of made files, in seconds since 1970: of all nodes that were stored since the last call. Without a
+    /// call they have the times that they were inserted with.
+    pub fn date(&mut self, seconds: i64) {
+        self.dates.push((self.arena.iter().len(), seconds));
     }
 
     /// Clears set-user-ID and set-group-ID bits. Returns the entries of the input that had some, sorted.

@@ -25,7 +25,7 @@ use self::found::LookupCache;
 use self::links::Links;
 use self::node::{index_of, number};
 use self::stack::Shown;
-use crate::source::EntryPath;
+use crate::source::{Attributes, EntryPath};
 
 pub use self::body::{Body, LiveReport};
 pub use self::build::TreeError;
@@ -44,6 +44,8 @@ pub struct Tree {
     finders: HashMap<u32, Arc<dyn Finder>>,
     found: LookupCache,
     links: Links,
+    /// The times of made files, as seconds since 1970, each with the number of nodes that were stored when it was set.
+    dates: Vec<(usize, i64)>,
 }
 
 /// Queries. Every answer is computed from stored nodes, and takes no lock but that of the views that were looked up.
@@ -72,6 +74,25 @@ impl Tree {
     /// A view's replacement for the stored body of a file.
     fn other_body(&self, view: u32, index: u32) -> Option<Body> {
         self.view(view)?.bodies.as_ref()?.body(number(0, index))
+    }
+
+    /// Whether it is a file whose bytes are not those of an entry of the input.
+    pub fn is_made(&self, id: NodeId) -> bool {
+        let Some((view, index)) = index_of(id) else { return false };
+        let Some(node) = self.arena.get(index) else { return false };
+        let is_file = matches!(node.kind, NodeKind::File { .. });
+        is_file && (node.origin.kind().is_made() || self.other_body(view, index).is_some())
+    }
+
+    /// The attributes of a node in its view. Made files have the time that [`Tree::date`] has set.
+    pub fn attributes(&self, id: NodeId) -> Option<Attributes> {
+        let attributes = self.node(id)?.attributes;
+        let (_, index) = index_of(id)?;
+        let dated = self.dates.partition_point(|&(nodes, _)| nodes <= index as usize);
+        match self.dates.get(dated) {
+            Some(&(_, mtime)) if self.is_made(id) => Some(Attributes { mtime, mtime_nanoseconds: 0, ..attributes }),
+            _ => Some(attributes),
+        }
     }
 
     /// The origin of a node in its view.

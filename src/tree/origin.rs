@@ -53,6 +53,13 @@ pub enum OriginKind {
     Made,
 }
 
+impl OriginKind {
+    /// Whether the bytes of such a file are not those of an entry of the input.
+    pub fn is_made(self) -> bool {
+        !matches!(self, Self::Unchanged | Self::Database)
+    }
+}
+
 impl Origin {
     /// A node of this kind that was not made from a single entry.
     pub fn made(kind: OriginKind) -> Self {

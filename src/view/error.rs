@@ -25,9 +25,9 @@ pub enum ViewError {
     /// A file of the input cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// An attestation or a signature of a wheel cannot be read.
+    /// A wheel, or an attestation or a signature next to it, cannot be read.
     #[error("{}: {source}", path.display())]
-    Signature {
+    Unreadable {
         /// The file.
         path: PathBuf,
         /// Why not.

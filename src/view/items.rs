@@ -120,7 +120,7 @@ pub(crate) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
         }
         occupied.insert(directory);
         if stays {
-            items.push(host_item(entry, place, plan.joined.contains(&entry.path)));
+            items.push(host_item(entry, place, plan));
         }
     }
     items.reverse();
@@ -148,28 +148,31 @@ impl<'a> DirectorySet<'a> {
     }
 }
 
-fn host_item(entry: &Entry, place: &Destination, is_joined: bool) -> Item {
+fn host_item(entry: &Entry, place: &Destination, plan: &Plan) -> Item {
     match place {
         Destination::Rewritten { content, link_group, .. } => {
             let kind = ItemKind::File(Body::Ready(content.clone()), *link_group);
             let origin = Origin::of(OriginKind::Rewritten, &entry.path);
             Item { path: entry.path.clone(), attributes: entry.attributes, kind, origin }
         }
-        _ if is_joined => Item::of(entry).without_links(),
-        _ => Item::of(entry),
+        Destination::Host | Destination::Device(..) | Destination::Held | Destination::Unwanted(..) => {
+            unmoved_item(entry, plan)
+        }
     }
+}
+
+/// An entry at its place in the input: as it is, or joined with its archives.
+fn unmoved_item(entry: &Entry, plan: &Plan) -> Item {
+    let item = Item::of(entry);
+    if plan.joined.contains(&entry.path) {
+        return Item { origin: Origin::of(OriginKind::Joined, &entry.path), ..item.without_links() };
+    }
+    if plan.made.contains(&entry.path) { Item { origin: Origin::default(), ..item } } else { item }
 }
 
 /// The input, with its split binaries joined with their archives.
 pub(crate) fn fat_items(input: &Input, plan: &Plan) -> Vec<Item> {
-    let item = |entry: &Entry| {
-        let item = Item::of(entry);
-        if !plan.joined.contains(&entry.path) {
-            return item;
-        }
-        Item { origin: Origin::of(OriginKind::Joined, &entry.path), ..item.without_links() }
-    };
-    input.entries.iter().map(item).collect()
+    input.entries.iter().map(|entry| unmoved_item(entry, plan)).collect()
 }
 
 /// The databases and archives of a key, and what its device wheel holds.

@@ -90,8 +90,8 @@ pub fn lay_out_at(
     let mut layers = Layers { dist_info: None, wheel: None, host: overlay.host, devices: overlay.devices };
     let binaries = Arc::new(FatBinaries::new(input, plan, &served.listed));
     let thin = wheels.and_then(|wheels| ThinWheels::new(wheels, &binaries, &plan.modes, is_installed));
-    if let Some((thin, wheels)) = thin.as_ref().zip(wheels) {
-        lay_out_thin_wheel(tree, input, wheels, thin, &mut layers)?;
+    if let Some(thin) = &thin {
+        lay_out_thin_wheel(tree, input, thin, &mut layers)?;
     }
     show_fat(tree, base, (input, plan, wheels))?;
     let thin = ThinLayout::new(tree, first, served, layers, plan, (binaries, thin));
@@ -190,7 +190,6 @@ fn show_fat(
 fn lay_out_thin_wheel(
     tree: &mut Tree,
     input: &Input,
-    wheels: &WheelSet,
     thin: &Arc<ThinWheels>,
     layers: &mut Layers,
 ) -> Result<(), ViewError> {
@@ -210,7 +209,7 @@ fn lay_out_thin_wheel(
     layers.dist_info = Some(DistInfo { layer: dist_info, metadata, record, statement });
     let directory = tree.layer(input.root)?;
     let name = EntryPath::root().child(thin.file_name()?.as_bytes());
-    let wheel = tree.insert(directory, &name, wheel_attributes(input, wheels), empty())?;
+    let wheel = tree.insert(directory, &name, wheel_attributes(input), empty())?;
     tree.set_origin(wheel, Origin::made(OriginKind::Wheel));
     layers.wheel = Some((directory, wheel));
     Ok(())
@@ -313,15 +312,14 @@ fn dist_info_attributes(input: &Input) -> Attributes {
     metadata.map_or(Attributes { mode: 0o644, ..input.root }, |entry| entry.attributes)
 }
 
-pub(super) fn wheel_attributes(input: &Input, wheels: &WheelSet) -> Attributes {
-    let mtime_nanoseconds = wheels.fingerprint % 1_000_000_000;
-    Attributes { mode: 0o644, mtime_nanoseconds, ..input.root }
+pub(super) fn wheel_attributes(input: &Input) -> Attributes {
+    Attributes { mode: 0o644, ..input.root }
 }
 
 /// Adds the directories of `.whl` files.
 pub(super) fn show_wheels(tree: &mut Tree, input: &Input, wheels: Option<&WheelSet>) -> Result<(), ViewError> {
     let Some(wheels) = wheels else { return Ok(()) };
-    let attributes = wheel_attributes(input, wheels);
+    let attributes = wheel_attributes(input);
     let mut add = |place: &str, name: &str, body: Body, kind| -> Result<(), TreeError> {
         let file = NodeKind::File { body, link_group: None };
         let node = tree.insert(ROOT, &below(&EntryPath::root(), &[place, name]), attributes, file)?;

@@ -7,6 +7,7 @@ mod hiding;
 mod installed;
 pub(crate) mod items;
 pub(crate) mod layout;
+mod made_time;
 mod modes;
 mod part_manifests;
 mod report;
@@ -20,7 +21,7 @@ pub use crate::split::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, SIMPLE, SIMPLE_THIN
 pub use error::ViewError;
 pub(crate) use layout::show_reports;
 pub use layout::{REPORTS, lay_out, lay_out_at, lay_out_listed, lay_out_with};
-
+pub use made_time::MadeTime;
 pub use part_manifests::{MANIFESTS, TreeManifest, part_manifests};
 pub use report::{JSON_VERSION, Metrics, Status, fixed};
 

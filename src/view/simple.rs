@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::error::ViewError;
 use super::layout::{below, wheel_attributes};
+use super::made_time::MadeTime;
 use super::report::fixed;
 use super::thin_wheels::{METADATA, ThinWheelOfView};
 use crate::disk;
@@ -26,10 +27,12 @@ pub struct ListedWheel {
     pub indexed: IndexedWheel,
     body: Body,
     metadata: Arc<dyn Content>,
-    /// Its attestations and signatures, by their suffixes.
-    signatures: Vec<(&'static str, Body)>,
+    /// Its attestations and signatures.
+    signatures: Vec<Signature>,
     attributes: Attributes,
     origin: OriginKind,
+    /// The time of made files of a mount; see [`Tree::date`].
+    made: Option<i64>,
     /// Its size and digest are recorded under this.
     identity: Option<Identity>,
 }
@@ -37,7 +40,7 @@ pub struct ListedWheel {
 impl ListedWheel {
     /// The wheels of a split, except the fat one: an installer could not tell that from the host wheel.
     pub fn of_split(input: &Input, wheels: &WheelSet) -> Result<Vec<Self>, ViewError> {
-        let attributes = wheel_attributes(input, wheels);
+        let attributes = wheel_attributes(input);
         let listed = |part: &Arc<WheelPart>| {
             let name = part.file_name()?;
             let metadata = part.dist_info().iter().find(|file| file.path.name() == METADATA);
@@ -53,7 +56,7 @@ impl ListedWheel {
     pub fn thin(input: &Input, wheels: &WheelSet, thin: &ThinWheelOfView) -> Result<Self, ViewError> {
         let name = thin.file_name()?;
         let identity = wheels.identity(&format!("{} {name}", thin.gpus()));
-        Self::made((&name, input), thin.metadata()?, thin.body(), wheel_attributes(input, wheels), identity)
+        Self::made((&name, input), thin.metadata()?, thin.body(), wheel_attributes(input), identity)
     }
 
     /// A wheel as it is.
@@ -64,15 +67,15 @@ impl ListedWheel {
         let name = input.location.file_name().unwrap_or_default().to_string_lossy();
         let mut indexed = IndexedWheel::new(WheelName::parse(&name)?, &Metadata::read(input)?, &input.location);
         let signatures = signatures(&input.location)?;
-        indexed.has_gpg_signature = signatures.iter().any(|(suffix, _)| *suffix == GPG);
+        indexed.has_gpg_signature = signatures.iter().any(|signature| signature.suffix == GPG);
         let metadata = match input.entry(&dist_info.child(METADATA)).map(|entry| &entry.kind) {
             Some(EntryKind::File { content, .. }) => Arc::clone(content),
             _ => return Err(WheelError::NotAWheel.into()),
         };
         let identity = content.identity().map(|of| Identity::describe("whole wheel").add(&of.0).finish());
         let (body, origin) = (Body::Ready(Arc::clone(content)), OriginKind::Unchanged);
-        let attributes = Attributes { mode: 0o644, ..input.root };
-        Ok(Self { indexed, body, metadata, signatures, attributes, origin, identity })
+        let attributes = Attributes { mode: 0o644, ..file_attributes(&input.location)? };
+        Ok(Self { indexed, body, metadata, signatures, attributes, origin, made: None, identity })
     }
 
     fn made(
@@ -85,7 +88,13 @@ impl ListedWheel {
         let metadata = metadata.ok_or(WheelError::NotAWheel)?;
         let indexed = IndexedWheel::new(WheelName::parse(name)?, &Metadata::of_file(&*metadata)?, &input.location);
         let (signatures, origin) = (Vec::new(), OriginKind::Wheel);
-        Ok(Self { indexed, body, metadata, signatures, attributes, origin, identity })
+        Ok(Self { indexed, body, metadata, signatures, attributes, origin, made: None, identity })
+    }
+
+    /// The same, with the time of made files of a mount, in seconds since 1970.
+    #[must_use]
+    pub fn dated(self, seconds: i64) -> Self {
+        Self { made: Some(seconds), ..self }
     }
 
     /// Why installers refuse it as it is, and which of its signatures are not listed.
@@ -130,15 +139,35 @@ impl ListedWheel {
         tree.set_origin(node, Origin::made(self.origin));
         Ok(())
     }
+
+    /// Sets the time of what was inserted for it.
+    fn date(&self, tree: &mut Tree) {
+        self.made.iter().for_each(|&seconds| tree.date(seconds));
+    }
+}
+
+/// An attestation or a signature next to a wheel.
+#[derive(Clone, Debug)]
+struct Signature {
+    suffix: &'static str,
+    body: Body,
+    attributes: Attributes,
 }
 
 /// The attestations and signatures next to a wheel. They are small, and do not change with the files.
-fn signatures(wheel: &Path) -> Result<Vec<(&'static str, Body)>, ViewError> {
+fn signatures(wheel: &Path) -> Result<Vec<Signature>, ViewError> {
     let read = |(suffix, path): (_, PathBuf)| {
-        let bytes = disk::read(&path, Parser::Text).map_err(|source| ViewError::Signature { path, source })?;
-        Ok((suffix, fixed(bytes.into_bytes())))
+        let attributes = Attributes { mode: 0o644, ..file_attributes(&path)? };
+        let bytes = disk::read(&path, Parser::Text).map_err(|source| ViewError::Unreadable { path, source })?;
+        Ok(Signature { suffix, body: fixed(bytes.into_bytes()), attributes })
     };
     signatures_of(wheel).into_iter().map(read).collect()
+}
+
+/// The attributes of a file that an index has as it is.
+fn file_attributes(path: &Path) -> Result<Attributes, ViewError> {
+    let metadata = path.metadata().map_err(|source| ViewError::Unreadable { path: path.to_owned(), source })?;
+    Ok(Attributes::of(&metadata))
 }
 
 /// The wheels of the indexes of a mount.
@@ -153,11 +182,16 @@ pub struct PackageIndexes {
 }
 
 impl PackageIndexes {
-    /// Adds the wheels of a split, and thin ones.
-    pub fn add_split(&mut self, input: &Input, wheels: &WheelSet, thin: &[ThinWheelOfView]) -> Result<(), ViewError> {
-        self.wheels.extend(ListedWheel::of_split(input, wheels)?);
+    /// Adds the wheels of a split, and thin ones, with the time of made files in seconds since 1970.
+    pub fn add_split(
+        &mut self,
+        (input, wheels): (&Input, &WheelSet),
+        thin: &[ThinWheelOfView],
+        seconds: i64,
+    ) -> Result<(), ViewError> {
+        self.wheels.extend(ListedWheel::of_split(input, wheels)?.into_iter().map(|wheel| wheel.dated(seconds)));
         for wheel in thin {
-            let listed = ListedWheel::thin(input, wheels, wheel)?;
+            let listed = ListedWheel::thin(input, wheels, wheel)?.dated(seconds);
             self.thin.entry(wheel.gpus().to_string()).or_default().push(listed);
         }
         Ok(())
@@ -193,8 +227,11 @@ impl PackageIndexes {
 pub fn show_all_wheels(tree: &mut Tree, root: Attributes, wheels: &[ListedWheel]) -> Result<(), ViewError> {
     let place = below(&EntryPath::root(), &[WHEELS]);
     tree.insert(ROOT, &place, root, NodeKind::directory())?;
-    wheels.iter().try_for_each(|wheel| wheel.insert(tree, &place.child(wheel.file_name().as_bytes())))?;
-    Ok(())
+    wheels.iter().try_for_each(|wheel| {
+        wheel.insert(tree, &place.child(wheel.file_name().as_bytes()))?;
+        wheel.date(tree);
+        Ok(())
+    })
 }
 
 /// Adds an index of wheels at a place, without its pages: each wheel, and its METADATA next to it.
@@ -203,25 +240,28 @@ pub fn show_index(tree: &mut Tree, place: &str, root: Attributes, wheels: &[List
     tree.insert(ROOT, &place, root, NodeKind::directory())?;
     for wheel in wheels {
         wheel.insert(tree, &inside(&place, &wheel.indexed.path()))?;
-        let mut add = |path: &EntryPath, body: Body| {
-            let kind = NodeKind::File { body, link_group: None };
-            tree.insert(ROOT, &inside(&place, path), wheel.attributes, kind).map(drop)
-        };
-        add(&wheel.indexed.metadata_path(), Body::Ready(Arc::clone(&wheel.metadata)))?;
-        for (suffix, body) in &wheel.signatures {
-            add(&wheel.indexed.path_of(suffix), body.clone())?;
+        let file = |body| NodeKind::File { body, link_group: None };
+        let metadata = file(Body::Ready(Arc::clone(&wheel.metadata)));
+        tree.insert(ROOT, &inside(&place, &wheel.indexed.metadata_path()), wheel.attributes, metadata)?;
+        for Signature { suffix, body, attributes } in &wheel.signatures {
+            let path = inside(&place, &wheel.indexed.path_of(suffix));
+            let node = tree.insert(ROOT, &path, *attributes, file(body.clone()))?;
+            tree.set_origin(node, Origin::made(OriginKind::Unchanged));
         }
+        wheel.date(tree);
     }
     Ok(())
 }
 
-/// Adds the pages of an index. Each says what is known about the wheels now.
+/// Adds the pages of an index. Each says what is known about the wheels now, so its time in a mount depends on its text.
 pub fn show_pages(tree: &mut Tree, place: &str, root: Attributes, wheels: &[ListedWheel]) -> Result<(), ViewError> {
     let place = below(&EntryPath::root(), &[place]);
     let index = PackageIndex::new(wheels.iter().map(|wheel| wheel.indexed.clone()))?;
     for (path, text) in index.pages() {
+        let made = MadeTime::of_bytes(root.mtime, text.as_bytes());
         let kind = NodeKind::File { body: fixed(text), link_group: None };
         tree.insert(ROOT, &inside(&place, &path), Attributes { mode: 0o644, ..root }, kind)?;
+        tree.date(made.seconds());
     }
     Ok(())
 }

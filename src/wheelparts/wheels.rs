@@ -36,10 +36,8 @@ pub struct WheelOptions {
     pub has_local_versions: bool,
     /// The time of all files in the wheels.
     pub stamp: DosTime,
-    /// A hash of the options that the wheels depend on. It becomes a part of their time of change, because uv
-    /// identifies a wheel by path and time.
-    pub fingerprint: u32,
-    /// Identifies everything that wheels depend on except the input. What is known about their bytes is recorded under it.
+    /// Identifies everything that wheels depend on except the input and files next to it. What is known about their bytes is
+    /// recorded under it.
     pub identity: Option<Identity>,
 }
 
@@ -62,8 +60,8 @@ pub struct WheelSet {
     pub has_symlinks: bool,
     /// See [`WheelOptions::has_local_versions`].
     pub has_local_versions: bool,
-    /// See [`WheelOptions::fingerprint`].
-    pub fingerprint: u32,
+    /// Identifies everything that the wheels depend on except the input: the options, and what files next to it state.
+    pub options: Option<Identity>,
     pub(crate) statement: Statement,
     /// The ID of the split.
     pub split_id: SplitId,
@@ -123,10 +121,9 @@ impl WheelSet {
         let links = warnings_of_symlinks(input);
         let has_symlinks = !links.is_empty();
         warnings.extend(links);
-        // What files next to the input state changes the wheels, too.
-        let fingerprint = options.fingerprint ^ crc32fast::hash(format!("{:?}", names.requirements).as_bytes());
         let has_local_versions = options.has_local_versions;
-        let identity = identity_of(input, options, &names);
+        let options = identity_of_options(options, &names);
+        let identity = options.and_then(|options| identity_of(input, &options));
         Ok(Some(Self {
             hosts,
             devices,
@@ -136,7 +133,7 @@ impl WheelSet {
             notes,
             has_symlinks,
             has_local_versions,
-            fingerprint,
+            options,
             statement,
             split_id,
             identity,
@@ -214,11 +211,15 @@ fn required(input: &Input) -> BTreeMap<BundleKey, Vec<String>> {
     devices.filter_map(|device| Some((device.part.parse().ok()?, device.requires.clone()))).collect()
 }
 
+/// Identifies the options. Files next to the input may have added to the requirements in `names`.
+fn identity_of_options(options: &WheelOptions, names: &AssemblyOptions) -> Option<Identity> {
+    let mut identity = Identity::describe("options of wheels, with requirements");
+    Some(identity.add(&options.identity?.0).add(format!("{:?}", names.requirements).as_bytes()).finish())
+}
+
 /// Identifies everything that the wheels of an input depend on.
-fn identity_of(input: &Input, options: &WheelOptions, names: &AssemblyOptions) -> Option<Identity> {
-    let mut identity = Identity::describe("wheels");
-    identity.add(&options.identity?.0).add(format!("{:?}", names.requirements).as_bytes());
-    Some(identity.add(&identity_of_input(input)?.0).finish())
+fn identity_of(input: &Input, options: &Identity) -> Option<Identity> {
+    Some(Identity::describe("wheels").add(&options.0).add(&identity_of_input(input)?.0).finish())
 }
 
 /// Identifies all bytes of an input. A member of a wheel stands for its whole file.

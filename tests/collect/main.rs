@@ -9,6 +9,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
 
 use common::{Files, assert_same, can_mount, fixture, program, run, succeeds, umount};
 use serde_json::Value;
@@ -137,8 +138,16 @@ fn a_program_runs_from_the_result() {
     let options = ["tree/lib/libouter.so.1", "-Wl,-rpath,$ORIGIN/../lib"];
     fs::create_dir(place.path("app/bin")).unwrap();
     place.compile("int outer(void); int main(void) { return outer(); }", "app/bin/program", &options);
+    let licence = |root: &str| place.path(root).join("LICENSE.md");
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
+    fs::File::open(licence("tree/share/doc/outer")).unwrap().set_modified(old).unwrap();
+    // Times of files are those of a clock with ticks of at most 10 ms.
+    let begun = SystemTime::now() - Duration::from_millis(10);
     let output = place.collect("gfx1100", &["-o", "out"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let time = |path: &Path| path.metadata().unwrap().modified().unwrap();
+    assert_eq!(time(&licence("out/licenses/outer")), old);
+    assert!(time(&place.path("out/.kpackfs/collect.json")) >= begun, "the statement is no file of the input");
     assert_eq!(Command::new(place.path("out/bin/program")).status().unwrap().code(), Some(42));
     let files: Vec<_> = files_in(&place.path("out")).into_keys().map(|path| path.display().to_string()).collect();
     let expected = [
@@ -155,6 +164,7 @@ fn a_program_runs_from_the_result() {
     assert!(text.starts_with("program → libouter.so.1 → libinner.so.2.1\n"), "{text}");
     for packed in ["out.tar.zst", "out.zip"] {
         assert!(place.collect("gfx1100", &["-o", packed]).status.success(), "{packed}");
+        assert!(time(&place.path(packed)) >= begun, "{packed}");
     }
     fs::create_dir(place.path("unpacked")).unwrap();
     let mut unpack = Command::new("tar");

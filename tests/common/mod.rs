@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kpackfs::mount::Transport;
 
@@ -17,6 +17,19 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Files by their path below a directory.
 pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+/// Seconds since 1970.
+pub(crate) fn now() -> i64 {
+    i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
+}
+
+/// Whether a mount shows a file whose bytes are not those of an entry of the input.
+pub(crate) fn is_made(path: &Path) -> bool {
+    let mut kind = vec![0; 100];
+    let length = rustix::fs::getxattr(path, "user.kpackfs.kind", &mut kind[..]).unwrap();
+    kind.truncate(length);
+    !["unchanged", "database"].map(str::as_bytes).contains(&&*kind)
+}
 
 /// Reports that something is not tested. It writes past the test harness, which hides the output of tests that pass.
 pub(crate) fn skipped(why: &str) {

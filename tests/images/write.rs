@@ -131,6 +131,12 @@ fn layers_without_device_code_stay_and_images_share_the_rest() {
     // A blob that stays is the same file.
     let inode = |layout: &Layout| fs::metadata(layout.blob_path(&old[0])).unwrap().ino();
     assert_eq!(inode(&whole), inode(&Layout::opened(&place.path().join("1"))));
+    // A copy of it has its time.
+    let time = |layout: &Layout| fs::metadata(layout.blob_path(&old[0])).unwrap().modified().unwrap();
+    let copied = Layout::opened(&place.path().join("copied"));
+    succeeds(split(&whole, &copied.0).args(["--reflink", "never"]));
+    assert_ne!(inode(&whole), inode(&copied));
+    assert_eq!(time(&whole), time(&copied));
 }
 
 #[test]
@@ -197,6 +203,9 @@ fn further_gpus_are_added_to_a_layout() {
         || fs::read_dir(out.0.join("blobs/sha256")).unwrap().map(|it| it.unwrap().file_name()).collect::<BTreeSet<_>>();
     succeeds(split(&whole, &out.0).args(["--gpu-targets", "gfx90a"]));
     let before = blobs();
+    // A registry that serves the layout has to notice another list of images.
+    let second = || fs::metadata(out.0.join("index.json")).unwrap().mtime();
+    let mut last = second();
     let add = |gpu: &str| {
         let mut command = program();
         command.arg("split").arg(whole.name("x")).args(["--format", "oci", "--no-cache", "--gpu-targets", gpu]);
@@ -206,6 +215,8 @@ fn further_gpus_are_added_to_a_layout() {
     let output = succeeds(add("gfx1030").env("RUST_LOG", "debug"));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("unchanged=2 written=3 found=3"), "{said}");
+    assert!(second() > last);
+    last = second();
     // Three layers, a configuration and a manifest.
     assert_eq!(blobs().difference(&before).count(), 5);
     succeeds(split(&whole, &once.0).args(["--gpu-targets", "gfx90a,gfx1030"]));
@@ -220,6 +231,7 @@ fn further_gpus_are_added_to_a_layout() {
         "{said}"
     );
     succeeds(add("gfx1030").arg("--force"));
+    assert!(second() > last);
     assert_eq!(out.documents("gfx1030"), once.documents("gfx1030"));
     assert!(fs::read_dir(&out.0).unwrap().all(|it| !it.unwrap().file_name().to_string_lossy().starts_with('.')));
 }

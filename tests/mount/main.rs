@@ -12,6 +12,7 @@ mod mounts;
 mod numbers;
 mod status;
 mod thin;
+mod times;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -20,9 +21,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{program, succeeds};
-use mounts::{Mount, ODD, fat, names, same, survey, tar};
+use common::{now, program, succeeds};
+use mounts::{Mount, ODD, fat, names, survey, tar};
 use tempfile::TempDir;
+use times::same_but_for_times;
 
 const VIEWS: [&str; 5] = ["gfx1030", "gfx11", "gfx1100", "gfx90a", "host"];
 
@@ -39,12 +41,14 @@ fn a_mount_is_what_split_writes() {
     for compression in ["zstd", "none"] {
         let options = ["--compression", compression];
         let Some(mount) = Mount::new(fat.path(), &options) else { return };
+        let begun = now();
         let written = split(fat.path(), &options);
         // A mount does not list the statement of the split.
         let listed = names(written.path());
         assert_eq!(listed.iter().filter(|name| *name != ".kpackfs").collect::<Vec<_>>(), VIEWS);
         for view in VIEWS {
-            same(&survey(&mount.at(view)), &survey(&written.path().join(view)));
+            let shown = mount.at(view);
+            same_but_for_times((&shown, survey(&shown)), survey(&written.path().join(view)), begun);
         }
         succeeds(program().arg("verify").arg(mount.path()).arg("--against").arg(fat.path()));
     }
@@ -57,10 +61,13 @@ fn copies_are_the_same_every_time() {
     let Some(other) = Mount::new(fat.path(), &[]) else { return };
     let written = split(fat.path(), &[]);
     for view in VIEWS {
-        let first = tar(mount.path(), view);
-        assert!(first == tar(mount.path(), view), "{view}: not the same twice");
-        assert!(first == tar(other.path(), view), "{view}: not the same in two mounts");
-        assert!(first == tar(written.path(), view), "{view}: not what was written");
+        let first = tar(mount.path(), view, &[]);
+        assert!(first == tar(mount.path(), view, &[]), "{view}: not the same twice");
+        assert!(first == tar(other.path(), view, &[]), "{view}: not the same in two mounts");
+        // On a disk, files that are made have the time of writing.
+        let at_one_time = ["--mtime=@0"];
+        let first = tar(mount.path(), view, &at_one_time);
+        assert!(first == tar(written.path(), view, &at_one_time), "{view}: not what was written");
     }
 }
 
@@ -149,9 +156,11 @@ fn restricted_mounts_have_nothing_of_others() {
         names(&mount.at("thin"))
     );
     assert!(!mount.at("thin/gfx90a").exists());
+    let begun = now();
     let written = split(fat.path(), &options);
     for view in ["gfx11", "gfx1100", "host"] {
-        same(&survey(&mount.at(view)), &survey(&written.path().join(view)));
+        let shown = mount.at(view);
+        same_but_for_times((&shown, survey(&shown)), survey(&written.path().join(view)), begun);
     }
     assert!(!mount.at("host/share/miopen/db/gfx90a68.db.txt").exists());
     succeeds(program().args(["verify", "--gpu-targets", "gfx1100"]).arg(mount.path()).arg("--against").arg(fat.path()));
@@ -161,6 +170,7 @@ fn restricted_mounts_have_nothing_of_others() {
 fn merged_views_are_host_and_chain() {
     let fat = fat();
     let Some(mount) = Mount::new(fat.path(), &["--arch", "gfx90a"]) else { return };
+    let begun = now();
     let host = split(fat.path(), &[]);
     for (target, chain) in [("gfx1100", &["gfx11", "gfx1100"][..]), ("gfx90a", &["gfx90a"])] {
         let mut expected = survey(&host.path().join("host"));
@@ -169,9 +179,11 @@ fn merged_views_are_host_and_chain() {
                 expected.entry(path).or_insert(entry);
             }
         }
-        same(&survey(&mount.at("merged").join(target)), &expected);
+        let shown = mount.at("merged").join(target);
+        same_but_for_times((&shown, survey(&shown)), expected.clone(), begun);
         if target == "gfx90a" {
-            same(&survey(&mount.at("host")), &expected);
+            let shown = mount.at("host");
+            same_but_for_times((&shown, survey(&shown)), expected, begun);
         }
     }
     assert_eq!(fs::read(mount.at("host/share/miopen/db/gfx90a68.db.txt")).unwrap(), b"miopen, gfx90a");

@@ -145,10 +145,11 @@ pub(crate) fn same(one: &BTreeMap<PathBuf, Entry>, other: &BTreeMap<PathBuf, Ent
     assert!(different.is_empty(), "{:?}", different.iter().map(|name| (name, brief(name))).collect::<Vec<_>>());
 }
 
-/// The output of tar for a view.
-pub(crate) fn tar(root: &Path, view: &str) -> Vec<u8> {
+/// The output of tar for a view, with these options.
+pub(crate) fn tar(root: &Path, view: &str, options: &[&str]) -> Vec<u8> {
     let mut command = Command::new("tar");
-    succeeds(command.args(["--create", "--sort=name", "--file=-", "--directory"]).arg(root).arg(view)).stdout
+    succeeds(command.args(["--create", "--sort=name", "--file=-"]).args(options).arg("--directory").arg(root).arg(view))
+        .stdout
 }
 
 pub(crate) fn names(directory: &Path) -> Vec<OsString> {

@@ -9,6 +9,7 @@ mod directories;
 mod edges;
 mod index;
 mod simple;
+mod times;
 mod wheels;
 
 use std::fs;
