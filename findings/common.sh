@@ -1,0 +1,104 @@
+# What the scripts of this directory share; each sources it. It makes the folder $work, which is removed at the end, and functions that
+# install pinned packages there and compare what was seen with what is recorded. A package that cannot be had ends a script with code 2.
+set -euo pipefail
+work=$(mktemp -d "${TMPDIR:-/tmp}/finding.XXXXXX")
+server=
+trap 'chmod -R u+w "$work"; [ -z "$server" ] || kill "$server"; rm -rf "$work"' EXIT
+export HOME=$work/home XDG_CACHE_HOME=$work/cache PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1 LC_ALL=C.UTF-8
+export PYTHONPATH=$(cd "$(dirname "${BASH_SOURCE[0]}")/lib" && pwd)
+unset PIP_TARGET PIP_REQUIRE_VIRTUALENV VIRTUAL_ENV
+mkdir "$work/home"
+
+unavailable() { # REASON
+    echo "unavailable: $1" >&2
+    exit 2
+}
+
+recorded() { # the output seen when the finding was recorded, on standard input
+    cat >"$work/recorded"
+    [ -s "$work/recorded" ] || unavailable "no output is recorded"
+}
+
+compare() { # FILE…: prints what was seen, and compares it with the record
+    cat "$@" >"$work/seen"
+    cat "$work/seen"
+    if ! diff --unified=0 --label recorded --label seen "$work/recorded" "$work/seen" >"$work/difference"; then
+        printf '\nThe behaviour is not as recorded:\n'
+        tail -n +3 "$work/difference"
+        exit 1
+    fi
+}
+
+venv() { # DIRECTORY REQUIREMENT…: a virtual environment with these packages
+    local directory=$1
+    shift
+    python3 -m venv "$directory" || unavailable "python3 -m venv failed (Debian's package is python3-venv)"
+    [ $# = 0 ] || "$directory/bin/pip" install --quiet "$@" >&2 || unavailable "pip cannot install $*"
+}
+
+wheel() { # DIRECTORY OPTION… REQUIREMENT: a wheel, unpacked
+    local directory=$1
+    shift
+    mkdir -p "$work/wheels"
+    python3 -m pip download --quiet --no-deps --only-binary=:all: --dest "$work/wheels" "$@" >&2 || unavailable "pip cannot download $*"
+    python3 -m zipfile -e "$work"/wheels/*.whl "$directory"
+    rm -r "$work/wheels"
+}
+
+amd_runtime() { # AMD's libamdhip64 7.14, its librocm_kpack 0.1.0 ($kpack) and COMGR 3.3 ($comgr), and a fat library for 20 GPUs ($fat)
+    wheel "$work/amd" --python-version 3.12 --platform manylinux_2_28_x86_64 vapoursynth-bm3dhip==2.17.5
+    kpack=$(echo "$work"/amd/*.libs/librocm_kpack-*.so.*)
+    comgr=$(echo "$work"/amd/*.libs/libamd_comgr-*.so.*)
+    fat=$work/amd/vapoursynth/plugins/bm3dhip/libbm3dhip.so
+}
+
+debs() { # [--suite SUITE] PACKAGE=VERSION…: packages of Debian, unpacked to $work/root, by lists of their own
+    local suite=bookworm root=$work/root package sources=() options
+    if [ "$1" = --suite ]; then
+        suite=$2
+        shift 2
+    fi
+    command -v apt-get >/dev/null || unavailable "no apt-get"
+    # The mirrors that this machine uses; printed also before the first update.
+    local uris mirror security key=/usr/share/keyrings/debian-archive-keyring.gpg
+    uris=$(apt-get --print-uris update | sed -n "s|^'\(.*/dists/[a-z-]*\)/InRelease'.*|\1|p")
+    mirror=$(sed -n 's|/dists/bookworm$||p' <<<"$uris" | head -1)
+    security=$(sed -n 's|/dists/bookworm-security$||p' <<<"$uris" | head -1)
+    [ -n "$mirror" ] || unavailable "apt has no source for Debian 12 (bookworm)"
+    mkdir -p "$work/apt/lists/partial" "$work/apt/cache/archives/partial" "$work/apt/empty" "$work/debs" "$root"
+    sources=("deb [signed-by=$key] $mirror $suite main")
+    [ -z "$security" ] || sources+=("deb [signed-by=$key] $security $suite-security main")
+    printf '%s\n' "${sources[@]}" >"$work/apt/sources.list"
+    options=(-o "Dir::Etc::SourceList=$work/apt/sources.list" -o "Dir::Etc::SourceParts=$work/apt/empty" -o "Dir::State::Lists=$work/apt/lists"
+        -o "Dir::Cache=$work/apt/cache" -o APT::Sandbox::User=root -o Acquire::Languages=none
+        -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false)
+    apt-get "${options[@]}" --quiet=2 update >&2 || unavailable "apt-get update failed"
+    for package; do
+        (cd "$work/debs" && apt-get "${options[@]}" --quiet=2 download "$package" >&2) ||
+            unavailable "Debian $suite has no $package any more: set the version to one of 'apt-cache policy ${package%%=*}', and see what it does"
+    done
+    [ -n "${keep_packed:-}" ] || for package in "$work"/debs/*.deb; do dpkg -x "$package" "$root"; done
+    export LD_LIBRARY_PATH=$root/usr/lib/x86_64-linux-gnu
+}
+
+skopeo_copy() { # FROM TO OPTION…: copies an image, as a user without rights, since skopeo run by root keeps a cache outside of $HOME
+    local from=$1 to=$2 user=()
+    shift 2
+    if [ "$(id -u)" = 0 ]; then
+        chown -R 65534:65534 "$work"
+        user=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+    fi
+    echo '{"default":[{"type":"insecureAcceptAnything"}]}' >"$work/policy.json"
+    "${user[@]}" env LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$work/root/usr/bin/skopeo" --policy "$work/policy.json" --tmpdir "$work" \
+        copy --quiet --dest-compress "$@" "oci:$from:latest" "oci:$to:latest" >&2
+}
+
+serve() { # DIRECTORY: serves it at $url on this machine until the script ends
+    python3 -u -m http.server --bind 127.0.0.1 --directory "$1" 0 >"$work/server" 2>&1 &
+    server=$!
+    until grep -q 'http://' "$work/server"; do
+        kill -0 $server 2>/dev/null || unavailable "Python's HTTP server does not start: $(tail -1 "$work/server")"
+        sleep 0.1
+    done
+    url=$(grep -o 'http://[0-9.:]*' "$work/server" | head -1)
+}
