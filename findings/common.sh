@@ -6,6 +6,7 @@ server=
 trap 'chmod -R u+w "$work"; [ -z "$server" ] || kill "$server"; rm -rf "$work"' EXIT
 export HOME=$work/home XDG_CACHE_HOME=$work/cache PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1 LC_ALL=C.UTF-8
 export PYTHONPATH=$(cd "$(dirname "${BASH_SOURCE[0]}")/lib" && pwd)
+export PIP_CONSTRAINT=$PYTHONPATH/constraints.txt
 unset PIP_TARGET PIP_REQUIRE_VIRTUALENV VIRTUAL_ENV
 mkdir "$work/home"
 

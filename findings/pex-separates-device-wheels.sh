@@ -8,7 +8,6 @@
 . "$(dirname "$0")/common.sh"
 recorded <<'END'
 default: archive next to the library: no
---layout loose: archive next to the library: no
 --venv prepend: archive next to the library: no
 --venv prepend --venv-site-packages-copies: archive next to the library: yes
 tool venv: archive next to the library: yes
@@ -32,7 +31,7 @@ pex() { # OPTION…
     rm -rf "$work/app.pex"
     "$work/venv/bin/pex" --no-pypi --find-links "$work/dist" "$@" hostpkg amd-hostpkg-device-gfx942 --output-file "$work/app.pex" >&2
 }
-for options in "" "--layout loose" "--venv prepend" "--venv prepend --venv-site-packages-copies"; do
+for options in "" "--venv prepend" "--venv prepend --venv-site-packages-copies"; do
     # shellcheck disable=SC2086 # several options
     pex $options
     echo "${options:-default}: $("$python" "$work/app.pex" "$work/look.py")"
