@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+use kpackfs::memory::Malloc;
+
+#[global_allocator]
+static MALLOC: Malloc = Malloc;
+
 fn main() -> ExitCode {
     kpackfs::cli::run()
 }

@@ -3,6 +3,7 @@
 //! This room does not know what the bytes are for, apart from their [class](crate::metrics::MemoryClass).
 
 mod accounts;
+mod aligned;
 mod budget;
 mod cache;
 mod compressors;
@@ -15,6 +16,7 @@ mod pool;
 mod schedules;
 mod tables;
 
+pub use aligned::Malloc;
 pub(crate) use budget::{Budget, Reclaim, Reservation};
 pub(crate) use cache::ByteCache;
 pub(crate) use compressors::{Compressors, Original, STREAMED};
