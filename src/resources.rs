@@ -1,5 +1,6 @@
 //! Resources that all work on one input shares: counters, caches and buffers in one byte budget, the index, the frame store, threads.
 
+use std::any::Any;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, OnceLock};
 
@@ -53,6 +54,9 @@ pub struct Resources {
     /// Decoders of bundles that are not decompressed as a whole.
     #[doc(hidden)]
     pub streams: Pool<OpenStream>,
+    /// What the readers of all inputs share to inflate members. Its type belongs to `source`, which uses this one.
+    #[doc(hidden)]
+    pub decoders: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// Contexts that compress code objects.
     #[doc(hidden)]
     pub compressors: Compressors,
@@ -96,6 +100,7 @@ impl Resources {
             frames: ByteCache::bounded(&budget, MemoryClass::Frames, budget.capacity() / 2),
             buffers: Pool::new(&budget, MemoryClass::Bundles),
             streams: Pool::new(&budget, MemoryClass::Bundles),
+            decoders: OnceLock::new(),
             compressors: Compressors::new(&budget),
             index,
             store,

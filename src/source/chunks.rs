@@ -37,7 +37,7 @@ const MAX_WAITS: usize = 64;
 #[derive(Debug)]
 pub(super) struct Chunks {
     pub(super) stream: Stream,
-    /// Decoders and indexes, which all members of a wheel share.
+    /// Decoders and indexes, which all members share.
     pub(super) decoders: Arc<Decoders>,
     /// The member's place in the list of open members.
     listed: ListedMember,
@@ -182,7 +182,7 @@ impl Chunks {
 
     /// The SHA-256 of the content, if the pass that builds the index computes it. An index of an earlier session has none.
     pub(super) fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
-        if self.sha256.get().is_none() && self.decoders.hashes.load(Ordering::Relaxed) {
+        if self.sha256.get().is_none() && self.stream.hashes.load(Ordering::Relaxed) {
             self.with_complete_index(|_| ())?;
         }
         Ok(self.sha256.get().copied())
@@ -257,7 +257,7 @@ impl Chunks {
             // The index of a damaged stream is never complete.
             let is_damaged = state.damage.is_some();
             let extends_index = end > indexed_to && !is_damaged;
-            let hashes = self.decoders.hashes.load(Ordering::Relaxed);
+            let hashes = self.stream.hashes.load(Ordering::Relaxed);
             let builder = extends_index.then(|| Box::new(state.index.builder(hashes)));
             return Ok(Task::Decode(DecodeGuard { chunks: self, id, number, readable, is_damaged, builder }, start));
         }

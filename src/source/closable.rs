@@ -10,7 +10,7 @@ use super::facts::MemberFacts;
 use super::open_members::{CloseMember, ListedMember};
 use super::stored::StoredMember;
 use crate::rope::{BlockBoundary, Content, Identity, Packed, PackedContent, ReadError};
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, rank};
 
 /// What is kept of a member for as long as its input is open.
@@ -22,6 +22,9 @@ pub(super) trait Openable: fmt::Debug + Send + Sync + 'static {
     fn identity(&self) -> Identity;
 
     fn decoders(&self) -> &Arc<Decoders>;
+
+    /// Whether the pass that builds its index computes its SHA-256.
+    fn hashes(&self) -> &AtomicBool;
 
     /// Opens it. `facts` are what is known from when it was open before.
     fn open(&self, listed: ListedMember, facts: MemberFacts) -> OpenMember;
@@ -172,7 +175,7 @@ impl<M: Openable> PackedContent for Closable<M> {
     }
 
     fn hash_in_passing(&self) {
-        self.member.decoders().hashes.store(true, Ordering::Relaxed);
+        self.member.hashes().store(true, Ordering::Relaxed);
     }
 
     fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {

@@ -1,5 +1,6 @@
-//! Decoding state that all members of a wheel share: idle decoders, free chunks, captured headers, and the list of open
-//! members. All of it counts towards the budget.
+//! Decoding state that the members of all inputs share: idle decoders, free chunks, captured headers, and the list of open
+//! members. All of it counts towards the budget. Some of it stays even if the budget has no room, so it must not exist once
+//! for each of hundreds of inputs.
 
 use std::ops::RangeInclusive;
 
@@ -10,8 +11,9 @@ use super::open_members::OpenMembers;
 use super::stream::Stream;
 use crate::memory::{Budget, Reclaim, Reservation};
 use crate::metrics::MemoryClass;
+use crate::resources::Resources;
 use crate::rope::ReadError;
-use crate::sync::atomic::{AtomicBool, AtomicUsize};
+use crate::sync::atomic::AtomicUsize;
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, rank};
 
 /// Bytes of content that are decoded and cached together. Small chunks are decoded soon and stay in the processor's cache.
@@ -41,13 +43,11 @@ pub(super) struct Decoders {
     unused: Arc<Unused>,
     /// Number of decodes in flight, and a condition variable that is notified when one ends.
     at_work: (Mutex<u64, { rank::DECODERS }>, Condvar),
-    /// Whether the passes that build indexes compute the SHA-256 of the members.
-    pub(super) hashes: AtomicBool,
     /// Number of readahead tasks.
     pub(super) ahead: AtomicUsize,
     /// Headers of bundles in all members.
     pub(super) headers: BundleHeaderCache,
-    /// The members with state in memory.
+    /// The members of all inputs with state in memory.
     pub(super) members: Arc<OpenMembers>,
 }
 
@@ -81,6 +81,12 @@ pub(super) struct Permit<'a> {
 }
 
 impl Decoders {
+    /// Those of all inputs that share these resources.
+    pub(super) fn of(resources: &Resources) -> Arc<Self> {
+        let shared = resources.decoders.get_or_init(|| Self::new(&resources.budget));
+        Arc::clone(shared).downcast().unwrap_or_else(|_| Self::new(&resources.budget))
+    }
+
     pub(super) fn new(budget: &Arc<Budget>) -> Arc<Self> {
         let (unused, members) = (Arc::<Unused>::default(), OpenMembers::new(budget));
         for part in [Arc::<Unused>::clone(&unused) as Arc<dyn Reclaim>, Arc::<OpenMembers>::clone(&members)] {
@@ -90,7 +96,6 @@ impl Decoders {
             budget: Arc::clone(budget),
             unused,
             at_work: Default::default(),
-            hashes: AtomicBool::new(false),
             ahead: AtomicUsize::new(0),
             headers: BundleHeaderCache::new(budget),
             members,

@@ -244,7 +244,7 @@ impl PackedContent for Deflated {
     }
 
     fn hash_in_passing(&self) {
-        self.chunks.decoders.hashes.store(true, Ordering::Relaxed);
+        self.stream().hashes.store(true, Ordering::Relaxed);
     }
 
     fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {

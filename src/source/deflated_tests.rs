@@ -29,6 +29,7 @@ pub(in crate::source) fn member_of(
         size: size as u64,
         crc32,
         identity: Identity::describe("test").finish(),
+        hashes: Arc::default(),
         resources: Arc::clone(&resources),
     };
     (opened(stream, &Decoders::new(&resources.budget), MemberFacts::default()), resources)
@@ -299,6 +300,7 @@ fn a_panic_ahead_of_the_reader_ends_the_readahead() {
         size: whole.len() as u64,
         crc32: crc32fast::hash(&whole),
         identity: Identity::describe("test").finish(),
+        hashes: Arc::default(),
         resources: Arc::clone(&resources),
     };
     let content = opened(stream, &Decoders::new(&resources.budget), MemberFacts::default());

@@ -17,6 +17,7 @@ use super::stream::Stream;
 use crate::resources::Resources;
 use crate::rope::{Content, Identifier, Identity, Packed, ReadError, check_range};
 use crate::sync::Arc;
+use crate::sync::atomic::AtomicBool;
 
 /// Length of a local file header without name and extra fields (APPNOTE.TXT 4.3.7).
 pub(super) const LOCAL_HEADER: u64 = 30;
@@ -32,14 +33,16 @@ pub(super) struct OpenWheel {
     pub(super) member: Identifier,
     pub(super) resources: Arc<Resources>,
     pub(super) decoders: Arc<Decoders>,
+    /// Whether the passes that build indexes compute the SHA-256 of the members.
+    hashes: Arc<AtomicBool>,
 }
 
 impl OpenWheel {
     pub(super) fn new(path: &Path, file: File, stamp: Stamp, resources: &Arc<Resources>) -> Arc<Self> {
         let mut member = Identity::describe("member");
         member.add(&stamp.identity().0);
-        let decoders = Decoders::new(&resources.budget);
-        Arc::new(Self { path: path.into(), file, stamp, member, resources: Arc::clone(resources), decoders })
+        let (decoders, hashes, resources) = (Decoders::of(resources), Arc::default(), Arc::clone(resources));
+        Arc::new(Self { path: path.into(), file, stamp, member, resources, decoders, hashes })
     }
 
     /// Reads for a member. A change concerns the wheel, so its error names that instead.
@@ -167,6 +170,7 @@ impl MemberPlace {
             size: *size,
             crc32: *crc32,
             identity: self.identity(),
+            hashes: Arc::clone(&wheel.hashes),
             resources: Arc::clone(&wheel.resources),
         }
     }
@@ -255,6 +259,10 @@ impl Openable for MemberPlace {
 
     fn decoders(&self) -> &Arc<Decoders> {
         &self.wheel.decoders
+    }
+
+    fn hashes(&self) -> &AtomicBool {
+        &self.wheel.hashes
     }
 
     fn open(&self, listed: ListedMember, facts: MemberFacts) -> OpenMember {

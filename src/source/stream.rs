@@ -1,11 +1,11 @@
 //! A deflate stream of the input.
 
-use std::sync::Arc;
-
 use super::path::EntryPath;
 use super::stamp::Label;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError};
+use crate::sync::Arc;
+use crate::sync::atomic::AtomicBool;
 
 /// A deflate stream and what the zip file claims about it.
 #[derive(Clone, Debug)]
@@ -20,6 +20,8 @@ pub(super) struct Stream {
     pub(super) crc32: u32,
     /// The member's identity.
     pub(super) identity: Identity,
+    /// Whether the pass that builds an index computes the SHA-256 of the content. All members of an input share it.
+    pub(super) hashes: Arc<AtomicBool>,
     /// Caches and counters.
     pub(super) resources: Arc<Resources>,
 }

@@ -24,6 +24,7 @@ use crate::index::RecordKind;
 use crate::memory::{Parser, ParserMemory};
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, Packed, ReadError, Rope, Segment, to_usize};
+use crate::sync::atomic::AtomicBool;
 
 /// A member of a gzip file: a deflate stream of its own (RFC 1952, 2.2).
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -71,7 +72,8 @@ pub(super) fn open(
         identity: of_file,
         is_single: members.len() == 1,
         resources: Arc::clone(resources),
-        decoders: Decoders::new(&resources.budget),
+        decoders: Decoders::of(resources),
+        hashes: Arc::default(),
         table,
     });
     let content = |member: GzipMember| -> Result<Arc<dyn Content>, ReadError> {
@@ -99,6 +101,8 @@ struct GzipFile {
     is_single: bool,
     resources: Arc<Resources>,
     decoders: Arc<Decoders>,
+    /// Whether the passes that build indexes compute the SHA-256 of the members.
+    hashes: Arc<AtomicBool>,
     #[expect(dead_code, reason = "the members count as long as they are there")]
     table: ParserMemory,
 }
@@ -119,6 +123,7 @@ impl Gunzipped {
             size: self.member.size,
             crc32: self.member.crc32,
             identity: self.identity(),
+            hashes: Arc::clone(&self.of.hashes),
             resources: Arc::clone(resources),
         }
     }
@@ -149,6 +154,10 @@ impl Openable for Gunzipped {
 
     fn decoders(&self) -> &Arc<Decoders> {
         &self.of.decoders
+    }
+
+    fn hashes(&self) -> &AtomicBool {
+        &self.of.hashes
     }
 
     fn open(&self, listed: ListedMember, facts: MemberFacts) -> OpenMember {
