@@ -109,7 +109,8 @@ impl Layer {
         // Its digest says that it is whole, so it may end without empty blocks, as layers of umoci do.
         read_members(&path, &archive, &mut |member| {
             let member = LayerMember::of(&member, &*archive)?;
-            table.add_entry(member.path.as_bytes()).map_err(|error| error.to_string())?;
+            let counted = table.add_entry(member.path.as_bytes()).and_then(|()| table.grow(member.link_length()));
+            counted.map_err(|error| error.to_string())?;
             members.push(member);
             Ok(())
         })
@@ -139,6 +140,15 @@ impl Layer {
 }
 
 impl LayerMember {
+    /// Bytes of the target of a link.
+    fn link_length(&self) -> u64 {
+        match &self.kind {
+            LayerMemberKind::Symlink(target) => target.len() as u64,
+            LayerMemberKind::HardLink(target) => target.as_bytes().len() as u64,
+            _ => 0,
+        }
+    }
+
     fn of(member: &TarMember, archive: &dyn Content) -> Result<Self, String> {
         let (attributes, content, blocks) = (member.attributes, member.content.clone(), member.blocks.clone());
         // Some builders write absolute names.

@@ -185,7 +185,8 @@ impl RootFiles {
         if !stays {
             self.remove(path);
         }
-        table.add_entry(path.as_bytes()).map_err(|error| error.to_string())?;
+        let counted = table.add_entry(path.as_bytes()).and_then(|()| table.grow(kind.target_length()));
+        counted.map_err(|error| error.to_string())?;
         self.files.insert(path.clone(), RootFile { kind, attributes: member.attributes, member: Some(id) });
         Ok(())
     }

@@ -35,6 +35,11 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
+    /// Bytes of the target of a symlink; 0 for others.
+    pub(crate) fn target_length(&self) -> u64 {
+        if let Self::Symlink(target) = self { target.len() as u64 } else { 0 }
+    }
+
     /// The difference between two entries for one path; `None` if they are equal.
     pub fn difference(&self, other: &Self) -> Result<Option<&'static str>, ReadError> {
         Ok(match (self, other) {

@@ -192,6 +192,14 @@ fn what_cannot_be_shown_is_refused_by_name() {
         let said = refused(members);
         assert!(said.contains(expected), "{said}");
     }
+    let to = |length| {
+        let target = vec![b'x'; length];
+        let long = (EntryType::GNULongLink, "././@LongLink", "", &*target);
+        place.open("x.tar", &archive(&[long, (EntryType::Symlink, "a", "x", b"")])).map(drop)
+    };
+    to(4095).unwrap();
+    let said = to(4096).unwrap_err();
+    assert!(said.contains("member \"a\": a symlink whose target is too long for a file system"), "{said}");
     let mut builder = Builder::new(Vec::new());
     builder.append_pax_extensions([("GNU.sparse.major", &b"1"[..])]).unwrap();
     let rest = archive(&[file("thin.img", b"x")]);

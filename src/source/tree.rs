@@ -108,7 +108,9 @@ impl Lister<'_> {
             let place = self.input.location.join(path.as_path());
             let Some(metadata) = self.existing(fs::symlink_metadata(&place), &place)? else { continue };
             let Some(kind) = self.kind(&path, &place, &metadata, device)? else { continue };
-            let counted = self.input.tables.iter().try_for_each(|table| table.add_entry(path.as_bytes()));
+            let count =
+                |table: &ParserMemory| table.add_entry(path.as_bytes()).and_then(|()| table.grow(kind.target_length()));
+            let counted = self.input.tables.iter().try_for_each(count);
             counted.map_err(|source| SourceError::Tables { path: self.input.location.clone(), source })?;
             self.input.entries.push(Entry { path, kind, attributes: Attributes::of(&metadata) });
         }

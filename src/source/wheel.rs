@@ -47,9 +47,11 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     let root = Attributes { mode: 0o755, mtime: newest(&members), mtime_nanoseconds: 0, ..owner };
     let entry = |(member, limit): (WheelMember, u64)| {
         let attributes = Attributes { mode: member.mode, mtime: member.mtime, mtime_nanoseconds: 0, ..owner };
-        Entry { path: member.path.clone(), kind: member.kind(&wheel, limit, &mut warnings), attributes }
+        let entry = Entry { path: member.path.clone(), kind: member.kind(&wheel, limit, &mut warnings), attributes };
+        table.grow(entry.kind.target_length()).map(|()| entry)
     };
-    let entries: Vec<Entry> = members.into_iter().zip(limits).map(entry).collect();
+    let entries = members.into_iter().zip(limits).map(entry).collect::<Result<Vec<_>, _>>();
+    let entries = entries.map_err(|source| SourceError::Tables { path: location.clone(), source })?;
     let mut entries = WheelEntries { location: &location, owner, table: &table }.complete(entries)?;
     let Some(dist_info) = find_dist_info(&entries) else {
         let reason = "there has to be exactly one *.dist-info directory, with the files METADATA and WHEEL".into();

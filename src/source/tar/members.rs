@@ -17,6 +17,9 @@ use crate::rope::{Content, Rope, Segment, to_usize};
 use crate::source::path::EntryPath;
 use crate::source::{Attributes, PathError, SourceError};
 
+/// The most bytes of a path, with its terminating NUL (linux/limits.h).
+const PATH_MAX: usize = 4096;
+
 /// A member.
 #[derive(Debug)]
 pub(crate) struct TarMember {
@@ -102,6 +105,10 @@ impl TarMember {
     pub(crate) fn symlink_target(&self) -> Result<Arc<[u8]>, &'static str> {
         if self.link.is_empty() || self.link.contains(&0) {
             return Err("a symlink that leads nowhere");
+        }
+        // symlink(2) refuses it, since PATH_MAX counts the terminating NUL.
+        if self.link.len() >= PATH_MAX {
+            return Err("a symlink whose target is too long for a file system");
         }
         Ok(self.link.as_slice().into())
     }

@@ -191,6 +191,7 @@ impl TarEntries {
             }
         }
         self.count(&entry.path)?;
+        self.table.grow(entry.kind.target_length()).map_err(|error| error.to_string())?;
         let is_directory = |kind: &EntryKind| matches!(kind, EntryKind::Directory);
         match self.entries.get(&entry.path) {
             Some(existing) if is_directory(&existing.kind) != is_directory(&entry.kind) => {
