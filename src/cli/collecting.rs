@@ -163,11 +163,18 @@ fn parts_of(place: &Path) -> Vec<PathBuf> {
     if parts.is_empty() { vec![place.to_owned()] } else { parts }
 }
 
+/// The most missing pieces that are printed.
+const MOST_MISSING: usize = 1000;
+
 /// Prints what is missing on stderr.
 pub(super) fn warn_of_missing(report: &CollectReport) {
-    for missing in &report.missing {
+    for missing in report.missing.iter().take(MOST_MISSING) {
         let text = format!("{}: missing, needed by {}: {}", missing.name, missing.by, missing.reason);
         eprintln!("kpackfs: {}", message(&text));
+    }
+    let more = report.missing.len().saturating_sub(MOST_MISSING);
+    if more > 0 {
+        eprintln!("kpackfs: {more} more pieces are missing; --json lists all");
     }
 }
 

@@ -46,7 +46,7 @@ pub struct CollectedFile {
 }
 
 /// What kind of piece is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MissingKind {
     /// A library.
@@ -64,7 +64,7 @@ pub enum MissingKind {
 }
 
 /// A piece that is needed and in neither the application nor a tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct MissingPiece {
     /// Its kind.
     pub kind: MissingKind,

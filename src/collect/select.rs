@@ -31,6 +31,8 @@ pub(super) struct Selector<'a> {
     names: HashMap<(LinkedMachine, Vec<u8>), Option<usize>>,
     queue: VecDeque<usize>,
     left_out: HashSet<Vec<u8>>,
+    /// What is in the list of missing pieces.
+    missed: HashSet<MissingPiece>,
 }
 
 /// A library that was found, and whether by the search list of the object that needs it.
@@ -39,9 +41,9 @@ pub(super) type Found = (RootedPath, EntryPath, FoundFile, Arc<Imports>, bool);
 impl<'a> Selector<'a> {
     pub(super) fn run(roots: &'a [SearchRoot], options: &'a CollectOptions, host: Option<usize>) -> LibrarySelection {
         let (known, names) = (HashMap::new(), HashMap::new());
-        let (queue, left_out) = (VecDeque::new(), HashSet::new());
-        let mut selector =
-            Self { roots, options, host, found: LibrarySelection::default(), known, names, queue, left_out };
+        let (queue, left_out, missed) = (VecDeque::new(), HashSet::new(), HashSet::new());
+        let found = LibrarySelection::default();
+        let mut selector = Self { roots, options, host, found, known, names, queue, left_out, missed };
         selector.add_application();
         selector.follow();
         selector.add_included();
@@ -309,7 +311,7 @@ impl<'a> Selector<'a> {
 
     pub(super) fn miss(&mut self, kind: MissingKind, name: &str, by: &str, reason: String) {
         let missing = MissingPiece { kind, name: name.to_owned(), by: by.to_owned(), reason };
-        if !self.found.missing.contains(&missing) {
+        if self.missed.insert(missing.clone()) {
             self.found.missing.push(missing);
         }
     }
