@@ -17,9 +17,9 @@ pub(super) struct PreparedImage {
 impl PreparedImage {
     /// Plans the split of an image's root file system, and prints warnings on stderr.
     pub(super) fn open(reference: &ImageReference, options: &SplitOptions) -> anyhow::Result<Self> {
-        let image = Image::open(reference)?;
+        // First, since the documents of the layout count towards the limit on memory that this sets.
         let resources = resources(&reference.directory, options)?;
-        let image = LayeredImage::open(image, &resources)?;
+        let image = LayeredImage::open(Image::open(reference)?, &resources)?;
         let prepared = plan_alone(image.root_input(&resources)?, options, &resources)?;
         // Joining has removed archives from the input of the plan.
         let parts = DeviceParts::find(&image.root_input(&resources)?, &prepared.plan.databases);

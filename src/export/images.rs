@@ -1,5 +1,6 @@
 //! Writes images for one GPU each into an OCI image layout.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,12 +15,10 @@ use super::sharing::Reflink;
 use crate::disk::{Durability, lock_directory};
 use crate::gpu::GpuSet;
 use crate::image::{
-    BLOBS, Division, INDEX, Image, ImageError, ImageRecipe, LayerPart, Layout, ListedLayer, MARK, index_with,
-    listed_layers, mark,
+    BLOBS, Division, INDEX, ImageError, ImageRecipe, LayerPart, Layout, ListedLayer, MARK, MadeLayer, index_with, mark,
 };
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::rope::Content;
 use crate::source::open_file;
 
 /// Why images cannot be written.
@@ -124,6 +123,29 @@ impl ImageLayout<'_> {
 }
 
 impl ImagesToWrite<'_> {
+    /// What new layers may be parts of.
+    fn parts(&self) -> impl Iterator<Item = LayerPart> {
+        let numbers = 0..self.recipe.image.layers().len();
+        numbers.flat_map(|number| {
+            let of_gpus = self.gpus.iter().map(|(gpus, _)| Some((**gpus).clone()));
+            std::iter::once(None).chain(of_gpus).map(move |gpus| LayerPart { number, gpus })
+        })
+    }
+
+    /// The layers of new images that are in a layout. Images that cannot be used have none.
+    fn layers_in(&self, layout: &Layout, warn: Warn) -> Result<HashMap<LayerPart, ListedLayer>, ImageError> {
+        let (layers, unusable) = self.recipe.find_all(self.parts(), layout)?;
+        if let Some(first) = unusable.first {
+            let more = if unusable.count > 1 {
+                format!("; {} more images are damaged", unusable.count - 1)
+            } else {
+                String::new()
+            };
+            warn(&format!("{first}; layers of this image are made again{more}"));
+        }
+        Ok(layers)
+    }
+
     /// Writes all images, or nothing.
     pub(crate) fn write(
         &self,
@@ -134,7 +156,7 @@ impl ImagesToWrite<'_> {
         warn: Warn,
     ) -> Result<LayerCounts, ImageWriteError> {
         let existing = layout.existing()?;
-        let layers = existing.as_ref().map(|layout| layers_of(layout, warn)).transpose()?.unwrap_or_default();
+        let layers = existing.as_ref().map(|layout| self.layers_in(layout, warn)).transpose()?.unwrap_or_default();
         layout.check_tags(self)?;
         let mut output = layout.prepare(self, inputs, resources, warn)?;
         let directory = output.staged(&layout.directory().join(BLOBS));
@@ -165,16 +187,6 @@ impl ImagesToWrite<'_> {
     }
 }
 
-/// The layers of the images of a layout. Images that cannot be used have none.
-fn layers_of(layout: &Layout, warn: Warn) -> Result<Vec<ListedLayer>, ImageError> {
-    let (images, errors) = Image::all(layout)?;
-    if let [first, rest @ ..] = &*errors {
-        let more = if rest.is_empty() { String::new() } else { format!("; {} more images are damaged", rest.len()) };
-        warn(&format!("{first}; layers of this image are made again{more}"));
-    }
-    Ok(images.iter().flat_map(listed_layers).collect())
-}
-
 /// Adds the new blobs to those of a layout. They replace damaged ones.
 fn add_blobs(output: &mut Output, staged: &Path, place: &Path) -> Result<(), ExportError> {
     for entry in fs::read_dir(staged).map_err(at(staged))? {
@@ -189,7 +201,7 @@ struct LayerWriter<'a> {
     to_write: &'a ImagesToWrite<'a>,
     blobs: BlobWriter<'a>,
     /// The layers of the layout that is added to.
-    existing: Vec<ListedLayer>,
+    existing: HashMap<LayerPart, ListedLayer>,
     counts: LayerCounts,
     warn: Warn,
 }
@@ -245,16 +257,16 @@ impl LayerWriter<'_> {
     fn layer(
         &mut self,
         part: &LayerPart,
-        make: impl FnOnce() -> Result<Option<Arc<dyn Content>>, ImageError>,
+        make: impl FnOnce() -> Result<Option<MadeLayer>, ImageError>,
     ) -> Result<Option<ListedLayer>, ImageWriteError> {
         let recipe = &self.to_write.recipe;
-        let found = recipe.find(part, &self.existing);
+        let found = self.existing.get(part);
         if let Some(found) = found.filter(|layer| self.blobs.has(&layer.descriptor)) {
             self.counts.found += 1;
             return Ok(Some(found.clone()));
         }
-        let Some(archive) = make()? else { return Ok(None) };
-        let (blob, diff_id) = self.blobs.layer(&archive)?;
+        let Some(new) = make()? else { return Ok(None) };
+        let (blob, diff_id) = self.blobs.layer(&new.archive)?;
         self.counts.written += 1;
         Ok(Some(recipe.written(part, &blob, &diff_id, self.to_write.compression.media_type())))
     }

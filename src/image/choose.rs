@@ -4,12 +4,15 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use oci_spec::image::{Arch, Descriptor, ImageManifest, MediaType, Os};
+use oci_spec::image::{Arch, Descriptor, ImageIndex, ImageManifest, MediaType, Os};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::layout::{Layout, tag_of};
 use super::{ImageError, ImageReference, Layer};
+use crate::memory::{Parser, ParserMemory, TableError};
 use crate::resources::Resources;
+use crate::rope::ReadError;
 
 /// The annotation by which builders mark entries of an index that are about another one, such as attestations (`BuildKit`,
 /// "Attestation storage").
@@ -27,6 +30,12 @@ const MAX_DEPTH: usize = 16;
 
 /// The most names in a message.
 const MAX_NAMED: usize = 10;
+
+/// How many times more memory a document takes when it is parsed.
+const PARSED: u64 = 30;
+
+/// What is kept of an image or an artifact, in bytes, apart from its texts.
+const KEPT: u64 = 1024;
 
 /// Docker's names of media types (Image Manifest Version 2, Schema 2).
 const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
@@ -55,8 +64,8 @@ impl Image {
         let mut search = ImageSearch::new(&layout);
         index.manifests().iter().filter(is_named).try_for_each(|descriptor| search.visit(descriptor))?;
         let mut found = search.found;
-        if found.len() > 1 && found.iter().any(|(it, _)| is_of_rocm(it)) {
-            found.retain(|(it, _)| is_of_rocm(it));
+        if found.len() > 1 && found.iter().any(is_of_rocm) {
+            found.retain(is_of_rocm);
         }
         let missing = |wanted: String| {
             let existing = if tags.is_empty() { "no tags".to_owned() } else { first_names(&tags) };
@@ -64,7 +73,7 @@ impl Image {
         };
         let mut found = found.into_iter();
         match (found.next(), found.next(), &reference.tag) {
-            (Some((descriptor, manifest)), None, _) => Self::new(layout, descriptor, manifest),
+            (Some(descriptor), None, _) => Self::new(layout, descriptor),
             (None, _, Some(tag)) => Err(missing(format!("there is no image {tag:?}"))),
             (None, _, None) => Err(missing("there is no image in it".to_owned())),
             (Some(_), Some(_), None) => Err(missing("there are several images; name one (oci:DIR:TAG)".to_owned())),
@@ -74,19 +83,18 @@ impl Image {
         }
     }
 
-    /// All images of a layout that can be used, and why others cannot.
-    pub(crate) fn all(layout: &Layout) -> Result<(Vec<Self>, Vec<ImageError>), ImageError> {
+    /// Calls `visit` for each layer of all images of a layout that can be used, with the digest of the unpacked layer. The
+    /// documents of one image are in memory at a time.
+    pub(super) fn each_layer(
+        layout: &Layout,
+        visit: &mut dyn FnMut(&Descriptor, String),
+    ) -> Result<UnusableImages, ImageError> {
         let index = layout.index()?;
-        let mut search = ImageSearch::new(layout);
-        let mut errors: Vec<_> = index.manifests().iter().filter_map(|it| search.visit(it).err()).collect();
-        let mut images = Vec::new();
-        for (descriptor, manifest) in search.found {
-            match Self::new(layout.clone(), descriptor, manifest) {
-                Ok(image) => images.push(image),
-                Err(error) => errors.push(error),
-            }
-        }
-        Ok((images, errors))
+        let (mut search, mut unusable) = (ImageSearch::new(layout), UnusableImages::default());
+        index.manifests().iter().try_for_each(|descriptor| unusable.add(search.visit(descriptor)))?;
+        drop(index);
+        search.found.iter().try_for_each(|descriptor| unusable.add(layers_of_image(layout, descriptor, visit)))?;
+        Ok(unusable)
     }
 
     /// The kinds of the signatures, attestations and other artifacts in the layout that are about this image. What cannot
@@ -107,21 +115,15 @@ impl Image {
         of_this.map(|(_, kind)| kind).chain(tagged).collect()
     }
 
-    fn new(layout: Layout, descriptor: Descriptor, manifest: ImageManifest) -> Result<Self, ImageError> {
+    fn new(layout: Layout, descriptor: Descriptor) -> Result<Self, ImageError> {
+        let manifest: ImageManifest = layout.document(&descriptor, "image manifest")?;
+        check_config(&manifest)?;
         let of_config = manifest.config();
-        let media_type = of_config.media_type();
-        if *media_type != MediaType::ImageConfig && media_type.as_ref() != DOCKER_CONFIG {
-            let (what, media_type) = (of_config.digest().to_string(), media_type.to_string());
-            return Err(ImageError::MediaType { what, media_type, expected: "those of configurations of images" });
-        }
-        let config: Value = layout.document(of_config, "configuration of an image")?;
+        let config: Value = layout.document(of_config, CONFIG)?;
         let ids = config.pointer("/rootfs/diff_ids").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let diff_ids: Vec<_> = ids.iter().filter_map(|id| id.as_str().map(str::to_owned)).collect();
-        if diff_ids.len() != manifest.layers().len() || diff_ids.len() != ids.len() {
-            let (path, what) = (layout.blob(of_config.digest())?, "configuration of an image");
-            let reason = format!("it has {} diff_ids, and the manifest {} layers", ids.len(), manifest.layers().len());
-            return Err(ImageError::Document { path, what, reason });
-        }
+        check_diff_ids(&layout, &manifest, ids.len())?;
+        check_diff_ids(&layout, &manifest, diff_ids.len())?;
         Ok(Self { layout, descriptor, manifest, config, diff_ids })
     }
 
@@ -149,20 +151,98 @@ impl Image {
     }
 }
 
-/// The search for images.
+/// Images of a layout that cannot be used.
+#[derive(Debug, Default)]
+pub(crate) struct UnusableImages {
+    /// Why the first one cannot.
+    pub(crate) first: Option<ImageError>,
+    pub(crate) count: usize,
+}
+
+impl UnusableImages {
+    /// Counts an image with an error. What is about reading or memory ends the command.
+    fn add(&mut self, image: Result<(), ImageError>) -> Result<(), ImageError> {
+        match image {
+            Ok(()) => {}
+            Err(error @ ImageError::Read(_)) => return Err(error),
+            Err(error) => {
+                self.count += 1;
+                self.first.get_or_insert(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Calls `visit` for each layer of an image, with the digest of the unpacked layer.
+fn layers_of_image(
+    layout: &Layout,
+    descriptor: &Descriptor,
+    visit: &mut dyn FnMut(&Descriptor, String),
+) -> Result<(), ImageError> {
+    let manifest: ImageManifest = layout.document(descriptor, "image manifest")?;
+    check_config(&manifest)?;
+    let UnpackedLayers { rootfs } = layout.document(manifest.config(), CONFIG)?;
+    check_diff_ids(layout, &manifest, rootfs.diff_ids.len())?;
+    manifest.layers().iter().zip(rootfs.diff_ids).for_each(|(layer, id)| visit(layer, id));
+    Ok(())
+}
+
+/// Fails if a configuration does not have a digest for each layer of the manifest.
+fn check_diff_ids(layout: &Layout, manifest: &ImageManifest, count: usize) -> Result<(), ImageError> {
+    let layers = manifest.layers().len();
+    if count == layers {
+        return Ok(());
+    }
+    let (path, what) = (layout.blob(manifest.config().digest())?, CONFIG);
+    Err(ImageError::Document {
+        path,
+        what,
+        reason: format!("it has {count} diff_ids, and the manifest {layers} layers"),
+    })
+}
+
+/// What a configuration is called in messages.
+const CONFIG: &str = "configuration of an image";
+
+/// Of a configuration, the digests of the unpacked layers.
+#[derive(Deserialize)]
+struct UnpackedLayers {
+    rootfs: RootFileSystem,
+}
+
+#[derive(Deserialize)]
+struct RootFileSystem {
+    diff_ids: Vec<String>,
+}
+
+/// Fails if a manifest is not that of an image.
+fn check_config(manifest: &ImageManifest) -> Result<(), ImageError> {
+    let (of_config, media_type) = (manifest.config(), manifest.config().media_type());
+    if *media_type == MediaType::ImageConfig || media_type.as_ref() == DOCKER_CONFIG {
+        return Ok(());
+    }
+    let (what, media_type) = (of_config.digest().to_string(), media_type.to_string());
+    Err(ImageError::MediaType { what, media_type, expected: "those of configurations of images" })
+}
+
+/// The search for images. There may be thousands in a layout, so nothing is kept of their documents.
 struct ImageSearch<'a> {
     layout: &'a Layout,
     /// The indexes on the way to where it is.
     above: Vec<String>,
     seen: HashSet<String>,
-    found: Vec<(Descriptor, ImageManifest)>,
+    /// The manifests of images.
+    found: Vec<Descriptor>,
     /// The digests that artifacts are about, and their kinds.
     artifacts: Vec<(String, String)>,
+    table: ParserMemory,
 }
 
 impl<'a> ImageSearch<'a> {
     fn new(layout: &'a Layout) -> Self {
-        Self { layout, above: Vec::new(), seen: HashSet::new(), found: Vec::new(), artifacts: Vec::new() }
+        let (above, seen, table) = (Vec::new(), HashSet::new(), ParserMemory::new(Parser::ImageList));
+        Self { layout, above, seen, found: Vec::new(), artifacts: Vec::new(), table }
     }
 
     fn visit(&mut self, descriptor: &Descriptor) -> Result<(), ImageError> {
@@ -179,7 +259,9 @@ impl<'a> ImageSearch<'a> {
                 reason: "it contains itself".to_owned(),
             });
         }
-        self.artifacts.extend(reference(descriptor));
+        if let Some((about, kind)) = reference(descriptor) {
+            self.add_artifact(about, kind)?;
+        }
         // One document may be named several times.
         if is_beside(descriptor) || !self.seen.insert(digest.clone()) {
             return Ok(());
@@ -189,7 +271,9 @@ impl<'a> ImageSearch<'a> {
             return Err(ImageError::Document { path: path()?, what: "image index", reason });
         }
         if is_index {
-            let index: oci_spec::image::ImageIndex = self.layout.document(descriptor, "image index")?;
+            let open = ParserMemory::new(Parser::ImageList);
+            open.grow(descriptor.size().saturating_mul(PARSED)).map_err(too_large)?;
+            let index: ImageIndex = self.layout.document(descriptor, "image index")?;
             self.check_type(descriptor, index.media_type().as_ref())?;
             self.above.push(digest);
             let visited = index.manifests().iter().try_for_each(|inner| self.visit(inner));
@@ -212,10 +296,25 @@ impl<'a> ImageSearch<'a> {
         // Signatures and lists of materials are manifests as well, with other configurations.
         let kind = manifest.artifact_type().as_ref().map(ToString::to_string);
         match manifest.subject() {
-            Some(subject) => self.artifacts.push((subject.digest().to_string(), kind.unwrap_or_default())),
-            None if kind.is_some() => {}
-            None => self.found.push((descriptor.clone(), manifest)),
+            Some(subject) => self.add_artifact(subject.digest().to_string(), kind.unwrap_or_default()),
+            None if kind.is_some() => Ok(()),
+            None => self.add_image(descriptor),
         }
+    }
+
+    fn add_artifact(&mut self, about: String, kind: String) -> Result<(), ImageError> {
+        let texts = (about.len() + kind.len()) as u64;
+        self.table.grow(KEPT.saturating_add(texts)).map_err(too_large)?;
+        self.artifacts.push((about, kind));
+        Ok(())
+    }
+
+    fn add_image(&mut self, descriptor: &Descriptor) -> Result<(), ImageError> {
+        let mut found = descriptor.clone();
+        found.set_annotations(None);
+        let texts = serde_json::to_string(&found).map_or(0, |text| text.len() as u64);
+        self.table.grow(KEPT.saturating_add(texts.saturating_mul(PARSED))).map_err(too_large)?;
+        self.found.push(found);
         Ok(())
     }
 
@@ -237,6 +336,10 @@ pub(crate) fn first_names(names: &[String]) -> String {
     let (first, rest) = names.split_at(names.len().min(MAX_NAMED));
     let first = first.join(", ");
     if rest.is_empty() { first } else { format!("{first}, and {} more", rest.len()) }
+}
+
+fn too_large(error: TableError) -> ImageError {
+    ReadError::from(error).into()
 }
 
 /// Whether an entry of an index is marked as one that is about another.

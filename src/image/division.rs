@@ -20,7 +20,7 @@ use super::hidden::hidden_with_code;
 use super::layer::{Layer, LayerMember, LayerMemberKind};
 use super::layered::LayeredImage;
 use super::member_header::MemberHeader;
-use super::new_layer::NewLayer;
+use super::new_layer::{MadeLayer, NewLayer};
 use super::root::{LinkTarget, LinkTargets, MemberId, RootFiles};
 use crate::gpu::GpuSet;
 use crate::index::Index;
@@ -257,7 +257,7 @@ impl<'a> Division<'a> {
     }
 
     /// The part of a layer that all GPUs share.
-    pub(crate) fn shared_layer(&self, number: usize) -> Result<Arc<dyn Content>, ImageError> {
+    pub(crate) fn shared_layer(&self, number: usize) -> Result<MadeLayer, ImageError> {
         let mut new = NewLayer::default();
         let Some(layer) = self.image.layers.get(number) else { return new.finish() };
         for (id, member) in self.image.members(number).filter(|(id, _)| !self.moved.contains_key(id)) {
@@ -280,7 +280,7 @@ impl<'a> Division<'a> {
     }
 
     /// The part of a layer that is for these GPUs; `None` if there is nothing.
-    pub(crate) fn layer_of(&self, number: usize, gpus: &Arc<GpuSet>) -> Result<Option<Arc<dyn Content>>, ImageError> {
+    pub(crate) fn layer_of(&self, number: usize, gpus: &Arc<GpuSet>) -> Result<Option<MadeLayer>, ImageError> {
         let (mut new, keys) = (NewLayer::default(), gpus.keys());
         let Some(layer) = self.image.layers.get(number) else { return Ok(None) };
         let mut has_files = false;

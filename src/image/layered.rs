@@ -1,5 +1,7 @@
 //! An image whose layers are listed.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::layer::{Layer, LayerMember};
@@ -12,14 +14,21 @@ use crate::source::Input;
 #[derive(Debug)]
 pub(crate) struct LayeredImage {
     pub(crate) image: Image,
-    pub(crate) layers: Vec<Layer>,
+    pub(crate) layers: Vec<Arc<Layer>>,
 }
 
 impl LayeredImage {
-    /// Reads the headers of all layers.
+    /// Reads the headers of all layers. One blob may be several layers.
     pub(crate) fn open(image: Image, resources: &Arc<Resources>) -> Result<Self, ImageError> {
-        let layers =
-            (0..image.layers().len()).map(|number| image.layer(number, resources)).collect::<Result<_, _>>()?;
+        let (mut layers, mut read) = (Vec::new(), HashMap::new());
+        for (number, descriptor) in image.layers().iter().enumerate() {
+            let blob = (descriptor.digest().to_string(), descriptor.media_type().to_string(), descriptor.size());
+            let layer = match read.entry(blob) {
+                Entry::Occupied(same) => Arc::clone(same.get()),
+                Entry::Vacant(new) => Arc::clone(new.insert(Arc::new(image.layer(number, resources)?))),
+            };
+            layers.push(layer);
+        }
         Ok(Self { image, layers })
     }
 
@@ -43,7 +52,7 @@ impl LayeredImage {
 
     /// All members of a layer.
     pub(super) fn members(&self, layer: usize) -> impl Iterator<Item = (MemberId, &LayerMember)> {
-        let members = self.layers.get(layer).map_or(&[][..], |layer| &layer.members);
+        let members = self.layers.get(layer).map_or(&[][..], |layer| layer.members.as_slice());
         members.iter().enumerate().map(move |(number, member)| (MemberId::new(layer, number), member))
     }
 }

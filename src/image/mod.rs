@@ -31,7 +31,8 @@ pub use error::ImageError;
 pub(crate) use layer::Layer;
 pub(crate) use layered::LayeredImage;
 pub(crate) use layout::{BLOBS, INDEX, Layout, MARK};
-pub(crate) use new_image::{ImageRecipe, LayerPart, ListedLayer, WrittenBlob, index_with, listed_layers, mark};
+pub(crate) use new_image::{ImageRecipe, LayerPart, ListedLayer, WrittenBlob, index_with, mark};
+pub(crate) use new_layer::MadeLayer;
 pub use reference::ImageReference;
 pub(crate) use usage::LayerUsage;
 

@@ -7,9 +7,10 @@ use oci_spec::image::{Descriptor, ImageIndex, ImageManifest, MediaType, Sha256Di
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Image;
+use super::choose::UnusableImages;
 use super::layer::compression;
 use super::layout::{TAG, tag_of};
+use super::{Image, ImageError, Layout};
 use crate::gpu::GpuSet;
 use crate::source::TarCompression;
 use crate::split::hex;
@@ -98,10 +99,27 @@ impl ImageRecipe<'_> {
         [source, (OPTIONS.to_owned(), self.options.to_owned())].into()
     }
 
-    /// The layer of another image that is the same, as its annotations say.
-    pub(crate) fn find<'a>(&self, part: &LayerPart, existing: &'a [ListedLayer]) -> Option<&'a ListedLayer> {
-        let wanted = self.annotations_of(part);
-        existing.iter().find(|layer| layer.descriptor.annotations().as_ref() == Some(&wanted))
+    /// Of the layers of all images in a layout, those that are the same as these parts, as their annotations say.
+    pub(crate) fn find_all(
+        &self,
+        parts: impl Iterator<Item = LayerPart>,
+        layout: &Layout,
+    ) -> Result<(HashMap<LayerPart, ListedLayer>, UnusableImages), ImageError> {
+        let mut wanted: HashMap<_, _> = parts.map(|part| (self.annotations_of(&part), part)).map(by_part).collect();
+        let mut found = HashMap::new();
+        let unusable = Image::each_layer(layout, &mut |descriptor, diff_id| {
+            let Some(annotations) = descriptor.annotations() else { return };
+            let Some(name) = annotations
+                .get(PART)
+                .filter(|name| wanted.get(*name).is_some_and(|(of_part, _)| of_part == annotations))
+            else {
+                return;
+            };
+            if let Some((_, part)) = wanted.remove(name) {
+                found.insert(part, ListedLayer { descriptor: descriptor.clone(), diff_id });
+            }
+        })?;
+        Ok((found, unusable))
     }
 
     /// The configuration of an image with these layers. `parts` says of what each is a part.
@@ -140,6 +158,11 @@ impl ImageRecipe<'_> {
         entry.set_annotations(Some([(TAG.to_owned(), tag.to_owned())].into()));
         entry
     }
+}
+
+/// The annotations of a layer that is wanted, under the one that distinguishes it from others.
+fn by_part(wanted: (HashMap<String, String>, LayerPart)) -> (String, (HashMap<String, String>, LayerPart)) {
+    (wanted.0.get(PART).cloned().unwrap_or_default(), wanted)
 }
 
 /// The history with an entry for each new layer; `None` if the old one does not fit to the layers.
@@ -206,10 +229,4 @@ fn oci_name(media_type: &MediaType) -> Option<MediaType> {
 /// The mark of a layout.
 pub(crate) fn mark() -> Vec<u8> {
     document(&json!({ "imageLayoutVersion": super::layout::VERSION }))
-}
-
-/// A layer of any image in a layout.
-pub(crate) fn listed_layers(image: &Image) -> impl Iterator<Item = ListedLayer> {
-    let pairs = image.layers().iter().zip(&image.diff_ids);
-    pairs.map(|(layer, id)| ListedLayer { descriptor: layer.clone(), diff_id: id.clone() })
 }

@@ -7,20 +7,38 @@ use std::sync::Arc;
 use super::ImageError;
 use super::layer::{Layer, LayerMember};
 use super::member_header::MemberHeader;
-use crate::rope::{Content, Rope, Segment};
+use crate::memory::{Parser, ParserMemory};
+use crate::rope::{Content, ReadError, Rope, Segment};
 use crate::source::{EntryPath, TAR_BLOCK};
 
 /// Two empty blocks end an archive.
 const END: u64 = 2 * TAR_BLOCK;
 
+/// A new layer. Its headers are in memory as long as it is there.
+#[derive(Debug)]
+pub(crate) struct MadeLayer {
+    /// The archive.
+    pub(crate) archive: Arc<dyn Content>,
+    #[expect(dead_code, reason = "the headers count as long as it is there")]
+    headers: ParserMemory,
+}
+
 /// A layer that is put together.
-#[derive(Default)]
 pub(super) struct NewLayer {
     segments: Vec<Segment>,
+    /// The bytes of new headers.
+    headers: ParserMemory,
     /// A range of an old layer's blocks that may go on.
     open: Option<(Arc<dyn Content>, Range<u64>)>,
     /// The directories that it has.
     directories: BTreeSet<EntryPath>,
+}
+
+impl Default for NewLayer {
+    fn default() -> Self {
+        let (segments, headers) = (Vec::new(), ParserMemory::new(Parser::LayerHeaders));
+        Self { segments, headers, open: None, directories: BTreeSet::new() }
+    }
 }
 
 impl NewLayer {
@@ -47,7 +65,9 @@ impl NewLayer {
     ) -> Result<(), ImageError> {
         self.close()?;
         let size = content.size();
-        self.segments.push(Segment::literal(header.blocks(path, size)));
+        let blocks = header.blocks(path, size);
+        self.headers.grow(blocks.len() as u64).map_err(ReadError::from)?;
+        self.segments.push(Segment::literal(blocks));
         self.segments.push(Segment::whole(Arc::clone(content)));
         self.segments.push(Segment::zeros(size.next_multiple_of(TAR_BLOCK) - size));
         Ok(())
@@ -58,11 +78,11 @@ impl NewLayer {
         self.directories.insert(directory.clone())
     }
 
-    /// The archive.
-    pub(super) fn finish(mut self) -> Result<Arc<dyn Content>, ImageError> {
+    /// The whole layer.
+    pub(super) fn finish(mut self) -> Result<MadeLayer, ImageError> {
         self.close()?;
         self.segments.push(Segment::zeros(END));
-        Ok(Arc::new(Rope::new(self.segments)?))
+        Ok(MadeLayer { archive: Arc::new(Rope::new(self.segments)?), headers: self.headers })
     }
 
     fn close(&mut self) -> Result<(), ImageError> {

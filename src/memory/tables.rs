@@ -51,6 +51,8 @@ pub enum Parser {
     Archive,
     /// RECORD of a distribution.
     Record,
+    /// The lines of RECORD that `verify` compares with files.
+    RecordLines,
     /// METADATA of a distribution.
     Metadata,
     /// Other short texts: WHEEL, variant.json, lists of requirements, configurations.
@@ -73,6 +75,10 @@ pub enum Parser {
     Catalogue,
     /// Documents of container images: indexes, manifests, configurations.
     ImageDocument,
+    /// What is kept of the documents of a layout while its images are found.
+    ImageList,
+    /// Headers of members in new layers of images.
+    LayerHeaders,
     /// What loaders read of a program or a library: names of libraries and versions, search paths.
     Imports,
     /// The statement of a collection.
@@ -80,8 +86,8 @@ pub enum Parser {
 }
 
 /// Name and ceiling of each parser. The ceiling is the number of bytes that are read whole, or kept, of one file.
-const PARSERS: [(Parser, &str, u64); 22] = [
-    // 2^20 entries of 400 bytes, and 256 MiB of names. The largest install trees have 100,000 files.
+const PARSERS: [(Parser, &str, u64); 25] = [
+    // 2^20 entries of 400 bytes, and 256 MiB of names and targets. The largest install trees have 100,000 files.
     (Parser::Directories, "the list of files", 656 << 20),
     (Parser::CentralDirectory, "the central directory", 656 << 20),
     (Parser::Tar, "the list of members", 656 << 20),
@@ -93,10 +99,12 @@ const PARSERS: [(Parser, &str, u64); 22] = [
     (Parser::Pe, "the headers of a PE file", 16 << 20),
     // A library of torch has 1,000 bundles of 17 entries: 17,000 code objects of 450 bytes.
     (Parser::Bundle, "the tables of its bundles", 128 << 20),
-    // A table of 20,000 code objects takes 3 MB.
-    (Parser::Archive, "the table of contents", 64 << 20),
+    // 2^20 code objects of 240 bytes, and 80 MiB of the table. A table of 20,000 code objects takes 3 MB.
+    (Parser::Archive, "the table of contents", 320 << 20),
     // TensorFlow's has 20,000 lines and 3 MB.
     (Parser::Record, "RECORD", 64 << 20),
+    // 2^20 lines of 256 bytes, and 64 MiB of paths.
+    (Parser::RecordLines, "the lines of RECORD", 320 << 20),
     // The longest METADATA on PyPI has a few MB, most of it a description.
     (Parser::Metadata, "METADATA", 16 << 20),
     (Parser::Text, "a text", 16 << 20),
@@ -117,6 +125,10 @@ const PARSERS: [(Parser, &str, u64); 22] = [
     (Parser::Catalogue, "a catalogue", 8 << 20),
     // An image of 127 layers has a manifest of 30 KB, and a configuration of 60 KB. Parsed, they take 30 times as much.
     (Parser::ImageDocument, "a document of an image", 1 << 20),
+    // An index of 127 images takes 40 KB, and 30 times as much while those are looked up.
+    (Parser::ImageList, "the list of images", 128 << 20),
+    // A header has 1 KB, and up to 64 KiB for each extended attribute.
+    (Parser::LayerHeaders, "the headers of a layer", 2 << 30),
     // Of 2,239 programs and libraries (Debian's /usr/lib, its ROCm 6.4, rustc, Python) none had more than 7 KB.
     (Parser::Imports, "the names of needed libraries", 112 << 10),
     // A file takes 500 bytes. ROCm with databases for all GPUs has less than 10,000.

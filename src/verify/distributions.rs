@@ -9,7 +9,7 @@ use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use crate::database::named_arch;
 use crate::gpu::{BundleKey, GpuSet};
-use crate::memory::{Parser, WholeFile};
+use crate::memory::{Parser, ParserMemory, TableError, WholeFile};
 use crate::rope::ReadError;
 use crate::source::{EntryKind, EntryPath, InputKind};
 use crate::split::{HOST, PartManifest, Statement};
@@ -29,6 +29,8 @@ pub(super) struct Distribution<'a> {
     pub(super) role: Role,
     /// The lines of RECORD; `None` if there is none.
     pub(super) rows: Option<Vec<RecordRow>>,
+    #[expect(dead_code, reason = "the lines count as long as it is there")]
+    table: ParserMemory,
 }
 
 /// The role of a distribution in a split.
@@ -51,6 +53,9 @@ pub(super) struct RecordRow {
     pub(super) stated: Stated,
 }
 
+/// What is kept of a line in all, in bytes, apart from its path: its own memory, and that of the results.
+const ROW: u64 = 256;
+
 /// The distributions of all parts.
 pub(super) fn find<'a>(parts: &'a Parts, findings: &Findings) -> Vec<Distribution<'a>> {
     let numbered = parts.all.iter().enumerate();
@@ -72,20 +77,19 @@ fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distri
         .iter()
         .filter(|entry| entry.path.is_dist_info() && matches!(entry.kind, EntryKind::Directory));
     let open = |directory: &EntryPath| {
-        let record_path = directory.child(b"RECORD");
-        let rows = match read(part, &record_path, Parser::Record) {
-            Ok(bytes) => bytes.map(|bytes| rows(&bytes)),
-            Err(error) => {
-                findings.add(Rule::RecordUnreadable, part.label(&record_path), error);
-                None
-            }
-        };
+        let (record_path, table) = (directory.child(b"RECORD"), ParserMemory::new(Parser::RecordLines));
+        let bytes = read(part, &record_path, Parser::Record);
+        let rows = bytes.and_then(|bytes| Ok(bytes.map(|bytes| rows(&bytes, &table)).transpose()?));
+        let rows = rows.unwrap_or_else(|error| {
+            findings.add(Rule::RecordUnreadable, part.label(&record_path), error);
+            None
+        });
         let path = directory.child(b"METADATA");
         let metadata = read(part, &path, Parser::Metadata).ok().flatten();
         let metadata = metadata.and_then(|bytes| Metadata::parse(bytes.into_bytes(), &path).ok());
         let statement = statement(part, directory);
         let (directory, role) = (directory.clone(), Role::Other);
-        let mut found = Distribution { number, part, directory, metadata, statement, role, rows };
+        let mut found = Distribution { number, part, directory, metadata, statement, role, rows, table };
         found.role = found.find_role();
         found
     };
@@ -110,20 +114,26 @@ fn read(part: &Part, path: &EntryPath, parser: Parser) -> Result<Option<WholeFil
     part.read(path, parser)
 }
 
-fn rows(bytes: &[u8]) -> Vec<RecordRow> {
+/// The lines of a RECORD, sorted by path.
+fn rows(bytes: &[u8], table: &ParserMemory) -> Result<Vec<RecordRow>, TableError> {
     let claims = Claims::parse(bytes);
-    let mut rows: Vec<_> = claims.rows().map(|(path, stated)| RecordRow { path: path.into(), stated }).collect();
+    let row = |(path, stated): (&[u8], Stated)| {
+        table.grow(ROW.saturating_add(path.len() as u64))?;
+        Ok(RecordRow { path: path.into(), stated })
+    };
+    let mut rows = claims.rows().map(row).collect::<Result<Vec<_>, TableError>>()?;
     rows.sort_unstable_by(|one, other| one.path.cmp(&other.path));
-    rows
+    Ok(rows)
 }
 
 /// Whether a file is the RECORD of a distribution, and both parts' RECORDs state the same. The paths in it are those of
 /// an installation, or those of the wheel.
 pub(super) fn is_same_record(path: &EntryPath, one: &Part, other: &Part) -> bool {
+    let table = ParserMemory::new(Parser::RecordLines);
     let rows = |part: &Part| -> Option<BTreeMap<EntryPath, Stated>> {
         let bytes = read(part, path, Parser::Record).ok()??;
         let row = |row: RecordRow| Some((part.recorded(&EntryPath::new(&row.path).ok()?)?, row.stated));
-        rows(&bytes).into_iter().map(row).collect()
+        rows(&bytes, &table).ok()?.into_iter().map(row).collect()
     };
     let is_record = path.depth() == 2 && Part::is_metadata(path) && path.name() == b"RECORD";
     is_record && rows(one).is_some_and(|one| rows(other).is_some_and(|other| one == other))

@@ -170,7 +170,7 @@ fn files(
 fn binary(path: &Path, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Result<Option<HeldCode>, WhyError> {
     let failed = |source| WhyError::Binary { path: path.to_owned(), source };
     if let Some(split) = SplitBinary::find(content).map_err(failed)? {
-        let targets = vec![BTreeSet::new(); split.wrappers.len()];
+        let targets = split.wrappers.iter().map(|_| BTreeSet::new()).collect();
         return Ok(Some(HeldCode { form: CodePlace::Split, targets, assembly: None }));
     }
     let Some(binary) = FatBinary::scan(content).map_err(failed)? else { return Ok(None) };

@@ -1,7 +1,7 @@
 //! Code that a runtime finds without a search: in a library, an archive or a file that was named, or in wheels before
 //! they are installed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,11 +18,45 @@ use crate::loader::begins_archive;
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 
+/// Sets of targets. Most of thousands are equal, so each is stored once.
+#[derive(Debug, Default)]
+pub(super) struct TargetSets {
+    sets: Vec<BTreeSet<TargetId>>,
+    /// For each place, the number of its set.
+    numbers: Vec<u32>,
+}
+
+impl FromIterator<BTreeSet<TargetId>> for TargetSets {
+    fn from_iter<I: IntoIterator<Item = BTreeSet<TargetId>>>(all: I) -> Self {
+        let (mut distinct, mut numbers) = (HashMap::new(), Vec::new());
+        for set in all {
+            // The ceilings of parsers keep such numbers below 2^32.
+            let next = u32::try_from(distinct.len()).unwrap_or(u32::MAX);
+            numbers.push(*distinct.entry(set).or_insert(next));
+        }
+        let mut sets: Vec<_> = distinct.into_iter().collect();
+        sets.sort_unstable_by_key(|(_, number)| *number);
+        Self { sets: sets.into_iter().map(|(set, _)| set).collect(), numbers }
+    }
+}
+
+impl TargetSets {
+    /// Number of places.
+    pub(super) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// The targets at a place.
+    fn get(&self, place: usize) -> Option<&BTreeSet<TargetId>> {
+        self.sets.get(*self.numbers.get(place)? as usize)
+    }
+}
+
 /// The code of a file.
 pub(super) struct HeldCode {
     pub(super) form: CodePlace,
     /// The targets of each wrapper, or of each name in an archive.
-    pub(super) targets: Vec<BTreeSet<TargetId>>,
+    pub(super) targets: TargetSets,
     /// Where it comes from, if it is not installed.
     pub(super) assembly: Option<Arc<Assembly>>,
 }
@@ -41,9 +75,9 @@ impl HeldCode {
             Ok(read.map_err(|source| WhyError::Bundle { path: path.to_owned(), source })?.targets())
         };
         let wrappers = binary.wrappers().into_iter();
-        let targets: Vec<_> =
-            wrappers.map(|wrapper| of_wrapper(wrapper.bundle, wrapper.limit)).collect::<Result<_, WhyError>>()?;
-        let is_empty = targets.iter().all(BTreeSet::is_empty);
+        let targets = wrappers.map(|wrapper| of_wrapper(wrapper.bundle, wrapper.limit));
+        let targets = targets.collect::<Result<TargetSets, WhyError>>()?;
+        let is_empty = targets.sets.iter().all(BTreeSet::is_empty);
         Ok((!is_empty).then_some(Self { form: CodePlace::Fat, targets, assembly: None }))
     }
 
@@ -60,7 +94,10 @@ impl HeldCode {
         if content.peek(&mut beginning).is_err() {
             return Ok(None);
         }
-        let single = |form, targets| Some(Self { form, targets: vec![targets], assembly: None });
+        let single = |form, targets| {
+            let targets = std::iter::once(targets).collect();
+            Some(Self { form, targets, assembly: None })
+        };
         if is_code(&beginning) {
             let Some(target) = code_target(&beginning) else { return Err(WhyError::Code(path.to_owned())) };
             return Ok(single(CodePlace::CodeObject, BTreeSet::from([target])));
@@ -143,4 +180,20 @@ impl HeldCode {
 
 fn list(names: impl IntoIterator<Item = String>) -> String {
     names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_sets_of_targets_are_stored_once() {
+        let set = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect::<BTreeSet<TargetId>>();
+        let (one, two) = (set(&["gfx942"]), set(&["gfx942", "gfx1100"]));
+        let all = [one.clone(), two.clone(), one.clone(), BTreeSet::new(), two.clone()];
+        let stored: TargetSets = all.iter().cloned().collect();
+        assert_eq!((stored.len(), stored.sets.len()), (5, 3));
+        assert!(all.iter().enumerate().all(|(place, set)| stored.get(place) == Some(set)));
+        assert_eq!(stored.get(5), None);
+    }
 }

@@ -31,6 +31,23 @@ pub(crate) fn shown(layout: &Layout) -> Vec<String> {
     input.entries.iter().map(line).collect()
 }
 
+/// As in images whose builders make a layer for each step, whatever it changes.
+#[test]
+fn a_blob_that_is_several_layers_is_read_once() {
+    let place = tempdir().unwrap();
+    let (first, same) = (Layer::new().file("a", b"1").done(), Layer::new().file("b", &vec![7; 100_000]).done());
+    for form in [Form::Plain, Form::Gzip] {
+        let read = |name: &str, layers: &[&Vec<u8>]| {
+            let layers: Vec<_> = layers.iter().map(|layer| (*layer).clone()).collect();
+            let layout = image(&place.path().join(name), form, &layers);
+            let resources = Resources::new(16 << 20);
+            open_root(&ImageReference::parse(layout.name("x").as_ref()).unwrap(), &resources).unwrap();
+            (resources.counters.bytes_hashed.get(), resources.counters.bytes_inflated.get())
+        };
+        assert_eq!(read("many", &[&first, &same, &same, &same]), read("one", &[&first, &same]), "{form:?}");
+    }
+}
+
 #[test]
 fn layers_are_laid_over_each_other() {
     let lower = Layer::new()

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Costly;
 use super::binaries::library;
@@ -20,12 +20,11 @@ pub(super) fn directory(place: &Path, scale: usize) -> Costly {
 }
 
 /// A wheel of stored members (APPNOTE.TXT 4.3): their name and content. The number of members in its end may be another one.
-pub(super) fn wheel(
-    place: &Path,
-    members: impl Iterator<Item = (String, Vec<u8>)>,
-    claimed: Option<u64>,
-) -> std::path::PathBuf {
-    let path = place.join("x-1.0-py3-none-any.whl");
+pub(super) fn wheel(place: &Path, members: impl Iterator<Item = (String, Vec<u8>)>, claimed: Option<u64>) -> PathBuf {
+    wheel_at(place.join("x-1.0-py3-none-any.whl"), members, claimed)
+}
+
+fn wheel_at(path: PathBuf, members: impl Iterator<Item = (String, Vec<u8>)>, claimed: Option<u64>) -> PathBuf {
     let mut file = BufWriter::new(File::create(&path).unwrap());
     let (mut at, mut directory, mut count) = (0_u64, Vec::new(), 0_u64);
     for (name, bytes) in members {
@@ -82,6 +81,22 @@ pub(super) fn dist_info(others: &[(&str, Vec<u8>)]) -> Vec<(String, Vec<u8>)> {
     usual.chain(others.to_vec()).map(|(name, bytes)| (format!("x-1.0.dist-info/{name}"), bytes)).collect()
 }
 
+/// Wheels that do not belong together, each with device code, a text that is deflated, and what other wheels have.
+pub(super) fn wheels(place: &Path, scale: usize) -> Costly {
+    let (directory, count) = (place.join("wheels"), 100 + 20 * scale);
+    fs::create_dir_all(&directory).unwrap();
+    for number in 0..count {
+        let name = format!("w{number}");
+        let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n").into_bytes();
+        let info =
+            dist_info(&[("METADATA", metadata)]).into_iter().map(|(path, bytes)| (path.replacen('x', &name, 1), bytes));
+        let files = [(format!("{name}/{name}.so"), library()), (format!("{name}/text.py"), b"x = 1\n".repeat(1 << 18))];
+        wheel_at(directory.join(format!("{name}-1.0-py3-none-any.whl")), files.into_iter().chain(info), None);
+    }
+    let entries = 12 * count as u64;
+    Costly::new(directory, entries, 40 * entries)
+}
+
 pub(super) fn members(place: &Path, scale: usize) -> Costly {
     let count = 20_000 * scale;
     let files = (0..count).map(|number| (format!("x/{}/member-{number}.py", number % 100), Vec::new()));
@@ -95,7 +110,7 @@ pub(super) fn claimed_members(place: &Path, _: usize) -> Costly {
 }
 
 /// A header of a tar archive (POSIX.1-2001), for content of this size.
-fn header(kind: ::tar::EntryType, name: &str, size: u64) -> ::tar::Header {
+pub(super) fn header(kind: ::tar::EntryType, name: &str, size: u64) -> ::tar::Header {
     let mut header = ::tar::Header::new_gnu();
     header.set_entry_type(kind);
     header.set_path(name).unwrap();
@@ -117,6 +132,20 @@ pub(super) fn long_names(place: &Path, scale: usize) -> Costly {
     }
     tar.into_inner().unwrap().flush().unwrap();
     Costly::new(path, count as u64, 3800 * count as u64)
+}
+
+/// No file system has such targets.
+pub(super) fn long_targets(place: &Path, scale: usize) -> Costly {
+    let path = place.join("x.tar.gz");
+    let file = BufWriter::new(File::create(&path).unwrap());
+    let mut tar = ::tar::Builder::new(flate2::write::GzEncoder::new(file, flate2::Compression::fast()));
+    let target = "x/".repeat(400_000);
+    for number in 0..100 + 20 * scale {
+        let mut header = header(::tar::EntryType::Symlink, "x", 0);
+        tar.append_link(&mut header, number.to_string(), &target).unwrap();
+    }
+    tar.into_inner().unwrap().finish().unwrap().flush().unwrap();
+    Costly::new(path, 1, 0)
 }
 
 pub(super) fn hard_links(place: &Path, scale: usize) -> Costly {

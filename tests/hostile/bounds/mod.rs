@@ -41,9 +41,19 @@ enum Action {
     Collect,
     /// The runtime library opens an archive and looks up a code object.
     Runtime,
+    /// A package index of a directory of wheels.
+    Release,
+    /// A mount whose wheels are deflated.
+    MountDeflated,
+    /// New images.
+    Images,
+    /// New images in the layout that the input is compared with.
+    AddTo,
 }
 
-use Action::{Collect, Diff, Inspect, List, Mount, Recombine, Runtime, Split, Verify, Why};
+use Action::{
+    AddTo, Collect, Diff, Images, Inspect, List, Mount, MountDeflated, Recombine, Release, Runtime, Split, Verify, Why,
+};
 
 /// An input in a directory of its own.
 struct Costly {
@@ -53,7 +63,7 @@ struct Costly {
     tables: u64,
     /// Bytes of its largest window.
     window: u64,
-    /// What `diff` compares it with, if that is not the input itself.
+    /// What `diff` compares it with, and the layout that images are added to, if that is not the input itself.
     before: Option<PathBuf>,
 }
 
@@ -68,11 +78,15 @@ type Row = (Parser, &'static str, fn(&Path, usize) -> Costly, &'static [Action])
 
 const ALL: &[Action] = &[Inspect, Split, Mount, Verify, Why, Diff, Collect];
 
-const ROWS: [Row; 31] = [
+const ROWS: [Row; 40] = [
     (Parser::Directories, "a directory of many files", listed::directory, ALL),
     (Parser::CentralDirectory, "many members", listed::members, ALL),
     (Parser::CentralDirectory, "a directory that claims a million members", listed::claimed_members, ALL),
+    (Parser::CentralDirectory, "many wheels", listed::wheels, &[Release]),
+    (Parser::CentralDirectory, "many wheels in a mount", listed::wheels, &[MountDeflated]),
     (Parser::Tar, "names of 4 KB", listed::long_names, ALL),
+    (Parser::Tar, "symlinks with targets of 1 MB", listed::long_targets, &[Inspect, Split, Mount]),
+    (Parser::Tar, "many layers", images::layers, &[Images]),
     (Parser::Tar, "hard links to one library", listed::hard_links, ALL),
     (Parser::Tar, "gzip members of a byte", listed::gzip_members, ALL),
     (Parser::TarWindow, "a window of 128 MiB", listed::window, &[Inspect, Split, Mount]),
@@ -87,6 +101,7 @@ const ROWS: [Row; 31] = [
     (Parser::Archive, "a name of 50 MB", archives::long_name, &[Inspect, Verify, List, Runtime]),
     (Parser::Archive, "a sparse tail of 4 TB", archives::sparse, &[Inspect, Verify, List, Runtime]),
     (Parser::Record, "lines without files", texts::record, ALL),
+    (Parser::RecordLines, "lines of an installation", texts::installed, &[Verify]),
     (Parser::Metadata, "a version of 100 MB", texts::metadata, ALL),
     (Parser::Text, "a WHEEL of 100 MB", texts::wheel_file, ALL),
     (Parser::Statement, "a statement of 100 MB", texts::statement, &[Inspect, Verify, Why, Diff]),
@@ -98,6 +113,10 @@ const ROWS: [Row; 31] = [
     (Parser::Catalogue, "a catalogue that becomes 1 GB", texts::catalogue, &[Why]),
     (Parser::ImageDocument, "a configuration of nested arrays", images::configuration, &[Inspect, Split, Why]),
     (Parser::ImageDocument, "an index of many annotations", images::annotations, &[Inspect, Split, Why]),
+    (Parser::ImageList, "many images with large configurations", images::many, &[AddTo]),
+    (Parser::ImageList, "large indexes in indexes", images::nested, &[Inspect]),
+    (Parser::ImageList, "many large manifests", images::manifests, &[Inspect]),
+    (Parser::LayerHeaders, "extended attributes of libraries", images::attributes, &[Images]),
     (Parser::Imports, "as many names of libraries as there may be", binaries::imports, &[Collect]),
     (Parser::Collection, "a statement of many GPUs", texts::collection, &[Verify]),
 ];
@@ -176,6 +195,15 @@ fn command(action: Action, place: &Path, costly: &Costly, memory: u64, jobs: u64
         }
         Recombine => ([&["recombine", "--force"], &limits[..], &["-o", &out, &config, &input]].concat(), memory),
         Runtime => (vec![], 0),
+        Release => ([&["split", "--force", "--format", "index"], &limits[..], &["-o", &out, &input]].concat(), memory),
+        MountDeflated => {
+            ([&["mount", "--foreground", "--deflate", "6"], &limits[..], &[&input, &out]].concat(), memory)
+        }
+        Images => ([&["split", "--force", "--format", "oci"], &limits[..], &["-o", &out, &input]].concat(), memory),
+        AddTo => {
+            let layout = ["--add-to", &before, &input];
+            ([&["split", "--force", "--format", "oci"], &limits[..], &layout].concat(), memory)
+        }
     };
     if action == Runtime {
         let test = std::env::current_exe().unwrap().display().to_string();
@@ -208,15 +236,16 @@ fn check(rows: &[&Row], scale: usize, settings: &[(u64, u64)], is_chosen: impl F
     for (parser, name, make, actions) in rows {
         let place = tempfile::tempdir().unwrap();
         let costly = make(place.path(), scale);
-        for &action in actions.iter().filter(|action| is_chosen(**action, actions) && (**action != Mount || mounts)) {
+        let is_mount = |action| matches!(action, Mount | MountDeflated);
+        for &action in actions.iter().filter(|it| is_chosen(**it, actions) && (mounts || !is_mount(**it))) {
             for &(memory, jobs) in settings {
                 let out = place.path().join("out");
                 fs::remove_dir_all(&out).ok();
-                if action == Mount {
+                if is_mount(action) {
                     fs::create_dir_all(&out).unwrap();
                 }
                 let (words, memory) = command(action, place.path(), &costly, memory, jobs);
-                let ended = measured(place.path(), action == Mount, &words);
+                let ended = measured(place.path(), is_mount(action), &words);
                 // Commands without the option have its default.
                 let most_tables = if memory == 0 { u64::MAX } else { memory << 19 };
                 let bound = (memory << 10).max(costly.window >> 10) + (costly.tables.min(most_tables) >> 10) + BESIDES;
@@ -255,13 +284,13 @@ fn fuzz_target(parser: Parser) -> Option<&'static str> {
         Parser::Pe => "coff",
         Parser::Bundle => "bundle",
         Parser::Archive => "split_input",
-        Parser::Record | Parser::Metadata => "dist_info",
+        Parser::Record | Parser::RecordLines | Parser::Metadata => "dist_info",
         Parser::Statement => "statement",
         Parser::Collection => "collection",
         Parser::Manifest => "part_manifest",
         Parser::ArtifactManifest => "artifact_manifest",
         Parser::Kpm => "kpm",
-        Parser::ImageDocument => "image",
+        Parser::ImageDocument | Parser::ImageList | Parser::LayerHeaders => "image",
         Parser::CodeObject => "pack",
         Parser::Index => "index_file",
         Parser::FrameSegment => "frame_segment",

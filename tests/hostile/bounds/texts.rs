@@ -27,6 +27,18 @@ pub(super) fn record(place: &Path, scale: usize) -> Costly {
     Costly { tables: costly.tables + 400 * count as u64, ..costly }
 }
 
+/// A RECORD whose files have no digest.
+pub(super) fn installed(place: &Path, scale: usize) -> Costly {
+    let (tree, count) = (place.join("installed"), 300_000 + 30_000 * scale);
+    let info = tree.join("x-1.0.dist-info");
+    fs::create_dir_all(&info).unwrap();
+    fs::write(tree.join("x.so"), library()).unwrap();
+    fs::write(info.join("METADATA"), "Metadata-Version: 2.1\nName: x\nVersion: 1.0\n").unwrap();
+    let lines: Vec<_> = (0..count).map(|number| format!("x/{number},,\n")).collect();
+    fs::write(info.join("RECORD"), lines.concat()).unwrap();
+    Costly::new(tree, count as u64, 8 * count as u64)
+}
+
 pub(super) fn metadata(place: &Path, _: usize) -> Costly {
     wheel_with(
         place,
