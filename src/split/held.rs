@@ -52,8 +52,13 @@ pub(super) fn assign(input: &Input, plan: &mut Plan) -> Result<(), SplitError> {
     }
     for (key, wheel) in files.into_iter().filter(|(key, _)| plan.targets.contains(key)).collect::<Vec<_>>() {
         let held: Vec<_> = wheel.files.iter().filter_map(|file| plan.held_file(input, &key, file)).collect();
-        plan.held.insert(key.clone(), held);
+        plan.held.entry(key.clone()).or_default().extend(held);
         plan.keys.insert(key);
+    }
+    // Several device wheels may belong to one part. At one path they have the same file.
+    for held in plan.held.values_mut() {
+        held.sort_by(|one, other| one.path.cmp(&other.path));
+        held.dedup_by(|one, other| one.path == other.path);
     }
     Ok(())
 }
@@ -73,7 +78,8 @@ impl Plan {
         let has_conflict = || input.host_wheel().is_some_and(|host| host.conflicts.contains_key(&file.path));
         // Parts that hold the same file have one content.
         let entry = if has_conflict() { Some(file) } else { input.entries.get(at) };
-        entry.filter(|entry| is_there && !matches!(entry.kind, EntryKind::Directory)).cloned()
+        let entry = entry.filter(|entry| is_there && !matches!(entry.kind, EntryKind::Directory));
+        entry.map(|entry| Entry { attributes: file.attributes, ..entry.clone() })
     }
 }
 

@@ -207,8 +207,12 @@ impl WheelSet {
 
 /// What device wheels of the input require of other distributions.
 fn required(input: &Input) -> BTreeMap<BundleKey, Vec<String>> {
-    let devices = input.host_wheel().map(|host| &host.devices).into_iter().flatten();
-    devices.filter_map(|device| Some((device.part.parse().ok()?, device.requires.clone()))).collect()
+    let mut required = BTreeMap::<_, Vec<_>>::new();
+    for device in input.host_wheel().iter().flat_map(|host| &host.devices) {
+        let Ok(key) = device.part.parse::<BundleKey>() else { continue };
+        required.entry(key).or_default().extend_from_slice(&device.requires);
+    }
+    required
 }
 
 /// Identifies the options. Files next to the input may have added to the requirements in `names`.

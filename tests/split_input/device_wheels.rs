@@ -11,13 +11,25 @@ use super::{FIXTURES, files};
 
 type Members = BTreeMap<String, Vec<u8>>;
 
+/// A file that two device wheels have with other permissions.
+const PROGRAM: &str = "x/tool";
+
+/// A path and bytes.
+type WheelFile<'a> = (&'a str, Vec<u8>);
+
+/// The mode of a file in a wheel: the program is one in the wheel for gfx90a only.
+fn mode(record: &str, name: &str) -> u32 {
+    if name == PROGRAM && record.contains("gfx90a") { 0o755 } else { 0o644 }
+}
+
 /// Packs a wheel with these files and a RECORD of them.
 fn pack(path: &Path, record: &str, files: &[(&str, Vec<u8>)]) {
     let mut zip = zip::ZipWriter::new(fs::File::create(path).unwrap());
     let rows: String = files.iter().map(|(name, bytes)| described(name, bytes) + "\n").collect();
     let of_record = (record, format!("{rows}{record},,\n").into_bytes());
     for (name, bytes) in files.iter().chain([&of_record]) {
-        zip.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+        let options = zip::write::SimpleFileOptions::default().unix_permissions(mode(record, name));
+        zip.start_file(*name, options).unwrap();
         zip.write_all(bytes).unwrap();
     }
     zip.finish().unwrap();
@@ -36,7 +48,7 @@ fn packed(place: &Path, name: &str, metadata: &str, files: &[(&str, Vec<u8>)]) -
 }
 
 /// A host wheel with extras for these parts, and device wheels with these files.
-fn set(place: &Path, host: &[(&str, Vec<u8>)], devices: &[(&str, Vec<(&str, Vec<u8>)>)]) -> Vec<PathBuf> {
+fn set(place: &Path, host: &[WheelFile], devices: &[(&str, Vec<WheelFile>)]) -> Vec<PathBuf> {
     fs::create_dir_all(place).unwrap();
     let extra = |part: &str| {
         format!("Provides-Extra: device-{part}\nRequires-Dist: amd-x-device-{part}==1; extra == \"device-{part}\"\n")
@@ -76,8 +88,12 @@ fn tables(place: &Path) -> Vec<PathBuf> {
 
 /// The wheels in a directory, by name.
 fn wheels_of(directory: &Path) -> BTreeMap<String, Vec<u8>> {
-    let named = |(path, bytes): (String, Vec<u8>)| Some((Path::new(&path).file_name()?.to_str()?.to_owned(), bytes));
-    files(directory).into_iter().filter(|(path, _)| path.ends_with(".whl")).filter_map(named).collect()
+    let named = |(path, bytes): (String, Vec<u8>)| {
+        let path = Path::new(&path);
+        let is_wheel = path.extension().is_some_and(|extension| extension == "whl");
+        is_wheel.then(|| Some((path.file_name()?.to_str()?.to_owned(), bytes)))?
+    };
+    files(directory).into_iter().filter_map(named).collect()
 }
 
 fn split(inputs: &[PathBuf], out: &Path, options: &[&str]) {
@@ -253,4 +269,39 @@ fn restricted_to_a_gpu_the_host_wheel_names_what_is_there() {
     let device = members(&out.join(DEVICE.replace("90a", "942")));
     assert!(device.contains_key("x/gemm_gfx942.csv") && device.contains_key("x/shared.py"), "{:?}", device.keys());
     run(&["verify"], &wheels_at(&out));
+}
+
+/// An extra may require several distributions of a part.
+#[test]
+fn wheels_of_one_part_are_held_together() {
+    let place = tempfile::tempdir().unwrap();
+    let database = "x/lib/rocblas/library/TensileLibrary_Type_HH_gfx942.co";
+    let extra = "Provides-Extra: device-gfx942\nRequires-Dist: amd-x-device-gfx942==1; extra == \"device-gfx942\"\n\
+                 Requires-Dist: x-tuning-gfx942==1; extra == \"device-gfx942\"\n";
+    let wheels = [
+        packed(place.path(), "x", extra, &[("x/__init__.py", bytes(""))]),
+        packed(place.path(), "amd_x_device_gfx942", "", &[(database, bytes("d")), ("x/a.csv", bytes("a"))]),
+        packed(place.path(), "x_tuning_gfx942", "Requires-Dist: tables\n", &[("x/b.csv", bytes("b"))]),
+    ];
+    let out = place.path().join("out");
+    split(&wheels, &out, &["--format", "wheel"]);
+    let device = members(&out.join("amd_x_device_gfx942-1-py3-none-linux_x86_64.whl"));
+    for file in [database, "x/a.csv", "x/b.csv"] {
+        assert!(device.contains_key(file), "{file}: {:?}", device.keys());
+    }
+    let metadata = String::from_utf8(device["amd_x_device_gfx942-1.dist-info/METADATA"].clone()).unwrap();
+    assert!(metadata.contains("Requires-Dist: tables"), "{metadata}");
+}
+
+#[test]
+fn a_file_of_two_parts_keeps_the_permissions_that_it_has_in_each() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let place = tempfile::tempdir().unwrap();
+    let of = |part| (part, vec![(PROGRAM, bytes("#!"))]);
+    let wheels = set(&place.path().join("in"), &[("x/__init__.py", bytes(""))], &[of("gfx1030"), of("gfx90a")]);
+    let out = place.path().join("out");
+    split(&wheels, &out, &[]);
+    let mode = |part: &str| fs::metadata(out.join(part).join(PROGRAM)).unwrap().permissions().mode() & 0o111;
+    assert_eq!((mode("gfx1030"), mode("gfx90a")), (0, 0o111));
 }
