@@ -9,8 +9,8 @@ use crate::rope::Identity;
 pub struct ListedState {
     /// Seconds since 1970 of the newest entry.
     pub newest: i64,
-    /// Identifies the names, kinds, permissions, sizes and times of the entries, the targets of symlinks, and the CRC-32 of
-    /// members of wheels.
+    /// Identifies the names, kinds, permissions, sizes and times of the entries and of the files of device wheels, the targets
+    /// of symlinks, the CRC-32 of members of wheels, and the requirements of device wheels.
     pub identity: Identity,
 }
 
@@ -21,7 +21,11 @@ impl Input {
         let mut identity = Identity::describe("state of an input");
         let time = |it: &Attributes| [it.mtime.cast_unsigned(), it.mtime_nanoseconds.into()];
         identity.numbers(time(&self.root));
-        for entry in &self.entries {
+        let devices = || self.host_wheel().into_iter().flat_map(|host| &host.devices);
+        for text in devices().flat_map(|device| std::iter::once(&device.part).chain(&device.requires)) {
+            identity.add(text.as_bytes());
+        }
+        for entry in self.entries.iter().chain(devices().flat_map(|device| &device.files)) {
             newest = newest.max(entry.attributes.mtime);
             identity.add(entry.path.as_bytes()).number(entry.attributes.mode.into()).numbers(time(&entry.attributes));
             match &entry.kind {
