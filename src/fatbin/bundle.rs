@@ -93,7 +93,7 @@ impl Bundle {
     }
 
     /// The entry IDs of code that no runtime finds. Its code objects have names of their own ([`TargetId::unknown`]). An
-    /// ID that names no target is followed by that in the header of the code, which is read for [`MAX_HEADERS`] of them.
+    /// ID that names no target is followed by that in the header of the code, which is read for the first of them only.
     pub fn unfound_ids(&self, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> BTreeSet<String> {
         let entries: Vec<_> = self.device_entries().map(|(target, entry)| (target, &entry.id)).collect();
         if !entries.iter().any(|(target, _)| target.is_unknown()) {

@@ -8,7 +8,8 @@
 //! - SPIR-V has the triple `spirv64-amd-amdhsa--` or `spirv64-amd-amdhsa-unknown-`. HIP asks for both.
 //! - Features may have any order. Of a feature that is named twice, the last one is valid.
 //! - An entry names no mode that its processor lacks.
-//! - The first entry that fits is taken, also if it has no code.
+//! - The first entry that fits is taken, also if it has no code. So it is in uncompressed bundles; for compressed ones, HIP asks
+//!   COMGR 3.3 in another way, which may take another entry that fits (`findings/comgr-compressed-answers-otherwise.sh`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,6 +23,9 @@ const TRIPLE: &str = "amdgcn-amd-amdhsa--";
 
 /// The triples of SPIR-V. Newer compilers spell the environment out (llvm/llvm-project#139112).
 const PORTABLE: [&str; 2] = ["spirv64-amd-amdhsa--", "spirv64-amd-amdhsa-unknown-"];
+
+/// The most parts of a target ID in which repeated features are looked for. Real ones have at most three.
+const MAX_PARTS: usize = 16;
 
 /// What an entry is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,12 +61,15 @@ impl EntryRole {
     }
 }
 
-/// A target ID with each feature once, as it is written last.
+/// A target ID with each feature once, as it is written last. One with more than [`MAX_PARTS`] stays as it is.
 fn without_repetition(name: &str) -> String {
     let parts: Vec<_> = name.split(':').collect();
-    let name_of = |part: &str| part.trim_end_matches(['+', '-']).to_owned();
-    let is_last =
-        |(at, part): &(usize, &&str)| *at == 0 || !parts.iter().skip(at + 1).any(|it| name_of(it) == name_of(part));
+    if parts.len() > MAX_PARTS {
+        return name.to_owned();
+    }
+    let name_of = |part: &'_ str| part.trim_end_matches(['+', '-']).len();
+    let is_same = |one: &str, other: &str| one.get(..name_of(one)) == other.get(..name_of(other));
+    let is_last = |(at, part): &(usize, &&str)| *at == 0 || !parts.iter().skip(at + 1).any(|it| is_same(it, part));
     let kept: Vec<_> = parts.iter().enumerate().filter(is_last).map(|(_, part)| *part).collect();
     kept.join(":")
 }
@@ -107,8 +114,9 @@ impl EntryTargets {
     fn remainder(&mut self, target: TargetId, has_code: bool) -> TargetId {
         let earlier = self.found.entry(target.processor().to_owned()).or_default();
         if let Some(rest) = remainder(&target, earlier) {
-            // Only modes limit what is compared.
-            if target.features().all(|feature| MODES.contains(&feature)) {
+            // Only modes limit what is compared. No device is in one that its processor lacks.
+            let is_found = target.impossible_feature().is_none();
+            if is_found && target.features().all(|feature| MODES.contains(&feature)) {
                 earlier.push((target, has_code));
             }
             return rest;
@@ -143,7 +151,9 @@ fn remainder(target: &TargetId, earlier: &[(TargetId, bool)]) -> Option<TargetId
             _ if is_apart => {}
             [] => return None,
             [feature] if !is_preferred => {
-                if let Ok(less) = format!("{rest}:{}", opposite(feature)).parse() {
+                // The name of a processor without such a mode stays the same.
+                let less = format!("{rest}:{}", opposite(feature)).parse().ok().filter(|less| *less != rest);
+                if let Some(less) = less {
                     rest = less;
                     at = 0;
                 }
@@ -235,6 +245,9 @@ mod tests {
             (&["gfx90a", "0gfx90a"], &["gfx90a", "unknown-gfx90a"]),
             (&["gfx9999:x+", "gfx9999:x+"], &["gfx9999:x+", "unknown-gfx9999.3ax.2b"]),
             (&["gfx90a"; 3], &["gfx90a", "unknown-gfx90a", "unknown-gfx90a.233"]),
+            (&["0gfx1250:xnack-", "gfx1250"], &["gfx1250:xnack-", "gfx1250"]),
+            (&["gfx1250:xnack-", "gfx1250:future+"], &["gfx1250:xnack-", "gfx1250:future+"]),
+            (&["0gfx12-5-generic:xnack-", "gfx12-5-generic"], &["gfx12-5-generic:xnack-", "gfx12-5-generic"]),
         ] {
             let mut targets = EntryTargets::default();
             let next = |entry: &&str| {
