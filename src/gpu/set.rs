@@ -42,6 +42,11 @@ impl GpuSet {
         self.0.iter().any(|gpu| BundleKey::of(gpu).packaging_chain().contains(&key) && !gpu.contradicts(target))
     }
 
+    /// Whether a database for `target` belongs to a part of these GPUs, but to a mode that none of them can be in.
+    pub(crate) fn lacks_modes_of(&self, target: &TargetId) -> bool {
+        self.keys().contains(&BundleKey::of(target)) && !self.has_modes_of(target)
+    }
+
     /// Which of the targets in a bundle are kept when it is reduced to these GPUs. The result has one value for each of
     /// `present`.
     ///

@@ -150,8 +150,10 @@ fn database_places(input: &Input, roots: &Roots, options: &PlanOptions, resource
         let is_file = matches!(entry.kind, EntryKind::File { .. });
         let Some(found) = databases.classify(name).filter(|_| is_file) else { return Destination::Host };
         let key = options.packaging.key_of_database(&found.arch);
+        let is_mode = |feature: &str| matches!(feature.trim_end_matches(['+', '-']), "sramecc" | "xnack");
         if let Arch::Target(target) = &found.arch
             && target.features().len() > 0
+            && target.features().all(is_mode)
         {
             modes.insert(entry.path.clone(), target.clone());
         }

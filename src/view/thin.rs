@@ -91,9 +91,8 @@ impl ThinLayout {
         (binaries, wheels): (Arc<FatBinaries>, Option<Arc<ThinWheels>>),
     ) -> Arc<Self> {
         let hidden = hidden(tree, &layers);
-        let devices: Vec<_> = layers.devices.values().copied().collect();
         Arc::new(Self {
-            modes: HiddenModes::of(tree, &devices, &plan.modes, &hidden),
+            modes: HiddenModes::of(tree, &layers.devices, &plan.modes, &hidden),
             hidden: Arc::new(tree.hidden(hidden)),
             paths: cut_down(tree, first, &binaries),
             binaries,

@@ -171,7 +171,7 @@ impl ThinWheel {
         let part = SplitWheel::Thin { gpus: GpuSet::clone(gpus), has_local_version: wheels.has_local_version };
         let keys = gpus.keys();
         let devices: Vec<_> = keys.iter().filter_map(|key| wheels.devices.get(key)).map(|part| &**part).collect();
-        let is_shown = |path: &EntryPath| wheels.modes.get(path).is_none_or(|target| gpus.has_modes_of(target));
+        let is_shown = |path: &EntryPath| !wheels.modes.get(path).is_some_and(|target| gpus.lacks_modes_of(target));
         let binary = |path: &EntryPath| wheels.binaries.thin(gpus, path);
         let part = WheelPart::thin(part, (&wheels.host, &devices), wheels.statement(gpus), &is_shown, &binary)?;
         Ok(Arc::clone(self.part.get_or_init(|| part)))
