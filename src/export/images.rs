@@ -247,7 +247,7 @@ impl LayerWriter<'_> {
             let digest = layer.digest();
             (self.warn)(&format!(
                 "layer {number} ({digest}): the configuration states that its archive is {stated} (diff_ids), and it is \
-                 {diff_id}, which new images state; docker and containerd refuse the input"
+                 {diff_id}, which new images state; docker, containerd and umoci refuse the input"
             ));
         }
         Ok(recipe.unchanged(number, diff_id))

@@ -160,11 +160,11 @@ pub(crate) struct UnusableImages {
 }
 
 impl UnusableImages {
-    /// Counts an image with an error. What is about reading or memory ends the command.
+    /// Counts an image with an error. What is about all images ends the command.
     fn add(&mut self, image: Result<(), ImageError>) -> Result<(), ImageError> {
         match image {
             Ok(()) => {}
-            Err(error @ ImageError::Read(_)) => return Err(error),
+            Err(error @ (ImageError::Read(_) | ImageError::TooManyDocuments { .. })) => return Err(error),
             Err(error) => {
                 self.count += 1;
                 self.first.get_or_insert(error);
@@ -267,8 +267,7 @@ impl<'a> ImageSearch<'a> {
             return Ok(());
         }
         if self.seen.len() > MAX_DOCUMENTS || self.above.len() >= MAX_DEPTH {
-            let reason = format!("more than {MAX_DOCUMENTS} documents, or nested more than {MAX_DEPTH} times");
-            return Err(ImageError::Document { path: path()?, what: "image index", reason });
+            return Err(ImageError::TooManyDocuments { path: path()?, most: MAX_DOCUMENTS, deepest: MAX_DEPTH });
         }
         if is_index {
             let open = ParserMemory::new(Parser::ImageList);

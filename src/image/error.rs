@@ -34,6 +34,16 @@ pub enum ImageError {
         /// What is wrong with it.
         reason: String,
     },
+    /// There are more documents than are read.
+    #[error("{}: not a usable image index: more than {most} documents, or nested more than {deepest} times", path.display())]
+    TooManyDocuments {
+        /// The document at which the limit was reached.
+        path: PathBuf,
+        /// The most documents.
+        most: usize,
+        /// The deepest nesting.
+        deepest: usize,
+    },
     /// A blob is not what its descriptor says.
     #[error("{}: {reason}; get the image again", path.display())]
     Blob {

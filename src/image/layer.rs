@@ -100,7 +100,7 @@ impl Layer {
         let path = layout.check(of, &resources.counters)?;
         let found = packing(&path).map_err(|source| ImageError::Io { path: path.clone(), source })?;
         if found != Some(stated) {
-            let reason = format!("its content is not {:?}, as its media type {} says", stated, of.media_type());
+            let reason = format!("it is not compressed as its media type {} says", of.media_type());
             return Err(ImageError::Blob { path, reason });
         }
         let failed = |source| ImageError::Layer { layer: digest.clone(), source };

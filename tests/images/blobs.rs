@@ -174,7 +174,7 @@ fn lying(place: &Path, form: Form, lies: &BTreeMap<usize, String>) -> Layout {
     layout
 }
 
-/// Docker and containerd refuse an image whose layers do not unpack to what `diff_ids` state.
+/// Docker, containerd and umoci refuse an image whose layers do not unpack to what `diff_ids` state.
 #[test]
 fn false_diff_ids_are_named_and_new_images_have_right_ones() {
     let lie = digest(b"another archive");

@@ -153,7 +153,7 @@ fn layers_of_another_form_than_their_media_type_says() {
     let manifest = layout.manifest(Form::Plain, &[Layer::new().file("a", b"").done()]);
     let bytes = fs::read(layout.blob_path(manifest["digest"].as_str().unwrap())).unwrap();
     for (media_type, part) in [
-        ("application/vnd.oci.image.layer.v1.tar+gzip", "not Gzip"),
+        ("application/vnd.oci.image.layer.v1.tar+gzip", "not compressed as its media type"),
         ("application/vnd.oci.image.layer.v1.tar+xz", "the media type"),
         ("text/plain.tar", "the media type"),
     ] {
