@@ -117,11 +117,9 @@ fn read(part: &Part, path: &EntryPath, parser: Parser) -> Result<Option<WholeFil
 /// The lines of a RECORD, sorted by path.
 fn rows(bytes: &[u8], table: &ParserMemory) -> Result<Vec<RecordRow>, TableError> {
     let claims = Claims::parse(bytes);
-    let row = |(path, stated): (&[u8], Stated)| {
-        table.grow(ROW.saturating_add(path.len() as u64))?;
-        Ok(RecordRow { path: path.into(), stated })
-    };
-    let mut rows = claims.rows().map(row).collect::<Result<Vec<_>, TableError>>()?;
+    // All at once, so that an error names the memory for all lines.
+    table.grow(claims.rows().map(|(path, _)| ROW.saturating_add(path.len() as u64)).sum())?;
+    let mut rows: Vec<_> = claims.rows().map(|(path, stated)| RecordRow { path: path.into(), stated }).collect();
     rows.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     Ok(rows)
 }
