@@ -110,7 +110,8 @@ fn examine(entry: &DirEntry) -> WheelNeighbour {
     if may_be_signature(&path) || OF_INDEX.iter().any(|wanted| has_extension(&path, wanted)) {
         return WheelNeighbour::BesideWheels;
     }
-    if !has_extension(&path, "whl") {
+    // Copies from macOS have a hidden file next to each file, with its name (`._x.whl`).
+    if !has_extension(&path, "whl") || name.as_encoded_bytes().starts_with(b"._") {
         let is_special = entry.file_type().is_ok_and(|kind| !kind.is_file() && !kind.is_symlink());
         return if is_special { WheelNeighbour::Unusable("no file") } else { hidden_or_other(&name) };
     }
