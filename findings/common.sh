@@ -53,6 +53,12 @@ amd_runtime() { # AMD's libamdhip64 7.14, its librocm_kpack 0.1.0 ($kpack) and C
     fat=$work/amd/vapoursynth/plugins/bm3dhip/libbm3dhip.so
 }
 
+kpack_python() { # DIRECTORY: runs the Python program on standard input with DIRECTORY and librocm_kpack as arguments; the output is in $work/out
+    venv "$work/venv" msgpack==1.1.2 zstandard==0.25.0
+    amd_runtime
+    "$work/venv/bin/python" - "$1" "$kpack" >"$work/out"
+}
+
 debs() { # [--suite SUITE] PACKAGE=VERSION…: packages of Debian, unpacked to $work/root, by lists of their own
     local suite=bookworm root=$work/root package sources=() options
     if [ "$1" = --suite ]; then

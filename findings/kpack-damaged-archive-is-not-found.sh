@@ -13,9 +13,7 @@ archive of a later version: load ARCHIVE_NOT_FOUND (13), open error 4
 directory: load ARCHIVE_NOT_FOUND (13), open error 3
 whole archive: load code, open success, 1 targets, 1 binaries
 END
-venv "$work/venv" msgpack==1.1.2 zstandard==0.25.0
-amd_runtime
-"$work/venv/bin/python" - "$work/tree" "$kpack" >"$work/out" <<'END'
+kpack_python "$work/tree" <<'END'
 import os
 import sys
 

@@ -15,9 +15,7 @@ gfx90a:sramecc+:xnack-; archive of gfx90a:xnack- without the kernel, archive of 
 one archive that lists gfx90a and gfx90a:xnack-, and has the kernel for gfx90a: KERNEL_NOT_FOUND (5)
 the same archive when it lists gfx90a alone: code for gfx90a
 END
-venv "$work/venv" msgpack==1.1.2 zstandard==0.25.0
-amd_runtime
-"$work/venv/bin/python" - "$work" "$kpack" >"$work/out" <<'END'
+kpack_python "$work" <<'END'
 import os
 import sys
 

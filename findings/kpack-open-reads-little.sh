@@ -13,9 +13,7 @@ no format_version: open success, 1 targets, 1 binaries; load code
 format_version 2: open success, 1 targets, 1 binaries; load code
 no zstd_offset: open error 3; load ARCHIVE_NOT_FOUND (13)
 END
-venv "$work/venv" msgpack==1.1.2 zstandard==0.25.0
-amd_runtime
-"$work/venv/bin/python" - "$work/tree" "$kpack" >"$work/out" <<'END'
+kpack_python "$work/tree" <<'END'
 import sys
 
 from kpack import Library, archive

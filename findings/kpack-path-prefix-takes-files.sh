@@ -14,9 +14,7 @@ ROCM_KPACK_PATH_PREFIX=OTHER/x_gfx90a.kpack: other place
 ROCM_KPACK_PATH=OTHER/x_gfx90a:xnack-.kpack: ARCHIVE_NOT_FOUND (13)
 ROCM_KPACK_PATH=OTHER/x_@GFXARCH@.kpack: ARCHIVE_NOT_FOUND (13)
 END
-venv "$work/venv" msgpack==1.1.2 zstandard==0.25.0
-amd_runtime
-"$work/venv/bin/python" - "$work/tree" "$kpack" >"$work/out" <<'END'
+kpack_python "$work/tree" <<'END'
 import os
 import sys
 
