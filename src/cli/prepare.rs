@@ -158,14 +158,18 @@ pub(super) fn plan_alone(input: Input, options: &SplitOptions, resources: &Arc<R
 /// The wheels that these inputs are or contain; `None` if one is neither a wheel nor a directory of wheels. Says what else
 /// is in these directories.
 pub(super) fn given_wheels(inputs: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, SourceError> {
-    let Some(GivenWheels { wheels, notes, warnings }) = GivenWheels::of(inputs)? else { return Ok(None) };
+    Ok(GivenWheels::of(inputs)?.map(announced))
+}
+
+/// The wheels. Says what else is in their directories.
+pub(super) fn announced(GivenWheels { wheels, notes, warnings }: GivenWheels) -> Vec<PathBuf> {
     for note in &notes {
         eprintln!("kpackfs: note: {}", message(note));
     }
     for warning in &warnings {
         warn(warning);
     }
-    Ok(Some(wheels))
+    wheels
 }
 
 /// Lists an input: several wheels are one, and so are the layers of an image.

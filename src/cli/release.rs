@@ -8,7 +8,7 @@ use anyhow::Context;
 use once_cell::sync::OnceCell;
 
 use super::options::SplitOptions;
-use super::prepare::{List, Prepared, Share, given_wheels, plan, plan_alone, prepare_with, resources};
+use super::prepare::{List, Prepared, Share, announced, given_wheels, plan, plan_alone, prepare_with, resources};
 use super::terminal::message;
 use crate::join::{self, GivenWheels, SeveralWheels, WheelsError};
 use crate::kpack::BundleJobs;
@@ -44,7 +44,7 @@ pub(super) enum OpenedInputs {
 /// Plans one input, or each of several wheels.
 pub(super) fn open(inputs: &[PathBuf], options: &SplitOptions, list: List) -> anyhow::Result<OpenedInputs> {
     let several = GivenWheels::of(inputs)?.filter(|given| given.wheels.len() > 1);
-    let Some(wheels) = several.map(|_| given_wheels(inputs)).transpose()?.flatten() else {
+    let Some(wheels) = several.map(announced) else {
         return Ok(OpenedInputs::One(Box::new(prepare_with(inputs, options, list)?)));
     };
     let resources = shared_resources(inputs, options)?;
