@@ -1,0 +1,218 @@
+//! Runs each command on an input, and reduces what it said to a short answer.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use rocm_kpack::Archive;
+use serde_json::Value;
+
+use crate::common::{program, umount};
+use crate::made::{FAT, Place};
+use crate::reader::Counts;
+
+/// A GPU for which each library of the fat wheel has code, and one for which none has.
+pub(crate) const PRESENT: &str = "gfx90a";
+pub(crate) const ABSENT: &str = "gfx942";
+
+/// A column of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Inspect,
+    Require,
+    Split,
+    Mount,
+    Why,
+    Diff,
+    Verify,
+    Against,
+    Index,
+}
+
+impl Command {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Inspect,
+        Self::Require,
+        Self::Split,
+        Self::Mount,
+        Self::Why,
+        Self::Diff,
+        Self::Verify,
+        Self::Against,
+        Self::Index,
+    ];
+}
+
+/// What a command did: a short answer, which is compared, and its whole text.
+pub(crate) struct Seen {
+    pub(crate) answer: String,
+    pub(crate) said: String,
+}
+
+/// Numbers by target as they are in answers.
+pub(crate) fn written(counts: &Counts) -> String {
+    let texts: Vec<_> = counts.iter().map(|(target, count)| format!("{target}={count}")).collect();
+    if texts.is_empty() { "none".to_owned() } else { texts.join(" ") }
+}
+
+/// Asks one command. `scratch` is an empty directory for its output.
+pub(crate) fn ask(command: Command, place: &Place, inputs: &[String], scratch: &Path) -> Seen {
+    let asked = Asked { place, inputs, scratch };
+    match command {
+        Command::Inspect => asked.inspect(),
+        Command::Require => asked.require(),
+        Command::Split => asked.split(),
+        Command::Mount => asked.mount(),
+        Command::Why => asked.why(),
+        Command::Diff => asked.diff(),
+        Command::Verify => asked.verify(&[]),
+        Command::Against => asked.verify(&["--against", FAT]),
+        Command::Index => asked.index(),
+    }
+}
+
+struct Asked<'a> {
+    place: &'a Place,
+    inputs: &'a [String],
+    scratch: &'a Path,
+}
+
+fn text(output: &Output) -> String {
+    [&*output.stdout, &*output.stderr].map(|text| String::from_utf8_lossy(text)).join("\n")
+}
+
+fn code(output: &Output) -> String {
+    output.status.code().map_or_else(|| "killed".to_owned(), |code| code.to_string())
+}
+
+fn json(output: &Output) -> Option<Value> {
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+impl Asked<'_> {
+    fn run(&self, before: &[&str], after: &[&str]) -> Output {
+        let mut command = program();
+        command.args(before).args(self.inputs).args(after);
+        command.current_dir(self.place.root()).env("KPACKFS_CACHE_DIR", self.place.cache()).output().unwrap()
+    }
+
+    fn inspect(&self) -> Seen {
+        let (report, tables) = (self.run(&["inspect", "--json"], &[]), self.run(&["inspect"], &[]));
+        let mut answer = code(&report);
+        if code(&tables) != answer {
+            answer.push_str(&format!(" (without --json {})", code(&tables)));
+        }
+        if let Some(report) = json(&report) {
+            let mut counts = Counts::new();
+            add_reports(&report, &mut counts);
+            answer.push_str(&format!(" {}", written(&counts)));
+        }
+        Seen { answer, said: text(&report) + &text(&tables) }
+    }
+
+    fn require(&self) -> Seen {
+        let asked = [PRESENT, ABSENT].map(|gpu| (gpu, self.run(&["inspect", "--require", gpu], &[])));
+        let answers = asked.each_ref().map(|(gpu, output)| format!("{gpu}: {}", code(output)));
+        Seen { answer: answers.join(", "), said: asked.map(|(_, output)| text(&output)).join("\n") }
+    }
+
+    fn split(&self) -> Seen {
+        let out = self.scratch.join("out");
+        let output = self.run(&["split", "-o", out.to_str().unwrap()], &[]);
+        self.of_archives(&output, &out)
+    }
+
+    fn mount(&self) -> Seen {
+        let point = self.scratch.join("mnt");
+        fs::create_dir(&point).unwrap();
+        let output = self.run(&["mount"], &[point.to_str().unwrap()]);
+        let seen = self.of_archives(&output, &point);
+        umount(&point);
+        seen
+    }
+
+    /// The answer of a command that made archives.
+    fn of_archives(&self, output: &Output, out: &Path) -> Seen {
+        let mut archives = BTreeMap::new();
+        add_archives(out, &mut archives);
+        let mut counts = Counts::new();
+        for (target, count) in archives.into_values().flatten() {
+            *counts.entry(target).or_default() += count;
+        }
+        let mut answer = code(output);
+        if output.status.success() {
+            answer.push_str(&format!(" {}", written(&counts)));
+        }
+        Seen { answer, said: text(output) }
+    }
+
+    fn why(&self) -> Seen {
+        let asked = [PRESENT, ABSENT].map(|gpu| (gpu, self.run(&["why", "--json", "--target", gpu], &[])));
+        let answers = asked.each_ref().map(|(gpu, output)| {
+            let status = json(output).and_then(|answer| Some(answer["status"].as_str()?.to_owned()));
+            match status.filter(|_| output.status.code() != Some(5)) {
+                Some(status) => format!("{gpu}: {} {status}", code(output)),
+                None => format!("{gpu}: {}", code(output)),
+            }
+        });
+        Seen { answer: answers.join(", "), said: asked.map(|(_, output)| text(&output)).join("\n") }
+    }
+
+    fn diff(&self) -> Seen {
+        let output = self.run(&["diff", "--json", FAT], &[]);
+        let mut answer = code(&output);
+        if let Some(report) = json(&output) {
+            let objects = &report["code_objects"];
+            let count = |amount: &Value| amount["count"].as_u64().map_or("?".to_owned(), |count| count.to_string());
+            let [same, changed] = [&objects["same"], &objects["changed"]["after"]].map(count);
+            let [added, removed] = [&objects["added"], &objects["removed"]].map(count);
+            answer.push_str(&format!(" same={same} changed={changed} added={added} removed={removed}"));
+        }
+        Seen { answer, said: text(&output) }
+    }
+
+    fn verify(&self, more: &[&str]) -> Seen {
+        let output = self.run(&["verify", "--json"], more);
+        let findings = json(&output).and_then(|report| report["counts"]["findings"].as_u64());
+        let findings = findings.map(|count| format!(" findings={count}")).unwrap_or_default();
+        Seen { answer: code(&output) + &findings, said: text(&output) }
+    }
+
+    fn index(&self) -> Seen {
+        let output = self.run(&["index"], &[]);
+        Seen { answer: code(&output), said: text(&output) }
+    }
+}
+
+/// Adds up the code objects by GPU, of one report or of those for several distributions or artifacts.
+fn add_reports(report: &Value, counts: &mut Counts) {
+    let Some(device) = report.get("device").and_then(Value::as_object) else {
+        let lists = report.as_object().into_iter().flat_map(|fields| fields.values()).filter_map(Value::as_array);
+        lists.flatten().for_each(|report| add_reports(report, counts));
+        return;
+    };
+    for (gpu, part) in device {
+        let archives = part["archives"].as_array().into_iter().flatten();
+        let count: u64 = archives.filter_map(|archive| archive["code_objects"].as_u64()).sum();
+        if count > 0 {
+            *counts.entry(gpu.clone()).or_default() += usize::try_from(count).unwrap();
+        }
+    }
+}
+
+/// Numbers of code objects in the archives below a directory. Views repeat archives under the same name.
+fn add_archives(directory: &Path, archives: &mut BTreeMap<String, Vec<(String, usize)>>) {
+    for entry in fs::read_dir(directory).into_iter().flatten() {
+        let entry = entry.unwrap();
+        let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            add_archives(&path, archives);
+        } else if kind.is_file() && name.ends_with(".kpack") {
+            let toc = Archive::open(&*fs::read(&path).unwrap()).unwrap().toc().unwrap();
+            let targets = toc.toc.values().flat_map(|objects| objects.keys().cloned());
+            archives.insert(name, targets.map(|target| (target, 1)).collect());
+        }
+    }
+}
