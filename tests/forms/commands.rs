@@ -8,9 +8,9 @@ use std::process::Output;
 use rocm_kpack::Archive;
 use serde_json::Value;
 
-use crate::common::{program, umount};
-use crate::made::{FAT, Place};
-use crate::reader::Counts;
+use crate::common::umount;
+use crate::made::{FAT, Place, kpackfs};
+use crate::reader::{Counts, target_of_code_object};
 
 /// A GPU for which each library of the fat wheel has code, and one for which none has.
 pub(crate) const PRESENT: &str = "gfx90a";
@@ -92,7 +92,7 @@ fn json(output: &Output) -> Option<Value> {
 
 impl Asked<'_> {
     fn run(&self, before: &[&str], after: &[&str]) -> Output {
-        let mut command = program();
+        let mut command = kpackfs();
         command.args(before).args(self.inputs).args(after);
         command.current_dir(self.place.root()).env("KPACKFS_CACHE_DIR", self.place.cache()).output().unwrap()
     }
@@ -142,7 +142,9 @@ impl Asked<'_> {
         }
         let mut answer = code(output);
         if output.status.success() {
-            answer.push_str(&format!(" {}", written(&counts)));
+            let libraries = self.place.libraries().keys().filter_map(|path| path.rsplit('/').next());
+            let hosts = libraries.filter(|library| has_host(out, library)).count();
+            answer.push_str(&format!(" {}, {hosts} hosts", written(&counts)));
         }
         Seen { answer, said: text(output) }
     }
@@ -192,16 +194,53 @@ fn add_reports(report: &Value, counts: &mut Counts) {
         lists.flatten().for_each(|report| add_reports(report, counts));
         return;
     };
-    for (gpu, part) in device {
-        let archives = part["archives"].as_array().into_iter().flatten();
-        let count: u64 = archives.filter_map(|archive| archive["code_objects"].as_u64()).sum();
-        if count > 0 {
-            *counts.entry(gpu.clone()).or_default() += usize::try_from(count).unwrap();
+    let mut add = |gpu: &str, count: Option<u64>| {
+        if let Some(count @ 1..) = count {
+            *counts.entry(gpu.to_owned()).or_default() += usize::try_from(count).unwrap();
         }
+    };
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    for (gpu, part) in device {
+        list(&part["archives"]).iter().for_each(|archive| add(gpu, archive["code_objects"].as_u64()));
+        // Code objects that are files are a kernel database.
+        if report["databases"].get("codeobject").is_some() {
+            add(gpu, part["database_files"].as_u64());
+        }
+    }
+    for bundle in list(&report["embedded"]) {
+        list(&bundle["targets"]).iter().filter_map(Value::as_str).for_each(|gpu| add(gpu, bundle["bundles"].as_u64()));
     }
 }
 
-/// Numbers of code objects in the archives below a directory. Views repeat archives under the same name.
+/// Whether a library is in a host part, in the place where it is installed from there.
+fn has_host(directory: &Path, library: &str) -> bool {
+    let is_host = |name: &str| name == "host" || name.ends_with("_generic");
+    let is_other = |name: &str| name.starts_with("gfx") || ["merged", "thin", "device", "fat"].contains(&name);
+    fs::read_dir(directory).into_iter().flatten().any(|entry| {
+        let entry = entry.unwrap();
+        let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+        match entry.file_type().unwrap().is_dir() {
+            true if is_host(&name) => holds(&path, library, &|name| is_host(name) || is_other(name)),
+            true => !is_other(&name) && has_host(&path, library),
+            false => false,
+        }
+    })
+}
+
+/// Whether a file of this name is below a directory, not counting directories that are left out.
+fn holds(directory: &Path, file: &str, is_left_out: &dyn Fn(&str) -> bool) -> bool {
+    fs::read_dir(directory).into_iter().flatten().any(|entry| {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        match entry.file_type().unwrap().is_dir() {
+            true => !is_left_out(&name) && holds(&entry.path(), file, is_left_out),
+            false => name == file,
+        }
+    })
+}
+
+/// Numbers of code objects in the archives below a directory, and code objects that are files. Views repeat both under the
+/// same name.
 fn add_archives(directory: &Path, archives: &mut BTreeMap<String, Vec<(String, usize)>>) {
     for entry in fs::read_dir(directory).into_iter().flatten() {
         let entry = entry.unwrap();
@@ -213,6 +252,9 @@ fn add_archives(directory: &Path, archives: &mut BTreeMap<String, Vec<(String, u
             let toc = Archive::open(&*fs::read(&path).unwrap()).unwrap().toc().unwrap();
             let targets = toc.toc.values().flat_map(|objects| objects.keys().cloned());
             archives.insert(name, targets.map(|target| (target, 1)).collect());
+        } else if kind.is_file() && name.ends_with(".hsaco") {
+            let target = target_of_code_object(&fs::read(&path).unwrap());
+            archives.insert(name, Vec::from_iter(target.map(|target| (target.to_owned(), 1))));
         }
     }
 }

@@ -39,27 +39,36 @@ fn diff(same: usize, removed: usize) -> Cell {
     Cell::new(format!("0 same={same} changed=0 added=0 removed={removed}"))
 }
 
-/// The cell of a row and a command.
-pub(crate) fn expected(row: &Row, command: Command, place: &Place) -> Cell {
-    match row.holds {
-        Holds::All => code(place.counts(), row, command, place),
-        Holds::Gpus(gpus) => {
-            let mut counts = place.counts().clone();
-            counts.retain(|gpu, _| gpus.contains(&&**gpu));
-            code(&counts, row, command, place)
+/// The cell of a row and a command. `None` if the row does not have this column.
+pub(crate) fn expected(row: &Row, command: Command, place: &Place) -> Option<Cell> {
+    if let Some((_, other)) = row.except.iter().find(|(of, _)| *of == command) {
+        return other.map(Cell::new);
+    }
+    let (all, libraries) = (place.counts(), place.libraries().len());
+    let of = |gpus: &[&str]| -> Counts {
+        all.iter().filter(|(gpu, _)| gpus.contains(&&***gpu)).map(|(gpu, count)| (gpu.clone(), *count)).collect()
+    };
+    Some(match row.holds {
+        Holds::All => code(all, libraries, row, command, place),
+        Holds::Gpus(gpus) => code(&of(gpus), libraries, row, command, place),
+        Holds::Device(gpu) => code(&of(&[gpu]), 0, row, command, place),
+        Holds::Library(path) => code(&place.libraries()[path], 1, row, command, place),
+        Holds::Objects(objects) => {
+            let objects = objects.iter().map(|&(gpu, count)| (gpu.to_owned(), count));
+            code(&objects.collect(), 0, row, command, place)
         }
-        Holds::Library(path) => code(&place.libraries()[path], row, command, place),
         Holds::Host => host(command, place),
         Holds::Nothing { files, binaries } => nothing(files, binaries, command, place),
         Holds::Unknown(words) => unknown(words, command),
-    }
+    })
 }
 
 /// Libraries or archives with code, as far as the input has it.
-fn code(counts: &Counts, row: &Row, command: Command, place: &Place) -> Cell {
+fn code(counts: &Counts, libraries: usize, row: &Row, command: Command, place: &Place) -> Cell {
     let (here, all): (usize, usize) = (counts.values().sum(), place.counts().values().sum());
     match command {
-        Command::Inspect | Command::Split | Command::Mount => Cell::new(format!("0 {}", written(counts))),
+        Command::Inspect => Cell::new(format!("0 {}", written(counts))),
+        Command::Split | Command::Mount => Cell::new(format!("0 {}, {libraries} hosts", written(counts))),
         Command::Require if counts.contains_key(PRESENT) => require(0, 1),
         Command::Require => require(1, 1),
         Command::Why if counts.contains_key(PRESENT) => why("0 found", "1 no-code"),
@@ -74,7 +83,8 @@ fn code(counts: &Counts, row: &Row, command: Command, place: &Place) -> Cell {
 /// The host part of a split alone: it is split, and its archives are not there.
 fn host(command: Command, place: &Place) -> Cell {
     let cell = match command {
-        Command::Inspect | Command::Mount => Cell::new("0 none"),
+        Command::Inspect => Cell::new("0 none"),
+        Command::Mount => Cell::new(format!("0 none, {} hosts", place.libraries().len())),
         Command::Require => require(1, 1),
         Command::Split => Cell::new("1"),
         Command::Why => why("1 no-code", "1 no-code"),
@@ -88,7 +98,8 @@ fn host(command: Command, place: &Place) -> Cell {
 /// Understood, and without device code.
 fn nothing(files: usize, binaries: usize, command: Command, place: &Place) -> Cell {
     let mut cell = match command {
-        Command::Inspect | Command::Mount => Cell::new("0 none"),
+        Command::Inspect => Cell::new("0 none"),
+        Command::Mount => Cell::new("0 none, 0 hosts"),
         Command::Require => require(1, 1),
         Command::Split => Cell::new("1"),
         Command::Why => why("4 nothing", "4 nothing"),

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 
 use crate::common::{can_mount, fixture, program, succeeds, umount};
+use crate::others;
 use crate::reader::{self, Counts};
 use crate::rows::Row;
 
@@ -33,11 +35,16 @@ impl Drop for Place {
     }
 }
 
+/// The program under test, or another build of it for a comparison.
+pub(crate) fn kpackfs() -> Command {
+    std::env::var_os("FORMS_PROGRAM").map_or_else(program, Command::new)
+}
+
 /// A file of the wheel: its path and its bytes.
-type Member = (&'static str, Vec<u8>);
+pub(crate) type Member = (&'static str, Vec<u8>);
 
 /// The files of the fat wheel. Each library has code for gfx90a, and one has none for gfx1030.
-fn members() -> Vec<Member> {
+pub(crate) fn members() -> Vec<Member> {
     let mut members = vec![
         ("small/__init__.py", Vec::new()),
         ("small/lib/libplain.so", fixture("plain.so")),
@@ -56,7 +63,7 @@ fn members() -> Vec<Member> {
 }
 
 /// A zip archive of some files.
-fn zipped(members: &[Member]) -> Vec<u8> {
+pub(crate) fn zipped(members: &[Member]) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     for (path, bytes) in members {
         zip.start_file(*path, SimpleFileOptions::default().unix_permissions(0o644)).unwrap();
@@ -80,6 +87,12 @@ impl Place {
         place.split();
         place.sums();
         place.installed();
+        others::trees(&place);
+        others::artifacts(&place);
+        others::images(&place);
+        others::files(&place);
+        others::packages(&place);
+        others::empty(&place);
         place.is_mounted = can_mount();
         if place.is_mounted {
             fs::create_dir(place.at("mnt")).unwrap();
@@ -111,19 +124,19 @@ impl Place {
         self.is_mounted || !row.inputs.iter().any(|input| Path::new(input).starts_with("mnt"))
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.root().join(path)
     }
 
-    fn write(&self, path: &str, bytes: &[u8]) {
+    pub(crate) fn write(&self, path: &str, bytes: &[u8]) {
         let path = self.at(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
     }
 
     /// Runs the program under test, which has to succeed.
-    fn runs(&self, arguments: &[&str]) {
-        succeeds(program().args(arguments).current_dir(self.root()).env("KPACKFS_CACHE_DIR", self.cache()));
+    pub(crate) fn runs(&self, arguments: &[&str]) {
+        succeeds(kpackfs().args(arguments).current_dir(self.root()).env("KPACKFS_CACHE_DIR", self.cache()));
     }
 
     /// The names of the files in a directory.
@@ -158,17 +171,20 @@ impl Place {
         }
     }
 
-    /// Wheels as an installer unpacks them: site-packages alone, and in a virtual environment.
+    /// Unpacks the wheels of a directory as an installer does.
+    pub(crate) fn install(&self, wheels: &str, to: &str) {
+        for wheel in self.names(wheels) {
+            let file = File::open(self.at(wheels).join(wheel)).unwrap();
+            zip::ZipArchive::new(file).unwrap().extract(self.at(to)).unwrap();
+        }
+    }
+
+    /// Installed wheels: site-packages alone, and in a virtual environment.
     fn installed(&self) {
         for (from, name) in [("fat", "fat"), ("wheels", "split")] {
-            let (venv, site) = (format!("venv-{name}"), format!("site-{name}"));
-            for to in [site, format!("{venv}/lib/python3.12/site-packages")] {
-                for wheel in self.names(from) {
-                    let file = File::open(self.at(from).join(wheel)).unwrap();
-                    zip::ZipArchive::new(file).unwrap().extract(self.at(&to)).unwrap();
-                }
-            }
-            self.write(&format!("{venv}/pyvenv.cfg"), b"home = /usr/bin\nversion = 3.12.0\n");
+            self.install(from, &format!("site-{name}"));
+            self.install(from, &format!("venv-{name}/lib/python3.12/site-packages"));
+            self.write(&format!("venv-{name}/pyvenv.cfg"), b"home = /usr/bin\nversion = 3.12.0\n");
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The cells follow from one rule: an input that holds the code of the fat wheel, in whatever form, is answered as the
 //! fat wheel is. The numbers come from `reader.rs`, which shares no code with kpackfs. `FORMS_MATRIX=1` with
 //! `--nocapture` prints the table also if all cells are right; `FORMS_ROW=text` keeps the rows whose name has that text.
+//! `FORMS_PROGRAM=path` asks another build.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,8 +15,12 @@ mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod expected;
+#[allow(dead_code, reason = "images.rs needs all of it")]
+#[path = "../images/layout.rs"]
+mod layout;
 mod made;
 mod matrix;
+mod others;
 mod reader;
 mod rows;
 

@@ -80,6 +80,15 @@ pub(crate) fn code_of_binary(bytes: &[u8]) -> Counts {
     counts
 }
 
+/// The target of a code object, by `EF_AMDGPU_MACH` of its header (llvm/docs/AMDGPUUsage.rst), for GPUs of this suite.
+pub(crate) fn target_of_code_object(bytes: &[u8]) -> Option<&'static str> {
+    match number(bytes, 48, 1) {
+        0x36 => Some("gfx1030"),
+        0x3f => Some("gfx90a"),
+        _ => None,
+    }
+}
+
 /// The code objects of each binary of a wheel, by path.
 pub(crate) fn code_of_wheel(wheel: &[u8]) -> BTreeMap<String, Counts> {
     let mut zip = zip::ZipArchive::new(Cursor::new(wheel)).unwrap();
