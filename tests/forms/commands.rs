@@ -1,6 +1,7 @@
 //! Runs each command on an input, and reduces what it said to a short answer.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::Output;
@@ -9,12 +10,12 @@ use rocm_kpack::Archive;
 use serde_json::Value;
 
 use crate::common::umount;
-use crate::made::{FAT, Place, kpackfs};
+use crate::made::{Place, kpackfs};
 use crate::reader::{Counts, target_of_code_object};
 
-/// A GPU for which each library of the fat wheel has code, and one for which none has.
+/// A GPU for which each library of the fat wheels has code, and one for which none has.
 pub(crate) const PRESENT: &str = "gfx90a";
-pub(crate) const ABSENT: &str = "gfx942";
+pub(crate) const ABSENT: &str = "gfx1013";
 
 /// A column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub(crate) fn ask(command: Command, place: &Place, inputs: &[String], scratch: &
         Command::Why => asked.why(),
         Command::Diff => asked.diff(),
         Command::Verify => asked.verify(&[]),
-        Command::Against => asked.verify(&["--against", FAT]),
+        Command::Against => asked.verify(&["--against", place.fat()]),
         Command::Index => asked.index(),
     }
 }
@@ -101,12 +102,12 @@ impl Asked<'_> {
         let (report, tables) = (self.run(&["inspect", "--json"], &[]), self.run(&["inspect"], &[]));
         let mut answer = code(&report);
         if code(&tables) != answer {
-            answer.push_str(&format!(" (without --json {})", code(&tables)));
+            answer = format!("{answer} (without --json {})", code(&tables));
         }
         if let Some(report) = json(&report) {
             let mut counts = Counts::new();
             add_reports(&report, &mut counts);
-            answer.push_str(&format!(" {}", written(&counts)));
+            answer = format!("{answer} {}", written(&counts));
         }
         Seen { answer, said: text(&report) + &text(&tables) }
     }
@@ -144,7 +145,7 @@ impl Asked<'_> {
         if output.status.success() {
             let libraries = self.place.libraries().keys().filter_map(|path| path.rsplit('/').next());
             let hosts = libraries.filter(|library| has_host(out, library)).count();
-            answer.push_str(&format!(" {}, {hosts} hosts", written(&counts)));
+            answer = format!("{answer} {}, {hosts} hosts", written(&counts));
         }
         Seen { answer, said: text(output) }
     }
@@ -162,14 +163,14 @@ impl Asked<'_> {
     }
 
     fn diff(&self) -> Seen {
-        let output = self.run(&["diff", "--json", FAT], &[]);
+        let output = self.run(&["diff", "--json", self.place.fat()], &[]);
         let mut answer = code(&output);
         if let Some(report) = json(&output) {
             let objects = &report["code_objects"];
             let count = |amount: &Value| amount["count"].as_u64().map_or("?".to_owned(), |count| count.to_string());
             let [same, changed] = [&objects["same"], &objects["changed"]["after"]].map(count);
             let [added, removed] = [&objects["added"], &objects["removed"]].map(count);
-            answer.push_str(&format!(" same={same} changed={changed} added={added} removed={removed}"));
+            answer = format!("{answer} same={same} changed={changed} added={added} removed={removed}");
         }
         Seen { answer, said: text(&output) }
     }
@@ -201,14 +202,18 @@ fn add_reports(report: &Value, counts: &mut Counts) {
     };
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     for (gpu, part) in device {
-        list(&part["archives"]).iter().for_each(|archive| add(gpu, archive["code_objects"].as_u64()));
+        for archive in list(&part["archives"]) {
+            add(gpu, archive["code_objects"].as_u64());
+        }
         // Code objects that are files are a kernel database.
         if report["databases"].get("codeobject").is_some() {
             add(gpu, part["database_files"].as_u64());
         }
     }
     for bundle in list(&report["embedded"]) {
-        list(&bundle["targets"]).iter().filter_map(Value::as_str).for_each(|gpu| add(gpu, bundle["bundles"].as_u64()));
+        for gpu in list(&bundle["targets"]).iter().filter_map(Value::as_str) {
+            add(gpu, bundle["bundles"].as_u64());
+        }
     }
 }
 
@@ -232,9 +237,10 @@ fn holds(directory: &Path, file: &str, is_left_out: &dyn Fn(&str) -> bool) -> bo
     fs::read_dir(directory).into_iter().flatten().any(|entry| {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
-        match entry.file_type().unwrap().is_dir() {
-            true => !is_left_out(&name) && holds(&entry.path(), file, is_left_out),
-            false => name == file,
+        if entry.file_type().unwrap().is_dir() {
+            !is_left_out(&name) && holds(&entry.path(), file, is_left_out)
+        } else {
+            name == file
         }
     })
 }
@@ -246,13 +252,14 @@ fn add_archives(directory: &Path, archives: &mut BTreeMap<String, Vec<(String, u
         let entry = entry.unwrap();
         let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
         let kind = entry.file_type().unwrap();
+        let end = path.extension().and_then(OsStr::to_str).filter(|_| kind.is_file());
         if kind.is_dir() {
             add_archives(&path, archives);
-        } else if kind.is_file() && name.ends_with(".kpack") {
+        } else if end == Some("kpack") {
             let toc = Archive::open(&*fs::read(&path).unwrap()).unwrap().toc().unwrap();
             let targets = toc.toc.values().flat_map(|objects| objects.keys().cloned());
             archives.insert(name, targets.map(|target| (target, 1)).collect());
-        } else if kind.is_file() && name.ends_with(".hsaco") {
+        } else if end == Some("hsaco") {
             let target = target_of_code_object(&fs::read(&path).unwrap());
             archives.insert(name, Vec::from_iter(target.map(|target| (target.to_owned(), 1))));
         }

@@ -15,12 +15,11 @@ use crate::others;
 use crate::reader::{self, Counts};
 use crate::rows::Row;
 
-/// The fat wheel, below the place.
-pub(crate) const FAT: &str = "fat/small-1.0-py3-none-any.whl";
-
 /// A directory with all forms, and the mount of one of them. It ends with this value.
 pub(crate) struct Place {
     root: TempDir,
+    /// The path of the fat wheel below the root.
+    fat: String,
     cache: TempDir,
     libraries: BTreeMap<String, Counts>,
     counts: Counts,
@@ -56,9 +55,9 @@ pub(crate) fn members() -> Vec<Member> {
         ("small-1.0.dist-info/METADATA", b"Metadata-Version: 2.1\nName: small\nVersion: 1.0\n".to_vec()),
         ("small-1.0.dist-info/WHEEL", b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n".to_vec()),
     ];
-    let record: String = members.iter().map(|(path, _)| format!("{path},,\n")).collect();
-    let own = "small-1.0.dist-info/RECORD,,\n";
-    members.push(("small-1.0.dist-info/RECORD", (record + own).into_bytes()));
+    let record = "small-1.0.dist-info/RECORD";
+    let paths: Vec<_> = members.iter().map(|(path, _)| *path).chain([record]).collect();
+    members.push((record, (paths.join(",,\n") + ",,\n").into_bytes()));
     members
 }
 
@@ -73,32 +72,50 @@ pub(crate) fn zipped(members: &[Member]) -> Vec<u8> {
 }
 
 impl Place {
-    /// Makes all forms.
+    /// All forms of a small wheel.
     pub(crate) fn make() -> Self {
-        let fat = zipped(&members());
-        let libraries = reader::code_of_wheel(&fat);
-        let mut counts = Counts::new();
-        for (target, count) in libraries.values().flatten() {
-            *counts.entry(target.clone()).or_default() += count;
-        }
-        let [root, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        let mut place = Self { root, cache, libraries, counts, is_mounted: false };
-        place.write(FAT, &fat);
-        place.split();
-        place.sums();
-        place.installed();
+        let place = Self::of_wheel("small-1.0-py3-none-any.whl", &zipped(&members()));
         others::trees(&place);
         others::artifacts(&place);
         others::images(&place);
         others::files(&place);
         others::packages(&place);
         others::empty(&place);
+        place
+    }
+
+    /// The forms of a wheel that the first table has.
+    pub(crate) fn of_wheel(name: &str, wheel: &[u8]) -> Self {
+        let libraries = reader::code_of_wheel(wheel);
+        let mut counts = Counts::new();
+        for (target, count) in libraries.values().flatten() {
+            *counts.entry(target.clone()).or_default() += count;
+        }
+        let [root, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let mut place = Self { root, fat: format!("fat/{name}"), cache, libraries, counts, is_mounted: false };
+        place.write(&place.fat, wheel);
+        place.split();
+        place.sums();
+        place.installed();
         place.is_mounted = can_mount();
         if place.is_mounted {
             fs::create_dir(place.at("mnt")).unwrap();
-            place.runs(&["mount", FAT, "mnt"]);
+            place.runs(&["mount", &place.fat, "mnt"]);
         }
         place
+    }
+
+    pub(crate) fn fat(&self) -> &str {
+        &self.fat
+    }
+
+    /// The inputs of a row, with the names of wheels for `*.whl`.
+    pub(crate) fn inputs(&self, row: &Row) -> Vec<String> {
+        let inputs = row.inputs.iter().map(|&input| match input.strip_suffix("/*.whl") {
+            Some(directory) => self.names(directory).iter().map(|name| format!("{directory}/{name}")).collect(),
+            None => vec![input.to_owned()],
+        });
+        inputs.flatten().collect()
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -149,25 +166,25 @@ impl Place {
 
     /// What `split` writes.
     fn split(&self) {
-        self.runs(&["split", FAT, "-o", "parts"]);
-        self.runs(&["split", FAT, "-o", "views", "--view", "merged/gfx90a", "--view", "thin/gfx90a"]);
+        self.runs(&["split", &self.fat, "-o", "parts"]);
+        self.runs(&["split", &self.fat, "-o", "views", "--view", "merged/gfx90a", "--view", "thin/gfx90a"]);
         for (format, directory) in [("wheel", "wheels"), ("index", "index"), ("thin-wheel", "thin-wheels")] {
-            self.runs(&["split", FAT, "--format", format, "-o", directory]);
+            self.runs(&["split", &self.fat, "--format", format, "-o", directory]);
         }
     }
 
     /// Wheels as on a page of releases, next to a list of their digests.
     fn sums(&self) {
         for (from, to) in [("fat", "fat-sums"), ("wheels", "wheels-sums")] {
-            let mut sums = String::new();
+            let mut sums = Vec::new();
             for name in self.names(from) {
                 let bytes = fs::read(self.at(from).join(&name)).unwrap();
                 let digest =
                     Sha256::digest(&bytes).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
-                sums += &format!("{digest}  {name}\n");
+                writeln!(sums, "{digest}  {name}").unwrap();
                 self.write(&format!("{to}/{name}"), &bytes);
             }
-            self.write(&format!("{to}/SHA256SUMS"), sums.as_bytes());
+            self.write(&format!("{to}/SHA256SUMS"), &sums);
         }
     }
 

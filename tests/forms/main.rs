@@ -24,16 +24,28 @@ mod others;
 mod reader;
 mod rows;
 
+use std::path::PathBuf;
+
+use common::skipped;
 use made::Place;
+use rows::ROWS;
 
 #[test]
 fn each_form_has_its_answer_from_each_command() {
-    let place = Place::make();
-    let matrix = matrix::fill(&place, rows::ROWS);
-    if std::env::var_os("FORMS_MATRIX").is_some() {
-        println!("{matrix}");
-    }
-    assert!(matrix.failures() == 0, "\n{matrix}");
+    matrix::check(&Place::make(), ROWS.iter());
+}
+
+/// The first table again, with a wheel that others made.
+#[test]
+fn a_real_wheel_has_the_same_answers() {
+    const WHEEL: &str = "jax_rocm7_plugin-0.12.0-cp312-cp312-manylinux_2_27_x86_64.whl";
+    let cache = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/kpackfs-corpus"));
+    let corpus = std::env::var_os("KPACKFS_CORPUS").map(PathBuf::from).or_else(cache).unwrap_or_default();
+    let Ok(wheel) = std::fs::read(corpus.join(WHEEL)) else {
+        skipped(&format!("{} has no {WHEEL}; scripts/fetch-corpus fetches it", corpus.display()));
+        return;
+    };
+    matrix::check(&Place::of_wheel(WHEEL, &wheel), ROWS.iter().filter(|row| row.first.is_some()));
 }
 
 /// The reader of this suite agrees with the program that made `tests/fixtures/expected.json`.

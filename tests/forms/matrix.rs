@@ -17,13 +17,14 @@ const THREADS: usize = 4;
 type Filled = Vec<Option<(Cell, Seen)>>;
 
 /// The table with its answers.
-pub(crate) struct Matrix<'a>(Vec<(&'a Row, Filled)>);
+struct Matrix<'a>(Vec<(&'a Row, Filled)>);
 
-/// Fills the table.
-pub(crate) fn fill<'a>(place: &Place, rows: &'a [Row]) -> Matrix<'a> {
+/// Fills some rows of the table.
+fn fill<'a>(place: &Place, rows: impl Iterator<Item = &'a Row>) -> Matrix<'a> {
     let wanted = std::env::var("FORMS_ROW").unwrap_or_default();
     let is_wanted = |row: &&Row| row.name.contains(&wanted) && place.can_make(row);
-    let rows: Vec<_> = rows.iter().filter(is_wanted).collect();
+    let rows: Vec<_> = rows.filter(is_wanted).collect();
+    assert!(!rows.is_empty(), "no form is called {wanted:?}");
     let (next, filled) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -43,7 +44,7 @@ pub(crate) fn fill<'a>(place: &Place, rows: &'a [Row]) -> Matrix<'a> {
 }
 
 fn fill_row(place: &Place, row: &Row) -> Filled {
-    let inputs: Vec<_> = row.inputs.iter().map(|&input| input.to_owned()).collect();
+    let inputs = place.inputs(row);
     let cell = |command: Command| {
         let scratch = tempfile::tempdir().unwrap();
         let cell = expected(row, command, place)?;
@@ -81,7 +82,7 @@ impl Matrix<'_> {
     }
 
     /// The number of cells that are wrong.
-    pub(crate) fn failures(&self) -> usize {
+    fn failures(&self) -> usize {
         self.wrong().count()
     }
 
@@ -103,7 +104,8 @@ impl Matrix<'_> {
 /// The first lines of a text that are not JSON, for a reader who wants to know why.
 fn excerpt(said: &str) -> String {
     let lines = said.lines().filter(|line| line.starts_with("kpackfs: ") || line.contains("\"sentence\""));
-    lines.take(3).map(|line| format!("\n        {}", line.chars().take(300).collect::<String>())).collect()
+    let cut = lines.take(3).map(|line| line.chars().take(300).collect::<String>());
+    cut.fold(String::new(), |text, line| text + "\n        " + &line)
 }
 
 impl Display for Matrix<'_> {
@@ -113,10 +115,8 @@ impl Display for Matrix<'_> {
         for (row, cells) in &self.0 {
             write!(to, "\n{:<36}", row.name)?;
             for cell in cells {
-                let mark = cell.as_ref().map_or("–", |(cell, seen)| match faults(cell, seen).is_empty() {
-                    true => "✓",
-                    false => "✗",
-                });
+                let is_right = cell.as_ref().map(|(cell, seen)| faults(cell, seen).is_empty());
+                let mark = is_right.map_or("–", |is_right| if is_right { "✓" } else { "✗" });
                 write!(to, "{mark:>9}")?;
             }
         }
@@ -128,4 +128,13 @@ impl Display for Matrix<'_> {
         let (wrong, first) = (self.failures(), self.failures_of_first());
         write!(to, "{wrong} of {cells} cells are wrong, and {first} of the 48 of the issue's first table")
     }
+}
+
+/// Fails with the table if a cell is wrong.
+pub(crate) fn check<'a>(place: &Place, rows: impl Iterator<Item = &'a Row>) {
+    let matrix = fill(place, rows);
+    if std::env::var_os("FORMS_MATRIX").is_some() {
+        println!("{matrix}");
+    }
+    assert!(matrix.failures() == 0, "\n{matrix}");
 }

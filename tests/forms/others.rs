@@ -52,7 +52,7 @@ pub(crate) fn trees(place: &Place) {
     }
 }
 
-/// Artifacts of TheRock: a directory for each component, with a list of its prefixes.
+/// Artifacts of `TheRock`: a directory for each component, with a list of its prefixes.
 pub(crate) fn artifacts(place: &Place) {
     place.write("artifacts/x_lib_gfx90X/artifact_manifest.txt", b"stage\n");
     for (path, bytes) in members() {
@@ -66,7 +66,7 @@ pub(crate) fn artifacts(place: &Place) {
 /// An image in a layout, a tar archive of that, and images for each GPU.
 pub(crate) fn images(place: &Place) {
     let layer = members().iter().fold(Layer::new(), |layer, (path, bytes)| layer.file(path, bytes)).done();
-    image(&place.at("image"), Form::Gzip, &[layer.clone()]);
+    image(&place.at("image"), Form::Gzip, std::slice::from_ref(&layer));
     place.write("image.tar", &tarred(&place.at("image")));
     place.runs(&["split", "oci:image:x", "--format", "oci", "-o", "image-split"]);
     // What `docker save` wrote before version 25.
@@ -102,7 +102,7 @@ pub(crate) fn packages(place: &Place) {
     );
     let mut deb = b"!<arch>\n".to_vec();
     for (name, bytes) in [("debian-binary", &b"2.0\n"[..]), ("control.tar.zst", &[]), ("data.tar.zst", &compressed)] {
-        write!(deb, "{name:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n", 0, 0, 0, 100_644, bytes.len()).unwrap();
+        writeln!(deb, "{name:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`", 0, 0, 0, 100_644, bytes.len()).unwrap();
         deb.extend(bytes);
         deb.resize(deb.len().next_multiple_of(2), b'\n');
     }
