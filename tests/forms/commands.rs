@@ -252,7 +252,7 @@ fn add_archives(directory: &Path, archives: &mut BTreeMap<String, Vec<(String, u
         let entry = entry.unwrap();
         let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
         let kind = entry.file_type().unwrap();
-        let end = path.extension().and_then(OsStr::to_str).filter(|_| kind.is_file());
+        let end = path.extension().and_then(OsStr::to_str).filter(|_| kind.is_file() && !archives.contains_key(&name));
         if kind.is_dir() {
             add_archives(&path, archives);
         } else if end == Some("kpack") {
