@@ -29,10 +29,11 @@ pub(crate) enum Command {
     Verify,
     Against,
     Index,
+    Collect,
 }
 
 impl Command {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Inspect,
         Self::Require,
         Self::Split,
@@ -42,6 +43,7 @@ impl Command {
         Self::Verify,
         Self::Against,
         Self::Index,
+        Self::Collect,
     ];
 }
 
@@ -70,6 +72,7 @@ pub(crate) fn ask(command: Command, place: &Place, inputs: &[String], scratch: &
         Command::Verify => asked.verify(&[]),
         Command::Against => asked.verify(&["--against", place.fat()]),
         Command::Index => asked.index(),
+        Command::Collect => asked.collect(),
     }
 }
 
@@ -180,6 +183,11 @@ impl Asked<'_> {
         let findings = json(&output).and_then(|report| report["counts"]["findings"].as_u64());
         let findings = findings.map(|count| format!(" findings={count}")).unwrap_or_default();
         Seen { answer: code(&output) + &findings, said: text(&output) }
+    }
+
+    fn collect(&self) -> Seen {
+        let output = self.run(&["collect", "host-tree/lib/a.so", "--gpu-targets", PRESENT, "--from"], &[]);
+        Seen { answer: code(&output), said: text(&output) }
     }
 
     fn index(&self) -> Seen {

@@ -44,6 +44,10 @@ pub(crate) fn expected(row: &Row, command: Command, place: &Place) -> Option<Cel
     if let Some((_, other)) = row.except.iter().find(|(of, _)| *of == command) {
         return other.map(Cell::new);
     }
+    // What it takes from an input depends on the application, so only what it has to refuse is a matter of this table.
+    if command == Command::Collect && !matches!(row.holds, Holds::Unknown(_)) {
+        return None;
+    }
     let (all, libraries) = (place.counts(), place.libraries().len());
     let of = |gpus: &[&str]| -> Counts {
         all.iter().filter(|(gpu, _)| gpus.contains(&&***gpu)).map(|(gpu, count)| (gpu.clone(), *count)).collect()
@@ -76,7 +80,7 @@ fn code(counts: &Counts, libraries: usize, row: &Row, command: Command, place: &
         Command::Diff => diff(here, all - here),
         Command::Verify | Command::Against if row.is_split => Cell::new("0 findings=0"),
         Command::Verify | Command::Against => Cell::new("2").says(&["nothing there was split"]),
-        Command::Index => Cell::new("0"),
+        Command::Index | Command::Collect => Cell::new("0"),
     }
 }
 
@@ -90,7 +94,7 @@ fn host(command: Command, place: &Place) -> Cell {
         Command::Why => why("1 no-code", "1 no-code"),
         Command::Diff => diff(0, place.counts().values().sum()),
         Command::Verify | Command::Against => Cell::new("1 findings=1"),
-        Command::Index => Cell::new("0"),
+        Command::Index | Command::Collect => Cell::new("0"),
     };
     cell.says(&["split|host part|host wheel|device wheels", "archive|device wheel|device part|gfx90a"])
 }
@@ -105,12 +109,12 @@ fn nothing(files: usize, binaries: usize, command: Command, place: &Place) -> Ce
         Command::Why => why("4 nothing", "4 nothing"),
         Command::Diff => diff(0, place.counts().values().sum()),
         Command::Verify | Command::Against => Cell::new("2").says(&["nothing there was split"]),
-        Command::Index => Cell::new("0"),
+        Command::Index | Command::Collect => Cell::new("0"),
     };
     let counted = |count: usize, one: &str, many: &str| match count {
-        0 => format!("0 {many}|no {many}|no {one}"),
-        1 => format!("1 {one}|one {one}"),
-        _ => format!("{count} {many}"),
+        0 => format!("0 {many}|no {many}|no {one}|0 are {many}"),
+        1 => format!("1 {one}|one {one}|1 are {many}|1 is a {one}"),
+        _ => format!("{count} {many}|{count} are {many}"),
     };
     if command != Command::Index {
         cell.says.extend([counted(files, "file", "files"), counted(binaries, "binary", "binaries")]);

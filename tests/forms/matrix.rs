@@ -90,7 +90,7 @@ impl Matrix<'_> {
     fn failures_of_first(&self) -> usize {
         let column = |command| match command {
             Command::Against => Some(Command::Verify),
-            Command::Mount | Command::Index => None,
+            Command::Mount | Command::Index | Command::Collect => None,
             other => Some(other),
         };
         let mut wrong: Vec<(u8, Command)> =
