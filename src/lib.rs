@@ -68,6 +68,8 @@ pub mod metrics;
 #[doc(hidden)]
 pub mod mount;
 #[doc(hidden)]
+pub mod opened;
+#[doc(hidden)]
 pub mod packages;
 #[doc(hidden)]
 pub mod simple;

@@ -30,6 +30,11 @@ pub(super) const TAG: &str = "org.opencontainers.image.ref.name";
 /// Bytes hashed at a time.
 const PIECE: usize = 256 << 10;
 
+/// Whether a directory has the file that marks a layout.
+pub(crate) fn is_layout(directory: &Path) -> bool {
+    directory.join(MARK).is_file()
+}
+
 /// A layout.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {

@@ -30,7 +30,7 @@ pub(crate) use division::{Division, DivisionForm};
 pub use error::ImageError;
 pub(crate) use layer::Layer;
 pub(crate) use layered::LayeredImage;
-pub(crate) use layout::{BLOBS, INDEX, Layout, MARK};
+pub(crate) use layout::{BLOBS, INDEX, Layout, MARK, is_layout};
 pub(crate) use new_image::{ImageRecipe, LayerPart, ListedLayer, WrittenBlob, index_with, mark};
 pub(crate) use new_layer::MadeLayer;
 pub use reference::ImageReference;

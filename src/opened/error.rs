@@ -1,0 +1,76 @@
+//! Why an input is not opened.
+
+use std::path::PathBuf;
+
+use crate::image::ImageError;
+use crate::join::WheelsError;
+use crate::source::SourceError;
+use crate::split::StatementError;
+
+/// Why an input is not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenedError {
+    /// It cannot be listed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// Wheels cannot be used together.
+    #[error(transparent)]
+    Wheels(#[from] WheelsError),
+    /// An image cannot be read.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The statement of a split cannot be used.
+    #[error("{path}: this statement of a split cannot be read: {source}; split again, or copy the whole output again")]
+    Statement {
+        /// The file.
+        path: String,
+        /// The reason.
+        source: StatementError,
+    },
+    /// There is nothing at the path.
+    #[error("{}: it does not exist", .0.display())]
+    NotThere(PathBuf),
+    /// It is the directory of a mount whose daemon has ended.
+    #[error("{path}: it is a mount whose daemon has ended: unmount it (`kpackfs umount {path}`), and mount again", path = .0.display())]
+    DeadMount(PathBuf),
+    /// Its form is known, and nothing in it can be read as it is.
+    #[error("{path}: {what}: {way}", path = path.display())]
+    Packed {
+        /// The input.
+        path: PathBuf,
+        /// Its form.
+        what: &'static str,
+        /// How it becomes an input: a command, or what to name instead.
+        way: String,
+    },
+    /// No form fits.
+    #[error("{path}: what it is was not recognised. {looked_for}", path = path.display())]
+    Unknown {
+        /// The input.
+        path: PathBuf,
+        /// The forms that were looked for.
+        looked_for: String,
+    },
+    /// It has several trees of which each is a whole.
+    #[error("{path}: it has {number} views of which each is a whole tree; name one of them, such as {first}", path = path.display())]
+    SeveralViews {
+        /// The directory.
+        path: PathBuf,
+        /// How many.
+        number: usize,
+        /// One of them.
+        first: String,
+    },
+}
+
+impl OpenedError {
+    /// Whether the input was not understood, or is not there, so that there is no answer about it. Commands have an exit code
+    /// of their own for it (docs/cli.md).
+    pub fn is_not_understood(&self) -> bool {
+        match self {
+            Self::NotThere(_) | Self::DeadMount(_) | Self::Packed { .. } | Self::Unknown { .. } => true,
+            Self::Source(error) => matches!(error, SourceError::UnknownKind { .. } | SourceError::NotAWheel { .. }),
+            Self::Wheels(_) | Self::Image(_) | Self::Statement { .. } | Self::SeveralViews { .. } => false,
+        }
+    }
+}

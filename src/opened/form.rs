@@ -1,0 +1,133 @@
+//! The forms of inputs, in the order in which they are looked for: specific ones before general ones.
+
+use super::error::OpenedError;
+use super::packed;
+use super::place::Place;
+use super::recognise::Named;
+use super::site::{is_environment, sites_of};
+use super::split::SplitDirectory;
+use super::wheels::WheelDirectory;
+use crate::artifact;
+use crate::fatbin::{is_bundle, is_code};
+use crate::image::{ImageReference, is_layout};
+use crate::kpack;
+use crate::source::{SourceError, begins_binary, packing};
+
+/// A form of input.
+pub struct Form {
+    /// Its name.
+    pub name: &'static str,
+    /// What shows that an input has it.
+    pub sign: &'static str,
+    pub(super) recognise: fn(&Place) -> Result<Option<Named>, OpenedError>,
+}
+
+/// All forms. The first that fits is the answer.
+pub static FORMS: [Form; 16] = [
+    Form { name: "OCI layout", sign: "a directory with the file oci-layout, or oci:DIR[:TAG]", recognise: layout },
+    Form {
+        name: "artifacts",
+        sign: "artifact_manifest.txt in the directory or in those below it, or a tar archive named <component>_<family>",
+        recognise: artifacts,
+    },
+    Form {
+        name: "output of split, or a mount",
+        sign: "directories named host, merged, thin or after GPUs, and .kpackfs/split.json",
+        recognise: split,
+    },
+    Form { name: "environment", sign: "pyvenv.cfg or conda-meta/", recognise: environment },
+    Form { name: "package index", sign: "pages named index.html of the index and of its projects", recognise: index },
+    Form { name: "directory of wheels", sign: "*.whl, and nothing of a tree", recognise: wheels },
+    Form {
+        name: "site with .pth files",
+        sign: "*.pth that add further directories of packages",
+        recognise: added_sites,
+    },
+    Form { name: "tree", sign: "any other directory", recognise: tree },
+    Form { name: "wheel", sign: "a file named *.whl", recognise: wheel },
+    Form { name: "archive", sign: "the first bytes of a .kpack archive, or that name", recognise: archive },
+    Form { name: "code object", sign: "an ELF file for AMDGPU", recognise: code_object },
+    Form { name: "bundle", sign: "the first bytes of an offload bundle", recognise: bundle },
+    Form { name: "binary", sign: "the first bytes of ELF or PE", recognise: binary },
+    Form { name: "package of another kind", sign: "the first bytes of deb, rpm, conda or ar", recognise: package },
+    Form { name: "zip file", sign: "the first bytes of a zip file", recognise: zip },
+    Form { name: "tar archive", sign: "a header of tar, gzip, zstd or xz", recognise: tar },
+];
+
+fn layout(place: &Place) -> Result<Option<Named>, OpenedError> {
+    let is_it = place.is_directory && is_layout(&place.path);
+    Ok(is_it.then(|| Named::Image(ImageReference { directory: place.path.clone(), tag: None })))
+}
+
+fn artifacts(place: &Place) -> Result<Option<Named>, OpenedError> {
+    let io = |source| SourceError::Io { path: place.path.clone(), source };
+    Ok(artifact::find(&place.path).map_err(io)?.map(Named::Artifacts))
+}
+
+fn split(place: &Place) -> Result<Option<Named>, OpenedError> {
+    let Some(listing) = place.listing()? else { return Ok(None) };
+    Ok(SplitDirectory::of(listing)?.map(|split| Named::Split(Box::new(split))))
+}
+
+fn environment(place: &Place) -> Result<Option<Named>, OpenedError> {
+    let Some(listing) = place.listing()?.filter(|listing| is_environment(listing)) else { return Ok(None) };
+    Ok(Some(Named::Environment(sites_of(listing)?)))
+}
+
+fn index(place: &Place) -> Result<Option<Named>, OpenedError> {
+    let Some(listing) = place.listing()? else { return Ok(None) };
+    Ok(WheelDirectory::of_index(listing)?.map(Named::Wheels))
+}
+
+fn wheels(place: &Place) -> Result<Option<Named>, OpenedError> {
+    Ok(place.listing()?.and_then(WheelDirectory::of).map(Named::Wheels))
+}
+
+fn added_sites(place: &Place) -> Result<Option<Named>, OpenedError> {
+    let Some(listing) = place.listing()? else { return Ok(None) };
+    if listing.files("pth").next().is_none() {
+        return Ok(None);
+    }
+    Ok(Some(sites_of(listing)?).filter(|sites| !sites.is_empty()).map(Named::Environment))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a row of the table")]
+fn tree(place: &Place) -> Result<Option<Named>, OpenedError> {
+    Ok(place.is_directory.then_some(Named::Tree))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a row of the table")]
+fn wheel(place: &Place) -> Result<Option<Named>, OpenedError> {
+    Ok(place.has_extension("whl").then_some(Named::Wheel))
+}
+
+fn archive(place: &Place) -> Result<Option<Named>, OpenedError> {
+    let is_it = place.head()?.starts_with(kpack::MAGIC) || place.has_extension("kpack");
+    Ok(is_it.then_some(Named::Archive))
+}
+
+fn code_object(place: &Place) -> Result<Option<Named>, OpenedError> {
+    Ok(is_code(place.head()?).then_some(Named::CodeObject))
+}
+
+fn bundle(place: &Place) -> Result<Option<Named>, OpenedError> {
+    Ok(is_bundle(place.head()?).then_some(Named::Bundle))
+}
+
+fn binary(place: &Place) -> Result<Option<Named>, OpenedError> {
+    let magic = place.head()?.first_chunk::<4>();
+    Ok(magic.is_some_and(|magic| begins_binary(*magic)).then_some(Named::Binary))
+}
+
+fn package(place: &Place) -> Result<Option<Named>, OpenedError> {
+    packed::of_file(place).map(|()| None)
+}
+
+fn zip(place: &Place) -> Result<Option<Named>, OpenedError> {
+    Ok(place.head()?.starts_with(b"PK").then_some(Named::Zip))
+}
+
+fn tar(place: &Place) -> Result<Option<Named>, OpenedError> {
+    let io = |source| SourceError::Io { path: place.path.clone(), source };
+    Ok(packing(&place.path).map_err(io)?.map(|_| Named::Tar))
+}

@@ -1,0 +1,111 @@
+//! The names in a directory, read once for all questions about it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::DirEntry;
+use std::path::{Path, PathBuf};
+
+use crate::source::SourceError;
+
+/// The entries of a directory, sorted by name.
+#[derive(Debug, Default)]
+pub struct DirectoryListing {
+    /// The path of the directory.
+    pub path: PathBuf,
+    /// Its entries.
+    pub entries: Vec<Listed>,
+}
+
+/// An entry of a directory.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// Its name.
+    pub name: OsString,
+    /// What it is, or what its symlink leads to.
+    pub kind: ListedKind,
+    /// Whether it is a symlink.
+    pub is_symlink: bool,
+}
+
+/// The kind of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListedKind {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File,
+    /// A device, a FIFO or a socket, or a symlink that leads nowhere.
+    Other,
+}
+
+impl DirectoryListing {
+    /// Reads a directory. The kernel says what each entry is with its name, so only symlinks cost a system call each.
+    pub fn read(path: &Path) -> Result<Self, SourceError> {
+        let io = |source| SourceError::Io { path: path.to_owned(), source };
+        let entries = std::fs::read_dir(path).map_err(io)?.map(|entry| Listed::of(&entry?));
+        let mut entries = entries.collect::<std::io::Result<Vec<_>>>().map_err(io)?;
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(Self { path: path.to_owned(), entries })
+    }
+
+    /// Reads a directory if there is one.
+    pub fn read_if_directory(path: &Path) -> Result<Self, SourceError> {
+        if path.is_dir() { Self::read(path) } else { Ok(Self { path: path.to_owned(), entries: Vec::new() }) }
+    }
+
+    /// The directories whose names do not begin with a dot. Symlinks to directories count.
+    pub fn directories(&self) -> impl Iterator<Item = &Listed> {
+        let is_shown = |entry: &&Listed| !entry.name.as_encoded_bytes().starts_with(b".");
+        self.entries.iter().filter(|entry| entry.kind == ListedKind::Directory).filter(is_shown)
+    }
+
+    /// The names of these directories.
+    pub fn directory_names(&self) -> Vec<String> {
+        self.directories().map(|entry| entry.name.to_string_lossy().into_owned()).collect()
+    }
+
+    /// The names of directories that are no symlinks, hidden ones as well.
+    pub fn own_directories(&self) -> Vec<String> {
+        let own = self.entries.iter().filter(|entry| entry.kind == ListedKind::Directory && !entry.is_symlink);
+        own.map(|entry| entry.name.to_string_lossy().into_owned()).collect()
+    }
+
+    /// The paths of regular files with an extension. Symlinks to files count.
+    pub fn files(&self, extension: &str) -> impl Iterator<Item = PathBuf> {
+        let wanted = move |entry: &&Listed| entry.kind == ListedKind::File && entry.has_extension(extension);
+        self.entries.iter().filter(wanted).map(|entry| self.path.join(&entry.name))
+    }
+
+    /// Whether there is an entry of this name and kind.
+    pub fn has(&self, name: &str, kind: ListedKind) -> bool {
+        let found = self.entries.binary_search_by(|entry| entry.name.as_os_str().cmp(OsStr::new(name))).ok();
+        found.and_then(|at| self.entries.get(at)).is_some_and(|entry| entry.kind == kind)
+    }
+}
+
+impl Listed {
+    fn of(entry: &DirEntry) -> std::io::Result<Self> {
+        let kind = entry.file_type()?;
+        let is_symlink = kind.is_symlink();
+        let kind = match is_symlink.then(|| entry.path().metadata().map(|target| target.file_type())) {
+            Some(Ok(target)) => ListedKind::of(target),
+            Some(Err(_)) => ListedKind::Other,
+            None => ListedKind::of(kind),
+        };
+        Ok(Self { name: entry.file_name(), kind, is_symlink })
+    }
+
+    /// Whether its name ends with a dot and this extension.
+    pub fn has_extension(&self, extension: &str) -> bool {
+        Path::new(&self.name).extension().is_some_and(|it| it == extension)
+    }
+}
+
+impl ListedKind {
+    fn of(kind: std::fs::FileType) -> Self {
+        match () {
+            () if kind.is_dir() => Self::Directory,
+            () if kind.is_file() => Self::File,
+            () => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What the user named: its form, and what belongs to it.
+//!
+//! One ordered list of forms recognises each input, from names, statements and first bytes. Commands ask for the
+//! answer and do not look at names of directories themselves. What is odd about an input is a fact here, which `verify`
+//! turns into findings and other commands into notes.
+
+mod error;
+mod form;
+mod listing;
+mod mounted;
+mod packed;
+mod place;
+mod recognise;
+mod site;
+mod split;
+mod statement;
+mod wheels;
+
+pub use error::OpenedError;
+pub use form::{FORMS, Form};
+pub use listing::{DirectoryListing, Listed, ListedKind};
+pub use recognise::{Named, recognise};
+pub use site::Site;
+pub use split::SplitDirectory;
+pub use statement::LocatedStatement;
+pub use wheels::WheelDirectory;

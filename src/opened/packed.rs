@@ -1,0 +1,80 @@
+//! Forms of packages and images that are not read as they are. Each is named with what makes an input of it.
+
+use std::path::Path;
+
+use super::error::OpenedError;
+use super::place::Place;
+
+/// A file format that is not read as it is.
+struct PackedForm {
+    /// What it is.
+    what: &'static str,
+    /// Its first bytes.
+    magic: &'static [u8],
+    /// The extension of its name, which is needed if other formats have the same first bytes.
+    extension: Option<&'static str>,
+    /// The command that unpacks it. `{}` stands for its path.
+    command: &'static str,
+}
+
+/// deb(5); the RPM file format (rpm.org, "Package format"); conda-package-handling, "Conda package formats"; PEP 625.
+const FORMS: [PackedForm; 4] = [
+    PackedForm {
+        what: "a Debian package, which is not read as it is",
+        magic: b"!<arch>\ndebian-binary",
+        extension: None,
+        command: "dpkg-deb -x {} DIR",
+    },
+    PackedForm {
+        what: "an RPM package, which is not read as it is",
+        magic: &[0xed, 0xab, 0xee, 0xdb],
+        extension: None,
+        command: "rpm2cpio {} | cpio -idm -D DIR",
+    },
+    PackedForm {
+        what: "a conda package, which is not read as it is",
+        magic: b"PK",
+        extension: Some("conda"),
+        command: "cph extract --dest DIR {}",
+    },
+    PackedForm {
+        what: "a static library or an ar archive, which is not read as it is",
+        magic: b"!<arch>\n",
+        extension: None,
+        command: "ar x {} --output DIR",
+    },
+];
+
+/// Transports of containers-transports(5) that are not read. Each is copied into a layout first.
+const TRANSPORTS: [&str; 4] = ["docker://", "docker-daemon:", "docker-archive:", "containers-storage:"];
+
+/// Refuses a file of one of these formats.
+pub(super) fn of_file(place: &Place) -> Result<(), OpenedError> {
+    let head = place.head()?;
+    let is_it = |form: &&PackedForm| {
+        head.starts_with(form.magic) && form.extension.is_none_or(|extension| place.has_extension(extension))
+    };
+    FORMS.iter().find(is_it).map_or(Ok(()), |form| Err(form.refused(&place.path)))
+}
+
+impl PackedForm {
+    fn refused(&self, path: &Path) -> OpenedError {
+        let way = format!("unpack it and name DIR: {}", self.command.replace("{}", &path.display().to_string()));
+        OpenedError::Packed { path: path.to_owned(), what: self.what, way }
+    }
+}
+
+/// Refuses a reference to an image that is in no layout on disk.
+pub(super) fn of_reference(path: &Path) -> Result<(), OpenedError> {
+    let name = path.to_string_lossy();
+    // A file or a directory may have such a name.
+    if !TRANSPORTS.iter().any(|transport| name.starts_with(transport)) || path.exists() {
+        return Ok(());
+    }
+    let way = format!("copy it into a layout and name that: skopeo copy {name} oci:DIR:TAG");
+    Err(OpenedError::Packed {
+        path: path.to_owned(),
+        what: "a reference to an image that is in no layout on disk",
+        way,
+    })
+}

@@ -1,0 +1,67 @@
+//! A path that the user named, with what is read of it once for all forms.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use once_cell::unsync::OnceCell;
+
+use super::error::OpenedError;
+use super::listing::DirectoryListing;
+use crate::disk;
+use crate::source::SourceError;
+
+/// First bytes of a file that show its form: a block of tar, which is more than any other magic takes.
+const HEAD: u64 = 512;
+
+/// A path that the user named.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The path as it was named.
+    pub(super) path: PathBuf,
+    /// Whether it leads to a directory.
+    pub(super) is_directory: bool,
+    listing: OnceCell<DirectoryListing>,
+    head: OnceCell<Vec<u8>>,
+}
+
+impl Place {
+    pub(super) fn new(path: &Path) -> Result<Self, OpenedError> {
+        let metadata = path.metadata().map_err(|source| match source.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => OpenedError::NotThere(path.to_owned()),
+            // A FUSE mount whose daemon is gone (fuse(4)).
+            Some(libc::ENOTCONN) => OpenedError::DeadMount(path.to_owned()),
+            _ => SourceError::Io { path: path.to_owned(), source }.into(),
+        })?;
+        let is_directory = metadata.is_dir();
+        if !is_directory && !metadata.is_file() {
+            let what = "neither a file nor a directory";
+            return Err(SourceError::UnknownKind { path: path.to_owned(), what }.into());
+        }
+        Ok(Self { path: path.to_owned(), is_directory, listing: OnceCell::new(), head: OnceCell::new() })
+    }
+
+    /// Its entries, if it is a directory.
+    pub(super) fn listing(&self) -> Result<Option<&DirectoryListing>, SourceError> {
+        let read = || DirectoryListing::read(&self.path);
+        self.is_directory.then(|| self.listing.get_or_try_init(read)).transpose()
+    }
+
+    /// Its first bytes, if it is a file.
+    pub(super) fn head(&self) -> Result<&[u8], SourceError> {
+        if self.is_directory {
+            return Ok(&[]);
+        }
+        let read = || {
+            let io = |source| SourceError::Io { path: self.path.clone(), source };
+            let mut head = Vec::new();
+            disk::open(&self.path).map_err(io)?.0.take(HEAD).read_to_end(&mut head).map_err(io)?;
+            Ok(head)
+        };
+        Ok(self.head.get_or_try_init(read)?)
+    }
+
+    /// Whether it is a file whose name ends with a dot and this extension.
+    pub(super) fn has_extension(&self, extension: &str) -> bool {
+        !self.is_directory && self.path.extension().is_some_and(|it| it == extension)
+    }
+}

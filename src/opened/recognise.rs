@@ -1,0 +1,61 @@
+//! Recognising what the user named.
+
+use std::path::Path;
+
+use super::error::OpenedError;
+use super::form::FORMS;
+use super::packed;
+use super::place::Place;
+use super::site::Site;
+use super::split::SplitDirectory;
+use super::wheels::WheelDirectory;
+use crate::artifact::FoundArtifacts;
+use crate::image::ImageReference;
+
+/// What the user named.
+#[derive(Debug)]
+pub enum Named {
+    /// An image in a layout on disk.
+    Image(ImageReference),
+    /// An artifact, or a directory of artifacts.
+    Artifacts(FoundArtifacts),
+    /// What `split` writes or a mount shows.
+    Split(Box<SplitDirectory>),
+    /// The directories of packages of an environment.
+    Environment(Vec<Site>),
+    /// A directory of wheels, or a package index.
+    Wheels(WheelDirectory),
+    /// Any other directory: an install tree, an unpacked wheel, a directory of packages, a view.
+    Tree,
+    /// A wheel.
+    Wheel,
+    /// A tar archive.
+    Tar,
+    /// A zip file that is no wheel by its name.
+    Zip,
+    /// An ELF or PE file for a host.
+    Binary,
+    /// A `.kpack` archive.
+    Archive,
+    /// An offload bundle as a file.
+    Bundle,
+    /// A code object as a file.
+    CodeObject,
+}
+
+/// Recognises an input by the first of the [`FORMS`] that fits. Reads names, statements and first bytes only.
+pub fn recognise(path: &Path) -> Result<Named, OpenedError> {
+    if let Some(image) = ImageReference::parse(path) {
+        return Ok(Named::Image(image));
+    }
+    packed::of_reference(path)?;
+    let place = Place::new(path)?;
+    for form in &FORMS {
+        if let Some(named) = (form.recognise)(&place)? {
+            return Ok(named);
+        }
+    }
+    let names: Vec<_> = FORMS.iter().map(|form| form.name).collect();
+    let looked_for = format!("It is none of these: {}", names.join(", "));
+    Err(OpenedError::Unknown { path: place.path, looked_for })
+}

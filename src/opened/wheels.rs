@@ -1,0 +1,133 @@
+//! Directories of wheels, and package indexes.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::listing::{DirectoryListing, Listed, ListedKind};
+use crate::disk;
+use crate::gpu::begins_device_part;
+use crate::join::some_of;
+use crate::source::SourceError;
+use crate::split::SIMPLE;
+use crate::wheel::may_be_signature;
+
+/// The wheels of a directory.
+#[derive(Clone, Debug, Default)]
+pub struct WheelDirectory {
+    /// Their paths, sorted.
+    pub wheels: Vec<PathBuf>,
+    /// What else is in it, for the user.
+    pub notes: Vec<String>,
+    /// What in it cannot be used, for the user.
+    pub warnings: Vec<String>,
+    /// Whether it is a package index.
+    pub is_index: bool,
+}
+
+/// Names of directories at the top of an install tree, of a split and of a split installation.
+const OF_TREES: [&str; 6] = ["bin", "lib", "lib64", "host", ".kpack", ".kpackfs"];
+
+/// Suffixes of files with code.
+const CODE: [&str; 6] = ["so", "dll", "exe", "kpack", "hsaco", "co"];
+
+/// Endings of the pages and METADATA of an index, which may be next to wheels.
+const OF_INDEX: [&str; 3] = ["json", "html", "metadata"];
+
+/// The page of a package index, and of each project in it (PyPA, "Simple repository API").
+const PAGE: &str = "index.html";
+
+impl WheelDirectory {
+    /// The wheels of a directory of wheels: one that has wheels, and nothing that makes it a tree. What else is in it is
+    /// left out. `None` for anything else.
+    pub(super) fn of(listing: &DirectoryListing) -> Option<Self> {
+        let mut found = Self::default();
+        let mut others = BTreeSet::new();
+        for entry in &listing.entries {
+            let path = listing.path.join(&entry.name);
+            match examine(entry, &path) {
+                WheelNeighbour::OfTree => return None,
+                WheelNeighbour::Wheel => found.wheels.push(path),
+                WheelNeighbour::BesideWheels => {}
+                WheelNeighbour::Other => drop(others.insert(entry.name.to_string_lossy().into_owned())),
+                WheelNeighbour::Unusable(reason) => {
+                    found.warnings.push(format!("{}: left out, since it is {reason}", path.display()));
+                }
+            }
+        }
+        if found.wheels.is_empty() {
+            return None;
+        }
+        if !others.is_empty() {
+            let names = some_of(&others.iter().map(String::as_str).collect());
+            found.notes.push(format!("{}: left out, since only its wheels are used: {names}", listing.path.display()));
+        }
+        Some(found)
+    }
+
+    /// The wheels in a package index, or in a directory that contains one and no other directory: those of its projects,
+    /// and those next to its pages. A wheel that several directories have is listed once.
+    pub(super) fn of_index(listing: &DirectoryListing) -> Result<Option<Self>, SourceError> {
+        let has_page = |listing: &DirectoryListing| listing.has(PAGE, ListedKind::File);
+        let is_above = !has_page(listing) && matches!(listing.directory_names().as_slice(), [only] if only == SIMPLE);
+        let below = is_above.then(|| DirectoryListing::read(&listing.path.join(SIMPLE))).transpose()?;
+        let root = below.as_ref().unwrap_or(listing);
+        if !has_page(root) {
+            return Ok(None);
+        }
+        let projects = root.directories().map(|project| DirectoryListing::read(&root.path.join(&project.name)));
+        let projects = projects.collect::<Result<Vec<_>, _>>()?;
+        if !projects.iter().any(has_page) {
+            return Ok(None);
+        }
+        let above = below.as_ref().map(|_| listing);
+        let places = above.into_iter().chain([root]).chain(&projects);
+        let mut names = BTreeSet::new();
+        let wheels = places.flat_map(|place| place.files("whl"));
+        let wheels: Vec<_> = wheels.filter(|wheel| names.insert(wheel.file_name().map(ToOwned::to_owned))).collect();
+        Ok((!wheels.is_empty()).then(|| Self { wheels, is_index: true, ..Self::default() }))
+    }
+}
+
+/// What an entry of a directory is for its wheels.
+enum WheelNeighbour {
+    Wheel,
+    /// It is of an index, or a signature, which are read with the wheel that they are of.
+    BesideWheels,
+    /// The directory is a tree.
+    OfTree,
+    Other,
+    /// Reading it would wait, or lead out of the directory.
+    Unusable(&'static str),
+}
+
+fn examine(entry: &Listed, path: &Path) -> WheelNeighbour {
+    let name = entry.name.as_encoded_bytes();
+    if entry.kind == ListedKind::Directory {
+        return if is_of_tree(name) { WheelNeighbour::OfTree } else { hidden_or_other(name) };
+    }
+    if CODE.iter().any(|wanted| entry.has_extension(wanted)) || entry.name.to_string_lossy().contains(".so.") {
+        return WheelNeighbour::OfTree;
+    }
+    if may_be_signature(path) || OF_INDEX.iter().any(|wanted| entry.has_extension(wanted)) {
+        return WheelNeighbour::BesideWheels;
+    }
+    // Copies from macOS have a hidden file next to each file, with its name (`._x.whl`).
+    if !entry.has_extension("whl") || name.starts_with(b"._") {
+        let is_special = entry.kind == ListedKind::Other && !entry.is_symlink;
+        return if is_special { WheelNeighbour::Unusable("no file") } else { hidden_or_other(name) };
+    }
+    match (entry.kind, entry.is_symlink) {
+        (ListedKind::File, false) => WheelNeighbour::Wheel,
+        (_, true) if disk::beside(path).is_some() => WheelNeighbour::Wheel,
+        (_, true) => WheelNeighbour::Unusable("a symlink that leads out of its directory; put a copy there"),
+        _ => WheelNeighbour::Unusable("no file"),
+    }
+}
+
+fn is_of_tree(name: &[u8]) -> bool {
+    name.ends_with(b".dist-info") || begins_device_part(name) || OF_TREES.iter().any(|tree| name == tree.as_bytes())
+}
+
+fn hidden_or_other(name: &[u8]) -> WheelNeighbour {
+    if name.starts_with(b".") { WheelNeighbour::BesideWheels } else { WheelNeighbour::Other }
+}
