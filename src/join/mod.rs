@@ -18,6 +18,7 @@ mod names;
 mod object;
 mod outside;
 mod overlay;
+mod parts;
 mod remaining;
 mod sets;
 mod wheels;
@@ -42,6 +43,7 @@ pub use directory::{GivenWheels, wheels_in};
 pub use joined::{Archives, Joined, OrphanCode, SplitForm};
 use names::Names;
 pub use outside::{OutsideFile, outside};
+pub use parts::lay_over;
 use remaining::{blocked, is_of, without};
 pub use wheels::{WheelsError, open_wheels};
 

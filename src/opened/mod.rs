@@ -6,6 +6,7 @@
 
 mod error;
 mod form;
+mod inputs;
 mod listing;
 mod mounted;
 mod packed;
@@ -18,6 +19,7 @@ mod wheels;
 
 pub use error::OpenedError;
 pub use form::{FORMS, Form};
+pub use inputs::{List, Opened, OpenedInputs, open};
 pub use listing::{DirectoryListing, Listed, ListedKind};
 pub use recognise::{Named, recognise};
 pub use site::Site;

@@ -113,6 +113,11 @@ impl SplitDirectory {
         host.into_iter().chain(self.devices.iter().map(String::as_str)).map(|name| self.path.join(name))
     }
 
+    /// Its wheels, and the thin ones.
+    pub fn all_wheels(&self) -> Vec<PathBuf> {
+        self.wheels.iter().chain(&self.thin_wheels).cloned().collect()
+    }
+
     /// Whether all that it has are wheels: those that `split --format thin-wheel` writes, or `wheels/` of a copied mount.
     pub fn has_wheels_only(&self) -> bool {
         !self.has_host && self.devices.is_empty() && self.wholes().next().is_none() && self.splits.is_empty()

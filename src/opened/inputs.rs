@@ -1,0 +1,157 @@
+//! Inputs as they are installed: the parts of a split, or wheels that belong together, laid over each other.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::error::OpenedError;
+use super::recognise::{Named, recognise};
+use super::split::SplitDirectory;
+use super::wheels::WheelDirectory;
+use crate::image;
+use crate::join::{self, SeveralWheels, WheelsError};
+use crate::resources::Resources;
+use crate::source::{Input, SourceError};
+
+/// What the user named, listed.
+#[derive(Debug)]
+pub struct Opened {
+    /// The inputs.
+    pub inputs: OpenedInputs,
+    /// What is left out, for the user.
+    pub notes: Vec<String>,
+    /// What cannot be used, for the user.
+    pub warnings: Vec<String>,
+}
+
+/// One input or several.
+#[derive(Debug)]
+pub enum OpenedInputs {
+    /// One input, or several wheels or parts that belong together, as one tree.
+    One(Box<Input>),
+    /// Several that do not. Each is an input, a host wheel together with its device wheels.
+    Several(Vec<Input>),
+}
+
+/// A function that lists a directory or a file.
+pub type List = fn(&Path, &Arc<Resources>) -> Result<Input, SourceError>;
+
+/// Lists what the user named.
+pub fn open(paths: &[PathBuf], list: List, resources: &Arc<Resources>) -> Result<Opened, OpenedError> {
+    let inputs = Opening { list, resources };
+    let mut opened = Opened { inputs: OpenedInputs::Several(Vec::new()), notes: Vec::new(), warnings: Vec::new() };
+    opened.inputs = match paths {
+        [only] => match recognise(only)? {
+            Named::Wheels(directory) => inputs.wheels(&opened.keep(directory))?,
+            named => inputs.one(only, named)?,
+        },
+        several => {
+            let wheels = several.iter().map(|path| opened.wheels_of(path)).collect::<Result<Vec<_>, _>>()?;
+            inputs.wheels(&wheels.concat())?
+        }
+    };
+    Ok(opened)
+}
+
+impl Opened {
+    /// The wheels that one of several paths names.
+    fn wheels_of(&mut self, path: &Path) -> Result<Vec<PathBuf>, OpenedError> {
+        match recognise(path)? {
+            Named::Wheel => Ok(vec![path.to_owned()]),
+            Named::Wheels(directory) => Ok(self.keep(directory)),
+            Named::Split(split) if split.has_wheels_only() => Ok(split.all_wheels()),
+            _ => Err(WheelsError::NotAWheel(path.to_owned()).into()),
+        }
+    }
+
+    /// The wheels of a directory. Keeps what is said about the others.
+    fn keep(&mut self, mut directory: WheelDirectory) -> Vec<PathBuf> {
+        self.notes.append(&mut directory.notes);
+        self.warnings.append(&mut directory.warnings);
+        directory.wheels
+    }
+}
+
+/// How inputs are listed.
+#[derive(Clone, Copy)]
+struct Opening<'a> {
+    list: List,
+    resources: &'a Arc<Resources>,
+}
+
+impl Opening<'_> {
+    fn one(self, path: &Path, named: Named) -> Result<OpenedInputs, OpenedError> {
+        let input = match named {
+            Named::Image(image) => image::open_root(&image, self.resources)?,
+            Named::Split(split) => return self.split(&split),
+            Named::Archive | Named::Bundle | Named::CodeObject => return Err(named.refused(path)),
+            Named::Wheels(_)
+            | Named::Artifacts(_)
+            | Named::Environment(_)
+            | Named::Tree
+            | Named::Wheel
+            | Named::Tar
+            | Named::Zip
+            | Named::Binary => (self.list)(path, self.resources)?,
+        };
+        Ok(OpenedInputs::One(Box::new(input)))
+    }
+
+    /// The parts of a split laid over each other, or its only view, or its wheels.
+    fn split(self, split: &SplitDirectory) -> Result<OpenedInputs, OpenedError> {
+        let parts: Vec<_> = split.parts().collect();
+        if !parts.is_empty() {
+            let parts = parts.iter().map(|part| (self.list)(part, self.resources));
+            return Ok(OpenedInputs::One(Box::new(join::lay_over(parts.collect::<Result<_, _>>()?)?)));
+        }
+        if !split.splits.is_empty() {
+            let opened = split.splits.iter().map(|(_, split)| self.split(split)).collect::<Result<Vec<_>, _>>()?;
+            let inputs = opened.into_iter().flat_map(|opened| match opened {
+                OpenedInputs::One(input) => vec![*input],
+                OpenedInputs::Several(inputs) => inputs,
+            });
+            return Ok(OpenedInputs::Several(inputs.collect()));
+        }
+        let wholes: Vec<_> = split.wholes().collect();
+        match &*wholes {
+            [] => self.wheels(&split.all_wheels()),
+            [only] => Ok(OpenedInputs::One(Box::new((self.list)(&split.path.join(only), self.resources)?))),
+            [first, ..] => {
+                let (path, number) = (split.path.clone(), wholes.len());
+                Err(OpenedError::SeveralViews { path, number, first: first.clone() })
+            }
+        }
+    }
+
+    /// Wheels as one tree if they belong together. What is said of a wheel holds for a directory of one.
+    fn wheels(self, wheels: &[PathBuf]) -> Result<OpenedInputs, OpenedError> {
+        Ok(match wheels {
+            [only] => OpenedInputs::One(Box::new((self.list)(only, self.resources)?)),
+            several => match join::open_several(several, self.resources)? {
+                SeveralWheels::Together(input) => OpenedInputs::One(input),
+                SeveralWheels::Apart(inputs) => OpenedInputs::Several(inputs),
+            },
+        })
+    }
+}
+
+impl Named {
+    /// Why a file that is a part of something is no input by itself.
+    fn refused(&self, path: &Path) -> OpenedError {
+        let (path, name) = (path.to_owned(), path.display());
+        let (what, way) = match self {
+            Self::Archive => (
+                "a .kpack archive, which has the code of libraries that are elsewhere",
+                format!("name the split that it is of; `kpackfs kpack list {name}` says what is in it"),
+            ),
+            Self::Bundle => (
+                "an offload bundle without a library",
+                format!("`kpackfs kpack unbundle {name}` unpacks its code objects"),
+            ),
+            _ => (
+                "a code object without a library",
+                format!("`kpackfs why {name} --target GPU` says whether a GPU can use it"),
+            ),
+        };
+        OpenedError::Packed { path, what, way }
+    }
+}
