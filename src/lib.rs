@@ -71,6 +71,7 @@ pub mod mount;
 pub mod opened;
 #[doc(hidden)]
 pub mod packages;
+mod session;
 #[doc(hidden)]
 pub mod simple;
 #[doc(hidden)]

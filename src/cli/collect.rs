@@ -14,7 +14,7 @@ use super::inspect::{check_page, write_page};
 use super::interrupt;
 use super::json;
 use super::options::SplitOptions;
-use super::prepare::{Prepared, save_index};
+use super::prepare::save_index;
 use super::progress::show_bytes;
 use super::table::{Style, Table, size};
 use super::terminal::{message, warn};
@@ -23,6 +23,7 @@ use crate::collect::{CollectReport, CollectedCode, CollectedFile, Reason, code_o
 use crate::export::{Inputs, Output, PackedFormat, Replace, WantedSums, write_packed};
 use crate::page::Page;
 use crate::resources::WorkPolicy;
+use crate::session::Prepared;
 use crate::source::EntryPath;
 use crate::tree::{ROOT, Tree};
 use crate::view;

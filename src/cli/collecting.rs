@@ -1,21 +1,20 @@
 //! What `collect` and `mount --collect` share: options, and the planned collection.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 
 use super::lists::pieces;
 use super::options::SplitOptions;
-use super::prepare::{Prepared, open_input, plan_collected, resources};
+use super::prepare::{Bars, Opening};
 use super::terminal::message;
 use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, collect};
 use crate::coverage::{Coverage, CoverageInput, InputCoverage, Requirement};
 use crate::disk;
 use crate::gpu::{BundleKey, GpuSet, Level, TargetId};
 use crate::memory::Parser;
-use crate::resources::Resources;
+use crate::session::{Prepared, Session, Share};
 use crate::source::{EntryPath, Input};
 use crate::split::{STATEMENT, Statement};
 use crate::view::{self, HOST, REPORTS, THIN, ThinViews};
@@ -68,7 +67,8 @@ impl Collecting {
         options: &SplitOptions,
     ) -> anyhow::Result<Collected> {
         let gpus = gpus(options)?;
-        let resources = resources(trees.first().map_or(Path::new(""), PathBuf::as_path), options)?;
+        let opening = Opening::new(trees, options)?;
+        let session = opening.session();
         let library_path = self.library_path.iter().flat_map(|list| list.split([',', ':']));
         let library_path = library_path.filter(|path| !path.is_empty()).map(directory);
         let choices = CollectOptions {
@@ -77,22 +77,19 @@ impl Collecting {
             library_path: library_path.collect::<anyhow::Result<_>>()?,
         };
         let open = |places: &[PathBuf]| -> anyhow::Result<Vec<(PathBuf, Input)>> {
-            let open = |place: &PathBuf| {
-                Ok((place.clone(), open_input(std::slice::from_ref(place), Input::open, &resources)?))
-            };
+            let open = |place: &PathBuf| Ok((place.clone(), session.list_together(std::slice::from_ref(place))?));
             places.iter().map(open).collect()
         };
         let trees: Vec<_> = trees.iter().flat_map(|tree| parts_of(tree)).collect();
         let collection = collect(open(apps)?, open(&trees)?, &choices)?;
-        self.plan(collection, &gpus, options, &resources)
+        self.plan(collection, &gpus, &session)
     }
 
     fn plan(
         &self,
         collection: Collection,
         gpus: &[TargetId],
-        options: &SplitOptions,
-        resources: &Arc<Resources>,
+        session: &Session<'_, Bars>,
     ) -> anyhow::Result<Collected> {
         let Collection { input, mut report, split, reads_archives } = collection;
         let has_archives = match self.form {
@@ -105,7 +102,7 @@ impl Collecting {
                 "the HIP runtime of the trees does not read archives; use one of ROCm 7.13 or later, or --form thin";
             report.notes.push(note.to_owned());
         }
-        let mut prepared = plan_collected(input, options, resources)?;
+        let mut prepared = session.plan(input, Share::Collected)?;
         let served: Vec<_> = gpus.iter().filter(|gpu| view::serves(&prepared.plan, gpu)).cloned().collect();
         let has_code = !prepared.plan.binaries.is_empty()
             || !prepared.plan.keys_of_input(crate::split::Packaging::Bundles).is_empty();

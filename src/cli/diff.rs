@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 
-use super::failure::{is_broken_pipe, text};
+use super::failure::{code, is_broken_pipe, text};
 use super::inspect::{check_page, write_page};
 use super::json;
 use super::options::SplitOptions;
@@ -160,7 +160,7 @@ impl Compare {
 
 fn unreadable(error: &anyhow::Error) -> ExitCode {
     eprintln!("kpackfs: {}", message(&text(error)));
-    ExitCode::from(UNREADABLE)
+    ExitCode::from(code(error, UNREADABLE))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -3,8 +3,20 @@
 use std::error::Error;
 use std::io;
 
+use crate::opened::OpenedError;
+
 /// Exit code for all errors except a wrong command line (which is 2, clap's).
 pub(super) const FAILURE: u8 = 1;
+
+/// Exit code if an input is not there, or if its form was not understood, so that there is no answer about it.
+pub(super) const NOT_UNDERSTOOD: u8 = 5;
+
+/// The exit code of an error; `other` if the input was understood.
+pub(super) fn code(error: &anyhow::Error, other: u8) -> u8 {
+    let is_not_understood =
+        |cause: &(dyn Error + 'static)| cause.downcast_ref().is_some_and(OpenedError::is_not_understood);
+    if error.chain().any(is_not_understood) { NOT_UNDERSTOOD } else { other }
+}
 
 /// An error with its causes. A cause that is quoted by its error is not repeated, and a file name that precedes an
 /// error with the same file name is omitted.

@@ -6,15 +6,16 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::failure::text;
+use super::failure::{code, text};
 use super::gpus::gpu;
 use super::lists::pieces;
-use super::prepare::Prepared;
 use super::table::Style;
 use super::terminal::message;
 use crate::coverage::{Coverage, CoverageInput, InputCoverage, Pattern, Requirement};
-use crate::gpu::TargetId;
+use crate::gpu::{GpuSet, TargetId};
+use crate::opened::thin_gpus;
 use crate::packages::InstalledComponent;
+use crate::session::{Prepared, Release};
 use crate::source::EntryPath;
 use crate::split::Embedded;
 
@@ -62,7 +63,7 @@ impl RequireOptions {
         match result {
             Err(error) if self.is_given() => {
                 eprintln!("kpackfs: {}", message(&text(&error)));
-                Ok(ExitCode::from(UNREADABLE))
+                Ok(ExitCode::from(code(&error, UNREADABLE)))
             }
             result => result,
         }
@@ -88,6 +89,28 @@ impl RequireOptions {
         self.is_given().then(|| Coverage::of(&requirement, vec![InputCoverage::of(&examined, &requirement)]))
     }
 
+    /// The answer about several wheels that do not belong together, if GPUs are required. `search` finds bundles without a
+    /// wrapper.
+    pub(super) fn judge_release(
+        &self,
+        release: &Release,
+        search: impl Fn(&Prepared) -> Vec<(EntryPath, Embedded)>,
+    ) -> anyhow::Result<Option<Coverage>> {
+        if !self.is_given() {
+            return Ok(None);
+        }
+        let requirement = self.requirement();
+        let wheels = release.wheels.iter().zip(of_each(release, &requirement));
+        let judged = wheels.filter(|(_, own)| !own.gpus.is_empty()).map(|(wheel, own)| {
+            let (name, found) = (wheel.name()?.to_string(), search(&wheel.prepared));
+            let Prepared { input, joined, plan, resources, .. } = &wheel.prepared;
+            let (within, locations, embedded) = (Some(&*name), &[][..], &*found);
+            let examined = CoverageInput { within, locations, input, joined, plan, embedded, resources };
+            Ok(InputCoverage::of(&examined, &own))
+        });
+        Ok(Some(Coverage::of(&requirement, judged.collect::<anyhow::Result<_>>()?)))
+    }
+
     /// The answer about artifacts. `examine` plans one of them, and finds its bundles without a wrapper.
     pub(super) fn judge_artifacts(
         &self,
@@ -104,6 +127,20 @@ impl RequireOptions {
         });
         Ok(Coverage::of(&requirement, judged.collect::<anyhow::Result<_>>()?))
     }
+}
+
+/// The GPUs that are required of each of several wheels: of thin wheels of one distribution, a GPU uses that with its code. What
+/// none of them is for is required of all.
+fn of_each(release: &Release, requirement: &Requirement) -> Vec<Requirement> {
+    let thin: Vec<_> = release.wheels.iter().map(|wheel| thin_gpus(&wheel.prepared.input)).collect();
+    let is_for = |set: &GpuSet, gpu: &TargetId| set.targets().iter().any(|it| it.is_same_gpu(gpu));
+    let has_own = |gpu: &TargetId| thin.iter().flatten().any(|set| is_for(set, gpu));
+    let of_wheel = |set: &Option<GpuSet>| {
+        let is_wanted = |gpu: &&TargetId| set.as_ref().is_none_or(|set| is_for(set, gpu) || !has_own(gpu));
+        let gpus = requirement.gpus.iter().filter(is_wanted).cloned().collect();
+        Requirement { gpus, patterns: requirement.patterns.clone() }
+    };
+    thin.iter().map(of_wheel).collect()
 }
 
 /// Prints the answer as text.

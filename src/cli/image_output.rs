@@ -8,8 +8,7 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 
 use super::options::SplitOptions;
-use super::prepare::{Prepared, place_of, save_index};
-use super::prepared_image::PreparedImage;
+use super::prepare::{Opening, place_of, save_index};
 use super::progress::show_bytes;
 use super::split_warnings::warn_of_fat;
 use super::terminal::{message, warn};
@@ -18,6 +17,7 @@ use crate::deflate::DeflateLevel;
 use crate::export::{ImageLayout, ImagesToWrite, Inputs, LayerCompression};
 use crate::gpu::{GpuSet, TargetId};
 use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, ImageReference, first_names};
+use crate::session::{Prepared, PreparedImage};
 use crate::split::{Packaging, PlanOptions, Statement};
 use crate::view::{gpus_of, serves};
 
@@ -86,7 +86,8 @@ impl ImageOutput<'_> {
         };
         // Which files are divided must not depend on the GPUs, so that images share their layers.
         let all = self.split.for_all_targets();
-        let PreparedImage { image, prepared, parts } = PreparedImage::open(&reference, &all)?;
+        let opening = Opening::new(&[self.input.to_owned()], &all)?;
+        let PreparedImage { image, prepared, parts } = PreparedImage::open(&reference, &opening.session())?;
         let gpus = self.gpus(&prepared)?;
         let options = all.to_options(Packaging::Bundles)?;
         let sets: Vec<_> = gpus.iter().map(|(gpus, _)| (**gpus).clone()).collect();

@@ -9,13 +9,13 @@ use rayon::prelude::*;
 
 use super::options::{InputOptions, SplitOptions};
 use super::package_index::sums_of;
-use super::prepare::Prepared;
+use super::prepare::{check_claims, open};
 use super::progress::show_bytes;
-use super::release::{self, OpenedInputs};
 use super::table::size;
 use super::terminal::message;
 use crate::report::Sizes;
 use crate::resources::WorkPolicy;
+use crate::session::{Prepared, SessionInputs};
 use crate::source::{EntryKind, Input};
 use crate::view::ListedWheel;
 use crate::wheelparts::WheelSet;
@@ -44,22 +44,22 @@ pub(super) struct IndexArguments {
 impl IndexArguments {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let policy = WorkPolicy { hash_members: true, hash_spliced: false, check_bundles: true };
-        let opened = release::open(&self.source.paths(), &self.options.with_policy(policy), Input::open)?;
+        let opened = open(&self.source.paths(), &self.options.with_policy(policy), Input::open)?;
         let resources = match &opened {
-            OpenedInputs::One(prepared) => &prepared.resources,
-            OpenedInputs::Several(release) => &release.resources,
+            SessionInputs::One(prepared) => &prepared.resources,
+            SessionInputs::Several(release) => &release.resources,
         };
         let Some(file) = resources.index.file() else {
             bail!("there is no directory to keep an index in; name one with --cache-dir");
         };
         match &opened {
-            OpenedInputs::One(prepared) => {
+            SessionInputs::One(prepared) => {
                 self.examine(prepared)?;
                 if self.wheel_digests && (prepared.wheels.is_some() || prepared.plan.keeps_wheels) {
                     record_digests(&prepared.listed()?, prepared)?;
                 }
             }
-            OpenedInputs::Several(release) => {
+            SessionInputs::Several(release) => {
                 for wheel in &release.wheels {
                     self.examine(&wheel.prepared).with_context(|| wheel.path().display().to_string())?;
                     if self.wheel_digests {
@@ -85,7 +85,7 @@ impl IndexArguments {
     fn examine(&self, prepared: &Prepared) -> anyhow::Result<()> {
         look_into_members(prepared);
         prepared.check_members(|_| true)?;
-        prepared.check_claims()?;
+        check_claims(prepared)?;
         if !self.without_sizes {
             show_bytes("Measuring", |progress| Sizes::make(&prepared.plan, prepared.wheels.as_ref(), progress))?;
         }

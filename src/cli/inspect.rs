@@ -13,10 +13,8 @@ use super::failure::is_broken_pipe;
 use super::gate::{self, RequireOptions};
 use super::json;
 use super::options::{InputOptions, SplitOptions};
-use super::prepare::{Prepared, plan_component, resources, save_index};
-use super::prepared_image::PreparedImage;
+use super::prepare::{Opening, open, save_index};
 use super::progress::show_bytes;
-use super::release::{self, OpenedInputs, Release};
 use super::table::Style;
 use super::terminal::message;
 use crate::coverage::Coverage;
@@ -25,6 +23,7 @@ use crate::image::ImageReference;
 use crate::packages::InstalledComponent;
 use crate::page::Page;
 use crate::report::{EmbeddedSummary, InspectReport, LayerSummary, ReleaseReport, Sizes, Summary, WheelReport};
+use crate::session::{LookedAt, Prepared, PreparedImage, Release, SessionInputs, Share};
 use crate::source::{EntryPath, Input};
 use crate::split::{Embedded, embedded};
 
@@ -95,8 +94,8 @@ impl Inspect {
         }
         let (opened, layers) = self.open(&options)?;
         let prepared = match opened {
-            OpenedInputs::One(prepared) => prepared,
-            OpenedInputs::Several(release) => return self.inspect_release(&release, style),
+            SessionInputs::One(prepared) => prepared,
+            SessionInputs::Several(release) => return self.inspect_release(&release, style),
         };
         let wheels = prepared.wheels.as_ref();
         if self.sizes {
@@ -116,8 +115,7 @@ impl Inspect {
         let report =
             InspectReport { layers, ..InspectReport::known(&prepared.input, &prepared.plan, wheels, embedded) };
         let notes = wheels.map(|wheels| wheels.notes.as_slice()).unwrap_or_default();
-        let nothing =
-            prepared.has_nothing_to_split().then(|| "It contains no device code and no kernel databases.".to_owned());
+        let nothing = prepared.has_nothing_to_split().then(|| format!("It {}.", LookedAt::of(&prepared)));
         let notes: Vec<_> = notes.iter().cloned().chain(nothing).collect();
         match self.print(&report, coverage.as_ref(), &notes, style) {
             // The reader of the output may stop early. That does not change the exit code.
@@ -127,16 +125,16 @@ impl Inspect {
     }
 
     /// Plans the inputs. An image has layers.
-    fn open(&self, options: &SplitOptions) -> anyhow::Result<(OpenedInputs, Vec<LayerSummary>)> {
+    fn open(&self, options: &SplitOptions) -> anyhow::Result<(SessionInputs, Vec<LayerSummary>)> {
         let paths = self.source.paths();
         if let [input] = &*paths
             && let Some(reference) = ImageReference::parse(input)
         {
-            let image = PreparedImage::open(&reference, options)?;
+            let image = PreparedImage::open(&reference, &Opening::new(&paths, options)?.session())?;
             let layers = image.layers()?;
-            return Ok((OpenedInputs::One(Box::new(image.prepared)), layers));
+            return Ok((SessionInputs::One(Box::new(image.prepared)), layers));
         }
-        Ok((release::open(&paths, options, Input::survey)?, Vec::new()))
+        Ok((open(&paths, options, Input::survey)?, Vec::new()))
     }
 
     /// The artifacts of the input, if GPUs are required.
@@ -157,15 +155,16 @@ impl Inspect {
         if self.html.is_some() || self.sizes {
             bail!("--require: of artifacts there is no page with it, and no sizes; leave out --html and --sizes");
         }
-        let resources = resources(&self.source.paths().first().cloned().unwrap_or_default(), options)?;
+        let opening = Opening::new(&self.source.paths(), options)?;
+        let (session, resources) = (opening.session(), &opening.resources);
         let mut artifacts = Vec::new();
         let coverage = self.gate.judge_artifacts(components, |component| {
-            let prepared = plan_component(component, options, &resources)?;
+            let prepared = session.plan(component.open(resources)?, Share::All)?;
             artifacts.push(Summary::of(&prepared.input, &prepared.plan));
             let embedded = search(&prepared);
             Ok((prepared, embedded))
         })?;
-        save_index(&resources);
+        save_index(resources);
         let mut out = std::io::stdout().lock();
         let printed = if self.json {
             json::write(&mut out, &JudgedArtifacts { artifacts, coverage: &coverage })
@@ -180,9 +179,6 @@ impl Inspect {
 
     /// Reports what is in each of several wheels.
     fn inspect_release(&self, release: &Release, style: Style) -> anyhow::Result<ExitCode> {
-        if self.gate.is_given() {
-            bail!("--require: these wheels do not belong together; inspect each of them");
-        }
         if self.html.is_some() {
             bail!("--html: these wheels do not belong together; write a page for each of them");
         }
@@ -196,10 +192,13 @@ impl Inspect {
             wheels.push(WheelReport { name: wheel.name()?.to_string(), is_whole: set.is_none(), report });
         }
         save_index(&release.resources);
+        let coverage = self.gate.judge_release(release, search)?;
         let report = ReleaseReport { wheels };
         let mut out = std::io::stdout().lock();
         if self.json {
-            json::write(&mut out, &report)?;
+            json::write(&mut out, &InspectedRelease { report: &report, coverage: coverage.as_ref() })?;
+        } else if let Some(coverage) = &coverage {
+            gate::print(coverage, style, &mut out)?;
         } else {
             for table in report.tables() {
                 table.write(&mut out, style)?;
@@ -209,7 +208,7 @@ impl Inspect {
             }
         }
         out.flush()?;
-        Ok(ExitCode::SUCCESS)
+        Ok(gate::conclude(coverage.as_ref()))
     }
 
     fn print(
@@ -244,6 +243,15 @@ impl Inspect {
 struct Inspected<'a> {
     #[serde(flatten)]
     report: &'a InspectReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    coverage: Option<&'a Coverage>,
+}
+
+/// What `inspect --json` prints of several wheels that do not belong together.
+#[derive(Serialize)]
+struct InspectedRelease<'a> {
+    #[serde(flatten)]
+    report: &'a ReleaseReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     coverage: Option<&'a Coverage>,
 }

@@ -26,11 +26,9 @@ mod options;
 mod pack;
 mod package_index;
 mod prepare;
-mod prepared_image;
 mod progress;
 mod recombine;
 mod reference;
-mod release;
 mod replacing;
 mod selection;
 mod serving;
@@ -49,14 +47,14 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use self::failure::{FAILURE, is_broken_pipe, text};
+use self::failure::{FAILURE, code, is_broken_pipe, text};
 
 use crate::memory::{check_tables, limit_tables, set_up_malloc};
 use crate::report::table;
 
 /// Shows a fat ROCm wheel or install tree as if it had been split by GPU architecture.
 ///
-/// Exit codes: 0 success, 1 failure, 2 wrong command line. Some commands have more, which their help lists.
+/// Exit codes: 0 success, 1 failure, 2 wrong command line, 5 an input is not there, or what it is was not understood. Some commands have more, which their help lists.
 #[derive(Debug, Parser)]
 #[command(name = "kpackfs", version, max_term_width = 110)]
 struct Cli {
@@ -103,13 +101,16 @@ pub fn run() -> ExitCode {
     match parsed.unwrap_or_else(|error| error.exit()).command.run() {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => match error.downcast::<clap::Error>() {
-            Ok(of_usage) => of_usage.exit(),
-            Err(error) => {
-                eprintln!("kpackfs: {}", terminal::message(&text(&error)));
-                ExitCode::from(FAILURE)
+        Err(error) => {
+            let failure = code(&error, FAILURE);
+            match error.downcast::<clap::Error>() {
+                Ok(of_usage) => of_usage.exit(),
+                Err(error) => {
+                    eprintln!("kpackfs: {}", terminal::message(&text(&error)));
+                    ExitCode::from(failure)
+                }
             }
-        },
+        }
     }
 }
 

@@ -13,13 +13,14 @@ use super::lists::pieces;
 use super::mount_reports::{live_reports, reports, total_bytes};
 use super::mounted_release::served_release;
 use super::options::SplitOptions;
-use super::prepare::Prepared;
-use super::release::{self, OpenedInputs};
+use super::prepare::open;
 use super::serving::{Serving, absolute};
 use super::terminal::message;
 use crate::export::Inputs;
 use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
 use crate::mount::{self, Served, autosave};
+use crate::opened::recognise;
+use crate::session::{LookedAt, Prepared, SessionInputs};
 use crate::source::{Attributes, EntryPath, Input};
 use crate::tree::{NodeKind, ROOT};
 use crate::view::{self, PackageIndexes, ThinViews};
@@ -70,6 +71,8 @@ impl Mount {
         let inputs = self.input.iter().map(|input| absolute(input)).collect::<anyhow::Result<Vec<_>>>()?;
         self.serving.check_log(&Inputs::of(&inputs))?;
         let input = inputs.first().cloned().unwrap_or_default();
+        // Before a daemon is started, whose errors have one exit code.
+        inputs.iter().try_for_each(|input| recognise(input).map(drop))?;
         let arch = self.arch()?;
         let thin = self.thin_views(Path::new(KFD_TOPOLOGY))?;
         if !self.collect.is_empty() {
@@ -80,15 +83,15 @@ impl Mount {
             Some(_) if !arch.is_empty() => bail!("--arch: artifacts are not laid over each other"),
             Some(_) if !self.thin.is_empty() => bail!("--thin: there are no thin views of artifacts"),
             Some(artifacts) => artifacts.served(),
-            None => match release::open(&inputs, &self.options, Input::open)? {
-                OpenedInputs::One(prepared) => {
+            None => match open(&inputs, &self.options, Input::open)? {
+                SessionInputs::One(prepared) => {
                     warn_of_nothing(&prepared);
                     served(&prepared, &arch, &thin, None)
                 }
-                OpenedInputs::Several(_) if !arch.is_empty() || !self.thin.is_empty() => {
+                SessionInputs::Several(_) if !arch.is_empty() || !self.thin.is_empty() => {
                     bail!("--arch and --thin are for one wheel; each of several has views in merged/ and thin/")
                 }
-                OpenedInputs::Several(release) => served_release(&input, &release),
+                SessionInputs::Several(release) => served_release(&input, &release),
             },
         };
         self.serving.serve(&input, &self.place, prepare)?;
@@ -146,7 +149,7 @@ fn names<'a>(option: &str, lists: &'a [String]) -> anyhow::Result<Vec<&'a str>> 
 fn warn_of_nothing(prepared: &Prepared) {
     if prepared.has_nothing_to_split() {
         let input = prepared.input.location.display();
-        let text = format!("{input}: contains no device code and no kernel databases, so host/ is the whole input");
+        let text = format!("{input}: {}; so host/ is the whole input", LookedAt::of(prepared));
         eprintln!("kpackfs: warning: {}", message(&text));
     }
 }

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::json;
-use super::prepare::Prepared;
 use crate::gpu::BundleKey;
 use crate::page::PageFile;
 use crate::report::Summary;
 use crate::resources::Resources;
+use crate::session::Prepared;
 use crate::source::{EntryKind, Input};
 use crate::split::STATEMENT;
 use crate::tree::Body;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 
 use super::mount_reports::{live_reports, reports, total_bytes};
-use super::release::{Release, ReleasedWheel};
 use crate::mount::{Served, autosave};
+use crate::session::{Release, ReleasedWheel};
 use crate::simple::PackageIndex;
 use crate::source::EntryPath;
 use crate::split::RESERVED;

@@ -17,6 +17,7 @@ use crate::index::FrameStore;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::resources::WorkPolicy;
 use crate::rope::Identity;
+use crate::session::Choices;
 use crate::source::EntryPath;
 use crate::split::{FileDigest, Packaging, PlanOptions, Statement};
 use crate::view::MadeTime;
@@ -341,6 +342,15 @@ impl SplitOptions {
             identity: None,
         };
         Ok(WheelOptions { identity: Some(self.identity(&options)?), ..options })
+    }
+
+    /// All choices about a split.
+    pub(super) fn choices(&self) -> anyhow::Result<Choices> {
+        Ok(Choices {
+            plan: self.to_options(Packaging::Bundles)?,
+            wheels: self.to_wheel_options()?,
+            made: self.made_time()?,
+        })
     }
 
     /// What the time of made files depends on, without the input.

@@ -3,20 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 
 use super::options::SplitOptions;
-use super::prepare::save_index;
+use super::prepare::{Opening, check_claims, save_index};
 use super::progress::show_bytes;
-use super::release::{Release, ReleasedWheel, release};
 use super::terminal::{message, warn};
 use super::thin_wheels::warn_of_signatures;
 use super::writing::Writing;
 use crate::export::{self, Inputs, MadeFiles, Output, Replace, WantedSums};
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::metrics::Progress;
+use crate::mount;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Sha256};
+use crate::session::{Release, ReleasedWheel};
 use crate::simple::WheelSums;
 use crate::source::{Attributes, EntryPath};
 use crate::split::{FileDigest, FileSum};
@@ -35,7 +36,8 @@ pub(super) struct IndexOutput<'a> {
 impl IndexOutput<'_> {
     /// Writes an index of all wheels of the inputs, which need not belong together.
     pub(super) fn write(&self, options: &SplitOptions) -> anyhow::Result<()> {
-        let release = release(self.inputs, options)?;
+        mount::raise_open_files().context("RLIMIT_NOFILE")?;
+        let release = Opening::new(self.inputs, options)?.session().open_apart(self.inputs)?;
         self.write_release(&release)?;
         save_index(&release.resources);
         Ok(())
@@ -99,7 +101,7 @@ fn check(wheel: &ReleasedWheel) -> anyhow::Result<()> {
         eprintln!("kpackfs: note: {}", message(&format!("{name}: {note}")));
     }
     warn_of_signatures(&wheel.prepared.input);
-    wheel.prepared.check_claims()
+    check_claims(&wheel.prepared)
 }
 
 /// The digests of the wheels of an index, which are computed while these are written.

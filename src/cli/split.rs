@@ -12,7 +12,7 @@ use super::image_output::{ImageOptions, ImageOutput};
 use super::interrupt;
 use super::options::{InputOptions, SplitOptions};
 use super::package_index::IndexOutput;
-use super::prepare::{Prepared, prepare, save_index};
+use super::prepare::{Opening, check_claims, save_index};
 use super::progress::show_bytes;
 use super::split_warnings::{is_part, names, warn_of_fat, warn_of_missing_devices, warn_of_others};
 use super::terminal::{message, warn};
@@ -21,6 +21,7 @@ use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::export::{self, Inputs, Output, Replace, StatementChange, WantedSums};
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::resources::WorkPolicy;
+use crate::session::{LookedAt, Prepared};
 use crate::source::{Attributes, EntryPath};
 use crate::split::Plan;
 use crate::tree::{ROOT, Tree};
@@ -118,7 +119,8 @@ impl Split {
                 }
             };
         }
-        let mut prepared = prepare(&self.source.paths(), &options)?;
+        let paths = self.source.paths();
+        let mut prepared = Opening::new(&paths, &options)?.session().open_together(&paths)?;
         if let Some(wheels) = &mut prepared.wheels {
             wheels.has_local_versions = self.versions.are_local();
         }
@@ -128,7 +130,7 @@ impl Split {
             eprintln!("kpackfs: note: {}", message(note));
         }
         if is_compared {
-            prepared.check_claims()?;
+            check_claims(&prepared)?;
         }
         let mut tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
         if !self.keep_set_id {
@@ -245,7 +247,7 @@ impl Split {
             };
         }
         if prepared.has_nothing_to_split() {
-            bail!("{input}: contains no device code and no kernel databases: nothing to split");
+            bail!("{input}: nothing to split: it {}", LookedAt::of(prepared));
         }
         bail!("{input}: --gpu-targets and --exclude-targets leave nothing of it: nothing to split");
     }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use super::failure::text;
+use super::failure::{code, text};
 use super::json;
 use super::memory::MemoryOption;
 use super::options::{Ignored, MAX_JOBS};
@@ -98,7 +98,7 @@ impl Verify {
             Ok(report) => report,
             Err(error) => {
                 eprintln!("kpackfs: {}", message(&text(&error)));
-                return Ok(ExitCode::from(UNREADABLE));
+                return Ok(ExitCode::from(code(&error, UNREADABLE)));
             }
         };
         self.print(&report)?;

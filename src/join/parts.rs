@@ -1,7 +1,7 @@
 //! The parts of a split laid over each other, as they are installed.
 
-use std::collections::btree_map::Entry as Slot;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
 
 use super::wheels::{JoinedWheel, WheelsError, as_one};
 use crate::source::{Entry, EntryPath, Input, InputKind};

@@ -28,7 +28,7 @@ pub enum OpenedError {
         source: StatementError,
     },
     /// There is nothing at the path.
-    #[error("{}: it does not exist", .0.display())]
+    #[error("{}: No such file or directory", .0.display())]
     NotThere(PathBuf),
     /// It is the directory of a mount whose daemon has ended.
     #[error("{path}: it is a mount whose daemon has ended: unmount it (`kpackfs umount {path}`), and mount again", path = .0.display())]

@@ -13,7 +13,7 @@ use crate::resources::Resources;
 use crate::source::{Input, SourceError};
 
 /// What the user named, listed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Opened {
     /// The inputs.
     pub inputs: OpenedInputs,
@@ -37,8 +37,16 @@ pub type List = fn(&Path, &Arc<Resources>) -> Result<Input, SourceError>;
 
 /// Lists what the user named.
 pub fn open(paths: &[PathBuf], list: List, resources: &Arc<Resources>) -> Result<Opened, OpenedError> {
-    let inputs = Opening { list, resources };
-    let mut opened = Opened { inputs: OpenedInputs::Several(Vec::new()), notes: Vec::new(), warnings: Vec::new() };
+    open_with(paths, Opening { list, resources, is_one: false })
+}
+
+/// Lists what the user named as one input. Fails if its wheels do not belong together.
+pub fn open_together(paths: &[PathBuf], list: List, resources: &Arc<Resources>) -> Result<Opened, OpenedError> {
+    open_with(paths, Opening { list, resources, is_one: true })
+}
+
+fn open_with(paths: &[PathBuf], inputs: Opening<'_>) -> Result<Opened, OpenedError> {
+    let mut opened = Opened::default();
     opened.inputs = match paths {
         [only] => match recognise(only)? {
             Named::Wheels(directory) => inputs.wheels(&opened.keep(directory))?,
@@ -50,6 +58,26 @@ pub fn open(paths: &[PathBuf], list: List, resources: &Arc<Resources>) -> Result
         }
     };
     Ok(opened)
+}
+
+/// Lists wheels, of which only host wheels and their device wheels belong together. Anything else is one input.
+pub fn open_apart(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Opened, OpenedError> {
+    let mut opened = Opened::default();
+    let wheels = paths.iter().map(|path| opened.wheels_of(path)).collect::<Result<Vec<_>, _>>();
+    match (wheels, paths) {
+        (Ok(wheels), _) => {
+            opened.inputs = OpenedInputs::Several(join::open_apart(&wheels.concat(), resources)?);
+            Ok(opened)
+        }
+        (Err(OpenedError::Wheels(WheelsError::NotAWheel(_))), [_]) => open(paths, Input::open, resources),
+        (Err(error), _) => Err(error),
+    }
+}
+
+impl Default for OpenedInputs {
+    fn default() -> Self {
+        Self::Several(Vec::new())
+    }
 }
 
 impl Opened {
@@ -76,6 +104,8 @@ impl Opened {
 struct Opening<'a> {
     list: List,
     resources: &'a Arc<Resources>,
+    /// Whether wheels have to belong together.
+    is_one: bool,
 }
 
 impl Opening<'_> {
@@ -103,6 +133,12 @@ impl Opening<'_> {
             let parts = parts.iter().map(|part| (self.list)(part, self.resources));
             return Ok(OpenedInputs::One(Box::new(join::lay_over(parts.collect::<Result<_, _>>()?)?)));
         }
+        if let [(first, _), ..] = &*split.splits
+            && self.is_one
+        {
+            let (path, number) = (split.path.clone(), split.splits.len());
+            return Err(OpenedError::SeveralViews { path, number, first: first.clone() });
+        }
         if !split.splits.is_empty() {
             let opened = split.splits.iter().map(|(_, split)| self.split(split)).collect::<Result<Vec<_>, _>>()?;
             let inputs = opened.into_iter().flat_map(|opened| match opened {
@@ -126,6 +162,7 @@ impl Opening<'_> {
     fn wheels(self, wheels: &[PathBuf]) -> Result<OpenedInputs, OpenedError> {
         Ok(match wheels {
             [only] => OpenedInputs::One(Box::new((self.list)(only, self.resources)?)),
+            several if self.is_one => OpenedInputs::One(Box::new(join::open_wheels(several, self.resources)?)),
             several => match join::open_several(several, self.resources)? {
                 SeveralWheels::Together(input) => OpenedInputs::One(input),
                 SeveralWheels::Apart(inputs) => OpenedInputs::Several(inputs),

@@ -19,10 +19,10 @@ mod wheels;
 
 pub use error::OpenedError;
 pub use form::{FORMS, Form};
-pub use inputs::{List, Opened, OpenedInputs, open};
+pub use inputs::{List, Opened, OpenedInputs, open, open_apart, open_together};
 pub use listing::{DirectoryListing, Listed, ListedKind};
 pub use recognise::{Named, recognise};
 pub use site::Site;
 pub use split::SplitDirectory;
-pub use statement::LocatedStatement;
+pub use statement::{LocatedStatement, thin_gpus};
 pub use wheels::WheelDirectory;

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use super::error::OpenedError;
 use crate::disk;
-use crate::gpu::BundleKey;
-use crate::memory::Parser;
-use crate::source::{EntryPath, SourceError};
+use crate::gpu::{BundleKey, GpuSet};
+use crate::memory::{Parser, WholeFile};
+use crate::source::{EntryKind, EntryPath, Input, SourceError};
 use crate::split::{MERGED, STATEMENT, Statement, StatementError, THIN};
 use crate::view::REPORTS;
+use crate::wheel;
 
 /// A statement, and its path.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +18,14 @@ pub struct LocatedStatement {
     pub path: String,
     /// What it says.
     pub statement: Statement,
+}
+
+/// The GPUs of a thin wheel, by the statement in it; `None` for any other input.
+pub fn thin_gpus(wheel: &Input) -> Option<GpuSet> {
+    let path = wheel.dist_info()?.child(wheel::STATEMENT.as_bytes());
+    let EntryKind::File { content, .. } = &wheel.entry(&path)?.kind else { return None };
+    let bytes = WholeFile::of(Parser::Statement, &**content).ok()?;
+    Statement::parse(&bytes).ok()?.thin()
 }
 
 /// The same directory; the current one has no empty path.

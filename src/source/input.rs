@@ -76,7 +76,9 @@ impl Input {
         });
         match self.kind {
             // The stored bytes of a member are read from its wheel; its inflated bytes may be in a cache.
-            InputKind::Wheels(_) => files.map(|file| file.member().map_or_else(|| Arc::clone(file), |it| it.packed().bytes)).collect(),
+            InputKind::Wheels(_) => {
+                files.map(|file| file.member().map_or_else(|| Arc::clone(file), |it| it.packed().bytes)).collect()
+            }
             _ => files.cloned().collect(),
         }
     }

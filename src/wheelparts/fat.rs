@@ -172,7 +172,9 @@ fn name(
     wheel_file: &WheelFile,
     warnings: &mut Vec<String>,
 ) -> Result<WheelName, WheelError> {
-    if let InputKind::Wheel(_) | InputKind::Wheels(Some(_)) = input.kind {
+    // The parts of a split may be unpacked.
+    let is_unpacked = matches!(input.kind, InputKind::Wheels(_)) && input.location.is_dir();
+    if let (InputKind::Wheel(_) | InputKind::Wheels(Some(_)), false) = (&input.kind, is_unpacked) {
         let file_name = input.location.file_name().unwrap_or_default().to_string_lossy();
         match WheelName::parse(&file_name) {
             Ok(name) => return Ok(name),

@@ -1,0 +1,23 @@
+//! What the user chose, apart from the input.
+
+use crate::metrics::Progress;
+use crate::split::PlanOptions;
+use crate::view::MadeTime;
+use crate::wheelparts::WheelOptions;
+
+/// The options of a split.
+#[derive(Clone, Debug)]
+pub(crate) struct Choices {
+    /// Those of planning.
+    pub(crate) plan: PlanOptions,
+    /// Those of wheels.
+    pub(crate) wheels: WheelOptions,
+    /// What the time of made files depends on, without the input.
+    pub(crate) made: MadeTime,
+}
+
+/// Shows how much of each stage of the work is done.
+pub(crate) trait Stages {
+    /// Runs a stage.
+    fn stage<T: Send>(&self, title: &'static str, work: impl FnOnce(&Progress) -> T + Send) -> T;
+}

@@ -1,0 +1,20 @@
+//! From what the user named to a planned split: opened, joined, planned, with its wheels and its ID.
+//!
+//! It prints nothing. What is to be said is returned, and the command line says it.
+
+mod choices;
+mod error;
+mod image;
+mod looked_at;
+mod opening;
+mod plan;
+mod prepared;
+mod release;
+
+pub(crate) use choices::{Choices, Stages};
+pub(crate) use image::PreparedImage;
+pub(crate) use looked_at::LookedAt;
+pub(crate) use opening::{Session, SessionInputs};
+pub(crate) use plan::Share;
+pub(crate) use prepared::Prepared;
+pub(crate) use release::{Release, ReleasedWheel};

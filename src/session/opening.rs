@@ -1,0 +1,98 @@
+//! Opening and planning what the user named.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::choices::{Choices, Stages};
+use super::error::SessionError;
+use super::plan::{Share, plan};
+use super::prepared::Prepared;
+use super::release::Release;
+use crate::join::WheelsError;
+use crate::kpack::BundleJobs;
+use crate::opened::{self, List, Opened, OpenedError, OpenedInputs};
+use crate::resources::Resources;
+use crate::source::Input;
+
+/// What the inputs of a command share: choices, resources, and how progress is shown.
+pub(crate) struct Session<'a, S> {
+    pub(crate) choices: &'a Choices,
+    pub(crate) resources: &'a Arc<Resources>,
+    pub(crate) stages: S,
+    /// Receives what is to be said of the inputs: notes, then warnings.
+    pub(crate) say: fn(&[String], &[String]),
+}
+
+/// The planned inputs of a command.
+pub(crate) enum SessionInputs {
+    /// One input, or several wheels or parts that belong together.
+    One(Box<Prepared>),
+    /// Several wheels that do not.
+    Several(Release),
+}
+
+impl<S: Stages> Session<'_, S> {
+    /// Opens and plans what the user named.
+    pub(crate) fn open(&self, paths: &[PathBuf], list: List) -> Result<SessionInputs, SessionError> {
+        Ok(match self.list(paths, list)? {
+            OpenedInputs::One(input) => SessionInputs::One(Box::new(self.plan_alone(*input)?)),
+            OpenedInputs::Several(inputs) => SessionInputs::Several(Release::plan(inputs, self)?),
+        })
+    }
+
+    /// Opens and plans wheels, of which only host wheels and their device wheels belong together.
+    pub(crate) fn open_apart(&self, paths: &[PathBuf]) -> Result<Release, SessionError> {
+        let opened = opened::open_apart(paths, self.resources)?;
+        (self.say)(&opened.notes, &opened.warnings);
+        match opened.inputs {
+            OpenedInputs::One(input) => Release::plan(vec![*input], self),
+            OpenedInputs::Several(inputs) => Release::plan(inputs, self),
+        }
+    }
+
+    /// Opens and plans what the user named as one input.
+    pub(crate) fn open_together(&self, paths: &[PathBuf]) -> Result<Prepared, SessionError> {
+        self.plan_alone(self.list_together(paths)?)
+    }
+
+    /// Opens what the user named as one input.
+    pub(crate) fn list_together(&self, paths: &[PathBuf]) -> Result<Input, SessionError> {
+        let Opened { inputs, notes, warnings } = opened::open_together(paths, Input::open, self.resources)?;
+        (self.say)(&notes, &warnings);
+        match inputs {
+            OpenedInputs::One(input) => Ok(*input),
+            OpenedInputs::Several(_) => Err(OpenedError::from(WheelsError::NotAWheel(PathBuf::new())).into()),
+        }
+    }
+
+    /// Opens what the user named.
+    fn list(&self, paths: &[PathBuf], list: List) -> Result<OpenedInputs, SessionError> {
+        let Opened { inputs, notes, warnings } = opened::open(paths, list, self.resources)?;
+        (self.say)(&notes, &warnings);
+        Ok(inputs)
+    }
+
+    /// Plans the split of the only input of a command.
+    pub(crate) fn plan_alone(&self, input: Input) -> Result<Prepared, SessionError> {
+        let prepared = self.plan(input, Share::All)?;
+        prepared.plan.check_selection(&self.choices.plan)?;
+        Ok(prepared)
+    }
+
+    /// Plans the split of an input. It is no error if there is none for a target.
+    pub(crate) fn plan(&self, input: Input, share: Share) -> Result<Prepared, SessionError> {
+        self.plan_with(input, share, &BundleJobs::new(self.resources))
+    }
+
+    /// Plans the split of an input, with the jobs of all inputs.
+    pub(super) fn plan_with(
+        &self,
+        input: Input,
+        share: Share,
+        jobs: &Arc<BundleJobs>,
+    ) -> Result<Prepared, SessionError> {
+        let prepared = plan(input, self.choices, (share, jobs), self.resources, &self.stages)?;
+        (self.say)(&[], &prepared.warnings);
+        Ok(prepared)
+    }
+}

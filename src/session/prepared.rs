@@ -1,0 +1,108 @@
+//! An input with its plan.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::error::SessionError;
+use crate::gpu::BundleKey;
+use crate::join::Joined;
+use crate::metrics::Progress;
+use crate::resources::Resources;
+use crate::rope::ReadError;
+use crate::source::{Entry, EntryKind, Input};
+use crate::split::{Destination, Packaging, Plan, SplitId, Statement};
+use crate::view::{ListedWheel, MadeTime, TreeManifest, part_manifests};
+use crate::wheelparts::{WheelPart, WheelSet};
+
+/// An input with its plan.
+pub(crate) struct Prepared {
+    pub(crate) input: Input,
+    /// The split binaries of the input.
+    pub(crate) joined: Joined,
+    pub(crate) plan: Plan,
+    pub(crate) wheels: Option<WheelSet>,
+    /// The restrictions of the split.
+    pub(crate) statement: Statement,
+    /// The ID of the split.
+    pub(crate) split_id: SplitId,
+    /// What the time of files depends on that a mount makes.
+    pub(crate) made: MadeTime,
+    pub(crate) resources: Arc<Resources>,
+    /// What the user should know of the plan.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Prepared {
+    /// Whether the input has neither device code nor kernel databases, whatever is selected of it.
+    pub(crate) fn has_nothing_to_split(&self) -> bool {
+        let plan = &self.plan;
+        plan.keys.is_empty() && plan.unsplit.is_empty() && plan.keys_of_input(Packaging::Bundles).is_empty()
+    }
+
+    /// The wheels of an index: those that are made, or else the wheels of the input as they are. Fails for a tree.
+    pub(crate) fn listed(&self) -> Result<Vec<ListedWheel>, SessionError> {
+        match (&self.wheels, self.input.host_wheel()) {
+            (Some(wheels), _) => Ok(ListedWheel::of_split(&self.input, wheels)?),
+            (None, Some(host)) => {
+                let devices = host.devices.iter().map(|device| &device.location);
+                let open = |path: &PathBuf| -> Result<ListedWheel, SessionError> {
+                    let input = Input::open(path, &self.resources).map_err(crate::opened::OpenedError::from)?;
+                    Ok(ListedWheel::whole(&input)?)
+                };
+                std::iter::once(&self.input.location).chain(devices).map(open).collect()
+            }
+            (None, None) => Ok(vec![ListedWheel::whole(&self.input)?]),
+        }
+    }
+
+    /// The wheels of the parts, except the fat one.
+    pub(crate) fn parts(&self) -> Vec<Arc<WheelPart>> {
+        let wheels = self.wheels.iter();
+        wheels.flat_map(|wheels| wheels.hosts.iter().chain(wheels.devices.values())).cloned().collect()
+    }
+
+    /// The manifests of the parts of a tree, by their names. Those of a wheel's parts are in their dist-info.
+    pub(crate) fn manifests(&self) -> Vec<(String, TreeManifest)> {
+        match (self.plan.manifests, &self.wheels) {
+            (Some(digest), None) if !self.plan.keeps_wheels => {
+                part_manifests(&self.input, &self.plan, &self.split_id, digest, str::to_owned)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Compares the members of a wheel with its RECORD, so that neither wrong digests nor damaged files are copied.
+    pub(crate) fn check_claims(&self, progress: &Progress) -> Result<(), ReadError> {
+        let Some(wheels) = &self.wheels else { return Ok(()) };
+        let size = |entry: &Entry| match &entry.kind {
+            EntryKind::File { content, .. } => content.size(),
+            EntryKind::Directory | EntryKind::Symlink(_) => 0,
+        };
+        progress.expect(self.input.entries.iter().map(size).sum());
+        self.remember_damage(wheels.check_claims(&progress.done))?;
+        self.check_members(|_| true)
+    }
+
+    /// Compares members of a wheel with their CRC-32, unless a pass has done that before: those of the host part, and
+    /// databases of these keys.
+    pub(crate) fn check_members(&self, is_wanted: impl Fn(&BundleKey) -> bool + Sync) -> Result<(), ReadError> {
+        let members = self.input.entries.par_iter().zip(&self.plan.places);
+        let checked = members.with_max_len(1).try_for_each(|(entry, place)| match (&entry.kind, place) {
+            (EntryKind::Directory | EntryKind::Symlink(_), _) | (_, Destination::Unwanted(..)) => Ok(()),
+            (_, Destination::Device(key, _)) if !is_wanted(key) => Ok(()),
+            (EntryKind::File { content, .. }, _) => content.check(),
+        });
+        self.remember_damage(checked)
+    }
+
+    /// Saves the index if a command fails, so that later sessions know of damage at once. The damage is what is reported
+    /// then, not whether it could be saved.
+    fn remember_damage(&self, checked: Result<(), ReadError>) -> Result<(), ReadError> {
+        checked.inspect_err(|_| {
+            self.resources.index.save().ok();
+            self.resources.store.finish();
+        })
+    }
+}
