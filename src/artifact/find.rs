@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{ArtifactName, MANIFEST};
 use crate::gpu::begins_device_part;
+use crate::source::{DirectoryListing, Listed, ListedKind};
 
 /// Artifacts that were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,63 +33,58 @@ pub fn name_of_archive(path: &Path) -> Option<&str> {
     ARCHIVES.iter().find_map(|end| name.strip_suffix(end))
 }
 
-/// Whether a tar archive is that of an artifact. Without unpacking, only its name shows it.
-fn is_artifact(archive: &Path) -> bool {
+/// Whether the name of a tar archive is that of an artifact. Without unpacking, only its name shows it.
+pub fn is_named_as_artifact(archive: &Path) -> bool {
     let is_family = |name: ArtifactName| name.is_generic() || begins_device_part(name.family.as_bytes());
-    archive.is_file() && name_of_archive(archive).and_then(ArtifactName::parse).is_some_and(is_family)
+    name_of_archive(archive).and_then(ArtifactName::parse).is_some_and(is_family)
+}
+
+/// Finds artifacts in a directory, or recognises a file as one. `None` if there are none.
+pub fn find(path: &Path) -> io::Result<Option<FoundArtifacts>> {
+    if path.is_dir() {
+        return Ok(find_in(&DirectoryListing::list(path)?));
+    }
+    Ok((is_named_as_artifact(path) && path.is_file()).then_some(FoundArtifacts::One))
 }
 
 /// Finds artifacts in a directory: manifests in it and directly below it, and tar archives named as artifacts. An
 /// unpacked artifact takes precedence over an archive of the same name. `None` if there are none.
-pub fn find(directory: &Path) -> io::Result<Option<FoundArtifacts>> {
-    if !directory.is_dir() {
-        return Ok(is_artifact(directory).then_some(FoundArtifacts::One));
+pub fn find_in(directory: &DirectoryListing) -> Option<FoundArtifacts> {
+    if directory.has(MANIFEST, ListedKind::File) {
+        return Some(FoundArtifacts::One);
     }
-    if directory.join(MANIFEST).is_file() {
-        return Ok(Some(FoundArtifacts::One));
-    }
-    let mut artifacts = BTreeMap::new();
-    let mut others = Vec::new();
-    for (name, path) in directories(directory)? {
+    let (mut artifacts, mut others) = (BTreeMap::new(), Vec::new());
+    for (name, path) in directories(directory) {
         if path.join(MANIFEST).is_file() {
             artifacts.insert(name, path);
         } else {
             others.push(name);
         }
     }
-    let (mut archives, mut has_wheels) = (Vec::new(), false);
-    for file in std::fs::read_dir(directory)? {
-        let path = file?.path();
-        has_wheels |= path.extension().is_some_and(|extension| extension == "whl");
-        let Some(name) = name_of_archive(&path).filter(|_| path.is_file()) else { continue };
+    let mut archives = Vec::new();
+    for file in directory.entries.iter().filter(|entry| entry.kind == ListedKind::File) {
+        let path = directory.path.join(&file.name);
+        let Some(name) = name_of_archive(&path) else { continue };
         if ArtifactName::parse(name).is_none() {
-            archives.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+            archives.push(file.name.to_string_lossy().into_owned());
         } else if !artifacts.contains_key(name) {
             artifacts.insert(name.to_owned(), path.clone());
         }
     }
-    archives.sort();
     // Tar archives next to wheels are sdists.
-    let is_empty = artifacts.is_empty() && (archives.is_empty() || has_wheels);
-    Ok((!is_empty).then_some(FoundArtifacts::Several { artifacts, others, archives }))
+    let has_wheels = || directory.entries.iter().any(|entry| entry.has_extension("whl"));
+    let is_empty = artifacts.is_empty() && (archives.is_empty() || has_wheels());
+    (!is_empty).then_some(FoundArtifacts::Several { artifacts, others, archives })
 }
 
 /// The shards in `directory` by name: its subdirectories.
 pub fn shards(directory: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
-    directories(directory)
+    Ok(directories(&DirectoryListing::list(directory)?).collect())
 }
 
-/// Names that begin with a dot are ignored.
-fn directories(directory: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
-    let mut found = BTreeMap::new();
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if path.is_dir() && !name.starts_with('.') {
-            found.insert(name, path);
-        }
-    }
-    Ok(found)
+fn directories(directory: &DirectoryListing) -> impl Iterator<Item = (String, PathBuf)> {
+    let path = |entry: &Listed| directory.path.join(&entry.name);
+    directory.directories().map(move |entry| (entry.name.to_string_lossy().into_owned(), path(entry)))
 }
 
 #[cfg(test)]

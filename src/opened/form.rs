@@ -7,7 +7,7 @@ use super::recognise::Named;
 use super::site::{is_environment, sites_of};
 use super::split::SplitDirectory;
 use super::wheels::WheelDirectory;
-use crate::artifact;
+use crate::artifact::{FoundArtifacts, find_in, is_named_as_artifact};
 use crate::fatbin::{is_bundle, is_code};
 use crate::image::{ImageReference, is_layout};
 use crate::kpack;
@@ -23,7 +23,7 @@ pub struct Form {
 }
 
 /// All forms. The first that fits is the answer.
-pub static FORMS: [Form; 16] = [
+pub static FORMS: [Form; 17] = [
     Form { name: "OCI layout", sign: "a directory with the file oci-layout, or oci:DIR[:TAG]", recognise: layout },
     Form {
         name: "artifacts",
@@ -43,6 +43,11 @@ pub static FORMS: [Form; 16] = [
         sign: "*.pth that add further directories of packages",
         recognise: added_sites,
     },
+    Form {
+        name: "directory of tar archives",
+        sign: "tar archives whose names are none of artifacts, in any other directory",
+        recognise: archives,
+    },
     Form { name: "tree", sign: "any other directory", recognise: tree },
     Form { name: "wheel", sign: "a file named *.whl", recognise: wheel },
     Form { name: "archive", sign: "the first bytes of a .kpack archive, or that name", recognise: archive },
@@ -60,8 +65,14 @@ fn layout(place: &Place) -> Result<Option<Named>, OpenedError> {
 }
 
 fn artifacts(place: &Place) -> Result<Option<Named>, OpenedError> {
-    let io = |source| SourceError::Io { path: place.path.clone(), source };
-    Ok(artifact::find(&place.path).map_err(io)?.map(Named::Artifacts))
+    let Some(listing) = place.listing()? else {
+        return Ok(is_named_as_artifact(&place.path).then_some(Named::Artifacts(FoundArtifacts::One)));
+    };
+    let has_any = |found: &FoundArtifacts| match found {
+        FoundArtifacts::One => true,
+        FoundArtifacts::Several { artifacts, .. } => !artifacts.is_empty(),
+    };
+    Ok(find_in(listing).filter(has_any).map(Named::Artifacts))
 }
 
 fn split(place: &Place) -> Result<Option<Named>, OpenedError> {
@@ -89,6 +100,10 @@ fn added_sites(place: &Place) -> Result<Option<Named>, OpenedError> {
         return Ok(None);
     }
     Ok(Some(sites_of(listing)?).filter(|sites| !sites.is_empty()).map(Named::Environment))
+}
+
+fn archives(place: &Place) -> Result<Option<Named>, OpenedError> {
+    Ok(place.listing()?.and_then(find_in).map(Named::Artifacts))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a row of the table")]

@@ -7,7 +7,6 @@
 mod error;
 mod form;
 mod inputs;
-mod listing;
 mod mounted;
 mod packed;
 mod place;
@@ -20,9 +19,10 @@ mod wheels;
 pub use error::OpenedError;
 pub use form::{FORMS, Form};
 pub use inputs::{List, Opened, OpenedInputs, open, open_apart, open_together};
-pub use listing::{DirectoryListing, Listed, ListedKind};
 pub use recognise::{Named, recognise};
 pub use site::Site;
 pub use split::SplitDirectory;
 pub use statement::{LocatedStatement, thin_gpus};
 pub use wheels::WheelDirectory;
+
+pub use crate::source::{DirectoryListing, Listed, ListedKind};

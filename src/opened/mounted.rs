@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::listing::DirectoryListing;
-use crate::source::SourceError;
+use crate::source::{DirectoryListing, SourceError};
 use crate::split::{HOST, RESERVED};
 use crate::view::REPORTS;
 

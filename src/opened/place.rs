@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use once_cell::unsync::OnceCell;
 
 use super::error::OpenedError;
-use super::listing::DirectoryListing;
 use crate::disk;
-use crate::source::SourceError;
+use crate::source::{DirectoryListing, SourceError};
 
 /// First bytes of a file that show its form: a block of tar, which is more than any other magic takes.
 const HEAD: u64 = 512;

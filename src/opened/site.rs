@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::listing::{DirectoryListing, ListedKind};
 use crate::memory::Parser;
-use crate::source::SourceError;
+use crate::source::{DirectoryListing, ListedKind, SourceError};
 
 /// A directory with installed packages.
 #[derive(Clone, Debug)]

@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::error::OpenedError;
-use super::listing::{DirectoryListing, ListedKind};
 use super::mounted;
 use super::site::{Site, is_environment, is_prefix, sites_of};
 use super::statement::LocatedStatement;
 use super::wheels::WheelDirectory;
 use crate::gpu::{BundleKey, GpuSet};
-use crate::source::SourceError;
+use crate::source::{DirectoryListing, ListedKind, SourceError};
 use crate::split::{HOST, MERGED, RESERVED, THIN, THIN_WHEELS, WHEELS};
 use crate::view::REPORTS;
 
@@ -149,7 +148,8 @@ fn is_key(name: &String) -> bool {
 }
 
 fn is_set(name: &str) -> bool {
-    name.parse::<GpuSet>().is_ok()
+    // A processor may have any name, so that names of projects of an index can be read as sets.
+    name.starts_with("gfx") && name.parse::<GpuSet>().is_ok()
 }
 
 /// The wheels in directories for their GPUs, as `split --format thin-wheel` writes them and as a copy of a mount has them.

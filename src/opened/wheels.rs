@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::listing::{DirectoryListing, Listed, ListedKind};
 use crate::disk;
 use crate::gpu::begins_device_part;
 use crate::join::some_of;
-use crate::source::SourceError;
+use crate::source::{DirectoryListing, Listed, ListedKind, SourceError};
 use crate::split::SIMPLE;
 use crate::wheel::may_be_signature;
 

@@ -24,6 +24,7 @@ mod inflate;
 mod input;
 mod links;
 mod listed_state;
+mod listing;
 mod member;
 mod open_members;
 mod path;
@@ -54,6 +55,7 @@ pub use host_wheel::{DeviceWheel, HostWheel, OnePath};
 pub use input::{Input, InputKind, Witnesses};
 pub(crate) use links::{Resolved, resolve as resolve_links};
 pub use listed_state::ListedState;
+pub use listing::{DirectoryListing, Listed, ListedKind};
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
 pub(crate) use tar::{

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 
-use crate::source::SourceError;
+use super::SourceError;
 
 /// The entries of a directory, sorted by name.
 #[derive(Debug, Default)]
@@ -40,9 +40,13 @@ pub enum ListedKind {
 impl DirectoryListing {
     /// Reads a directory. The kernel says what each entry is with its name, so only symlinks cost a system call each.
     pub fn read(path: &Path) -> Result<Self, SourceError> {
-        let io = |source| SourceError::Io { path: path.to_owned(), source };
-        let entries = std::fs::read_dir(path).map_err(io)?.map(|entry| Listed::of(&entry?));
-        let mut entries = entries.collect::<std::io::Result<Vec<_>>>().map_err(io)?;
+        Self::list(path).map_err(|source| SourceError::Io { path: path.to_owned(), source })
+    }
+
+    /// Like [`DirectoryListing::read`], with the error of the operating system alone.
+    pub(crate) fn list(path: &Path) -> std::io::Result<Self> {
+        let entries = std::fs::read_dir(path)?.map(|entry| Listed::of(&entry?));
+        let mut entries = entries.collect::<std::io::Result<Vec<_>>>()?;
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(Self { path: path.to_owned(), entries })
     }
