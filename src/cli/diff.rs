@@ -11,7 +11,7 @@ use super::failure::{code, is_broken_pipe, text};
 use super::inspect::{check_page, write_page};
 use super::json;
 use super::options::SplitOptions;
-use super::prepare::{resources, save_index};
+use super::prepare::{place_of, resources, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
 use super::terminal::message;
@@ -115,7 +115,7 @@ impl Compare {
             wheels: options.to_wheel_options()?,
         };
         let open = |location: &Path| -> anyhow::Result<Side> {
-            let resources = resources(location, &options)?;
+            let resources = resources(&place_of(location), &options)?;
             // Both inputs are in memory.
             limit_tables(self.options.memory.bytes());
             Ok(show_bytes("Planning", |progress| Side::open(location, &settings, &resources, progress))?)

@@ -1,11 +1,12 @@
 //! The content of one of two inputs, whatever its form: files, libraries with their device code, and databases.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::amount::Amount;
 use super::code::{self, CodeLocation, KernelNames, LibraryCode, Wanted};
 use super::error::DiffError;
+use super::paths::joined;
 use super::side::{Side, SidePart};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
@@ -60,12 +61,14 @@ struct Libraries {
     numbers: BTreeMap<String, usize>,
     /// Libraries whose code is in archives.
     archived: BTreeSet<usize>,
+    /// The code of thin wheels so far, by library, target and wrapper.
+    held: HashSet<(usize, String, usize)>,
     wanted: Vec<Wanted>,
 }
 
 /// An archive.
 struct FoundArchive {
-    /// The directory that contains its `.kpack` directory.
+    /// The directory that contains its `.kpack` directory, by its path in the comparison.
     root: EntryPath,
     /// The prefix of its part's paths.
     place: EntryPath,
@@ -97,7 +100,7 @@ impl Inventory {
         let mut archives = Vec::new();
         for part in &side.parts {
             archives.extend(inventory.add_members(part));
-            fat_binaries(part, &mut libraries);
+            fat_binaries(part, side.is_thin, &mut libraries);
         }
         for archive in &archives {
             inventory.add_archive(archive, &mut libraries);
@@ -121,8 +124,7 @@ impl Inventory {
     /// Adds the members of a part. Returns its archives.
     fn add_members(&mut self, part: &SidePart) -> Vec<FoundArchive> {
         let mut archives = Vec::new();
-        let place = part.place();
-        for (entry, at) in part.input.entries.iter().zip(&part.plan.places) {
+        for ((entry, path), at) in part.input.entries.iter().zip(&part.paths).zip(&part.plan.places) {
             if entry.path.components().next() == Some(REPORTS.as_bytes()) {
                 continue;
             }
@@ -136,9 +138,11 @@ impl Inventory {
             {
                 match ArchiveReader::open(Arc::clone(content)) {
                     Ok(reader) => {
-                        let directory = entry.path.parent().filter(|directory| directory.name() == b".kpack");
-                        let root = directory.and_then(|directory| directory.parent()).unwrap_or_else(EntryPath::root);
-                        archives.push(FoundArchive { root, place: place.clone(), reader: Arc::new(reader) });
+                        let directory = path.parent().filter(|directory| directory.name() == b".kpack");
+                        let root = directory.and_then(|directory| directory.parent());
+                        let place = part.place.clone();
+                        let root = root.unwrap_or_else(|| place.clone());
+                        archives.push(FoundArchive { root, place, reader: Arc::new(reader) });
                         continue;
                     }
                     Err(error) => self.warnings.push(format!("{}: not compared as an archive: {error}", entry.path)),
@@ -151,8 +155,7 @@ impl Inventory {
                 // --gpu-targets omits it.
                 split::Destination::Unwanted(..) => continue,
             };
-            let path = part.shown(&entry.path);
-            self.members.entry(path).or_insert(InventoryMember { kind, size, host_size, database, is_fat });
+            self.members.entry(path.clone()).or_insert(InventoryMember { kind, size, host_size, database, is_fat });
         }
         archives
     }
@@ -176,7 +179,7 @@ impl Inventory {
     /// whole path.
     fn library(&self, archive: &FoundArchive, name: &str) -> String {
         let below = |root: &EntryPath| EntryPath::new(name.as_bytes()).ok().map(|name| joined(root, &name));
-        let places = [below(&joined(&archive.place, &archive.root)), below(&archive.place)];
+        let places = [below(&archive.root), below(&archive.place)];
         let existing = places.iter().flatten().find(|path| self.members.contains_key(*path));
         existing.or_else(|| places.iter().flatten().next()).map_or_else(|| name.to_owned(), EntryPath::to_string)
     }
@@ -222,31 +225,9 @@ impl InventoryLibrary {
     }
 }
 
-impl SidePart {
-    fn place(&self) -> EntryPath {
-        let place = self.place.as_ref().and_then(|place| EntryPath::new(place.as_bytes()).ok());
-        place.unwrap_or_else(EntryPath::root)
-    }
-
-    /// The path in the comparison: below the component of an artifact, and without the version in the names of the
-    /// wheel's own directories. With the version, all of their files would differ.
-    fn shown(&self, path: &EntryPath) -> EntryPath {
-        let place = self.place();
-        let own = self.input.dist_info().and_then(|own| own.name().strip_suffix(b".dist-info"));
-        let without_version = own.and_then(|own| {
-            let first = path.components().next()?;
-            let kind = first.strip_prefix(own).filter(|kind| *kind == b".dist-info" || *kind == b".data")?;
-            let name = own.split(|&byte| byte == b'-').next()?;
-            let rest = path.below(&EntryPath::root().child(first));
-            let directory = place.child(&[name, kind].concat());
-            Some(rest.map_or(directory.clone(), |rest| joined(&directory, &rest)))
-        });
-        without_version.unwrap_or_else(|| joined(&place, path))
-    }
-}
-
-/// Adds the code objects of fat binaries, each once for all of its wrappers.
-fn fat_binaries(part: &SidePart, libraries: &mut Libraries) {
+/// Adds the code objects of fat binaries, each once for all of its wrappers. Thin wheels for several GPUs have the same
+/// generic code.
+fn fat_binaries(part: &SidePart, is_thin: bool, libraries: &mut Libraries) {
     let mut found = BTreeMap::new();
     for entry in part.plan.archives.iter().flat_map(|planned| planned.archive.entries()) {
         let Some(wrapper) = entry.wrapper else { continue };
@@ -254,8 +235,11 @@ fn fat_binaries(part: &SidePart, libraries: &mut Libraries) {
     }
     let mut places = HashMap::new();
     for ((binary, wrapper, target), frame) in found {
-        let Some(entry) = part.input.entries.get(binary) else { continue };
-        let library = libraries.number(&part.shown(&entry.path).to_string());
+        let Some(path) = part.paths.get(binary) else { continue };
+        let library = libraries.number(&path.to_string());
+        if is_thin && !libraries.held.insert((library, target.clone(), wrapper)) {
+            continue;
+        }
         let number = *places.entry(Arc::as_ptr(frame)).or_insert(libraries.wanted.len());
         libraries.add_user(number, (library, target, wrapper), || CodeLocation::Bundle(frame.object.clone()));
     }
@@ -263,8 +247,4 @@ fn fat_binaries(part: &SidePart, libraries: &mut Libraries) {
 
 fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
     path.name().ends_with(b".kpack") && begins_archive(content)
-}
-
-fn joined(root: &EntryPath, path: &EntryPath) -> EntryPath {
-    if path.is_root() { root.clone() } else { root.child(path.as_bytes()) }
 }

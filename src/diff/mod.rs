@@ -13,6 +13,7 @@ mod inventory;
 mod members;
 mod metadata;
 mod model;
+mod paths;
 mod side;
 mod tables;
 

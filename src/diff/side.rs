@@ -1,5 +1,4 @@
-//! One of two compared inputs: a wheel, a tree, a binary, a split, or artifacts. It consists of parts that are laid
-//! over each other.
+//! One of two compared inputs, in whatever form. It consists of parts that are laid over each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,18 +7,18 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::error::DiffError;
-use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, find};
-use crate::disk;
+use super::paths::compared;
+use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest};
 use crate::gpu::{BundleKey, Level};
+use crate::join::open_apart;
 use crate::kpack::BundleJobs;
-use crate::memory::Parser;
 use crate::metrics::Progress;
+use crate::opened::{Named, OpenedError, OpenedInputs, open, outside, recognise};
 use crate::report::details::Details;
 use crate::report::{InspectReport, SizedParts, Sizes};
 use crate::resources::Resources;
-use crate::source::{Input, InputKind, SourceError};
-use crate::split::{Packaging, Plan, PlanOptions, RESERVED, STATEMENT, Statement};
-use crate::view::{HOST, REPORTS};
+use crate::source::{DeviceWheel, EntryPath, Input, InputKind};
+use crate::split::{Packaging, Plan, PlanOptions};
 use crate::wheel::Metadata;
 use crate::wheelparts::{WheelOptions, WheelSet};
 
@@ -29,9 +28,9 @@ use crate::wheelparts::{WheelOptions, WheelSet};
 pub(crate) enum InputForm {
     /// A `.whl` file.
     Wheel,
-    /// A directory that contains only wheels: a split in the form of wheels.
+    /// A directory of wheels, or an index: a split in the form of wheels.
     Wheels,
-    /// Any other directory.
+    /// Any other directory, or what is unpacked as one: an environment, an image, a tar archive.
     Tree,
     /// An ELF or PE file.
     Binary,
@@ -58,6 +57,8 @@ pub(crate) struct Side {
     pub(super) name: String,
     pub(super) form: InputForm,
     pub(super) parts: Vec<SidePart>,
+    /// Whether its parts are thin wheels: each is a whole, and several have the same code.
+    pub(super) is_thin: bool,
     pub(super) resources: Arc<Resources>,
     jobs: Arc<BundleJobs>,
     pub(super) warnings: Vec<String>,
@@ -68,12 +69,12 @@ pub(crate) struct Side {
 pub(super) struct SidePart {
     /// The prefix of its paths: the component of an artifact, or the artifact's whole name if several shards have the
     /// component.
-    pub(super) place: Option<String>,
+    pub(super) place: EntryPath,
+    /// The path of each entry in the comparison.
+    pub(super) paths: Vec<EntryPath>,
     pub(super) input: Input,
     pub(super) plan: Plan,
     wheels: Option<WheelSet>,
-    /// Bytes of the `.whl` file, if it is one.
-    file_size: Option<u64>,
 }
 
 /// Sizes of downloads in bytes.
@@ -95,44 +96,69 @@ impl Side {
         resources: &Arc<Resources>,
         progress: &Progress,
     ) -> Result<Self, DiffError> {
-        let io = |source| SourceError::Io { path: location.to_owned(), source };
-        let absolute = location.canonicalize().map_err(io)?;
-        let name = absolute.file_name().unwrap_or(absolute.as_os_str()).to_string_lossy().into_owned();
-        let mut side = Self {
-            name,
-            form: InputForm::Tree,
+        let named = recognise(location)?;
+        let mut side = Self::new(location, form_of(&named), resources);
+        let inputs = match named {
+            Named::Artifacts(found) if has_artifacts(&found) => {
+                side.add_artifacts(location, found, settings, progress)?;
+                return Ok(side);
+            }
+            Named::Wheels(found) => {
+                side.warnings.extend(found.notes.into_iter().chain(found.warnings));
+                open_apart(&found.wheels, resources).map_err(OpenedError::from)?
+            }
+            Named::Split(split) if split.has_wheels_only() => {
+                side.is_thin = !split.thin_wheels.is_empty();
+                open_apart(&split.all_wheels(), resources).map_err(OpenedError::from)?
+            }
+            Named::Environment(sites) => {
+                let places = std::iter::once(location.to_owned()).chain(outside(location, &sites));
+                places.map(|place| Input::survey(&place, resources)).collect::<Result<_, _>>()?
+            }
+            _ => {
+                let opened = open(&[location.to_owned()], Input::survey, resources)?;
+                side.warnings.extend(opened.notes.into_iter().chain(opened.warnings));
+                match opened.inputs {
+                    OpenedInputs::One(input) => vec![*input],
+                    OpenedInputs::Several(inputs) => inputs,
+                }
+            }
+        };
+        inputs.into_iter().try_for_each(|input| side.add(input, settings, progress))?;
+        Ok(side)
+    }
+
+    fn new(location: &Path, form: InputForm, resources: &Arc<Resources>) -> Self {
+        let absolute = location.canonicalize().unwrap_or_else(|_| location.to_owned());
+        Self {
+            name: absolute.file_name().unwrap_or(absolute.as_os_str()).to_string_lossy().into_owned(),
+            form,
             parts: Vec::new(),
+            is_thin: false,
             resources: Arc::clone(resources),
             jobs: BundleJobs::new(resources),
             warnings: Vec::new(),
-        };
-        let artifacts = match find(&absolute).map_err(io)? {
-            Some(FoundArtifacts::One) => BTreeMap::from([(side.name.clone(), absolute.clone())]),
-            Some(FoundArtifacts::Several { artifacts, others, archives }) if !artifacts.is_empty() => {
-                side.note_others(&absolute, &others, &archives);
+        }
+    }
+
+    /// Adds an artifact, or all of a directory.
+    fn add_artifacts(
+        &mut self,
+        location: &Path,
+        found: FoundArtifacts,
+        settings: &Settings,
+        progress: &Progress,
+    ) -> Result<(), DiffError> {
+        let artifacts = match found {
+            FoundArtifacts::One => BTreeMap::from([(self.name.clone(), location.to_owned())]),
+            FoundArtifacts::Several { artifacts, others, archives } => {
+                self.note_others(location, &others, &archives);
                 artifacts
             }
-            // Any directory may contain tar archives.
-            None | Some(FoundArtifacts::Several { .. }) => BTreeMap::new(),
         };
-        if !artifacts.is_empty() {
-            side.form = InputForm::Artifacts;
-            for (name, location) in &artifacts {
-                side.add_artifact(name, location, place_of(name, &artifacts), settings, progress)?;
-            }
-            return Ok(side);
-        }
-        let parts = match parts_of_split(&absolute).map_err(io)? {
-            Some((form, parts)) => {
-                side.form = form;
-                parts
-            }
-            None => vec![absolute],
-        };
-        for part in parts {
-            side.add(&part, settings, progress)?;
-        }
-        Ok(side)
+        artifacts.iter().try_for_each(|(name, location)| {
+            self.add_artifact(name, location, &place_of(name, &artifacts), settings, progress)
+        })
     }
 
     /// Adds warnings about files in a directory of artifacts that are not artifacts.
@@ -145,26 +171,25 @@ impl Side {
         self.warnings.extend(archives.iter().map(|name| warning(name, no_name)));
     }
 
-    fn add(&mut self, location: &Path, settings: &Settings, progress: &Progress) -> Result<(), DiffError> {
-        let input = Input::survey(location, &self.resources)?;
-        let refused = |source| DiffError::Split { location: location.to_owned(), source };
+    fn add(&mut self, input: Input, settings: &Settings, progress: &Progress) -> Result<(), DiffError> {
+        let refused = |source| DiffError::Split { location: input.location.clone(), source };
         let plan = Plan::make(&input, &settings.options, &self.jobs, progress).map_err(refused)?;
-        let is_wheel = matches!(input.kind, InputKind::Wheel(_));
-        let file_size = is_wheel.then(|| location.metadata().ok().map(|metadata| metadata.len())).flatten();
-        match input.kind {
-            InputKind::Wheel(_) if self.form == InputForm::Tree => self.form = InputForm::Wheel,
-            InputKind::Binary => self.form = InputForm::Binary,
-            _ => {}
+        // A zip file of another name may be a wheel.
+        if matches!(input.kind, InputKind::Wheel(_)) && self.form == InputForm::Tree {
+            self.form = InputForm::Wheel;
         }
-        let wheels = match WheelSet::new(&input, &plan, &settings.wheels, &self.resources) {
-            Ok(wheels) => wheels.filter(|_| self.form == InputForm::Wheel),
-            Err(error) => {
-                self.warnings.push(format!("{}: the sizes of its parts are not known: {error}", location.display()));
-                None
+        let mut part = SidePart::new(EntryPath::root(), input, plan);
+        if self.form == InputForm::Wheel {
+            match WheelSet::new(&part.input, &part.plan, &settings.wheels, &self.resources) {
+                Ok(wheels) => part.wheels = wheels,
+                Err(error) => {
+                    let place = part.input.location.display();
+                    self.warnings.push(format!("{place}: the sizes of its parts are not known: {error}"));
+                }
             }
-        };
-        self.warnings.extend(plan.warnings.iter().cloned());
-        self.parts.push(SidePart { place: None, input, plan, wheels, file_size });
+        }
+        self.warnings.extend(part.plan.warnings.iter().cloned());
+        self.parts.push(part);
         Ok(())
     }
 
@@ -172,7 +197,7 @@ impl Side {
         &mut self,
         name: &str,
         location: &Path,
-        place: String,
+        place: &str,
         settings: &Settings,
         progress: &Progress,
     ) -> Result<(), DiffError> {
@@ -190,7 +215,8 @@ impl Side {
         let refused = |source| DiffError::Split { location: location.to_owned(), source };
         let plan = Plan::make(&input, &options, &self.jobs, progress).map_err(refused)?;
         self.warnings.extend(plan.warnings.iter().map(|warning| format!("{name}/{warning}")));
-        self.parts.push(SidePart { place: Some(place), input, plan, wheels: None, file_size: None });
+        let place = EntryPath::new(place.as_bytes()).unwrap_or_else(|_| EntryPath::root());
+        self.parts.push(SidePart::new(place, input, plan));
         Ok(())
     }
 
@@ -215,6 +241,7 @@ impl Side {
     pub(super) fn downloads(&self) -> Downloads {
         match (self.form, self.parts.as_slice()) {
             (InputForm::Wheel, [part]) => part.downloads(),
+            (InputForm::Wheels, parts) if self.is_thin => of_thin_wheels(parts),
             (InputForm::Wheels, parts) => of_wheels(parts),
             _ => Downloads::default(),
         }
@@ -222,12 +249,16 @@ impl Side {
 }
 
 impl SidePart {
+    fn new(place: EntryPath, input: Input, plan: Plan) -> Self {
+        Self { paths: compared(&input, &place), place, input, plan, wheels: None }
+    }
+
     fn downloads(&self) -> Downloads {
-        let Self { input, plan, wheels, file_size, .. } = self;
+        let Self { input, plan, wheels, .. } = self;
         let known = InspectReport::known(input, plan, wheels.as_ref(), None).sizes;
         let details = Details::of(input, plan, &SizedParts::of(input, plan, wheels.as_ref()));
         Downloads {
-            whole: *file_size,
+            whole: file_size(&input.location),
             split: known.users.into_iter().filter_map(|(gpu, user)| Some((gpu, user.download_size?))).collect(),
             thin: details.thin.into_iter().filter_map(|(gpu, thin)| Some((gpu, thin.download_size?))).collect(),
         }
@@ -242,6 +273,15 @@ impl SidePart {
         });
         self.plan.keys.iter().cloned().chain(named).collect()
     }
+
+    /// The wheels that it is: the keys of each, and the bytes of its file.
+    fn downloaded(&self) -> Vec<(BTreeSet<BundleKey>, u64)> {
+        let size = |path: &Path| file_size(path).unwrap_or(0);
+        let own = (self.keys(), size(&self.input.location));
+        let Some(host) = self.input.host_wheel() else { return vec![own] };
+        let of_device = |device: &DeviceWheel| (device.part.parse().into_iter().collect(), size(&device.location));
+        std::iter::once((BTreeSet::new(), own.1)).chain(host.devices.iter().map(of_device)).collect()
+    }
 }
 
 /// The prefix of an artifact's paths. The parts of a split artifact are laid over each other, so they have the same
@@ -255,52 +295,45 @@ fn place_of(name: &str, all: &BTreeMap<String, PathBuf>) -> String {
     if !is_split && all.keys().any(|other| is_other(&other)) { name.to_owned() } else { parsed.component }
 }
 
-/// The downloads of a host wheel and device wheels.
+/// The downloads of host wheels and device wheels.
 fn of_wheels(parts: &[SidePart]) -> Downloads {
-    let keys: Vec<_> = parts.iter().map(SidePart::keys).collect();
+    let wheels: Vec<_> = parts.iter().flat_map(SidePart::downloaded).collect();
     let size = |wanted: &dyn Fn(&BTreeSet<BundleKey>) -> bool| {
-        let parts = parts.iter().zip(&keys).filter(|(_, keys)| wanted(keys));
-        parts.map(|(part, _)| part.file_size.unwrap_or(0)).sum::<u64>()
+        wheels.iter().filter(|(keys, _)| wanted(keys)).map(|(_, size)| *size).sum::<u64>()
     };
     let user = |gpu: &BundleKey| {
         let chain = gpu.packaging_chain();
         (gpu.to_string(), size(&|keys| keys.is_empty() || keys.iter().any(|key| chain.contains(key))))
     };
-    let gpus = keys.iter().flatten().filter(|key| key.level() == Level::Target);
+    let gpus = wheels.iter().flat_map(|(keys, _)| keys).filter(|key| key.level() == Level::Target);
     Downloads { whole: Some(size(&|_| true)), split: gpus.map(user).collect(), thin: BTreeMap::new() }
 }
 
-/// The parts of a split: a host part and device parts, or wheels. `None` if the directory is not a split.
-fn parts_of_split(location: &Path) -> std::io::Result<Option<(InputForm, Vec<PathBuf>)>> {
-    if !location.is_dir() {
-        return Ok(None);
-    }
-    let (mut wheels, mut directories) = (Vec::new(), Vec::new());
-    for entry in std::fs::read_dir(location)? {
-        let path = entry?.path();
-        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if path.is_dir() && !is_hidden {
-            directories.push(path);
-        } else if path.extension().is_some_and(|extension| extension == "whl") {
-            wheels.push(path);
-        }
-    }
-    directories.sort();
-    wheels.sort();
-    let host = location.join(HOST);
-    if !host.is_dir() {
-        return Ok((directories.is_empty() && !wheels.is_empty()).then_some((InputForm::Wheels, wheels)));
-    }
-    // Other files may be there if the split has a statement.
-    let named = disk::read(&location.join(REPORTS).join(STATEMENT), Parser::Statement).ok();
-    let named =
-        named.and_then(|statement| Statement::parse(&statement).ok()?.parts().ok()).filter(|parts| !parts.is_empty());
-    let is_part = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        let is_reserved = RESERVED.iter().any(|reserved| reserved.as_bytes() == name);
-        !is_reserved && named.as_ref().is_none_or(|parts| parts.iter().any(|part| part.as_bytes() == name))
+/// The download of each thin wheel.
+fn of_thin_wheels(parts: &[SidePart]) -> Downloads {
+    let wheels = parts.iter().flat_map(SidePart::downloaded);
+    let of_gpus = |(keys, size): (BTreeSet<BundleKey>, u64)| {
+        let gpus = keys.into_iter().filter(|key| key.level() == Level::Target);
+        gpus.map(move |gpu| (gpu.to_string(), size))
     };
-    directories.retain(is_part);
-    directories.insert(0, host);
-    Ok(Some((InputForm::Split, directories)))
+    Downloads { thin: wheels.flat_map(of_gpus).collect(), ..Downloads::default() }
+}
+
+fn file_size(path: &Path) -> Option<u64> {
+    path.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len())
+}
+
+fn has_artifacts(found: &FoundArtifacts) -> bool {
+    !matches!(found, FoundArtifacts::Several { artifacts, .. } if artifacts.is_empty())
+}
+
+fn form_of(named: &Named) -> InputForm {
+    match named {
+        Named::Artifacts(found) if has_artifacts(found) => InputForm::Artifacts,
+        Named::Split(split) if !split.has_wheels_only() => InputForm::Split,
+        Named::Split(_) | Named::Wheels(_) => InputForm::Wheels,
+        Named::Wheel => InputForm::Wheel,
+        Named::Binary | Named::CodeObject => InputForm::Binary,
+        _ => InputForm::Tree,
+    }
 }

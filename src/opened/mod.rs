@@ -20,7 +20,7 @@ pub use error::OpenedError;
 pub use form::{FORMS, Form};
 pub use inputs::{List, Opened, OpenedInputs, open, open_apart, open_together};
 pub use recognise::{Named, recognise};
-pub use site::Site;
+pub use site::{Site, outside};
 pub use split::SplitDirectory;
 pub use statement::{LocatedStatement, thin_gpus};
 pub use wheels::WheelDirectory;

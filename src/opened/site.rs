@@ -61,6 +61,13 @@ pub(super) fn sites_of(listing: &DirectoryListing) -> Result<Vec<Site>, SourceEr
     Ok(if is_itself { Vec::new() } else { sites })
 }
 
+/// The directories of packages of an environment that are not in its prefix.
+pub fn outside(prefix: &Path, sites: &[Site]) -> Vec<PathBuf> {
+    let root = prefix.canonicalize().unwrap_or_else(|_| prefix.to_owned());
+    let is_inside = |site: &Site| site.path.canonicalize().is_ok_and(|real| real.starts_with(&root));
+    sites.iter().filter(|site| !is_inside(site)).map(|site| site.path.clone()).collect()
+}
+
 /// The directories of packages of an environment, whether they exist or not.
 fn own_sites(listing: &DirectoryListing) -> Result<Vec<PathBuf>, SourceError> {
     let mut own = Vec::new();
