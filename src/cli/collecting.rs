@@ -1,6 +1,6 @@
 //! What `collect` and `mount --collect` share: options, and the planned collection.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
@@ -9,15 +9,12 @@ use super::lists::pieces;
 use super::options::SplitOptions;
 use super::prepare::{Bars, Opening};
 use super::terminal::message;
-use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, collect};
+use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, NamedInputs, collect};
 use crate::coverage::{Coverage, CoverageInput, InputCoverage, Requirement};
-use crate::disk;
 use crate::gpu::{BundleKey, GpuSet, Level, TargetId};
-use crate::memory::Parser;
 use crate::session::{Prepared, Session, Share};
-use crate::source::{EntryPath, Input};
-use crate::split::{STATEMENT, Statement};
-use crate::view::{self, HOST, REPORTS, THIN, ThinViews};
+use crate::source::EntryPath;
+use crate::view::{self, HOST, THIN, ThinViews};
 
 /// Options about what is collected.
 #[derive(Clone, Debug, Args)]
@@ -76,12 +73,12 @@ impl Collecting {
             include: self.include.iter().flat_map(|list| pieces(list)).map(str::to_owned).collect(),
             library_path: library_path.collect::<anyhow::Result<_>>()?,
         };
-        let open = |places: &[PathBuf]| -> anyhow::Result<Vec<(PathBuf, Input)>> {
-            let open = |place: &PathBuf| Ok((place.clone(), session.list_together(std::slice::from_ref(place))?));
-            places.iter().map(open).collect()
-        };
-        let trees: Vec<_> = trees.iter().flat_map(|tree| parts_of(tree)).collect();
-        let collection = collect(open(apps)?, open(&trees)?, &choices)?;
+        let resources = session.resources;
+        let (apps, trees) = (NamedInputs::apps(apps, resources)?, NamedInputs::trees(trees, resources)?);
+        for named in [&apps, &trees] {
+            (session.say)(&named.notes, &named.warnings);
+        }
+        let collection = collect(apps.inputs, trees.inputs, &choices)?;
         self.plan(collection, &gpus, &session)
     }
 
@@ -147,17 +144,6 @@ impl Collected {
         let view = root.child(THIN.as_bytes()).child(set.to_string().as_bytes());
         (view, Vec::new(), ThinViews { sets: vec![set], auto: None })
     }
-}
-
-/// The trees at a place: those of a split, or of a mount, are its parts.
-fn parts_of(place: &Path) -> Vec<PathBuf> {
-    let bytes = disk::read(&place.join(REPORTS).join(STATEMENT), Parser::Statement).ok();
-    let parts = bytes.and_then(|bytes| Statement::parse(&bytes).ok()).and_then(|statement| statement.parts().ok());
-    let parts = parts.into_iter().flatten().map(|part| part.to_string());
-    let (mut host, of_gpus): (Vec<_>, Vec<_>) = parts.partition(|part| part == HOST);
-    host.extend(of_gpus.into_iter().filter(|_| !host.is_empty()).collect::<Vec<_>>());
-    let parts: Vec<_> = host.iter().map(|part| place.join(part)).filter(|part| part.is_dir()).collect();
-    if parts.is_empty() { vec![place.to_owned()] } else { parts }
 }
 
 /// The most missing pieces that are printed.

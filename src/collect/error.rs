@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
+use crate::opened::OpenedError;
 use crate::rope::ReadError;
-use crate::source::SourceError;
 
 /// Why nothing can be collected.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
-    /// The application or a tree cannot be listed.
+    /// The application or a tree is not understood, or cannot be listed.
     #[error(transparent)]
-    Source(#[from] SourceError),
+    Opened(#[from] OpenedError),
     /// A statement could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),

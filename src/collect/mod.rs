@@ -11,6 +11,7 @@ mod gpus;
 mod known;
 mod loaded;
 mod model;
+mod named;
 mod objects;
 mod options;
 mod origin;
@@ -42,6 +43,7 @@ use strings::suggestions;
 
 pub use error::CollectError;
 pub use model::{CollectReport, CollectedFile, MissingKind, MissingPiece, Reason};
+pub use named::NamedInputs;
 pub use options::CollectOptions;
 pub use origin::CollectedInput;
 pub use sizes::{CollectedCode, code_of};

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::disk;
+use super::error::CollectError;
 use crate::memory::{Parser, WholeFile};
-use crate::rope::ReadError;
+use crate::opened::LocatedStatement;
 use crate::source::{EntryKind, EntryPath, Input};
-use crate::split::{InputFacts, STATEMENT, Statement};
+use crate::split::{InputFacts, STATEMENT};
 use crate::view::REPORTS;
 use crate::wheel;
 
@@ -27,10 +27,10 @@ pub struct CollectedInput {
 }
 
 impl CollectedInput {
-    pub(super) fn of(path: &Path, input: &Input) -> Result<Self, ReadError> {
+    pub(super) fn of(path: &Path, input: &Input) -> Result<Self, CollectError> {
         let listing = InputFacts::default().and_listing(input).id().text()?;
-        let mut split_ids: Vec<_> = statements(input).filter_map(|it| Some(it.split_id()?.to_owned())).collect();
-        split_ids.extend(of_directory(input));
+        let statements = statements(input).chain(LocatedStatement::of_part(&input.location)?);
+        let mut split_ids: Vec<_> = statements.filter_map(|it| it.statement.split_id().map(str::to_owned)).collect();
         split_ids.sort_unstable();
         split_ids.dedup();
         Ok(Self { path: path.to_owned(), listing, split_ids })
@@ -44,26 +44,17 @@ impl CollectedInput {
 }
 
 /// The statements in an input: of wheels, unpacked or installed, and that of trees.
-fn statements(input: &Input) -> impl Iterator<Item = Statement> {
+fn statements(input: &Input) -> impl Iterator<Item = LocatedStatement> {
     let of_tree = EntryPath::root().child(REPORTS.as_bytes()).child(STATEMENT.as_bytes());
     let is_statement = move |path: &EntryPath| {
-        let is_of_wheel = path.depth() == 2 && path.name() == wheel::STATEMENT.as_bytes();
-        *path == of_tree || (is_of_wheel && path.is_in_dist_info())
+        let is_in_dist_info = || path.parent().is_some_and(|it| it.name().ends_with(b".dist-info"));
+        *path == of_tree || path.name() == wheel::STATEMENT.as_bytes() && is_in_dist_info()
     };
     input.entries.iter().filter(move |entry| is_statement(&entry.path)).filter_map(|entry| match &entry.kind {
         EntryKind::File { content, .. } => {
             let bytes = WholeFile::of(Parser::Statement, &**content).ok()?;
-            Statement::parse(&bytes).ok()
+            LocatedStatement::parse(entry.path.to_string(), &bytes).ok()
         }
         _ => None,
     })
-}
-
-/// The ID of the split whose directory contains the input as one of its parts.
-fn of_directory(input: &Input) -> Option<String> {
-    let (above, name) = (input.location.parent()?, input.location.file_name()?.to_str()?);
-    let bytes = disk::read(&above.join(REPORTS).join(STATEMENT), Parser::Statement).ok()?;
-    let statement = Statement::parse(&bytes).ok()?;
-    let is_part = statement.parts().ok()?.iter().any(|part| part.to_string() == name);
-    statement.split_id().filter(|_| is_part).map(str::to_owned)
 }
