@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::ExportError;
-use crate::artifact::{FoundArtifacts, find, shards};
+use crate::artifact::{FoundArtifacts, shards};
 use crate::disk::{MountEntry, list_all_mounts};
-use crate::join;
+use crate::opened::{Named, outside, recognise};
 
 /// The most symlinks that lead to a file (`MAXSYMLINKS` of Linux).
 const MAX_LINKS: u32 = 40;
@@ -192,14 +192,18 @@ impl DevicePath {
     }
 }
 
-/// An input, and the wheels and artifacts in it.
+/// An input, and what it consists of that may be elsewhere: wheels and artifacts, which may be symlinks, the layout of an
+/// image, and directories of packages.
 fn parts_of(input: &Path) -> Vec<PathBuf> {
-    let artifacts = match find(input) {
-        Ok(Some(FoundArtifacts::Several { artifacts, .. })) => artifacts.into_values().collect(),
+    let parts = match recognise(input) {
+        Ok(Named::Image(image)) => return vec![image.directory],
+        Ok(Named::Artifacts(FoundArtifacts::Several { artifacts, .. })) => artifacts.into_values().collect(),
+        Ok(Named::Wheels(found)) => found.wheels,
+        Ok(Named::Split(split)) => split.all_wheels(),
+        Ok(Named::Environment(sites)) => outside(input, &sites),
         _ => Vec::new(),
     };
-    let wheels = join::wheels_in(input).unwrap_or_default();
-    std::iter::once(input.to_owned()).chain(artifacts).chain(wheels).collect()
+    std::iter::once(input.to_owned()).chain(parts).collect()
 }
 
 /// The path without symlinks. Its end need not exist.
