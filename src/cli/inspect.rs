@@ -116,6 +116,9 @@ impl Inspect {
             InspectReport { layers, ..InspectReport::known(&prepared.input, &prepared.plan, wheels, embedded) };
         let notes = wheels.map(|wheels| wheels.notes.as_slice()).unwrap_or_default();
         let nothing = prepared.has_nothing_to_split().then(|| format!("It {}.", LookedAt::of(&prepared)));
+        if let (Some(_), Some(nothing)) = (&coverage, &nothing) {
+            eprintln!("kpackfs: {}", message(&format!("{}: {nothing}", self.source.path().display())));
+        }
         let notes: Vec<_> = notes.iter().cloned().chain(nothing).collect();
         match self.print(&report, coverage.as_ref(), &notes, style) {
             // The reader of the output may stop early. That does not change the exit code.

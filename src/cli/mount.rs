@@ -13,13 +13,12 @@ use super::lists::pieces;
 use super::mount_reports::{live_reports, reports, total_bytes};
 use super::mounted_release::served_release;
 use super::options::SplitOptions;
-use super::prepare::open;
+use super::prepare::{absolute_input, open};
 use super::serving::{Serving, absolute};
 use super::terminal::message;
 use crate::export::Inputs;
 use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
 use crate::mount::{self, Served, autosave};
-use crate::opened::recognise;
 use crate::session::{LookedAt, Prepared, SessionInputs};
 use crate::source::{Attributes, EntryPath, Input};
 use crate::tree::{NodeKind, ROOT};
@@ -68,11 +67,9 @@ const COLLECTED: &str = "collected";
 
 impl Mount {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let inputs = self.input.iter().map(|input| absolute(input)).collect::<anyhow::Result<Vec<_>>>()?;
+        let inputs = self.input.iter().map(|input| absolute_input(input)).collect::<anyhow::Result<Vec<_>>>()?;
         self.serving.check_log(&Inputs::of(&inputs))?;
         let input = inputs.first().cloned().unwrap_or_default();
-        // Before a daemon is started, whose errors have one exit code.
-        inputs.iter().try_for_each(|input| recognise(input).map(drop))?;
         let arch = self.arch()?;
         let thin = self.thin_views(Path::new(KFD_TOPOLOGY))?;
         if !self.collect.is_empty() {

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::Context;
+
 use super::options::SplitOptions;
 use super::progress::show_bytes;
 use super::terminal::{message, warn};
@@ -10,7 +12,7 @@ use crate::image::ImageReference;
 use crate::index::Index;
 use crate::metrics::{Counters, Progress};
 use crate::mount;
-use crate::opened::List;
+use crate::opened::{List, Named, recognise};
 use crate::resources::Resources;
 use crate::session::{Choices, Prepared, Session, SessionInputs, Stages};
 use crate::threads;
@@ -18,6 +20,18 @@ use crate::threads;
 /// The file or directory that an input is in: for an image, its layout.
 pub(super) fn place_of(input: &Path) -> PathBuf {
     ImageReference::parse(input).map_or_else(|| input.to_owned(), |image| image.directory)
+}
+
+/// An absolute name of an input, which stays valid when a daemon changes its working directory. Fails if the input is not there
+/// or not understood, before a daemon is started, whose errors have one exit code.
+pub(super) fn absolute_input(input: &Path) -> anyhow::Result<PathBuf> {
+    match recognise(input)? {
+        Named::Image(image) => {
+            let directory = std::path::absolute(&image.directory).with_context(|| image.to_string())?;
+            Ok(ImageReference { directory, ..image }.to_string().into())
+        }
+        _ => std::path::absolute(input).with_context(|| input.display().to_string()),
+    }
 }
 
 /// The resources, with the user's limits on threads and memory.

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use super::error::OpenedError;
 use super::recognise::{Named, recognise};
 use super::split::SplitDirectory;
+use super::statement::LocatedStatement;
 use super::wheels::WheelDirectory;
 use crate::image;
 use crate::join::{self, SeveralWheels, WheelsError};
 use crate::resources::Resources;
 use crate::source::{Input, SourceError};
+use crate::split::HOST;
 
 /// What the user named, listed.
 #[derive(Debug, Default)]
@@ -52,10 +54,13 @@ fn open_with(paths: &[PathBuf], inputs: Opening<'_>) -> Result<Opened, OpenedErr
             Named::Wheels(directory) => inputs.wheels(&opened.keep(directory))?,
             named => inputs.one(only, named)?,
         },
-        several => {
-            let wheels = several.iter().map(|path| opened.wheels_of(path)).collect::<Result<Vec<_>, _>>()?;
-            inputs.wheels(&wheels.concat())?
-        }
+        several => match parts_of_one(several)? {
+            Some(parts) => inputs.lay_over(&parts)?,
+            None => {
+                let wheels = several.iter().map(|path| opened.wheels_of(path)).collect::<Result<Vec<_>, _>>()?;
+                inputs.wheels(&wheels.concat())?
+            }
+        },
     };
     Ok(opened)
 }
@@ -72,6 +77,21 @@ pub fn open_apart(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Opene
         (Err(OpenedError::Wheels(WheelsError::NotAWheel(_))), [_]) => open(paths, Input::open, resources),
         (Err(error), _) => Err(error),
     }
+}
+
+/// The parts of one split, if these are some of them: the host part first.
+fn parts_of_one(paths: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, OpenedError> {
+    let mut split = None;
+    for path in paths {
+        let is_part = path.is_dir() && LocatedStatement::of_part(path)?.is_some();
+        let above = path.canonicalize().ok().and_then(|real| real.parent().map(Path::to_owned));
+        if !is_part || split.get_or_insert_with(|| above.clone()) != &above {
+            return Ok(None);
+        }
+    }
+    let mut parts = paths.to_vec();
+    parts.sort_by_key(|part| !part.ends_with(HOST));
+    Ok(Some(parts))
 }
 
 impl Default for OpenedInputs {
@@ -113,7 +133,7 @@ impl Opening<'_> {
         let input = match named {
             Named::Image(image) => image::open_root(&image, self.resources)?,
             Named::Split(split) => return self.split(&split),
-            Named::Archive | Named::Bundle | Named::CodeObject => return Err(named.refused(path)),
+            Named::Archive | Named::Bundle => return Err(named.refused(path)),
             Named::Wheels(_)
             | Named::Artifacts(_)
             | Named::Environment(_)
@@ -121,6 +141,7 @@ impl Opening<'_> {
             | Named::Wheel
             | Named::Tar
             | Named::Zip
+            | Named::CodeObject
             | Named::Binary => (self.list)(path, self.resources)?,
         };
         Ok(OpenedInputs::One(Box::new(input)))
@@ -130,8 +151,7 @@ impl Opening<'_> {
     fn split(self, split: &SplitDirectory) -> Result<OpenedInputs, OpenedError> {
         let parts: Vec<_> = split.parts().collect();
         if !parts.is_empty() {
-            let parts = parts.iter().map(|part| (self.list)(part, self.resources));
-            return Ok(OpenedInputs::One(Box::new(join::lay_over(parts.collect::<Result<_, _>>()?)?)));
+            return self.lay_over(&parts);
         }
         if let [(first, _), ..] = &*split.splits
             && self.is_one
@@ -158,6 +178,11 @@ impl Opening<'_> {
         }
     }
 
+    fn lay_over(self, parts: &[PathBuf]) -> Result<OpenedInputs, OpenedError> {
+        let parts = parts.iter().map(|part| (self.list)(part, self.resources));
+        Ok(OpenedInputs::One(Box::new(join::lay_over(parts.collect::<Result<_, _>>()?)?)))
+    }
+
     /// Wheels as one tree if they belong together. What is said of a wheel holds for a directory of one.
     fn wheels(self, wheels: &[PathBuf]) -> Result<OpenedInputs, OpenedError> {
         Ok(match wheels {
@@ -180,13 +205,11 @@ impl Named {
                 "a .kpack archive, which has the code of libraries that are elsewhere",
                 format!("name the split that it is of; `kpackfs kpack list {name}` says what is in it"),
             ),
-            Self::Bundle => (
-                "an offload bundle without a library",
-                format!("`kpackfs kpack unbundle {name}` unpacks its code objects"),
-            ),
             _ => (
-                "a code object without a library",
-                format!("`kpackfs why {name} --target GPU` says whether a GPU can use it"),
+                "an offload bundle without a library",
+                format!(
+                    "`kpackfs why --target GPU {name}` says whether a GPU can use it; `kpackfs kpack unbundle` unpacks it"
+                ),
             ),
         };
         OpenedError::Packed { path, what, way }

@@ -5,6 +5,7 @@ use std::fmt;
 use super::prepared::Prepared;
 use crate::binary::SplitBinary;
 use crate::loader::is_archive;
+use crate::report::table::counted;
 use crate::source::{EntryKind, may_be_binary};
 
 /// What was looked at in an input that has nothing to split.
@@ -42,20 +43,25 @@ impl fmt::Display for LookedAt {
         match (split, archives) {
             (0, 0) => write!(
                 formatter,
-                "contains no device code and no kernel databases: none of its {files} files, of which {binaries} are \
-                 binaries, has HIP's wrappers or is of a database"
+                "contains no device code and no kernel databases: {}, {}, none of which has HIP's wrappers or is of a database",
+                counted(*files, "file", "files"),
+                counted(*binaries, "binary", "binaries")
             ),
             (0, _) => write!(
                 formatter,
-                "has {archives} .kpack archives, and none of the libraries whose code is in them; name the host part, too"
+                "has {}, and none of the libraries whose code is there; name the host part, too",
+                counted(*archives, ".kpack archive", ".kpack archives")
             ),
             (_, 0) => write!(
                 formatter,
-                "has {split} split libraries, and none of the archives with their code; name the device parts, too"
+                "has {}, and no archive with the code; name the device parts, too",
+                counted(*split, "split library", "split libraries")
             ),
             _ => write!(
                 formatter,
-                "has {split} split libraries and {archives} .kpack archives, which do not belong together"
+                "has {} and {}, which do not belong together",
+                counted(*split, "split library", "split libraries"),
+                counted(*archives, ".kpack archive", ".kpack archives")
             ),
         }
     }

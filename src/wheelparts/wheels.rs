@@ -319,5 +319,5 @@ fn wheel_files(
 fn warning_of_missing(not_given: &[String]) -> Option<String> {
     let (first, rest) = not_given.split_first()?;
     let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-    Some(format!("its device wheels were not given, so it has no device code; name them, too: {first}{more}"))
+    Some(format!("its device wheels were not given, which have its device code; name them, too: {first}{more}"))
 }
