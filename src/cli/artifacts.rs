@@ -9,8 +9,9 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use serde::Serialize;
 
+use super::input::InputOptions;
 use super::json;
-use super::options::{InputOptions, SplitOptions};
+use super::options::SplitOptions;
 use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
 use super::table::{Style, Table, counted, known_size, size};
@@ -25,8 +26,8 @@ use crate::page::Page;
 use crate::report::{Sizes, Summary};
 use crate::resources::Resources;
 use crate::rope::{Content, Materialize};
-use crate::source::EntryPath;
-use crate::split::{Packaging, SplitId, Statement, statement_of_component};
+use crate::source::{EntryPath, Input};
+use crate::split::{Packaging, Plan, SplitId, Statement, statement_of_component};
 use crate::tree::Body;
 use crate::view::{MANIFESTS, MadeTime, Metrics, Status, TreeManifest, fixed};
 
@@ -157,35 +158,46 @@ impl PreparedArtifacts {
 
     /// Prints the content of the artifacts.
     pub(super) fn inspect(&self, as_json: bool, style: Style) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
-        if as_json {
-            return json::write(&mut out, &self.report());
-        }
-        let columns = "part | binaries # | code objects # | code # | archives # | database files # | database size # | \
-            host code #";
-        let mut table = Table::new(counted(self.artifacts.split.len(), "artifact", "artifacts"), columns);
-        for artifact in &self.artifacts.split {
-            let summary = Summary::of(&artifact.input, &artifact.plan);
-            let count = |number: usize| if number == 0 { String::new() } else { number.to_string() };
-            let [none_1, none_2, none_3, none_4, none_5] = [const { String::new() }; 5];
-            let (name, binaries) = (format!("{}_generic", summary.group), count(summary.binaries.len()));
-            table.row([name, binaries, none_1, none_2, none_3, none_4, none_5, size(summary.host_size)]);
-            for (key, device) in &summary.device {
-                let archives = artifact.plan.archives.iter().filter(|planned| planned.key.as_str() == key);
-                let archive_size = archives.map(|it| it.archive.made().map(|made| made.size())).sum::<Option<u64>>();
-                table.row([
-                    format!("{}_{key}", summary.group),
-                    String::new(),
-                    count(device.archives.iter().map(|archive| archive.code_objects).sum()),
-                    size(device.archives.iter().map(|archive| archive.code_size).sum()),
-                    known_size(archive_size),
-                    count(device.database_files),
-                    if device.database_files > 0 { size(device.database_size) } else { String::new() },
-                    String::new(),
-                ]);
-            }
-        }
-        Ok(table.write(&mut out, style)?)
+        let artifacts = self.artifacts.split.iter().map(|artifact| (&artifact.input, &artifact.plan));
+        print_artifacts(&artifacts.collect::<Vec<_>>(), as_json, style)
+    }
+}
+
+/// Prints the content of artifacts.
+pub(super) fn print_artifacts(artifacts: &[(&Input, &Plan)], as_json: bool, style: Style) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if as_json {
+        let artifacts = artifacts.iter().map(|(input, plan)| Summary::of(input, plan)).collect();
+        return json::write(&mut out, &SplitReport { artifacts });
+    }
+    let columns = "part | binaries # | code objects # | code # | archives # | database files # | database size # | \
+        host code #";
+    let mut table = Table::new(counted(artifacts.len(), "artifact", "artifacts"), columns);
+    for (input, plan) in artifacts {
+        add_rows(&mut table, &Summary::of(input, plan), plan);
+    }
+    Ok(table.write(&mut out, style)?)
+}
+
+/// Adds the rows of an artifact.
+fn add_rows(table: &mut Table, summary: &Summary, plan: &Plan) {
+    let count = |number: usize| if number == 0 { String::new() } else { number.to_string() };
+    let [none_1, none_2, none_3, none_4, none_5] = [const { String::new() }; 5];
+    let (name, binaries) = (format!("{}_generic", summary.group), count(summary.binaries.len()));
+    table.row([name, binaries, none_1, none_2, none_3, none_4, none_5, size(summary.host_size)]);
+    for (key, device) in &summary.device {
+        let archives = plan.archives.iter().filter(|planned| planned.key.as_str() == key);
+        let archive_size = archives.map(|it| it.archive.made().map(|made| made.size())).sum::<Option<u64>>();
+        table.row([
+            format!("{}_{key}", summary.group),
+            String::new(),
+            count(device.archives.iter().map(|archive| archive.code_objects).sum()),
+            size(device.archives.iter().map(|archive| archive.code_size).sum()),
+            known_size(archive_size),
+            count(device.database_files),
+            if device.database_files > 0 { size(device.database_size) } else { String::new() },
+            String::new(),
+        ]);
     }
 }
 

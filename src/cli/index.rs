@@ -7,7 +7,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use rayon::prelude::*;
 
-use super::options::{InputOptions, SplitOptions};
+use super::input::InputOptions;
+use super::options::SplitOptions;
 use super::package_index::sums_of;
 use super::prepare::{check_claims, open};
 use super::progress::show_bytes;

@@ -8,11 +8,12 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 
-use super::artifacts::artifacts;
+use super::artifacts::{artifacts, print_artifacts};
 use super::failure::is_broken_pipe;
 use super::gate::{self, RequireOptions};
+use super::input::InputOptions;
 use super::json;
-use super::options::{InputOptions, SplitOptions};
+use super::options::SplitOptions;
 use super::prepare::{Opening, open, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
@@ -20,7 +21,7 @@ use super::terminal::message;
 use crate::coverage::Coverage;
 use crate::export::Inputs;
 use crate::image::ImageReference;
-use crate::packages::InstalledComponent;
+use crate::packages::{ArtifactError, InstalledComponent};
 use crate::page::Page;
 use crate::report::{EmbeddedSummary, InspectReport, LayerSummary, ReleaseReport, Sizes, Summary, WheelReport};
 use crate::session::{LookedAt, Prepared, PreparedImage, Release, SessionInputs, Share};
@@ -80,7 +81,13 @@ impl Inspect {
         if let Some(components) = self.components()? {
             return self.judge(&components, &options, style);
         }
-        if let Some(artifacts) = artifacts(&self.source, &options)? {
+        let artifacts = match artifacts(&self.source, &options) {
+            Err(error) if matches!(error.downcast_ref(), Some(ArtifactError::Nothing(_))) => {
+                return self.inspect_split_artifacts(&options, style);
+            }
+            artifacts => artifacts?,
+        };
+        if let Some(artifacts) = artifacts {
             if self.sizes {
                 artifacts.make_sizes()?;
             }
@@ -125,6 +132,23 @@ impl Inspect {
             Err(error) if !is_broken_pipe(&error) => Err(error),
             _ => Ok(gate::conclude(coverage.as_ref())),
         }
+    }
+
+    /// Reports what is in artifacts that have been split already: each component as it is installed.
+    fn inspect_split_artifacts(&self, options: &SplitOptions, style: Style) -> anyhow::Result<ExitCode> {
+        if self.html.is_some() || self.sizes {
+            bail!("of artifacts that have been split already there is no page, and sizes are those of their files");
+        }
+        let opening = Opening::new(&self.source.paths(), options)?;
+        let components = InstalledComponent::all(self.source.path())?.unwrap_or_default();
+        let plan = |component: &InstalledComponent| -> anyhow::Result<Prepared> {
+            Ok(opening.session().plan(component.open(&opening.resources)?, Share::All)?)
+        };
+        let planned = components.iter().map(plan).collect::<anyhow::Result<Vec<_>>>()?;
+        let artifacts: Vec<_> = planned.iter().map(|prepared| (&prepared.input, &prepared.plan)).collect();
+        print_artifacts(&artifacts, self.json, style)?;
+        save_index(&opening.resources);
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Plans the inputs. An image has layers.

@@ -11,6 +11,7 @@ mod generate;
 mod gpus;
 mod image_output;
 mod index;
+mod input;
 mod inspect;
 mod interrupt;
 mod json;

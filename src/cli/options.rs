@@ -7,7 +7,6 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 
 use super::memory::MemoryOption;
-use super::prepare::place_of;
 use super::selection::Selection;
 use super::terminal::warn;
 use crate::deflate::DeflateLevel;
@@ -23,54 +22,6 @@ use crate::split::{FileDigest, Packaging, PlanOptions, Statement};
 use crate::view::MadeTime;
 use crate::wheel::{self, Requirements, StatedExtras, VariantLabel, WheelError};
 use crate::wheelparts::{AssemblyOptions, DosTime, WheelOptions};
-
-/// The input.
-#[derive(Clone, Debug, Args)]
-pub(super) struct InputOptions {
-    /// A wheel, an unpacked wheel, an install tree, a tar archive of one, a binary, an artifact or a directory of artifacts;
-    /// several wheels, or a directory of wheels; the root file system of a container image in an OCI layout (oci:DIR:TAG)
-    #[arg(required_unless_present_any = ["input_path", "artifact_dir", "input_dir"])]
-    input: Vec<PathBuf>,
-
-    /// Another name of INPUT, as in `split_python_wheels`
-    #[arg(long = "input", id = "input_path", value_name = "INPUT", conflicts_with = "input", hide_short_help = true)]
-    named: Option<PathBuf>,
-
-    /// Another name of INPUT, as in `split_artifacts`; it must be an artifact or contain some
-    #[arg(long, alias = "batch-artifact-parent-dir", value_name = "INPUT", conflicts_with_all = ["input", "input_path"], hide_short_help = true)]
-    artifact_dir: Option<PathBuf>,
-
-    /// An earlier name of --artifact-dir, used if no other is given.
-    #[arg(long, value_name = "INPUT", hide = true)]
-    input_dir: Option<PathBuf>,
-}
-
-impl InputOptions {
-    pub(super) fn path(&self) -> &Path {
-        let named = self.named.as_deref().or(self.artifact_dir.as_deref()).or(self.input_dir.as_deref());
-        // clap requires one of them.
-        self.input.first().map(PathBuf::as_path).or(named).unwrap_or(Path::new(""))
-    }
-
-    /// All inputs.
-    pub(super) fn paths(&self) -> Vec<PathBuf> {
-        if self.input.is_empty() { vec![self.path().to_owned()] } else { self.input.clone() }
-    }
-
-    /// The files and directories that are not written to.
-    pub(super) fn places(&self) -> Vec<PathBuf> {
-        self.paths().iter().map(|path| place_of(path)).collect()
-    }
-
-    /// The directory that was named as one of artifacts. Its other name is ignored, with a note, if there is another INPUT.
-    pub(super) fn artifact_directory(&self) -> Option<&Path> {
-        let is_named = !self.input.is_empty() || self.named.is_some() || self.artifact_dir.is_some();
-        if self.input_dir.is_some() && is_named {
-            note("--input-dir");
-        }
-        self.artifact_dir.as_deref().or(self.input_dir.as_deref().filter(|_| !is_named))
-    }
-}
 
 /// Options of a split.
 #[derive(Clone, Debug, Args)]
@@ -220,7 +171,8 @@ impl Ignored {
     }
 }
 
-fn note(option: &str) {
+/// Says that an option has no effect.
+pub(super) fn note(option: &str) {
     eprintln!("kpackfs: note: {option} has no effect here and is ignored");
 }
 

@@ -9,8 +9,9 @@ use clap::{Args, ValueEnum};
 
 use super::artifacts::artifacts;
 use super::image_output::{ImageOptions, ImageOutput};
+use super::input::InputOptions;
 use super::interrupt;
-use super::options::{InputOptions, SplitOptions};
+use super::options::SplitOptions;
 use super::package_index::IndexOutput;
 use super::prepare::{Opening, check_claims, save_index};
 use super::progress::show_bytes;
