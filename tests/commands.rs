@@ -97,13 +97,15 @@ fn nothing_to_split_is_an_error_of_split() {
     }
     for input in ["plain", "empty"] {
         let said = place.ends(1, &["split", input, "-o", "out"]);
-        let reason = "contains no device code and no kernel databases: nothing to split";
-        assert_eq!(said, format!("kpackfs: {input}: {reason}\n"));
+        let reason = "nothing to split: it contains no device code and no kernel databases: ";
+        let (files, binaries) = if input == "empty" { ("0 files", "0 binaries") } else { ("1 file,", "0 binaries") };
+        assert!(said.contains(reason) && said.contains(files) && said.contains(binaries), "{said}");
         let said = place.ends(0, &["inspect", input]);
-        assert!(said.contains("It contains no device code and no kernel databases.\n"), "{said}");
+        assert!(said.contains("It contains no device code and no kernel databases: "), "{said}");
         let said = place.ends(0, &["mount", "--fake", input, "m"]);
         assert!(
-            said.contains(&format!("{input}: contains no device code and no kernel databases, so host/ is")),
+            said.contains(&format!("{input}: contains no device code and no kernel databases: "))
+                && said.contains("so host/ is the whole input"),
             "{said}"
         );
     }
@@ -123,7 +125,7 @@ fn a_download_that_is_cut_off_is_named_so() {
     assert!(said.contains("x.whl: not a usable wheel: it is truncated or damaged"), "{said}");
     assert!(said.contains("download it again"), "{said}");
     place.file("x.rpm", b"neither");
-    let said = place.ends(1, &["inspect", "x.rpm"]);
+    let said = place.ends(5, &["inspect", "x.rpm"]);
     assert!(said.contains("x.rpm: a file of no known format"), "{said}");
 }
 
@@ -152,21 +154,21 @@ fn what_is_no_input_is_described_whatever_its_name() {
     let half = |bytes: &[u8]| bytes[..bytes.len() / 2].to_vec();
     let mut damaged = packed.clone();
     damaged[1024..1536].copy_from_slice(&noise[..512]);
-    for (bytes, what) in [
-        (Vec::new(), "an empty file"),
-        (noise.clone(), "a file of no known format"),
-        ([b"BZh9", &noise[..]].concat(), "compressed with bzip2"),
-        ([b"!<arch>\n", &noise[..]].concat(), "dpkg-deb -x"),
-        (compressed("gzip", &place, "plain/readme.txt"), "does not begin as a tar archive does"),
-        (half(&compressed("gzip", &place, "good.tar")), "it is truncated; get it again"),
-        (half(&by_python("lzma", &place, "good.tar")), "it is truncated; get it again"),
-        (half(&zstd::encode_all(&*packed, 3).unwrap()), "it is truncated; get it again"),
-        (half(&packed), "is truncated; get it again"),
-        (damaged, "a damaged header"),
+    for (bytes, code, what) in [
+        (Vec::new(), 5, "an empty file"),
+        (noise.clone(), 5, "a file of no known format"),
+        ([b"BZh9", &noise[..]].concat(), 5, "compressed with bzip2"),
+        ([b"!<arch>\n", &noise[..]].concat(), 5, "dpkg-deb -x"),
+        (compressed("gzip", &place, "plain/readme.txt"), 1, "does not begin as a tar archive does"),
+        (half(&compressed("gzip", &place, "good.tar")), 1, "it is truncated; get it again"),
+        (half(&by_python("lzma", &place, "good.tar")), 1, "it is truncated; get it again"),
+        (half(&zstd::encode_all(&*packed, 3).unwrap()), 1, "it is truncated; get it again"),
+        (half(&packed), 1, "is truncated; get it again"),
+        (damaged, 1, "a damaged header"),
     ] {
         for name in ["x.tar", "x.tgz", "x.tar.bz2", "x.tar.zst", "x.bin"] {
             place.file(name, &bytes);
-            let text = place.ends(1, &["inspect", name]);
+            let text = place.ends(code, &["inspect", name]);
             assert!(text.contains(what) && text.len() < 500, "{name}, {what}: {text}");
         }
     }

@@ -146,8 +146,8 @@ fn the_exit_code_and_the_reason() {
         (&["plain.so", "--require", "gfx1250:xnack-"], 2, ""),
         (&["plain.so", "--require", ","], 2, ""),
         (&["plain.so", "--require-in", "*"], 2, ""),
-        (&["missing.so", "--require", "gfx90a"], 2, ""),
-        (&["missing.so"], 1, ""),
+        (&["missing.so", "--require", "gfx90a"], 5, ""),
+        (&["missing.so"], 5, ""),
     ] {
         let printed = text(place.path(), arguments, code);
         assert!(printed.contains(said), "{arguments:?}: {printed}");

@@ -43,14 +43,6 @@ pub enum OpenedError {
         /// How it becomes an input: a command, or what to name instead.
         way: String,
     },
-    /// No form fits.
-    #[error("{path}: what it is was not recognised. {looked_for}", path = path.display())]
-    Unknown {
-        /// The input.
-        path: PathBuf,
-        /// The forms that were looked for.
-        looked_for: String,
-    },
     /// It has several trees of which each is a whole.
     #[error("{path}: it has {number} views of which each is a whole tree; name one of them, such as {first}", path = path.display())]
     SeveralViews {
@@ -68,8 +60,8 @@ impl OpenedError {
     /// of their own for it (docs/cli.md).
     pub fn is_not_understood(&self) -> bool {
         match self {
-            Self::NotThere(_) | Self::DeadMount(_) | Self::Packed { .. } | Self::Unknown { .. } => true,
-            Self::Source(error) => matches!(error, SourceError::UnknownKind { .. } | SourceError::NotAWheel { .. }),
+            Self::NotThere(_) | Self::DeadMount(_) | Self::Packed { .. } => true,
+            Self::Source(error) => matches!(error, SourceError::UnknownKind { .. }),
             Self::Wheels(_) | Self::Image(_) | Self::Statement { .. } | Self::SeveralViews { .. } => false,
         }
     }

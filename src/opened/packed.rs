@@ -18,7 +18,7 @@ struct PackedForm {
 }
 
 /// deb(5); the RPM file format (rpm.org, "Package format"); conda-package-handling, "Conda package formats"; PEP 625.
-const FORMS: [PackedForm; 4] = [
+const FORMS: [PackedForm; 3] = [
     PackedForm {
         what: "a Debian package, which is not read as it is",
         magic: b"!<arch>\ndebian-binary",
@@ -36,12 +36,6 @@ const FORMS: [PackedForm; 4] = [
         magic: b"PK",
         extension: Some("conda"),
         command: "cph extract --dest DIR {}",
-    },
-    PackedForm {
-        what: "a static library or an ar archive, which is not read as it is",
-        magic: b"!<arch>\n",
-        extension: None,
-        command: "ar x {} --output DIR",
     },
 ];
 

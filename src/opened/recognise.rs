@@ -11,6 +11,7 @@ use super::split::SplitDirectory;
 use super::wheels::WheelDirectory;
 use crate::artifact::FoundArtifacts;
 use crate::image::ImageReference;
+use crate::source::unknown;
 
 /// What the user named.
 #[derive(Debug)]
@@ -55,7 +56,5 @@ pub fn recognise(path: &Path) -> Result<Named, OpenedError> {
             return Ok(named);
         }
     }
-    let names: Vec<_> = FORMS.iter().map(|form| form.name).collect();
-    let looked_for = format!("It is none of these: {}", names.join(", "));
-    Err(OpenedError::Unknown { path: place.path, looked_for })
+    Err(unknown(path).into())
 }

@@ -63,6 +63,7 @@ pub(crate) use tar::{
     read_extended, read_members,
 };
 pub use tree::open_file;
+pub(crate) use unknown::error as unknown;
 
 impl Input {
     /// Lists the directory, wheel, tar archive or binary at `location`.

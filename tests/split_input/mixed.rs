@@ -70,7 +70,7 @@ fn wheels_that_lack_others_or_do_not_need_them_are_named() {
     for command in [&["inspect", &host][..], &["split", &host, "-o", "alone"]] {
         let (_, said) = kpackfs(place, command);
         let reason =
-            "its device wheels were not given, so it has no device code; name them, too: amd-torch-device-gfx1030";
+            "its device wheels were not given, which have its device code; name them, too: amd-torch-device-gfx1030";
         assert!(said.contains(reason) && !said.contains("require  by name"), "{said}");
     }
 
