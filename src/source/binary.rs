@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::error::is_named_wheel;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, open_file};
 use crate::disk;
 use crate::resources::Resources;
@@ -26,7 +27,7 @@ pub(crate) fn may_be_binary(content: &dyn Content) -> bool {
 
 /// Whether the file begins as binaries do. A wheel may begin with anything: zip files are read from their end.
 pub(super) fn is_binary(location: &Path) -> io::Result<bool> {
-    if location.extension().is_some_and(|extension| extension == "whl") {
+    if is_named_wheel(location) {
         return Ok(false);
     }
     let mut magic = Vec::new();

@@ -11,8 +11,10 @@ use zip::read::{ArchiveOffset, Config, ZipFileEntry};
 use zip::result::{ZipError, ZipResult};
 use zip::unstable::read::ZipIterable;
 
+use super::error::is_named_wheel;
 use super::member::OpenWheel;
 use super::{SourceError, unknown};
+use crate::disk;
 use crate::rope::to_usize;
 
 /// The most members that a wheel may have. The largest ROCm wheels have some ten thousand.
@@ -51,12 +53,13 @@ pub(super) fn parse<T>(
         other => SourceError::NotAWheel { path: location.to_owned(), reason: other.to_string() },
     };
     let mut window = Window::new(wheel, entry);
-    if !ends_plainly(&mut window).map_err(|source| explain(source.into()))? {
+    // A zip file may have a prefix, from whose end it counts, but installers refuse such a wheel.
+    let prefix = plain_end(&mut window).map_err(|source| explain(source.into()))?;
+    let prefix = prefix.filter(|prefix| *prefix == 0 || !is_named_wheel(location));
+    if prefix.is_none() {
         check_claims(&mut window, location)?;
     }
-    // A zip file may have a prefix, but installers refuse such a wheel. Finding the prefix's length would mean
-    // searching the payload.
-    let config = Config { archive_offset: ArchiveOffset::Known(0) };
+    let config = Config { archive_offset: ArchiveOffset::Known(prefix.unwrap_or(0)) };
     match one_by_one(window, config, &member) {
         Ok(Parsed::All(members, start)) => return Ok((members, start)),
         Ok(Parsed::TooMany(error)) => return Err(error),
@@ -137,20 +140,36 @@ fn check_claims(window: &mut Window<'_>, location: &Path) -> Result<(), SourceEr
     Err(SourceError::NotAWheel { path: location.to_owned(), reason })
 }
 
-/// Whether the file ends as wheels do: with the end of a directory that lies just before it, without a comment and without
-/// Zip64. Then nothing else has to be read to find the directory.
-fn ends_plainly(window: &mut Window<'_>) -> io::Result<bool> {
-    let Some(start) = window.wheel.stamp.size.checked_sub(END) else { return Ok(false) };
+/// The length of what is before the zip file, if the file ends as wheels do: with the end of a directory that lies just before
+/// it, without a comment and without Zip64. Then nothing else has to be read to find the directory.
+fn plain_end(window: &mut Window<'_>) -> io::Result<Option<u64>> {
+    let Some(start) = window.wheel.stamp.size.checked_sub(END) else { return Ok(None) };
     let mut record = [0; 22];
     window.seek(SeekFrom::Start(start))?;
     window.read_exact(&mut record)?;
     // APPNOTE.TXT 4.3.16: signature 0, numbers of entries 8 and 10, size 12 and offset 16 of the directory, length of the
     // comment 20.
     let [b'P', b'K', 5, 6, 0, 0, 0, 0, n0, n1, _, _, s0, s1, s2, s3, o0, o1, o2, o3, 0, 0] = record else {
-        return Ok(false);
+        return Ok(None);
     };
     let (size, offset) = (u32::from_le_bytes([s0, s1, s2, s3]), u32::from_le_bytes([o0, o1, o2, o3]));
-    Ok([n0, n1] != [0xff, 0xff] && u64::from(offset) + u64::from(size) == start)
+    let prefix = start.checked_sub(u64::from(offset) + u64::from(size));
+    Ok(prefix.filter(|_| [n0, n1] != [0xff, 0xff]))
+}
+
+/// Whether a file ends as zip files do, whatever it begins with: with the end of a central directory, perhaps with a comment.
+pub(crate) fn ends_as_zip(location: &Path) -> io::Result<bool> {
+    let (mut file, metadata) = disk::open(location)?;
+    let start = metadata.len().saturating_sub(END + u64::from(u16::MAX));
+    let mut tail = Vec::new();
+    file.seek(SeekFrom::Start(start))?;
+    file.take(END + u64::from(u16::MAX)).read_to_end(&mut tail)?;
+    // APPNOTE.TXT 4.3.16: signature 0, length of the comment 20.
+    let is_end = |(at, record): (usize, &[u8])| match *record {
+        [b'P', b'K', 5, 6, .., c0, c1] => at + record.len() + usize::from(u16::from_le_bytes([c0, c1])) == tail.len(),
+        _ => false,
+    };
+    Ok(tail.windows(to_usize(END)).enumerate().any(is_end))
 }
 
 /// The largest number of members that any possible end of the central directory claims; `None` if there is no such end.

@@ -32,7 +32,7 @@ pub enum SourceError {
     },
     /// It is nothing that can be read.
     #[error(
-        "{}: {what}. An input is a directory, a wheel (a zip file), a binary (ELF or PE), or a tar archive, which may be \
+        "{}: {what}. An input is a directory, a wheel or another zip file, a binary (ELF or PE), or a tar archive, which may be \
          compressed with gzip, zstd or xz", path.display()
     )]
     UnknownKind {
@@ -76,10 +76,10 @@ pub enum SourceError {
         /// The file system's name.
         name: &'static str,
     },
-    /// It is not a usable wheel.
-    #[error("{}: not a usable wheel: {reason}", path.display())]
+    /// It is not a usable wheel or zip file.
+    #[error("{}: not a usable {}: {reason}", path.display(), if is_named_wheel(path) { "wheel" } else { "zip file" })]
     NotAWheel {
-        /// The wheel.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -115,4 +115,9 @@ impl SourceError {
             _ => Self::Io { path, source },
         }
     }
+}
+
+/// Whether the name of a file is that of a wheel.
+pub(super) fn is_named_wheel(location: &Path) -> bool {
+    location.extension().is_some_and(|extension| extension == "whl")
 }

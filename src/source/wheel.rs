@@ -1,4 +1,4 @@
-//! A `.whl` file as input. Listing reads the central directory only; members are read in place.
+//! A zip file as input: a wheel, or a tree. Listing reads the central directory only; members are read in place.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use zip::result::ZipError;
 use zip::{CompressionMethod, DateTime};
 
 use super::central::{self, MAX_MEMBERS};
+use super::error::is_named_wheel;
 use super::input::find_dist_info;
 use super::member::{self, CentralHeader, LOCAL_HEADER, OpenWheel};
 use super::stamp::Stamp;
@@ -33,7 +34,8 @@ const TYPE: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
 const SYMLINK: u32 = 0o120_000;
 
-/// Lists the members of the wheel at `location`.
+/// Lists the members of the zip file at `location`: a wheel if it has a *.dist-info directory, or else a tree, unless its name
+/// says that it is a wheel.
 pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Input, SourceError> {
     let (file, metadata) = disk::open(&location).map_err(|source| SourceError::not_opened(&location, source))?;
     let wheel = OpenWheel::new(&location, file, Stamp::of(&metadata), resources);
@@ -53,12 +55,18 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     let entries = members.into_iter().zip(limits).map(entry).collect::<Result<Vec<_>, _>>();
     let entries = entries.map_err(|source| SourceError::Tables { path: location.clone(), source })?;
     let mut entries = WheelEntries { location: &location, owner, table: &table }.complete(entries)?;
-    let Some(dist_info) = find_dist_info(&entries) else {
-        let reason = "there has to be exactly one *.dist-info directory, with the files METADATA and WHEEL".into();
-        return Err(SourceError::NotAWheel { path: location, reason });
+    let kind = match find_dist_info(&entries) {
+        Some(dist_info) => {
+            links::become_files(&mut entries);
+            InputKind::Wheel(dist_info)
+        }
+        None if !is_named_wheel(&location) => InputKind::Tree,
+        None => {
+            let reason = "there has to be exactly one *.dist-info directory, with the files METADATA and WHEEL".into();
+            return Err(SourceError::NotAWheel { path: location, reason });
+        }
     };
-    links::become_files(&mut entries);
-    let (kind, file) = (InputKind::Wheel(dist_info), Some(Arc::new(WholeWheel(wheel)) as Arc<dyn Content>));
+    let file = Some(Arc::new(WholeWheel(wheel)) as Arc<dyn Content>);
     Ok(Input { kind, location, root, entries, warnings, file, tables: vec![table] })
 }
 
