@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::fs;
 
-use kpackfs::image::{ImageReference, open_root};
+use kpackfs::image::{ImageReference, LayoutForm, open_root};
 use kpackfs::rope::Sha256;
 use tempfile::TempDir;
 
@@ -47,7 +47,7 @@ pub(crate) fn run(bytes: &[u8]) {
         }
     };
     fs::write(place.path().join("index.json"), index).expect("a file can be written");
-    let reference = ImageReference { directory: place.path().to_owned(), tag: None };
+    let reference = ImageReference { layout: place.path().to_owned(), form: LayoutForm::Directory, tag: None };
     let Ok(input) = open_root(&reference, &resources()) else { return };
     assert!(input.entries.windows(2).all(|pair| pair[0].path < pair[1].path), "sorted, and each path once");
     for entry in &input.entries {

@@ -16,7 +16,8 @@ use super::writing::Writing;
 use crate::deflate::DeflateLevel;
 use crate::export::{ImageLayout, ImagesToWrite, Inputs, LayerCompression};
 use crate::gpu::{GpuSet, TargetId};
-use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, ImageReference, first_names};
+use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, first_names};
+use crate::opened::{Named, recognise};
 use crate::session::{Prepared, PreparedImage};
 use crate::split::{Packaging, PlanOptions, Statement};
 use crate::view::{gpus_of, serves};
@@ -80,9 +81,12 @@ pub(super) struct ImageOutput<'a> {
 impl ImageOutput<'_> {
     /// Writes an image for each GPU.
     pub(super) fn write(&self) -> anyhow::Result<()> {
-        let Some(reference) = ImageReference::parse(self.input) else {
+        let Named::Image(reference) = recognise(self.input)? else {
             let input = self.input.display();
-            bail!("{input}: --format oci makes images of an image; name one in an OCI layout, as oci:DIR:TAG");
+            bail!(
+                "{input}: --format oci makes images of an image; name one in an OCI layout, as oci:DIR:TAG or \
+                 oci-archive:FILE:TAG"
+            );
         };
         // Which files are divided must not depend on the GPUs, so that images share their layers.
         let all = self.split.for_all_targets();

@@ -19,7 +19,7 @@ use crate::threads;
 
 /// The file or directory that an input is in: for an image, its layout.
 pub(super) fn place_of(input: &Path) -> PathBuf {
-    ImageReference::parse(input).map_or_else(|| input.to_owned(), |image| image.directory)
+    ImageReference::parse(input).map_or_else(|| input.to_owned(), |image| image.layout)
 }
 
 /// An absolute name of an input, which stays valid when a daemon changes its working directory. Fails if the input is not there
@@ -27,8 +27,8 @@ pub(super) fn place_of(input: &Path) -> PathBuf {
 pub(super) fn absolute_input(input: &Path) -> anyhow::Result<PathBuf> {
     match recognise(input)? {
         Named::Image(image) => {
-            let directory = std::path::absolute(&image.directory).with_context(|| image.to_string())?;
-            Ok(ImageReference { directory, ..image }.to_string().into())
+            let layout = std::path::absolute(&image.layout).with_context(|| image.to_string())?;
+            Ok(ImageReference { layout, ..image }.to_string().into())
         }
         _ => std::path::absolute(input).with_context(|| input.display().to_string()),
     }

@@ -108,7 +108,7 @@ impl BlobWriter<'_> {
     /// Whether a blob need not be written. It is read and hashed: a power cut may have damaged it, and nothing else would find
     /// that.
     pub(super) fn has(&self, blob: &Descriptor) -> bool {
-        self.existing.as_ref().is_some_and(|layout| layout.has(blob, &self.resources.counters))
+        self.existing.as_ref().is_some_and(|layout| layout.has(blob))
     }
 
     /// Gives a blob the name of its digest, unless the layout has it.

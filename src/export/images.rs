@@ -15,11 +15,11 @@ use super::sharing::Reflink;
 use crate::disk::{Durability, lock_directory};
 use crate::gpu::GpuSet;
 use crate::image::{
-    BLOBS, Division, INDEX, ImageError, ImageRecipe, LayerPart, Layout, ListedLayer, MARK, MadeLayer, index_with, mark,
+    BLOBS, Division, INDEX, ImageError, ImageRecipe, LayerPart, Layout, LayoutForm, ListedLayer, MARK, MadeLayer,
+    index_with, mark,
 };
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::source::open_file;
 
 /// Why images cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -79,20 +79,19 @@ impl ImageLayout<'_> {
     }
 
     /// The layout that is there.
-    fn existing(&self) -> Result<Option<Layout>, ImageError> {
+    fn existing(&self, resources: &Arc<Resources>) -> Result<Option<Layout>, ImageError> {
         match self {
             Self::New(_) => Ok(None),
-            Self::Existing(directory) => Layout::open(directory).map(Some),
+            Self::Existing(directory) => Layout::open(directory, LayoutForm::Directory, resources).map(Some),
         }
     }
 
     /// Fails if there are images with the tags of new ones.
-    fn check_tags(&self, to_write: &ImagesToWrite<'_>) -> Result<(), ImageWriteError> {
-        let Self::Existing(directory) = self else { return Ok(()) };
-        let existing = Layout::open(directory)?.tags()?;
+    fn check_tags(&self, to_write: &ImagesToWrite<'_>, existing: Option<&Layout>) -> Result<(), ImageWriteError> {
+        let Some(existing) = existing.map(Layout::tags).transpose()? else { return Ok(()) };
         match to_write.gpus.iter().find(|(_, tag)| existing.contains(tag)) {
             Some((_, tag)) if !to_write.may_replace => {
-                Err(ImageWriteError::Tag { layout: (*directory).to_owned(), tag: tag.clone() })
+                Err(ImageWriteError::Tag { layout: self.directory().to_owned(), tag: tag.clone() })
             }
             _ => Ok(()),
         }
@@ -155,9 +154,9 @@ impl ImagesToWrite<'_> {
         progress: &Progress,
         warn: Warn,
     ) -> Result<LayerCounts, ImageWriteError> {
-        let existing = layout.existing()?;
+        let existing = layout.existing(resources)?;
         let layers = existing.as_ref().map(|layout| self.layers_in(layout, warn)).transpose()?.unwrap_or_default();
-        layout.check_tags(self)?;
+        layout.check_tags(self, existing.as_ref())?;
         let mut output = layout.prepare(self, inputs, resources, warn)?;
         let directory = output.staged(&layout.directory().join(BLOBS));
         fs::create_dir_all(&directory).map_err(at(&directory))?;
@@ -170,17 +169,13 @@ impl ImagesToWrite<'_> {
         let (blobs, counts, place) = (writing.blobs.directory, writing.counts, layout.directory());
         // Another process may have added images meanwhile.
         let _lock = lock_directory(place).map_err(at(place))?;
-        let index = match layout {
-            ImageLayout::New(_) => {
-                output.write_file(&place.join(MARK), &mark(), Durability::Synced)?;
-                None
-            }
-            ImageLayout::Existing(_) => {
-                layout.check_tags(self)?;
-                add_blobs(&mut output, &blobs, &place.join(BLOBS))?;
-                Some(Layout::open(place)?.index()?)
-            }
-        };
+        let existing = layout.existing(resources)?;
+        layout.check_tags(self, existing.as_ref())?;
+        match layout {
+            ImageLayout::New(_) => output.write_file(&place.join(MARK), &mark(), Durability::Synced)?,
+            ImageLayout::Existing(_) => add_blobs(&mut output, &blobs, &place.join(BLOBS))?,
+        }
+        let index = existing.as_ref().map(Layout::index).transpose()?;
         output.write_file(&place.join(INDEX), &index_with(index, &entries), Durability::Synced)?;
         output.publish(self.durability)?;
         Ok(counts)
@@ -239,7 +234,7 @@ impl LayerWriter<'_> {
     /// A layer that stays as it is, with the digest that its archive has. That of the configuration may be another one.
     fn unchanged(&mut self, number: usize, layer: &Descriptor) -> Result<Option<ListedLayer>, ImageWriteError> {
         let ImagesToWrite { recipe, division, .. } = *self.to_write;
-        let content = open_file(&recipe.image.blob(layer)?, self.blobs.resources).map_err(ImageError::from)?;
+        let content = recipe.image.blob(layer)?;
         self.blobs.unchanged(layer, &content)?;
         self.counts.unchanged += 1;
         let diff_id = division.diff_id(number, &self.blobs.resources.index)?;

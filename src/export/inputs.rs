@@ -196,7 +196,7 @@ impl DevicePath {
 /// image, and directories of packages.
 fn parts_of(input: &Path) -> Vec<PathBuf> {
     let parts = match recognise(input) {
-        Ok(Named::Image(image)) => return vec![image.directory],
+        Ok(Named::Image(image)) => return vec![image.layout],
         Ok(Named::Artifacts(FoundArtifacts::Several { artifacts, .. })) => artifacts.into_values().collect(),
         Ok(Named::Wheels(found)) => found.wheels,
         Ok(Named::Split(split)) => split.all_wheels(),

@@ -1,7 +1,6 @@
 //! The image in a layout that a name means, through nested indexes and platforms.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use oci_spec::image::{Arch, Descriptor, ImageIndex, ImageManifest, MediaType, Os};
@@ -12,7 +11,7 @@ use super::layout::{Layout, tag_of};
 use super::{ImageError, ImageReference, Layer};
 use crate::memory::{Parser, ParserMemory, TableError};
 use crate::resources::Resources;
-use crate::rope::ReadError;
+use crate::rope::{Content, ReadError};
 
 /// The annotation by which builders mark entries of an index that are about another one, such as attestations (`BuildKit`,
 /// "Attestation storage").
@@ -56,8 +55,8 @@ pub(crate) struct Image {
 
 impl Image {
     /// The image that a name means. Of several platforms, it is that of ROCm: linux/amd64.
-    pub(crate) fn open(reference: &ImageReference) -> Result<Self, ImageError> {
-        let layout = Layout::open(&reference.directory)?;
+    pub(crate) fn open(reference: &ImageReference, resources: &Arc<Resources>) -> Result<Self, ImageError> {
+        let layout = Layout::open(&reference.layout, reference.form, resources)?;
         let index = layout.index()?;
         let tags: Vec<_> = index.manifests().iter().filter_map(tag_of).collect();
         let is_named = |it: &&Descriptor| reference.tag.is_none() || tag_of(it) == reference.tag;
@@ -69,14 +68,17 @@ impl Image {
         }
         let missing = |wanted: String| {
             let existing = if tags.is_empty() { "no tags".to_owned() } else { first_names(&tags) };
-            ImageError::NoSuchImage { path: layout.directory.clone(), wanted, existing }
+            ImageError::NoSuchImage { path: layout.place().to_owned(), wanted, existing }
         };
         let mut found = found.into_iter();
         match (found.next(), found.next(), &reference.tag) {
             (Some(descriptor), None, _) => Self::new(layout, descriptor),
             (None, _, Some(tag)) => Err(missing(format!("there is no image {tag:?}"))),
             (None, _, None) => Err(missing("there is no image in it".to_owned())),
-            (Some(_), Some(_), None) => Err(missing("there are several images; name one (oci:DIR:TAG)".to_owned())),
+            (Some(_), Some(_), None) => {
+                let name = reference.form.pattern();
+                Err(missing(format!("there are several images; name one ({name})")))
+            }
             (Some(_), Some(_), Some(tag)) => {
                 Err(missing(format!("{tag:?} means several images, and none for linux/amd64")))
             }
@@ -137,9 +139,9 @@ impl Image {
         self.diff_ids.get(number).map(String::as_str)
     }
 
-    /// Where the blob of a layer is.
-    pub(crate) fn blob(&self, layer: &Descriptor) -> Result<PathBuf, ImageError> {
-        self.layout.blob(layer.digest())
+    /// The bytes of the blob of a layer.
+    pub(crate) fn blob(&self, layer: &Descriptor) -> Result<Arc<dyn Content>, ImageError> {
+        self.layout.content(layer.digest())
     }
 
     /// Reads the headers of a layer, after comparing its digest.

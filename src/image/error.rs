@@ -16,10 +16,18 @@ pub enum ImageError {
         /// The error.
         source: std::io::Error,
     },
-    /// The directory is no layout.
+    /// A document cannot be read.
+    #[error("{}: {source}", path.display())]
+    Unread {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: ReadError,
+    },
+    /// The directory or the archive is no layout.
     #[error("{}: not an OCI image layout: {reason}; skopeo copy docker://IMAGE oci:DIR:TAG makes one", path.display())]
     NotALayout {
-        /// The directory.
+        /// The directory or the archive.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,

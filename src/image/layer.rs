@@ -7,14 +7,13 @@ use std::sync::Arc;
 use oci_spec::image::{Descriptor, MediaType};
 use tar::EntryType;
 
+use super::layout_files::packing_in;
 use super::{ImageError, Layout};
 use crate::index::{Index, RecordKind};
 use crate::memory::{Parser, ParserMemory};
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, Rope, Sha256};
-use crate::source::{
-    Attributes, EntryPath, TarCompression, TarMember, kind_name, open_archive, packing, path_of, read_members,
-};
+use crate::source::{Attributes, EntryPath, TarCompression, TarMember, kind_name, open_archive, path_of, read_members};
 use crate::split::hex;
 
 /// How the name of a file begins that removes the file with the rest of the name.
@@ -46,6 +45,7 @@ pub(crate) struct Layer {
     pub(crate) digest: String,
     /// The tar archive.
     pub(crate) archive: Arc<dyn Content>,
+    compression: TarCompression,
     /// In the order of the archive.
     pub(crate) members: Vec<LayerMember>,
     #[expect(dead_code, reason = "the members count as long as it is there")]
@@ -84,7 +84,7 @@ pub(crate) enum LayerMemberKind {
 impl Default for Layer {
     fn default() -> Self {
         let (archive, table) = (Arc::new(Rope::default()), ParserMemory::new(Parser::Tar));
-        Self { digest: String::new(), archive, members: Vec::new(), table }
+        Self { digest: String::new(), archive, compression: TarCompression::Plain, members: Vec::new(), table }
     }
 }
 
@@ -97,14 +97,13 @@ impl Layer {
             media_type: of.media_type().to_string(),
             expected: "those of tar archives, plain or compressed with gzip or zstd",
         })?;
-        let path = layout.check(of, &resources.counters)?;
-        let found = packing(&path).map_err(|source| ImageError::Io { path: path.clone(), source })?;
-        if found != Some(stated) {
+        let (blob, path) = (layout.check(of)?, layout.blob(of.digest())?);
+        if packing_in(&path, &*blob)? != Some(stated) {
             let reason = format!("it is not compressed as its media type {} says", of.media_type());
             return Err(ImageError::Blob { path, reason });
         }
         let failed = |source| ImageError::Layer { layer: digest.clone(), source };
-        let archive = open_archive(&path, stated, resources).map_err(failed)?;
+        let archive = open_archive(&path, &blob, stated, resources).map_err(failed)?;
         let (mut members, table) = (Vec::new(), ParserMemory::new(Parser::Tar));
         // Its digest says that it is whole, so it may end without empty blocks, as layers of umoci do.
         read_members(&path, &archive, &mut |member| {
@@ -115,13 +114,13 @@ impl Layer {
             Ok(())
         })
         .map_err(failed)?;
-        Ok(Self { digest, archive, members, table })
+        Ok(Self { digest, archive, compression: stated, members, table })
     }
 
     /// The digest of its archive (`diff_id`). All of it is read, once for an index.
     pub(super) fn diff_id(&self, index: &Index) -> Result<String, ImageError> {
         // Without compression, the archive is the blob, whose digest has been compared.
-        if self.archive.backing().is_some() {
+        if self.compression == TarCompression::Plain {
             return Ok(self.digest.clone());
         }
         let identity = Identity::describe("diff_id").add(self.digest.as_bytes()).finish();

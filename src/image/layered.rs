@@ -40,8 +40,8 @@ impl LayeredImage {
     }
 
     /// The root file system, as an input.
-    pub(crate) fn root_input(&self, resources: &Arc<Resources>) -> Result<Input, ImageError> {
-        self.root()?.into_input(&self.image, resources)
+    pub(crate) fn root_input(&self) -> Result<Input, ImageError> {
+        self.root()?.into_input(&self.image)
     }
 
     /// A member, with its layer.

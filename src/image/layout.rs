@@ -1,17 +1,17 @@
 //! A layout on disk (OCI Image Layout Specification): `oci-layout`, `index.json`, and blobs by their digests.
 
-use std::fs::Metadata;
-use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use oci_spec::image::{Descriptor, Digest, DigestAlgorithm, ImageIndex, OciLayout};
 use serde::de::DeserializeOwned;
 
 use super::ImageError;
-use crate::disk;
+use super::layout_files::LayoutFiles;
+use super::reference::LayoutForm;
 use crate::memory::{Parser, WholeFile};
-use crate::metrics::Counters;
-use crate::rope::Sha256;
+use crate::resources::Resources;
+use crate::rope::{Content, Sha256};
 use crate::split::hex;
 
 /// The file that marks a layout, and the list of its images.
@@ -27,9 +27,6 @@ pub(super) const VERSION: &str = "1.0.0";
 /// The annotation with the tag (OCI Image Format Specification, "Annotations").
 pub(super) const TAG: &str = "org.opencontainers.image.ref.name";
 
-/// Bytes hashed at a time.
-const PIECE: usize = 256 << 10;
-
 /// Whether a directory has the file that marks a layout.
 pub(crate) fn is_layout(directory: &Path) -> bool {
     directory.join(MARK).is_file()
@@ -38,29 +35,38 @@ pub(crate) fn is_layout(directory: &Path) -> bool {
 /// A layout.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    pub(super) directory: PathBuf,
+    files: LayoutFiles,
+    resources: Arc<Resources>,
 }
 
 impl Layout {
-    /// The layout in a directory.
-    pub(crate) fn open(directory: &Path) -> Result<Self, ImageError> {
-        let refused = |reason: String| ImageError::NotALayout { path: directory.to_owned(), reason };
-        let mark = disk::read(&directory.join(MARK), Parser::ImageDocument);
-        let mark = mark.map_err(|error| refused(format!("{MARK}: {error}")))?;
+    /// The layout in a directory or in an archive.
+    pub(crate) fn open(place: &Path, form: LayoutForm, resources: &Arc<Resources>) -> Result<Self, ImageError> {
+        let layout = Self { files: LayoutFiles::open(place, form, resources)?, resources: Arc::clone(resources) };
+        let refused = |reason: String| ImageError::NotALayout { path: place.to_owned(), reason };
+        let mark = layout.whole(MARK).map_err(|error| refused(error.to_string()))?;
         let mark: OciLayout = serde_json::from_slice(&mark).map_err(|error| refused(format!("{MARK}: {error}")))?;
         if mark.image_layout_version() != VERSION {
             return Err(refused(format!("its version is {:?}, and {VERSION} is known", mark.image_layout_version())));
         }
-        let directory =
-            directory.canonicalize().map_err(|source| ImageError::Io { path: directory.to_owned(), source })?;
-        Ok(Self { directory })
+        Ok(layout)
+    }
+
+    /// Its directory or archive.
+    pub(super) fn place(&self) -> &Path {
+        self.files.place()
+    }
+
+    /// The bytes of a document.
+    fn whole(&self, name: &str) -> Result<WholeFile, ImageError> {
+        let content = self.files.content(name, &self.resources)?;
+        let path = || self.place().join(name);
+        WholeFile::of(Parser::ImageDocument, &*content).map_err(|source| ImageError::Unread { path: path(), source })
     }
 
     /// The list of its images.
     pub(crate) fn index(&self) -> Result<ImageIndex, ImageError> {
-        let path = self.directory.join(INDEX);
-        let bytes = disk::read(&path, Parser::ImageDocument);
-        parse(&bytes.map_err(|source| ImageError::Io { path: path.clone(), source })?, &path, "image index")
+        parse(&self.whole(INDEX)?, &self.place().join(INDEX), "image index")
     }
 
     /// The tags of its images.
@@ -68,53 +74,50 @@ impl Layout {
         Ok(self.index()?.manifests().iter().filter_map(tag_of).collect())
     }
 
-    /// Where the blob of a descriptor is.
-    pub(crate) fn blob(&self, digest: &Digest) -> Result<PathBuf, ImageError> {
+    /// The name of the blob of a descriptor.
+    fn name_of(&self, digest: &Digest) -> Result<String, ImageError> {
         let text = digest.digest();
         if *digest.algorithm() != DigestAlgorithm::Sha256 || text.len() != 64 || !text.bytes().all(is_hex) {
-            let (path, reason) =
-                (self.directory.clone(), format!("the digest {digest} is no SHA-256, which alone is known"));
-            return Err(ImageError::Blob { path, reason });
+            let reason = format!("the digest {digest} is no SHA-256, which alone is known");
+            return Err(ImageError::Blob { path: self.place().to_owned(), reason });
         }
-        Ok(self.directory.join(BLOBS).join(text))
+        Ok(format!("{BLOBS}/{text}"))
+    }
+
+    /// The path of the blob of a descriptor; in an archive, behind the path of that.
+    pub(crate) fn blob(&self, digest: &Digest) -> Result<PathBuf, ImageError> {
+        Ok(self.place().join(self.name_of(digest)?))
+    }
+
+    /// The bytes of the blob of a descriptor.
+    pub(crate) fn content(&self, digest: &Digest) -> Result<Arc<dyn Content>, ImageError> {
+        self.files.content(&self.name_of(digest)?, &self.resources)
     }
 
     /// A document among the blobs. Its size and digest are those of the descriptor.
     pub(super) fn document<T: DeserializeOwned>(&self, of: &Descriptor, what: &'static str) -> Result<T, ImageError> {
-        parse(&self.bytes(of)?, &self.blob(of.digest())?, what)
-    }
-
-    fn bytes(&self, of: &Descriptor) -> Result<WholeFile, ImageError> {
         let path = self.blob(of.digest())?;
-        let bytes = disk::read(&path, Parser::ImageDocument);
-        let bytes = bytes.map_err(|source| ImageError::Io { path: path.clone(), source })?;
+        let bytes = self.whole(&self.name_of(of.digest())?)?;
         check_size(&path, bytes.len() as u64, of)?;
         check_digest(&path, &Sha256::of(&bytes), of)?;
-        Ok(bytes)
+        parse(&bytes, &path, what)
     }
 
     /// Whether there is a blob with the size and the digest of a descriptor. Reads all of it if the size is right.
-    pub(crate) fn has(&self, blob: &Descriptor, counters: &Counters) -> bool {
-        self.check(blob, counters).is_ok()
+    pub(crate) fn has(&self, blob: &Descriptor) -> bool {
+        self.check(blob).is_ok()
     }
 
-    /// Fails if a blob does not have the size and the digest of its descriptor. Reads all of it.
-    pub(super) fn check(&self, of: &Descriptor, counters: &Counters) -> Result<PathBuf, ImageError> {
-        let path = self.blob(of.digest())?;
-        let io = |source| ImageError::Io { path: path.clone(), source };
-        let (mut file, metadata): (_, Metadata) = disk::open(&path).map_err(io)?;
-        check_size(&path, metadata.len(), of)?;
-        let (mut sum, mut piece) = (Sha256::default(), vec![0; PIECE]);
-        loop {
-            let count = file.read(&mut piece).map_err(io)?;
-            if count == 0 {
-                break;
-            }
-            sum.update(piece.get(..count).unwrap_or_default());
-            counters.bytes_hashed.add(count as u64);
-        }
-        check_digest(&path, &sum.finish(), of)?;
-        Ok(path)
+    /// The bytes of a blob. Fails if it does not have the size and the digest of its descriptor. Reads all of it.
+    pub(super) fn check(&self, of: &Descriptor) -> Result<Arc<dyn Content>, ImageError> {
+        let (path, content) = (self.blob(of.digest())?, self.content(of.digest())?);
+        check_size(&path, content.size(), of)?;
+        let hashed = &self.resources.counters.bytes_hashed;
+        let sum = Sha256::of_content_counted(&*content, |count| {
+            hashed.add(count);
+        })?;
+        check_digest(&path, &sum, of)?;
+        Ok(content)
     }
 }
 

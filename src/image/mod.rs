@@ -1,4 +1,5 @@
-//! Container images: OCI image layouts (OCI Image Format Specification 1.1) as input and output.
+//! Container images: OCI image layouts (OCI Image Format Specification 1.1), in directories and tar archives, as input and
+//! output.
 //!
 //! A layer is a tar archive, so it is read as one: its files are ranges of it. The root file system is the layers laid over
 //! each other, and is an input like any tree.
@@ -12,6 +13,7 @@ mod hidden;
 mod layer;
 mod layered;
 mod layout;
+mod layout_files;
 mod member_header;
 mod new_image;
 mod new_layer;
@@ -33,10 +35,10 @@ pub(crate) use layered::LayeredImage;
 pub(crate) use layout::{BLOBS, INDEX, Layout, MARK, is_layout};
 pub(crate) use new_image::{ImageRecipe, LayerPart, ListedLayer, WrittenBlob, index_with, mark};
 pub(crate) use new_layer::MadeLayer;
-pub use reference::ImageReference;
+pub use reference::{ImageReference, LayoutForm};
 pub(crate) use usage::LayerUsage;
 
 /// The root file system of an image.
 pub fn open_root(reference: &ImageReference, resources: &Arc<Resources>) -> Result<Input, ImageError> {
-    LayeredImage::open(Image::open(reference)?, resources)?.root_input(resources)
+    LayeredImage::open(Image::open(reference, resources)?, resources)?.root_input()
 }

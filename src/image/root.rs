@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::layer::{Layer, LayerMember, LayerMemberKind};
 use super::{Image, ImageError};
 use crate::memory::{Parser, ParserMemory};
-use crate::resources::Resources;
-use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, file_in, open_file};
+use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, file_in};
 
 /// The files that the layers so far make.
 #[derive(Debug, Default)]
@@ -94,13 +93,13 @@ impl RootFiles {
     }
 
     /// Everything, as an input.
-    pub(crate) fn into_input(self, image: &Image, resources: &Arc<Resources>) -> Result<Input, ImageError> {
-        let manifest = image.layout.blob(image.descriptor.digest())?;
-        let file = Some(open_file(&manifest, resources)?);
+    pub(crate) fn into_input(self, image: &Image) -> Result<Input, ImageError> {
+        let location = image.layout.blob(image.descriptor.digest())?;
+        let file = Some(image.layout.content(image.descriptor.digest())?);
         let entry = |(path, file): (EntryPath, RootFile)| Entry { path, kind: file.kind, attributes: file.attributes };
         let entries = self.files.into_iter().map(entry).collect();
         let (kind, warnings) = (InputKind::Tree, Vec::new());
-        Ok(Input { kind, location: manifest, root: IMPLIED, entries, warnings, file, tables: self.tables })
+        Ok(Input { kind, location, root: IMPLIED, entries, warnings, file, tables: self.tables })
     }
 
     /// The paths of a directory and of everything below it.

@@ -6,12 +6,13 @@ use super::place::Place;
 use super::recognise::Named;
 use super::site::{is_environment, sites_of};
 use super::split::SplitDirectory;
+use super::tarred::TarredForm;
 use super::wheels::WheelDirectory;
 use crate::artifact::{FoundArtifacts, find_in, is_named_as_artifact};
 use crate::fatbin::{is_bundle, is_code};
-use crate::image::{ImageReference, is_layout};
+use crate::image::{ImageReference, LayoutForm, is_layout};
 use crate::kpack;
-use crate::source::{SourceError, begins_binary, packing};
+use crate::source::{SourceError, TarCompression, begins_binary, ends_as_zip};
 
 /// A form of input.
 pub struct Form {
@@ -23,7 +24,7 @@ pub struct Form {
 }
 
 /// All forms. The first that fits is the answer.
-pub static FORMS: [Form; 17] = [
+pub static FORMS: [Form; 18] = [
     Form { name: "OCI layout", sign: "a directory with the file oci-layout, or oci:DIR[:TAG]", recognise: layout },
     Form {
         name: "artifacts",
@@ -54,14 +55,28 @@ pub static FORMS: [Form; 17] = [
     Form { name: "code object", sign: "an ELF file for AMDGPU", recognise: code_object },
     Form { name: "bundle", sign: "the first bytes of an offload bundle", recognise: bundle },
     Form { name: "binary", sign: "the first bytes of ELF or PE", recognise: binary },
-    Form { name: "package of another kind", sign: "the first bytes of deb, rpm, conda or ar", recognise: package },
-    Form { name: "zip file", sign: "the first bytes of a zip file", recognise: zip },
+    Form {
+        name: "package of another kind",
+        sign: "the first bytes of deb, rpm, conda or ar, or the members of an sdist or a docker archive",
+        recognise: package,
+    },
+    Form {
+        name: "tarred OCI layout",
+        sign: "a tar archive with oci-layout and index.json, or oci-archive:FILE[:TAG]",
+        recognise: tarred_layout,
+    },
+    Form { name: "zip file", sign: "the first bytes of a zip file, or its end behind others", recognise: zip },
     Form { name: "tar archive", sign: "a header of tar, gzip, zstd or xz", recognise: tar },
 ];
 
+#[expect(clippy::unnecessary_wraps, reason = "a row of the table")]
 fn layout(place: &Place) -> Result<Option<Named>, OpenedError> {
     let is_it = place.is_directory && is_layout(&place.path);
-    Ok(is_it.then(|| Named::Image(ImageReference { directory: place.path.clone(), tag: None })))
+    Ok(is_it.then(|| image(place, LayoutForm::Directory)))
+}
+
+fn image(place: &Place, form: LayoutForm) -> Named {
+    Named::Image(ImageReference { layout: place.path.clone(), form, tag: None })
 }
 
 fn artifacts(place: &Place) -> Result<Option<Named>, OpenedError> {
@@ -138,11 +153,19 @@ fn package(place: &Place) -> Result<Option<Named>, OpenedError> {
     packed::of_file(place).map(|()| None)
 }
 
+fn tarred_layout(place: &Place) -> Result<Option<Named>, OpenedError> {
+    let is_it = place.tarred()? == Some(TarredForm::Layout(TarCompression::Plain));
+    Ok(is_it.then(|| image(place, LayoutForm::Archive)))
+}
+
 fn zip(place: &Place) -> Result<Option<Named>, OpenedError> {
-    Ok(place.head()?.starts_with(b"PK").then_some(Named::Zip))
+    let io = |source| SourceError::Io { path: place.path.clone(), source };
+    // A zip file may be the last member of a tar archive.
+    let ends_as_one = || Ok::<_, SourceError>(place.tarred()?.is_none() && ends_as_zip(&place.path).map_err(io)?);
+    let is_it = !place.is_directory && (place.head()?.starts_with(b"PK") || ends_as_one()?);
+    Ok(is_it.then_some(Named::Zip))
 }
 
 fn tar(place: &Place) -> Result<Option<Named>, OpenedError> {
-    let io = |source| SourceError::Io { path: place.path.clone(), source };
-    Ok(packing(&place.path).map_err(io)?.map(|_| Named::Tar))
+    Ok(place.tarred()?.map(|_| Named::Tar))
 }

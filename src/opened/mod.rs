@@ -14,6 +14,7 @@ mod recognise;
 mod site;
 mod split;
 mod statement;
+mod tarred;
 mod wheels;
 
 pub use error::OpenedError;

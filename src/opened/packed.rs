@@ -4,6 +4,8 @@ use std::path::Path;
 
 use super::error::OpenedError;
 use super::place::Place;
+use super::tarred::TarredForm;
+use crate::source::TarCompression;
 
 /// A file format that is not read as it is.
 struct PackedForm {
@@ -17,8 +19,8 @@ struct PackedForm {
     command: &'static str,
 }
 
-/// deb(5); the RPM file format (rpm.org, "Package format"); conda-package-handling, "Conda package formats"; PEP 625.
-const FORMS: [PackedForm; 3] = [
+/// deb(5); the RPM file format (rpm.org, "Package format"); conda-package-handling, "Conda package formats".
+const FORMS: &[PackedForm] = &[
     PackedForm {
         what: "a Debian package, which is not read as it is",
         magic: b"!<arch>\ndebian-binary",
@@ -29,7 +31,7 @@ const FORMS: [PackedForm; 3] = [
         what: "an RPM package, which is not read as it is",
         magic: &[0xed, 0xab, 0xee, 0xdb],
         extension: None,
-        command: "rpm2cpio {} | cpio -idm -D DIR",
+        command: "mkdir DIR && rpm2cpio {} | cpio -idm -D DIR",
     },
     PackedForm {
         what: "a conda package, which is not read as it is",
@@ -40,7 +42,11 @@ const FORMS: [PackedForm; 3] = [
 ];
 
 /// Transports of containers-transports(5) that are not read. Each is copied into a layout first.
-const TRANSPORTS: [&str; 4] = ["docker://", "docker-daemon:", "docker-archive:", "containers-storage:"];
+const TRANSPORTS: [&str; 5] = ["docker://", "docker-daemon:", "docker-archive:", "containers-storage:", "dir:"];
+
+/// Programs that decompress a file, each to a file next to it.
+const DECOMPRESSORS: [(TarCompression, &str); 3] =
+    [(TarCompression::Gzip, "gunzip --keep"), (TarCompression::Zstd, "unzstd"), (TarCompression::Xz, "unxz --keep")];
 
 /// Refuses a file of one of these formats.
 pub(super) fn of_file(place: &Place) -> Result<(), OpenedError> {
@@ -48,7 +54,32 @@ pub(super) fn of_file(place: &Place) -> Result<(), OpenedError> {
     let is_it = |form: &&PackedForm| {
         head.starts_with(form.magic) && form.extension.is_none_or(|extension| place.has_extension(extension))
     };
-    FORMS.iter().find(is_it).map_or(Ok(()), |form| Err(form.refused(&place.path)))
+    match FORMS.iter().find(is_it) {
+        Some(form) => Err(form.refused(&place.path)),
+        None => of_tar(place),
+    }
+}
+
+/// Refuses a tar archive of an image or of source code.
+fn of_tar(place: &Place) -> Result<(), OpenedError> {
+    let path = place.path.display();
+    let (what, way) = match place.tarred()? {
+        Some(TarredForm::DockerArchive) => (
+            "an image as `docker save` wrote it before version 25, which is not read as it is",
+            format!("copy it into a layout and name that: skopeo copy docker-archive:{path} oci:DIR:TAG"),
+        ),
+        Some(TarredForm::Sdist) => (
+            "a source distribution, which has no built code",
+            format!("build a wheel and name that: pip wheel --no-deps {path}"),
+        ),
+        Some(TarredForm::Layout(packing)) => {
+            let Some((_, program)) = DECOMPRESSORS.iter().find(|(of, _)| *of == packing) else { return Ok(()) };
+            let what = "a compressed archive of images, which is not read as it is";
+            (what, format!("decompress it and name the tar archive: {program} {path}"))
+        }
+        Some(TarredForm::Tree) | None => return Ok(()),
+    };
+    Err(OpenedError::Packed { path: place.path.clone(), what, way })
 }
 
 impl PackedForm {

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use once_cell::unsync::OnceCell;
 
 use super::error::OpenedError;
+use super::tarred::TarredForm;
 use crate::disk;
-use crate::source::{DirectoryListing, SourceError};
+use crate::source::{DirectoryListing, SourceError, packing_of};
 
 /// First bytes of a file that show its form: a block of tar, which is more than any other magic takes.
 const HEAD: u64 = 512;
@@ -21,6 +22,7 @@ pub(super) struct Place {
     pub(super) is_directory: bool,
     listing: OnceCell<DirectoryListing>,
     head: OnceCell<Vec<u8>>,
+    tarred: OnceCell<Option<TarredForm>>,
 }
 
 impl Place {
@@ -36,7 +38,8 @@ impl Place {
             let what = "neither a file nor a directory";
             return Err(SourceError::UnknownKind { path: path.to_owned(), what }.into());
         }
-        Ok(Self { path: path.to_owned(), is_directory, listing: OnceCell::new(), head: OnceCell::new() })
+        let (listing, head, tarred) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Ok(Self { path: path.to_owned(), is_directory, listing, head, tarred })
     }
 
     /// Its entries, if it is a directory.
@@ -57,6 +60,15 @@ impl Place {
             Ok(head)
         };
         Ok(self.head.get_or_try_init(read)?)
+    }
+
+    /// What it is as a tar archive, if it is one.
+    pub(super) fn tarred(&self) -> Result<Option<TarredForm>, SourceError> {
+        let recognise = || {
+            let packing = packing_of(&self.path, self.head()?);
+            packing.map(|packing| TarredForm::of(&self.path, packing)).transpose()
+        };
+        Ok(*self.tarred.get_or_try_init(recognise)?)
     }
 
     /// Whether it is a file whose name ends with a dot and this extension.

@@ -16,7 +16,7 @@ use crate::source::unknown;
 /// What the user named.
 #[derive(Debug)]
 pub enum Named {
-    /// An image in a layout on disk.
+    /// An image in a layout on disk, a directory or a tar archive.
     Image(ImageReference),
     /// An artifact, or a directory of artifacts.
     Artifacts(FoundArtifacts),
@@ -32,7 +32,7 @@ pub enum Named {
     Wheel,
     /// A tar archive.
     Tar,
-    /// A zip file that is no wheel by its name.
+    /// A zip file that is no wheel by its name, perhaps behind other bytes.
     Zip,
     /// An ELF or PE file for a host.
     Binary,
@@ -47,7 +47,7 @@ pub enum Named {
 /// Recognises an input by the first of the [`FORMS`] that fits. Reads names, statements and first bytes only.
 pub fn recognise(path: &Path) -> Result<Named, OpenedError> {
     if let Some(image) = ImageReference::parse(path) {
-        return Ok(Named::Image(image));
+        return if image.layout.exists() { Ok(Named::Image(image)) } else { Err(OpenedError::NotThere(image.layout)) };
     }
     packed::of_reference(path)?;
     let place = Place::new(path)?;

@@ -21,9 +21,9 @@ impl PreparedImage {
     /// Plans the split of an image's root file system.
     pub(crate) fn open<S: Stages>(reference: &ImageReference, session: &Session<'_, S>) -> Result<Self, SessionError> {
         let resources = session.resources;
-        let image = Image::open(reference).and_then(|image| LayeredImage::open(image, resources));
+        let image = Image::open(reference, resources).and_then(|image| LayeredImage::open(image, resources));
         let image = image.map_err(OpenedError::from)?;
-        let root = || image.root_input(resources).map_err(OpenedError::from);
+        let root = || image.root_input().map_err(OpenedError::from);
         let prepared = session.plan_alone(root()?)?;
         // Joining has removed archives from the input of the plan.
         let parts = DeviceParts::find(&root()?, &prepared.plan.databases);

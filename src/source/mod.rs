@@ -49,6 +49,7 @@ use crate::resources::Resources;
 
 pub use binary::begins_binary;
 pub(crate) use binary::{MIN_BINARY, may_be_binary};
+pub(crate) use central::ends_as_zip;
 pub use entry::{Attributes, Entry, EntryKind};
 pub use error::SourceError;
 pub use host_wheel::{DeviceWheel, HostWheel, OnePath};
@@ -59,8 +60,8 @@ pub use listing::{DirectoryListing, Listed, ListedKind};
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
 pub(crate) use tar::{
-    BLOCK as TAR_BLOCK, ExtendedRecords, TarCompression, TarMember, file_in, kind_name, open_archive, packing, path_of,
-    read_extended, read_members,
+    BLOCK as TAR_BLOCK, ExtendedRecords, TarCompression, TarMember, TarNames, file_in, kind_name, open_archive,
+    packing_of, path_of, read_extended, read_members,
 };
 pub use tree::open_file;
 pub(crate) use unknown::error as unknown;

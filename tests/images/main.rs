@@ -9,6 +9,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod archives;
 mod blobs;
 mod forms;
 mod hostile;

@@ -12,7 +12,11 @@ use crate::layout::{Form, INDEX, Layer, Layout, image};
 
 /// Path and kind of everything in an image: the content of a file, the target of a symlink.
 pub(crate) fn shown(layout: &Layout) -> Vec<String> {
-    let name = layout.name("x");
+    shown_as(&layout.name("x"))
+}
+
+/// The same of the image with this name.
+pub(crate) fn shown_as(name: &str) -> Vec<String> {
     let reference = ImageReference::parse(name.as_ref()).unwrap();
     let input = open_root(&reference, &Resources::new(16 << 20)).unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

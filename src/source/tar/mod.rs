@@ -5,6 +5,7 @@ mod decoding;
 mod extended;
 mod gzip;
 mod members;
+mod names;
 mod reader;
 mod unpacked;
 
@@ -19,7 +20,8 @@ use tar::EntryType;
 pub(super) use self::decoding::MAX_RATIO;
 pub(crate) use self::extended::ExtendedRecords;
 pub(crate) use self::members::{ArchiveEnd, TarMember, kind_name, path_of, read_extended, read_members};
-pub(crate) use self::unpacked::TarCompression;
+pub(crate) use self::names::TarNames;
+pub(crate) use self::unpacked::{TarCompression, open as open_archive};
 use super::input::find_dist_info;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links, open_file};
 use crate::disk;
@@ -32,20 +34,23 @@ pub(crate) const BLOCK: u64 = 512;
 
 /// How the tar archive at `location` is compressed; `None` if it is no tar archive. A wheel may begin with anything.
 pub(crate) fn packing(location: &Path) -> io::Result<Option<TarCompression>> {
-    let name = location.file_name().unwrap_or_default().to_string_lossy();
-    if name.ends_with(".whl") {
-        return Ok(None);
-    }
     let mut head = Vec::new();
     disk::open(location)?.0.take(BLOCK).read_to_end(&mut head)?;
-    Ok(match &*head {
+    Ok(packing_of(location, &head))
+}
+
+/// The same of a file with this name and this first block.
+pub(crate) fn packing_of(location: &Path, head: &[u8]) -> Option<TarCompression> {
+    let name = location.file_name().unwrap_or_default().to_string_lossy();
+    match head {
+        _ if name.ends_with(".whl") => None,
         [0x1f, 0x8b, ..] => Some(TarCompression::Gzip),
         // A frame, or a skippable one before it (RFC 8878, 3.1.1 and 3.1.2).
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(TarCompression::Zstd),
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(TarCompression::Xz),
         head if is_header(head) || (name.contains(".tar") && is_end(head)) => Some(TarCompression::Plain),
         _ => None,
-    })
+    }
 }
 
 /// Whether a block is a header: its bytes have the sum that it states, in which the sum's own eight bytes count as blanks.
@@ -63,15 +68,6 @@ fn is_end(block: &[u8]) -> bool {
     block.len() as u64 == BLOCK && block.iter().all(|byte| *byte == 0)
 }
 
-/// The bytes of a tar archive that is compressed in this way.
-pub(crate) fn open_archive(
-    location: &Path,
-    packing: TarCompression,
-    resources: &Arc<Resources>,
-) -> Result<Arc<dyn Content>, SourceError> {
-    unpacked::open(location, &open_file(location, resources)?, packing, resources)
-}
-
 /// Lists the members of the archive at `location`.
 pub(super) fn list(
     location: PathBuf,
@@ -81,7 +77,7 @@ pub(super) fn list(
     let io = |source| SourceError::Io { path: location.clone(), source };
     let of_file = Attributes::of(&location.metadata().map_err(io)?);
     let file = open_file(&location, resources)?;
-    let archive = unpacked::open(&location, &file, packing, resources)?;
+    let archive = open_archive(&location, &file, packing, resources)?;
     let table = ParserMemory::new(Parser::Tar);
     let mut tree = TarEntries { owner: of_file, entries: BTreeMap::new(), links: 0, table };
     let end = read_members(&location, &archive, &mut |member| tree.add(&member, &archive))?;

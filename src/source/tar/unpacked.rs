@@ -18,10 +18,10 @@ use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, check_range};
 
 /// The largest window of a zstd stream as a power of two: 128 MiB, as for bundles.
-const WINDOW_LOG: u32 = 27;
+pub(super) const WINDOW_LOG: u32 = 27;
 
 /// The memory limit of xz in KiB: a dictionary of the same size, and 4 MiB for the rest.
-const MAX_MEMORY: u32 = 132 << 10;
+pub(super) const MAX_MEMORY: u32 = 132 << 10;
 
 /// How an archive is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,8 @@ pub(crate) enum TarCompression {
     Xz,
 }
 
-/// The bytes of the archive in `file`.
-pub(super) fn open(
+/// The bytes of the tar archive in `file`, which is compressed in this way.
+pub(crate) fn open(
     location: &Path,
     file: &Arc<dyn Content>,
     packing: TarCompression,

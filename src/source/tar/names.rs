@@ -1,0 +1,88 @@
+//! The names of the first members of a tar archive, by which it is recognised. It is not listed for that: of a compressed one,
+//! the beginning is unpacked.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use lzma_rust2::XzReader;
+use tar::{EntryType, Header};
+
+use super::unpacked::{MAX_MEMORY, TarCompression, WINDOW_LOG};
+use super::{BLOCK, is_header, path_of};
+use crate::disk;
+use crate::source::EntryPath;
+
+/// The most bytes of a compressed archive that are unpacked.
+const MOST: u64 = 1 << 20;
+
+/// Iterates over the paths of members as their headers state them, without those of extended headers: what an archive is
+/// recognised by has short names. Ends at what cannot be read, of which listing the archive tells.
+pub(crate) struct TarNames {
+    bytes: TarBytes,
+    /// Bytes up to the next header.
+    rest: u64,
+}
+
+enum TarBytes {
+    File(File),
+    Unpacked(Box<dyn Read>),
+}
+
+impl TarNames {
+    /// The members of the archive at `location`.
+    pub(crate) fn open(location: &Path, packing: TarCompression) -> io::Result<Self> {
+        let (file, _) = disk::open(location)?;
+        let unpacked = |stream: Box<dyn Read>| TarBytes::Unpacked(Box::new(stream.take(MOST)));
+        let bytes = match packing {
+            TarCompression::Plain => TarBytes::File(file),
+            TarCompression::Gzip => unpacked(Box::new(MultiGzDecoder::new(file))),
+            TarCompression::Zstd => {
+                let mut decoder = zstd::Decoder::new(file)?;
+                decoder.window_log_max(WINDOW_LOG)?;
+                unpacked(Box::new(decoder))
+            }
+            TarCompression::Xz => unpacked(Box::new(XzReader::new_mem_limit(BufReader::new(file), true, MAX_MEMORY))),
+        };
+        Ok(Self { bytes, rest: 0 })
+    }
+}
+
+impl TarBytes {
+    fn skip(&mut self, length: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => drop(file.seek(SeekFrom::Current(length.try_into().map_err(io::Error::other)?))?),
+            Self::Unpacked(stream) => drop(io::copy(&mut stream.take(length), &mut io::sink())?),
+        }
+        Ok(())
+    }
+
+    fn block(&mut self) -> io::Result<Header> {
+        let mut header = Header::new_old();
+        match self {
+            Self::File(file) => file.read_exact(header.as_mut_bytes())?,
+            Self::Unpacked(stream) => stream.read_exact(header.as_mut_bytes())?,
+        }
+        Ok(header)
+    }
+}
+
+impl Iterator for TarNames {
+    type Item = EntryPath;
+
+    fn next(&mut self) -> Option<EntryPath> {
+        loop {
+            self.bytes.skip(self.rest).ok()?;
+            let header = self.bytes.block().ok().filter(|header| is_header(header.as_bytes()))?;
+            self.rest = header.entry_size().ok()?.checked_next_multiple_of(BLOCK)?;
+            let is_of_next = matches!(
+                header.entry_type(),
+                EntryType::XHeader | EntryType::XGlobalHeader | EntryType::GNULongName | EntryType::GNULongLink
+            );
+            if !is_of_next {
+                return Some(path_of(&header.path_bytes()).ok().flatten().unwrap_or_else(EntryPath::root));
+            }
+        }
+    }
+}
