@@ -127,6 +127,9 @@ impl Collect {
         interrupt::watch()?;
         let inputs: Vec<_> = self.app.iter().chain(&self.from).cloned().collect();
         check_page(self.html.as_deref(), &inputs)?;
+        if let Some(output) = &self.result.output {
+            Inputs::of(&inputs).check_outside(output)?;
+        }
         let options = self.options.with_policy(WorkPolicy { check_bundles: true, ..WorkPolicy::default() });
         let collected = self.collecting.collect(&self.app, &self.from, &options)?;
         let prepared = &collected.prepared;

@@ -5,8 +5,14 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::statfs;
+use rustix::io::Errno;
+
 use super::read;
 use crate::memory::Parser;
+
+/// The type of mounts by kpackfs in `/proc/mounts` and `findmnt -t`.
+pub(crate) const KPACKFS: &str = "fuse.kpackfs";
 
 /// The file of the kernel that lists mounts.
 pub(crate) const MOUNTINFO: &str = "/proc/self/mountinfo";
@@ -41,6 +47,33 @@ fn topmost_of(mut mounts: Vec<MountEntry>, path: &Path) -> Option<MountEntry> {
     mounts.retain(|mount| mount.mount_point == path);
     let top = mounts.iter().rposition(|mount| mounts.iter().all(|other| other.parent != mount.id))?;
     Some(mounts.swap_remove(top))
+}
+
+/// The mount that a path without symlinks is in.
+pub(crate) fn mount_around<'a>(mounts: &'a [MountEntry], path: &Path) -> Option<&'a MountEntry> {
+    let around = mounts.iter().filter(|mount| path.starts_with(&mount.mount_point));
+    // Of several at one place, the last one is the uppermost.
+    around.max_by_key(|mount| mount.mount_point.as_os_str().len())
+}
+
+/// Whether the daemon of the FUSE filesystem that a path leads to is gone. Uses statfs(2), because the kernel answers stat(2)
+/// from its cache even then.
+pub(crate) fn is_dead(path: &Path) -> bool {
+    matches!(statfs(path), Err(Errno::NOTCONN | Errno::CONNABORTED))
+}
+
+/// The mount that a path is in, if its daemon is gone.
+pub(crate) fn dead_mount(path: &Path) -> Option<PathBuf> {
+    if !is_dead(path) {
+        return None;
+    }
+    // A path in such a mount has no canonical form.
+    let absolute = std::path::absolute(path).ok()?;
+    let real = |above: &Path| Some(above.canonicalize().ok()?.join(absolute.strip_prefix(above).ok()?));
+    let place = absolute.ancestors().skip(1).find_map(real).unwrap_or_else(|| absolute.clone());
+    let mounts = list_all_mounts().unwrap_or_default();
+    let mount = mount_around(&mounts, &place).filter(|mount| mount.kind.starts_with("fuse"));
+    Some(mount.map_or(absolute, |mount| mount.mount_point.clone()))
 }
 
 /// All mounts that this process can see.

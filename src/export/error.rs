@@ -55,6 +55,30 @@ pub enum ExportError {
         /// The input, as the user gave it.
         input: PathBuf,
     },
+    /// An output is in a mount by kpackfs.
+    #[error(
+        "{}: kpackfs shows {input} in {}, and nothing can be written there; name an output outside of it",
+        path.display(), mount.display()
+    )]
+    InMount {
+        /// The output.
+        path: PathBuf,
+        /// The mount point.
+        mount: PathBuf,
+        /// The input of the mount.
+        input: String,
+    },
+    /// An output is in a mount by kpackfs whose daemon has ended.
+    #[error(
+        "{}: the daemon of the mount {mount} has ended: unmount it (`kpackfs umount {mount}`), or name an output outside of it",
+        path.display(), mount = mount.display()
+    )]
+    InDeadMount {
+        /// The output.
+        path: PathBuf,
+        /// The mount point.
+        mount: PathBuf,
+    },
     /// An output is a hard link to a file of an input.
     #[error("{}: it is a hard link to a file of the input {}; name another output", path.display(), input.display())]
     LinkedToInput {

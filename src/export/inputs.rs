@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::ExportError;
 use crate::artifact::{FoundArtifacts, shards};
-use crate::disk::{MountEntry, list_all_mounts};
+use crate::disk::{KPACKFS, MountEntry, is_dead, list_all_mounts, mount_around};
 use crate::opened::{Named, outside, recognise};
 
 /// The most symlinks that lead to a file (`MAXSYMLINKS` of Linux).
@@ -102,6 +102,29 @@ impl Inputs {
         })
     }
 
+    /// Fails if a place is in an input or in a mount by kpackfs. Nothing has to be read for this answer.
+    pub(crate) fn check_outside(&self, place: &Path) -> Result<(), ExportError> {
+        let (resolved, location) = self.resolve(place, &mut HashMap::new());
+        self.check_around(place, &resolved, &location)
+    }
+
+    fn check_around(&self, place: &Path, resolved: &Path, location: &DevicePath) -> Result<(), ExportError> {
+        let path = place.to_owned();
+        if let Some(input) = self.inputs.iter().find(|input| location.is_in(&input.location)) {
+            return Err(ExportError::InInput { path, input: input.given.clone() });
+        }
+        match mount_around(&self.mounts, resolved).filter(|mount| mount.kind == KPACKFS) {
+            Some(mount) if is_dead(&mount.mount_point) => {
+                Err(ExportError::InDeadMount { path, mount: mount.mount_point.clone() })
+            }
+            Some(mount) => {
+                let input = mount.source.to_string_lossy().into_owned();
+                Err(ExportError::InMount { path, mount: mount.mount_point.clone(), input })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// A path without symlinks before its last component, and where that is. `directories` are those of earlier paths.
     fn resolve(
         &self,
@@ -125,15 +148,10 @@ impl Inputs {
 
     fn check_resolved(&self, place: &Path, resolved: &Path, location: &DevicePath) -> Result<(), ExportError> {
         let path = || place.to_owned();
-        for input in &self.inputs {
-            let given = input.given.clone();
-            if input.leading.contains(location) {
-                return Err(ExportError::IsInput { path: path(), input: given });
-            }
-            if location.is_in(&input.location) {
-                return Err(ExportError::InInput { path: path(), input: given });
-            }
+        if let Some(input) = self.inputs.iter().find(|input| input.leading.contains(location)) {
+            return Err(ExportError::IsInput { path: path(), input: input.given.clone() });
         }
+        self.check_around(place, resolved, location)?;
         let Ok(existing) = resolved.symlink_metadata() else { return Ok(()) };
         if existing.is_dir()
             && let Some(mount) = self.mounts_at(resolved).next()

@@ -47,6 +47,27 @@ pub enum MountError {
         /// The input.
         input: PathBuf,
     },
+    /// The mount would be in a mount of its own input, or in the one that contains it.
+    #[error("{}: it is in the mount {}, which shows the input {}; name a directory outside of it", path.display(), mount.display(), input.display())]
+    InOwnMount {
+        /// The mount point.
+        path: PathBuf,
+        /// The mount that contains it.
+        mount: PathBuf,
+        /// The input.
+        input: PathBuf,
+    },
+    /// The mount would be in one whose daemon has ended.
+    #[error(
+        "{}: the daemon of the mount {mount} has ended: unmount it (`kpackfs umount {mount}`), or name a directory outside of it",
+        path.display(), mount = mount.display()
+    )]
+    InDeadMount {
+        /// The mount point.
+        path: PathBuf,
+        /// The mount that contains it.
+        mount: PathBuf,
+    },
     /// The kernel refused to mount.
     #[error("{}: cannot be mounted on: {source}", path.display())]
     Mount {

@@ -24,12 +24,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use fuser::{Config, Session, SessionACL};
-use rustix::fs::{major, minor, statfs};
+use rustix::fs::{major, minor};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{getgid, getuid};
 
-use crate::disk::{MOUNTINFO, MountEntry, absolute_mount_point, list_all_mounts, topmost_mount};
+use crate::disk::{
+    KPACKFS, MOUNTINFO, MountEntry, absolute_mount_point, is_dead, list_all_mounts, mount_around, topmost_mount,
+};
 use crate::fs::{Adapter, Filesystem, KernelPages, Rings, check_rings};
 use crate::resources::Resources;
 use crate::threads;
@@ -45,7 +47,7 @@ pub(crate) use self::sys::raise_open_files;
 pub use self::transport::Transport;
 
 /// The type of our mounts in `/proc/mounts` and `findmnt -t`.
-pub const FILESYSTEM_TYPE: &str = "fuse.kpackfs";
+pub const FILESYSTEM_TYPE: &str = KPACKFS;
 
 /// With two threads, one can copy bytes while the other one answers. A third one gains nothing and costs wake-ups.
 const SESSION_THREADS: usize = 2;
@@ -170,10 +172,15 @@ pub(crate) fn check(options: &MountOptions) -> Result<MountTarget, MountError> {
         return check_device(path, number);
     }
     let failed = |source| MountError::MountPoint { path: path.clone(), source };
-    let place = absolute_mount_point(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => MountError::NoDirectory(path.clone()),
-        _ => failed(error),
-    })?;
+    let place = match absolute_mount_point(path) {
+        Ok(place) => place,
+        Err(error) => {
+            // In a mount of kpackfs, nobody can create it.
+            check_around(&std::path::absolute(path).map_err(failed)?, &options.source)?;
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
+            return Err(if is_missing { MountError::NoDirectory(path.clone()) } else { failed(error) });
+        }
+    };
     if let Some(entry) = topmost(&place)?.filter(|entry| entry.kind == FILESYSTEM_TYPE) {
         let source_name = entry.source.to_string_lossy().into_owned();
         return Err(if is_dead(&place) {
@@ -182,6 +189,7 @@ pub(crate) fn check(options: &MountOptions) -> Result<MountTarget, MountError> {
             MountError::AlreadyMounted { path: place, source_name }
         });
     }
+    check_around(&place, &options.source)?;
     // Another filesystem may be there, such as autofs below a mount that systemd makes on demand. autofs ignores
     // accesses from mount(8)'s process group, so a daemon leaves that group only after it has mounted.
     if !std::fs::metadata(&place).map_err(failed)?.is_dir() {
@@ -193,6 +201,23 @@ pub(crate) fn check(options: &MountOptions) -> Result<MountTarget, MountError> {
         return Err(MountError::CoversInput { path: place, input });
     }
     Ok(MountTarget::Directory(place))
+}
+
+/// Fails if a mount point is in a mount whose daemon is gone, in a mount of the input, or in the mount that contains the
+/// input: one would be read through the other.
+fn check_around(place: &Path, source: &Path) -> Result<(), MountError> {
+    let mounts = list_all_mounts().map_err(MountError::system(MOUNTINFO))?;
+    let Some(around) = mount_around(&mounts, place).filter(|mount| mount.kind == KPACKFS) else { return Ok(()) };
+    let (path, mount) = (place.to_owned(), around.mount_point.clone());
+    if is_dead(&mount) {
+        return Err(MountError::InDeadMount { path, mount });
+    }
+    let input = source.canonicalize().unwrap_or_else(|_| source.to_owned());
+    let is_of_input = [source, &*input].iter().any(|input| around.source == input.as_os_str());
+    if is_of_input || input.starts_with(&mount) {
+        return Err(MountError::InOwnMount { path, mount, input });
+    }
+    Ok(())
 }
 
 /// The numbers of /dev/fuse: `MISC_MAJOR` and `FUSE_MINOR` in the kernel.
@@ -207,13 +232,6 @@ fn check_device(path: &Path, number: RawFd) -> Result<MountTarget, MountError> {
     } else {
         Err(failed(Errno::NODEV.into()))
     }
-}
-
-/// Whether the daemon of the kpackfs at `place` is gone. Uses statfs(2), because the kernel answers stat(2) from its
-/// cache even then.
-fn is_dead(place: &Path) -> bool {
-    // Other errors will show when the mount is used.
-    matches!(statfs(place), Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 /// Removes a stale mount.

@@ -30,9 +30,18 @@ pub enum OpenedError {
     /// There is nothing at the path.
     #[error("{}: No such file or directory", .0.display())]
     NotThere(PathBuf),
-    /// It is the directory of a mount whose daemon has ended.
-    #[error("{path}: it is a mount whose daemon has ended: unmount it (`kpackfs umount {path}`), and mount again", path = .0.display())]
-    DeadMount(PathBuf),
+    /// It is in a mount whose daemon has ended.
+    #[error(
+        "{}: the daemon of the mount {mount} has ended: unmount it (`kpackfs umount {mount}`), and mount again",
+        path.display(),
+        mount = mount.display()
+    )]
+    DeadMount {
+        /// The input.
+        path: PathBuf,
+        /// The mount point.
+        mount: PathBuf,
+    },
     /// Its form is known, and nothing in it can be read as it is.
     #[error("{path}: {what}: {way}", path = path.display())]
     Packed {
@@ -60,7 +69,7 @@ impl OpenedError {
     /// of their own for it (docs/cli.md).
     pub fn is_not_understood(&self) -> bool {
         match self {
-            Self::NotThere(_) | Self::DeadMount(_) | Self::Packed { .. } => true,
+            Self::NotThere(_) | Self::DeadMount { .. } | Self::Packed { .. } => true,
             Self::Source(error) => matches!(error, SourceError::UnknownKind { .. }),
             Self::Wheels(_) | Self::Image(_) | Self::Statement { .. } | Self::SeveralViews { .. } => false,
         }

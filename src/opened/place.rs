@@ -27,10 +27,11 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new(path: &Path) -> Result<Self, OpenedError> {
+        if let Some(mount) = disk::dead_mount(path) {
+            return Err(OpenedError::DeadMount { path: path.to_owned(), mount });
+        }
         let metadata = path.metadata().map_err(|source| match source.raw_os_error() {
             Some(libc::ENOENT | libc::ENOTDIR) => OpenedError::NotThere(path.to_owned()),
-            // A FUSE mount whose daemon is gone (fuse(4)).
-            Some(libc::ENOTCONN) => OpenedError::DeadMount(path.to_owned()),
             _ => SourceError::Io { path: path.to_owned(), source }.into(),
         })?;
         let is_directory = metadata.is_dir();
