@@ -254,6 +254,51 @@ fn an_input_and_its_split_have_the_same_code() {
     assert_eq!(said["code_objects"]["same"], said["inputs"]["before"]["code"]);
 }
 
+#[test]
+fn all_forms_of_a_wheel_have_its_code() {
+    let place = tempfile::tempdir().unwrap();
+    wheel(place.path());
+    let unpack = |wheel: &Path, to: &str| {
+        zip::ZipArchive::new(fs::File::open(wheel).unwrap()).unwrap().extract(place.path().join(to)).unwrap();
+    };
+    for format in ["wheel", "index", "thin-wheel"] {
+        kpackfs(place.path(), &["split", "torch.whl", "--format", format, "-o", format]);
+    }
+    let site = "lib/python3.12/site-packages";
+    put(place.path(), "venv/pyvenv.cfg", b"home = /usr/bin");
+    put(place.path(), "conda/conda-meta/history", b"");
+    unpack(&place.path().join("torch.whl"), &format!("venv/{site}"));
+    for wheel in fs::read_dir(place.path().join("wheel")).unwrap() {
+        unpack(&wheel.unwrap().path(), &format!("conda/{site}"));
+    }
+    put(place.path(), "wheel/SHA256SUMS", b"");
+    // The libraries of conda's packages are next to Python's packages.
+    for name in ["venv", "conda"] {
+        put(place.path(), &format!("more/{name}/lib/libx.so"), &fixture("plain.so"));
+        let copy = Command::new("cp").arg("-a").arg(name).arg("more").current_dir(place.path()).output().unwrap();
+        assert!(copy.status.success(), "{copy:?}");
+    }
+    for (input, form, added) in [
+        ("wheel", "wheels", 0),
+        ("index", "wheels", 0),
+        ("index/simple", "wheels", 0),
+        ("thin-wheel", "wheels", 0),
+        ("venv", "tree", 0),
+        ("conda", "tree", 0),
+        ("more/venv", "tree", 4),
+        ("more/conda", "tree", 4),
+    ] {
+        let said = diff(place.path(), "torch.whl", input);
+        assert_eq!(said["inputs"]["after"]["form"], form, "{input}");
+        let objects = &said["code_objects"];
+        assert_eq!(objects["same"], said["inputs"]["before"]["code"], "{input}");
+        assert_eq!(objects["added"]["count"], added, "{input}");
+        assert_eq!([&objects["changed"]["before"], &objects["removed"]], [&amount(0, 0); 2], "{input}");
+        let is_left_out = said["warnings"].to_string().contains("SHA256SUMS");
+        assert_eq!(is_left_out, input == "wheel", "{input}: {}", said["warnings"]);
+    }
+}
+
 /// The report with before and after exchanged.
 fn mirrored(value: &Value) -> Value {
     match value {

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
-use common::{fixture, program, skipped, succeeds};
+use common::{can_mount, fixture, program, skipped, succeeds, umount, wait_until};
 use tempfile::TempDir;
 
 /// The fat wheel. The host wheel has the same name.
@@ -283,6 +283,58 @@ fn bind_mounts_lead_to_inputs() {
         assert!(said.contains(" the input ") || said.contains("m is a mount point"), "{command}: {said}");
         assert!(!output.status.success(), "{command}");
     }
+}
+
+/// Commands that would write into a mount `m` of the fat wheel, and what they say.
+const INTO_MOUNT: [(&str, &str); 8] = [
+    ("split m -o m/out", "m/out: it is in the input m"),
+    ("split m -o m/host --force", "m/host: it is in the input m"),
+    ("split fat/WHEEL -o m/out", "m/out: kpackfs shows "),
+    ("split fat/WHEEL -o m --force", "m: kpackfs shows "),
+    ("collect code/x.so --from m --gpu-targets gfx90a -o m/out", "m/out: it is in the input m"),
+    ("inspect tree --html m/page.html", "m/page.html: kpackfs shows "),
+    ("mount fat/WHEEL m/host", "m/host: it is in the mount "),
+    ("mount m/host m/gfx90a", "m/gfx90a: it is in the mount "),
+];
+
+/// Commands that would read the mount or write into it after its daemon was killed.
+const INTO_DEAD_MOUNT: [&str; 9] = [
+    "inspect m",
+    "split m -o out",
+    "diff tree m",
+    "collect code/x.so --from m --gpu-targets gfx90a",
+    "mount m n",
+    "split fat/WHEEL -o m",
+    "split fat/WHEEL -o m/out",
+    "inspect tree --html m/page.html",
+    "mount fat/WHEEL m/host",
+];
+
+#[test]
+fn nothing_is_written_into_mounts() {
+    if !can_mount() {
+        return skipped("mounts are not possible here");
+    }
+    let place = Place::new();
+    prepare(&place, "mkdir m; mkdir n");
+    let mount = ["mount", "--foreground", &format!("fat/{WHEEL}"), "m"];
+    let mut daemon = program().args(mount).current_dir(place.at("")).env("KPACKFS_CACHE_DIR", "").spawn().unwrap();
+    wait_until("the mount is ready", || place.at("m/host").exists());
+    let mut failures = Vec::new();
+    let mut is_refused = |command: &str, wanted: &str| {
+        let output = place.run(command);
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() || !said.contains(wanted) || said.contains("os error") {
+            failures.push(format!("{command}: {}: {said}", output.status));
+        }
+    };
+    INTO_MOUNT.iter().for_each(|(command, wanted)| is_refused(command, wanted));
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    INTO_DEAD_MOUNT.iter().for_each(|command| is_refused(command, " has ended: unmount it (`kpackfs umount "));
+    umount(&place.at("m"));
+    assert!(!place.at("out").exists());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// What is written, and a command that writes it.
