@@ -95,9 +95,7 @@ impl Split {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         self.check_usage()?;
         interrupt::watch()?;
-        if let Some(output) = &self.output {
-            Inputs::of(&self.source.places()).check_outside(output)?;
-        }
+        self.output.iter().try_for_each(|output| Inputs::of(&self.source.places()).check_outside(output))?;
         // Comparing with RECORD would cost several times as much as making a thin wheel.
         let is_compared = !matches!(self.format, OutputFormat::ThinWheel);
         let policy = WorkPolicy { hash_members: is_compared, hash_spliced: true, check_bundles: true };
