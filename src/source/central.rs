@@ -133,7 +133,7 @@ fn check_claims(window: &mut Window<'_>, location: &Path) -> Result<(), SourceEr
                                           end; download it again"
                 .to_owned()
         }
-        None => return Err(unknown::error(location)),
+        None => return Err(unknown::unknown(location)),
         Some(members) if members > MAX_MEMBERS => format!("it has {members} members, and the limit is {MAX_MEMBERS}"),
         Some(_) => return Ok(()),
     };

@@ -64,7 +64,7 @@ pub(crate) use tar::{
     packing_of, path_of, read_extended, read_members,
 };
 pub use tree::open_file;
-pub(crate) use unknown::error as unknown;
+pub(crate) use unknown::unknown;
 
 impl Input {
     /// Lists the directory, wheel, tar archive or binary at `location`.

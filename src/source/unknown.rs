@@ -22,7 +22,7 @@ const FORMATS: [(&[u8], &str); 10] = [
 ];
 
 /// The error about the file at `location`.
-pub(super) fn error(location: &Path) -> SourceError {
+pub(crate) fn unknown(location: &Path) -> SourceError {
     let mut head = Vec::new();
     let path = location.to_owned();
     match disk::open(location).and_then(|(file, _)| file.take(16).read_to_end(&mut head)) {
