@@ -1,11 +1,7 @@
 //! Files that are recognised by their first or last bytes and by their first members: zip files that are no wheels, and
 //! forms that have to be unpacked.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "allowed in test functions only, not in their helpers"
-)]
+#![expect(clippy::unwrap_used, reason = "allowed in test functions only, not in their helpers")]
 
 mod common;
 
@@ -122,13 +118,13 @@ fn zip_files_that_are_no_wheels_are_read_as_their_trees() {
 fn zip_files_that_cannot_be_used_are_named() {
     let (place, [asset, app, ..]) = zip_files();
     let whole = fs::read(&asset).unwrap();
-    let refuses = |name: &str, bytes: &[u8], expected: i32, part: &str| {
+    let refuses = |name: &str, bytes: &[u8], part: &str| {
         fs::write(place.path().join(name), bytes).unwrap();
         let (code, said) = said(&["inspect", place.path().join(name).to_str().unwrap()]);
-        assert!(code == Some(expected) && said.lines().count() == 1, "{code:?} {said}");
+        assert!(code == Some(1) && said.lines().count() == 1, "{code:?} {said}");
         assert!(said.contains(&format!("{name}: ")) && said.contains(part), "{name}: {said}");
     };
-    refuses("cut.zip", &whole[..whole.len() - 30], 5, "not a usable zip file: it is truncated or damaged");
+    refuses("cut.zip", &whole[..whole.len() - 30], "not a usable zip file: it is truncated or damaged");
     assert!(matches!(recognise(&place.path().join("cut.zip")), Ok(Named::Zip)));
     let changed = |from: &[u8], to: &[u8]| {
         let mut bytes = whole.clone();
@@ -137,27 +133,22 @@ fn zip_files_that_cannot_be_used_are_named() {
         }
         bytes
     };
-    refuses("escape.zip", &changed(b"lib/a.so.1", b"../a.so.1x"), 1, "\"..\"");
-    refuses("twice.zip", &changed(b"notes.txt", b"lib//a.so"), 1, "component that is empty");
+    refuses("escape.zip", &changed(b"lib/a.so.1", b"../a.so.1x"), "\"..\"");
+    refuses("twice.zip", &changed(b"notes.txt", b"lib//a.so"), "component that is empty");
     // A directory that is said to be elsewhere: the prefix that follows from it has no members.
     let end = whole.len() - 22;
     let mut moved = whole.clone();
     moved[end + 16..end + 20].copy_from_slice(&1_u32.to_le_bytes());
-    refuses("moved.zip", &moved, 1, "it overlaps what comes after it");
+    refuses("moved.zip", &moved, "it overlaps what comes after it");
     // Installers refuse these.
-    refuses(
-        "x-1.0-py3-none-any.whl",
-        &whole,
-        5,
-        "not a usable wheel: there has to be exactly one *.dist-info directory",
-    );
+    refuses("x-1.0-py3-none-any.whl", &whole, "not a usable wheel: there has to be exactly one *.dist-info directory");
     let cat = [b"#!/bin/sh\n".as_slice(), &whole].concat();
-    refuses("y-1.0-py3-none-any.whl", &cat, 5, "not a usable wheel");
+    refuses("y-1.0-py3-none-any.whl", &cat, "not a usable wheel");
 
     // The end of a zip file that something else follows does not make one.
     let behind = [fs::read(app).unwrap(), b"more".to_vec()].concat();
     fs::write(place.path().join("behind"), behind).unwrap();
-    assert!(matches!(recognise(&place.path().join("behind")), Err(OpenedError::Unknown { .. })));
+    assert!(recognise(&place.path().join("behind")).is_err_and(|error| error.is_not_understood()));
 }
 
 /// A tar archive of these files.
@@ -204,7 +195,6 @@ fn forms_that_have_to_be_unpacked_are_named_with_the_command() {
         ("x.conda", b"PK\x03\x04".to_vec(), "cph extract --dest DIR {}"),
         ("x.deb", b"!<arch>\ndebian-binary   ".to_vec(), "dpkg-deb -x {} DIR"),
         ("x.rpm", b"\xed\xab\xee\xdb\x03".to_vec(), "mkdir DIR && rpm2cpio {} | cpio -idm -D DIR"),
-        ("x.a", b"!<arch>\nx.o/ ".to_vec(), "mkdir DIR && ar x {} --output DIR"),
     ];
     for (name, bytes, command) in cases {
         let path = place.path().join(name);
