@@ -24,6 +24,13 @@ pub enum FoundArtifacts {
     },
 }
 
+impl FoundArtifacts {
+    /// Whether there is any: any directory may have other tar archives.
+    pub fn has_any(&self) -> bool {
+        !matches!(self, Self::Several { artifacts, .. } if artifacts.is_empty())
+    }
+}
+
 /// Suffixes of tar archives.
 const ARCHIVES: [&str; 4] = [".tar", ".tar.zst", ".tar.xz", ".tar.gz"];
 

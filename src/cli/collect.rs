@@ -117,7 +117,7 @@ impl Collect {
         match self.collect() {
             Err(error) if !is_broken_pipe(&error) => {
                 eprintln!("kpackfs: {}", message(&super::failure::text(&error)));
-                Ok(ExitCode::from(FAILED))
+                Ok(ExitCode::from(super::failure::code(&error, FAILED)))
             }
             result => result,
         }

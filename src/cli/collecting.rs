@@ -1,6 +1,6 @@
 //! What `collect` and `mount --collect` share: options, and the planned collection.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
@@ -9,11 +9,12 @@ use super::lists::pieces;
 use super::options::SplitOptions;
 use super::prepare::{Bars, Opening};
 use super::terminal::message;
-use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, NamedInputs, collect};
+use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, collect};
 use crate::coverage::{Coverage, CoverageInput, InputCoverage, Requirement};
 use crate::gpu::{BundleKey, GpuSet, Level, TargetId};
+use crate::opened::OpenedInputs;
 use crate::session::{Prepared, Session, Share};
-use crate::source::EntryPath;
+use crate::source::{EntryPath, Input};
 use crate::view::{self, HOST, THIN, ThinViews};
 
 /// Options about what is collected.
@@ -73,12 +74,17 @@ impl Collecting {
             include: self.include.iter().flat_map(|list| pieces(list)).map(str::to_owned).collect(),
             library_path: library_path.collect::<anyhow::Result<_>>()?,
         };
-        let resources = session.resources;
-        let (apps, trees) = (NamedInputs::apps(apps, resources)?, NamedInputs::trees(trees, resources)?);
-        for named in [&apps, &trees] {
-            (session.say)(&named.notes, &named.warnings);
+        let named = |place: &Path, listed: OpenedInputs| {
+            listed.into_vec().into_iter().map(|input| (place.to_owned(), input)).collect::<Vec<_>>()
+        };
+        let (mut of_apps, mut of_trees) = (Vec::new(), Vec::new());
+        for app in apps {
+            of_apps.extend(named(app, session.list(std::slice::from_ref(app), Input::open)?));
         }
-        let collection = collect(apps.inputs, trees.inputs, &choices)?;
+        for tree in trees {
+            of_trees.extend(named(tree, session.list_all(tree)?));
+        }
+        let collection = collect(of_apps, of_trees, &choices)?;
         self.plan(collection, &gpus, &session)
     }
 

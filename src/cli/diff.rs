@@ -120,7 +120,9 @@ impl Compare {
             limit_tables(self.options.memory.bytes());
             Ok(show_bytes("Planning", |progress| Side::open(location, &settings, &resources, progress))?)
         };
-        let (before, after) = (open(&self.before)?, open(&self.after)?);
+        let (mut before, mut after) = (open(&self.before)?, open(&self.after)?);
+        before.compare_with(&after);
+        after.compare_with(&before);
         if self.sizes {
             show_bytes("Measuring", |progress| before.make_sizes(progress).and_then(|()| after.make_sizes(progress)))?;
         }

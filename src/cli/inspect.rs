@@ -23,8 +23,10 @@ use crate::export::Inputs;
 use crate::image::ImageReference;
 use crate::packages::{ArtifactError, InstalledComponent};
 use crate::page::Page;
-use crate::report::{EmbeddedSummary, InspectReport, LayerSummary, ReleaseReport, Sizes, Summary, WheelReport};
-use crate::session::{LookedAt, Prepared, PreparedImage, Release, SessionInputs, Share};
+use crate::report::{
+    EmbeddedSummary, InspectReport, LayerSummary, LookedAt, ReleaseReport, Sizes, Summary, WheelReport,
+};
+use crate::session::{Prepared, PreparedImage, Release, SessionInputs, Share};
 use crate::source::{EntryPath, Input};
 use crate::split::{Embedded, embedded};
 
@@ -122,7 +124,7 @@ impl Inspect {
         let report =
             InspectReport { layers, ..InspectReport::known(&prepared.input, &prepared.plan, wheels, embedded) };
         let notes = wheels.map(|wheels| wheels.notes.as_slice()).unwrap_or_default();
-        let nothing = prepared.has_nothing_to_split().then(|| format!("It {}.", LookedAt::of(&prepared)));
+        let nothing = prepared.has_nothing_to_split().then(|| format!("It {}.", LookedAt::of([&prepared.input])));
         if let (Some(_), Some(nothing)) = (&coverage, &nothing) {
             eprintln!("kpackfs: {}", message(&format!("{}: {nothing}", self.source.path().display())));
         }

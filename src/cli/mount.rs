@@ -19,7 +19,8 @@ use super::terminal::message;
 use crate::export::Inputs;
 use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
 use crate::mount::{self, Served, autosave};
-use crate::session::{LookedAt, Prepared, SessionInputs};
+use crate::report::LookedAt;
+use crate::session::{Prepared, SessionInputs};
 use crate::source::{Attributes, EntryPath, Input};
 use crate::tree::{NodeKind, ROOT};
 use crate::view::{self, PackageIndexes, ThinViews};
@@ -146,7 +147,7 @@ fn names<'a>(option: &str, lists: &'a [String]) -> anyhow::Result<Vec<&'a str>> 
 fn warn_of_nothing(prepared: &Prepared) {
     if prepared.has_nothing_to_split() {
         let input = prepared.input.location.display();
-        let text = format!("{input}: {}; so host/ is the whole input", LookedAt::of(prepared));
+        let text = format!("{input}: {}; so host/ is the whole input", LookedAt::of([&prepared.input]));
         eprintln!("kpackfs: warning: {}", message(&text));
     }
 }

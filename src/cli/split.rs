@@ -21,8 +21,9 @@ use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
 use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::export::{self, Inputs, Output, Replace, StatementChange, WantedSums};
 use crate::kpack::{ArchiveRope, unmade_size};
+use crate::report;
 use crate::resources::WorkPolicy;
-use crate::session::{LookedAt, Prepared};
+use crate::session::Prepared;
 use crate::source::{Attributes, EntryPath};
 use crate::split::Plan;
 use crate::tree::{ROOT, Tree};
@@ -240,16 +241,14 @@ impl Split {
             return Ok(());
         }
         if !plan.unsplit.is_empty() {
-            return match self.format {
-                // `verify` reports a host part whose binaries stayed fat.
-                OutputFormat::Directory => Ok(()),
-                OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index | OutputFormat::Oci => {
-                    bail!("{input}: none of its fat binaries can be split; the warnings say why")
-                }
-            };
+            // `verify` reports a host part whose binaries stayed fat.
+            if let OutputFormat::Directory = self.format {
+                return Ok(());
+            }
+            bail!("{input}: none of its fat binaries can be split; the warnings say why");
         }
         if prepared.has_nothing_to_split() {
-            bail!("{input}: nothing to split: it {}", LookedAt::of(prepared));
+            bail!("{input}: nothing to split: it {}", report::LookedAt::of([&prepared.input]));
         }
         bail!("{input}: --gpu-targets and --exclude-targets leave nothing of it: nothing to split");
     }

@@ -9,7 +9,7 @@ use crate::rope::ReadError;
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
     /// The application or a tree is not understood, or cannot be listed.
-    #[error(transparent)]
+    #[error("{0}")]
     Opened(#[from] OpenedError),
     /// A statement could not be read.
     #[error(transparent)]

@@ -11,7 +11,6 @@ mod gpus;
 mod known;
 mod loaded;
 mod model;
-mod named;
 mod objects;
 mod options;
 mod origin;
@@ -43,7 +42,6 @@ use strings::suggestions;
 
 pub use error::CollectError;
 pub use model::{CollectReport, CollectedFile, MissingKind, MissingPiece, Reason};
-pub use named::NamedInputs;
 pub use options::CollectOptions;
 pub use origin::CollectedInput;
 pub use sizes::{CollectedCode, code_of};

@@ -5,18 +5,14 @@ use std::path::PathBuf;
 use crate::artifact::ManifestError;
 use crate::opened::OpenedError;
 use crate::rope::ReadError;
-use crate::source::SourceError;
 use crate::split::SplitError;
 
 /// Why two inputs cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DiffError {
     /// An input is not understood, or cannot be opened.
-    #[error(transparent)]
+    #[error("{0}")]
     Opened(#[from] OpenedError),
-    /// A part of an input cannot be listed.
-    #[error(transparent)]
-    Source(#[from] SourceError),
     /// An artifact's manifest cannot be used.
     #[error(transparent)]
     Manifest(#[from] ManifestError),

@@ -12,6 +12,7 @@ use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::begins_archive;
 use crate::metrics::Progress;
+use crate::report::LookedAt;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath};
 use crate::split;
@@ -72,6 +73,8 @@ struct FoundArchive {
     root: EntryPath,
     /// The prefix of its part's paths.
     place: EntryPath,
+    /// Those of the artifact that it is of.
+    prefixes: Vec<EntryPath>,
     reader: Arc<ArchiveReader>,
 }
 
@@ -118,6 +121,10 @@ impl Inventory {
             }
         }
         inventory.measure();
+        if inventory.libraries.values().all(|library| library.code.is_empty()) && inventory.databases().is_empty() {
+            let looked_at = LookedAt::of(side.parts.iter().map(|part| &part.input));
+            inventory.warnings.push(format!("{}: it {looked_at}", side.name));
+        }
         Ok(inventory)
     }
 
@@ -142,7 +149,8 @@ impl Inventory {
                         let root = directory.and_then(|directory| directory.parent());
                         let place = part.place.clone();
                         let root = root.unwrap_or_else(|| place.clone());
-                        archives.push(FoundArchive { root, place, reader: Arc::new(reader) });
+                        let prefixes = part.prefixes.clone();
+                        archives.push(FoundArchive { root, place, prefixes, reader: Arc::new(reader) });
                         continue;
                     }
                     Err(error) => self.warnings.push(format!("{}: not compared as an archive: {error}", entry.path)),
@@ -179,7 +187,9 @@ impl Inventory {
     /// whole path.
     fn library(&self, archive: &FoundArchive, name: &str) -> String {
         let below = |root: &EntryPath| EntryPath::new(name.as_bytes()).ok().map(|name| joined(root, &name));
-        let places = [below(&archive.root), below(&archive.place)];
+        let whole = EntryPath::new(name.as_bytes()).ok();
+        let installed = whole.and_then(|whole| archive.prefixes.iter().find_map(|prefix| whole.below(prefix)));
+        let places = [below(&archive.root), below(&archive.place), installed];
         let existing = places.iter().flatten().find(|path| self.members.contains_key(*path));
         existing.or_else(|| places.iter().flatten().next()).map_or_else(|| name.to_owned(), EntryPath::to_string)
     }

@@ -10,10 +10,9 @@ use super::error::DiffError;
 use super::paths::compared;
 use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest};
 use crate::gpu::{BundleKey, Level};
-use crate::join::open_apart;
 use crate::kpack::BundleJobs;
 use crate::metrics::Progress;
-use crate::opened::{Named, OpenedError, OpenedInputs, open, outside, recognise};
+use crate::opened::{Named, Opened, OpenedError, open_all, recognise};
 use crate::report::details::Details;
 use crate::report::{InspectReport, SizedParts, Sizes};
 use crate::resources::Resources;
@@ -38,6 +37,19 @@ pub(crate) enum InputForm {
     Split,
     /// An artifact, or a directory of artifacts.
     Artifacts,
+}
+
+impl InputForm {
+    fn of(named: &Named) -> Self {
+        match named {
+            Named::Artifacts(found) if found.has_any() => Self::Artifacts,
+            Named::Split(split) if !split.has_wheels_only() => Self::Split,
+            Named::Split(_) | Named::Wheels(_) => Self::Wheels,
+            Named::Wheel => Self::Wheel,
+            Named::Binary | Named::CodeObject => Self::Binary,
+            _ => Self::Tree,
+        }
+    }
 }
 
 /// Options of planning.
@@ -70,6 +82,8 @@ pub(super) struct SidePart {
     /// The prefix of its paths: the component of an artifact, or the artifact's whole name if several shards have the
     /// component.
     pub(super) place: EntryPath,
+    /// Directories of an artifact that are laid over each other when it is installed.
+    pub(super) prefixes: Vec<EntryPath>,
     /// The path of each entry in the comparison.
     pub(super) paths: Vec<EntryPath>,
     pub(super) input: Input,
@@ -97,44 +111,25 @@ impl Side {
         progress: &Progress,
     ) -> Result<Self, DiffError> {
         let named = recognise(location)?;
-        let mut side = Self::new(location, form_of(&named), resources);
-        let inputs = match named {
-            Named::Artifacts(found) if has_artifacts(&found) => {
-                side.add_artifacts(location, found, settings, progress)?;
-                return Ok(side);
-            }
-            Named::Wheels(found) => {
-                side.warnings.extend(found.notes.into_iter().chain(found.warnings));
-                open_apart(&found.wheels, resources).map_err(OpenedError::from)?
-            }
-            Named::Split(split) if split.has_wheels_only() => {
-                side.is_thin = !split.thin_wheels.is_empty();
-                open_apart(&split.all_wheels(), resources).map_err(OpenedError::from)?
-            }
-            Named::Environment(sites) => {
-                let places = std::iter::once(location.to_owned()).chain(outside(location, &sites));
-                places.map(|place| Input::survey(&place, resources)).collect::<Result<_, _>>()?
-            }
+        let mut side = Self::new(location, &named, resources);
+        match named {
+            Named::Artifacts(found) if found.has_any() => side.add_artifacts(location, found, settings, progress)?,
             _ => {
-                let opened = open(&[location.to_owned()], Input::survey, resources)?;
-                side.warnings.extend(opened.notes.into_iter().chain(opened.warnings));
-                match opened.inputs {
-                    OpenedInputs::One(input) => vec![*input],
-                    OpenedInputs::Several(inputs) => inputs,
-                }
+                let Opened { inputs, notes, warnings } = open_all(location, Input::survey, resources)?;
+                side.warnings.extend(notes.into_iter().chain(warnings));
+                inputs.into_vec().into_iter().try_for_each(|input| side.add(input, settings, progress))?;
             }
-        };
-        inputs.into_iter().try_for_each(|input| side.add(input, settings, progress))?;
+        }
         Ok(side)
     }
 
-    fn new(location: &Path, form: InputForm, resources: &Arc<Resources>) -> Self {
+    fn new(location: &Path, named: &Named, resources: &Arc<Resources>) -> Self {
         let absolute = location.canonicalize().unwrap_or_else(|_| location.to_owned());
         Self {
             name: absolute.file_name().unwrap_or(absolute.as_os_str()).to_string_lossy().into_owned(),
-            form,
+            form: InputForm::of(named),
             parts: Vec::new(),
-            is_thin: false,
+            is_thin: matches!(named, Named::Split(split) if split.has_wheels_only() && !split.thin_wheels.is_empty()),
             resources: Arc::clone(resources),
             jobs: BundleJobs::new(resources),
             warnings: Vec::new(),
@@ -202,12 +197,12 @@ impl Side {
         progress: &Progress,
     ) -> Result<(), DiffError> {
         let component = ArtifactName::parse(name).map_or_else(|| name.to_owned(), |name| name.component);
-        let mut input = Input::survey(location, &self.resources)?;
+        let mut input = Input::survey(location, &self.resources).map_err(OpenedError::from)?;
         let manifest = Manifest::of(&input)?;
         let prefixes = manifest.present(&input);
         Manifest { prefixes: prefixes.clone() }.keep_installed(&mut input);
         let options = PlanOptions {
-            overlay_roots: Some(prefixes),
+            overlay_roots: Some(prefixes.clone()),
             packaging: Packaging::Processors,
             group: Some(component),
             ..settings.artifacts.clone()
@@ -216,8 +211,21 @@ impl Side {
         let plan = Plan::make(&input, &options, &self.jobs, progress).map_err(refused)?;
         self.warnings.extend(plan.warnings.iter().map(|warning| format!("{name}/{warning}")));
         let place = EntryPath::new(place.as_bytes()).unwrap_or_else(|_| EntryPath::root());
-        self.parts.push(SidePart::new(place, input, plan));
+        self.parts.push(SidePart { prefixes, ..SidePart::new(place, input, plan) });
         Ok(())
+    }
+
+    /// Compares an artifact as it is installed if the other input is none: without the component and without prefixes.
+    pub(crate) fn compare_with(&mut self, other: &Self) {
+        if self.form != InputForm::Artifacts || other.form == InputForm::Artifacts {
+            return;
+        }
+        for part in &mut self.parts {
+            part.place = EntryPath::root();
+            let prefixes = &part.prefixes;
+            let installed = |path: EntryPath| prefixes.iter().find_map(|prefix| path.below(prefix)).unwrap_or(path);
+            part.paths = compared(&part.input, &part.place).into_iter().map(installed).collect();
+        }
     }
 
     /// The resources for work on it.
@@ -241,8 +249,7 @@ impl Side {
     pub(super) fn downloads(&self) -> Downloads {
         match (self.form, self.parts.as_slice()) {
             (InputForm::Wheel, [part]) => part.downloads(),
-            (InputForm::Wheels, parts) if self.is_thin => of_thin_wheels(parts),
-            (InputForm::Wheels, parts) => of_wheels(parts),
+            (InputForm::Wheels, parts) if !self.is_thin => of_wheels(parts),
             _ => Downloads::default(),
         }
     }
@@ -250,7 +257,7 @@ impl Side {
 
 impl SidePart {
     fn new(place: EntryPath, input: Input, plan: Plan) -> Self {
-        Self { paths: compared(&input, &place), place, input, plan, wheels: None }
+        Self { paths: compared(&input, &place), place, prefixes: Vec::new(), input, plan, wheels: None }
     }
 
     fn downloads(&self) -> Downloads {
@@ -309,31 +316,6 @@ fn of_wheels(parts: &[SidePart]) -> Downloads {
     Downloads { whole: Some(size(&|_| true)), split: gpus.map(user).collect(), thin: BTreeMap::new() }
 }
 
-/// The download of each thin wheel.
-fn of_thin_wheels(parts: &[SidePart]) -> Downloads {
-    let wheels = parts.iter().flat_map(SidePart::downloaded);
-    let of_gpus = |(keys, size): (BTreeSet<BundleKey>, u64)| {
-        let gpus = keys.into_iter().filter(|key| key.level() == Level::Target);
-        gpus.map(move |gpu| (gpu.to_string(), size))
-    };
-    Downloads { thin: wheels.flat_map(of_gpus).collect(), ..Downloads::default() }
-}
-
 fn file_size(path: &Path) -> Option<u64> {
     path.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len())
-}
-
-fn has_artifacts(found: &FoundArtifacts) -> bool {
-    !matches!(found, FoundArtifacts::Several { artifacts, .. } if artifacts.is_empty())
-}
-
-fn form_of(named: &Named) -> InputForm {
-    match named {
-        Named::Artifacts(found) if has_artifacts(found) => InputForm::Artifacts,
-        Named::Split(split) if !split.has_wheels_only() => InputForm::Split,
-        Named::Split(_) | Named::Wheels(_) => InputForm::Wheels,
-        Named::Wheel => InputForm::Wheel,
-        Named::Binary | Named::CodeObject => InputForm::Binary,
-        _ => InputForm::Tree,
-    }
 }

@@ -83,11 +83,7 @@ fn artifacts(place: &Place) -> Result<Option<Named>, OpenedError> {
     let Some(listing) = place.listing()? else {
         return Ok(is_named_as_artifact(&place.path).then_some(Named::Artifacts(FoundArtifacts::One)));
     };
-    let has_any = |found: &FoundArtifacts| match found {
-        FoundArtifacts::One => true,
-        FoundArtifacts::Several { artifacts, .. } => !artifacts.is_empty(),
-    };
-    Ok(find_in(listing).filter(has_any).map(Named::Artifacts))
+    Ok(find_in(listing).filter(FoundArtifacts::has_any).map(Named::Artifacts))
 }
 
 fn split(place: &Place) -> Result<Option<Named>, OpenedError> {

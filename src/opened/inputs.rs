@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::error::OpenedError;
 use super::recognise::{Named, recognise};
+use super::site::outside;
 use super::split::SplitDirectory;
 use super::statement::LocatedStatement;
 use super::wheels::WheelDirectory;
@@ -79,6 +80,23 @@ pub fn open_apart(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Opene
     }
 }
 
+/// Lists all that the user named: of wheels, only host wheels and their device wheels are laid over each other, and an
+/// environment has the directories of packages outside of it as well.
+pub fn open_all(path: &Path, list: List, resources: &Arc<Resources>) -> Result<Opened, OpenedError> {
+    let mut opened = Opened::default();
+    let inputs = match recognise(path)? {
+        Named::Wheels(directory) => join::open_apart(&opened.keep(directory), resources)?,
+        Named::Split(split) if split.has_wheels_only() => join::open_apart(&split.all_wheels(), resources)?,
+        Named::Environment(sites) => {
+            let places = std::iter::once(path.to_owned()).chain(outside(path, &sites));
+            places.map(|place| list(&place, resources)).collect::<Result<_, _>>()?
+        }
+        named => Opening { list, resources, is_one: false }.one(path, named)?.into_vec(),
+    };
+    opened.inputs = OpenedInputs::Several(inputs);
+    Ok(opened)
+}
+
 /// The parts of one split, if these are some of them: the host part first.
 fn parts_of_one(paths: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, OpenedError> {
     let mut split = None;
@@ -92,6 +110,16 @@ fn parts_of_one(paths: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, OpenedError> 
     let mut parts = paths.to_vec();
     parts.sort_by_key(|part| !part.ends_with(HOST));
     Ok(Some(parts))
+}
+
+impl OpenedInputs {
+    /// The inputs.
+    pub fn into_vec(self) -> Vec<Input> {
+        match self {
+            Self::One(input) => vec![*input],
+            Self::Several(inputs) => inputs,
+        }
+    }
 }
 
 impl Default for OpenedInputs {
@@ -161,11 +189,7 @@ impl Opening<'_> {
         }
         if !split.splits.is_empty() {
             let opened = split.splits.iter().map(|(_, split)| self.split(split)).collect::<Result<Vec<_>, _>>()?;
-            let inputs = opened.into_iter().flat_map(|opened| match opened {
-                OpenedInputs::One(input) => vec![*input],
-                OpenedInputs::Several(inputs) => inputs,
-            });
-            return Ok(OpenedInputs::Several(inputs.collect()));
+            return Ok(OpenedInputs::Several(opened.into_iter().flat_map(OpenedInputs::into_vec).collect()));
         }
         let wholes: Vec<_> = split.wholes().collect();
         match &*wholes {

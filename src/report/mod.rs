@@ -4,6 +4,7 @@
 
 pub(crate) mod details;
 mod layers;
+mod looked_at;
 mod release;
 mod sizes;
 mod summary;
@@ -18,6 +19,7 @@ use crate::split::Plan;
 use crate::wheelparts::WheelSet;
 
 pub(crate) use layers::LayerSummary;
+pub(crate) use looked_at::LookedAt;
 pub(crate) use release::{ReleaseReport, WheelReport};
 pub(crate) use sizes::{PartSize, SizedParts, Sizes, UserSize};
 pub(crate) use summary::{BinarySummary, EmbeddedSummary, Summary};

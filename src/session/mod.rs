@@ -5,7 +5,6 @@
 mod choices;
 mod error;
 mod image;
-mod looked_at;
 mod opening;
 mod plan;
 mod prepared;
@@ -13,7 +12,6 @@ mod release;
 
 pub(crate) use choices::{Choices, Stages};
 pub(crate) use image::PreparedImage;
-pub(crate) use looked_at::LookedAt;
 pub(crate) use opening::{Session, SessionInputs};
 pub(crate) use plan::Share;
 pub(crate) use prepared::Prepared;

@@ -1,6 +1,6 @@
 //! Opening and planning what the user named.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::choices::{Choices, Stages};
@@ -65,8 +65,15 @@ impl<S: Stages> Session<'_, S> {
         }
     }
 
+    /// Opens all that the user named, as [`opened::open_all`] does.
+    pub(crate) fn list_all(&self, path: &Path) -> Result<OpenedInputs, SessionError> {
+        let Opened { inputs, notes, warnings } = opened::open_all(path, Input::open, self.resources)?;
+        (self.say)(&notes, &warnings);
+        Ok(inputs)
+    }
+
     /// Opens what the user named.
-    fn list(&self, paths: &[PathBuf], list: List) -> Result<OpenedInputs, SessionError> {
+    pub(crate) fn list(&self, paths: &[PathBuf], list: List) -> Result<OpenedInputs, SessionError> {
         let Opened { inputs, notes, warnings } = opened::open(paths, list, self.resources)?;
         (self.say)(&notes, &warnings);
         Ok(inputs)

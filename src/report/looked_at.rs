@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-use super::prepared::Prepared;
+use super::table::counted;
 use crate::binary::SplitBinary;
 use crate::loader::is_archive;
-use crate::report::table::counted;
-use crate::source::{EntryKind, may_be_binary};
+use crate::source::{EntryKind, Input, may_be_binary};
 
 /// What was looked at in an input that has nothing to split.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,9 +19,9 @@ pub(crate) struct LookedAt {
 }
 
 impl LookedAt {
-    pub(crate) fn of(prepared: &Prepared) -> Self {
+    pub(crate) fn of<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> Self {
         let mut all = Self::default();
-        for entry in &prepared.input.entries {
+        for entry in inputs.into_iter().flat_map(|input| &input.entries) {
             let EntryKind::File { content, .. } = &entry.kind else { continue };
             all.files += 1;
             all.archives += usize::from(is_archive(&entry.path, content));
