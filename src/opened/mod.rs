@@ -24,6 +24,6 @@ pub use recognise::{Named, recognise};
 pub use site::{Site, outside};
 pub use split::SplitDirectory;
 pub use statement::{LocatedStatement, thin_gpus};
-pub use wheels::WheelDirectory;
+pub use wheels::{WheelDirectory, wheel_in_tree};
 
 pub use crate::source::{DirectoryListing, Listed, ListedKind};

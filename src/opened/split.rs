@@ -9,7 +9,7 @@ use super::statement::LocatedStatement;
 use super::wheels::WheelDirectory;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::source::{DirectoryListing, ListedKind, SourceError};
-use crate::split::{HOST, MERGED, RESERVED, THIN, THIN_WHEELS, WHEELS};
+use crate::split::{HOST, MERGED, RESERVED, SIMPLE, THIN, THIN_WHEELS, WHEELS};
 use crate::view::REPORTS;
 
 /// The directories that `split` writes and a mount shows.
@@ -37,6 +37,8 @@ pub struct SplitDirectory {
     pub splits: Vec<(String, Self)>,
     /// The directories of packages, if it is an environment as well.
     pub sites: Vec<Site>,
+    /// Names of directories that are none of these: an index and, next to nothing but whole trees and wheels, any other.
+    pub others: Vec<String>,
 }
 
 impl SplitDirectory {
@@ -84,6 +86,10 @@ impl SplitDirectory {
             Ok::<_, OpenedError>(Self::among(&DirectoryListing::read(&place)?)?.map(|split| (name, split)))
         });
         let splits = splits.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+        let is_alone = !has_host && devices.is_empty() && statement.is_none();
+        let is_other = |name: &String| !RESERVED.contains(&name.as_str()) && !is_around(&thin_wheels, listing, name);
+        let mut others = listing.directory_names();
+        others.retain(|name| name == SIMPLE || is_alone && is_other(name));
         let (path, sites) = (listing.path.clone(), Vec::new());
         Ok(Some(Self {
             path,
@@ -97,6 +103,7 @@ impl SplitDirectory {
             is_mount,
             splits,
             sites,
+            others,
         }))
     }
 
@@ -141,6 +148,10 @@ fn devices(
     let has_thin_wheel = |name: &String| thin_wheels.iter().any(|wheel| wheel.parent() == Some(&path.join(name)));
     let is_device = |name: &&String| !is_reserved(name) && (is_key(name) || is_named(name)) && !has_thin_wheel(name);
     Ok(names.iter().filter(is_device).cloned().collect())
+}
+
+fn is_around(wheels: &[PathBuf], listing: &DirectoryListing, name: &str) -> bool {
+    wheels.iter().any(|wheel| wheel.starts_with(listing.path.join(name)))
 }
 
 fn is_key(name: &String) -> bool {

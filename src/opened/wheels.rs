@@ -7,7 +7,7 @@ use crate::disk;
 use crate::gpu::begins_device_part;
 use crate::join::some_of;
 use crate::source::{DirectoryListing, Listed, ListedKind, SourceError};
-use crate::split::SIMPLE;
+use crate::split::{SIMPLE, WHEELS};
 use crate::wheel::may_be_signature;
 
 /// The wheels of a directory.
@@ -15,6 +15,8 @@ use crate::wheel::may_be_signature;
 pub struct WheelDirectory {
     /// Their paths, sorted.
     pub wheels: Vec<PathBuf>,
+    /// Further wheels of the same names in other directories of an index, which are to be the same wheels.
+    pub copies: Vec<PathBuf>,
     /// What else is in it, for the user.
     pub notes: Vec<String>,
     /// What in it cannot be used, for the user.
@@ -64,7 +66,7 @@ impl WheelDirectory {
     }
 
     /// The wheels in a package index, or in a directory that contains one and no other directory: those of its projects,
-    /// and those next to its pages. A wheel that several directories have is listed once.
+    /// and those next to its pages.
     pub(super) fn of_index(listing: &DirectoryListing) -> Result<Option<Self>, SourceError> {
         let has_page = |listing: &DirectoryListing| listing.has(PAGE, ListedKind::File);
         let is_above = !has_page(listing) && matches!(listing.directory_names().as_slice(), [only] if only == SIMPLE);
@@ -82,9 +84,21 @@ impl WheelDirectory {
         let places = above.into_iter().chain([root]).chain(&projects);
         let mut names = BTreeSet::new();
         let wheels = places.flat_map(|place| place.files("whl"));
-        let wheels: Vec<_> = wheels.filter(|wheel| names.insert(wheel.file_name().map(ToOwned::to_owned))).collect();
-        Ok((!wheels.is_empty()).then(|| Self { wheels, is_index: true, ..Self::default() }))
+        let (wheels, copies): (Vec<_>, Vec<_>) =
+            wheels.partition(|wheel| names.insert(wheel.file_name().map(ToOwned::to_owned)));
+        Ok((!wheels.is_empty()).then(|| Self { wheels, copies, is_index: true, ..Self::default() }))
     }
+}
+
+/// A wheel in a tree or an installation, of which it is no part: in its directory, or in `wheels/`.
+pub fn wheel_in_tree(tree: &Path) -> Result<Option<PathBuf>, SourceError> {
+    for place in [tree.to_owned(), tree.join(WHEELS)] {
+        let listing = DirectoryListing::read_if_directory(&place)?;
+        if let Some(wheel) = listing.files("whl").next() {
+            return Ok(Some(wheel));
+        }
+    }
+    Ok(None)
 }
 
 /// What an entry of a directory is for its wheels.
@@ -110,8 +124,7 @@ fn examine(entry: &Listed, path: &Path) -> WheelNeighbour {
     if may_be_signature(path) || OF_INDEX.iter().any(|wanted| entry.has_extension(wanted)) {
         return WheelNeighbour::BesideWheels;
     }
-    // Copies from macOS have a hidden file next to each file, with its name (`._x.whl`).
-    if !entry.has_extension("whl") || name.starts_with(b"._") {
+    if !entry.has_extension("whl") || entry.is_of_macos() {
         let is_special = entry.kind == ListedKind::Other && !entry.is_symlink;
         return if is_special { WheelNeighbour::Unusable("no file") } else { hidden_or_other(name) };
     }

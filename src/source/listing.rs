@@ -75,7 +75,9 @@ impl DirectoryListing {
 
     /// The paths of regular files with an extension. Symlinks to files count.
     pub fn files(&self, extension: &str) -> impl Iterator<Item = PathBuf> {
-        let wanted = move |entry: &&Listed| entry.kind == ListedKind::File && entry.has_extension(extension);
+        let wanted = move |entry: &&Listed| {
+            entry.kind == ListedKind::File && entry.has_extension(extension) && !entry.is_of_macos()
+        };
         self.entries.iter().filter(wanted).map(|entry| self.path.join(&entry.name))
     }
 
@@ -96,6 +98,11 @@ impl Listed {
             None => ListedKind::of(kind),
         };
         Ok(Self { name: entry.file_name(), kind, is_symlink })
+    }
+
+    /// Copies from macOS have a hidden file next to each file, with its name (`._x.whl`).
+    pub fn is_of_macos(&self) -> bool {
+        self.name.as_encoded_bytes().starts_with(b"._")
     }
 
     /// Whether its name ends with a dot and this extension.

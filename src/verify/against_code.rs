@@ -49,11 +49,11 @@ impl Comparison<'_> {
             fat.push((binary, bundles));
         }
         // A thin tree of split input contains split binaries without code for its GPUs.
-        let thin = self.context.thin.gpus(path).filter(|_| !self.context.binaries.contains_key(path));
+        let thin = self.context.thin.gpus(path).filter(|_| !self.context.binaries.split.contains_key(path));
         if let (Some(gpus), [(binary, bundles)]) = (thin, &*fat) {
             return self.compare_thin(path, (binary, bundles), split, gpus);
         }
-        let Some(requests) = self.context.binaries.get(path) else {
+        let Some(requests) = self.context.binaries.split.get(path) else {
             // It is still fat, which has been reported. Nothing is lost if the file is unchanged.
             return false;
         };

@@ -1,46 +1,50 @@
 //! Artifacts as input of `verify`: the parts of a component belong together, and are checked as they are installed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::directory::read_directory;
 use super::error::VerifyError;
-use super::installed::install;
+use super::installed::{Origins, install};
 use super::parts::{Part, Parts, PartsKind};
 use super::report::Findings;
 use super::rules::Rule;
-use super::statement::LocatedStatement;
+use super::statement::check_parts;
 use crate::artifact::{
     ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive, shards,
 };
+use crate::opened::LocatedStatement;
+use crate::opened::{DirectoryListing, Named};
 use crate::resources::Resources;
 use crate::source::{EntryPath, Input, SourceError};
 use crate::split::{STATEMENT, component_of_statement, statement_of_component};
 use crate::view::REPORTS;
 
-/// The artifacts of a directory, and whether the directory is a single shard.
-type ShardArtifacts = (Vec<(ArtifactName, PathBuf)>, bool);
-
-/// The components of the artifacts in `paths`; `None` if `paths` are not artifacts.
+/// The components of the artifacts among the inputs; `None` if these are not artifacts.
 pub(super) fn open(
-    paths: &[PathBuf],
+    named: &[(PathBuf, Named)],
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> Result<Option<Vec<Parts>>, VerifyError> {
     let mut artifacts = BTreeMap::new();
-    let mut others = Vec::new();
-    for path in paths {
-        if !list(path, &mut artifacts, findings)? {
-            others.push(path);
+    let mut lacking = Vec::new();
+    for (path, form) in named {
+        match form {
+            Named::Artifacts(FoundArtifacts::One) => drop(artifacts.insert(name_of(path), path.clone())),
+            Named::Artifacts(FoundArtifacts::Several { artifacts: found, others, .. }) if !found.is_empty() => {
+                artifacts.extend(found.clone());
+                lacking.extend(others.iter().cloned());
+            }
+            // Directories next to artifacts must be artifacts as well.
+            _ if path.is_dir() => lacking.push(path.display().to_string()),
+            _ => return Ok(None),
         }
     }
-    // Directories next to artifacts must be artifacts as well.
-    if artifacts.is_empty() || others.iter().any(|path| !path.is_dir()) {
+    if artifacts.is_empty() {
         return Ok(None);
     }
-    for path in others {
-        findings.add(Rule::ArtifactManifest, path.display().to_string(), format!("{MANIFEST} not found in it"));
+    for name in lacking {
+        findings.add(Rule::ArtifactManifest, name, format!("{MANIFEST} not found in it"));
     }
     let mut components = BTreeMap::<String, Vec<(String, PathBuf)>>::new();
     for (name, path) in artifacts {
@@ -49,10 +53,10 @@ pub(super) fn open(
             None => findings.add(Rule::ArtifactName, name, "its name is no artifact's: <component>_<family>"),
         }
     }
-    for path in paths {
+    for (path, _) in named {
         check_components_of(path, &components, findings)?;
     }
-    let open = |(component, families)| open_component(component, families, paths, resources, findings);
+    let open = |(component, families)| open_component(component, families, named, resources, findings);
     components.into_iter().map(open).collect::<Result<_, _>>().map(Some)
 }
 
@@ -64,7 +68,7 @@ fn check_components_of(
 ) -> Result<(), VerifyError> {
     for component in components(directory)?.iter().filter(|component| !existing.contains_key(*component)) {
         if let Some(located) = LocatedStatement::read(directory, &statement_of_component(component))? {
-            located.check_parts(directory, [], findings)?;
+            check_parts(&located, directory, [], findings)?;
         }
     }
     Ok(())
@@ -72,51 +76,37 @@ fn check_components_of(
 
 /// The components with statements in a directory of artifacts.
 fn components(directory: &Path) -> Result<Vec<String>, VerifyError> {
-    let reports = directory.join(REPORTS);
-    if !reports.is_dir() {
-        return Ok(Vec::new());
-    }
-    let names = read_directory(&reports)?;
-    let names = names.iter().filter_map(|path| component_of_statement(path.file_name()?.to_str()?));
+    let reports = DirectoryListing::read_if_directory(&directory.join(REPORTS))?;
+    let names = reports.entries.iter().filter_map(|entry| component_of_statement(entry.name.to_str()?));
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Adds the artifact `path` or those in it. `false` if there are none.
-fn list(path: &Path, artifacts: &mut BTreeMap<String, PathBuf>, findings: &Findings) -> Result<bool, VerifyError> {
-    match find(path).map_err(|source| SourceError::Io { path: path.to_owned(), source })? {
-        Some(FoundArtifacts::One) => {
-            let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-            let of_archive = name_of_archive(path).filter(|_| path.is_file()).map(str::to_owned);
-            let name = of_archive.or_else(|| Some(absolute.file_name()?.to_string_lossy().into_owned()));
-            artifacts.insert(name.unwrap_or_default(), path.to_owned());
-        }
-        Some(FoundArtifacts::Several { artifacts: found, others, .. }) if !found.is_empty() => {
-            artifacts.extend(found);
-            for name in others {
-                findings.add(Rule::ArtifactManifest, name, format!("{MANIFEST} not found in it"));
-            }
-        }
-        None | Some(FoundArtifacts::Several { .. }) => return Ok(false),
-    }
-    Ok(true)
+/// The name of an artifact.
+fn name_of(path: &Path) -> String {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let of_archive = name_of_archive(path).filter(|_| path.is_file()).map(str::to_owned);
+    let name = of_archive.or_else(|| Some(absolute.file_name()?.to_string_lossy().into_owned()));
+    name.unwrap_or_default()
 }
 
 fn open_component(
     component: String,
     mut families: Vec<(String, PathBuf)>,
-    paths: &[PathBuf],
+    named: &[(PathBuf, Named)],
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> Result<Parts, VerifyError> {
     // The host part comes first.
     families.sort_by_key(|(family, _)| family != GENERIC);
     let has_generic = families.first().is_some_and(|(family, _)| family == GENERIC);
-    let is_one = families.len() == 1 && paths.iter().any(|path| matches!(find(path), Ok(Some(FoundArtifacts::One))));
+    let is_alone = |form: &Named| matches!(form, Named::Artifacts(FoundArtifacts::One));
+    let is_one = families.len() == 1 && named.iter().any(|(_, form)| is_alone(form));
     let directory = families.first().and_then(|(_, path)| path.parent().map(Path::to_owned));
     let located = statement(&component, &families, directory.as_deref())?;
-    if let (Some(located), Some(directory)) = (&located, directory.filter(|directory| paths.contains(directory))) {
+    let is_named = |directory: &PathBuf| named.iter().any(|(path, _)| path == directory);
+    if let (Some(located), Some(directory)) = (&located, directory.filter(is_named)) {
         let existing = families.iter().map(|(family, _)| ArtifactName::new(&component, family).to_string());
-        located.check_parts(&directory, existing, findings)?;
+        check_parts(located, &directory, existing, findings)?;
     }
     let mut parts = Vec::new();
     if !has_generic {
@@ -128,22 +118,14 @@ fn open_component(
     }
     for (family, path) in families {
         let label = ArtifactName::new(&component, &family).to_string();
-        let say =
-            |path: &EntryPath, reason: String| findings.add(Rule::InstallConflict, format!("{label}/{path}"), reason);
-        match flattened(&path, resources, say) {
-            Ok((input, origins)) => {
-                parts.push(Part::of_artifact(family, label, input, origins, resources));
-            }
+        match flattened(&path, resources) {
+            Ok((input, origins)) => parts.push(Part::of_artifact(family, label, input, origins, resources)),
             Err(VerifyError::Manifest(error)) => findings.add(Rule::ArtifactManifest, label, error),
             Err(error) => return Err(error),
         }
     }
-    let has_all = located.as_ref().is_none_or(|located| located.statement.views().is_empty());
-    let kind = match (is_one || !has_generic, has_all) {
-        (true, _) => PartsKind::Fragment,
-        (false, true) => PartsKind::Split,
-        (false, false) => PartsKind::Partial,
-    };
+    let is_fragment = is_one || !has_generic;
+    let kind = if is_fragment { PartsKind::Fragment } else { PartsKind::of_split(located.as_ref()) };
     let all = parts.into_iter().map(Arc::new).collect();
     Ok(Parts { component: Some(component), statement: located, ..Parts::new(kind, all) })
 }
@@ -159,89 +141,80 @@ fn statement(
             return Ok(Some(located));
         }
     }
-    directory.map_or(Ok(None), |directory| LocatedStatement::read(directory, &statement_of_component(component)))
+    let Some(directory) = directory else { return Ok(None) };
+    Ok(LocatedStatement::read(directory, &statement_of_component(component))?)
 }
 
 /// A missing host part.
 fn missing_host(sibling: &Path, resources: &Arc<Resources>) -> Result<Part, VerifyError> {
     let mut input = Input::open(sibling, resources)?;
     input.entries.clear();
-    Ok(Part::of_artifact(GENERIC.to_owned(), String::new(), input, HashMap::new(), resources))
+    Ok(Part::of_artifact(GENERIC.to_owned(), String::new(), input, Origins::default(), resources))
 }
 
-/// An artifact as installed, with its prefixes laid over each other, and the original path of each file. Reports files
-/// that are in the way of each other.
-fn flattened(
-    path: &Path,
-    resources: &Arc<Resources>,
-    say: impl Fn(&EntryPath, String),
-) -> Result<(Input, HashMap<EntryPath, EntryPath>), VerifyError> {
+/// An artifact as installed, with its prefixes laid over each other, and where its files were.
+fn flattened(path: &Path, resources: &Arc<Resources>) -> Result<(Input, Origins), VerifyError> {
     let mut input = Input::open(path, resources)?;
     let manifest = Manifest::of(&input)?;
     manifest.keep_installed(&mut input);
     let installed = |path: &EntryPath| path.below(manifest.prefix_of(path)?).filter(|path| !path.is_root());
-    let origins = install(&mut input, installed, say);
+    let origins = install(&mut input, installed);
     Ok((input, origins))
 }
 
-/// Checks that each component of the directory of artifacts `against` is among the input. A split of a single shard
-/// omits components without device code.
-pub(super) fn check_components(
-    paths: &[PathBuf],
-    against: &Path,
-    existing: &BTreeSet<&str>,
-    components: &[String],
-    findings: &Findings,
-) -> Result<(), VerifyError> {
-    let has_all = paths.iter().any(|path| matches!(find(path), Ok(Some(FoundArtifacts::Several { .. }))));
-    if !has_all {
-        return Ok(());
-    }
-    let Some((artifacts, is_one_shard)) = artifacts_in(against)? else { return Ok(()) };
-    let mut wanted = BTreeMap::<String, BTreeSet<String>>::new();
-    for (name, _) in artifacts {
-        wanted.entry(name.component).or_default().insert(name.family);
-    }
-    let is_wanted = |component: &String| components.is_empty() || components.contains(component);
-    let needs_none = |families: &BTreeSet<String>| is_one_shard && families.iter().all(|family| family == GENERIC);
-    for (component, families) in wanted {
-        if is_wanted(&component) && !existing.contains(component.as_str()) && !needs_none(&families) {
-            let reason = format!("no artifact of it is there, but {} has some", against.display());
-            findings.add(Rule::AgainstComponent, component, reason);
-        }
-    }
-    Ok(())
+/// The artifacts that `--against` names: one, or those in a directory, or those in all of its shards.
+pub(super) struct FatArtifacts {
+    path: PathBuf,
+    artifacts: Vec<(ArtifactName, PathBuf)>,
+    /// Whether they are all that was built for these GPUs. A split of a single shard omits components without device code.
+    is_one_shard: bool,
+    /// Whether the path itself is an artifact.
+    is_alone: bool,
 }
 
-/// The fat artifacts of a component, as installed, in `against`, which may have several shards.
-pub(super) fn fats(against: &Path, component: &str, resources: &Arc<Resources>) -> Result<Vec<Input>, VerifyError> {
-    let places = match artifacts_in(against)? {
-        None => vec![against.to_owned()],
-        Some((artifacts, _)) => {
-            let of_component = artifacts.into_iter().filter(|(name, _)| name.component == component);
-            of_component.map(|(_, path)| path).collect()
-        }
-    };
-    if places.is_empty() {
-        return Err(ManifestError::Missing(against.join(component)).into());
+impl FatArtifacts {
+    pub(super) fn of(path: &Path, form: Named) -> Result<Self, VerifyError> {
+        let io = |source| SourceError::Io { path: path.to_owned(), source };
+        let (is_alone, is_one_shard, shards) = match form {
+            Named::Artifacts(FoundArtifacts::One) => (true, true, Vec::new()),
+            Named::Artifacts(found) => (false, true, vec![Some(found)]),
+            _ => {
+                let shards = shards(path).map_err(io)?.into_values().map(|shard| find(&shard));
+                (false, false, shards.collect::<Result<_, _>>().map_err(io)?)
+            }
+        };
+        let artifacts = shards.into_iter().filter_map(|found| match found {
+            Some(FoundArtifacts::Several { artifacts, .. }) => Some(artifacts),
+            Some(FoundArtifacts::One) | None => None,
+        });
+        let named = artifacts.flatten().filter_map(|(name, path)| Some((ArtifactName::parse(&name)?, path)));
+        Ok(Self { path: path.to_owned(), artifacts: named.collect(), is_one_shard, is_alone })
     }
-    places.iter().map(|place| Ok(flattened(place, resources, |_, _| {})?.0)).collect()
-}
 
-/// The artifacts in a directory, or in all of its shards. `None` if the path itself is an artifact.
-fn artifacts_in(path: &Path) -> Result<Option<ShardArtifacts>, SourceError> {
-    let io = |source| SourceError::Io { path: path.to_owned(), source };
-    let (shards, is_one_shard) = match find(path).map_err(io)? {
-        Some(FoundArtifacts::One) => return Ok(None),
-        Some(found) => (vec![Some(found)], true),
-        None => {
-            (shards(path).map_err(io)?.values().map(|shard| find(shard)).collect::<Result<_, _>>().map_err(io)?, false)
+    /// Checks that each of their components is among the input.
+    pub(super) fn check_components(&self, existing: &BTreeSet<&str>, chosen: &[String], findings: &Findings) {
+        let mut wanted = BTreeMap::<&String, bool>::new();
+        for (name, _) in &self.artifacts {
+            *wanted.entry(&name.component).or_default() |= !self.is_one_shard || name.family != GENERIC;
         }
-    };
-    let artifacts = shards.into_iter().filter_map(|found| match found {
-        Some(FoundArtifacts::Several { artifacts, .. }) => Some(artifacts),
-        Some(FoundArtifacts::One) | None => None,
-    });
-    let named = artifacts.flatten().filter_map(|(name, path)| Some((ArtifactName::parse(&name)?, path)));
-    Ok(Some((named.collect(), is_one_shard)))
+        let is_chosen = |component: &String| chosen.is_empty() || chosen.contains(component);
+        for (component, _) in wanted.into_iter().filter(|(component, is_wanted)| *is_wanted && is_chosen(component)) {
+            if !existing.contains(component.as_str()) {
+                let reason = format!("no artifact of it is there, but {} has some", self.path.display());
+                findings.add(Rule::AgainstComponent, component, reason);
+            }
+        }
+    }
+
+    /// The artifacts of a component, as installed.
+    pub(super) fn of_component(&self, component: &str, resources: &Arc<Resources>) -> Result<Vec<Input>, VerifyError> {
+        let of_component = self.artifacts.iter().filter(|(name, _)| name.component == component);
+        let places = of_component.map(|(_, path)| path).chain(self.is_alone.then_some(&self.path));
+        let inputs: Vec<_> =
+            places.map(|place| Ok(flattened(place, resources)?.0)).collect::<Result<_, VerifyError>>()?;
+        if inputs.is_empty() {
+            return Err(ManifestError::Missing(self.path.join(component)).into());
+        }
+        Ok(inputs)
+    }
 }

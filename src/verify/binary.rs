@@ -31,6 +31,8 @@ enum CheckedForm {
     Thin,
     /// It is fat, and belongs to no split.
     Fat,
+    /// It is fat, for this reason, and must not be if it is of a split.
+    StillFat(String),
     /// It has no device code, or must not have any.
     Other,
 }
@@ -53,17 +55,65 @@ enum Expected<'a> {
     Any,
 }
 
-/// Checks a binary that was named by the user. `false` if it is not split.
-pub(super) fn check_file(file: &SingleFile, resources: &Arc<Resources>, findings: &Findings) -> bool {
-    let form = check(&file.content, &file.path.display().to_string(), Expected::Split, resources, findings);
-    matches!(form, CheckedForm::Split(_))
+/// Binaries that were checked.
+#[derive(Debug, Default)]
+pub(super) struct CheckedBinaries {
+    /// The split ones.
+    pub(super) split: Binaries,
+    /// Thin binaries, and files with reduced bundles.
+    pub(super) thin: HashSet<EntryPath>,
+    /// Fat ones that a split must not have, with the reason.
+    still_fat: Vec<(String, String)>,
+    /// Fat ones that belong to no split.
+    others: Vec<String>,
+}
+
+impl CheckedBinaries {
+    /// Checks a binary that was named by the user.
+    pub(super) fn of_file(file: &SingleFile, resources: &Arc<Resources>, findings: &Findings) -> Self {
+        let (path, label) = (EntryPath::root(), file.path.display().to_string());
+        let form = check(&file.content, &label, Expected::Split, resources, findings);
+        let mut checked = Self::default();
+        checked.add(path, label, form);
+        checked
+    }
+
+    fn add(&mut self, path: EntryPath, label: String, form: CheckedForm) {
+        match form {
+            CheckedForm::Split(wrappers) => drop(self.split.insert(path, wrappers)),
+            CheckedForm::Thin => drop(self.thin.insert(path)),
+            CheckedForm::Fat => self.others.push(label),
+            CheckedForm::StillFat(reason) => self.still_fat.push((label, reason)),
+            CheckedForm::Other => {}
+        }
+    }
+
+    /// Whether any of them is split or thin.
+    pub(super) fn are_of_split(&self) -> bool {
+        !self.split.is_empty() || !self.thin.is_empty()
+    }
+
+    /// Whether any of them is fat.
+    pub(super) fn are_fat(&self) -> bool {
+        !self.still_fat.is_empty() || !self.others.is_empty()
+    }
+
+    /// Reports fat binaries of a split.
+    pub(super) fn say_fat(&self, findings: &Findings) {
+        self.still_fat.iter().for_each(|(label, reason)| findings.add(Rule::StillFat, label, reason));
+        note_others(self.others.iter(), findings);
+    }
+
+    /// Notes fat binaries next to a split.
+    pub(super) fn note_fat(&self, findings: &Findings) {
+        note_others(self.still_fat.iter().map(|(label, _)| label).chain(&self.others), findings);
+    }
 }
 
 /// Bytes of a file that count as progress. Longer files are no binaries, so little of them is read.
 const MAX_COUNTED: u64 = 16 << 30;
 
-/// Checks all binaries. Databases contain code of their own, and are not examined. Returns the split binaries, and the
-/// thin files.
+/// Checks all binaries. Databases contain code of their own, and are not examined.
 pub(super) fn check_all(
     parts: &Parts,
     expected: &ExpectedForms<'_>,
@@ -71,7 +121,7 @@ pub(super) fn check_all(
     resources: &Arc<Resources>,
     findings: &Findings,
     progress: &Progress,
-) -> (Binaries, HashSet<EntryPath>) {
+) -> CheckedBinaries {
     let is_wanted = |file: &PartFile<'_>| {
         parts.is_checked(file.part)
             && file.content.size() >= MIN_BINARY
@@ -95,17 +145,11 @@ pub(super) fn check_all(
             (file.path.clone(), label, form)
         })
         .collect();
-    let (mut split, mut thin, mut others) = (Binaries::new(), HashSet::new(), Vec::new());
+    let mut binaries = CheckedBinaries::default();
     for (path, label, form) in checked {
-        match form {
-            CheckedForm::Split(wrappers) => drop(split.insert(path, wrappers)),
-            CheckedForm::Thin => drop(thin.insert(path)),
-            CheckedForm::Fat => others.push(label),
-            CheckedForm::Other => {}
-        }
+        binaries.add(path, label, form);
     }
-    note_others(&others, findings);
-    (split, thin)
+    binaries
 }
 
 impl ExpectedForms<'_> {
@@ -142,7 +186,8 @@ fn check(
                     return CheckedForm::Thin;
                 }
                 (Ok(Some(fat)), Expected::Split) => {
-                    say(Rule::StillFat, format!("it still holds device code, of {} wrappers", fat.wrappers().len()));
+                    let count = fat.wrappers().len();
+                    return CheckedForm::StillFat(format!("it still holds device code, of {count} wrappers"));
                 }
                 (Ok(None), Expected::Thin(gpus)) => {
                     return check_bundle_file(content, gpus, (label, findings, &say), resources);
@@ -154,7 +199,7 @@ fn check(
                     say(Rule::StillFat, format!("it holds all of its device code, and {error}"));
                 }
                 (Err(error), Expected::Split) => {
-                    say(Rule::StillFat, format!("it still holds device code, and {error}"));
+                    return CheckedForm::StillFat(format!("it still holds device code, and {error}"));
                 }
             }
             CheckedForm::Other

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::error::VerifyError;
 use super::parts::{Part, Parts};
 use super::rules::Rule;
-use super::statement::LocatedStatement;
 use crate::database::Databases;
 use crate::gpu::{BundleKey, GpuSet};
+use crate::opened::LocatedStatement;
 use crate::resources::Resources;
 use crate::split::{Statement, StatementError, is_wanted};
 

@@ -1,38 +1,33 @@
 //! Why nothing can be checked.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::artifact::ManifestError;
+use crate::opened::OpenedError;
 use crate::rope::ReadError;
 use crate::source::SourceError;
-use crate::split::StatementError;
 
 /// Why nothing can be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// A path cannot be listed or opened.
+    /// An input is not understood, or cannot be opened.
     #[error(transparent)]
-    Source(#[from] SourceError),
+    Opened(#[from] OpenedError),
     /// The beginning of a file cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// It is a file of an unknown kind.
-    #[error("{}: neither a directory, a wheel, a binary nor a .kpack archive", .0.display())]
-    UnknownKind(PathBuf),
     /// Comparing needs a whole split.
     #[error("{}: only a split or an installation can be compared with what it was made of", .0.display())]
     NotComparable(PathBuf),
-    /// The statement of a split cannot be used.
-    #[error("{path}: this statement of a split cannot be read: {source}; split again, or copy the whole output again")]
-    Statement {
-        /// The file.
-        path: String,
-        /// The reason.
-        source: StatementError,
+    /// `--against` names what is no fat input.
+    #[error("{}: {what} is no fat input: name the wheel, or the tree, that was split", .path.display())]
+    NotFat {
+        /// What was named.
+        path: PathBuf,
+        /// Its form.
+        what: &'static str,
     },
-    /// `--against` names a directory of wheels.
-    #[error("{}: a directory of wheels is no fat input: name the wheel, or the tree, that was split", .0.display())]
-    DirectoryOfWheels(PathBuf),
     /// `--against` names an environment with several directories of packages.
     #[error("{}: it has several directories of packages: name one, such as {}", .path.display(), .first.display())]
     SeveralSites {
@@ -46,9 +41,42 @@ pub enum VerifyError {
     Manifest(#[from] ManifestError),
     /// There is nothing to check.
     #[error(
-        "{}: there is nothing to verify: no split binary, no .kpack archive, no wheel and no part of a split; \
-         expected is what `kpackfs split` writes (of an index, `simple/`) or `kpackfs mount` shows, or an installation of that",
-        .0.display()
+        "{0}: no split binary, no .kpack archive and no part of a split; \
+         expected is what `kpackfs split` writes or `kpackfs mount` shows, or an installation of that (of a copied \
+         thin view, --thin names the GPUs)"
     )]
-    Nothing(PathBuf),
+    Nothing(Unsplit),
+}
+
+/// What was looked at in an input that was never split.
+#[derive(Clone, Debug, Default)]
+pub struct Unsplit {
+    /// The input.
+    pub path: PathBuf,
+    /// The number of its files.
+    pub files: usize,
+    /// The number of binaries among them.
+    pub binaries: usize,
+}
+
+impl fmt::Display for Unsplit {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, files, binaries } = self;
+        let files = if *files == 1 { "1 file".to_owned() } else { format!("{files} files") };
+        let binaries = if *binaries == 1 { "1 binary".to_owned() } else { format!("{binaries} binaries") };
+        write!(to, "{}: nothing there was split: {files}, {binaries}", path.display())
+    }
+}
+
+impl From<SourceError> for VerifyError {
+    fn from(error: SourceError) -> Self {
+        Self::Opened(error.into())
+    }
+}
+
+impl VerifyError {
+    /// Whether an input was not understood, or is not there.
+    pub fn is_not_understood(&self) -> bool {
+        matches!(self, Self::Opened(error) if error.is_not_understood())
+    }
 }

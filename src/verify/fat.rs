@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::against::Comparison;
-use super::artifacts;
+use super::artifacts::FatArtifacts;
 use super::context::Context;
-use super::directory::wheels_in;
 use super::distributions::{Distribution, named_by};
 use super::error::VerifyError;
 use super::input::VerifyInput;
 use super::parts::{Part, Parts};
 use super::report::Findings;
-use super::sites::sites_of;
+use crate::image::{self, ImageReference};
 use crate::join::join;
 use crate::metrics::Progress;
+use crate::opened::{Named, OpenedError, Site, recognise};
 use crate::resources::Resources;
 use crate::source::{EntryKind, EntryPath, Input};
 use crate::wheel::{Metadata, WheelFile, WheelName, normalise};
@@ -23,8 +23,20 @@ use crate::wheel::{Metadata, WheelFile, WheelName, normalise};
 /// What `--against` names.
 pub(super) struct FatInput<'a> {
     path: &'a Path,
+    form: FatForm,
     /// The build that it is, if several parts may be of other builds of one distribution, and the best fit among these.
     build: Option<(BuildLabel, BuildFit)>,
+}
+
+/// The form of a fat input.
+enum FatForm {
+    Artifacts(FatArtifacts),
+    /// A wheel, a tree or a tar archive.
+    Whole(PathBuf),
+    /// The directories of packages of an environment.
+    Environment(Vec<Site>),
+    /// The root file system of an image.
+    Image(ImageReference),
 }
 
 /// Tells a build of a distribution from those for other versions of Python, or of other versions.
@@ -43,39 +55,86 @@ struct BuildFit {
     has_tags: bool,
 }
 
+impl FatForm {
+    fn of(path: &Path, is_of_artifacts: bool) -> Result<Self, VerifyError> {
+        let form = recognise(path)?;
+        let refused = |what| Err(VerifyError::NotFat { path: path.to_owned(), what });
+        if is_of_artifacts {
+            return Ok(Self::Artifacts(FatArtifacts::of(path, form)?));
+        }
+        match form {
+            Named::Wheels(wheels) => match <[PathBuf; 1]>::try_from(wheels.wheels) {
+                Ok([wheel]) => Ok(Self::Whole(wheel)),
+                Err(_) if wheels.is_index => refused("a package index of several wheels"),
+                Err(_) => refused("a directory of wheels"),
+            },
+            Named::Environment(sites) => Ok(Self::Environment(sites)),
+            Named::Image(reference) => Ok(Self::Image(reference)),
+            Named::Split(split) if split.is_mount => refused("a mount of a split"),
+            Named::Split(_) => refused("an output of `split`"),
+            Named::Archive => refused("a .kpack archive"),
+            Named::Bundle => refused("an offload bundle"),
+            Named::CodeObject => refused("a code object"),
+            Named::Tree | Named::Artifacts(_) | Named::Wheel | Named::Tar | Named::Zip | Named::Binary => {
+                Ok(Self::Whole(path.to_owned()))
+            }
+        }
+    }
+}
+
 impl<'a> FatInput<'a> {
     pub(super) fn find(
         path: &'a Path,
         inputs: &[VerifyInput],
         resources: &Arc<Resources>,
     ) -> Result<Self, VerifyError> {
-        let is_of_artifacts = inputs.iter().any(|input| input.component().is_some());
-        if !is_of_artifacts && !wheels_in(path)?.is_empty() {
-            return Err(VerifyError::DirectoryOfWheels(path.to_owned()));
-        }
         let parts: Vec<_> = inputs.iter().flat_map(VerifyInput::parts).collect();
-        let is_one = parts.len() < 2 || is_of_artifacts;
-        let label = if is_one { None } else { BuildLabel::of_fat(&Input::open(path, resources)?) };
+        let form = FatForm::of(path, parts.iter().any(|parts| parts.component.is_some()))?;
+        let label = match &form {
+            FatForm::Whole(place) if parts.len() > 1 => BuildLabel::of_fat(&Input::open(place, resources)?),
+            _ => None,
+        };
         let with_best = |label: BuildLabel| {
             let best = parts.iter().filter_map(|parts| label.fit(parts)).max()?;
             Some((label, best))
         };
-        Ok(Self { path, build: label.and_then(with_best) })
+        Ok(Self { path, form, build: label.and_then(with_best) })
+    }
+
+    /// Checks that each component of a directory of artifacts is among the input.
+    pub(super) fn check_components(&self, existing: &[Parts], chosen: &[String], findings: &Findings) {
+        if let FatForm::Artifacts(artifacts) = &self.form {
+            let existing = existing.iter().filter_map(|parts| parts.component.as_deref()).collect();
+            artifacts.check_components(&existing, chosen, findings);
+        }
+    }
+
+    /// Opens it, with the files of its distributions, or all of an environment, whose split is compared with all of it.
+    fn open(&self, has_distributions: bool, resources: &Arc<Resources>) -> Result<Part, VerifyError> {
+        let place = match &self.form {
+            FatForm::Image(reference) => {
+                let root = image::open_root(reference, resources).map_err(OpenedError::from)?;
+                return Part::of_input(root, String::new(), resources);
+            }
+            FatForm::Whole(place) => place,
+            FatForm::Environment(sites) if has_distributions => site_of(self.path, sites)?,
+            FatForm::Environment(_) | FatForm::Artifacts(_) => self.path,
+        };
+        Part::open(place, String::new(), resources)
     }
 
     /// Compares parts with it. `false` if they are of another distribution, or if other parts fit better.
     pub(super) fn compare(&self, context: &Context<'_>, progress: &Progress) -> Result<bool, VerifyError> {
         let Context { parts, distributions, resources, findings, .. } = *context;
-        if let Some(component) = &parts.component {
-            let fats = artifacts::fats(self.path, component, resources)?;
+        if let (FatForm::Artifacts(artifacts), Some(component)) = (&self.form, &parts.component) {
+            let fats = artifacts.of_component(component, resources)?;
             Comparison::new(&fats, None, context).run(progress);
             return Ok(true);
         }
-        // The split of a whole environment is compared with all of it.
-        let path = if distributions.is_empty() { self.path.to_owned() } else { site_of(self.path)? };
-        let mut fat = Part::open(&path, String::new(), resources, &Findings::default())?.input;
+        let mut fat = self.open(!distributions.is_empty(), resources)?.input;
         let joined = join(&mut fat, resources, &Progress::default());
-        joined.warnings.into_iter().for_each(|warning| findings.note(format!("{}: {warning}", path.display())));
+        let path = self.path.display();
+        joined.warnings.into_iter().for_each(|warning| findings.note(format!("{path}: {warning}")));
         let name = Metadata::read(&fat).ok().map(|metadata| normalise(&metadata.name));
         // A directory of wheels, or an installation, may contain several splits, and wheels that none was made of.
         let has_split = distributions.iter().any(Distribution::is_of_split);
@@ -91,8 +150,8 @@ impl<'a> FatInput<'a> {
             _ => None,
         };
         if let Some(other) = other {
-            let host = parts.all.first().map_or(Path::new(""), |part| &part.input.location);
-            findings.note(format!("{}: not compared with {}, which is {other}", host.display(), self.path.display()));
+            let host = parts.location().display();
+            findings.note(format!("{host}: not compared with {path}, which is {other}"));
             return Ok(false);
         }
         Comparison::new(&[fat], name.as_deref(), context).run(progress);
@@ -136,13 +195,13 @@ impl BuildLabel {
     }
 }
 
-/// The directory of packages of an environment, as of one that is verified; otherwise the path itself.
-fn site_of(path: &Path) -> Result<PathBuf, VerifyError> {
-    match sites_of(path)?.as_slice() {
-        [] => Ok(path.to_owned()),
+/// The directory of packages of an environment, as of one that is verified.
+fn site_of<'a>(path: &'a Path, sites: &'a [Site]) -> Result<&'a Path, VerifyError> {
+    match sites {
+        [] => Ok(path),
         // It is a directory of packages to which `.pth` files add others.
-        [first, ..] if first.path == path => Ok(path.to_owned()),
-        [site] => Ok(site.path.clone()),
+        [first, ..] if first.path == path => Ok(path),
+        [site] => Ok(&site.path),
         [first, ..] => Err(VerifyError::SeveralSites { path: path.to_owned(), first: first.path.clone() }),
     }
 }

@@ -1,7 +1,7 @@
 //! Determines by their content which directories and wheels belong together, so that their order does not matter.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::devices;
@@ -11,8 +11,8 @@ use super::overlaid::{laid_over, overlaid_keys, take_off};
 use super::parts::{Part, Parts, PartsKind};
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
-use super::statement::LocatedStatement;
 use crate::gpu::BundleKey;
+use crate::opened::LocatedStatement;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::begins_binary;
@@ -26,6 +26,13 @@ pub(super) struct NamedInput {
     pub(super) path: PathBuf,
     /// Whether it is one of the wheels in a directory that the user named as a whole.
     pub(super) is_listed: bool,
+}
+
+impl NamedInput {
+    /// A wheel of a directory.
+    pub(super) fn listed(path: &Path) -> Self {
+        Self { path: path.to_owned(), is_listed: true }
+    }
 }
 
 /// A directory or wheel, with its metadata.
@@ -45,7 +52,7 @@ pub(super) fn group(
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> Result<Vec<Parts>, VerifyError> {
-    let open = |input: &NamedInput| PartCandidate::open(input, resources, findings);
+    let open = |input: &NamedInput| PartCandidate::open(input, resources);
     let mut candidates = named.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let key = |it: &PartCandidate| (it.part.input.location.clone(), it.part.label.clone());
     candidates.sort_by_cached_key(key);
@@ -65,6 +72,7 @@ pub(super) fn group(
         let group: Vec<_> = std::iter::once(Arc::clone(&host.part)).chain(theirs).collect();
         let kind = if group.len() > 1 { PartsKind::Split } else { PartsKind::Installation };
         let mut parts = Parts { statement, ..Parts::new(kind, group) };
+        parts.is_optional = parts.are_wheels();
         let missing = missing_devices(&parts);
         if !missing.is_empty() && host.is_listed {
             say_missing(host.part.label.clone(), &missing, findings);
@@ -133,12 +141,8 @@ fn say_missing(label: String, missing: &[String], findings: &Findings) {
 }
 
 impl PartCandidate {
-    fn open(
-        NamedInput { path, is_listed }: &NamedInput,
-        resources: &Arc<Resources>,
-        findings: &Findings,
-    ) -> Result<Self, VerifyError> {
-        let part = Arc::new(Part::open(path, path.display().to_string(), resources, findings)?);
+    fn open(NamedInput { path, is_listed }: &NamedInput, resources: &Arc<Resources>) -> Result<Self, VerifyError> {
+        let part = Arc::new(Part::open(path, path.display().to_string(), resources)?);
         let metadata = Metadata::read(&part.input).ok();
         let location = &part.input.location;
         // A link in `device/` of a mount leads to a part that is next to its host part. Wheels may be links to a store.
@@ -165,10 +169,10 @@ impl PartCandidate {
         for key in overlaid.iter().filter(|key| !near.iter().any(|part| part.name == key.as_str())) {
             let place = self.directory.join(key.as_str());
             if place.is_dir() {
-                unnamed.push(Part::open(&place, place.display().to_string(), resources, &Findings::default())?);
+                unnamed.push(Part::open(&place, place.display().to_string(), resources)?);
             }
         }
-        take_off(part, &near.into_iter().chain(&unnamed).collect::<Vec<_>>(), &overlaid, findings);
+        take_off(part, &near.into_iter().chain(&unnamed).collect::<Vec<_>>(), &overlaid);
         self.metadata = Metadata::read(&part.input).ok();
         Ok(())
     }
@@ -207,12 +211,8 @@ fn says_device(part: &Part) -> bool {
     Metadata::read(&part.input).is_ok_and(|metadata| is_named(&metadata) && devices::devices(&metadata).is_empty())
 }
 
-/// Whether a part contains libraries, programs, archives or databases.
-pub(super) fn has_code(part: &Part) -> bool {
-    part.files().any(|(path, content)| part.is_device_file(path, content) || is_binary(content))
-}
-
-fn is_binary(content: &Arc<dyn Content>) -> bool {
+/// Whether a file begins as a library or program.
+pub(super) fn is_binary(content: &Arc<dyn Content>) -> bool {
     let mut magic = [0; 4];
     content.size() >= 4 && content.peek(&mut magic).is_ok() && begins_binary(magic)
 }

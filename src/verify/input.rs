@@ -4,29 +4,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::artifacts;
-use super::directory::{directories_in, is_wheel, read_directory, wheels_among, wheels_in, wheels_in_index};
 use super::error::VerifyError;
-use super::group::{NamedInput, group, has_code};
+use super::group::{NamedInput, group};
 use super::parts::{Part, Parts};
-use super::report::{Findings, enumerate};
-use super::sites::{Site, has_packages, is_environment, is_prefix, sites_of};
-use super::statement::LocatedStatement;
-use super::views::Views;
-use crate::kpack;
+use super::report::Findings;
+use super::views;
+use crate::artifact::FoundArtifacts;
+use crate::image;
+use crate::opened::{DirectoryListing, Named, OpenedError, Site, WheelDirectory, recognise, wheel_in_tree};
 use crate::resources::Resources;
 use crate::rope::{Content, equal};
-use crate::source::{SourceError, begins_binary, open_file};
-use crate::split::SIMPLE;
-use crate::view::{DEVICE, REPORTS, WHEELS};
+use crate::source::{SourceError, open_file};
+use crate::view::{DEVICE, REPORTS};
 
 /// Something to check.
 #[derive(Debug)]
 pub(super) enum VerifyInput {
-    /// Directories or wheels.
-    Parts(Box<Parts>),
-    /// The directories of packages of an environment. Some of them may have nothing to check.
-    Sites(Vec<Parts>),
-    /// A single binary.
+    /// Directories or wheels, each with what belongs to it.
+    Parts(Vec<Parts>),
+    /// Components of artifacts.
+    Artifacts {
+        components: Vec<Parts>,
+        /// Whether a directory of artifacts was named, so that all components are there.
+        is_whole: bool,
+    },
+    /// A single binary, code object or bundle.
     Binary(SingleFile),
     /// A single archive.
     Archive(SingleFile),
@@ -40,169 +42,120 @@ pub(super) struct SingleFile {
 }
 
 impl VerifyInput {
-    fn of_parts(parts: Parts) -> Self {
-        Self::Parts(Box::new(parts))
-    }
-
     /// The parts, if it is made of them.
     pub(super) fn parts(&self) -> &[Parts] {
         match self {
-            Self::Parts(parts) => std::slice::from_ref(parts),
-            Self::Sites(sites) => sites,
+            Self::Parts(parts) | Self::Artifacts { components: parts, .. } => parts,
             Self::Binary(_) | Self::Archive(_) => &[],
-        }
-    }
-
-    /// The component, if these are the parts of an artifact.
-    pub(super) fn component(&self) -> Option<&str> {
-        match self {
-            Self::Parts(parts) => parts.component.as_deref(),
-            Self::Sites(_) | Self::Binary(_) | Self::Archive(_) => None,
         }
     }
 }
 
-/// Classifies the paths. Artifacts are recognised by their manifests, and the output of `split` and `mount` by the
-/// names of its directories. A directory of wheels stands for its wheels, and a virtual environment for its directories of
-/// packages, whatever else is in it. Other directories and wheels are grouped by their content. Everything else is
-/// separate.
+/// Opens what the user named. Directories and wheels are grouped by their content; everything else is separate.
 pub(super) fn open(
     paths: &[PathBuf],
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> Result<Vec<VerifyInput>, VerifyError> {
-    if let Some(artifacts) = artifacts::open(paths, resources, findings)? {
-        return Ok(artifacts.into_iter().map(VerifyInput::of_parts).collect());
+    let named = paths.iter().map(|path| Ok((path.clone(), recognise(path)?)));
+    let named = named.collect::<Result<Vec<_>, OpenedError>>()?;
+    if let Some(components) = artifacts::open(&named, resources, findings)? {
+        let is_directory = |form: &Named| matches!(form, Named::Artifacts(FoundArtifacts::Several { .. }));
+        let is_whole = named.iter().any(|(_, form)| is_directory(form));
+        return Ok(vec![VerifyInput::Artifacts { components, is_whole }]);
     }
-    let mut parts = Vec::new();
-    let mut others = Vec::new();
-    let mut inputs = Vec::new();
-    for path in paths.iter().filter(|path| !is_shown_elsewhere(path)) {
-        let (wheels, is_prefix) = (wheels_in(path)?, is_prefix(path)?);
-        if !wheels.is_empty() {
-            parts.extend(listed(wheels));
-            continue;
+    let (mut grouped, mut inputs) = (Vec::new(), Vec::new());
+    for (path, form) in &named {
+        let file = || Ok::<_, VerifyError>(SingleFile { path: path.clone(), content: open_file(path, resources)? });
+        match form {
+            Named::Wheels(wheels) => grouped.extend(wheels_of(wheels, &named, resources, findings)),
+            Named::Split(split) => {
+                inputs.push(VerifyInput::Parts(views::open(split, "", resources, findings)?));
+                if !split.sites.is_empty() {
+                    inputs.push(open_sites(&split.sites, resources)?);
+                }
+            }
+            Named::Environment(sites) => {
+                note_wheels(path, findings)?;
+                inputs.push(open_sites(sites, resources)?);
+            }
+            Named::Image(reference) => {
+                let root = image::open_root(reference, resources).map_err(OpenedError::from)?;
+                let part = Part::of_input(root, String::new(), resources)?;
+                inputs.push(VerifyInput::Parts(vec![Parts::of_one(part)]));
+            }
+            Named::Binary | Named::Bundle | Named::CodeObject => inputs.push(VerifyInput::Binary(file()?)),
+            Named::Archive => inputs.push(VerifyInput::Archive(file()?)),
+            Named::Tree | Named::Artifacts(_) if shows_nothing_of_its_own(path) => {}
+            Named::Tree | Named::Artifacts(_) | Named::Wheel | Named::Tar | Named::Zip => {
+                note_wheels(path, findings)?;
+                grouped.push(NamedInput { path: path.clone(), is_listed: false });
+            }
         }
-        let wheels = wheels_in_index(path)?;
-        if !wheels.is_empty() {
-            parts.extend(listed(without_copies(wheels, wheels_beside(path, paths)?, resources)));
-            continue;
-        }
-        // In an environment, only a statement proves that these directories are views.
-        let views = Views::of(path)?.filter(|views| !is_prefix || views.has_statement());
-        let has_views = views.is_some();
-        if let Some(views) = views {
-            inputs.extend(views.open(resources, findings)?.into_iter().map(VerifyInput::of_parts));
-        }
-        if has_views && !is_environment(path) {
-            continue;
-        }
-        if let sites @ [_, ..] = &*sites_of(path)? {
-            let open = |Site { path, label, is_added }: &Site| {
-                let parts = Parts::open_installation(path, label.clone(), resources, findings)?;
-                Ok::<_, VerifyError>(Parts { is_added: *is_added, ..parts })
-            };
-            inputs.push(VerifyInput::Sites(sites.iter().map(open).collect::<Result<_, _>>()?));
-        } else if let wheels @ [_, ..] = &*wheels_of_release(path, resources)? {
-            parts.extend(listed(wheels.to_vec()));
-            let names = directories_in(path)?;
-            findings.note(format!(
-                "{}: the wheels in it were checked, and no directory next to them: {}",
-                path.display(),
-                enumerate(&names)
-            ));
-            continue;
-        } else if path.is_dir() || is_wheel(path) {
-            parts.push(NamedInput { path: path.clone(), is_listed: false });
-        } else {
-            others.push(path.clone());
-        }
-        note_wheels(path, has_views, findings)?;
     }
-    match parts.as_slice() {
-        [NamedInput { path, is_listed: false }] => others.push(path.clone()),
-        parts => inputs.extend(group(parts, resources, findings)?.into_iter().map(VerifyInput::of_parts)),
-    }
-    for path in others {
-        inputs.push(open_one(&path, resources, findings)?);
+    match grouped.as_slice() {
+        [] => {}
+        // In messages its files have no prefix.
+        [NamedInput { path, is_listed: false }] => {
+            inputs.push(VerifyInput::Parts(vec![Parts::open_installation(path, String::new(), resources)?]));
+        }
+        grouped => inputs.push(VerifyInput::Parts(group(grouped, resources, findings)?)),
     }
     Ok(inputs)
 }
 
+fn open_sites(sites: &[Site], resources: &Arc<Resources>) -> Result<VerifyInput, VerifyError> {
+    let open = |Site { path, label, .. }: &Site| {
+        let parts = Parts::open_installation(path, label.clone(), resources)?;
+        Ok::<_, VerifyError>(Parts { is_optional: true, ..parts })
+    };
+    Ok(VerifyInput::Parts(sites.iter().map(open).collect::<Result<_, _>>()?))
+}
+
 /// Whether a directory shows nothing of its own, if all entries of a split or of a mount are named: the directory of the
 /// statement, and that of links to the device parts.
-fn is_shown_elsewhere(path: &Path) -> bool {
-    let is_link = |entry: &PathBuf| entry.is_symlink();
-    let has_links_only = || read_directory(path).is_ok_and(|entries| entries.iter().all(is_link));
+fn shows_nothing_of_its_own(path: &Path) -> bool {
+    let has_links_only =
+        || DirectoryListing::read(path).is_ok_and(|listing| listing.entries.iter().all(|entry| entry.is_symlink));
     path.ends_with(REPORTS) || path.ends_with(DEVICE) && has_links_only()
 }
 
-/// The wheels in `wheels/` next to an index, if that is named as well: a mount shows the same ones in both.
-fn wheels_beside(index: &Path, paths: &[PathBuf]) -> Result<Vec<PathBuf>, SourceError> {
-    let beside = index.with_file_name(WHEELS);
-    if index.ends_with(SIMPLE) && paths.contains(&beside) { wheels_in(&beside) } else { Ok(Vec::new()) }
-}
-
-/// Leaves out wheels that are equal to `others` of the same name, or to each other.
-fn without_copies(wheels: Vec<PathBuf>, mut others: Vec<PathBuf>, resources: &Arc<Resources>) -> Vec<PathBuf> {
+/// The wheels of a directory. Those of an index that are equal to others of the same name are left out: a mount shows the
+/// same ones in its directory of wheels, which may be named as well.
+fn wheels_of(
+    wheels: &WheelDirectory,
+    named: &[(PathBuf, Named)],
+    resources: &Arc<Resources>,
+    findings: &Findings,
+) -> Vec<NamedInput> {
+    wheels.notes.iter().chain(&wheels.warnings).for_each(|note| findings.note(note.clone()));
+    let others = named.iter().filter_map(|(_, form)| match form {
+        Named::Wheels(other) if wheels.is_index && !other.is_index => Some(&other.wheels),
+        _ => None,
+    });
+    let mut known: Vec<_> = others.flatten().collect();
     // What cannot be read is checked, and gives an error.
     let are_equal = |one: &Path, other: &Path| {
         let (Ok(one), Ok(other)) = (open_file(one, resources), open_file(other, resources)) else { return false };
         equal(&*one, &*other).unwrap_or(false)
     };
     let mut kept = Vec::new();
-    for wheel in wheels {
-        if !others.iter().any(|other| other.file_name() == wheel.file_name() && are_equal(&wheel, other)) {
-            others.push(wheel.clone());
-            kept.push(wheel);
+    for wheel in wheels.wheels.iter().chain(&wheels.copies) {
+        if !known.iter().any(|other| other.file_name() == wheel.file_name() && are_equal(wheel, other)) {
+            known.push(wheel);
+            kept.push(NamedInput::listed(wheel));
         }
     }
     kept
 }
 
-fn listed(wheels: Vec<PathBuf>) -> impl Iterator<Item = NamedInput> {
-    wheels.into_iter().map(|path| NamedInput { path, is_listed: true })
-}
-
-/// The wheels in a directory that also contains directories, but no code and no part of a split.
-fn wheels_of_release(path: &Path, resources: &Arc<Resources>) -> Result<Vec<PathBuf>, VerifyError> {
-    let wheels = wheels_among(path)?;
-    if wheels.is_empty() || LocatedStatement::of_part(path)?.is_some() {
-        return Ok(Vec::new());
-    }
-    let tree = Part::open(path, String::new(), resources, &Findings::default())?;
-    Ok(if has_code(&tree) || has_packages(path) { Vec::new() } else { wheels })
-}
-
 /// Says that wheels in an installation or a tree are no part of it.
-fn note_wheels(path: &Path, has_views: bool, findings: &Findings) -> Result<(), VerifyError> {
-    let places = [path.to_owned(), path.join(WHEELS)];
-    for place in places.iter().filter(|_| !has_views) {
-        if let Some(first) = wheels_among(place)?.first() {
-            let first = first.display();
-            findings.note(format!(
-                "{first}: wheels in a tree or an installation are not checked with it; name them to check them"
-            ));
-        }
+fn note_wheels(path: &Path, findings: &Findings) -> Result<(), SourceError> {
+    if let Some(first) = wheel_in_tree(path)? {
+        let first = first.display();
+        findings.note(format!(
+            "{first}: wheels in a tree or an installation are not checked with it; name them to check them"
+        ));
     }
     Ok(())
-}
-
-fn open_one(path: &Path, resources: &Arc<Resources>, findings: &Findings) -> Result<VerifyInput, VerifyError> {
-    if path.is_dir() || is_wheel(path) {
-        return Ok(VerifyInput::of_parts(Parts::open_installation(path, String::new(), resources, findings)?));
-    }
-    let content = open_file(path, resources)?;
-    let mut magic = [0; 4];
-    if content.size() >= 4 {
-        content.peek(&mut magic)?;
-    }
-    let file = SingleFile { path: path.to_owned(), content };
-    if magic == *kpack::MAGIC || path.extension().is_some_and(|extension| extension == "kpack") {
-        Ok(VerifyInput::Archive(file))
-    } else if begins_binary(magic) {
-        Ok(VerifyInput::Binary(file))
-    } else {
-        Err(VerifyError::UnknownKind(path.to_owned()))
-    }
 }

@@ -38,28 +38,32 @@ impl DataDirectories {
     }
 }
 
-/// Moves all entries to their installed paths, and reports those that are in the way of each other. Returns the
-/// original paths of moved entries.
-pub(super) fn install(
-    input: &mut Input,
-    installed: impl Fn(&EntryPath) -> Option<EntryPath>,
-    say: impl Fn(&EntryPath, String),
-) -> HashMap<EntryPath, EntryPath> {
+/// Where entries were before they were installed.
+#[derive(Debug, Default)]
+pub(super) struct Origins {
+    /// The original paths of moved entries, by installed path.
+    pub(super) moved: HashMap<EntryPath, EntryPath>,
+    /// The original paths of entries that are left out, since another one was installed at the same place, with its path.
+    pub(super) conflicts: Vec<(EntryPath, EntryPath)>,
+}
+
+/// Moves all entries to their installed paths.
+pub(super) fn install(input: &mut Input, installed: impl Fn(&EntryPath) -> Option<EntryPath>) -> Origins {
     let mut entries = BTreeMap::<EntryPath, Entry>::new();
-    let mut origins = HashMap::new();
+    let mut origins = Origins::default();
     for entry in std::mem::take(&mut input.entries) {
         let Some(place) = installed(&entry.path) else { continue };
         match entries.entry(place.clone()) {
             Slot::Vacant(slot) => {
                 if place != entry.path {
-                    origins.insert(place.clone(), entry.path.clone());
+                    origins.moved.insert(place.clone(), entry.path.clone());
                 }
                 slot.insert(Entry { path: place, ..entry });
             }
             Slot::Occupied(existing) => {
                 if !matches!(existing.get().kind.difference(&entry.kind), Ok(None)) {
-                    let other = origins.get(&place).unwrap_or(&place);
-                    say(&entry.path, format!("{other} is installed at the same place"));
+                    let other = origins.moved.get(&place).unwrap_or(&place).clone();
+                    origins.conflicts.push((entry.path, other));
                 }
             }
         }

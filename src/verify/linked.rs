@@ -6,8 +6,6 @@ use std::path::{Component, Path, PathBuf};
 use std::slice;
 use std::sync::Arc;
 
-use super::report::Findings;
-use super::rules::Rule;
 use crate::loader::{DOT_KPACK, is_archive_link, resolve};
 use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, Resolved, SourceError, resolve_links};
@@ -91,22 +89,18 @@ fn normal(path: &Path) -> PathBuf {
     })
 }
 
-/// Reports symlinks to archives of an installation that lead to nothing. Loaders pass over such links, and other trees may
-/// contain them.
-pub(super) fn check_dangling(input: &Input, label: impl Fn(&EntryPath) -> String, findings: &Findings) {
+/// Symlinks to archives of an installation that lead to nothing. Loaders pass over such links, and other trees may contain
+/// them.
+pub(super) fn dangling(input: &Input) -> Vec<EntryPath> {
     if !input.entries.iter().any(|entry| entry.path.is_dist_info()) {
-        return;
+        return Vec::new();
     }
     let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);
-    let links = input.entries.iter().filter(|entry| is_archive_link(entry));
-    for Entry { path, .. } in links {
-        let leads = match resolve_links(path, Some(&input.location), kind) {
-            Resolved::Entry(_) => true,
-            Resolved::Outside(_) => input.location.join(path.as_path()).exists(),
-            Resolved::Nothing => false,
-        };
-        if !leads {
-            findings.add(Rule::DanglingLink, label(path), "it is a symlink to archives that leads to nothing");
-        }
-    }
+    let leads = |path: &EntryPath| match resolve_links(path, Some(&input.location), kind) {
+        Resolved::Entry(_) => true,
+        Resolved::Outside(_) => input.location.join(path.as_path()).exists(),
+        Resolved::Nothing => false,
+    };
+    let links = input.entries.iter().filter(|entry| is_archive_link(entry)).map(|entry| &entry.path);
+    links.filter(|path| !leads(path)).cloned().collect()
 }

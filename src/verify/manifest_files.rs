@@ -138,7 +138,7 @@ impl Context<'_> {
 
     /// The names under which a split binary looks for its code.
     fn kernel_names(&self, path: &EntryPath) -> impl Iterator<Item = &str> {
-        let wrappers = self.binaries.get(path).into_iter().flatten().flatten();
+        let wrappers = self.binaries.split.get(path).into_iter().flatten().flatten();
         wrappers.map(|request| request.marker.kernel_name.as_str())
     }
 

@@ -13,7 +13,6 @@ mod bundle;
 mod choices;
 mod context;
 mod devices;
-mod directory;
 mod distributions;
 mod error;
 mod fat;
@@ -25,7 +24,6 @@ mod lookup;
 mod loose;
 mod manifest;
 mod manifest_files;
-mod mounted;
 mod names;
 mod needed;
 mod overlaid;
@@ -37,7 +35,6 @@ mod report;
 mod requirements;
 mod rules;
 mod separation;
-mod sites;
 mod statement;
 mod thin;
 mod views;
@@ -48,7 +45,7 @@ use std::sync::Arc;
 use crate::metrics::Progress;
 use crate::resources::Resources;
 
-use binary::ExpectedForms;
+use binary::{CheckedBinaries, ExpectedForms};
 use choices::Choices;
 use context::Context;
 use distributions::Distribution;
@@ -62,7 +59,7 @@ use thin::ThinFiles;
 
 pub use choices::VerifyOptions;
 pub use devices::{devices as devices_of, key as key_of_device};
-pub use error::VerifyError;
+pub use error::{Unsplit, VerifyError};
 pub use report::{Check, Counts, Finding, FindingGroup, VerifyReport};
 pub use rules::{Rule, RuleText};
 
@@ -77,104 +74,159 @@ pub fn verify(
     let findings = Findings::default();
     let inputs = input::open(paths, resources, &findings)?;
     let fat = against.map(|against| FatInput::find(against, &inputs, resources)).transpose()?;
-    // A binary without device code cannot be verified, but may be named together with others.
-    let mut empty = paths.first();
-    let mut is_compared = false;
+    let run = Run { against: fat.as_ref(), options, resources, findings: &findings, progress };
+    let (mut unsplit, mut fat_files, mut is_compared) = (Vec::new(), Vec::new(), false);
     for input in &inputs {
-        match (input, &fat) {
-            (VerifyInput::Binary(file), None) => {
-                if binary::check_file(file, resources, &findings) {
-                    empty = None;
+        match input {
+            VerifyInput::Binary(file) => {
+                let binaries = CheckedBinaries::of_file(file, resources, &findings);
+                if binaries.are_of_split() && fat.is_some() {
+                    return Err(VerifyError::NotComparable(file.path.clone()));
                 }
+                let is_binary = usize::from(group::is_binary(&file.content));
+                let looked_at = Unsplit { path: file.path.clone(), files: 1, binaries: is_binary };
+                unsplit.extend((!binaries.are_of_split()).then_some(looked_at));
+                fat_files.push(binaries);
             }
-            (VerifyInput::Archive(file), None) => {
-                archive::check_file(file, &resources.budget, &findings, progress);
-                empty = None;
-            }
-            (VerifyInput::Binary(file) | VerifyInput::Archive(file), Some(_)) => {
-                return Err(VerifyError::NotComparable(file.path.clone()));
-            }
-            (VerifyInput::Parts(parts), fat) => {
-                is_compared |= check_parts(parts, fat.as_ref(), options, resources, &findings, progress)?;
-                empty = None;
-            }
-            (VerifyInput::Sites(sites), fat) => {
-                for site in sites {
-                    match check_parts(site, fat.as_ref(), options, resources, &findings, progress) {
-                        Err(VerifyError::Nothing(_)) => continue,
-                        of_site => is_compared |= of_site?,
-                    }
-                    empty = None;
+            VerifyInput::Archive(file) if fat.is_some() => return Err(VerifyError::NotComparable(file.path.clone())),
+            VerifyInput::Archive(file) => archive::check_file(file, &resources.budget, &findings, progress),
+            VerifyInput::Parts(parts) => is_compared |= run.check_input(parts)?,
+            VerifyInput::Artifacts { components, is_whole } => {
+                is_compared |= run.check_input(components)?;
+                if let Some(fat) = fat.as_ref().filter(|_| *is_whole) {
+                    fat.check_components(components, &options.components, &findings);
                 }
             }
         }
     }
-    if let Some(against) = against {
-        if !is_compared {
-            findings.add(Rule::AgainstOther, against.display().to_string(), "nothing that is verified was made of it");
-        }
-        if let Some(existing) = inputs.iter().map(VerifyInput::component).collect() {
-            artifacts::check_components(paths, against, &existing, &options.components, &findings)?;
-        }
+    // A binary without device code cannot be verified, but may be named together with others.
+    let is_nothing = unsplit.len() == inputs.len() && findings.number() == 0;
+    if let Some(first) = unsplit.into_iter().next().filter(|_| is_nothing) {
+        return Err(VerifyError::Nothing(first));
     }
-    match empty {
-        Some(path) if findings.number() == 0 => Err(VerifyError::Nothing(path.clone())),
-        _ => Ok(findings.into_report(&options.allow)),
+    for binaries in &fat_files {
+        binaries.say_fat(&findings);
+    }
+    if let Some(against) = against.filter(|_| !is_compared) {
+        findings.add(Rule::AgainstOther, against.display().to_string(), "nothing that is verified was made of it");
+    }
+    Ok(findings.into_report(&options.allow))
+}
+
+/// What all inputs are checked with.
+struct Run<'a> {
+    against: Option<&'a FatInput<'a>>,
+    options: &'a VerifyOptions,
+    resources: &'a Arc<Resources>,
+    findings: &'a Findings,
+    progress: &'a Progress,
+}
+
+/// The result of checking parts that belong together.
+struct CheckedParts {
+    /// Whether they were compared with the fat input.
+    is_compared: bool,
+    /// The fat binaries in them, if they are of no split and nothing is wrong.
+    unsplit: Option<CheckedBinaries>,
+}
+
+impl Run<'_> {
+    /// Checks what was named together. Returns whether it was compared with the fat input. Wheels next to a split, and
+    /// directories of packages in its environment, may be of no split.
+    fn check_input(&self, all: &[Parts]) -> Result<bool, VerifyError> {
+        let (mut is_compared, mut unsplit) = (false, Vec::new());
+        for parts in all {
+            let checked = self.check_parts(parts)?;
+            is_compared |= checked.is_compared;
+            let Some(binaries) = checked.unsplit else { continue };
+            if !parts.is_optional {
+                return Err(VerifyError::Nothing(looked_at(std::slice::from_ref(parts))));
+            }
+            unsplit.push(binaries);
+        }
+        if !all.is_empty() && unsplit.len() == all.len() {
+            return Err(VerifyError::Nothing(looked_at(all)));
+        }
+        for binaries in &unsplit {
+            binaries.note_fat(self.findings);
+        }
+        Ok(is_compared)
+    }
+
+    /// Checks parts that belong together.
+    fn check_parts(&self, parts: &Parts) -> Result<CheckedParts, VerifyError> {
+        let Self { options, resources, findings, progress, .. } = *self;
+        let before = findings.number();
+        parts.say_oddities(findings);
+        thin::check_place(parts, findings);
+        let located = parts.find_statement();
+        let choices = &Choices::new(options, located.as_ref(), parts, resources)?;
+        let distributions = distributions::find(parts, findings);
+        let thin = ThinFiles::of(parts, &distributions, options.thin.as_ref());
+        let archives = OverlaidArchives::fill(parts, findings);
+        let owned = SplitFiles::of(parts, &distributions);
+        let expected = ExpectedForms { thin: &thin, owned: &owned };
+        let binaries = binary::check_all(parts, &expected, choices, resources, findings, progress);
+        let is_split = binaries.are_of_split()
+            || parts.is_split()
+            || distributions.iter().any(Distribution::is_of_split)
+            || parts.has_databases() && !binaries.are_fat();
+        let is_unsplit = || !is_split && findings.number() == before;
+        if is_unsplit() && !parts.are_wheels() {
+            return Ok(CheckedParts { is_compared: false, unsplit: Some(binaries) });
+        }
+        if let Some(located) = located.filter(|located| located.statement.is_restricted()) {
+            findings.note(format!("{}: the split was made with {}", located.path, located.statement));
+        }
+        if is_split {
+            binaries.say_fat(findings);
+        }
+        let context = &Context {
+            parts,
+            archives: &archives,
+            thin: &thin,
+            binaries: &binaries,
+            distributions: &distributions,
+            choices,
+            resources,
+            findings,
+        };
+        let is_compared = self.check_context(context)?;
+        let unsplit = is_unsplit().then_some(binaries);
+        Ok(CheckedParts { is_compared, unsplit })
+    }
+
+    /// Checks everything but the form of binaries. Returns whether it was compared with the fat input.
+    fn check_context(&self, context: &Context<'_>) -> Result<bool, VerifyError> {
+        let Context { parts, archives, binaries, distributions, choices, findings, .. } = *context;
+        let (against, progress) = (self.against, self.progress);
+        let mut code = archives.walk(parts, &binaries.split, choices, findings);
+        // An installation may have both forms: a split binary that could not be joined stays split in thin views.
+        code.with_code.extend(&binaries.thin);
+        distributions::check(distributions, findings);
+        names::check_directories(distributions, findings);
+        names::check_readable(distributions, findings);
+        requirements::check(distributions, against.is_some(), findings);
+        payload::check_code(parts, distributions, &code, findings);
+        payload::check_payload(parts, distributions, archives, findings);
+        payload::check_archives(parts, distributions, archives, &choices.databases, findings);
+        let listed = context.check_manifests(&context.check_records(progress), progress);
+        // Of a split, the code objects are read all the same: its input, or the machine that split it, may have been faulty.
+        let proves = parts.kind == PartsKind::Installation && against.is_none();
+        context.check_databases(&listed);
+        context.check_needed();
+        archive::check_all(context, |it| proves && context.is_as_listed(&listed, it.part, &it.path), progress);
+        if parts.kind != PartsKind::Installation {
+            separation::check(context, &listed);
+        }
+        against.map_or(Ok(false), |against| against.compare(context, progress))
     }
 }
 
-/// Checks parts that belong together. Returns whether they were compared with `against`.
-fn check_parts(
-    parts: &Parts,
-    against: Option<&FatInput<'_>>,
-    options: &VerifyOptions,
-    resources: &Arc<Resources>,
-    findings: &Findings,
-    progress: &Progress,
-) -> Result<bool, VerifyError> {
-    let before = findings.number();
-    let located = parts.find_statement();
-    let choices = &Choices::new(options, located.as_ref(), parts, resources)?;
-    if let Some(located) = located.filter(|located| located.statement.is_restricted()) {
-        findings.note(format!("{}: the split was made with {}", located.path, located.statement));
-    }
-    let distributions = distributions::find(parts, findings);
-    let thin = ThinFiles::of(parts, &distributions, options.thin.as_ref());
-    let archives = OverlaidArchives::fill(parts, findings);
-    let owned = SplitFiles::of(parts, &distributions);
-    let expected = ExpectedForms { thin: &thin, owned: &owned };
-    let (binaries, thin_files) = binary::check_all(parts, &expected, choices, resources, findings, progress);
-    let has_binaries = !binaries.is_empty() || findings.counts.thin_binaries.get() > 0;
-    let is_split = parts.is_split() || distributions.iter().any(Distribution::is_of_split);
-    let is_nothing = findings.number() == before && !has_binaries && !is_split;
-    if is_nothing && against.is_none() {
-        let location = parts.all.first().map(|part| part.input.location.clone());
-        return Err(VerifyError::Nothing(location.unwrap_or_default()));
-    }
-    let mut code = archives.walk(parts, &binaries, choices, findings);
-    // An installation may have both forms: a split binary that could not be joined stays split in thin views.
-    code.with_code.extend(&thin_files);
-    distributions::check(&distributions, findings);
-    names::check_directories(&distributions, findings);
-    names::check_readable(&distributions, findings);
-    requirements::check(&distributions, against.is_some(), findings);
-    payload::check_code(parts, &distributions, &code, findings);
-    payload::check_payload(parts, &distributions, &archives, findings);
-    payload::check_archives(parts, &distributions, &archives, &choices.databases, findings);
-    let (distributions, binaries) = (&*distributions, &binaries);
-    let (archives, thin, thin_files) = (&archives, &thin, &thin_files);
-    let context = Context { parts, archives, thin, binaries, thin_files, distributions, choices, resources, findings };
-    let listed = context.check_manifests(&context.check_records(progress), progress);
-    // Of a split, the code objects are read all the same: its input, or the machine that split it, may have been faulty.
-    let proves = parts.kind == PartsKind::Installation && against.is_none();
-    context.check_databases(&listed);
-    context.check_needed();
-    archive::check_all(&context, |it| proves && context.is_as_listed(&listed, it.part, &it.path), progress);
-    if parts.kind != PartsKind::Installation {
-        separation::check(&context, &listed);
-    }
-    match against {
-        Some(against) => against.compare(&context, progress),
-        None => Ok(false),
-    }
+/// What was looked at in parts of no split.
+fn looked_at(all: &[Parts]) -> Unsplit {
+    let files = || all.iter().flat_map(Parts::files);
+    let binaries = files().filter(|file| group::is_binary(file.content)).count();
+    let path = all.first().map(|parts| parts.location().to_owned()).unwrap_or_default();
+    Unsplit { path, files: files().count(), binaries }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::distributions::is_same_record;
 use super::parts::Part;
-use super::report::Findings;
+use super::report::{Finding, Findings};
 use super::rules::Rule;
 use crate::gpu::BundleKey;
 use crate::rope::{Content, equal};
@@ -41,8 +41,8 @@ pub(super) fn laid_over(host: &Part, devices: &[&Part], is_copy: bool, findings:
     laid
 }
 
-/// Removes the overlaid files from the host part.
-pub(super) fn take_off(host: &mut Part, devices: &[&Part], overlaid: &[BundleKey], findings: &Findings) {
+/// Removes the overlaid files from the host part. Those that differ from the files of device parts are oddities.
+pub(super) fn take_off(host: &mut Part, devices: &[&Part], overlaid: &[BundleKey]) {
     let is_overlaid = |device: &&&Part| overlaid.iter().any(|key| key.as_str() == device.name);
     for device in devices.iter().filter(is_overlaid) {
         let files: HashMap<_, _> = device.files().collect();
@@ -52,10 +52,12 @@ pub(super) fn take_off(host: &mut Part, devices: &[&Part], overlaid: &[BundleKey
         };
         let differs: Vec<_> =
             host.files().filter(|(path, content)| is_of_device(path, content) == Some(false)).collect();
-        for (path, _) in differs {
+        let odd = |(path, _): (&EntryPath, _)| {
             let reason = format!("it is not the same as {}", device.label(path));
-            findings.add(Rule::OverlayDiffers, host.label(path), reason);
-        }
+            Finding::new(Rule::OverlayDiffers, host.label(path), reason)
+        };
+        let odd: Vec<_> = differs.into_iter().map(odd).collect();
+        host.oddities.extend(odd);
         let mut directories: HashSet<EntryPath> = HashSet::new();
         let own = host.input.entries.iter().filter(|entry| !files.contains_key(&entry.path));
         for entry in own.filter(|entry| !matches!(entry.kind, EntryKind::Directory)) {

@@ -17,7 +17,7 @@ pub(super) struct SplitFiles {
 
 impl SplitFiles {
     /// Those that the RECORDs of the split's distributions name. A tree without distributions of a split is one as a
-    /// whole if the user named it, and so is one with a distribution of a split whose RECORD is missing.
+    /// whole, and so is one with a distribution of a split whose RECORD is missing.
     pub(super) fn of(parts: &Parts, distributions: &[Distribution<'_>]) -> Self {
         let pinned: HashSet<_> = distributions.iter().filter_map(Distribution::host_name).collect();
         // The fat wheel may have been installed in place of the host part.
@@ -30,7 +30,7 @@ impl SplitFiles {
         };
         let held = distributions.iter().filter(|it| it.is_device()).flat_map(files).collect();
         let is_whole = parts.kind != PartsKind::Installation || parts.statement.is_some();
-        if is_whole || owners.is_empty() && !parts.is_added || owners.iter().any(|it| it.rows.is_none()) {
+        if is_whole || owners.is_empty() || owners.iter().any(|it| it.rows.is_none()) {
             return Self { owned: None, held };
         }
         Self { owned: Some(owners.into_iter().flat_map(files).collect()), held }
@@ -45,9 +45,9 @@ impl SplitFiles {
 
 /// Notes binaries with device code that belong to no split: fat packages next to split ones, and modules that programs
 /// compile for themselves.
-pub(super) fn note_others(labels: &[String], findings: &Findings) {
-    if let Some(first) = labels.iter().min() {
-        let count = labels.len();
+pub(super) fn note_others<'a>(labels: impl Iterator<Item = &'a String> + Clone, findings: &Findings) {
+    if let Some(first) = labels.clone().min() {
+        let count = labels.count();
         findings.note(format!("{count} binaries such as {first} belong to no split, and hold their device code"));
     }
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use super::devices;
 use super::error::VerifyError;
-use super::installed::{DataDirectories, follow_links_to_caches, install};
-use super::linked::{self, LinkedDirectories};
-use super::report::Findings;
+use super::installed::{DataDirectories, Origins, follow_links_to_caches, install};
+use super::linked::{LinkedDirectories, dangling};
+use super::report::{Finding, Findings};
 use super::rules::Rule;
-use super::statement::LocatedStatement;
 use crate::database::Databases;
 use crate::gpu::BundleKey;
 use crate::join;
 use crate::loader::is_archive;
 use crate::memory::{Parser, WholeFile};
+use crate::opened::LocatedStatement;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 use crate::source::{EntryKind, EntryPath, Input, InputKind};
@@ -29,8 +29,8 @@ pub(super) struct Parts {
     pub(super) kind: PartsKind,
     /// The component, if these are the parts of an artifact.
     pub(super) component: Option<String>,
-    /// Whether these are packages next to those that were named, so that they may be no split.
-    pub(super) is_added: bool,
+    /// Whether the user named them together with others, so that they may be of no split.
+    pub(super) is_optional: bool,
     /// The statement of the split, if it is not in a wheel.
     pub(super) statement: Option<LocatedStatement>,
     /// The parts. The host part, or the whole installation, comes first.
@@ -66,6 +66,8 @@ pub(super) struct Part {
     pub(super) links: LinkedDirectories,
     /// All handlers of databases, for its files.
     pub(super) databases: Databases,
+    /// What is odd about it. These are findings if it is checked.
+    pub(super) oddities: Vec<Finding>,
 }
 
 /// A file of one of the parts.
@@ -77,6 +79,12 @@ pub(super) struct PartFile<'a> {
 }
 
 impl PartsKind {
+    /// The kind of host and device parts next to each other. Views that were chosen need not have all GPUs.
+    pub(super) fn of_split(statement: Option<&LocatedStatement>) -> Self {
+        let has_all = statement.is_none_or(|located| located.statement.views().is_empty());
+        if has_all { Self::Split } else { Self::Partial }
+    }
+
     /// Whether host and device code are separate.
     pub(super) fn is_separate(self) -> bool {
         matches!(self, Self::Split | Self::Partial)
@@ -89,32 +97,32 @@ impl PartsKind {
 }
 
 impl Part {
-    pub(super) fn open(
-        path: &Path,
-        label: String,
-        resources: &Arc<Resources>,
-        findings: &Findings,
-    ) -> Result<Self, VerifyError> {
-        let mut input = Input::open(path, resources)?;
-        let of_path = |path: &EntryPath| if label.is_empty() { path.to_string() } else { format!("{label}/{path}") };
+    pub(super) fn open(path: &Path, label: String, resources: &Arc<Resources>) -> Result<Self, VerifyError> {
+        Self::of_input(Input::open(path, resources)?, label, resources)
+    }
+
+    /// A directory or wheel, with files at their installed paths.
+    pub(super) fn of_input(mut input: Input, label: String, resources: &Arc<Resources>) -> Result<Self, VerifyError> {
         let outside = join::outside(&input, resources);
         let links = LinkedDirectories::follow(&mut input, resources)?;
         follow_links_to_caches(&mut input, resources);
-        linked::check_dangling(&input, of_path, findings);
         let is_followed =
             |path: &EntryPath| input.entry(path).is_some_and(|entry| !matches!(entry.kind, EntryKind::Symlink(_)));
-        for file in outside.into_iter().filter(|file| file.lacks_archives || !is_followed(&file.link)) {
-            findings.add(Rule::OutsideLink, of_path(&file.link), file.problem);
-        }
+        let outside = outside.into_iter().filter(|file| file.lacks_archives || !is_followed(&file.link));
+        let odd = |rule, path: &EntryPath, reason: &str| Finding::new(rule, labelled(&label, path), reason);
+        let mut oddities: Vec<_> = outside.map(|file| odd(Rule::OutsideLink, &file.link, &file.problem)).collect();
+        let nothing = "it is a symlink to archives that leads to nothing";
+        oddities.extend(dangling(&input).iter().map(|link| odd(Rule::DanglingLink, link, nothing)));
         let data = DataDirectories::of(&input);
-        let say = |path: &EntryPath, reason| findings.add(Rule::InstallConflict, of_path(path), reason);
-        let origins = install(&mut input, |path| data.installed(path), say);
+        let origins = install(&mut input, |path| data.installed(path));
+        oddities.extend(conflicts(&origins, &label));
         let of_wheel = input.dist_info().map(|path| path.to_text().split('-').next().unwrap_or_default().to_owned());
         let of_wheel = of_wheel.and_then(|name| Some(devices::key(&normalise(&name))?.to_string()));
         let of_path = input.location.file_name().map(|name| name.to_string_lossy().into_owned());
         let is_key = |name: &String| name.parse().is_ok_and(|key: BundleKey| key.is_known());
         let name = of_path.clone().filter(is_key).or(of_wheel).or(of_path).unwrap_or_default();
-        Ok(Self { name, label, input, origins, data, links, databases: Databases::all() }.with_databases(resources))
+        let (origins, databases) = (origins.moved, Databases::all());
+        Ok(Self { name, label, input, origins, data, links, databases, oddities }.with_databases(resources))
     }
 
     /// A part of an artifact, with files at their installed paths.
@@ -122,11 +130,13 @@ impl Part {
         name: String,
         label: String,
         input: Input,
-        origins: HashMap<EntryPath, EntryPath>,
+        origins: Origins,
         resources: &Arc<Resources>,
     ) -> Self {
         let (data, links) = (DataDirectories::default(), LinkedDirectories::default());
-        Self { name, label, input, origins, data, links, databases: Databases::all() }.with_databases(resources)
+        let (oddities, databases) = (conflicts(&origins, &label).collect(), Databases::all());
+        let origins = origins.moved;
+        Self { name, label, input, origins, data, links, databases, oddities }.with_databases(resources)
     }
 
     fn with_databases(self, resources: &Arc<Resources>) -> Self {
@@ -167,8 +177,7 @@ impl Part {
 
     /// The name of a file of this part in findings.
     pub(super) fn label(&self, path: &EntryPath) -> String {
-        let path = self.origins.get(path).unwrap_or(path);
-        if self.label.is_empty() { path.to_string() } else { format!("{}/{path}", self.label) }
+        labelled(&self.label, self.origins.get(path).unwrap_or(path))
     }
 
     /// Its own name in findings.
@@ -214,12 +223,23 @@ impl Part {
     }
 }
 
+fn labelled(label: &str, path: &EntryPath) -> String {
+    if label.is_empty() { path.to_string() } else { format!("{label}/{path}") }
+}
+
+/// Files of a part that are in the way of each other.
+fn conflicts<'a>(origins: &'a Origins, label: &'a str) -> impl Iterator<Item = Finding> + 'a {
+    let reason = |other: &EntryPath| format!("{other} is installed at the same place");
+    let conflicts = origins.conflicts.iter();
+    conflicts.map(move |(path, other)| Finding::new(Rule::InstallConflict, labelled(label, path), reason(other)))
+}
+
 impl Parts {
     pub(super) fn new(kind: PartsKind, parts: Vec<Arc<Part>>) -> Self {
         // A split of an installation has code for the installed GPUs only.
         let is_of_installation = || parts.first().is_some_and(|host| host.has_installed_host());
         let kind = if kind == PartsKind::Split && is_of_installation() { PartsKind::Partial } else { kind };
-        Self { kind, component: None, is_added: false, statement: None, all: parts }
+        Self { kind, component: None, is_optional: false, statement: None, all: parts }
     }
 
     /// A single tree or wheel, with everything as installed.
@@ -227,11 +247,19 @@ impl Parts {
         path: &Path,
         label: String,
         resources: &Arc<Resources>,
-        findings: &Findings,
     ) -> Result<Self, VerifyError> {
-        let part = Part::open(path, label, resources, findings)?;
         let statement = LocatedStatement::of_part(path)?;
-        Ok(Self { statement, ..Self::new(PartsKind::Installation, vec![Arc::new(part)]) })
+        Ok(Self { statement, ..Self::of_one(Part::open(path, label, resources)?) })
+    }
+
+    /// A part with everything as installed.
+    pub(super) fn of_one(part: Part) -> Self {
+        Self::new(PartsKind::Installation, vec![Arc::new(part)])
+    }
+
+    /// Reports what is odd about the parts.
+    pub(super) fn say_oddities(&self, findings: &Findings) {
+        self.all.iter().flat_map(|part| &part.oddities).for_each(|odd| findings.push(odd.clone()));
     }
 
     /// The statement of the split, in its directory or mount, or in the host wheel.
@@ -255,14 +283,27 @@ impl Parts {
         numbered.flat_map(|(part, at)| at.files().map(move |(path, content)| PartFile { part, path, content }))
     }
 
-    /// Whether these can be parts of a split even if none of their binaries is split: by their form, or because they
-    /// contain wheels, archives or databases.
+    /// Whether they are of a split even if none of their binaries is split: by their form, or because of a statement or of
+    /// archives. Databases are as they were before a split.
     pub(super) fn is_split(&self) -> bool {
-        let is_device = |part: &Arc<Part>| part.files().any(|(path, content)| part.is_device_file(path, content));
-        let is_wheel = |part: &Arc<Part>| matches!(part.input.kind, InputKind::Wheel(_));
-        (self.kind != PartsKind::Installation && self.files().next().is_some())
-            || self.all.iter().any(is_wheel)
-            || self.all.iter().any(is_device)
+        let is_separate = self.kind != PartsKind::Installation && self.files().next().is_some();
+        let has_archive = || self.files().any(|file| is_archive(file.path, file.content));
+        is_separate || self.statement.is_some() || has_archive()
+    }
+
+    /// Whether they have databases.
+    pub(super) fn has_databases(&self) -> bool {
+        self.all.iter().any(|part| part.files().any(|(path, _)| part.databases.classify(path).is_some()))
+    }
+
+    /// Whether these are wheels, whose files are compared with RECORD even if they are of no split.
+    pub(super) fn are_wheels(&self) -> bool {
+        self.all.iter().any(|part| matches!(part.input.kind, InputKind::Wheel(_)))
+    }
+
+    /// Where they are.
+    pub(super) fn location(&self) -> &Path {
+        self.all.first().map_or(Path::new(""), |part| &part.input.location)
     }
 
     /// The name of a file in findings.

@@ -191,14 +191,14 @@ impl Context<'_> {
             if !is_output || !distribution.is_installed() {
                 return false;
             }
-            if self.thin_files.contains(&path) || names_archive(&path) {
+            if self.binaries.thin.contains(&path) || names_archive(&path) {
                 return true;
             }
         } else if distribution.part.input.dist_info().is_some() && is_separate {
             return false;
         }
         let is_database = || self.choices.databases.classify(&path).is_some() || named_arch(&path).is_some();
-        self.binaries.contains_key(&path) || distribution.part.input.entry(&path).is_none() && is_database()
+        self.binaries.split.contains_key(&path) || distribution.part.input.entry(&path).is_none() && is_database()
     }
 
     fn compare(
@@ -293,7 +293,7 @@ impl Context<'_> {
                 .collect();
             let is_about = |path: &EntryPath, content: &Arc<dyn Content>| {
                 matches!(part.input.kind, InputKind::Wheel(_)) && !needs_no_line(path)
-                    || self.parts.is_checked(number) && self.binaries.contains_key(path)
+                    || self.parts.is_checked(number) && self.binaries.split.contains_key(path)
                     || is_archive(path, content)
                     || self.choices.databases.classify(path).is_some()
             };

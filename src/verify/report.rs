@@ -113,6 +113,12 @@ pub enum Check {
     Against,
 }
 
+impl Finding {
+    pub(super) fn new(rule: Rule, path: impl Into<String>, reason: impl fmt::Display) -> Self {
+        Self { path: path.into(), check: rule.text().check, rule, reason: reason.to_string() }
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {} [{}]", self.path, self.reason, self.rule)
@@ -166,8 +172,12 @@ fn keep<T: Ord>(items: &mut BTreeSet<T>, item: T) {
 
 impl Findings {
     pub(super) fn add(&self, rule: Rule, path: impl Into<String>, reason: impl fmt::Display) {
-        let finding = Finding { path: path.into(), check: rule.text().check, rule, reason: reason.to_string() };
-        self.found.lock().entry(rule).or_default().add(finding);
+        self.push(Finding::new(rule, path, reason));
+    }
+
+    /// Adds what was found while an input was opened.
+    pub(super) fn push(&self, finding: Finding) {
+        self.found.lock().entry(finding.rule).or_default().add(finding);
     }
 
     /// Adds a note about something that was not checked.

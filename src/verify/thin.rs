@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::bundle;
-use super::distributions::Distribution;
+use super::distributions::{Distribution, statement};
 use super::parts::Parts;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
@@ -15,7 +15,7 @@ use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::EntryPath;
-use crate::split::THIN;
+use crate::split::{MERGED, THIN};
 
 /// Reports a problem of a binary.
 pub(super) type Says<'a> = &'a dyn Fn(Rule, String);
@@ -69,6 +69,24 @@ fn of_place(parts: &Parts) -> Option<GpuSet> {
     let is_view = place.is_dir() && place.parent()?.ends_with(THIN);
     let named = place.file_name().and_then(|name| name.to_str()?.parse().ok()).filter(|_| is_view);
     named.or_else(|| thin_gpus(&place))
+}
+
+/// Checks that a thin wheel is in no directory for other GPUs. Its statement tells which form it is. A view of an
+/// installation keeps the statements of what was installed there.
+pub(super) fn check_place(parts: &Parts, findings: &Findings) {
+    let Some(part) = parts.all.first() else { return };
+    let location = &part.input.location;
+    let directory = if location.is_dir() { Some(&**location) } else { location.parent() };
+    let directory = directory.filter(|it| !it.parent().is_some_and(|above| above.ends_with(MERGED)));
+    let named = directory.and_then(|it| it.file_name()?.to_str()?.parse::<GpuSet>().ok());
+    let is_gpu = |target: &TargetId| target.is_known() && !target.is_generic();
+    let Some(named) = named.filter(|named| named.targets().iter().all(is_gpu)) else { return };
+    let Some(stated) = part.input.dist_info().and_then(|own| statement(part, own)?.thin()) else { return };
+    let is_named = |target: &TargetId| named.targets().iter().any(|it| it.is_same_gpu(target));
+    if stated.targets().iter().all(is_gpu) && !stated.targets().iter().any(is_named) {
+        let reason = format!("it is the thin form for {stated}, in the directory for {named}");
+        findings.add(Rule::WrongPart, part.label_or_name(), reason);
+    }
 }
 
 /// Checks a binary that must have the code of these GPUs only.

@@ -13,6 +13,7 @@ mod archives;
 mod beside;
 mod binaries;
 mod databases;
+mod forms;
 mod healthy;
 mod images;
 mod installations;

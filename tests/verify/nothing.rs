@@ -10,7 +10,7 @@ use kpackfs::verify::{VerifyError, VerifyOptions};
 use crate::installations::{fat, installed, wheel, wheels};
 use crate::splits::{GFX90A, PLAIN, Split, verify};
 
-fn is_nothing(paths: &[PathBuf]) -> bool {
+pub(crate) fn is_nothing(paths: &[PathBuf]) -> bool {
     let resources = Resources::new(64 << 20);
     let result = kpackfs::verify::verify(paths, None, &VerifyOptions::default(), &resources, &Progress::default());
     matches!(result, Err(VerifyError::Nothing(_)))
@@ -26,12 +26,26 @@ fn nothing_to_verify_is_an_error() {
     fs::write(at("text/notes"), "for everybody").unwrap();
     fs::create_dir_all(at("plain")).unwrap();
     fs::copy("tests/fixtures/host-only.so", at("plain/a.so")).unwrap();
-    for name in ["empty", "hollow", "text", "plain", "plain/a.so"] {
+    fs::create_dir_all(at("fat/lib")).unwrap();
+    fs::copy("tests/fixtures/plain.so", at("fat/lib/a.so")).unwrap();
+    fs::write(at("bundle.co"), [b"__CLANG_OFFLOAD_BUNDLE__".as_slice(), &[0; 8]].concat()).unwrap();
+    for (name, looked_at) in [
+        ("empty", "0 files, 0 binaries"),
+        ("hollow", "0 files, 0 binaries"),
+        ("text", "1 file, 0 binaries"),
+        ("plain", "1 file, 1 binary"),
+        ("plain/a.so", "1 file, 1 binary"),
+        ("fat", "1 file, 1 binary"),
+        ("fat/lib/a.so", "1 file, 1 binary"),
+        ("bundle.co", "1 file, 0 binaries"),
+    ] {
         assert!(is_nothing(&[at(name)]), "{name}");
-        let mut command = assert_cmd::Command::cargo_bin("kpackfs").unwrap();
-        let assert = command.arg("verify").arg(at(name)).assert().code(2);
-        let message = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
-        assert!(message.contains(": there is nothing to verify: no split binary"), "{message}");
+        for against in [&[][..], &[Path::new("--against"), &at("fat")]] {
+            let mut command = assert_cmd::Command::cargo_bin("kpackfs").unwrap();
+            let assert = command.arg("verify").arg(at(name)).args(against).assert().code(2);
+            let message = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+            assert!(message.contains(&format!(": nothing there was split: {looked_at}: no split")), "{message}");
+        }
     }
     // This also holds next to something that can be verified, in either order.
     let split = Split::make(&[]);
