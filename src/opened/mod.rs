@@ -20,6 +20,7 @@ mod wheels;
 pub use error::OpenedError;
 pub use form::{FORMS, Form};
 pub use inputs::{List, Opened, OpenedInputs, open, open_all, open_apart, open_together};
+pub use mounted::shows_nothing_of_its_own;
 pub use recognise::{Named, recognise};
 pub use site::{Site, outside};
 pub use split::SplitDirectory;

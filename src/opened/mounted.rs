@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::source::{DirectoryListing, SourceError};
-use crate::split::{HOST, RESERVED};
+use crate::split::{DEVICE, HOST, RESERVED};
 use crate::view::REPORTS;
 
 /// A mount of several wheels has the views of each in `DISTRIBUTION/VERSION/TAGS` (docs/views.md).
@@ -16,6 +16,14 @@ pub(super) fn is_mount(path: &Path) -> bool {
     let is_several = |directory: &Path| has_status(directory) && !directory.join(HOST).exists();
     let is_in_one = || path.canonicalize().is_ok_and(|real| real.ancestors().nth(DEPTH).is_some_and(is_several));
     has_status(path) || is_in_one()
+}
+
+/// Whether a directory shows nothing of its own, if all entries of a split or of a mount are named: the directory of the
+/// statement, and that of links to the device parts.
+pub fn shows_nothing_of_its_own(path: &Path) -> bool {
+    let has_links_only =
+        || DirectoryListing::read(path).is_ok_and(|listing| listing.entries.iter().all(|entry| entry.is_symlink));
+    path.ends_with(REPORTS) || path.ends_with(DEVICE) && has_links_only()
 }
 
 /// The directories with the views of each wheel in a mount of several, with their names in it.

@@ -56,9 +56,9 @@ impl SplitDirectory {
     fn among(listing: &DirectoryListing) -> Result<Option<Self>, OpenedError> {
         let names = listing.own_directories();
         let has = |name: &str| names.iter().any(|it| it == name);
-        let below = |name: &str| match has(name) {
-            true => DirectoryListing::read(&listing.path.join(name)),
-            false => Ok(DirectoryListing::default()),
+        let below = |name: &str| {
+            let place = has(name).then(|| DirectoryListing::read(&listing.path.join(name)));
+            place.transpose().map(Option::unwrap_or_default)
         };
         let statement = LocatedStatement::of_split(&listing.path)?;
         // Most directories have neither.
@@ -75,7 +75,7 @@ impl SplitDirectory {
         let has_wheels = WheelDirectory::of(&of_wheels).is_some();
         // A package of an installation may have the name of a view.
         let is_view = (has_host || has_wheels || !thin.is_empty() || !thin_wheels.is_empty() || !devices.is_empty())
-            || !merged.is_empty() && merged.iter().all(is_key);
+            || !merged.is_empty() && merged.iter().all(|name| is_key(name));
         if is_installation || !is_view && statement.is_none() {
             return Ok(None);
         }
@@ -154,7 +154,7 @@ fn is_around(wheels: &[PathBuf], listing: &DirectoryListing, name: &str) -> bool
     wheels.iter().any(|wheel| wheel.starts_with(listing.path.join(name)))
 }
 
-fn is_key(name: &String) -> bool {
+fn is_key(name: &str) -> bool {
     name.parse().is_ok_and(|key: BundleKey| key.is_known())
 }
 

@@ -34,7 +34,7 @@ const CODE: [&str; 6] = ["so", "dll", "exe", "kpack", "hsaco", "co"];
 /// Endings of the pages and METADATA of an index, which may be next to wheels.
 const OF_INDEX: [&str; 3] = ["json", "html", "metadata"];
 
-/// The page of a package index, and of each project in it (PyPA, "Simple repository API").
+/// The page of a package index, and of each project in it (Python Packaging User Guide, "Simple repository API").
 const PAGE: &str = "index.html";
 
 impl WheelDirectory {
