@@ -23,6 +23,7 @@ mod usage;
 
 use std::sync::Arc;
 
+use crate::gpu::GpuSet;
 use crate::resources::Resources;
 use crate::source::Input;
 
@@ -37,6 +38,11 @@ pub(crate) use new_image::{ImageRecipe, LayerPart, ListedLayer, WrittenBlob, ind
 pub(crate) use new_layer::MadeLayer;
 pub use reference::{ImageReference, LayoutForm};
 pub(crate) use usage::LayerUsage;
+
+/// The GPUs that an image is for, if a split made it.
+pub fn gpus_of(reference: &ImageReference, resources: &Arc<Resources>) -> Result<Option<GpuSet>, ImageError> {
+    Ok(new_image::gpus_of(&Image::open(reference, resources)?))
+}
 
 /// The root file system of an image.
 pub fn open_root(reference: &ImageReference, resources: &Arc<Resources>) -> Result<Input, ImageError> {

@@ -23,6 +23,15 @@ const PART: &str = "io.kpackfs.part";
 /// The part of a layer that all GPUs share.
 const SHARED: &str = "host";
 
+/// What comes after the GPUs in the name of a part.
+const OF_LAYER: &str = " of layer ";
+
+/// The GPUs that an image is for, as the annotations of its layers say.
+pub(super) fn gpus_of(image: &Image) -> Option<GpuSet> {
+    let parts = image.layers().iter().filter_map(|layer| layer.annotations().as_ref()?.get(PART)?.split_once(OF_LAYER));
+    parts.filter(|(gpus, _)| *gpus != SHARED).find_map(|(gpus, _)| gpus.parse().ok())
+}
+
 /// A blob that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WrittenBlob {
@@ -89,7 +98,7 @@ impl ImageRecipe<'_> {
         let source = self.image.layers().get(part.number).map(|layer| layer.digest().to_string());
         let gpus = part.gpus.as_ref().map_or_else(|| SHARED.to_owned(), ToString::to_string);
         let mut annotations = self.annotations();
-        let part = format!("{gpus} of layer {} {}", part.number, source.unwrap_or_default());
+        let part = format!("{gpus}{OF_LAYER}{} {}", part.number, source.unwrap_or_default());
         annotations.insert(PART.to_owned(), part);
         annotations
     }
