@@ -93,11 +93,6 @@ impl CheckedBinaries {
         !self.split.is_empty() || !self.thin.is_empty()
     }
 
-    /// Whether any of them is fat.
-    pub(super) fn are_fat(&self) -> bool {
-        !self.still_fat.is_empty() || !self.others.is_empty()
-    }
-
     /// Reports fat binaries of a split.
     pub(super) fn say_fat(&self, findings: &Findings) {
         self.still_fat.iter().for_each(|(label, reason)| findings.add(Rule::StillFat, label, reason));

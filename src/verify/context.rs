@@ -22,3 +22,10 @@ pub(super) struct Context<'a> {
     pub(super) resources: &'a Arc<Resources>,
     pub(super) findings: &'a Findings,
 }
+
+impl Context<'_> {
+    /// Whether a split wrote the parts, so that what was installed in its input before may have other files now.
+    pub(super) fn is_output(&self) -> bool {
+        self.parts.kind.is_separate() || self.parts.statement.is_some() || self.thin.is_whole()
+    }
+}

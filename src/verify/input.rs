@@ -11,11 +11,10 @@ use super::report::Findings;
 use super::views;
 use crate::artifact::FoundArtifacts;
 use crate::image;
-use crate::opened::{DirectoryListing, Named, OpenedError, Site, WheelDirectory, recognise, wheel_in_tree};
+use crate::opened::{Named, OpenedError, Site, WheelDirectory, recognise, shows_nothing_of_its_own, wheel_in_tree};
 use crate::resources::Resources;
 use crate::rope::{Content, equal};
 use crate::source::{SourceError, open_file};
-use crate::view::{DEVICE, REPORTS};
 
 /// Something to check.
 #[derive(Debug)]
@@ -82,7 +81,8 @@ pub(super) fn open(
             Named::Image(reference) => {
                 let root = image::open_root(reference, resources).map_err(OpenedError::from)?;
                 let part = Part::of_input(root, String::new(), resources)?;
-                inputs.push(VerifyInput::Parts(vec![Parts::of_one(part)]));
+                let thin = image::gpus_of(reference, resources).map_err(OpenedError::from)?;
+                inputs.push(VerifyInput::Parts(vec![Parts { thin, ..Parts::of_one(part) }]));
             }
             Named::Binary | Named::Bundle | Named::CodeObject => inputs.push(VerifyInput::Binary(file()?)),
             Named::Archive => inputs.push(VerifyInput::Archive(file()?)),
@@ -110,14 +110,6 @@ fn open_sites(sites: &[Site], resources: &Arc<Resources>) -> Result<VerifyInput,
         Ok::<_, VerifyError>(Parts { is_optional: true, ..parts })
     };
     Ok(VerifyInput::Parts(sites.iter().map(open).collect::<Result<_, _>>()?))
-}
-
-/// Whether a directory shows nothing of its own, if all entries of a split or of a mount are named: the directory of the
-/// statement, and that of links to the device parts.
-fn shows_nothing_of_its_own(path: &Path) -> bool {
-    let has_links_only =
-        || DirectoryListing::read(path).is_ok_and(|listing| listing.entries.iter().all(|entry| entry.is_symlink));
-    path.ends_with(REPORTS) || path.ends_with(DEVICE) && has_links_only()
 }
 
 /// The wheels of a directory. Those of an index that are equal to others of the same name are left out: a mount shows the

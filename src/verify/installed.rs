@@ -72,11 +72,14 @@ pub(super) fn install(input: &mut Input, installed: impl Fn(&EntryPath) -> Optio
     origins
 }
 
+/// Whether distributions are installed in a directory.
+pub(super) fn has_distributions(input: &Input) -> bool {
+    input.entries.iter().any(|entry| entry.path.is_dist_info())
+}
+
 /// Installers that save space install symlinks to their caches. They are treated as files.
 pub(super) fn follow_links_to_caches(input: &mut Input, resources: &Arc<Resources>) {
-    let is_installation =
-        matches!(input.kind, InputKind::Tree) && input.entries.iter().any(|entry| entry.path.is_dist_info());
-    if !is_installation {
+    if !matches!(input.kind, InputKind::Tree) || !has_distributions(input) {
         return;
     }
     for entry in &mut input.entries {

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::slice;
 use std::sync::Arc;
 
+use super::installed::has_distributions;
 use crate::loader::{DOT_KPACK, is_archive_link, resolve};
 use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, Resolved, SourceError, resolve_links};
@@ -28,7 +29,7 @@ impl LinkedDirectories {
         if !matches!(input.kind, InputKind::Tree | InputKind::UnpackedWheel(_)) || input.file.is_some() {
             return Ok(Self::default());
         }
-        let is_installation = input.entries.iter().any(|entry| entry.path.is_dist_info());
+        let is_installation = has_distributions(input);
         let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);
         let is_followed = |entry: &&Entry| {
             let is_named = entry.path.name() == DOT_KPACK.as_bytes() || is_installation && entry.path.depth() == 1;
@@ -92,7 +93,7 @@ fn normal(path: &Path) -> PathBuf {
 /// Symlinks to archives of an installation that lead to nothing. Loaders pass over such links, and other trees may contain
 /// them.
 pub(super) fn dangling(input: &Input) -> Vec<EntryPath> {
-    if !input.entries.iter().any(|entry| entry.path.is_dist_info()) {
+    if !has_distributions(input) {
         return Vec::new();
     }
     let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);

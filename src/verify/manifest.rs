@@ -108,9 +108,7 @@ impl Context<'_> {
     fn is_of_input(&self, part: &Part, split_id: &str) -> bool {
         let of_directory = self.parts.statement.as_ref();
         let is_of_directory = of_directory.is_some_and(|it| it.statement.split_id() == Some(split_id));
-        part.input.dist_info().is_none()
-            && (self.parts.kind.is_separate() || of_directory.is_some() || self.thin.is_whole())
-            && !is_of_directory
+        part.input.dist_info().is_none() && self.is_output() && !is_of_directory
     }
 
     fn stated_tree<'a>(&'a self, number: usize, part: &'a Part) -> Option<StatedPart<'a>> {

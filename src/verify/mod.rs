@@ -132,29 +132,34 @@ struct CheckedParts {
 
 impl Run<'_> {
     /// Checks what was named together. Returns whether it was compared with the fat input. Wheels next to a split, and
-    /// directories of packages in its environment, may be of no split.
+    /// directories of packages in its environment, may be of no split, and so may components without device code.
     fn check_input(&self, all: &[Parts]) -> Result<bool, VerifyError> {
         let (mut is_compared, mut unsplit) = (false, Vec::new());
+        let are_components_split = all.iter().any(|parts| parts.component.is_some() && parts.is_split());
         for parts in all {
-            let checked = self.check_parts(parts)?;
+            let checked = self.check_parts(parts, are_components_split)?;
             is_compared |= checked.is_compared;
             let Some(binaries) = checked.unsplit else { continue };
-            if !parts.is_optional {
+            if !parts.is_optional && parts.component.is_none() {
                 return Err(VerifyError::Nothing(looked_at(std::slice::from_ref(parts))));
             }
-            unsplit.push(binaries);
+            unsplit.push((parts, binaries));
         }
         if !all.is_empty() && unsplit.len() == all.len() {
             return Err(VerifyError::Nothing(looked_at(all)));
         }
-        for binaries in &unsplit {
-            binaries.note_fat(self.findings);
+        for (parts, binaries) in &unsplit {
+            match &parts.component {
+                Some(_) => binaries.say_fat(self.findings),
+                None => binaries.note_fat(self.findings),
+            }
         }
         Ok(is_compared)
     }
 
-    /// Checks parts that belong together.
-    fn check_parts(&self, parts: &Parts) -> Result<CheckedParts, VerifyError> {
+    /// Checks parts that belong together. Wheels of no split are checked nevertheless, and so are components next to those
+    /// of a split.
+    fn check_parts(&self, parts: &Parts, are_components_split: bool) -> Result<CheckedParts, VerifyError> {
         let Self { options, resources, findings, progress, .. } = *self;
         let before = findings.number();
         parts.say_oddities(findings);
@@ -167,12 +172,10 @@ impl Run<'_> {
         let owned = SplitFiles::of(parts, &distributions);
         let expected = ExpectedForms { thin: &thin, owned: &owned };
         let binaries = binary::check_all(parts, &expected, choices, resources, findings, progress);
-        let is_split = binaries.are_of_split()
-            || parts.is_split()
-            || distributions.iter().any(Distribution::is_of_split)
-            || parts.has_databases() && !binaries.are_fat();
+        let is_split =
+            binaries.are_of_split() || parts.is_split() || distributions.iter().any(Distribution::is_of_split);
         let is_unsplit = || !is_split && findings.number() == before;
-        if is_unsplit() && !parts.are_wheels() {
+        if is_unsplit() && !parts.are_wheels() && !are_components_split {
             return Ok(CheckedParts { is_compared: false, unsplit: Some(binaries) });
         }
         if let Some(located) = located.filter(|located| located.statement.is_restricted()) {

@@ -11,7 +11,7 @@ use super::linked::{LinkedDirectories, dangling};
 use super::report::{Finding, Findings};
 use super::rules::Rule;
 use crate::database::Databases;
-use crate::gpu::BundleKey;
+use crate::gpu::{BundleKey, GpuSet};
 use crate::join;
 use crate::loader::is_archive;
 use crate::memory::{Parser, WholeFile};
@@ -33,6 +33,8 @@ pub(super) struct Parts {
     pub(super) is_optional: bool,
     /// The statement of the split, if it is not in a wheel.
     pub(super) statement: Option<LocatedStatement>,
+    /// The GPUs, if all binaries are thin.
+    pub(super) thin: Option<GpuSet>,
     /// The parts. The host part, or the whole installation, comes first.
     pub(super) all: Vec<Arc<Part>>,
 }
@@ -119,8 +121,7 @@ impl Part {
         let of_wheel = input.dist_info().map(|path| path.to_text().split('-').next().unwrap_or_default().to_owned());
         let of_wheel = of_wheel.and_then(|name| Some(devices::key(&normalise(&name))?.to_string()));
         let of_path = input.location.file_name().map(|name| name.to_string_lossy().into_owned());
-        let is_key = |name: &String| name.parse().is_ok_and(|key: BundleKey| key.is_known());
-        let name = of_path.clone().filter(is_key).or(of_wheel).or(of_path).unwrap_or_default();
+        let name = of_path.clone().filter(|name| is_key(name)).or(of_wheel).or(of_path).unwrap_or_default();
         let (origins, databases) = (origins.moved, Databases::all());
         Ok(Self { name, label, input, origins, data, links, databases, oddities }.with_databases(resources))
     }
@@ -223,6 +224,11 @@ impl Part {
     }
 }
 
+/// Whether a part has the name of one for GPUs.
+fn is_key(name: &str) -> bool {
+    name.parse().is_ok_and(|key: BundleKey| key.is_known())
+}
+
 fn labelled(label: &str, path: &EntryPath) -> String {
     if label.is_empty() { path.to_string() } else { format!("{label}/{path}") }
 }
@@ -239,7 +245,7 @@ impl Parts {
         // A split of an installation has code for the installed GPUs only.
         let is_of_installation = || parts.first().is_some_and(|host| host.has_installed_host());
         let kind = if kind == PartsKind::Split && is_of_installation() { PartsKind::Partial } else { kind };
-        Self { kind, component: None, is_optional: false, statement: None, all: parts }
+        Self { kind, component: None, is_optional: false, statement: None, thin: None, all: parts }
     }
 
     /// A single tree or wheel, with everything as installed.
@@ -284,19 +290,19 @@ impl Parts {
     }
 
     /// Whether they are of a split even if none of their binaries is split: by their form, or because of a statement or of
-    /// archives. Databases are as they were before a split.
+    /// archives. Databases are as they were before a split, and a single fat artifact has the name of a part.
     pub(super) fn is_split(&self) -> bool {
-        let is_separate = self.kind != PartsKind::Installation && self.files().next().is_some();
+        let is_form = self.kind.is_separate() && (self.component.is_none() || self.all.len() > 1);
         let has_archive = || self.files().any(|file| is_archive(file.path, file.content));
-        is_separate || self.statement.is_some() || has_archive()
+        let has_databases = |part: &Part| part.files().any(|(path, _)| part.databases.classify(path).is_some());
+        let is_device_part = |part: &Arc<Part>| is_key(&part.name) && has_databases(part);
+        is_form && self.files().next().is_some()
+            || self.statement.is_some()
+            || self.all.iter().any(is_device_part)
+            || has_archive()
     }
 
-    /// Whether they have databases.
-    pub(super) fn has_databases(&self) -> bool {
-        self.all.iter().any(|part| part.files().any(|(path, _)| part.databases.classify(path).is_some()))
-    }
-
-    /// Whether these are wheels, whose files are compared with RECORD even if they are of no split.
+    /// Whether these are wheels.
     pub(super) fn are_wheels(&self) -> bool {
         self.all.iter().any(|part| matches!(part.input.kind, InputKind::Wheel(_)))
     }

@@ -184,17 +184,15 @@ impl Context<'_> {
     /// split. They do not match what the split changed: binaries, archives, and databases in device parts.
     fn is_older(&self, distribution: &Distribution<'_>, path: Option<&EntryPath>) -> bool {
         let Some(path) = path.and_then(|path| distribution.part.recorded(path)) else { return false };
-        let is_separate = self.parts.kind.is_separate();
         if distribution.is_of_split() {
             // Installers write INSTALLER, splits never do. So this distribution was installed before it was split again.
-            let is_output = is_separate || self.parts.statement.is_some() || self.thin.is_whole();
-            if !is_output || !distribution.is_installed() {
+            if !self.is_output() || !distribution.is_installed() {
                 return false;
             }
             if self.binaries.thin.contains(&path) || names_archive(&path) {
                 return true;
             }
-        } else if distribution.part.input.dist_info().is_some() && is_separate {
+        } else if distribution.part.input.dist_info().is_some() && self.parts.kind.is_separate() {
             return false;
         }
         let is_database = || self.choices.databases.classify(&path).is_some() || named_arch(&path).is_some();

@@ -36,7 +36,7 @@ impl ThinFiles {
         if let Some(given) = given {
             return Self { whole: Some(Arc::new(given.clone())), by_path: HashMap::new() };
         }
-        let whole = of_place(parts).map(Arc::new);
+        let whole = parts.thin.clone().or_else(|| of_place(parts)).map(Arc::new);
         let mut by_path = HashMap::new();
         for distribution in distributions {
             let Some(gpus) = distribution.thin().map(Arc::new) else { continue };

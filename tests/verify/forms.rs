@@ -95,7 +95,7 @@ fn layout(root: &Path, layout: &Path) {
     let blobs = layout.join("blobs/sha256");
     fs::create_dir_all(&blobs).unwrap();
     let put = |bytes: &[u8], kind: &str| {
-        let name = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let name = Sha256::digest(bytes).iter().fold(String::new(), |name, byte| format!("{name}{byte:02x}"));
         fs::write(blobs.join(&name), bytes).unwrap();
         let media_type = format!("application/vnd.oci.image.{kind}");
         serde_json::json!({ "mediaType": media_type, "digest": format!("sha256:{name}"), "size": bytes.len() })
@@ -135,4 +135,20 @@ fn the_root_of_an_image_is_an_installation() {
     let fat = split.fat();
     layout(&fat, &place.path().join("fat"));
     assert!(matches!(run(&place.path().join("fat"), None), Err(VerifyError::Nothing(_))));
+}
+
+/// Wheels of one name in several directories of an index are checked once if they are equal, and each if they are not.
+#[test]
+fn copies_in_an_index_are_compared() {
+    let fat = fat();
+    let place = tempfile::tempdir().unwrap();
+    let index = place.path().join("index");
+    split(fat.path(), &index, &["--format", "index"]);
+    let wheel = "amd_fat_device_gfx90a-1.0-py3-none-any.whl";
+    let files = run(&index, None).unwrap().counts.files.get();
+    fs::copy(index.join("simple/amd-fat-device-gfx90a").join(wheel), index.join(wheel)).unwrap();
+    let report = run(&index, None).unwrap();
+    assert_eq!((report.findings.as_slice(), report.counts.files.get()), (&[][..], files));
+    edit(&index.join(wheel), |bytes| bytes[100] ^= 1);
+    assert!(run(&index, None).is_ok_and(|report| !report.findings.is_empty()));
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use kpackfs::verify::{Check, Finding, VerifyOptions};
 
+use crate::installations::installed;
 use crate::splits::{edit, verify};
 use crate::wheels::{split, unpacked};
 
@@ -119,13 +120,16 @@ fn what_record_leaves_open_is_fine() {
     symlink(place.path().join("cached"), out.join(VERSION)).unwrap();
     assert_eq!(verify(&[out], None, &VerifyOptions::default()).findings, []);
     // Real wheels without device code may state only sizes.
-    let pure = place.path().join("pure");
-    unpacked(&pure, "pure", "1.0");
-    fs::remove_file(pure.join("pure/plain.so")).unwrap();
-    fs::remove_file(pure.join("pure/features.so")).unwrap();
-    write(&pure.join("pure-1.0.dist-info/RECORD"), "pure/version.py,,12\n");
-    let report = verify(&[pure], None, &VerifyOptions::default());
-    assert_eq!((report.findings.as_slice(), report.counts.recorded_files.get()), (&[][..], 0));
+    let other = tempfile::tempdir().unwrap();
+    let site = installed(&wheels(other.path()));
+    let report = || verify(&[site.path().to_owned()], None, &VerifyOptions::default());
+    let compared = report().counts.recorded_files.get();
+    unpacked(site.path(), "pure", "1.0");
+    fs::remove_file(site.path().join("pure/plain.so")).unwrap();
+    fs::remove_file(site.path().join("pure/features.so")).unwrap();
+    write(&site.path().join("pure-1.0.dist-info/RECORD"), "pure/version.py,,12\n");
+    let report = report();
+    assert_eq!((report.findings.as_slice(), report.counts.recorded_files.get()), (&[][..], compared));
 }
 
 /// Changes members of a wheel. Members for which `change` returns `None` are removed.
