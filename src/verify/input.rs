@@ -14,7 +14,7 @@ use crate::image;
 use crate::opened::{Named, OpenedError, Site, WheelDirectory, recognise, shows_nothing_of_its_own, wheel_in_tree};
 use crate::resources::Resources;
 use crate::rope::{Content, equal};
-use crate::source::{SourceError, open_file};
+use crate::source::{Input, SourceError, open_file};
 
 /// Something to check.
 #[derive(Debug)]
@@ -80,6 +80,8 @@ pub(super) fn open(
             }
             Named::Image(reference) => {
                 let root = image::open_root(reference, resources).map_err(OpenedError::from)?;
+                // Messages name the image, and not a file of its layout.
+                let root = Input { location: path.clone(), ..root };
                 let part = Part::of_input(root, String::new(), resources)?;
                 let thin = image::gpus_of(reference, resources).map_err(OpenedError::from)?;
                 inputs.push(VerifyInput::Parts(vec![Parts { thin, ..Parts::of_one(part) }]));
