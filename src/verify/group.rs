@@ -12,7 +12,7 @@ use super::parts::{Part, Parts, PartsKind};
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use crate::gpu::BundleKey;
-use crate::opened::LocatedStatement;
+use crate::opened::{self, LocatedStatement};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::begins_binary;
@@ -185,7 +185,7 @@ impl PartCandidate {
 /// Whether a part is a thin wheel. It is self-contained, even if it has nothing but databases, and is no host of device
 /// wheels of its version.
 fn is_thin(part: &Part) -> bool {
-    part.input.dist_info().is_some_and(|directory| statement(part, directory).is_some_and(|it| it.thin().is_some()))
+    opened::thin_gpus(&part.input).is_some()
 }
 
 /// Whether a part is a device part: it says so, or contains archives or databases, and no other code. A host part that

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::bundle;
-use super::distributions::{Distribution, statement};
+use super::distributions::Distribution;
 use super::parts::Parts;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
@@ -12,6 +12,7 @@ use crate::binary::FatBinary;
 use crate::collect::thin_gpus;
 use crate::fatbin::CodeObject;
 use crate::gpu::{BundleKey, GpuSet, TargetId};
+use crate::opened;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::EntryPath;
@@ -81,7 +82,7 @@ pub(super) fn check_place(parts: &Parts, findings: &Findings) {
     let named = directory.and_then(|it| it.file_name()?.to_str()?.parse::<GpuSet>().ok());
     let is_gpu = |target: &TargetId| target.is_known() && !target.is_generic();
     let Some(named) = named.filter(|named| named.targets().iter().all(is_gpu)) else { return };
-    let Some(stated) = part.input.dist_info().and_then(|own| statement(part, own)?.thin()) else { return };
+    let Some(stated) = opened::thin_gpus(&part.input) else { return };
     let is_named = |target: &TargetId| named.targets().iter().any(|it| it.is_same_gpu(target));
     if stated.targets().iter().all(is_gpu) && !stated.targets().iter().any(is_named) {
         let reason = format!("it is the thin form for {stated}, in the directory for {named}");
