@@ -42,7 +42,7 @@ pub use paths::Paths;
 pub(crate) use paths::{PYCACHE, is_compiled, is_made_again, is_of_installer};
 pub use record::{Claim, Claims, Stated, line_size};
 pub(crate) use record::{SHA256_TEXT, quoted, sha256_text};
-pub use relation::WheelLabel;
+pub use relation::{WheelLabel, installed_together};
 pub(crate) use requirement::{TARGET, required_name};
 pub use requirement::{accepts, check_requirement};
 pub use signatures::{GPG, may_be_signature, signatures_of, unusable_signatures};

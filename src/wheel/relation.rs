@@ -1,5 +1,7 @@
-//! Which device wheels belong to which host wheel.
+//! Which device wheels belong to which host wheel, and which wheels are installed together.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::{Metadata, accepts, file_tags, normalise};
@@ -16,14 +18,35 @@ pub struct WheelLabel<'a> {
 impl WheelLabel<'_> {
     /// Which of `hosts` this device wheel belongs to, by position: those that METADATA says, or those about which it says
     /// nothing if there are none. A release may have wheels of one version for several systems. So these are the hosts for
-    /// the system of the device wheel, if there are any. A variant wheel is a copy of the host wheel, so there may be several.
+    /// the system of the device wheel, if there are any. A variant wheel is a copy of the host wheel, so there may be several;
+    /// and a device wheel for all systems is installed with the host wheel of each.
     pub fn hosts(self, hosts: &[WheelLabel<'_>]) -> Vec<usize> {
         let that = |wanted| move |&at: &usize| hosts.get(at).is_some_and(|host| self.belongs_to(host) == wanted);
         let said = |wanted| (0..hosts.len()).filter(that(wanted)).collect::<Vec<_>>();
         let own = Some(said(Some(true))).filter(|own| !own.is_empty()).unwrap_or_else(|| said(None));
+        if self.is_for_all_systems() {
+            return own;
+        }
         let has_tags = |&at: &usize| hosts.get(at).is_some_and(|host| file_tags(host.path) == file_tags(self.path));
         let (same, other): (Vec<_>, Vec<_>) = own.into_iter().partition(has_tags);
         if same.is_empty() { other } else { same }
+    }
+
+    /// Whether its file name has the tags of a wheel without code for a system, as device wheels may have.
+    fn is_for_all_systems(self) -> bool {
+        file_tags(self.path).is_some_and(|(_, [_, abi, platform])| abi == "none" && platform == "any")
+    }
+
+    /// The normalised name of its distribution.
+    fn name(self) -> Option<String> {
+        self.metadata.map(|metadata| normalise(&metadata.name))
+    }
+
+    /// Whether it requires another wheel in exactly one version, whichever that is, or one of its extras does.
+    fn pins(self, other: WheelLabel<'_>) -> bool {
+        let (Some(metadata), Some(name)) = (self.metadata, other.name()) else { return false };
+        let of_extras = metadata.pins_of_extras().map(|(_, pinned, _)| pinned);
+        metadata.pins().map(|(pinned, _)| pinned).chain(of_extras).any(|pinned| pinned == name)
     }
 
     /// Whether this device wheel belongs to a host wheel; `None` if METADATA does not say. Device wheels require their host
@@ -43,11 +66,42 @@ impl WheelLabel<'_> {
     }
 }
 
+/// Wheels that are installed together, each host wheel first, with its device wheels. Wheels of which one requires the other
+/// in exactly one version are together. Several wheels of the host's distribution, such as those for two systems, are not.
+pub fn installed_together<'a>(wheels: &[WheelLabel<'a>]) -> Vec<Vec<WheelLabel<'a>>> {
+    let mut related = Vec::<Vec<WheelLabel<'a>>>::new();
+    for &wheel in wheels {
+        let is_related = |it: &WheelLabel<'a>| it.pins(wheel) || wheel.pins(*it);
+        let (joined, others): (Vec<_>, Vec<_>) =
+            related.into_iter().partition(|group: &Vec<_>| group.iter().any(is_related));
+        related = others;
+        related.push(joined.into_iter().flatten().chain([wheel]).collect());
+    }
+    related.into_iter().flat_map(of_each_host).collect()
+}
+
+/// A set for each host wheel of related wheels. A wheel that belongs to none of them, since they require another version, is in
+/// all sets that have no other wheel of its distribution: that they cannot be installed together has to be seen.
+fn of_each_host<'a>(mut related: Vec<WheelLabel<'a>>) -> Vec<Vec<WheelLabel<'a>>> {
+    related.sort_by_key(|wheel| Reverse(wheel.metadata.map_or(0, |metadata| metadata.pins_of_extras().count())));
+    let name = related.first().and_then(|host| host.name());
+    let (hosts, others): (Vec<_>, Vec<_>) = related.into_iter().partition(|wheel| wheel.name() == name);
+    let others: Vec<_> = others.into_iter().map(|wheel| (wheel, wheel.hosts(&hosts))).collect();
+    let of_host = |(at, host): (usize, &WheelLabel<'a>)| {
+        let own = others.iter().filter(|(_, hosts)| hosts.contains(&at));
+        let of_none = others.iter().filter(|(_, hosts)| hosts.is_empty());
+        let mut names = BTreeSet::new();
+        let chosen = own.chain(of_none).map(|(wheel, _)| *wheel).filter(|wheel| names.insert(wheel.name()));
+        std::iter::once(*host).chain(chosen).collect()
+    };
+    hosts.iter().enumerate().map(of_host).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::WheelLabel;
+    use super::{WheelLabel, installed_together};
     use crate::source::EntryPath;
     use crate::wheel::Metadata;
 
@@ -82,5 +136,36 @@ mod tests {
         }
         let of_tree = WheelLabel { metadata: None, path: Path::new("out/gfx942") };
         assert_eq!(of_tree.hosts(&hosts), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn device_wheels_are_installed_with_each_host_wheel_that_they_belong_to() {
+        let host = metadata("fat", "1", &["amd-fat-gfx942==1 ; extra == \"device-gfx942\""]);
+        let device = |version| metadata("amd-fat-gfx942", version, &[]);
+        let (current, older, other) = (device("1"), device("0.9"), metadata("other", "1", &[]));
+        let wheels = |list: &[(&Metadata, &str)]| -> Vec<Vec<String>> {
+            let path = |(of, tags): &(&Metadata, &str)| {
+                format!("{}-{}-{tags}.whl", of.name.replace('-', "_"), of.version)
+            };
+            let paths: Vec<_> = list.iter().map(path).collect();
+            let label = |((of, _), path)| WheelLabel { metadata: Some(of), path: Path::new(path) };
+            let labels: Vec<_> = list.iter().copied().zip(&paths).map(label).collect();
+            let sets = installed_together(&labels).into_iter();
+            sets.map(|set| set.iter().map(|it| it.path.display().to_string()).collect()).collect()
+        };
+        let (any, linux, windows) = ("py3-none-any", "py3-none-linux_x86_64", "py3-none-win_amd64");
+        let found = wheels(&[(&current, any), (&host, any), (&other, any), (&host, linux)]);
+        let device = "amd_fat_gfx942-1-py3-none-any.whl";
+        let linux_host = "fat-1-py3-none-linux_x86_64.whl";
+        assert_eq!(found[0], ["other-1-py3-none-any.whl"]);
+        assert_eq!(found[1..], [["fat-1-py3-none-any.whl", device], [linux_host, device]]);
+        // Each system has its own.
+        let found = wheels(&[(&host, linux), (&host, windows), (&current, windows), (&current, linux)]);
+        assert_eq!(found[0], [linux_host, "amd_fat_gfx942-1-py3-none-linux_x86_64.whl"]);
+        assert_eq!(found[1], ["fat-1-py3-none-win_amd64.whl", "amd_fat_gfx942-1-py3-none-win_amd64.whl"]);
+        // Another version counts only if there is none that fits.
+        assert_eq!(wheels(&[(&host, any), (&older, any), (&current, any)]), [["fat-1-py3-none-any.whl", device]]);
+        let conflict = ["fat-1-py3-none-any.whl", "amd_fat_gfx942-0.9-py3-none-any.whl"];
+        assert_eq!(wheels(&[(&older, any), (&host, any)]), [conflict]);
     }
 }
