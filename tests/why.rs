@@ -457,7 +457,7 @@ fn views_have_their_code() {
 #[test]
 fn what_cannot_be_read_is_no_answer() {
     for (arguments, code, status, expected) in [
-        (["/nowhere", "--target=gfx942"], 3, "unreadable", "/nowhere: No such file"),
+        (["/nowhere", "--target=gfx942"], 5, "unknown", "/nowhere: No such file"),
         (["--pid=999999999", "--target=gfx942"], 3, "unreadable", "there is no process with this ID"),
         (["--python=/nowhere", "--target=gfx942"], 3, "unreadable", "--python /nowhere"),
         (["tests/fixtures/host-only.so", "--target=gfx942"], 4, "nothing", "name the files or their directory"),

@@ -31,6 +31,8 @@ const NO_CODE: u8 = 1;
 const UNREADABLE: u8 = 3;
 /// Exit code if nothing there has device code, or no GPU is known.
 const NOTHING: u8 = 4;
+/// Exit code if something that was named is not understood, or is not there.
+const UNKNOWN: u8 = 5;
 
 /// Explain why a HIP runtime finds no kernel, and how to fix it
 ///
@@ -39,7 +41,7 @@ const NOTHING: u8 = 4;
 /// follow from how runtimes work.
 ///
 /// Exit codes: 0 found, 1 not found, 2 wrong command line, 3 something cannot be read, 4 nothing has device code or no
-/// GPU is known.
+/// GPU is known, 5 what was named is not understood or not there.
 #[derive(Debug, Args)]
 pub(super) struct Why {
     /// Libraries, or directories of libraries: site-packages, an installation, a view of a mount
@@ -121,6 +123,7 @@ impl Why {
             AnswerStatus::NoCode => ExitCode::from(NO_CODE),
             AnswerStatus::Unreadable => ExitCode::from(UNREADABLE),
             AnswerStatus::Nothing => ExitCode::from(NOTHING),
+            AnswerStatus::Unknown => ExitCode::from(UNKNOWN),
         })
     }
 

@@ -1,5 +1,6 @@
 //! The directories that `split` writes and a mount shows.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::error::OpenedError;
@@ -7,7 +8,7 @@ use super::mounted;
 use super::site::{Site, is_environment, is_prefix, sites_of};
 use super::statement::LocatedStatement;
 use super::wheels::WheelDirectory;
-use crate::gpu::{BundleKey, GpuSet};
+use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::source::{DirectoryListing, ListedKind, SourceError};
 use crate::split::{HOST, MERGED, RESERVED, SIMPLE, THIN, THIN_WHEELS, WHEELS};
 use crate::view::REPORTS;
@@ -119,6 +120,52 @@ impl SplitDirectory {
         host.into_iter().chain(self.devices.iter().map(String::as_str)).map(|name| self.path.join(name))
     }
 
+    /// The device parts with code for a GPU: that of its processor, and those of its families.
+    pub fn parts_for(&self, gpu: &TargetId) -> Vec<PathBuf> {
+        let own = BundleKey::of_processor(gpu);
+        let above = BundleKey::of(gpu).packaging_chain().into_iter().filter(|key| *key != own);
+        let keys: Vec<_> = std::iter::once(own.clone()).chain(above).collect();
+        let is_there = |key: &&BundleKey| self.devices.iter().any(|name| name == key.as_str());
+        keys.iter().filter(is_there).map(|key| self.path.join(key.as_str())).collect()
+    }
+
+    /// Only these of its parts, if they are a host part and device parts of it; their paths are real ones.
+    pub fn only(self, parts: &[PathBuf]) -> Option<Self> {
+        let root = self.path.canonicalize().ok()?;
+        let is_given = |name: &str| parts.contains(&root.join(name));
+        let devices: Vec<_> = self.devices.iter().filter(|name| is_given(name)).cloned().collect();
+        let is_split = self.has_host && is_given(HOST) && !devices.is_empty();
+        is_split.then_some(Self { devices, ..self })
+    }
+
+    /// The view that shows the whole tree for a GPU.
+    pub fn view_for(&self, gpu: &TargetId) -> Option<PathBuf> {
+        let chain = BundleKey::of(gpu).packaging_chain();
+        let merged = chain.iter().find(|key| self.merged.iter().any(|name| name == key.as_str()));
+        let merged = merged.map(|key| format!("{MERGED}/{key}"));
+        let thin = || sets_for(&self.thin, gpu).into_iter().next().map(|name| format!("{THIN}/{name}"));
+        merged.or_else(thin).map(|name| self.path.join(name))
+    }
+
+    /// The thin wheels for a GPU.
+    pub fn thin_wheels_for(&self, gpu: &TargetId) -> Vec<PathBuf> {
+        let names: Vec<_> = self.thin_wheels.iter().map(|wheel| self.set_of(wheel)).collect();
+        let sets = sets_for(&names, gpu);
+        self.thin_wheels.iter().filter(|wheel| sets.contains(&&self.set_of(wheel))).cloned().collect()
+    }
+
+    /// The name of the set of GPUs that a thin wheel is for.
+    fn set_of(&self, wheel: &Path) -> String {
+        let below = wheel.strip_prefix(&self.path).unwrap_or(wheel);
+        below.iter().map(|name| name.to_string_lossy().into_owned()).find(|name| is_set(name)).unwrap_or_default()
+    }
+
+    /// The names of the GPUs and families for which it has a part, a view or a thin wheel.
+    pub fn gpus(&self) -> BTreeSet<String> {
+        let views = self.devices.iter().chain(&self.merged).chain(&self.thin).cloned();
+        views.chain(self.thin_wheels.iter().map(|wheel| self.set_of(wheel))).collect()
+    }
+
     /// Its wheels, and the thin ones.
     pub fn all_wheels(&self) -> Vec<PathBuf> {
         self.wheels.iter().chain(&self.thin_wheels).cloned().collect()
@@ -128,6 +175,17 @@ impl SplitDirectory {
     pub fn has_wheels_only(&self) -> bool {
         !self.has_host && self.devices.is_empty() && self.wholes().next().is_none() && self.splits.is_empty()
     }
+}
+
+/// The names of the sets that have a GPU in a mode in which it can be, or else in another mode.
+fn sets_for<'a>(names: &'a [String], gpu: &TargetId) -> Vec<&'a String> {
+    let having = |is_it: &dyn Fn(&TargetId) -> bool| -> Vec<_> {
+        let has = |name: &&String| name.parse::<GpuSet>().is_ok_and(|set| set.targets().iter().any(is_it));
+        names.iter().filter(has).collect()
+    };
+    let is_same = |target: &TargetId| target.processor() == gpu.processor();
+    let fitting = having(&|target| is_same(target) && !target.contradicts(gpu));
+    if fitting.is_empty() { having(&is_same) } else { fitting }
 }
 
 /// The names of device parts: those that the statement names, or else those that are named after device code.
@@ -145,7 +203,7 @@ fn devices(
     };
     let is_reserved = |name: &String| name == REPORTS || RESERVED.contains(&name.as_str());
     // `split --format thin-wheel` writes directories with the names of device parts.
-    let has_thin_wheel = |name: &String| thin_wheels.iter().any(|wheel| wheel.parent() == Some(&path.join(name)));
+    let has_thin_wheel = |name: &String| thin_wheels.iter().any(|wheel| wheel.starts_with(path.join(name)));
     let is_device = |name: &&String| !is_reserved(name) && (is_key(name) || is_named(name)) && !has_thin_wheel(name);
     Ok(names.iter().filter(is_device).cloned().collect())
 }
@@ -170,7 +228,9 @@ fn thin_wheels_in(listing: &DirectoryListing) -> Result<Vec<PathBuf>, SourceErro
     let mut wheels = Vec::new();
     for place in std::iter::once(listing).chain(&below) {
         for name in place.own_directories().iter().filter(|name| is_set(name)) {
-            let of_gpus = WheelDirectory::of(&DirectoryListing::read(&place.path.join(name))?);
+            let of_gpus = DirectoryListing::read(&place.path.join(name))?;
+            // `simple-thin/` of a mount has an index for each set.
+            let of_gpus = WheelDirectory::of_index(&of_gpus)?.or_else(|| WheelDirectory::of(&of_gpus));
             wheels.extend(of_gpus.unwrap_or_default().wheels);
         }
     }

@@ -43,6 +43,12 @@ impl InstalledComponent {
         Ok(Some(components.into_values().collect()))
     }
 
+    /// The directory of its only artifact; `None` if it has several, or one in a tar archive.
+    pub fn directory(&self) -> Option<&Path> {
+        let [only] = self.locations.as_slice() else { return None };
+        only.is_dir().then_some(only)
+    }
+
     /// The files of all its artifacts in one tree. Of several files at one path the first is taken.
     pub fn open(&self, resources: &Arc<Resources>) -> Result<Input, ArtifactError> {
         let mut inputs = self.locations.iter().map(|location| match open(location, resources) {

@@ -52,17 +52,20 @@ impl WheelLabel<'_> {
     /// Whether this device wheel belongs to a host wheel; `None` if METADATA does not say. Device wheels require their host
     /// wheel in its version, and extras of host wheels require their device wheels so.
     fn belongs_to(self, host: &WheelLabel<'_>) -> Option<bool> {
-        let (device, host) = (self.metadata?, host.metadata?);
-        let (own, name) = (normalise(&device.name), normalise(&host.name));
+        let (device, of_host) = (self.metadata?, host.metadata?);
+        let name = normalise(&of_host.name);
         if let Some((_, wanted)) = device.pins().find(|(pinned, _)| *pinned == name) {
-            return Some(accepts(wanted, &host.version));
+            return Some(accepts(wanted, &of_host.version));
         }
-        let of_extras = host.pins_of_extras().filter(|(_, pinned, _)| *pinned == own);
-        let wanted: Vec<_> = of_extras.map(|(.., wanted)| wanted).collect();
-        if wanted.is_empty() {
-            return device.pins().next().map(|_| false);
-        }
-        Some(wanted.iter().any(|wanted| accepts(wanted, &device.version)))
+        host.names(self).or_else(|| device.pins().next().map(|_| false))
+    }
+
+    /// Whether extras of this host wheel require a device wheel in its version; `None` if they do not name it.
+    fn names(self, device: WheelLabel<'_>) -> Option<bool> {
+        let (host, device) = (self.metadata?, device.metadata?);
+        let name = normalise(&device.name);
+        let wanted = host.pins_of_extras().filter(|(_, pinned, _)| *pinned == name).map(|(.., wanted)| wanted);
+        wanted.map(|wanted| accepts(wanted, &device.version)).reduce(|one, other| one || other)
     }
 }
 
@@ -88,10 +91,13 @@ fn of_each_host<'a>(mut related: Vec<WheelLabel<'a>>) -> Vec<Vec<WheelLabel<'a>>
     let (hosts, others): (Vec<_>, Vec<_>) = related.into_iter().partition(|wheel| wheel.name() == name);
     let others: Vec<_> = others.into_iter().map(|wheel| (wheel, wheel.hosts(&hosts))).collect();
     let of_host = |(at, host): (usize, &WheelLabel<'a>)| {
-        let own = others.iter().filter(|(_, hosts)| hosts.contains(&at));
-        let of_none = others.iter().filter(|(_, hosts)| hosts.is_empty());
+        let of_it = |(wheel, hosts): &(WheelLabel<'a>, Vec<usize>)| hosts.contains(&at).then_some(*wheel);
+        let of_none = others.iter().filter(|(_, hosts)| hosts.is_empty()).map(|(wheel, _)| *wheel);
+        // An installer takes the version that an extra names.
+        let (wanted, own): (Vec<_>, Vec<_>) =
+            others.iter().filter_map(of_it).partition(|wheel| host.names(*wheel) == Some(true));
         let mut names = BTreeSet::new();
-        let chosen = own.chain(of_none).map(|(wheel, _)| *wheel).filter(|wheel| names.insert(wheel.name()));
+        let chosen = wanted.into_iter().chain(own).chain(of_none).filter(|wheel| names.insert(wheel.name()));
         std::iter::once(*host).chain(chosen).collect()
     };
     hosts.iter().enumerate().map(of_host).collect()
@@ -142,11 +148,11 @@ mod tests {
     fn device_wheels_are_installed_with_each_host_wheel_that_they_belong_to() {
         let host = metadata("fat", "1", &["amd-fat-gfx942==1 ; extra == \"device-gfx942\""]);
         let device = |version| metadata("amd-fat-gfx942", version, &[]);
-        let (current, older, other) = (device("1"), device("0.9"), metadata("other", "1", &[]));
+        let (current, other) = (device("1"), metadata("other", "1", &[]));
+        let (older, older_pin) = (device("0.9"), metadata("amd-fat-gfx942", "0.9", &["fat==1"]));
         let wheels = |list: &[(&Metadata, &str)]| -> Vec<Vec<String>> {
-            let path = |(of, tags): &(&Metadata, &str)| {
-                format!("{}-{}-{tags}.whl", of.name.replace('-', "_"), of.version)
-            };
+            let path =
+                |(of, tags): &(&Metadata, &str)| format!("{}-{}-{tags}.whl", of.name.replace('-', "_"), of.version);
             let paths: Vec<_> = list.iter().map(path).collect();
             let label = |((of, _), path)| WheelLabel { metadata: Some(of), path: Path::new(path) };
             let labels: Vec<_> = list.iter().copied().zip(&paths).map(label).collect();
@@ -165,6 +171,7 @@ mod tests {
         assert_eq!(found[1], ["fat-1-py3-none-win_amd64.whl", "amd_fat_gfx942-1-py3-none-win_amd64.whl"]);
         // Another version counts only if there is none that fits.
         assert_eq!(wheels(&[(&host, any), (&older, any), (&current, any)]), [["fat-1-py3-none-any.whl", device]]);
+        assert_eq!(wheels(&[(&older_pin, any), (&current, any), (&host, any)]), [["fat-1-py3-none-any.whl", device]]);
         let conflict = ["fat-1-py3-none-any.whl", "amd_fat_gfx942-0.9-py3-none-any.whl"];
         assert_eq!(wheels(&[(&older, any), (&host, any)]), [conflict]);
     }

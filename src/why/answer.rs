@@ -39,6 +39,8 @@ pub(crate) enum AnswerStatus {
     Unreadable,
     /// Nothing there has device code, or no GPU is known.
     Nothing,
+    /// Something that was named is not understood, or is not there, and all else has code.
+    Unknown,
 }
 
 /// A cause, and what it concerns.

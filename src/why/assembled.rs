@@ -1,25 +1,37 @@
 //! Wheels before they are installed, and the parts of a split: what an installation of them has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::cause::{self, Cause};
 use super::error::WhyError;
+use super::found::SeenFiles;
 use super::held::HeldCode;
 use super::lookup::{CodePlace, Lookup, Presence, quoted};
 use super::origin::wheel_in;
 use super::wanted::WantedPackages;
 use crate::binary::{FatBinary, SplitBinary};
+use crate::database::Handler;
 use crate::gpu::TargetId;
 use crate::image::{ImageReference, open_root};
-use crate::join::{Joined, join, open_wheels};
+use crate::join::{Joined, join, lay_over, open_wheels};
 use crate::loader::is_archive;
 use crate::metrics::Progress;
+use crate::opened::SplitDirectory;
+use crate::packages::InstalledComponent;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, may_be_binary};
-use crate::wheel::{Metadata, accepts, file_tags, normalise};
+use crate::source::{Entry, EntryKind, EntryPath, Input, may_be_binary};
+use crate::split::HOST;
+use crate::wheel::{Metadata, WheelLabel, accepts, normalise};
+
+/// The files with code of what is put together, and how much was looked at.
+#[derive(Default)]
+pub(super) struct Assembled {
+    pub(super) files: Vec<AssembledFile>,
+    pub(super) seen: SeenFiles,
+}
 
 /// A file of an assembly, and its code.
 pub(super) struct AssembledFile {
@@ -33,8 +45,10 @@ pub(super) struct AssembledFile {
 pub(super) enum Assembly {
     /// Wheels that are installed together, and those that were given and cannot be read.
     Wheels { wheels: Vec<GivenWheel>, unread: Vec<PathBuf> },
-    /// Parts of a split: their names.
+    /// The host part of a split with device parts: their names.
     Parts(Vec<String>),
+    /// Artifacts that are installed together.
+    Artifacts,
     /// Anything else, such as a tar archive.
     Other,
 }
@@ -46,134 +60,132 @@ pub(super) struct GivenWheel {
     pub(super) metadata: Metadata,
 }
 
-/// Wheels that require each other belong to one group, unless they are of one distribution. The first of each group is
-/// that which has most requirements: the host wheel.
-pub(super) fn group(wheels: Vec<GivenWheel>) -> Vec<Vec<GivenWheel>> {
-    let mut groups = Vec::<Vec<GivenWheel>>::new();
-    for wheel in wheels {
-        let (related, others): (Vec<_>, Vec<_>) =
-            groups.into_iter().partition(|group| group.iter().any(|it| it.is_related(&wheel)));
-        groups = others;
-        groups.push(related.into_iter().flatten().chain([wheel]).collect());
-    }
-    for group in &mut groups {
-        group.sort_by_key(|wheel| std::cmp::Reverse(wheel.metadata.pins_of_extras().count()));
-    }
-    groups.into_iter().flat_map(divide).collect()
-}
-
-/// A group for each host wheel of several with one name, such as those for two systems.
-fn divide(group: Vec<GivenWheel>) -> Vec<Vec<GivenWheel>> {
-    let host = group.first().map(GivenWheel::name);
-    let (hosts, devices): (Vec<_>, Vec<_>) = group.into_iter().partition(|wheel| Some(wheel.name()) == host);
-    let of_host = |host: &GivenWheel| {
-        let own = devices.iter().filter(|device| device.belongs_to(host, &hosts));
-        let is_wanted = |device: &&GivenWheel| host.pins(device);
-        let (wanted, others): (Vec<_>, Vec<_>) = own.partition(is_wanted);
-        let mut names = BTreeSet::new();
-        let own = wanted.into_iter().chain(others).filter(|device| names.insert(device.name()));
-        std::iter::once(host).chain(own).cloned().collect()
-    };
-    hosts.iter().map(of_host).collect()
-}
-
-/// The files of wheels that belong together. A second wheel of one distribution, or one of a version that the host
-/// wheel does not require, cannot be installed with it.
+/// The files of wheels that are installed together, the host wheel first.
 pub(super) fn of_wheels(
-    group: &[GivenWheel],
+    wheels: &[&GivenWheel],
     unread: &[PathBuf],
     resources: &Arc<Resources>,
-) -> Result<Vec<AssembledFile>, WhyError> {
-    let Some(host) = group.first() else { return Ok(Vec::new()) };
-    let paths: Vec<_> = group.iter().map(|wheel| wheel.path.clone()).collect();
+) -> Result<Assembled, WhyError> {
+    let paths: Vec<_> = wheels.iter().map(|wheel| wheel.path.clone()).collect();
     let input = match &*paths {
         [only] => Input::open(only, resources)?,
         several => open_wheels(several, resources)?,
     };
-    let assembly = Assembly::Wheels { wheels: group.to_vec(), unread: unread.to_vec() };
-    Ok(files(input, &host.path, &Arc::new(assembly), resources))
+    let assembly = Assembly::Wheels { wheels: wheels.iter().copied().cloned().collect(), unread: unread.to_vec() };
+    Ok(files(input, paths.first().map_or(Path::new(""), PathBuf::as_path), assembly, resources))
 }
 
 /// The files of any other packed input, such as a tar archive.
-pub(super) fn of_packed(path: &Path, resources: &Arc<Resources>) -> Result<Vec<AssembledFile>, WhyError> {
-    Ok(files(Input::open(path, resources)?, path, &Arc::new(Assembly::Other), resources))
+pub(super) fn of_packed(path: &Path, resources: &Arc<Resources>) -> Result<Assembled, WhyError> {
+    Ok(files(Input::open(path, resources)?, path, Assembly::Other, resources))
 }
 
 /// The files of an image's root file system.
-pub(super) fn of_image(image: &ImageReference, resources: &Arc<Resources>) -> Result<Vec<AssembledFile>, WhyError> {
-    let input = open_root(image, resources)?;
-    Ok(files(input, Path::new("/"), &Arc::new(Assembly::Other), resources))
+pub(super) fn of_image(image: &ImageReference, resources: &Arc<Resources>) -> Result<Assembled, WhyError> {
+    Ok(files(open_root(image, resources)?, Path::new("/"), Assembly::Other, resources))
+}
+
+/// The files of artifacts in the directory `place` that are installed together.
+pub(super) fn of_component(
+    place: &Path,
+    component: &InstalledComponent,
+    resources: &Arc<Resources>,
+) -> Result<Assembled, WhyError> {
+    let place = component.name.as_ref().map_or_else(|| place.to_owned(), |name| place.join(name));
+    Ok(files(component.open(resources)?, &place, Assembly::Artifacts, resources))
 }
 
 /// The archives of a directory without libraries, such as a device part.
-pub(super) fn of_directory(path: &Path, resources: &Arc<Resources>) -> Result<Vec<AssembledFile>, WhyError> {
-    Ok(files(Input::survey(path, resources)?, path, &Arc::new(Assembly::Other), resources))
+pub(super) fn of_directory(path: &Path, resources: &Arc<Resources>) -> Result<Assembled, WhyError> {
+    Ok(files(Input::survey(path, resources)?, path, Assembly::Other, resources))
 }
 
-/// The files of directories that are put over each other, the first one being the host part.
+/// The files of the host part of a split, if it has one, with device parts put over it.
 pub(super) fn of_parts(
-    host: &Path,
-    parts: &[PathBuf],
+    split: &SplitDirectory,
+    devices: &[PathBuf],
     resources: &Arc<Resources>,
-) -> Result<Vec<AssembledFile>, WhyError> {
-    let mut input = Input::survey(host, resources)?;
-    for part in parts {
-        let entries = Input::survey(part, resources)?.entries;
-        input.entries.extend(entries);
-    }
-    input.kind = InputKind::Tree;
-    input.entries.sort_by(|a, b| a.path.cmp(&b.path));
-    input.entries.dedup_by(|second, first| second.path == first.path);
-    let name = |part: &PathBuf| part.file_name().map(|name| name.to_string_lossy().into_owned());
-    Ok(files(input, host, &Arc::new(Assembly::Parts(parts.iter().filter_map(name).collect())), resources))
+) -> Result<Assembled, WhyError> {
+    let host = split.has_host.then(|| split.path.join(HOST));
+    let parts = host.iter().chain(devices);
+    let Some(first) = parts.clone().next() else { return Ok(Assembled::default()) };
+    let parts = parts.map(|part| Input::survey(part, resources)).collect::<Result<_, _>>()?;
+    let names = devices.iter().filter_map(|part| Some(part.file_name()?.to_string_lossy().into_owned()));
+    let assembly = if split.has_host { Assembly::Parts(names.collect()) } else { Assembly::Other };
+    Ok(files(lay_over(parts)?, first, assembly, resources))
 }
 
-/// The files with code: libraries, or archives if there are no libraries.
-fn files(
-    mut input: Input,
-    location: &Path,
-    assembly: &Arc<Assembly>,
-    resources: &Arc<Resources>,
-) -> Vec<AssembledFile> {
-    let archives: Vec<_> = input.entries.iter().filter_map(archive).collect();
+/// A path, and what is known of the code there.
+type LocatedCode = (PathBuf, Result<HeldCode, WhyError>);
+
+/// The files with code: libraries, or archives, bundles and code objects if there are no libraries.
+fn files(mut input: Input, location: &Path, assembly: Assembly, resources: &Arc<Resources>) -> Assembled {
+    let left_out = input.warnings.first().cloned();
+    let mut seen = SeenFiles { files: input_files(&input).count(), left_out, ..SeenFiles::default() };
+    let archives: BTreeMap<_, _> = input.entries.iter().filter_map(archive).collect();
     let joined = join(&mut input, resources, &Progress::default());
     let mut found = Vec::new();
-    for entry in &input.entries {
-        let EntryKind::File { content, .. } = &entry.kind else { continue };
-        let path = location.join(entry.path.as_path());
-        let code = match joined.binaries.get(&entry.path) {
+    for (entry, content) in input_files(&input) {
+        let path = location.join(entry.as_path());
+        let code = match joined.binaries.get(entry) {
             Some(form) => {
                 let targets = form.code().map(|code| code.iter().map(|it| it.target.clone()).collect());
                 Ok(Some(HeldCode { form: CodePlace::Split, targets: targets.collect(), assembly: None }))
             }
             None if may_be_binary(&**content) => binary(&path, content, resources),
-            None => Ok(None),
+            None => continue,
         };
-        let with_origin = |code| HeldCode { assembly: Some(Arc::clone(assembly)), ..code };
-        match code {
-            Ok(Some(code)) => found.push(AssembledFile { path, code: Ok(with_origin(code)) }),
-            Ok(None) => {}
-            Err(error) => found.push(AssembledFile { path, code: Err(damage(&joined, &entry.path).unwrap_or(error)) }),
-        }
+        seen.binaries += 1;
+        let code = code.map_err(|error| damage(&joined, entry).unwrap_or(error));
+        found.extend(code.transpose().map(|code| (path, code)));
     }
     if found.is_empty() {
-        found.extend(archives.into_iter().map(|(path, content)| {
-            let path = location.join(path.as_path());
-            let code = HeldCode::of_archive(&path, &content);
-            AssembledFile { code: code.map(|code| HeldCode { assembly: Some(Arc::clone(assembly)), ..code }), path }
-        }));
+        found = without_libraries(&input, &archives, location, resources);
+        // They are looked up on the disk only.
+        let is_of_database = |path: &EntryPath| Handler::ALL.iter().any(|handler| handler.named_arch(path).is_some());
+        seen.of_databases = input_files(&input).filter(|(path, _)| is_of_database(path)).count();
     }
-    found
+    let assembly = Some(Arc::new(assembly));
+    let of_assembly = |code| HeldCode { assembly: assembly.clone(), ..code };
+    let files = found.into_iter().map(|(path, code)| AssembledFile { path, code: code.map(of_assembly) });
+    Assembled { files: files.collect(), seen }
+}
+
+/// The files of an input.
+fn input_files(input: &Input) -> impl Iterator<Item = (&EntryPath, &Arc<dyn Content>)> {
+    input.entries.iter().filter_map(|entry| match &entry.kind {
+        EntryKind::File { content, .. } => Some((&entry.path, content)),
+        _ => None,
+    })
+}
+
+/// The archives, bundles and code objects of an input.
+fn without_libraries(
+    input: &Input,
+    archives: &BTreeMap<EntryPath, Arc<dyn Content>>,
+    location: &Path,
+    resources: &Arc<Resources>,
+) -> Vec<LocatedCode> {
+    let of_archive = |(path, content): (&EntryPath, &Arc<dyn Content>)| {
+        let path = location.join(path.as_path());
+        let code = HeldCode::of_archive(&path, content);
+        (path, code)
+    };
+    let loose = input_files(input).filter(|(path, _)| !archives.contains_key(path)).filter_map(|(path, content)| {
+        let path = location.join(path.as_path());
+        let code = HeldCode::of_loose(&path, content, resources).transpose()?;
+        Some((path, code))
+    });
+    archives.iter().map(of_archive).chain(loose).collect()
 }
 
 /// A library that was not joined. A split one has no archives that can be read.
 fn binary(path: &Path, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Result<Option<HeldCode>, WhyError> {
-    let failed = |source| WhyError::Binary { path: path.to_owned(), source };
-    if let Some(split) = SplitBinary::find(content).map_err(failed)? {
+    if let Some(split) = SplitBinary::find(content).map_err(WhyError::at(path))? {
         let targets = split.wrappers.iter().map(|_| BTreeSet::new()).collect();
         return Ok(Some(HeldCode { form: CodePlace::Split, targets, assembly: None }));
     }
-    let Some(binary) = FatBinary::scan(content).map_err(failed)? else { return Ok(None) };
+    let Some(binary) = FatBinary::scan(content).map_err(WhyError::at(path))? else { return Ok(None) };
     HeldCode::of_fat(path, content, &binary, resources)
 }
 
@@ -181,7 +193,7 @@ fn binary(path: &Path, content: &Arc<dyn Content>, resources: &Arc<Resources>) -
 fn damage(joined: &Joined, path: &EntryPath) -> Option<WhyError> {
     let prefix = format!("{path}: ");
     let found = joined.warnings.iter().find_map(|warning| warning.strip_prefix(&prefix))?;
-    Some(WhyError::Archive { path: path.as_path().to_owned(), reason: found.to_owned() })
+    Some(WhyError::at(path.as_path())(found))
 }
 
 fn archive(entry: &Entry) -> Option<(EntryPath, Arc<dyn Content>)> {
@@ -196,7 +208,7 @@ fn archive(entry: &Entry) -> Option<(EntryPath, Arc<dyn Content>)> {
 impl GivenWheel {
     pub(super) fn read(path: &Path, resources: &Arc<Resources>) -> Result<Self, WhyError> {
         let input = Input::open(path, resources)?;
-        let metadata = Metadata::read(&input).map_err(|source| WhyError::Wheel { path: path.to_owned(), source })?;
+        let metadata = Metadata::read(&input).map_err(WhyError::at(path))?;
         Ok(Self { path: path.to_owned(), metadata })
     }
 
@@ -204,36 +216,15 @@ impl GivenWheel {
         normalise(&self.metadata.name)
     }
 
-    /// Whether it is to be installed with this host wheel of several: one that requires its version, and that is for the same
-    /// systems if there is such a one, unless it is for all systems. A wheel that none requires belongs to all, which shows that
-    /// something is wrong.
-    fn belongs_to(&self, host: &Self, hosts: &[Self]) -> bool {
-        let is_alike = |host: &Self| host.pins(self) && file_tags(&host.path) == file_tags(&self.path);
-        let is_for_all = self.path.to_string_lossy().ends_with("-none-any.whl");
-        let is_free = is_for_all || !hosts.iter().any(is_alike);
-        is_alike(host) || (host.pins(self) && is_free) || !hosts.iter().any(|host| host.pins(self))
-    }
-
-    /// Whether an extra of this wheel requires the other one in its version.
-    fn pins(&self, other: &Self) -> bool {
-        let mut pins = self.metadata.pins_of_extras();
-        pins.any(|(_, name, version)| name == other.name() && accepts(version, &other.metadata.version))
-    }
-
-    /// Whether one of two wheels requires the other one in exactly one version.
-    fn is_related(&self, other: &Self) -> bool {
-        let requires = |one: &Self, name: &str| {
-            let of_extras = one.metadata.pins_of_extras().map(|(_, name, _)| name);
-            one.metadata.pins().map(|(name, _)| name).chain(of_extras).any(|it| it == name)
-        };
-        requires(self, &other.name()) || requires(other, &self.name())
+    pub(super) fn label(&self) -> WheelLabel<'_> {
+        WheelLabel { metadata: Some(&self.metadata), path: &self.path }
     }
 }
 
 impl Assembly {
     pub(super) fn presence(&self) -> Presence {
         match self {
-            Self::Wheels { .. } | Self::Parts(_) => Presence::ToInstall,
+            Self::Wheels { .. } | Self::Parts(_) | Self::Artifacts => Presence::ToInstall,
             Self::Other => Presence::Contained,
         }
     }
@@ -254,7 +245,7 @@ impl Assembly {
             (Self::Parts(parts), _) => {
                 lookup.follows(format!("the host part is installed with {}", some_or_none(parts)));
             }
-            (Self::Other, _) => {}
+            (Self::Artifacts | Self::Other, _) => {}
         }
     }
 
@@ -262,7 +253,7 @@ impl Assembly {
     pub(super) fn explain(&self, device: &TargetId, lookup: &mut Lookup) {
         let cause = match self {
             Self::Wheels { wheels, unread } => cause_of_wheels(wheels, unread, device),
-            Self::Other => nothing_has_archives(),
+            Self::Artifacts | Self::Other => nothing_has_archives(),
             Self::Parts(parts) if parts.is_empty() => {
                 let reason = format!("the split has no part for {}", device.processor());
                 Cause::new(&cause::PACKAGE_NONE, reason, None)

@@ -2,18 +2,18 @@
 
 use std::ffi::OsString;
 
+use super::Question;
 use super::answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
-use super::assembled::GivenWheel;
 use super::cause::{self, Cause};
+use super::found::{FoundLookups, SeenFiles};
 use super::lookup::{Lookup, Presence};
-use super::{FoundLookups, Question};
 use crate::gpu::TargetId;
-use crate::join::WheelsError;
+use crate::report::table::counted;
 
 impl Question {
     /// The answer, with one sentence.
     pub(super) fn conclude(&self, found: FoundLookups) -> Explanation {
-        let FoundLookups { lookups, databases, conflicts, unread, .. } = found;
+        let FoundLookups { lookups, databases, causes: others, unread, unknown, .. } = found;
         let mut causes = Vec::new();
         for lookup in &lookups {
             for cause in lookup.cause.iter().chain(&lookup.further) {
@@ -26,17 +26,18 @@ impl Question {
                 Explanation::add_cause(&mut causes, cause, &database.target, path);
             }
         }
-        causes.extend(conflicts);
+        causes.extend(others);
         let failed = lookups.iter().find(|lookup| lookup.cause.is_some());
         if let Some(first) = failed.and_then(|failed| self.first_gpu(failed, &lookups)) {
             causes.insert(0, first);
         }
-        let (status, sentence) = match (causes.first(), unread.as_slice()) {
-            (Some(first), _) => (AnswerStatus::NoCode, failure(first)),
-            (None, []) => (AnswerStatus::Found, self.success(&lookups, &databases)),
-            (None, [only]) if lookups.is_empty() => (AnswerStatus::Unreadable, only.clone()),
-            (None, [only]) => (AnswerStatus::Unreadable, format!("one file could not be read: {only}")),
-            (None, [first, ..]) => {
+        let (status, sentence) = match (causes.first(), unknown, unread.as_slice()) {
+            (Some(first), ..) => (AnswerStatus::NoCode, failure(first)),
+            (None, Some(unknown), _) => (AnswerStatus::Unknown, unknown),
+            (None, None, []) => (AnswerStatus::Found, self.success(&lookups, &databases)),
+            (None, None, [only]) if lookups.is_empty() => (AnswerStatus::Unreadable, only.clone()),
+            (None, None, [only]) => (AnswerStatus::Unreadable, format!("one file could not be read: {only}")),
+            (None, None, [first, ..]) => {
                 (AnswerStatus::Unreadable, format!("{} files could not be read: {first}", unread.len()))
             }
         };
@@ -53,12 +54,31 @@ impl Question {
         }
     }
 
-    /// The cause if wheels cannot be installed together.
-    pub(super) fn conflict(&self, wheels: &[GivenWheel], conflict: &WheelsError) -> FoundCause {
-        let reason = format!("these wheels cannot be installed together: {conflict}");
-        let targets = self.gpus.iter().map(ToString::to_string).collect();
-        let paths = wheels.iter().map(|wheel| wheel.path.display().to_string()).collect();
-        FoundCause { cause: Cause::new(&cause::PACKAGE_VERSION, reason, None), targets, paths }
+    /// That nothing has device code, with what was looked at.
+    pub(super) fn nothing(&self, seen: &SeenFiles) -> String {
+        let paths: Vec<_> = self.paths.iter().map(|path| path.display().to_string()).collect();
+        let (files, binaries) = (counted(seen.files, "file", "files"), counted(seen.binaries, "binary", "binaries"));
+        let called = self.binary.as_ref().map(|name| format!(", and only those called {name} are wanted"));
+        let left_out = seen.left_out.as_ref().map(|left_out| format!("; not looked at: {left_out}"));
+        let what = match seen.of_databases {
+            0 => "nothing there has device code, or wrappers with code or archives".to_owned(),
+            count => format!(
+                "no library there has wrappers with code or archives; {} of kernel databases are looked up only where they are \
+                 installed",
+                counted(count, "file", "files")
+            ),
+        };
+        format!(
+            "{}: {what}: {files}, {binaries}{}{}; of wheels, name the files or their directory",
+            paths.join(", "),
+            called.unwrap_or_default(),
+            left_out.unwrap_or_default()
+        )
+    }
+
+    /// The names of the GPUs at these positions.
+    pub(super) fn names(&self, gpus: &[usize]) -> Vec<String> {
+        gpus.iter().filter_map(|&gpu| self.gpus.get(gpu)).map(ToString::to_string).collect()
     }
 
     fn success(&self, lookups: &[Lookup], databases: &[DatabaseLookup]) -> String {

@@ -1,64 +1,43 @@
 //! Why there is no answer.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 
-use crate::binary::BinaryError;
-use crate::fatbin::FatbinError;
 use crate::image::ImageError;
 use crate::join::WheelsError;
+use crate::opened::OpenedError;
+use crate::packages::ArtifactError;
 use crate::source::SourceError;
-use crate::wheel::WheelError;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WhyError {
+    /// What was named is not understood, or cannot be listed.
+    #[error(transparent)]
+    Opened(#[from] OpenedError),
     /// A file cannot be opened.
     #[error(transparent)]
     Source(#[from] SourceError),
     /// An image cannot be read.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// A library cannot be parsed.
-    #[error("{}: {source}", path.display())]
-    Binary {
-        /// The library.
-        path: PathBuf,
-        /// The reason.
-        source: BinaryError,
-    },
-    /// A bundle cannot be parsed.
-    #[error("{}: {source}", path.display())]
-    Bundle {
-        /// The library.
-        path: PathBuf,
-        /// The reason.
-        source: FatbinError,
-    },
-    /// An archive cannot be parsed.
+    /// An artifact cannot be read.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    /// Wheels cannot be installed together.
+    #[error(transparent)]
+    Wheels(#[from] WheelsError),
+    /// A file cannot be parsed.
     #[error("{}: {reason}", path.display())]
-    Archive {
-        /// The archive, or the library that needs it.
+    File {
+        /// The file.
         path: PathBuf,
         /// The reason.
         reason: String,
     },
-    /// A code object is for no known target.
-    #[error("{}: a code object whose header names no target that is known", .0.display())]
-    Code(PathBuf),
-    /// A wheel has no valid METADATA.
-    #[error("{}: {source}", path.display())]
-    Wheel {
-        /// The wheel.
-        path: PathBuf,
-        /// The reason.
-        source: WheelError,
-    },
-    /// Wheels cannot be installed together.
-    #[error(transparent)]
-    Wheels(#[from] WheelsError),
-    /// No library has device code or a marker.
-    #[error("{}: nothing there has device code, or wrappers with code or archives; of wheels, name the files or their directory", .0.display())]
-    Nothing(PathBuf),
+    /// Nothing that was looked at has device code or a marker.
+    #[error("{0}")]
+    Nothing(String),
     /// There is no such process.
     #[error("--pid {0}: there is no process with this ID")]
     NoProcess(u32),
@@ -68,4 +47,20 @@ pub(crate) enum WhyError {
     /// No library has the wrapper that was asked for.
     #[error("--wrapper {0}: no library has so many")]
     NoWrapper(usize),
+}
+
+impl WhyError {
+    /// The error about a file for a reason.
+    pub(super) fn at<E: Display>(path: &Path) -> impl Fn(E) -> Self {
+        |reason| Self::File { path: path.to_owned(), reason: reason.to_string() }
+    }
+
+    /// Whether an input was not understood, or is not there.
+    pub(crate) fn is_not_understood(&self) -> bool {
+        match self {
+            Self::Opened(error) => error.is_not_understood(),
+            Self::Source(error) => matches!(error, SourceError::UnknownKind { .. }),
+            _ => false,
+        }
+    }
 }

@@ -72,7 +72,7 @@ impl HeldCode {
     ) -> Result<Option<Self>, WhyError> {
         let of_wrapper = |bundle: u64, limit: u64| {
             let read = Bundle::read(content, bundle, limit, resources);
-            Ok(read.map_err(|source| WhyError::Bundle { path: path.to_owned(), source })?.targets())
+            Ok(read.map_err(WhyError::at(path))?.targets())
         };
         let wrappers = binary.wrappers().into_iter();
         let targets = wrappers.map(|wrapper| of_wrapper(wrapper.bundle, wrapper.limit));
@@ -94,26 +94,21 @@ impl HeldCode {
         if content.peek(&mut beginning).is_err() {
             return Ok(None);
         }
-        let single = |form, targets| {
-            let targets = std::iter::once(targets).collect();
-            Some(Self { form, targets, assembly: None })
+        let (form, targets) = if is_code(&beginning) {
+            let unknown = || WhyError::at(path)("a code object whose header names no target that is known");
+            (CodePlace::CodeObject, BTreeSet::from([code_target(&beginning).ok_or_else(unknown)?]))
+        } else if is_bundle(&beginning) {
+            let bundle = Bundle::read(content, 0, content.size(), resources).map_err(WhyError::at(path))?;
+            (CodePlace::Bundle, bundle.targets())
+        } else {
+            return Ok(None);
         };
-        if is_code(&beginning) {
-            let Some(target) = code_target(&beginning) else { return Err(WhyError::Code(path.to_owned())) };
-            return Ok(single(CodePlace::CodeObject, BTreeSet::from([target])));
-        }
-        if is_bundle(&beginning) {
-            let bundle = Bundle::read(content, 0, content.size(), resources)
-                .map_err(|source| WhyError::Bundle { path: path.to_owned(), source })?;
-            return Ok(single(CodePlace::Bundle, bundle.targets()));
-        }
-        Ok(None)
+        Ok(Some(Self { form, targets: std::iter::once(targets).collect(), assembly: None }))
     }
 
     /// The code of an archive, as far as a runtime finds it: for the targets that it offers.
     pub(super) fn of_archive(path: &Path, content: &Arc<dyn Content>) -> Result<Self, WhyError> {
-        let failed = |error: rocm_kpack::Error| WhyError::Archive { path: path.to_owned(), reason: error.to_string() };
-        let reader = ArchiveReader::open(Arc::clone(content)).map_err(failed)?;
+        let reader = ArchiveReader::open(Arc::clone(content)).map_err(WhyError::at(path))?;
         let targets = reader.names().map(|name| {
             let offered = reader.entries_of(name).map(|(target, _)| target).filter(|target| reader.offers(target));
             offered.filter_map(|target| target.parse().ok()).collect()

@@ -1,7 +1,6 @@
 //! What the packages of a Python environment state about a library and its archives.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +14,7 @@ use super::wanted::WantedPackages;
 use crate::disk;
 use crate::gpu::TargetId;
 use crate::memory::Parser;
-use crate::source::EntryPath;
+use crate::source::{DirectoryListing, EntryPath};
 use crate::wheel::{Claims, Metadata, accepts, normalise};
 
 /// The directory in which `rocm-sdk init` makes hard links to installed files (ROCm/TheRock#5778).
@@ -34,10 +33,9 @@ pub(super) fn site_of(library: &Path) -> Option<PathBuf> {
 }
 
 fn dist_infos(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
-    let mut found: Vec<_> = entries.filter(|path| path.extension().is_some_and(|it| it == "dist-info")).collect();
-    found.sort();
-    found
+    let listing = DirectoryListing::read(directory).unwrap_or_default();
+    let infos = listing.entries.iter().filter(|entry| entry.has_extension("dist-info"));
+    infos.map(|entry| directory.join(&entry.name)).collect()
 }
 
 /// The distributions of a directory of packages.
@@ -58,7 +56,7 @@ pub(super) fn reinstall(library: &Path, package: &str) -> Option<Remedy> {
 /// not fit.
 pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, lookup: &mut Lookup) -> Option<Cause> {
     let site = site_of(library)?;
-    let distributions: Vec<_> = dist_infos(&site).iter().filter_map(|path| open(path)).collect();
+    let distributions: Vec<_> = distributions(&site).collect();
     let relative = EntryPath::new(library.strip_prefix(&site).ok()?.as_os_str().as_encoded_bytes()).ok()?;
     let is_named = |it: &&InstalledDistribution| it.record.rows().any(|(row, _)| row == relative.as_bytes());
     let hosts: Vec<_> = distributions.iter().filter(is_named).collect();
@@ -164,7 +162,7 @@ pub(super) fn replaced(library: &Path, archive: &Path) -> Option<String> {
     let (site, archive) = (site_of(library)?.canonicalize().ok()?, archive.canonicalize().ok()?);
     let path = EntryPath::new(archive.strip_prefix(&site).ok()?.as_os_str().as_encoded_bytes()).ok()?;
     let owner = |it: InstalledDistribution| Some((it.record.get(&path)?, it.metadata));
-    let owners: Vec<_> = dist_infos(&site).iter().filter_map(|info| open(info)).filter_map(owner).collect();
+    let owners: Vec<_> = distributions(&site).filter_map(owner).collect();
     let digest = sha256(&archive).ok()?;
     if owners.iter().any(|(claim, _)| claim.sha256 == digest) {
         return None;

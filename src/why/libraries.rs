@@ -8,6 +8,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use super::error::WhyError;
+use super::found::SeenFiles;
 use crate::resources::Resources;
 use crate::source::{EntryKind, Input, SourceError, may_be_binary, open_file};
 
@@ -24,31 +25,36 @@ impl LibraryFile {
     pub(super) fn at(path: PathBuf) -> Self {
         Self { path, links: BTreeSet::new() }
     }
+
+    /// All its paths, that without symlinks at the end.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.links.iter().chain([&self.path])
+    }
 }
 
-/// The files found so far.
+/// The files of directories that may be libraries.
 #[derive(Default)]
-struct FoundFiles {
+pub(super) struct FoundFiles {
     /// In the order in which they were found.
-    files: Vec<LibraryFile>,
+    pub(super) files: Vec<LibraryFile>,
+    /// Why some paths cannot be read.
+    pub(super) failed: Vec<WhyError>,
+    /// How much was looked at.
+    pub(super) seen: SeenFiles,
     /// Their positions, by path without symlinks.
     positions: HashMap<PathBuf, usize>,
     directories: BTreeSet<PathBuf>,
 }
 
-/// All files that may be libraries, with this name if one is given, and why some paths cannot be read. What is in a
-/// directory that may not be entered cannot be loaded either.
-pub(super) fn find(
-    paths: &[PathBuf],
-    name: Option<&str>,
-    resources: &Arc<Resources>,
-) -> (Vec<LibraryFile>, Vec<WhyError>) {
+/// All files that may be libraries. What is in a directory that may not be entered cannot be loaded either.
+pub(super) fn find(paths: &[PathBuf], resources: &Arc<Resources>) -> FoundFiles {
     let mut found = FoundFiles::default();
-    let failed = paths.iter().filter_map(|path| found.add_path(path, resources).err());
-    let failed: Vec<_> = failed.collect();
-    let is_wanted = |path: &PathBuf| name.is_none_or(|name| path.file_name() == Some(name.as_ref()));
-    found.files.retain(|file| is_wanted(&file.path) || file.links.iter().any(is_wanted));
-    (found.files, failed)
+    for path in paths {
+        if let Err(error) = found.add_path(path, resources) {
+            found.failed.push(error);
+        }
+    }
+    found
 }
 
 impl FoundFiles {
@@ -60,6 +66,7 @@ impl FoundFiles {
             return self.add_directory(&place, &place, resources);
         }
         let link = std::path::absolute(path).map_err(io)?;
+        self.seen.add_file(open_file(&place, resources).is_ok_and(|content| may_be_binary(&*content)));
         self.add(place, link);
         Ok(())
     }
@@ -80,14 +87,20 @@ impl FoundFiles {
         if !self.directories.insert(place.to_owned()) {
             return Ok(());
         }
-        for entry in Input::survey(place, resources)?.entries {
+        let input = Input::survey(place, resources)?;
+        self.seen.add(SeenFiles { left_out: input.warnings.into_iter().next(), ..SeenFiles::default() });
+        for entry in input.entries {
             let (path, name) = (place.join(entry.path.as_path()), name.join(entry.path.as_path()));
             match &entry.kind {
-                EntryKind::File { content, .. } if may_be_binary(&**content) || is_denied(&path) => {
-                    self.add(path, name);
+                EntryKind::File { content, .. } => {
+                    let is_binary = may_be_binary(&**content);
+                    self.seen.add_file(is_binary);
+                    if is_binary || is_denied(&path) {
+                        self.add(path, name);
+                    }
                 }
                 EntryKind::Symlink(_) => self.add_link(place, &path, name, resources),
-                EntryKind::File { .. } | EntryKind::Directory => {}
+                EntryKind::Directory => {}
             }
         }
         Ok(())

@@ -82,12 +82,18 @@ impl Lookup {
         self.evidence.push(Evidence { model: true, text: text.into() });
     }
 
-    /// What the archives of several GPUs with the code of the same libraries have in common, their names but for the
-    /// target, and the GPU.
-    pub(super) fn archive_group(&self) -> Option<(String, String)> {
-        let (_, name) = self.library.rsplit_once('/').unwrap_or(("", &self.library));
-        let (stem, _) = name.rsplit_once(named_target(name)?)?;
-        Some((stem.to_owned(), self.target.clone()))
+    /// What files with the code of the same libraries for several GPUs have in common, their names but for the target, and
+    /// the GPU. `None` for a library.
+    pub(super) fn group(&self) -> Option<(String, String)> {
+        let (directory, name) = self.library.rsplit_once('/').unwrap_or(("", &self.library));
+        let stem = match self.form {
+            CodePlace::Archive => name.rsplit_once(named_target(name)?)?.0.to_owned(),
+            CodePlace::Bundle | CodePlace::CodeObject => {
+                format!("{directory}/{}", name.rsplit_once("gfx").map_or("", |(stem, _)| stem))
+            }
+            CodePlace::Split | CodePlace::Fat => return None,
+        };
+        Some((stem, self.target.clone()))
     }
 
     /// What the wrappers with code for other GPUs only lack.

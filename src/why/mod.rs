@@ -11,22 +11,23 @@ mod conclude;
 mod databases;
 mod device;
 mod error;
+mod found;
 mod gpus;
 mod held;
 mod installed;
 mod installer;
 mod libraries;
 mod lookup;
+mod named;
 mod origin;
 mod part;
-mod paths;
 mod pieces;
 mod process;
 mod runtime;
 mod split;
 mod wanted;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,17 +36,13 @@ use rocm_kpack::Environment;
 
 use crate::binary::{FatBinary, SplitBinary};
 use crate::gpu::TargetId;
-use crate::image::ImageReference;
-use crate::join::WheelsError;
 use crate::resources::Resources;
-use crate::source::{SourceError, open_file};
-use crate::view::HOST;
+use crate::source::open_file;
 
-use assembled::{AssembledFile, GivenWheel};
+use found::FoundLookups;
 use held::HeldCode;
 use libraries::LibraryFile;
 use lookup::{CodePlace, Presence};
-use paths::SortedPaths;
 
 pub(crate) use answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
 pub(crate) use cause::Cause;
@@ -84,162 +81,27 @@ enum Library {
     Held(HeldCode),
 }
 
-/// What was looked up.
-#[derive(Default)]
-struct FoundLookups {
-    lookups: Vec<Lookup>,
-    databases: Vec<DatabaseLookup>,
-    /// Why wheels cannot be installed together.
-    conflicts: Vec<FoundCause>,
-    unread: Vec<String>,
-    has_library: bool,
-}
-
-impl FoundLookups {
-    fn add(&mut self, result: Result<Option<Vec<Lookup>>, WhyError>) {
-        match result {
-            Ok(Some(found)) => {
-                self.has_library = true;
-                self.lookups.extend(found);
-            }
-            Ok(None) => {}
-            Err(error) => self.fail(&error),
-        }
-    }
-
-    fn fail(&mut self, error: &WhyError) {
-        self.unread.push(once(&error.to_string()).to_owned());
-    }
-
-    /// Drops archives without code for a GPU, if the archive of that GPU is there.
-    fn drop_other_archives(&mut self) {
-        let is_archive = |it: &&Lookup| it.form == CodePlace::Archive;
-        let with_code = self.lookups.iter().filter(is_archive).filter(|it| it.cause.is_none());
-        let with_code: BTreeSet<_> = with_code.filter_map(Lookup::archive_group).collect();
-        let is_other = |it: &Lookup| it.archive_group().is_some_and(|group| with_code.contains(&group));
-        self.lookups.retain(|it| it.form != CodePlace::Archive || it.cause.is_none() || !is_other(it));
-    }
-
-    fn is_empty(&self) -> bool {
-        !self.has_library && self.databases.is_empty() && self.conflicts.is_empty() && self.unread.is_empty()
-    }
-}
-
-/// An error that names its file once. Errors of reading name it, too.
-fn once(error: &str) -> &str {
-    let rest =
-        error.split_once(": ").filter(|(path, rest)| rest.strip_prefix(path).is_some_and(|it| it.starts_with(':')));
-    rest.map_or(error, |(_, rest)| rest)
-}
-
 impl Question {
-    /// Looks up all libraries.
+    /// Looks up all that was named.
     pub(crate) fn answer(&self) -> Result<Explanation, WhyError> {
-        let resources = &self.resources;
         let mut found = FoundLookups::default();
-        // What a process has loaded is not sorted: an archive that it has mapped is no argument.
-        let arguments = match self.loaded {
-            Some(_) => SortedPaths { files: self.paths.clone(), ..SortedPaths::default() },
-            None => SortedPaths::sort(&self.files(), resources),
-        };
-        let (libraries, unread) = libraries::find(&arguments.files, self.binary.as_deref(), resources);
-        arguments.unread.iter().chain(&unread).for_each(|error| found.fail(error));
+        // What a process has loaded is not recognised: an archive that it has mapped is no argument.
+        match self.loaded {
+            Some(_) => self.look_up_installed(&self.paths, &self.all_gpus(), &mut found),
+            None => self.look_up_named(&mut found),
+        }
         found.unread.extend(self.gone.iter().map(ToString::to_string));
-        for library in &libraries {
-            let opened = open(&library.path, resources);
-            let lookups = opened.map(|opened| Some(self.look_up_all(library, &opened?)));
-            if let Ok(lookups) = &lookups {
-                found.databases.extend(self.look_up_database(library, lookups.as_deref().unwrap_or_default()));
-            }
-            found.add(lookups);
-        }
-        self.look_up_wheels(&arguments.wheels, &mut found);
-        self.look_up_assembled(&arguments, &mut found);
-        for (path, code) in arguments.loose {
-            found.add(Ok(Some(self.look_up_all(&LibraryFile::at(path), &Library::Held(code)))));
-        }
-        let is_empty = found.is_empty();
-        for directory in arguments.files.iter().filter(|path| is_empty && path.is_dir()) {
-            self.add_assembled(assembled::of_directory(directory, resources), &self.gpus, &mut found);
-        }
-        found.drop_other_archives();
-        match (self.paths.first(), self.wrapper) {
-            (Some(path), _) if found.is_empty() => Err(WhyError::Nothing(path.clone())),
-            (_, Some(wrapper)) if found.lookups.is_empty() && found.unread.is_empty() => {
-                Err(WhyError::NoWrapper(wrapper))
-            }
+        found.drop_those_of_other_gpus();
+        match self.wrapper {
+            _ if found.is_empty() => Err(WhyError::Nothing(self.nothing(&found.seen))),
+            Some(wrapper) if found.has_no_wrapper() => Err(WhyError::NoWrapper(wrapper)),
             _ => Ok(self.conclude(found)),
         }
     }
 
-    /// The images among the paths.
-    fn images(&self) -> impl Iterator<Item = ImageReference> {
-        self.paths.iter().filter_map(|path| ImageReference::parse(path))
-    }
-
-    /// The other paths.
-    fn files(&self) -> Vec<PathBuf> {
-        self.paths.iter().filter(|path| ImageReference::parse(path).is_none()).cloned().collect()
-    }
-
-    /// Looks up what would be installed from wheels.
-    fn look_up_wheels(&self, paths: &[PathBuf], found: &mut FoundLookups) {
-        let (mut wheels, mut unread) = (Vec::new(), Vec::new());
-        for path in paths {
-            match GivenWheel::read(path, &self.resources) {
-                Ok(wheel) => wheels.push(wheel),
-                Err(error) => {
-                    found.fail(&error);
-                    unread.push(path.clone());
-                }
-            }
-        }
-        for group in assembled::group(wheels) {
-            match assembled::of_wheels(&group, &unread, &self.resources) {
-                Err(WhyError::Wheels(conflict @ WheelsError::Version { .. })) => {
-                    found.conflicts.push(self.conflict(&group, &conflict));
-                }
-                files => self.add_assembled(files, &self.gpus, found),
-            }
-        }
-    }
-
-    /// Looks up parts of a split, images, and other packed input.
-    fn look_up_assembled(&self, arguments: &SortedPaths, found: &mut FoundLookups) {
-        let resources = &self.resources;
-        for root in &arguments.splits {
-            for gpu in &self.gpus {
-                let parts = part::parts_for(root, gpu);
-                let files = assembled::of_parts(&root.join(HOST), &parts, resources);
-                self.add_assembled(files, std::slice::from_ref(gpu), found);
-            }
-        }
-        for image in self.images() {
-            self.add_assembled(assembled::of_image(&image, resources), &self.gpus, found);
-        }
-        for path in &arguments.packed {
-            match assembled::of_packed(path, resources) {
-                // A text has no device code.
-                Err(WhyError::Source(SourceError::UnknownKind { .. })) => {}
-                files => self.add_assembled(files, &self.gpus, found),
-            }
-        }
-    }
-
-    fn add_assembled(&self, files: Result<Vec<AssembledFile>, WhyError>, gpus: &[TargetId], found: &mut FoundLookups) {
-        let is_wanted = |path: &Path| self.binary.as_ref().is_none_or(|name| path.file_name() == Some(name.as_ref()));
-        let files = files.unwrap_or_else(|error| {
-            found.fail(&error);
-            Vec::new()
-        });
-        for AssembledFile { path, code } in files.into_iter().filter(|file| is_wanted(&file.path)) {
-            let look_up = |code| {
-                let (file, library) = (LibraryFile::at(path), Library::Held(code));
-                let of_gpus = self.gpus.iter().enumerate().filter(|(_, gpu)| gpus.contains(gpu));
-                Some(of_gpus.filter_map(|(position, _)| self.look_up_one(&file, &library, position)).collect())
-            };
-            found.add(code.map(look_up));
-        }
+    /// The positions of all GPUs.
+    fn all_gpus(&self) -> Vec<usize> {
+        (0..self.gpus.len()).collect()
     }
 
     /// The environment in the form of a kpack runtime.
@@ -247,9 +109,9 @@ impl Question {
         Environment::of(|name| self.variables.get(&OsString::from(name)).cloned())
     }
 
-    /// The look-up of a library for each GPU.
-    fn look_up_all(&self, file: &LibraryFile, library: &Library) -> Vec<Lookup> {
-        (0..self.gpus.len()).filter_map(|position| self.look_up_one(file, library, position)).collect()
+    /// The look-up of a library for the GPUs at these positions.
+    fn look_up_all(&self, file: &LibraryFile, library: &Library, gpus: &[usize]) -> Vec<Lookup> {
+        gpus.iter().filter_map(|&position| self.look_up_one(file, library, position)).collect()
     }
 
     /// The look-up for the GPU at `position`; `None` if the library has no such wrapper.
@@ -325,10 +187,9 @@ impl Library {
 
 fn open(path: &Path, resources: &Arc<Resources>) -> Result<Option<Library>, WhyError> {
     let content = open_file(path, resources)?;
-    let failed = |source| WhyError::Binary { path: path.to_owned(), source };
-    if let Some(split) = SplitBinary::read(&content).map_err(failed)? {
+    if let Some(split) = SplitBinary::read(&content).map_err(WhyError::at(path))? {
         return Ok(Some(Library::Split(split)));
     }
-    let Some(binary) = FatBinary::scan(&content).map_err(failed)? else { return Ok(None) };
+    let Some(binary) = FatBinary::scan(&content).map_err(WhyError::at(path))? else { return Ok(None) };
     Ok(HeldCode::of_fat(path, &content, &binary, resources)?.map(Library::Held))
 }

@@ -1,39 +1,33 @@
 //! Libraries in a part of a split, which is no installation.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::cause::{self, Cause};
-use crate::gpu::{BundleKey, TargetId};
-use crate::split::STATEMENT;
-use crate::view::{HOST, MERGED, REPORTS};
+use crate::gpu::TargetId;
+use crate::opened::{Named, SplitDirectory, recognise};
+use crate::split::HOST;
 
-/// Whether a directory is the output of a split, or a mount of one, with the parts side by side.
-pub(super) fn is_split(directory: &Path) -> bool {
-    // A mount does not list the directory of reports.
-    directory.join(HOST).is_dir() && directory.join(REPORTS).join(STATEMENT).is_file()
-}
-
-/// The parts of a split with code for a GPU: that of its processor, and those of its families.
-pub(super) fn parts_for(root: &Path, device: &TargetId) -> Vec<PathBuf> {
-    let keys = BundleKey::of_processor(device).packaging_chain();
-    keys.iter().map(|key| root.join(key.as_str())).filter(|part| part.is_dir()).collect()
+/// The split in whose host part a library is.
+fn split_of(library: &Path) -> Option<Box<SplitDirectory>> {
+    let hosts = library.ancestors().skip(1).filter(|directory| directory.ends_with(HOST));
+    let splits = hosts.filter_map(|host| match recognise(host.parent()?) {
+        Ok(Named::Split(split)) if split.has_host => Some(split),
+        _ => None,
+    });
+    splits.into_iter().next()
 }
 
 /// The cause if a library is in the host part of a split.
 pub(super) fn cause(library: &Path, device: &TargetId) -> Option<Cause> {
-    let root = library.ancestors().skip(1).find_map(|directory| {
-        let root = directory.parent().filter(|_| directory.file_name().is_some_and(|name| name == HOST))?;
-        is_split(root).then_some(root)
-    })?;
-    let merged = root.join(MERGED).join(device.processor());
-    let parts: Vec<_> = parts_for(root, device).iter().map(|part| part.display().to_string()).collect();
-    let what = if merged.is_dir() {
-        format!("{} has both parts", merged.display())
+    let split = split_of(library)?;
+    let parts: Vec<_> = split.parts_for(device).iter().map(|part| part.display().to_string()).collect();
+    let what = if let Some(view) = split.view_for(device) {
+        format!("{} has both parts", view.display())
     } else if parts.is_empty() {
         format!("the split has no part for {}", device.processor())
     } else {
         format!("put {} over it in one directory, or install the wheels of both", parts.join(" and "))
     };
-    let reason = format!("it is in the host part of a split, which has no device code; {what}");
+    let reason = format!("it is in the host part of a split, whose code is in its device parts; {what}");
     Some(Cause::new(&cause::HOST_PART, reason, None))
 }

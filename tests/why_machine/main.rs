@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
 
+mod forms;
 mod overrides;
 mod situations;
 

@@ -19,15 +19,15 @@ const ARCHIVE: &str = "lib/python3.11/site-packages/demo/.kpack/demo_gfx1030.kpa
 const DEVICE: &str = "amd_demo_device_gfx1030-1.0";
 
 /// `fat` and `wheels/` with the wheels of `demo`, `dirs/` with its parts, and `env/`, an environment with all of it.
-struct Place(TempDir);
+pub(super) struct Place(TempDir);
 
-fn runs(command: &mut Command) {
+pub(super) fn runs(command: &mut Command) {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         // Another user runs `why` where permissions count.
         fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -56,11 +56,11 @@ impl Place {
         place
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    pub(super) fn at(&self, path: &str) -> PathBuf {
         self.0.path().join(path)
     }
 
-    fn put(&self, path: &str, bytes: &[u8]) {
+    pub(super) fn put(&self, path: &str, bytes: &[u8]) {
         let path = self.at(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
@@ -74,7 +74,7 @@ impl Place {
     }
 
     /// The answer, without the configuration of the user's pip.
-    fn why(&self, environment: &[(&str, &str)], arguments: &str) -> Value {
+    pub(super) fn why(&self, environment: &[(&str, &str)], arguments: &str) -> Value {
         let mut command = Command::new(KPACKFS);
         command.args(["why", "--json"]).args(arguments.split(' ')).current_dir(self.0.path());
         command.env("HOME", self.at("home")).env("XDG_CONFIG_HOME", self.at("home"));
@@ -88,6 +88,7 @@ impl Place {
             "found" => 0,
             "no-code" => 1,
             "unreadable" => 3,
+            "unknown" => 5,
             _ => 4,
         };
         assert_eq!(output.status.code(), Some(code), "{answer}");
@@ -277,8 +278,8 @@ const CASES: &[Case] = &[
         "no code for gfx942",
         None,
     ),
-    // One of several paths cannot be read.
-    (|_| (), "--target gfx1030 work nowhere", "unreadable", "", "nowhere: No such file", None),
+    // One of several paths is not there.
+    (|_| (), "--target gfx1030 work nowhere", "unknown", "", "nowhere: No such file", None),
     // The others of several wheels are answered for.
     (
         |it| damaged_wheel(it, "demo-1.0-py3-none-any.whl"),
@@ -304,7 +305,14 @@ const CASES: &[Case] = &[
         "work/wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl: not a usable wheel",
         None,
     ),
-    (|it| it.put("work/cut.tar", &[b'x'; 1000]), "--target gfx1030 work/cut.tar dirs", "found", "", "is found", None),
+    (
+        |it| it.put("work/cut.tar", &[b'x'; 1000]),
+        "--target gfx1030 work/cut.tar dirs",
+        "unknown",
+        "",
+        "work/cut.tar: what it is was not recognised",
+        None,
+    ),
     // Splits and mounts.
     (|_| (), "--target gfx1030 dirs", "found", "", "is found", None),
     (|_| (), "--target gfx942 dirs", "no-code", "package-none", "the split has no part for gfx942", None),

@@ -46,11 +46,15 @@ struct ExaminedDatabase<'a> {
 impl Question {
     /// The look-ups in the database that a library reads. `lookups` are those of the library's own code: a GPU for which
     /// that is missing is not looked up again.
-    pub(super) fn look_up_database(&self, file: &LibraryFile, lookups: &[Lookup]) -> Vec<DatabaseLookup> {
-        let paths = || file.links.iter().chain([&file.path]);
+    pub(super) fn look_up_database(
+        &self,
+        file: &LibraryFile,
+        lookups: &[Lookup],
+        gpus: &[usize],
+    ) -> Vec<DatabaseLookup> {
         let read_by = |path: &PathBuf| Handler::read_by(path.file_name()?.to_str()?);
-        let Some((handler, reader)) = paths().find_map(read_by) else { return Vec::new() };
-        let mut directories: Vec<_> = paths().filter_map(|path| path.parent().map(Path::to_owned)).collect();
+        let Some((handler, reader)) = file.paths().find_map(read_by) else { return Vec::new() };
+        let mut directories: Vec<_> = file.paths().filter_map(|path| path.parent().map(Path::to_owned)).collect();
         if reader.follows_links {
             directories.reverse();
         }
@@ -65,7 +69,7 @@ impl Question {
             let examined = ExaminedDatabase { question: self, handler, reader, library, directories, device, has_code };
             examined.look_up()
         };
-        self.gpus.iter().filter_map(examine).collect()
+        gpus.iter().filter_map(|&number| self.gpus.get(number)).filter_map(examine).collect()
     }
 }
 

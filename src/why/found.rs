@@ -1,0 +1,87 @@
+//! What was looked up, and what was looked at.
+
+use std::collections::BTreeSet;
+
+use super::answer::{DatabaseLookup, FoundCause};
+use super::error::WhyError;
+use super::lookup::Lookup;
+
+/// What was looked up.
+#[derive(Default)]
+pub(super) struct FoundLookups {
+    pub(super) lookups: Vec<Lookup>,
+    pub(super) databases: Vec<DatabaseLookup>,
+    /// Causes that concern no library: wheels that cannot be installed together, a split with nothing for a GPU.
+    pub(super) causes: Vec<FoundCause>,
+    /// What could not be read, or was not understood.
+    pub(super) unread: Vec<String>,
+    /// The first of it that was not understood, or is not there.
+    pub(super) unknown: Option<String>,
+    pub(super) seen: SeenFiles,
+    has_library: bool,
+}
+
+/// How much was looked at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SeenFiles {
+    pub(super) files: usize,
+    /// Those that begin as ELF and PE files do.
+    pub(super) binaries: usize,
+    /// Files of kernel databases in what is not installed, which are not looked up.
+    pub(super) of_databases: usize,
+    /// The first that could not be listed.
+    pub(super) left_out: Option<String>,
+}
+
+impl SeenFiles {
+    pub(super) fn add(&mut self, other: Self) {
+        self.files += other.files;
+        self.binaries += other.binaries;
+        self.of_databases += other.of_databases;
+        self.left_out = self.left_out.take().or(other.left_out);
+    }
+
+    pub(super) fn add_file(&mut self, is_binary: bool) {
+        self.files += 1;
+        self.binaries += usize::from(is_binary);
+    }
+}
+
+impl FoundLookups {
+    pub(super) fn add(&mut self, lookups: Vec<Lookup>) {
+        self.has_library = true;
+        self.lookups.extend(lookups);
+    }
+
+    pub(super) fn fail(&mut self, error: &WhyError) {
+        let text = error.to_string();
+        let text = once(&text).to_owned();
+        if error.is_not_understood() {
+            self.unknown.get_or_insert_with(|| text.clone());
+        }
+        self.unread.push(text);
+    }
+
+    /// Drops archives and code objects without code for a GPU, if those of that GPU are there.
+    pub(super) fn drop_those_of_other_gpus(&mut self) {
+        let with_code = self.lookups.iter().filter(|it| it.cause.is_none());
+        let with_code: BTreeSet<_> = with_code.filter_map(Lookup::group).collect();
+        self.lookups.retain(|it| it.cause.is_none() || it.group().is_none_or(|group| !with_code.contains(&group)));
+    }
+
+    /// Whether there are libraries, and none has the wrapper that was asked for.
+    pub(super) fn has_no_wrapper(&self) -> bool {
+        self.lookups.is_empty() && self.causes.is_empty() && self.unread.is_empty()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        !self.has_library && self.databases.is_empty() && self.causes.is_empty() && self.unread.is_empty()
+    }
+}
+
+/// An error that names its file once. Errors of reading name it, too.
+fn once(error: &str) -> &str {
+    let rest =
+        error.split_once(": ").filter(|(path, rest)| rest.strip_prefix(path).is_some_and(|it| it.starts_with(':')));
+    rest.map_or(error, |(_, rest)| rest)
+}

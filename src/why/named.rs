@@ -1,0 +1,270 @@
+//! What the user named, looked up by its form.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::answer::FoundCause;
+use super::assembled::{self, Assembled, GivenWheel};
+use super::cause::{self, Cause};
+use super::error::WhyError;
+use super::found::FoundLookups;
+use super::held::HeldCode;
+use super::libraries::{self, LibraryFile};
+use super::{Library, Question, open};
+use crate::artifact::FoundArtifacts;
+use crate::gpu::TargetId;
+use crate::join::WheelsError;
+use crate::opened::{Named, SplitDirectory, outside, recognise};
+use crate::packages::InstalledComponent;
+use crate::source::open_file;
+use crate::wheel::installed_together;
+
+/// The files and directories from which a runtime loads as they are.
+fn installed(path: &Path, named: &Named) -> Vec<PathBuf> {
+    let own = || std::iter::once(path.to_owned());
+    match named {
+        Named::Tree | Named::Binary => own().collect(),
+        // Libraries of a conda environment are next to its packages for Python.
+        Named::Environment(sites) => own().chain(outside(path, sites)).collect(),
+        // Tar archives are next to something else.
+        Named::Artifacts(artifacts) if !has_any(artifacts) => own().collect(),
+        Named::Split(split) => split.sites.iter().map(|site| site.path.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether there are artifacts, rather than other tar archives alone.
+fn has_any(artifacts: &FoundArtifacts) -> bool {
+    !matches!(artifacts, FoundArtifacts::Several { artifacts, .. } if artifacts.is_empty())
+}
+
+/// The wheels that are to be installed, for all GPUs.
+fn wheels(path: &Path, named: &Named, found: &mut FoundLookups) -> Vec<PathBuf> {
+    match named {
+        Named::Wheel => vec![path.to_owned()],
+        Named::Wheels(directory) => {
+            found.unread.extend(directory.warnings.iter().cloned());
+            directory.wheels.clone()
+        }
+        Named::Split(split) if split.has_wheels_only() => split.wheels.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// Replaces the host part of a split and device parts of it, which were named one by one, by a split that has only these.
+fn join_parts(all: &mut Vec<(PathBuf, Named)>) {
+    let trees = all.iter().filter(|(_, named)| matches!(named, Named::Tree));
+    let parts: Vec<_> = trees.filter_map(|(path, _)| path.canonicalize().ok()).collect();
+    if parts.len() < 2 {
+        return;
+    }
+    for root in parts.iter().filter_map(|part| part.parent()).collect::<BTreeSet<_>>() {
+        let Ok(Named::Split(split)) = recognise(root) else { continue };
+        let Some(split) = split.only(&parts) else { continue };
+        let is_of_it = |path: &Path| path.canonicalize().is_ok_and(|real| split.parts().any(|part| part == real));
+        all.retain(|(path, named)| !matches!(named, Named::Tree) || !is_of_it(path));
+        all.push((root.to_owned(), Named::Split(Box::new(split))));
+    }
+}
+
+impl Question {
+    /// Looks up all that was named.
+    pub(super) fn look_up_named(&self, found: &mut FoundLookups) {
+        let mut all = Vec::new();
+        for path in &self.paths {
+            match recognise(path) {
+                Ok(named) => all.push((path.clone(), named)),
+                Err(error) => found.fail(&error.into()),
+            }
+        }
+        join_parts(&mut all);
+        let gpus = self.all_gpus();
+        let places: Vec<_> = all.iter().flat_map(|(path, named)| installed(path, named)).collect();
+        self.look_up_installed(&places, &gpus, found);
+        let files: Vec<_> = all.iter().flat_map(|(path, named)| wheels(path, named, found)).collect();
+        self.look_up_wheels(&files, &gpus, found);
+        for (path, named) in &all {
+            if let Err(error) = self.look_up_form(path, named, &gpus, found) {
+                found.fail(&error);
+            }
+        }
+    }
+
+    /// Looks up what is neither installed nor a wheel.
+    fn look_up_form(
+        &self,
+        path: &Path,
+        named: &Named,
+        gpus: &[usize],
+        found: &mut FoundLookups,
+    ) -> Result<(), WhyError> {
+        let resources = &self.resources;
+        match named {
+            Named::Split(split) => self.look_up_split(split, found),
+            Named::Artifacts(artifacts) if has_any(artifacts) => {
+                self.look_up_artifacts(path, artifacts, gpus, found)?;
+            }
+            Named::Image(image) => self.add_assembled(assembled::of_image(image, resources), gpus, found),
+            Named::Tar | Named::Zip => self.add_assembled(assembled::of_packed(path, resources), gpus, found),
+            Named::Archive | Named::Bundle | Named::CodeObject => {
+                let content = open_file(path, resources)?;
+                let code = HeldCode::of_loose(path, &content, resources)?;
+                // A damaged archive may be known by its name alone.
+                let code = code.map_or_else(|| HeldCode::of_archive(path, &content), Ok)?;
+                found.add(self.look_up_all(&LibraryFile::at(path.to_owned()), &Library::Held(code), gpus));
+            }
+            Named::Artifacts(_)
+            | Named::Tree
+            | Named::Binary
+            | Named::Environment(_)
+            | Named::Wheel
+            | Named::Wheels(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Looks up the files and directories from which a runtime loads.
+    pub(super) fn look_up_installed(&self, paths: &[PathBuf], gpus: &[usize], found: &mut FoundLookups) {
+        let files = libraries::find(paths, &self.resources);
+        files.failed.iter().for_each(|error| found.fail(error));
+        found.seen.add(files.seen);
+        let is_wanted = |file: &&LibraryFile| file.paths().any(|path| self.is_wanted(path));
+        let mut with_code = Vec::new();
+        for library in files.files.iter().filter(is_wanted) {
+            let has_code = match open(&library.path, &self.resources) {
+                Ok(opened) => {
+                    let lookups = opened.map(|opened| self.look_up_all(library, &opened, gpus));
+                    let databases = self.look_up_database(library, lookups.as_deref().unwrap_or_default(), gpus);
+                    let has_code = lookups.is_some() || !databases.is_empty();
+                    found.databases.extend(databases);
+                    if let Some(lookups) = lookups {
+                        found.add(lookups);
+                    }
+                    has_code
+                }
+                Err(error) => {
+                    found.fail(&error);
+                    true
+                }
+            };
+            with_code.extend(has_code.then_some(library));
+        }
+        for directory in paths.iter().filter(|path| path.is_dir()) {
+            let real = directory.canonicalize().unwrap_or_else(|_| directory.clone());
+            let is_below = |library: &&LibraryFile| library.paths().any(|path| path.starts_with(&real));
+            // Without libraries it may be a device part, which has archives.
+            if !with_code.iter().any(is_below) {
+                let archives = assembled::of_directory(directory, &self.resources);
+                let archives = archives.map(|it| Assembled { files: it.files, ..Assembled::default() });
+                self.add_assembled(archives, gpus, found);
+            }
+        }
+    }
+
+    /// Looks up what would be installed from wheels.
+    fn look_up_wheels(&self, paths: &[PathBuf], gpus: &[usize], found: &mut FoundLookups) {
+        let (mut wheels, mut unread) = (Vec::new(), Vec::new());
+        for path in paths {
+            match GivenWheel::read(path, &self.resources) {
+                Ok(wheel) => wheels.push(wheel),
+                Err(error) => {
+                    found.fail(&error);
+                    unread.push(path.clone());
+                }
+            }
+        }
+        let labels: Vec<_> = wheels.iter().map(GivenWheel::label).collect();
+        for set in installed_together(&labels) {
+            let set: Vec<_> = set.iter().filter_map(|label| wheels.iter().find(|it| it.path == label.path)).collect();
+            match assembled::of_wheels(&set, &unread, &self.resources) {
+                Err(WhyError::Wheels(conflict @ WheelsError::Version { .. })) => {
+                    let reason = format!("these wheels cannot be installed together: {conflict}");
+                    let cause = Cause::new(&cause::PACKAGE_VERSION, reason, None);
+                    let paths = set.iter().map(|wheel| wheel.path.display().to_string()).collect();
+                    found.causes.push(FoundCause { cause, targets: self.names(gpus), paths });
+                }
+                files => self.add_assembled(files, gpus, found),
+            }
+        }
+    }
+
+    /// Looks up the parts of a split that are for each GPU: the host part with its device parts, or a view or a wheel that is
+    /// a whole, or device parts alone.
+    fn look_up_split(&self, split: &SplitDirectory, found: &mut FoundLookups) {
+        split.splits.iter().for_each(|(_, split)| self.look_up_split(split, found));
+        if !split.splits.is_empty() || split.has_wheels_only() && !split.wheels.is_empty() {
+            return;
+        }
+        for number in self.all_gpus() {
+            let (Some(gpu), gpus) = (self.gpus.get(number), [number]) else { continue };
+            let device = self.device_of(gpu);
+            let parts = split.parts_for(gpu);
+            let (view, wheels) = (split.view_for(&device), split.thin_wheels_for(&device));
+            if split.has_host || view.is_none() && wheels.is_empty() && !parts.is_empty() {
+                self.add_assembled(assembled::of_parts(split, &parts, &self.resources), &gpus, found);
+            } else if let Some(view) = view {
+                self.look_up_installed(&[view], &gpus, found);
+            } else if wheels.is_empty() {
+                found.causes.push(nothing_for(split, gpu, &device));
+            } else {
+                self.look_up_wheels(&wheels, &gpus, found);
+            }
+        }
+    }
+
+    /// Looks up artifacts. One that is whole is installed as it is on the disk, as directories without a manifest are.
+    fn look_up_artifacts(
+        &self,
+        path: &Path,
+        artifacts: &FoundArtifacts,
+        gpus: &[usize],
+        found: &mut FoundLookups,
+    ) -> Result<(), WhyError> {
+        let mut places = match artifacts {
+            FoundArtifacts::One => Vec::new(),
+            FoundArtifacts::Several { others, .. } => others.iter().map(|name| path.join(name)).collect(),
+        };
+        for component in InstalledComponent::all(path)?.unwrap_or_default() {
+            match component.directory() {
+                Some(directory) => places.push(directory.to_owned()),
+                None => self.add_assembled(assembled::of_component(path, &component, &self.resources), gpus, found),
+            }
+        }
+        self.look_up_installed(&places, gpus, found);
+        Ok(())
+    }
+
+    fn add_assembled(&self, assembled: Result<Assembled, WhyError>, gpus: &[usize], found: &mut FoundLookups) {
+        let assembled = match assembled {
+            Ok(assembled) => assembled,
+            Err(error) => return found.fail(&error),
+        };
+        found.seen.add(assembled.seen);
+        for file in assembled.files.into_iter().filter(|file| self.is_wanted(&file.path)) {
+            match file.code {
+                Ok(code) => {
+                    found.add(self.look_up_all(&LibraryFile::at(file.path), &Library::Held(code), gpus));
+                }
+                Err(error) => found.fail(&error),
+            }
+        }
+    }
+
+    /// Whether the question is about files of this name.
+    fn is_wanted(&self, path: &Path) -> bool {
+        self.binary.as_ref().is_none_or(|name| path.file_name() == Some(name.as_ref()))
+    }
+}
+
+/// The cause if a split has no part, no view and no wheel for a GPU.
+fn nothing_for(split: &SplitDirectory, gpu: &TargetId, device: &TargetId) -> FoundCause {
+    let reason = format!(
+        "the split has nothing for {gpu}; it has something for {}",
+        split.gpus().into_iter().collect::<Vec<_>>().join(", ")
+    );
+    FoundCause {
+        cause: Cause::new(&cause::PACKAGE_NONE, reason, None),
+        targets: vec![device.to_string()],
+        paths: vec![split.path.display().to_string()],
+    }
+}
