@@ -25,7 +25,9 @@ pub(super) fn place_of(input: &Path) -> PathBuf {
 /// An absolute name of an input, which stays valid when a daemon changes its working directory. Fails if the input is not there
 /// or not understood, before a daemon is started, whose errors have one exit code.
 pub(super) fn absolute_input(input: &Path) -> anyhow::Result<PathBuf> {
-    match recognise(input)? {
+    let named = recognise(input)?;
+    named.check_input(input)?;
+    match named {
         Named::Image(image) => {
             let layout = std::path::absolute(&image.layout).with_context(|| image.to_string())?;
             Ok(ImageReference { layout, ..image }.to_string().into())
@@ -80,8 +82,12 @@ pub(super) fn open(inputs: &[PathBuf], options: &SplitOptions, list: List) -> an
 
 /// Prints notes and warnings on stderr.
 fn say(notes: &[String], warnings: &[String]) {
-    notes.iter().for_each(|note| eprintln!("kpackfs: note: {}", message(note)));
-    warnings.iter().for_each(|warning| warn(warning));
+    for note in notes {
+        eprintln!("kpackfs: note: {}", message(note));
+    }
+    for warning in warnings {
+        warn(warning);
+    }
 }
 
 /// Compares the members of a wheel with its RECORD, with a progress bar.

@@ -55,13 +55,14 @@ fn open_with(paths: &[PathBuf], inputs: Opening<'_>) -> Result<Opened, OpenedErr
             Named::Wheels(directory) => inputs.wheels(&opened.keep(directory))?,
             named => inputs.one(only, named)?,
         },
-        several => match parts_of_one(several)? {
-            Some(parts) => inputs.lay_over(&parts)?,
-            None => {
+        several => {
+            if let Some(parts) = parts_of_one(several)? {
+                inputs.lay_over(&parts)?
+            } else {
                 let wheels = several.iter().map(|path| opened.wheels_of(path)).collect::<Result<Vec<_>, _>>()?;
                 inputs.wheels(&wheels.concat())?
             }
-        },
+        }
     };
     Ok(opened)
 }
@@ -158,10 +159,10 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     fn one(self, path: &Path, named: Named) -> Result<OpenedInputs, OpenedError> {
+        named.check_input(path)?;
         let input = match named {
             Named::Image(image) => image::open_root(&image, self.resources)?,
             Named::Split(split) => return self.split(&split),
-            Named::Archive | Named::Bundle => return Err(named.refused(path)),
             Named::Wheels(_)
             | Named::Artifacts(_)
             | Named::Environment(_)
@@ -169,6 +170,8 @@ impl Opening<'_> {
             | Named::Wheel
             | Named::Tar
             | Named::Zip
+            | Named::Archive
+            | Named::Bundle
             | Named::CodeObject
             | Named::Binary => (self.list)(path, self.resources)?,
         };
@@ -221,21 +224,22 @@ impl Opening<'_> {
 }
 
 impl Named {
-    /// Why a file that is a part of something is no input by itself.
-    fn refused(&self, path: &Path) -> OpenedError {
-        let (path, name) = (path.to_owned(), path.display());
+    /// Fails for a file that is a part of something, and no input by itself.
+    pub fn check_input(&self, path: &Path) -> Result<(), OpenedError> {
+        let name = path.display();
         let (what, way) = match self {
             Self::Archive => (
                 "a .kpack archive, which has the code of libraries that are elsewhere",
                 format!("name the split that it is of; `kpackfs kpack list {name}` says what is in it"),
             ),
-            _ => (
+            Self::Bundle => (
                 "an offload bundle without a library",
                 format!(
                     "`kpackfs why --target GPU {name}` says whether a GPU can use it; `kpackfs kpack unbundle` unpacks it"
                 ),
             ),
+            _ => return Ok(()),
         };
-        OpenedError::Packed { path, what, way }
+        Err(OpenedError::Packed { path: path.to_owned(), what, way })
     }
 }

@@ -12,7 +12,7 @@ use crate::source::SourceError;
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// An input is not understood, or cannot be opened.
-    #[error(transparent)]
+    #[error("{0}")]
     Opened(#[from] OpenedError),
     /// The beginning of a file cannot be read.
     #[error(transparent)]

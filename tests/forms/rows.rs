@@ -1,6 +1,6 @@
 //! The rows of the table: the forms of an input.
 
-use crate::commands::Command::{self, Against, Diff, Mount, Split, Verify};
+use crate::commands::Command::{self, Against, Diff, Index, Inspect, Mount, Require, Split, Verify};
 
 /// A form of an input.
 pub(crate) struct Row {
@@ -70,10 +70,25 @@ impl Row {
 const GFX90A: Holds = Holds::Gpus(&["gfx90a"]);
 
 /// A device part depends on the host part that is not there; what stands in libraries cannot be compared.
-const ALONE: &[(Command, Option<&str>)] = &[(Verify, Some("1 findings=1")), (Against, None)];
+/// `inspect` counts the code of libraries, and names archives without them in a sentence.
+const ALONE: &[(Command, Option<&str>)] = &[(Inspect, Some("0 none")), (Verify, Some("1 findings=1")), (Against, None)];
 
-/// The archive, alone and of no distribution, is right.
-const ARCHIVE: &[(Command, Option<&str>)] = &[(Against, None)];
+/// An archive without its libraries is no input of these, and is named so. Alone and of no distribution, it is right.
+const ARCHIVE: &[(Command, Option<&str>)] = &[
+    (Inspect, Some("5")),
+    (Require, Some("gfx90a: 5, gfx1013: 5")),
+    (Split, Some("5")),
+    (Mount, Some("5")),
+    (Diff, Some("5")),
+    (Index, Some("5")),
+    (Against, None),
+];
+
+/// Each thin wheel is a whole: only one of them can be split again.
+const WHOLES: &[(Command, Option<&str>)] = &[(Split, Some("1")), (Mount, Some("1"))];
+
+/// They are refused as split already.
+const SPLIT_ALREADY: &[(Command, Option<&str>)] = &[(Split, Some("1")), (Mount, Some("1")), (Against, None)];
 
 /// Its files are installed elsewhere than those of the wheel.
 const ELSEWHERE: &[(Command, Option<&str>)] = &[(Diff, None)];
@@ -87,8 +102,16 @@ const STREAM: &[(Command, Option<&str>)] = &[(Mount, Some("1")), (Against, None)
 /// It lacks the metadata, and its name is that of no library of the wheel.
 const LOOSE: &[(Command, Option<&str>)] = &[(Diff, None), (Against, None)];
 
-/// A bundle stays whole in the host part.
-const BUNDLE: &[(Command, Option<&str>)] = &[(Split, None), (Mount, None), (Diff, None), (Against, None)];
+/// A bundle without its library is no input of these, and is named so.
+const BUNDLE: &[(Command, Option<&str>)] = &[
+    (Inspect, Some("5")),
+    (Require, Some("gfx90a: 5, gfx1013: 5")),
+    (Index, Some("5")),
+    (Split, Some("5")),
+    (Mount, Some("5")),
+    (Diff, Some("5")),
+    (Against, None),
+];
 
 /// `diff` takes two inputs, each one path.
 const SEVERAL: &[(Command, Option<&str>)] = &[(Diff, None)];
@@ -105,7 +128,7 @@ pub(crate) const ROWS: &[Row] = &[
     split("mount point", &["mnt"]).first(3),
     split("output of --format index", &["index"]).first(4),
     split("simple/ of an index", &["index/simple"]).first(4),
-    split("output of --format thin-wheel", &["thin-wheels"]).first(5),
+    split("output of --format thin-wheel", &["thin-wheels"]).except(WHOLES).first(5),
     split("split wheels and SHA256SUMS", &["wheels-sums"]).first(6),
     fat("fat wheel and SHA256SUMS", &["fat-sums"]).first(7),
     fat("virtual environment, fat", &["venv-fat"]).first(8),
@@ -126,7 +149,7 @@ pub(crate) const ROWS: &[Row] = &[
     split("thin/ of a mount", &["mnt/thin/gfx90a"]).holds(GFX90A),
     split("wheels/ of a mount", &["mnt/wheels"]),
     split("simple/ of a mount", &["mnt/simple"]),
-    split("thin-wheels/ of a mount", &["mnt/thin-wheels"]),
+    split("thin-wheels/ of a mount", &["mnt/thin-wheels"]).except(WHOLES),
     // Several.
     split("several wheels", &["wheels/*.whl"]).except(SEVERAL),
     split("host and device parts", &["parts/host", "parts/gfx1030", "parts/gfx90a"]).except(SEVERAL),
@@ -144,7 +167,7 @@ pub(crate) const ROWS: &[Row] = &[
     // Artifacts.
     fat("artifact", &["artifacts/x_lib_gfx90X"]).except(NO_METADATA),
     fat("directory of artifacts", &["artifacts"]).except(NO_METADATA),
-    split("split artifacts", &["artifacts-split"]).except(NO_METADATA),
+    split("split artifacts", &["artifacts-split"]).except(SPLIT_ALREADY),
     // Images.
     fat("image, oci:DIR", &["oci:image"]),
     fat("image, oci:DIR:TAG", &["oci:image:x"]),
