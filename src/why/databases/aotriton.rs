@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::listing::{DirectoryListing, NoListing, is_readable};
-use super::place::Place;
+use super::place::DatabasePlace;
 use super::problem::{self, Problem};
 use crate::database::{Arch, Handler};
 use crate::disk;
@@ -25,7 +25,7 @@ const MAGICS: [&[u8]; 2] = [b"PK\x03\x04", b"AKS2"];
 const MAX_FILES: usize = 4096;
 
 /// Follows AOTriton.
-pub(super) fn look_up(place: &Place, device: &TargetId, lookup: &mut DatabaseLookup) -> Option<Problem> {
+pub(super) fn look_up(place: &DatabasePlace, device: &TargetId, lookup: &mut DatabaseLookup) -> Option<Problem> {
     let base = &place.directory;
     let listing = match DirectoryListing::of(base) {
         Ok(listing) => listing,

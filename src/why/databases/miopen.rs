@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::listing::{DirectoryListing, NoListing, is_readable};
-use super::place::Place;
+use super::place::DatabasePlace;
 use super::problem::{self, Problem};
 use crate::database::{Arch, Handler};
 use crate::gpu::TargetId;
@@ -19,7 +19,7 @@ const SEARCH: &str = ".HIP.fdb.txt";
 const KERNELS: &str = ".kdb";
 
 /// Follows MIOpen. Returns what makes it slow.
-pub(super) fn look_up(place: &Place, device: &TargetId, lookup: &mut DatabaseLookup) -> Option<Problem> {
+pub(super) fn look_up(place: &DatabasePlace, device: &TargetId, lookup: &mut DatabaseLookup) -> Option<Problem> {
     let directory = &place.directory;
     let listing = match DirectoryListing::of(directory) {
         Ok(listing) => listing,

@@ -23,7 +23,7 @@ use super::lookup::{Evidence, Lookup, quoted};
 use crate::database::{DatabaseReader, Handler};
 use crate::gpu::TargetId;
 
-use place::{LoadedLibrary, Place};
+use place::{DatabasePlace, LoadedLibrary};
 use problem::Problem;
 use tensile::TensileDatabase;
 
@@ -75,7 +75,7 @@ impl Question {
 
 impl ExaminedDatabase<'_> {
     fn look_up(&self) -> Option<DatabaseLookup> {
-        let place = Place::of(self.reader, &self.loaded(), &self.question.variables)?;
+        let place = DatabasePlace::of(self.reader, &self.loaded(), &self.question.variables)?;
         let mut lookup = DatabaseLookup {
             database: self.handler.name(),
             library: self.library.display().to_string(),
@@ -124,7 +124,7 @@ impl ExaminedDatabase<'_> {
     }
 
     /// Follows the library in a directory.
-    fn look_up_at(&self, place: &Place, lookup: &mut DatabaseLookup) -> Option<Problem> {
+    fn look_up_at(&self, place: &DatabasePlace, lookup: &mut DatabaseLookup) -> Option<Problem> {
         match self.handler {
             Handler::Miopen => miopen::look_up(place, &self.device, lookup),
             Handler::Aotriton => aotriton::look_up(place, &self.device, lookup),
@@ -136,14 +136,14 @@ impl ExaminedDatabase<'_> {
     }
 
     /// Whether a directory has what the GPU needs.
-    fn is_complete(&self, place: &Place) -> bool {
+    fn is_complete(&self, place: &DatabasePlace) -> bool {
         let mut ignored = DatabaseLookup::default();
         self.look_up_at(place, &mut ignored).is_none()
     }
 
     /// The cause of a problem, and whether it is certain that there is one.
-    fn explain(&self, problem: Problem, place: &Place) -> (Cause, bool) {
-        let near = Place::near(self.reader, &self.loaded()).filter(|near| near != place);
+    fn explain(&self, problem: Problem, place: &DatabasePlace) -> (Cause, bool) {
+        let near = DatabasePlace::near(self.reader, &self.loaded()).filter(|near| near != place);
         if let (Some(variable), Some(near)) = (place.variable, near)
             && problem.kind != &problem::DATABASE_VARIABLE
             && self.is_complete(&near)
@@ -165,7 +165,7 @@ impl ExaminedDatabase<'_> {
     }
 
     /// The cause if packages explain the problem.
-    fn of_packages(&self, problem: &Problem, place: &Place) -> Option<Cause> {
+    fn of_packages(&self, problem: &Problem, place: &DatabasePlace) -> Option<Cause> {
         if let Some(changed) = packages::changed(self.library, &place.directory, self.handler, &self.device) {
             let state = if changed.is_gone { "is gone" } else { "was replaced: its size is another one" };
             let reason = format!("{}; {} of {} {state}", problem.reason, changed.path.display(), changed.package);
@@ -191,13 +191,13 @@ impl ExaminedDatabase<'_> {
     }
 
     /// The cause if the files are where the library does not search.
-    fn elsewhere(&self, problem: &Problem, place: &Place) -> Option<Cause> {
+    fn elsewhere(&self, problem: &Problem, place: &DatabasePlace) -> Option<Cause> {
         if problem.kind != &problem::DATABASE_MISSING {
             return None;
         }
         let found = elsewhere::find(self.handler, &self.roots()).into_iter().find(|directory| {
             let variable = self.reader.variable;
-            *directory != place.directory && self.is_complete(&Place { directory: directory.clone(), variable })
+            *directory != place.directory && self.is_complete(&DatabasePlace { directory: directory.clone(), variable })
         })?;
         let reason = format!("{}; there are some in {}, where it does not look", problem.reason, found.display());
         let command = match self.reader.variable {

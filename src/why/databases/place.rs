@@ -11,7 +11,7 @@ use crate::why::pieces::read_pieces;
 
 /// The directory that a library takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DatabasePlace {
     pub(super) directory: PathBuf,
     /// The environment variable that names it.
     pub(super) variable: Option<&'static str>,
@@ -24,7 +24,7 @@ pub(super) struct LoadedLibrary<'a> {
     pub(super) directories: &'a [PathBuf],
 }
 
-impl Place {
+impl DatabasePlace {
     /// The directory that the environment names, or else the one near the library.
     pub(super) fn of(
         reader: &DatabaseReader,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::listing::{CodeState, DirectoryListing, NoListing, code_state, is_readable};
 use super::mapping;
-use super::place::Place;
+use super::place::DatabasePlace;
 use super::problem::{self, Problem};
 use crate::database::tensile::{
     CATALOGUES, CODE, HELPERS, catalogues, code_name, files_of_name, helpers, is_for, is_lazy, without_code,
@@ -28,7 +28,7 @@ use crate::why::lookup::quoted;
 pub(super) struct TensileDatabase<'a> {
     pub(super) handler: Handler,
     pub(super) library: &'a Path,
-    pub(super) place: &'a Place,
+    pub(super) place: &'a DatabasePlace,
     pub(super) device: &'a TargetId,
     pub(super) resources: &'a Arc<Resources>,
 }
