@@ -132,8 +132,8 @@ fn what_has_no_code_says_what_was_looked_at_and_what_is_not_understood_is_named(
             "host-only: nothing there has device code, or wrappers with code or archives: 3 files, 1 binary",
         ),
         ("--binary x.so fat", "nothing", "and only those called x.so are wanted"),
-        ("text", "unknown", "text: what it is was not recognised"),
-        ("text fat", "unknown", "text: what it is was not recognised"),
+        ("text", "unknown", "text: a file of no known format"),
+        ("text fat", "unknown", "text: a file of no known format"),
         ("docker://x", "unknown", "skopeo copy docker://x"),
         ("oci:nowhere", "unreadable", "nowhere"),
     ] {

@@ -310,7 +310,7 @@ const CASES: &[Case] = &[
         "--target gfx1030 work/cut.tar dirs",
         "unknown",
         "",
-        "work/cut.tar: what it is was not recognised",
+        "work/cut.tar: a file of no known format",
         None,
     ),
     // Splits and mounts.
