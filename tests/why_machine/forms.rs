@@ -135,7 +135,7 @@ fn what_has_no_code_says_what_was_looked_at_and_what_is_not_understood_is_named(
         ("text", "unknown", "text: a file of no known format"),
         ("text fat", "unknown", "text: a file of no known format"),
         ("docker://x", "unknown", "skopeo copy docker://x"),
-        ("oci:nowhere", "unreadable", "nowhere"),
+        ("oci:nowhere", "unknown", "nowhere"),
     ] {
         let answer = place.why(&[], &format!("--target gfx1030 {named}"));
         assert_eq!(answer["status"], status, "{named}: {answer:#}");
