@@ -1,16 +1,14 @@
 //! The statement in a result: what was collected from which input.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::model::{CollectReport, CollectedFile};
 use super::origin::CollectedInput;
-use crate::disk;
 use crate::gpu::{BundleKey, GpuSet, TargetId};
-use crate::memory::Parser;
+use crate::memory::{Parser, WholeFile};
 use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, few_names};
@@ -38,9 +36,9 @@ struct StatedCollection {
 }
 
 /// The GPUs of a result whose libraries have the code of some GPUs only, by its statement; `None` for anything else.
-pub fn thin_gpus(directory: &Path) -> Option<GpuSet> {
-    let bytes = disk::read(&directory.join(REPORTS).join(COLLECTED), Parser::Collection).ok()?;
-    stated_gpus(&bytes)
+pub fn thin_gpus(result: &Input) -> Option<GpuSet> {
+    let EntryKind::File { content, .. } = &result.entry(&place().1)?.kind else { return None };
+    stated_gpus(&WholeFile::of(Parser::Collection, &**content).ok()?)
 }
 
 /// The same of the bytes of a statement.

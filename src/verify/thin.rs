@@ -66,10 +66,11 @@ impl ThinFiles {
 
 /// The GPUs in the name of a thin view's directory, or in the statement of a collection.
 fn of_place(parts: &Parts) -> Option<GpuSet> {
-    let place = parts.all.first()?.input.location.canonicalize().ok()?;
+    let input = &parts.all.first()?.input;
+    let place = input.location.canonicalize().ok()?;
     let is_view = place.is_dir() && place.parent()?.ends_with(THIN);
     let named = place.file_name().and_then(|name| name.to_str()?.parse().ok()).filter(|_| is_view);
-    named.or_else(|| thin_gpus(&place))
+    named.or_else(|| thin_gpus(input))
 }
 
 /// Checks that a thin wheel is in no directory for other GPUs. Its statement tells which form it is. A view of an
