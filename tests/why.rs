@@ -265,6 +265,32 @@ const CASES: &[Case] = &[
         true,
     ),
     (
+        "a directory of archives is named",
+        |_| (),
+        "export ROCM_KPACK_PATH=$SITE/fat/.kpack",
+        "$SITE --target gfx1030",
+        "fat/.kpack is a directory, and only archives can be named",
+        true,
+    ),
+    (
+        "an archive with a colon in its name is named",
+        |it| {
+            fs::copy(it.site.join(ARCHIVE), it.at("x:y.kpack")).unwrap();
+        },
+        "export ROCM_KPACK_PATH=$PWD/x:y.kpack",
+        "$SITE --target gfx1030",
+        "/x:y.kpack has a colon in its path, and colons divide the list",
+        true,
+    ),
+    (
+        "the archive is gone, and a directory is named",
+        |it| fs::remove_file(it.site.join(ARCHIVE)).unwrap(),
+        "export ROCM_KPACK_PATH_PREFIX=$SITE/fat/.kpack",
+        "$SITE --target gfx1030",
+        "although its package is installed; ROCM_KPACK_PATH_PREFIX does not help: ",
+        true,
+    ),
+    (
         "the iGPU is first",
         |it| topology(it, &[100_306, 100_300]),
         "",

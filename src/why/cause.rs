@@ -39,6 +39,13 @@ impl Cause {
     pub(super) fn add(&mut self, text: &str) {
         self.reason.push_str(text);
     }
+
+    /// With an addition to the reason, if there is one.
+    #[must_use]
+    pub(super) fn with(mut self, text: Option<&str>) -> Self {
+        self.add(text.unwrap_or_default());
+        self
+    }
 }
 
 /// A table of kinds: a name for the code, the identifier, the meaning and the remedy.

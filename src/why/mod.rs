@@ -16,6 +16,7 @@ mod gpus;
 mod held;
 mod installed;
 mod installer;
+mod kpack_path;
 mod libraries;
 mod lookup;
 mod named;

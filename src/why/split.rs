@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::cause::{self, Cause};
 use super::libraries::LibraryFile;
 use super::lookup::{Lookup, quoted};
-use super::{device, installed, part};
+use super::{device, installed, kpack_path, part};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::gpu::TargetId;
 use crate::kpack::read_entry;
@@ -109,9 +109,16 @@ impl ArchiveSearch<'_> {
         match (lookup.with_code, &last) {
             (0, Some((marker, candidates))) => Err(self
                 .archives_beside_link(marker, candidates, lookup)
-                .unwrap_or_else(|| self.cause((marker, candidates), missing.as_deref(), lookup))),
+                .unwrap_or_else(|| self.cause((marker, candidates), missing.as_deref(), lookup))
+                .with(self.unused_prefix().as_deref())),
             _ => Ok(()),
         }
+    }
+
+    /// Why `ROCM_KPACK_PATH_PREFIX` does not help.
+    fn unused_prefix(&self) -> Option<String> {
+        let why = kpack_path::misnamed(&self.environment.path_prefix)?;
+        Some(format!("; ROCM_KPACK_PATH_PREFIX does not help: {why}"))
     }
 
     /// Reads a code object in pieces, since it may be larger than the memory.
@@ -204,9 +211,7 @@ impl ArchiveSearch<'_> {
              (uv: --link-mode copy), or name the archives in ROCM_KPACK_PATH",
             link.display()
         );
-        let archives: Vec<_> = archives.iter().map(|path| quoted(path)).collect();
-        let command = format!("export ROCM_KPACK_PATH={}", archives.join(":"));
-        Some(Cause::new(&cause::LINKED_LIBRARY, reason, Some(command)))
+        Some(Cause::new(&cause::LINKED_LIBRARY, reason, Some(kpack_path::export(&archives))))
     }
 
     /// Why none of the archives has code.
@@ -218,13 +223,18 @@ impl ArchiveSearch<'_> {
     ) -> Cause {
         let (path, device) = (&*self.file.path, self.device);
         if !self.environment.path.is_empty() {
-            let reason = "ROCM_KPACK_PATH is set, so only the archives that it names are tried, and none of them fits";
+            let why = kpack_path::misnamed(&self.environment.path).map(|why| format!(": {why}")).unwrap_or_default();
+            let reason = format!(
+                "ROCM_KPACK_PATH is set, so only the archives that it names are tried, and none of them fits{why}"
+            );
             return Cause::new(&cause::ARCHIVES_NAMED, reason, Some("unset ROCM_KPACK_PATH".to_owned()));
         }
         if let Some(denied) = candidates.iter().find(|it| matches!(it.state, SplitState::Denied)) {
             return denied_cause(&denied.path);
         }
-        let broken = candidates.iter().find_map(|it| match &it.state {
+        let of_marker =
+            candidates.iter().filter(|it| !self.environment.path_prefix.contains(&it.path) || it.path.is_file());
+        let broken = of_marker.into_iter().find_map(|it| match &it.state {
             SplitState::Broken(error) => Some((&it.path, format!("{} is damaged: {error}", it.path.display()))),
             _ => None,
         });

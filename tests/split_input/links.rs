@@ -305,3 +305,28 @@ fn a_library_stays_split_if_the_symlink_to_its_archives_stays() {
     let (_, said) = place.kpackfs(&["split", "tree", "-o", "again"]);
     assert!(said.contains("nothing to split"), "{said}");
 }
+
+/// The loader divides `ROCM_KPACK_PATH` at colons, and archives for a mode have one in their names.
+#[test]
+fn a_command_names_archives_with_colons_by_links() {
+    let place = Place(tempfile::tempdir().unwrap());
+    fs::create_dir_all(place.at("fat/lib")).unwrap();
+    fs::copy(Path::new(super::FIXTURES).join("features.so"), place.at("fat/lib/features.so")).unwrap();
+    assert_eq!(place.kpackfs(&["split", "fat", "-o", "out"]).0, Some(0));
+    fs::create_dir(place.at("tree")).unwrap();
+    for part in ["host", "gfx90a"] {
+        super::overlay(&place.at("out").join(part), &place.at("tree"));
+    }
+    place.link("lib/features.so", "outside/lib/features.so", place.at("outside/lib/features.so"));
+    let arguments = "why tree/lib/features.so --target gfx90a:xnack-";
+    let (status, said) = place.kpackfs(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(status, Some(1), "{said}");
+    let command = said.lines().find_map(|line| line.split_once("run: ")).unwrap().1;
+    assert!(command.contains("gfx90a:xnack-.kpack"), "{said}");
+    let script = format!("{command}\necho \"$ROCM_KPACK_PATH\"\nexec {} {arguments}", env!("CARGO_BIN_EXE_kpackfs"));
+    let output = Command::new("sh").args(["-c", &script]).current_dir(place.at("")).output().unwrap();
+    let answer = String::from_utf8_lossy(&output.stdout);
+    let named = answer.lines().next().unwrap();
+    assert!(named.split(':').all(|archive| Path::new(archive).is_file()), "{command}: {answer}");
+    assert!(output.status.success(), "{command}: {answer}");
+}
