@@ -21,8 +21,8 @@ use crate::memory::check_tables;
 use crate::resources::Resources;
 use crate::threads;
 use crate::why::{
-    AnswerStatus, Cause, DatabaseLookup, Evidence, Explanation, FoundCause, Process, Question, VisibleGpu, WhyError,
-    disabled, is_runtime, visible, warn_of_empty,
+    AnswerStatus, Cause, DatabaseLookup, Evidence, Explanation, FORCED, FoundCause, Process, Question, VisibleGpu,
+    WhyError, disabled, forced, is_runtime, visible, warn_of_empty, warn_of_forced,
 };
 
 /// Exit code if code is not found.
@@ -144,7 +144,7 @@ impl Why {
         }
         let named = self.named_gpus();
         let nodes = match (&named, self.pid) {
-            (None, _) => gpu_nodes(&self.topology).context("--target auto").map_err(nothing)?,
+            (None, _) => gpu_nodes(&self.topology).with_context(|| no_gpu(&variables)).map_err(nothing)?,
             (Some(_), Some(_)) => gpu_nodes(&self.topology).unwrap_or_default(),
             // The variables of this shell are about the GPUs of this machine.
             (Some(_), None) => Vec::new(),
@@ -164,6 +164,9 @@ impl Why {
         };
         check_tables().map_err(|error| unreadable(error.into()))?;
         warn_of_empty(&question.variables, &nodes, &mut answer);
+        if self.named_gpus().is_none() {
+            warn_of_forced(&question.variables, &question.gpus, &mut answer);
+        }
         Ok(answer)
     }
 
@@ -224,6 +227,14 @@ fn print_evidence(
         writeln!(out, "  => {}", message(&cause.reason))?;
     }
     Ok(())
+}
+
+/// What was asked when no GPU was found.
+fn no_gpu(variables: &BTreeMap<OsString, OsString>) -> String {
+    let forced = forced(variables).map(|names| {
+        format!(" asks for the GPUs that HIP sees, which does not follow {FORCED}; name them (--target {names})")
+    });
+    format!("--target auto{}", forced.unwrap_or_default())
 }
 
 /// The GPUs of this machine that a runtime shows to a program.

@@ -5,13 +5,16 @@ use std::ffi::OsString;
 
 use super::cause::{self, Cause};
 use super::lookup::Lookup;
-use super::{Explanation, Question};
+use super::{AnswerStatus, Explanation, Question};
 use crate::gpu::{
     GpuNode, OVERRIDE, OverrideEffect, TargetId, VersionOverride, stand_ins, value_for, version_override,
 };
 
 /// The change after which libhsakmt ignores empty values, and refuses those of another generation.
 const CHANGE: &str = "ROCm/rocm-systems#5686 (May 2026)";
+
+/// The variable of rocm-bootstrap 0.3.0 (`rocm_bootstrap/detect.py`), by which a machine without a GPU installs packages.
+pub(crate) const FORCED: &str = "ROCM_BOOTSTRAP_FORCE_GFX_ARCH";
 
 /// A GPU as a runtime sees it.
 #[derive(Clone, Debug)]
@@ -58,6 +61,23 @@ pub(crate) fn warn_of_empty(variables: &BTreeMap<OsString, OsString>, nodes: &[G
     answer.sentence =
         format!("{sentence}; {variable} is set and empty, with which runtimes before {CHANGE} find no GPU at all");
     answer.command.get_or_insert_with(|| format!("unset {variable}"));
+}
+
+/// Adds to an answer without code that installers chose packages for other GPUs than those of this machine.
+pub(crate) fn warn_of_forced(variables: &BTreeMap<OsString, OsString>, gpus: &[TargetId], answer: &mut Explanation) {
+    let Some(forced) = forced(variables).filter(|_| answer.status == AnswerStatus::NoCode) else { return };
+    let is_own = |name: &str| gpus.iter().any(|gpu| gpu.processor() == name.split(':').next().unwrap_or_default());
+    if !forced.split(',').all(|name| is_own(name.trim())) {
+        let sentence = std::mem::take(&mut answer.sentence);
+        answer.sentence =
+            format!("{sentence}; {FORCED}={forced} makes installers choose packages for that, and HIP ignores it");
+    }
+}
+
+/// The GPUs for which rocm-bootstrap chooses packages, whatever the machine has.
+pub(crate) fn forced(variables: &BTreeMap<OsString, OsString>) -> Option<String> {
+    let value = variables.get(&OsString::from(FORCED))?.to_string_lossy();
+    Some(value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
 fn of_node(node: &GpuNode, variables: &BTreeMap<OsString, OsString>) -> Option<VersionOverride> {

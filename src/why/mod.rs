@@ -48,7 +48,7 @@ use lookup::{CodePlace, Presence};
 pub(crate) use answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
 pub(crate) use cause::Cause;
 pub(crate) use error::WhyError;
-pub(crate) use gpus::{VisibleGpu, disabled, visible, warn_of_empty};
+pub(crate) use gpus::{FORCED, VisibleGpu, disabled, forced, visible, warn_of_empty, warn_of_forced};
 pub(crate) use lookup::{Evidence, Lookup};
 pub(crate) use process::{GoneLibrary, Process};
 pub(crate) use runtime::is_runtime;

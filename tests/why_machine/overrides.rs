@@ -72,6 +72,15 @@ const CASES: &[Case] = &[
         Some("export HSA_OVERRIDE_GFX_VERSION_1=10.3.0"),
     ),
     (&[100_302], "HSA_OVERRIDE_GFX_VERSION=10.3.1", false, "take the gfx1032 for that, which has no code either", None),
+    // rocm-bootstrap chooses packages by its own variable, which HIP ignores.
+    (
+        &[100_301],
+        "ROCM_BOOTSTRAP_FORCE_GFX_ARCH=gfx1030",
+        false,
+        "; ROCM_BOOTSTRAP_FORCE_GFX_ARCH=gfx1030 makes installers choose packages for that, and HIP ignores it",
+        None,
+    ),
+    (&[100_300], "ROCM_BOOTSTRAP_FORCE_GFX_ARCH=gfx942", true, "code for gfx1030 is found", None),
     // It leaves no GPU.
     (
         &[100_300],
@@ -169,4 +178,22 @@ fn the_environment_of_a_process_counts() {
     }
     process.kill().unwrap();
     process.wait().unwrap();
+}
+
+/// A machine without a GPU installs packages by that variable, and `auto` finds nothing there.
+#[test]
+fn without_a_gpu_the_variable_of_installers_is_named() {
+    let said = |value: &str| {
+        let mut command = Command::new(KPACKFS);
+        command.args(["why", "--topology", "/nowhere"]).arg(fixture("plain.so"));
+        let output = command.env("ROCM_BOOTSTRAP_FORCE_GFX_ARCH", value).output().unwrap();
+        assert_eq!(output.status.code(), Some(4));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let named = said("gfx942,gfx1100");
+    assert!(
+        named.contains("does not follow ROCM_BOOTSTRAP_FORCE_GFX_ARCH; name them (--target gfx942,gfx1100)"),
+        "{named}"
+    );
+    assert!(!said("").contains("BOOTSTRAP"));
 }
