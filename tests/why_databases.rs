@@ -93,6 +93,22 @@ impl Tree {
         it
     }
 
+    /// rocBLAS with one catalogue for all GPUs, as Debian 13 has it. It has a row for gfx90a, and none for gfx1030.
+    fn merged() -> Self {
+        let it = Self { place: tempfile::tempdir().unwrap() };
+        it.libraries("plain.so");
+        let processor = json!({"type": "Processor", "value": "gfx90a"});
+        let rows = json!([{"predicate": {"type": "AMDGPU", "value": processor}}, {"predicate": {"type": "TruePred"}}]);
+        let tree =
+            json!({"solutions": [{"name": "Cijk_ISA90A_gfx1030"}], "library": {"type": "Hardware", "rows": rows}});
+        it.put(&format!("{ROCBLAS}/TensileLibrary.dat"), &rmp_serde::to_vec(&tree).unwrap());
+        it.put(&format!("{ROCBLAS}/TensileLibrary_gfx90a.co"), &code("gfx90a"));
+        for processor in ["gfx90a", "gfx1030"] {
+            it.put(&format!("{ROCBLAS}/Kernels.so-000-{processor}.hsaco"), &code(processor));
+        }
+        it
+    }
+
     /// A package that installed these files, and the libraries.
     fn package(&self, files: &[&str]) {
         self.put("demo-1.0.dist-info/INSTALLER", b"uv\n");
@@ -551,6 +567,15 @@ const FURTHER: &[Damage] = &[
         false,
     ),
     (
+        "code of a database that is not lazy is gone, and helper kernels are left",
+        Tree::merged,
+        |it| it.remove(&format!("{ROCBLAS}/TensileLibrary_gfx90a.co")),
+        "",
+        ". --target gfx90a",
+        "TensileLibrary_gfx90a.co or TensileLibrary_gfx90a.hsaco is missing: ",
+        false,
+    ),
+    (
         "fallback kernels of a generic target (ROCm/rocm-libraries#9366)",
         Tree::generic,
         |it| it.remove(&format!("{ROCBLAS}/{FALLBACK}_gfx1030.hsaco")),
@@ -817,10 +842,11 @@ fn damages_that_were_made_up_later_are_named_too() {
 
 #[test]
 fn healthy_trees_give_nothing() {
-    let healthy: [Healthy; 10] = [
+    let healthy: [Healthy; 11] = [
         ("flat", Tree::flat, |_| (), &["gfx90a", "gfx1030", "gfx90a:xnack+", "gfx1030,gfx90a"]),
         ("divided", Tree::divided, |_| (), &["gfx90a", "gfx1030", "gfx90a:xnack+", "gfx1030,gfx90a"]),
         ("generic", Tree::generic, |_| (), &["gfx1030"]),
+        ("merged", Tree::merged, |_| (), &["gfx90a", "gfx1030"]),
         (
             "without databases of libraries that need none",
             Tree::flat,

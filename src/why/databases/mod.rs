@@ -7,6 +7,7 @@ mod elsewhere;
 mod listing;
 mod mapping;
 mod miopen;
+mod own_code;
 mod packages;
 mod place;
 mod problem;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::listing::{CodeState, DirectoryListing, NoListing, code_state, is_readable};
 use super::mapping;
+use super::own_code;
 use super::place::DatabasePlace;
 use super::problem::{self, Problem};
 use crate::database::tensile::{
@@ -202,6 +203,7 @@ impl TensileDatabase<'_> {
         }
         lookup.saw(format!("it names {} catalogues; there are {} code objects", named.len(), own.len()));
         self.check_code_of(&named, listing)
+            .or_else(|| named.is_empty().then(|| own_code::check(&path, processor, &own, listing))?)
             .or_else(|| self.check_helpers(listing, named.is_empty()))
             .or_else(|| own.iter().find_map(|name| self.check_code(&listing.path(name))))
             .or_else(|| mapping::check(self.library, listing, processor))
