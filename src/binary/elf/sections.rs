@@ -75,7 +75,9 @@ pub(super) fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError>
         return if places.is_empty() {
             Ok(None)
         } else {
-            Err(BinaryError::unsupported("it has fat binary wrappers but no .hip_fatbin section"))
+            Err(BinaryError::unsupported(
+                "it has fat binary wrappers but no .hip_fatbin section; if a tool removed that, its code is lost",
+            ))
         };
     };
     if places.is_empty() {
