@@ -8,7 +8,7 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-use crate::error::Error;
+use crate::error::{Error, malformed};
 use crate::regular::open_regular;
 use crate::source::Source;
 
@@ -52,8 +52,12 @@ impl ArchiveFile {
     /// Opens a regular file. Its first bytes are not read yet.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let (file, metadata) = open_regular(path).map_err(|error| {
-            let is_missing = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
-            if is_missing { Error::FileNotFound } else { Error::Read(error) }
+            match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::FileNotFound,
+                // As rocm-kpack's library answers, which opens a directory and reads no header there.
+                _ if path.is_dir() => malformed(error.to_string()),
+                _ => Error::Read(error),
+            }
         })?;
         let stamp = FileStamp::of(&metadata);
         // Mapping may fail for lack of address space, or because a filesystem does not support it. Reading works as
@@ -151,7 +155,7 @@ mod tests {
     #[test]
     fn what_is_no_file_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(matches!(ArchiveFile::open(directory.path()), Err(Error::Read(_))));
+        assert!(matches!(ArchiveFile::open(directory.path()), Err(Error::Malformed(_))));
         for missing in ["nothing", "a/b"] {
             assert!(matches!(ArchiveFile::open(&directory.path().join(missing)), Err(Error::FileNotFound)));
         }

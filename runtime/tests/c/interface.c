@@ -55,7 +55,7 @@ static void opening(void) {
     IS(KPACK_ERROR_INVALID_FORMAT, kpack_open(at("magic"), &archive));
     IS(KPACK_ERROR_UNSUPPORTED_VERSION, kpack_open(at("version"), &archive));
     IS(KPACK_ERROR_IO_ERROR, kpack_open(at("empty"), &archive));
-    IS(KPACK_ERROR_IO_ERROR, kpack_open(directory, &archive));
+    IS(KPACK_ERROR_INVALID_FORMAT, kpack_open(directory, &archive));
     IS(KPACK_ERROR_IO_ERROR, kpack_open(at("fifo"), &archive));
     IS(KPACK_ERROR_MSGPACK_PARSE_FAILED, kpack_open(at("msgpack"), &archive));
     IS(KPACK_ERROR_MSGPACK_PARSE_FAILED, kpack_open(at("ordinal.kpack"), &archive));
