@@ -15,29 +15,36 @@ struct PackedForm {
     magic: &'static [u8],
     /// The extension of its name, which is needed if other formats have the same first bytes.
     extension: Option<&'static str>,
-    /// The command that unpacks it. `{}` stands for its path.
-    command: &'static str,
+    /// How it becomes an input. `{}` stands for its path.
+    way: &'static str,
 }
 
-/// deb(5); the RPM file format (rpm.org, "Package format"); conda-package-handling, "Conda package formats".
+/// deb(5); the RPM file format (rpm.org, "Package format"); conda-package-handling, "Conda package formats";
+/// `findings/iree-module-is-a-zip.sh`.
 const FORMS: &[PackedForm] = &[
     PackedForm {
         what: "a Debian package, which is not read as it is",
         magic: b"!<arch>\ndebian-binary",
         extension: None,
-        command: "dpkg-deb -x {} DIR",
+        way: "unpack it and name DIR: dpkg-deb -x {} DIR",
     },
     PackedForm {
         what: "an RPM package, which is not read as it is",
         magic: &[0xed, 0xab, 0xee, 0xdb],
         extension: None,
-        command: "mkdir DIR && rpm2cpio {} | cpio -idm -D DIR",
+        way: "unpack it and name DIR: mkdir DIR && rpm2cpio {} | cpio -idm -D DIR",
     },
     PackedForm {
         what: "a conda package, which is not read as it is",
         magic: b"PK",
         extension: Some("conda"),
-        command: "cph extract --dest DIR {}",
+        way: "unpack it and name DIR: cph extract --dest DIR {}",
+    },
+    PackedForm {
+        what: "a module of IREE, which loads its code objects without HIP's wrappers",
+        magic: b"PK",
+        extension: Some("vmfb"),
+        way: "compile one for each GPU (--iree-rocm-target) in place of splitting {}",
     },
 ];
 
@@ -84,7 +91,7 @@ fn of_tar(place: &Place) -> Result<(), OpenedError> {
 
 impl PackedForm {
     fn refused(&self, path: &Path) -> OpenedError {
-        let way = format!("unpack it and name DIR: {}", self.command.replace("{}", &path.display().to_string()));
+        let way = self.way.replace("{}", &path.display().to_string());
         OpenedError::Packed { path: path.to_owned(), what: self.what, way }
     }
 }

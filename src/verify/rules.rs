@@ -110,8 +110,8 @@ rules! {
         "put the library where its distribution installs it, or install the distribution again";
     NoCode "no-code" Lookup:
         "a runtime finds no code for a wrapper, for no GPU",
-        "the device part is missing or of another build, or an archive is damaged",
-        "install the device wheels of the GPUs in the version of the host wheel";
+        "the device part is missing or of another build, an archive is damaged, or setuptools made the wheel of an installed tree, without `.kpack/`",
+        "install the device wheels of the GPUs in the version of the host wheel; a wheel that setuptools makes needs `**/.kpack/*` in its package data";
     HiddenCode "hidden-code" Lookup:
         "a runtime that stops at the first archive that offers a GPU misses code which another archive has",
         "another splitter wrote an archive for a mode (`gfx90a:xnack+`) without the code that serves all modes",
@@ -198,7 +198,7 @@ rules! {
         "rename one of them in the build";
     DigestMissing "digest-missing" Record:
         "a RECORD of a split states no SHA-256 or no size of a file",
-        "another tool changed RECORD",
+        "another tool changed RECORD, or RECORD of the wheel lacks the file, for which uv then writes a line without digest",
         "split again, or install the distribution again";
     FileChanged "file-changed" Record:
         "a file is not the one whose SHA-256 and size RECORD states",
