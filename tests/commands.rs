@@ -424,3 +424,24 @@ fn signed_files_are_named() {
     }
     assert!(!place.ends(0, &["inspect", "out/gfx90a"]).contains("Authenticode"));
 }
+
+/// `verify` finds in a split what the input has, so the split says it first.
+#[test]
+fn rules_that_the_input_breaks_are_named() {
+    let place = Place::new();
+    let mut library = fixture("plain.so");
+    // The header of a section of zeros (type 8, flags 3) leads out of its segment, as LIEF leaves that of .bss.
+    let number = |at: usize| usize::try_from(u64::from_le_bytes(library[at..at + 8].try_into().unwrap())).unwrap();
+    let section = (number(40)..).step_by(64).find(|&at| library[at + 4] == 8 && number(at + 8) == 3).unwrap();
+    library[section + 16..section + 24].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    place.file("odd/lib/odd.so", &library);
+    let said = place.ends(0, &["split", "odd", "-o", "out"]).replace('\n', " ");
+    let problem = "section .relro_padding: it is not inside a loaded segment";
+    assert!(
+        said.contains(&format!("lib/odd.so: the tool that wrote it broke rules of loaders and linkers: {problem}")),
+        "{said}"
+    );
+    assert!(place.ends(1, &["verify", "out"]).contains(&format!("{problem} [binary-form]")));
+    place.ends(0, &["verify", "out", "--allow", "binary-form"]);
+    assert!(!place.ends(0, &["split", "fat", "-o", "whole"]).contains("broke rules"));
+}

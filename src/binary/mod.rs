@@ -100,6 +100,15 @@ impl FatBinary {
         }
     }
 
+    /// Rules of loaders, linkers and inspection tools for ELF that it breaks as it is. Those for images for Windows are
+    /// not checked, since their checksum is over all bytes.
+    pub fn problems(&self) -> Result<Vec<String>, BinaryError> {
+        match &self.format {
+            BinaryFormat::Elf(elf) => elf.problems(),
+            BinaryFormat::Coff(_) | BinaryFormat::Bundle => Ok(Vec::new()),
+        }
+    }
+
     /// The changes that remove the device code and point all wrappers to `marker`.
     pub fn edits(&self, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
         changes::edits(&self.content, &self.host_changes(marker)?, &[])

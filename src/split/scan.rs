@@ -189,7 +189,8 @@ fn scan_file(
         Ok(Arc::new(objects.into_iter().map(|object| Arc::new(Frame::new(object, level, resources))).collect()))
     };
     let unfound = code.bundles.iter().flat_map(|bundle| bundle.unfound_ids(content, resources)).collect();
-    let warnings = code.bundles.iter().find_map(absurd_claim).into_iter().chain(unfound_code(&unfound)).collect();
+    let of_code = code.bundles.iter().find_map(absurd_claim).into_iter().chain(unfound_code(&unfound));
+    let warnings = of_code.chain(own_problems(&code.problems)).collect();
     let bundles = code.bundles.iter().enumerate().map(frames).collect::<Result<Vec<_>, _>>()?;
     let wrappers = code.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect();
     let is_signed = code.is_signed;
@@ -232,6 +233,21 @@ fn absurd_claim(bundle: &Bundle) -> Option<String> {
     ))
 }
 
+/// The most problems of a file that a warning names.
+const MAX_PROBLEMS: usize = 4;
+
+/// A warning about rules that a file breaks before it is split. Rewriting mends some of them.
+fn own_problems(problems: &[String]) -> Option<String> {
+    let warning = || {
+        format!(
+            "the tool that wrote it broke rules of loaders and linkers: {}; what its split form has of that is a finding \
+             of `verify`, which --allow binary-form accepts",
+            problems.join(", ")
+        )
+    };
+    (!problems.is_empty()).then(warning)
+}
+
 /// A warning about code that no runtime finds.
 fn unfound_code(ids: &BTreeSet<String>) -> Option<String> {
     let names = join::some_of(&ids.iter().map(String::as_str).collect());
@@ -245,6 +261,8 @@ pub(super) struct DeviceCode {
     /// For each wrapper, the index of its bundle in `bundles`.
     wrappers: Vec<usize>,
     is_signed: bool,
+    /// The first rules of loaders and tools that the file breaks.
+    problems: Vec<String>,
 }
 
 impl DeviceCode {
@@ -315,7 +333,12 @@ fn device_code(
     binary: &FatBinary,
     resources: &Arc<Resources>,
 ) -> Result<DeviceCode, ScanError> {
-    let mut code = DeviceCode { bundles: Vec::new(), wrappers: Vec::new(), is_signed: is_signed(content) };
+    let problems = match binary.problems() {
+        Err(error @ BinaryError::Read(_)) => return Err(error.into()),
+        found => found.unwrap_or_else(|error| vec![error.to_string()]),
+    };
+    let (is_signed, problems) = (is_signed(content), problems.into_iter().take(MAX_PROBLEMS).collect());
+    let mut code = DeviceCode { bundles: Vec::new(), wrappers: Vec::new(), is_signed, problems };
     let (mut positions, table) = (HashMap::new(), ParserMemory::new(Parser::Bundle));
     for wrapper in binary.wrappers() {
         let position = *positions.entry(wrapper.bundle).or_insert(code.bundles.len());

@@ -54,8 +54,8 @@ rules! {
         "install the split, from one source (docs/package-index.md), or split the input again; `inspect INPUT` names the reason why a binary cannot be split";
     BinaryForm "binary-form" Binary:
         "a split binary breaks a rule of loaders, linkers or inspection tools",
-        "a tool changed the file after the split (strip, patchelf), or another splitter wrote it",
-        "run such tools before the split, or use the versions in docs/tools.md; then install or split again";
+        "a tool changed the file after the split (strip, patchelf), another splitter wrote it, or the input breaks the rule, too (LIEF, UPX; `split` warns)",
+        "run such tools before the split, or use the versions in docs/tools.md; then install or split again; `--allow binary-form` accepts what the input has";
     BinaryUnreadable "binary-unreadable" Binary:
         "a binary cannot be read",
         "it is truncated or damaged, or the disk has an error",

@@ -3,6 +3,7 @@
 use object::LittleEndian as LE;
 use object::elf::{self, ProgramHeader64};
 
+use super::FatElf;
 use super::image::{ElfImage, ElfSection, ElfSegment, read_pod};
 use super::sections::{FATBIN, MARKER};
 use crate::binary::BinaryError;
@@ -11,6 +12,15 @@ use crate::binary::split::Problems;
 /// Bytes of memory that a writable segment may have without a section that accounts for them. With strict overcommit,
 /// more would be charged to every process for nothing.
 const MAX_UNEXPLAINED: u64 = 1 << 20;
+
+impl FatElf {
+    /// The rules that it breaks.
+    pub(in crate::binary) fn problems(&self) -> Result<Vec<String>, BinaryError> {
+        let mut problems = Problems::default();
+        check(&self.image, &mut problems)?;
+        Ok(problems.into_list())
+    }
+}
 
 /// Adds a sentence for each rule that the file breaks.
 pub(super) fn check(image: &ElfImage, problems: &mut Problems) -> Result<(), BinaryError> {
