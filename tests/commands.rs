@@ -392,7 +392,8 @@ fn code_objects_have_one_name_and_one_number() {
     let place = Place::new();
     let inspected = place.ends(0, &["inspect", "fat"]);
     assert!(inspected.contains("  code objects  ") && !inspected.contains("kernels"), "{inspected}");
-    let json = |arguments: &[&str]| serde_json::from_str::<serde_json::Value>(&place.ends(0, arguments)).unwrap();
+    let stdout = |arguments: &[&str]| place.command(arguments).output().unwrap().stdout;
+    let json = |arguments: &[&str]| serde_json::from_slice::<serde_json::Value>(&stdout(arguments)).unwrap();
     let of_inspect = &json(&["inspect", "--json", "fat"])["binaries"][0]["code_objects"];
     let of_diff = &json(&["diff", "--json", "fat", "plain"])["code_objects"]["removed"]["count"];
     assert_eq!((of_inspect, of_diff), (&4.into(), &4.into()));

@@ -20,53 +20,84 @@ pub struct Form {
     pub name: &'static str,
     /// What shows that an input has it.
     pub sign: &'static str,
+    /// The commands that take it.
+    pub commands: &'static str,
     pub(super) recognise: fn(&Place) -> Result<Option<Named>, OpenedError>,
 }
 
+/// The commands inspect, split, mount, index, collect, diff, why and verify.
+const ALL: &str = "all";
+
 /// All forms. The first that fits is the answer.
 pub static FORMS: [Form; 18] = [
-    Form { name: "OCI layout", sign: "a directory with the file oci-layout, or oci:DIR[:TAG]", recognise: layout },
+    Form {
+        name: "OCI layout",
+        sign: "a directory with the file oci-layout, or oci:DIR[:TAG]",
+        commands: ALL,
+        recognise: layout,
+    },
     Form {
         name: "artifacts",
         sign: "artifact_manifest.txt in the directory or in those below it, or a tar archive named <component>_<family>",
+        commands: "all; split and mount take those that are not split yet",
         recognise: artifacts,
     },
     Form {
         name: "output of split, or a mount",
         sign: "directories named host, merged, thin or after GPUs, and .kpackfs/split.json",
+        commands: "all; of thin wheels, split and mount take one of them",
         recognise: split,
     },
-    Form { name: "environment", sign: "pyvenv.cfg or conda-meta/", recognise: environment },
-    Form { name: "package index", sign: "pages named index.html of the index and of its projects", recognise: index },
-    Form { name: "directory of wheels", sign: "*.whl, and nothing of a tree", recognise: wheels },
+    Form { name: "environment", sign: "pyvenv.cfg or conda-meta/", commands: ALL, recognise: environment },
+    Form {
+        name: "package index",
+        sign: "pages named index.html of the index and of its projects",
+        commands: ALL,
+        recognise: index,
+    },
+    Form { name: "directory of wheels", sign: "*.whl, and nothing of a tree", commands: ALL, recognise: wheels },
     Form {
         name: "site with .pth files",
         sign: "*.pth that add further directories of packages",
+        commands: ALL,
         recognise: added_sites,
     },
     Form {
         name: "directory of tar archives",
         sign: "tar archives whose names are none of artifacts, in any other directory",
+        commands: ALL,
         recognise: archives,
     },
-    Form { name: "tree", sign: "any other directory", recognise: tree },
-    Form { name: "wheel", sign: "a file named *.whl", recognise: wheel },
-    Form { name: "archive", sign: "the first bytes of a .kpack archive, or that name", recognise: archive },
-    Form { name: "code object", sign: "an ELF file for AMDGPU", recognise: code_object },
-    Form { name: "bundle", sign: "the first bytes of an offload bundle", recognise: bundle },
-    Form { name: "binary", sign: "the first bytes of ELF or PE", recognise: binary },
+    Form { name: "tree", sign: "any other directory", commands: ALL, recognise: tree },
+    Form { name: "wheel", sign: "a file named *.whl", commands: ALL, recognise: wheel },
+    Form {
+        name: "archive",
+        sign: "the first bytes of a .kpack archive, or that name",
+        commands: "why, verify, kpack",
+        recognise: archive,
+    },
+    Form { name: "code object", sign: "an ELF file for AMDGPU", commands: ALL, recognise: code_object },
+    Form { name: "bundle", sign: "the first bytes of an offload bundle", commands: "why, kpack", recognise: bundle },
+    Form { name: "binary", sign: "the first bytes of ELF or PE", commands: ALL, recognise: binary },
     Form {
         name: "package of another kind",
         sign: "the first bytes of deb, rpm, conda or ar, or the members of an sdist or a docker archive",
+        commands: "none; the message names the command that unpacks it",
         recognise: package,
     },
     Form {
         name: "tarred OCI layout",
         sign: "a tar archive with oci-layout and index.json, or oci-archive:FILE[:TAG]",
+        commands: ALL,
         recognise: tarred_layout,
     },
-    Form { name: "zip file", sign: "the first bytes of a zip file, or its end behind others", recognise: zip },
-    Form { name: "tar archive", sign: "a header of tar, gzip, zstd or xz", recognise: tar },
+    Form {
+        name: "zip file",
+        sign: "the first bytes of a zip file, or its end behind others",
+        commands: ALL,
+        recognise: zip,
+    },
+    Form { name: "tar archive", sign: "a header of tar, gzip, zstd or xz", commands: ALL, recognise: tar },
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "a row of the table")]
@@ -164,4 +195,19 @@ fn zip(place: &Place) -> Result<Option<Named>, OpenedError> {
 
 fn tar(place: &Place) -> Result<Option<Named>, OpenedError> {
     Ok(place.tarred()?.map(|_| Named::Tar))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FORMS;
+
+    #[test]
+    fn the_page_has_the_same_list() {
+        let page = include_str!("../../docs/inputs.md");
+        let (_, table) = page.split_once("|---|---|---|\n").unwrap();
+        let listed: Vec<_> = table.lines().take_while(|line| line.starts_with('|')).collect();
+        let row =
+            |form: &super::Form| format!("| {} | {} | {} |", form.name, form.sign.replace('<', "\\<"), form.commands);
+        assert_eq!(listed, FORMS.iter().map(row).collect::<Vec<_>>());
+    }
 }

@@ -77,7 +77,7 @@ pub enum SourceError {
         name: &'static str,
     },
     /// It is not a usable wheel or zip file.
-    #[error("{}: not a usable {}: {reason}", path.display(), if is_named_wheel(path) { "wheel" } else { "zip file" })]
+    #[error("{}: {}: {reason}", path.display(), if is_named_wheel(path) { "not a usable wheel" } else { "not a usable zip file" })]
     NotAWheel {
         /// The file.
         path: PathBuf,

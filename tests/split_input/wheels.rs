@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kpackfs::join::{self, join};
 use kpackfs::metrics::Progress;
+use kpackfs::opened::{self, Named};
 use kpackfs::resources::Resources;
 use kpackfs::source::Input;
 use sha2::{Digest, Sha256};
@@ -84,8 +85,9 @@ fn wheels_that_do_not_belong_together_are_named() {
     check(&[&host, &device, &conflict], &conflict, "both are x_device");
     check(&[&host, &conflict], &conflict, "their content differs");
     check(&[&host, &place.path().to_owned()], &place.path().to_owned(), "this is none");
-    assert_eq!(join::wheels_in(&at("a")).unwrap(), [host, device]);
-    assert_eq!(join::wheels_in(place.path()).unwrap(), Vec::<PathBuf>::new());
+    let Named::Wheels(found) = opened::recognise(&at("a")).unwrap() else { panic!() };
+    assert_eq!(found.wheels, [host, device]);
+    assert!(matches!(opened::recognise(place.path()), Ok(Named::Tree)));
 }
 
 /// Runs kpackfs. Returns its stderr.
