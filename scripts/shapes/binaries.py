@@ -127,7 +127,8 @@ class Loader:
         """Loads or runs a file, and returns the result."""
         environment = {**os.environ, **self.environment(stand_ins_of), **variables}
         command = [path]
-        if Elf(path).kind == LIBRARY:
+        # A packed executable has no interpreter, and looks like a library.
+        if Elf(stand_ins_of).kind == LIBRARY:
             code = 'import ctypes, os, sys; ctypes.CDLL(sys.argv[1]); os._exit(0)'
             command = [sys.executable, '-c', code, path]
         return run(command, timeout=120, env=environment, cwd=self.work)
