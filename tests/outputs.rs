@@ -328,10 +328,14 @@ fn nothing_is_written_into_mounts() {
             failures.push(format!("{command}: {}: {said}", output.status));
         }
     };
-    INTO_MOUNT.iter().for_each(|(command, wanted)| is_refused(command, wanted));
+    for (command, wanted) in INTO_MOUNT {
+        is_refused(command, wanted);
+    }
     daemon.kill().unwrap();
     daemon.wait().unwrap();
-    INTO_DEAD_MOUNT.iter().for_each(|command| is_refused(command, " has ended: unmount it (`kpackfs umount "));
+    for command in INTO_DEAD_MOUNT {
+        is_refused(command, " has ended: unmount it (`kpackfs umount ");
+    }
     umount(&place.at("m"));
     assert!(!place.at("out").exists());
     assert!(failures.is_empty(), "{}", failures.join("\n"));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{ArtifactName, MANIFEST};
 use crate::gpu::begins_device_part;
-use crate::source::{DirectoryListing, Listed, ListedKind};
+use crate::source::{DirectoryListing, ListedEntry, ListedKind};
 
 /// Artifacts that were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub fn shards(directory: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
 }
 
 fn directories(directory: &DirectoryListing) -> impl Iterator<Item = (String, PathBuf)> {
-    let path = |entry: &Listed| directory.path.join(&entry.name);
+    let path = |entry: &ListedEntry| directory.path.join(&entry.name);
     directory.directories().map(move |entry| (entry.name.to_string_lossy().into_owned(), path(entry)))
 }
 

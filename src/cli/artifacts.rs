@@ -17,10 +17,11 @@ use super::progress::show_bytes;
 use super::table::{Style, Table, counted, known_size, size};
 use super::terminal::{self, message};
 use super::writing::{Writing, clear_set_id, write_with_archives};
-use crate::artifact::{ArtifactName, MANIFEST, ManifestError, find};
+use crate::artifact::{ArtifactName, MANIFEST, ManifestError};
 use crate::export::{Inputs, Output, Replace, StatementChange};
 use crate::kpack::{ArchiveRope, BundleJobs};
 use crate::mount::{Served, autosave};
+use crate::opened::{Named, recognise};
 use crate::packages::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
 use crate::page::Page;
 use crate::report::{Sizes, Summary};
@@ -64,7 +65,7 @@ pub(super) fn artifacts_of(inputs: &[PathBuf], options: &SplitOptions) -> anyhow
 /// Plans all artifacts, and prints warnings. `None` if there are none.
 fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
     let choices = options.to_options(Packaging::Processors)?;
-    if find(input).ok().flatten().is_none() {
+    if !matches!(recognise(input)?, Named::Artifacts(found) if found.has_any()) {
         return Ok(None);
     }
     if choices.overlay_roots.is_some() {
@@ -137,6 +138,14 @@ impl PreparedArtifacts {
         match self.artifacts.failures.as_slice() {
             [] => Ok(ExitCode::SUCCESS),
             failures => bail!("{} could not be split", counted(failures.len(), "artifact", "artifacts")),
+        }
+    }
+
+    /// Fails if none of them could be used.
+    pub(super) fn check_any(&self) -> anyhow::Result<()> {
+        match (self.artifacts.split.as_slice(), self.artifacts.failures.len()) {
+            ([], failures @ 1..) => bail!("{} could not be used", counted(failures, "artifact", "artifacts")),
+            _ => Ok(()),
         }
     }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::collecting::{Collected, Collecting, warn_of_missing};
 use super::failure::is_broken_pipe;
+use super::input::forms;
 use super::inspect::{check_page, write_page};
 use super::interrupt;
 use super::json;
@@ -45,15 +46,21 @@ const MAX_ROWS: usize = 200;
 /// what libraries load by name. Libraries that every system has are left out.
 ///
 /// Exit codes: 0 all is there, 1 something needed is missing (the rest is written), 2 wrong command line, unreadable input,
-/// or the output cannot be written.
+/// or the output cannot be written, 5 an input is not there or not understood.
 #[derive(Debug, Args)]
 pub(super) struct Collect {
     /// Programs and libraries, or directories of them
     #[arg(required = true)]
     app: Vec<PathBuf>,
 
-    /// Install trees, unpacked roots, site-packages, wheels, splits or mounts that have the libraries, in the order of search
-    #[arg(long, required = true, num_args = 1.., value_name = "TREE", help_heading = "Collect")]
+    #[arg(
+        long,
+        required = true,
+        num_args = 1..,
+        value_name = "TREE",
+        help_heading = "Collect",
+        help = concat!("Where the libraries are, in the order of search: ", forms!())
+    )]
     from: Vec<PathBuf>,
 
     #[command(flatten)]

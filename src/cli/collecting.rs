@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::lists::pieces;
 use super::options::SplitOptions;
-use super::prepare::{Bars, Opening};
+use super::prepare::{Bars, CommandSession};
 use super::terminal::message;
 use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, collect};
 use crate::coverage::{Coverage, CoverageInput, InputCoverage, Requirement};
@@ -65,7 +65,7 @@ impl Collecting {
         options: &SplitOptions,
     ) -> anyhow::Result<Collected> {
         let gpus = gpus(options)?;
-        let opening = Opening::new(trees, options)?;
+        let opening = CommandSession::new(trees, options)?;
         let session = opening.session();
         let library_path = self.library_path.iter().flat_map(|list| list.split([',', ':']));
         let library_path = library_path.filter(|path| !path.is_empty()).map(directory);

@@ -8,6 +8,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::failure::{code, is_broken_pipe, text};
+use super::input::forms;
 use super::inspect::{check_page, write_page};
 use super::json;
 use super::options::SplitOptions;
@@ -30,18 +31,17 @@ const MAX_ROWS_OF_COMMENT: usize = 15;
 
 /// List what changed between two inputs: sizes, targets, code objects, kernels, files and metadata
 ///
-/// Inputs are wheels, trees, binaries, splits (a directory with host/, or of wheels), artifacts or directories of
-/// artifacts. The two may be of different kinds. Code objects are equal if all of their bytes are. Kernels are equal if
-/// names and sizes in the symbol tables are.
+/// The two may be of different forms. Code objects are equal if all of their bytes are. Kernels are equal if names and sizes in
+/// the symbol tables are.
 ///
 /// Exit codes: 0 compared, and nothing grew by more than --fail-above allows, 1 something grew by more, 2 wrong command
-/// line, unreadable input, or the output cannot be written.
+/// line, unreadable input, or the output cannot be written, 5 an input is not there or not understood.
 #[derive(Debug, Args)]
 pub(super) struct Compare {
-    /// The input before: a wheel, a tree, a binary, a split, an artifact or a directory of artifacts
+    #[arg(help = concat!("The input before: ", forms!()))]
     before: PathBuf,
 
-    /// The input after
+    /// The input after, in any of these forms
     after: PathBuf,
 
     /// Exit with 1 if the host part, a target or a download grew by more than this many percent. New targets have no

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 
 use crate::opened::OpenedError;
+use crate::source::SourceError;
 
 /// Exit code for all errors except a wrong command line (which is 2, clap's).
 pub(super) const FAILURE: u8 = 1;
@@ -13,8 +14,10 @@ pub(super) const NOT_UNDERSTOOD: u8 = 5;
 
 /// The exit code of an error; `other` if the input was understood.
 pub(super) fn code(error: &anyhow::Error, other: u8) -> u8 {
-    let is_not_understood =
-        |cause: &(dyn Error + 'static)| cause.downcast_ref().is_some_and(OpenedError::is_not_understood);
+    let is_not_understood = |cause: &(dyn Error + 'static)| {
+        let is_unknown = |error: &SourceError| matches!(error, SourceError::UnknownKind { .. });
+        cause.downcast_ref().is_some_and(OpenedError::is_not_understood) || cause.downcast_ref().is_some_and(is_unknown)
+    };
     if error.chain().any(is_not_understood) { NOT_UNDERSTOOD } else { other }
 }
 

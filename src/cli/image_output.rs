@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 
 use super::options::SplitOptions;
-use super::prepare::{Opening, place_of, save_index};
+use super::prepare::{CommandSession, place_of, save_index};
 use super::progress::show_bytes;
 use super::split_warnings::warn_of_fat;
 use super::terminal::{message, warn};
@@ -90,7 +90,7 @@ impl ImageOutput<'_> {
         };
         // Which files are divided must not depend on the GPUs, so that images share their layers.
         let all = self.split.for_all_targets();
-        let opening = Opening::new(&[self.input.to_owned()], &all)?;
+        let opening = CommandSession::new(&[self.input.to_owned()], &all)?;
         let PreparedImage { image, prepared, parts } = PreparedImage::open(&reference, &opening.session())?;
         let gpus = self.gpus(&prepared)?;
         let options = all.to_options(Packaging::Bundles)?;

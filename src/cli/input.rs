@@ -7,12 +7,23 @@ use clap::Args;
 use super::options::note;
 use super::prepare::place_of;
 
+/// The forms that commands take, in the same words (docs/inputs.md).
+macro_rules! forms {
+    () => {
+        "a wheel, a directory or an index of wheels, an unpacked wheel, an environment, an install tree, a tar archive or zip file of \
+         one, a binary, artifacts, the output of split, a mount, or a container image (oci:DIR[:TAG], oci-archive:FILE[:TAG])"
+    };
+}
+
+pub(super) use forms;
+
 /// The input.
 #[derive(Clone, Debug, Args)]
 pub(super) struct InputOptions {
-    /// A wheel, an unpacked wheel, an install tree, a tar archive of one, a binary, an artifact or a directory of artifacts;
-    /// several wheels, or a directory of wheels; the root file system of a container image in an OCI layout (oci:DIR:TAG)
-    #[arg(required_unless_present_any = ["input_path", "artifact_dir", "input_dir"])]
+    #[arg(
+        required_unless_present_any = ["input_path", "artifact_dir", "input_dir"],
+        help = concat!("The input: ", forms!(), "; several wheels, or parts of one split")
+    )]
     input: Vec<PathBuf>,
 
     /// Another name of INPUT, as in `split_python_wheels`

@@ -8,19 +8,19 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 
-use super::artifacts::{artifacts, print_artifacts};
+use super::artifacts::{PreparedArtifacts, artifacts, print_artifacts};
 use super::failure::is_broken_pipe;
 use super::gate::{self, RequireOptions};
 use super::input::InputOptions;
 use super::json;
 use super::options::SplitOptions;
-use super::prepare::{Opening, open, save_index};
+use super::prepare::{CommandSession, open, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
 use super::terminal::message;
 use crate::coverage::Coverage;
 use crate::export::Inputs;
-use crate::image::ImageReference;
+use crate::opened::{Named, recognise};
 use crate::packages::{ArtifactError, InstalledComponent};
 use crate::page::Page;
 use crate::report::{
@@ -35,7 +35,7 @@ use crate::split::{Embedded, embedded};
 /// With --require it checks instead whether there is code for some GPUs, and names what lacks it.
 ///
 /// Exit codes with --require: 0 all code is there, 1 a library, a wrapper or a kernel database lacks some, or nothing has
-/// code, 2 wrong command line, unreadable input, or the output cannot be written.
+/// code, 2 wrong command line, unreadable input, or no output can be written, 5 input that is not understood.
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
     #[command(flatten)]
@@ -90,16 +90,7 @@ impl Inspect {
             artifacts => artifacts?,
         };
         if let Some(artifacts) = artifacts {
-            if self.sizes {
-                artifacts.make_sizes()?;
-            }
-            if let Some(file) = &self.html {
-                write_page(file, &artifacts.page().html())?;
-            }
-            if self.html.is_none() || self.json || self.markdown {
-                artifacts.inspect(self.json, style)?;
-            }
-            return Ok(ExitCode::SUCCESS);
+            return self.inspect_artifacts(&artifacts, style);
         }
         let (opened, layers) = self.open(&options)?;
         let prepared = match opened {
@@ -136,12 +127,27 @@ impl Inspect {
         }
     }
 
+    /// Reports what is in artifacts.
+    fn inspect_artifacts(&self, artifacts: &PreparedArtifacts, style: Style) -> anyhow::Result<ExitCode> {
+        if self.sizes {
+            artifacts.make_sizes()?;
+        }
+        if let Some(file) = &self.html {
+            write_page(file, &artifacts.page().html())?;
+        }
+        if self.html.is_none() || self.json || self.markdown {
+            artifacts.inspect(self.json, style)?;
+        }
+        artifacts.check_any()?;
+        Ok(ExitCode::SUCCESS)
+    }
+
     /// Reports what is in artifacts that have been split already: each component as it is installed.
     fn inspect_split_artifacts(&self, options: &SplitOptions, style: Style) -> anyhow::Result<ExitCode> {
         if self.html.is_some() || self.sizes {
             bail!("of artifacts that have been split already there is no page, and sizes are those of their files");
         }
-        let opening = Opening::new(&self.source.paths(), options)?;
+        let opening = CommandSession::new(&self.source.paths(), options)?;
         let components = InstalledComponent::all(self.source.path())?.unwrap_or_default();
         let plan = |component: &InstalledComponent| -> anyhow::Result<Prepared> {
             Ok(opening.session().plan(component.open(&opening.resources)?, Share::All)?)
@@ -157,9 +163,9 @@ impl Inspect {
     fn open(&self, options: &SplitOptions) -> anyhow::Result<(SessionInputs, Vec<LayerSummary>)> {
         let paths = self.source.paths();
         if let [input] = &*paths
-            && let Some(reference) = ImageReference::parse(input)
+            && let Named::Image(reference) = recognise(input)?
         {
-            let image = PreparedImage::open(&reference, &Opening::new(&paths, options)?.session())?;
+            let image = PreparedImage::open(&reference, &CommandSession::new(&paths, options)?.session())?;
             let layers = image.layers()?;
             return Ok((SessionInputs::One(Box::new(image.prepared)), layers));
         }
@@ -184,7 +190,7 @@ impl Inspect {
         if self.html.is_some() || self.sizes {
             bail!("--require: of artifacts there is no page with it, and no sizes; leave out --html and --sizes");
         }
-        let opening = Opening::new(&self.source.paths(), options)?;
+        let opening = CommandSession::new(&self.source.paths(), options)?;
         let (session, resources) = (opening.session(), &opening.resources);
         let mut artifacts = Vec::new();
         let coverage = self.gate.judge_artifacts(components, |component| {

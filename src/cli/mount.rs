@@ -9,6 +9,8 @@ use clap::Args;
 
 use super::artifacts::artifacts_of;
 use super::collecting::{Collecting, warn_of_missing};
+use super::failure::text;
+use super::input::forms;
 use super::lists::pieces;
 use super::mount_reports::{live_reports, reports, total_bytes};
 use super::mounted_release::served_release;
@@ -30,9 +32,14 @@ use crate::view::{self, PackageIndexes, ThinViews};
 /// Returns when the mount is ready. `kpackfs umount` or umount(8) ends it.
 #[derive(Debug, Args)]
 pub(super) struct Mount {
-    /// A wheel, an unpacked wheel, an install tree, an artifact or a directory of artifacts; several wheels, or a directory
-    /// of wheels. If they do not belong together, the views of each are in DISTRIBUTION/VERSION/TAGS/
-    #[arg(required = true, num_args = 1..)]
+    #[arg(
+        required = true,
+        num_args = 1..,
+        help = concat!(
+            "The input: ", forms!(), "; several wheels, or parts of one split. The views of wheels that do not belong together are in \
+             DISTRIBUTION/VERSION/TAGS/"
+        )
+    )]
     input: Vec<PathBuf>,
 
     #[command(flatten)]
@@ -68,7 +75,8 @@ const COLLECTED: &str = "collected";
 
 impl Mount {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let inputs = self.input.iter().map(|input| absolute_input(input)).collect::<anyhow::Result<Vec<_>>>()?;
+        let inputs = self.input.iter().map(|input| absolute_input(input)).collect::<anyhow::Result<Vec<_>>>();
+        let inputs = inputs.inspect_err(|error| mount::tell_failure(&text(error)))?;
         self.serving.check_log(&Inputs::of(&inputs))?;
         let input = inputs.first().cloned().unwrap_or_default();
         let arch = self.arch()?;

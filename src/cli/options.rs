@@ -16,7 +16,7 @@ use crate::index::FrameStore;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::resources::WorkPolicy;
 use crate::rope::Identity;
-use crate::session::Choices;
+use crate::session::SplitChoices;
 use crate::source::EntryPath;
 use crate::split::{FileDigest, Packaging, PlanOptions, Statement};
 use crate::view::MadeTime;
@@ -297,8 +297,8 @@ impl SplitOptions {
     }
 
     /// All choices about a split.
-    pub(super) fn choices(&self) -> anyhow::Result<Choices> {
-        Ok(Choices {
+    pub(super) fn choices(&self) -> anyhow::Result<SplitChoices> {
+        Ok(SplitChoices {
             plan: self.to_options(Packaging::Bundles)?,
             wheels: self.to_wheel_options()?,
             made: self.made_time()?,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 
 use super::options::SplitOptions;
-use super::prepare::{Opening, check_claims, save_index};
+use super::prepare::{CommandSession, check_claims, save_index};
 use super::progress::show_bytes;
 use super::terminal::{message, warn};
 use super::thin_wheels::warn_of_signatures;
@@ -37,7 +37,7 @@ impl IndexOutput<'_> {
     /// Writes an index of all wheels of the inputs, which need not belong together.
     pub(super) fn write(&self, options: &SplitOptions) -> anyhow::Result<()> {
         mount::raise_open_files().context("RLIMIT_NOFILE")?;
-        let release = Opening::new(self.inputs, options)?.session().open_apart(self.inputs)?;
+        let release = CommandSession::new(self.inputs, options)?.session().open_apart(self.inputs)?;
         self.write_release(&release)?;
         save_index(&release.resources);
         Ok(())

@@ -14,7 +14,7 @@ use crate::metrics::{Counters, Progress};
 use crate::mount;
 use crate::opened::{List, Named, recognise};
 use crate::resources::Resources;
-use crate::session::{Choices, Prepared, Session, SessionInputs, Stages};
+use crate::session::{Prepared, Session, SessionInputs, SplitChoices, Stages};
 use crate::threads;
 
 /// The file or directory that an input is in: for an image, its layout.
@@ -56,12 +56,12 @@ impl Stages for Bars {
 }
 
 /// What the commands need that open inputs.
-pub(super) struct Opening {
-    pub(super) choices: Choices,
+pub(super) struct CommandSession {
+    pub(super) choices: SplitChoices,
     pub(super) resources: Arc<Resources>,
 }
 
-impl Opening {
+impl CommandSession {
     /// The choices, and resources whose index is that of the first input.
     pub(super) fn new(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Self> {
         let first = inputs.first().map_or(Path::new(""), PathBuf::as_path);
@@ -77,7 +77,7 @@ impl Opening {
 /// Opens and plans the inputs. Each of several may keep files open.
 pub(super) fn open(inputs: &[PathBuf], options: &SplitOptions, list: List) -> anyhow::Result<SessionInputs> {
     mount::raise_open_files().map_err(|error| anyhow::anyhow!("RLIMIT_NOFILE: {error}"))?;
-    Ok(Opening::new(inputs, options)?.session().open(inputs, list)?)
+    Ok(CommandSession::new(inputs, options)?.session().open(inputs, list)?)
 }
 
 /// Prints notes and warnings on stderr.

@@ -13,7 +13,7 @@ use super::input::InputOptions;
 use super::interrupt;
 use super::options::SplitOptions;
 use super::package_index::IndexOutput;
-use super::prepare::{Opening, check_claims, save_index};
+use super::prepare::{CommandSession, check_claims, save_index};
 use super::progress::show_bytes;
 use super::split_warnings::{is_part, names, warn_of_fat, warn_of_missing_devices, warn_of_others};
 use super::terminal::{message, warn};
@@ -123,7 +123,7 @@ impl Split {
             };
         }
         let paths = self.source.paths();
-        let mut prepared = Opening::new(&paths, &options)?.session().open_together(&paths)?;
+        let mut prepared = CommandSession::new(&paths, &options)?.session().open_together(&paths)?;
         if let Some(wheels) = &mut prepared.wheels {
             wheels.has_local_versions = self.versions.are_local();
         }

@@ -9,6 +9,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::failure::{code, text};
+use super::input::forms;
 use super::json;
 use super::memory::MemoryOption;
 use super::options::{Ignored, MAX_JOBS};
@@ -38,12 +39,13 @@ const UNREADABLE: u8 = 2;
 /// wheels belong together. A split that was restricted by --gpu-targets and the like contains a statement of that.
 ///
 /// Exit codes: 0 everything was checked and nothing is wrong, 1 something is wrong, 2 wrong command line, unreadable
-/// input, or nothing to verify.
+/// input, or nothing there was split, 5 an input is not there or not understood.
 #[derive(Debug, Args)]
 pub(super) struct Verify {
-    /// A split (a directory that contains host/), an installation, artifacts, a directory of artifacts or of wheels, a
-    /// binary, an archive; or the host part and the device parts, as directories or wheels, in any order
-    #[arg(required_unless_present = "artifacts_dir")]
+    #[arg(
+        required_unless_present = "artifacts_dir",
+        help = concat!("What was split: ", forms!(), ", or an archive; or the host part and the device parts in any order")
+    )]
     path: Vec<PathBuf>,
 
     /// Another name of PATH, as in `verify_artifacts`

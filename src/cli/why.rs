@@ -12,6 +12,7 @@ use clap::Args;
 
 use super::failure::text;
 use super::gpus::gpu;
+use super::input::forms;
 use super::json;
 use super::lists::pieces;
 use super::memory::MemoryOption;
@@ -44,8 +45,10 @@ const UNKNOWN: u8 = 5;
 /// GPU is known, 5 what was named is not understood or not there.
 #[derive(Debug, Args)]
 pub(super) struct Why {
-    /// Libraries, or directories of libraries: site-packages, an installation, a view of a mount
-    #[arg(required_unless_present_any = ["python", "pid"])]
+    #[arg(
+        required_unless_present_any = ["python", "pid"],
+        help = concat!("What has the code: libraries, or ", forms!(), ", an archive, a bundle or a code object")
+    )]
     path: Vec<PathBuf>,
 
     /// The GPUs in the order in which the runtime sees them, or `auto` for those of this machine, which follows

@@ -12,6 +12,7 @@ use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::begins_archive;
 use crate::metrics::Progress;
+use crate::opened::check_elsewhere;
 use crate::report::LookedAt;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath};
@@ -122,6 +123,7 @@ impl Inventory {
         }
         inventory.measure();
         if inventory.libraries.values().all(|library| library.code.is_empty()) && inventory.databases().is_empty() {
+            side.parts.iter().try_for_each(|part| check_elsewhere(&part.input))?;
             let looked_at = LookedAt::of(side.parts.iter().map(|part| &part.input));
             inventory.warnings.push(format!("{}: it {looked_at}", side.name));
         }

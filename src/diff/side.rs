@@ -12,7 +12,7 @@ use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest}
 use crate::gpu::{BundleKey, Level};
 use crate::kpack::BundleJobs;
 use crate::metrics::Progress;
-use crate::opened::{Named, Opened, OpenedError, open_all, recognise};
+use crate::opened::{Named, OpenedError, OpenedResult, open_all, recognise};
 use crate::report::details::Details;
 use crate::report::{InspectReport, SizedParts, Sizes};
 use crate::resources::Resources;
@@ -115,7 +115,7 @@ impl Side {
         match named {
             Named::Artifacts(found) if found.has_any() => side.add_artifacts(location, found, settings, progress)?,
             _ => {
-                let Opened { inputs, notes, warnings } = open_all(location, Input::survey, resources)?;
+                let OpenedResult { inputs, notes, warnings } = open_all(location, Input::survey, resources)?;
                 side.warnings.extend(notes.into_iter().chain(warnings));
                 inputs.into_vec().into_iter().try_for_each(|input| side.add(input, settings, progress))?;
             }

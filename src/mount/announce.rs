@@ -19,6 +19,11 @@ pub(crate) fn notify(states: &[NotifyState], words: &str) {
     }
 }
 
+/// Reports that nothing is mounted, and why.
+pub(crate) fn tell_failure(reason: &str) {
+    notify(&[], &format!("Not mounted: {reason}"));
+}
+
 /// A file that gets a line when the mount is ready. It is closed without one if mounting fails. This is the protocol of
 /// s6 (notification-fd).
 #[derive(Debug)]

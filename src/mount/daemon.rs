@@ -190,7 +190,7 @@ fn start<E: Display>(
             Ok(Running { mounted, _announced: announced, ready: options.ready, what })
         }
         Err(error) => {
-            announce::notify(&[], &format!("Not mounted: {error}"));
+            announce::tell_failure(&error.to_string());
             Err(error)
         }
     }

@@ -38,6 +38,7 @@ use crate::threads;
 use crate::tree::Tree;
 
 pub use self::announce::ReadyFile;
+pub(crate) use self::announce::tell_failure;
 pub use self::autosave::autosave;
 pub use self::daemon::{ServeOptions, enter_namespace, serve};
 use self::ending::Daemons;

@@ -52,6 +52,22 @@ pub enum OpenedError {
         /// How it becomes an input: a command, or what to name instead.
         way: String,
     },
+    /// Nothing was found in it, and it has something that was not looked into.
+    #[error(
+        "{path}: nothing to split was found in it, and it has {what} that were not looked into ({number}, such as {first}): unpack it if it \
+         is packed, and name these or their directory",
+        path = path.display()
+    )]
+    NotLookedInto {
+        /// The input.
+        path: PathBuf,
+        /// What was not looked into.
+        what: &'static str,
+        /// How many.
+        number: usize,
+        /// One of them.
+        first: String,
+    },
     /// It has several trees of which each is a whole.
     #[error("{path}: it has {number} views of which each is a whole tree; name one of them, such as {first}", path = path.display())]
     SeveralViews {
@@ -69,7 +85,7 @@ impl OpenedError {
     /// of their own for it (docs/cli.md).
     pub fn is_not_understood(&self) -> bool {
         match self {
-            Self::NotThere(_) | Self::DeadMount { .. } | Self::Packed { .. } => true,
+            Self::NotThere(_) | Self::DeadMount { .. } | Self::Packed { .. } | Self::NotLookedInto { .. } => true,
             Self::Source(error) => matches!(error, SourceError::UnknownKind { .. }),
             Self::Wheels(_) | Self::Image(_) | Self::Statement { .. } | Self::SeveralViews { .. } => false,
         }

@@ -15,7 +15,7 @@ use crate::kpack;
 use crate::source::{SourceError, TarCompression, begins_binary, ends_as_zip};
 
 /// A form of input.
-pub struct Form {
+pub struct FormRow {
     /// Its name.
     pub name: &'static str,
     /// What shows that an input has it.
@@ -29,75 +29,75 @@ pub struct Form {
 const ALL: &str = "all";
 
 /// All forms. The first that fits is the answer.
-pub static FORMS: [Form; 18] = [
-    Form {
+pub static FORMS: [FormRow; 18] = [
+    FormRow {
         name: "OCI layout",
         sign: "a directory with the file oci-layout, or oci:DIR[:TAG]",
         commands: ALL,
         recognise: layout,
     },
-    Form {
+    FormRow {
         name: "artifacts",
         sign: "artifact_manifest.txt in the directory or in those below it, or a tar archive named <component>_<family>",
         commands: "all; split and mount take those that are not split yet",
         recognise: artifacts,
     },
-    Form {
+    FormRow {
         name: "output of split, or a mount",
         sign: "directories named host, merged, thin or after GPUs, and .kpackfs/split.json",
         commands: "all; of thin wheels, split and mount take one of them",
         recognise: split,
     },
-    Form { name: "environment", sign: "pyvenv.cfg or conda-meta/", commands: ALL, recognise: environment },
-    Form {
+    FormRow { name: "environment", sign: "pyvenv.cfg or conda-meta/", commands: ALL, recognise: environment },
+    FormRow {
         name: "package index",
         sign: "pages named index.html of the index and of its projects",
         commands: ALL,
         recognise: index,
     },
-    Form { name: "directory of wheels", sign: "*.whl, and nothing of a tree", commands: ALL, recognise: wheels },
-    Form {
+    FormRow { name: "directory of wheels", sign: "*.whl, and nothing of a tree", commands: ALL, recognise: wheels },
+    FormRow {
         name: "site with .pth files",
         sign: "*.pth that add further directories of packages",
         commands: ALL,
         recognise: added_sites,
     },
-    Form {
+    FormRow {
         name: "directory of tar archives",
         sign: "tar archives whose names are none of artifacts, in any other directory",
         commands: ALL,
         recognise: archives,
     },
-    Form { name: "tree", sign: "any other directory", commands: ALL, recognise: tree },
-    Form { name: "wheel", sign: "a file named *.whl", commands: ALL, recognise: wheel },
-    Form {
+    FormRow { name: "tree", sign: "any other directory", commands: ALL, recognise: tree },
+    FormRow { name: "wheel", sign: "a file named *.whl", commands: ALL, recognise: wheel },
+    FormRow {
         name: "archive",
         sign: "the first bytes of a .kpack archive, or that name",
         commands: "why, verify, kpack",
         recognise: archive,
     },
-    Form { name: "code object", sign: "an ELF file for AMDGPU", commands: ALL, recognise: code_object },
-    Form { name: "bundle", sign: "the first bytes of an offload bundle", commands: "why, kpack", recognise: bundle },
-    Form { name: "binary", sign: "the first bytes of ELF or PE", commands: ALL, recognise: binary },
-    Form {
+    FormRow { name: "code object", sign: "an ELF file for AMDGPU", commands: ALL, recognise: code_object },
+    FormRow { name: "bundle", sign: "the first bytes of an offload bundle", commands: "why, kpack", recognise: bundle },
+    FormRow { name: "binary", sign: "the first bytes of ELF or PE", commands: ALL, recognise: binary },
+    FormRow {
         name: "package of another kind",
         sign: "the first bytes of deb, rpm, conda or ar, or the members of an sdist or a docker archive",
         commands: "none; the message names the command that unpacks it",
         recognise: package,
     },
-    Form {
+    FormRow {
         name: "tarred OCI layout",
         sign: "a tar archive with oci-layout and index.json, or oci-archive:FILE[:TAG]",
         commands: ALL,
         recognise: tarred_layout,
     },
-    Form {
+    FormRow {
         name: "zip file",
         sign: "the first bytes of a zip file, or its end behind others",
         commands: ALL,
         recognise: zip,
     },
-    Form { name: "tar archive", sign: "a header of tar, gzip, zstd or xz", commands: ALL, recognise: tar },
+    FormRow { name: "tar archive", sign: "a header of tar, gzip, zstd or xz", commands: ALL, recognise: tar },
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "a row of the table")]
@@ -119,7 +119,8 @@ fn artifacts(place: &Place) -> Result<Option<Named>, OpenedError> {
 
 fn split(place: &Place) -> Result<Option<Named>, OpenedError> {
     let Some(listing) = place.listing()? else { return Ok(None) };
-    Ok(SplitDirectory::of(listing)?.map(|split| Named::Split(Box::new(split))))
+    let split = SplitDirectory::of(listing)?.filter(|split| split.is_proved);
+    Ok(split.map(|split| Named::Split(Box::new(split))))
 }
 
 fn environment(place: &Place) -> Result<Option<Named>, OpenedError> {
@@ -206,8 +207,9 @@ mod tests {
         let page = include_str!("../../docs/inputs.md");
         let (_, table) = page.split_once("|---|---|---|\n").unwrap();
         let listed: Vec<_> = table.lines().take_while(|line| line.starts_with('|')).collect();
-        let row =
-            |form: &super::Form| format!("| {} | {} | {} |", form.name, form.sign.replace('<', "\\<"), form.commands);
+        let row = |form: &super::FormRow| {
+            format!("| {} | {} | {} |", form.name, form.sign.replace('<', "\\<"), form.commands)
+        };
         assert_eq!(listed, FORMS.iter().map(row).collect::<Vec<_>>());
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::error::OpenedError;
 use super::recognise::{Named, recognise};
+use super::site::Site;
 use super::site::outside;
 use super::split::SplitDirectory;
 use super::statement::LocatedStatement;
@@ -13,11 +14,11 @@ use crate::image;
 use crate::join::{self, SeveralWheels, WheelsError};
 use crate::resources::Resources;
 use crate::source::{Input, SourceError};
-use crate::split::HOST;
+use crate::split::{HOST, MERGED, THIN};
 
 /// What the user named, listed.
 #[derive(Debug, Default)]
-pub struct Opened {
+pub struct OpenedResult {
     /// The inputs.
     pub inputs: OpenedInputs,
     /// What is left out, for the user.
@@ -39,20 +40,24 @@ pub enum OpenedInputs {
 pub type List = fn(&Path, &Arc<Resources>) -> Result<Input, SourceError>;
 
 /// Lists what the user named.
-pub fn open(paths: &[PathBuf], list: List, resources: &Arc<Resources>) -> Result<Opened, OpenedError> {
-    open_with(paths, Opening { list, resources, is_one: false })
+pub fn open(paths: &[PathBuf], list: List, resources: &Arc<Resources>) -> Result<OpenedResult, OpenedError> {
+    open_with(paths, InputLister { list, resources, is_one: false })
 }
 
 /// Lists what the user named as one input. Fails if its wheels do not belong together.
-pub fn open_together(paths: &[PathBuf], list: List, resources: &Arc<Resources>) -> Result<Opened, OpenedError> {
-    open_with(paths, Opening { list, resources, is_one: true })
+pub fn open_together(paths: &[PathBuf], list: List, resources: &Arc<Resources>) -> Result<OpenedResult, OpenedError> {
+    open_with(paths, InputLister { list, resources, is_one: true })
 }
 
-fn open_with(paths: &[PathBuf], inputs: Opening<'_>) -> Result<Opened, OpenedError> {
-    let mut opened = Opened::default();
+fn open_with(paths: &[PathBuf], inputs: InputLister<'_>) -> Result<OpenedResult, OpenedError> {
+    let mut opened = OpenedResult::default();
     opened.inputs = match paths {
         [only] => match recognise(only)? {
             Named::Wheels(directory) => inputs.wheels(&opened.keep(directory))?,
+            Named::Environment(sites) => {
+                opened.note_added(&sites);
+                inputs.one(only, Named::Environment(sites))?
+            }
             named => inputs.one(only, named)?,
         },
         several => {
@@ -68,8 +73,8 @@ fn open_with(paths: &[PathBuf], inputs: Opening<'_>) -> Result<Opened, OpenedErr
 }
 
 /// Lists wheels, of which only host wheels and their device wheels belong together. Anything else is one input.
-pub fn open_apart(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Opened, OpenedError> {
-    let mut opened = Opened::default();
+pub fn open_apart(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<OpenedResult, OpenedError> {
+    let mut opened = OpenedResult::default();
     let wheels = paths.iter().map(|path| opened.wheels_of(path)).collect::<Result<Vec<_>, _>>();
     match (wheels, paths) {
         (Ok(wheels), _) => {
@@ -83,8 +88,8 @@ pub fn open_apart(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Opene
 
 /// Lists all that the user named: of wheels, only host wheels and their device wheels are laid over each other, and an
 /// environment has the directories of packages outside of it as well.
-pub fn open_all(path: &Path, list: List, resources: &Arc<Resources>) -> Result<Opened, OpenedError> {
-    let mut opened = Opened::default();
+pub fn open_all(path: &Path, list: List, resources: &Arc<Resources>) -> Result<OpenedResult, OpenedError> {
+    let mut opened = OpenedResult::default();
     let inputs = match recognise(path)? {
         Named::Wheels(directory) => join::open_apart(&opened.keep(directory), resources)?,
         Named::Split(split) if split.has_wheels_only() => join::open_apart(&split.all_wheels(), resources)?,
@@ -92,7 +97,7 @@ pub fn open_all(path: &Path, list: List, resources: &Arc<Resources>) -> Result<O
             let places = std::iter::once(path.to_owned()).chain(outside(path, &sites));
             places.map(|place| list(&place, resources)).collect::<Result<_, _>>()?
         }
-        named => Opening { list, resources, is_one: false }.one(path, named)?.into_vec(),
+        named => InputLister { list, resources, is_one: false }.one(path, named)?.into_vec(),
     };
     opened.inputs = OpenedInputs::Several(inputs);
     Ok(opened)
@@ -104,6 +109,8 @@ fn parts_of_one(paths: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, OpenedError> 
     for path in paths {
         let is_part = path.is_dir() && LocatedStatement::of_part(path)?.is_some();
         let above = path.canonicalize().ok().and_then(|real| real.parent().map(Path::to_owned));
+        // Each of these is a whole.
+        let is_part = is_part && above.as_ref().is_some_and(|above| !above.ends_with(MERGED) && !above.ends_with(THIN));
         if !is_part || split.get_or_insert_with(|| above.clone()) != &above {
             return Ok(None);
         }
@@ -129,7 +136,7 @@ impl Default for OpenedInputs {
     }
 }
 
-impl Opened {
+impl OpenedResult {
     /// The wheels that one of several paths names.
     fn wheels_of(&mut self, path: &Path) -> Result<Vec<PathBuf>, OpenedError> {
         match recognise(path)? {
@@ -138,6 +145,14 @@ impl Opened {
             Named::Split(split) if split.has_wheels_only() => Ok(split.all_wheels()),
             _ => Err(WheelsError::NotAWheel(path.to_owned()).into()),
         }
+    }
+
+    /// Notes the sites outside of an environment.
+    fn note_added(&mut self, sites: &[Site]) {
+        let added = sites.iter().filter(|site| site.is_added);
+        let note =
+            |site: &Site| format!("{}: added by a .pth file, and not looked into; name it, too", site.path.display());
+        self.notes.extend(added.map(note));
     }
 
     /// The wheels of a directory. Keeps what is said about the others.
@@ -150,19 +165,19 @@ impl Opened {
 
 /// How inputs are listed.
 #[derive(Clone, Copy)]
-struct Opening<'a> {
+struct InputLister<'a> {
     list: List,
     resources: &'a Arc<Resources>,
     /// Whether wheels have to belong together.
     is_one: bool,
 }
 
-impl Opening<'_> {
+impl InputLister<'_> {
     fn one(self, path: &Path, named: Named) -> Result<OpenedInputs, OpenedError> {
         named.check_input(path)?;
         let input = match named {
             Named::Image(image) => image::open_root(&image, self.resources)?,
-            Named::Split(split) => return self.split(&split),
+            Named::Split(split) => return self.split(&split, path),
             Named::Wheels(_)
             | Named::Artifacts(_)
             | Named::Environment(_)
@@ -179,10 +194,20 @@ impl Opening<'_> {
     }
 
     /// The parts of a split laid over each other, or its only view, or its wheels.
-    fn split(self, split: &SplitDirectory) -> Result<OpenedInputs, OpenedError> {
+    fn split(self, split: &SplitDirectory, path: &Path) -> Result<OpenedInputs, OpenedError> {
         let parts: Vec<_> = split.parts().collect();
-        if !parts.is_empty() {
+        if split.has_host {
             return self.lay_over(&parts);
+        }
+        if let [_, _, ..] = &*parts
+            && let Some(first) = split.devices.first().filter(|_| split.is_in_views())
+        {
+            let (path, number) = (path.to_owned(), parts.len());
+            return Err(OpenedError::SeveralViews { path, number, first: first.clone() });
+        }
+        // Without a host part they are a tree, whose directories have the names of GPUs.
+        if !parts.is_empty() || split.has_nothing() {
+            return Ok(OpenedInputs::One(Box::new((self.list)(path, self.resources)?)));
         }
         if let [(first, _), ..] = &*split.splits
             && self.is_one
@@ -191,7 +216,8 @@ impl Opening<'_> {
             return Err(OpenedError::SeveralViews { path, number, first: first.clone() });
         }
         if !split.splits.is_empty() {
-            let opened = split.splits.iter().map(|(_, split)| self.split(split)).collect::<Result<Vec<_>, _>>()?;
+            let opened =
+                split.splits.iter().map(|(_, split)| self.split(split, &split.path)).collect::<Result<Vec<_>, _>>()?;
             return Ok(OpenedInputs::Several(opened.into_iter().flat_map(OpenedInputs::into_vec).collect()));
         }
         let wholes: Vec<_> = split.wholes().collect();

@@ -4,6 +4,7 @@
 //! answer and do not look at names of directories themselves. What is odd about an input is a fact here, which `verify`
 //! turns into findings and other commands into notes.
 
+mod elsewhere;
 mod error;
 mod form;
 mod inputs;
@@ -17,14 +18,15 @@ mod statement;
 mod tarred;
 mod wheels;
 
+pub use elsewhere::check_elsewhere;
 pub use error::OpenedError;
-pub use form::{FORMS, Form};
-pub use inputs::{List, Opened, OpenedInputs, open, open_all, open_apart, open_together};
+pub use form::{FORMS, FormRow};
+pub use inputs::{List, OpenedInputs, OpenedResult, open, open_all, open_apart, open_together};
 pub use mounted::shows_nothing_of_its_own;
-pub use recognise::{Named, recognise};
+pub use recognise::{Named, recognise, recognise_unproved};
 pub use site::{Site, outside};
 pub use split::SplitDirectory;
 pub use statement::{LocatedStatement, thin_gpus};
 pub use wheels::{WheelDirectory, wheel_in_tree};
 
-pub use crate::source::{DirectoryListing, Listed, ListedKind};
+pub use crate::source::{DirectoryListing, ListedEntry, ListedKind};

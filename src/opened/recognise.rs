@@ -11,7 +11,7 @@ use super::split::SplitDirectory;
 use super::wheels::WheelDirectory;
 use crate::artifact::FoundArtifacts;
 use crate::image::ImageReference;
-use crate::source::unknown;
+use crate::source::{DirectoryListing, unknown};
 
 /// What the user named.
 #[derive(Debug)]
@@ -57,4 +57,14 @@ pub fn recognise(path: &Path) -> Result<Named, OpenedError> {
         }
     }
     Err(unknown(path).into())
+}
+
+/// The same, but a tree that has views among other things is a split. `verify` says what it does not check.
+pub fn recognise_unproved(path: &Path) -> Result<Named, OpenedError> {
+    let named = recognise(path)?;
+    if !matches!(named, Named::Tree) {
+        return Ok(named);
+    }
+    let split = SplitDirectory::of(&DirectoryListing::read(path)?)?;
+    Ok(split.map_or(named, |split| Named::Split(Box::new(split))))
 }

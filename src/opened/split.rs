@@ -8,8 +8,8 @@ use super::mounted;
 use super::site::{Site, is_environment, is_prefix, sites_of};
 use super::statement::LocatedStatement;
 use super::wheels::WheelDirectory;
-use crate::gpu::{BundleKey, GpuSet, TargetId};
-use crate::source::{DirectoryListing, ListedKind, SourceError};
+use crate::gpu::{BundleKey, GpuSet, TargetId, UNKNOWN};
+use crate::source::{DirectoryListing, ListedEntry, ListedKind, SourceError};
 use crate::split::{HOST, MERGED, RESERVED, SIMPLE, THIN, THIN_WHEELS, WHEELS};
 use crate::view::REPORTS;
 
@@ -32,6 +32,9 @@ pub struct SplitDirectory {
     pub thin_wheels: Vec<PathBuf>,
     /// The statement of the split.
     pub statement: Option<LocatedStatement>,
+    /// Whether it is a split for certain: by its statement, or since it has nothing but views. Source trees have directories
+    /// with such names.
+    pub is_proved: bool,
     /// Whether it is a mount, whose views show the same files several times.
     pub is_mount: bool,
     /// The splits in a mount of several wheels, with their paths below it.
@@ -68,6 +71,7 @@ impl SplitDirectory {
             return Ok(None);
         }
         let (has_host, is_mount) = (has(HOST), mounted::is_mount(&listing.path));
+        let is_proved = statement.is_some() || is_mount || listing.entries.iter().all(may_be_in_split);
         let (merged, of_wheels) = (below(MERGED)?.own_directories(), below(WHEELS)?);
         let thin: Vec<_> = below(THIN)?.own_directories().into_iter().filter(|name| is_set(name)).collect();
         let thin_wheels = if is_mount { Vec::new() } else { thin_wheels_in(listing)? };
@@ -101,6 +105,7 @@ impl SplitDirectory {
             wheels,
             thin_wheels,
             statement,
+            is_proved,
             is_mount,
             splits,
             sites,
@@ -171,6 +176,17 @@ impl SplitDirectory {
         self.wheels.iter().chain(&self.thin_wheels).cloned().collect()
     }
 
+    /// Whether it has a statement alone: what it names is elsewhere.
+    pub fn has_nothing(&self) -> bool {
+        self.has_wheels_only() && self.all_wheels().is_empty()
+    }
+
+    /// Whether it is `thin/` or `merged/` of a split, so that what looks like device parts are whole trees.
+    pub fn is_in_views(&self) -> bool {
+        let is_named = self.path.ends_with(THIN) || self.path.ends_with(MERGED);
+        is_named && self.path.parent().is_some_and(|above| matches!(LocatedStatement::of_split(above), Ok(Some(_))))
+    }
+
     /// Whether all that it has are wheels: those that `split --format thin-wheel` writes, or `wheels/` of a copied mount.
     pub fn has_wheels_only(&self) -> bool {
         !self.has_host && self.devices.is_empty() && self.wholes().next().is_none() && self.splits.is_empty()
@@ -186,6 +202,17 @@ fn sets_for<'a>(names: &'a [String], gpu: &TargetId) -> Vec<&'a String> {
     let is_same = |target: &TargetId| target.processor() == gpu.processor();
     let fitting = having(&|target| is_same(target) && !target.contradicts(gpu));
     if fitting.is_empty() { having(&is_same) } else { fitting }
+}
+
+/// Whether an entry may be in the directory of a split: a view, a wheel, or something hidden.
+fn may_be_in_split(entry: &ListedEntry) -> bool {
+    let name = entry.name.to_string_lossy();
+    let is_view = || RESERVED.contains(&&*name) || name == UNKNOWN || is_set(&name) || is_key(&name);
+    let is_known = match entry.kind {
+        ListedKind::Directory => is_view(),
+        ListedKind::File | ListedKind::Other => entry.has_extension("whl"),
+    };
+    name.starts_with('.') || is_known
 }
 
 /// The names of device parts: those that the statement names, or else those that are named after device code.

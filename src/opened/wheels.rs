@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::disk;
 use crate::gpu::begins_device_part;
 use crate::join::some_of;
-use crate::source::{DirectoryListing, Listed, ListedKind, SourceError};
+use crate::source::{DirectoryListing, ListedEntry, ListedKind, SourceError};
 use crate::split::{SIMPLE, WHEELS};
 use crate::wheel::may_be_signature;
 
@@ -72,7 +72,9 @@ impl WheelDirectory {
         let is_above = !has_page(listing) && matches!(listing.directory_names().as_slice(), [only] if only == SIMPLE);
         let below = is_above.then(|| DirectoryListing::read(&listing.path.join(SIMPLE))).transpose()?;
         let root = below.as_ref().unwrap_or(listing);
-        if !has_page(root) {
+        let is_tree =
+            |entry: &ListedEntry| matches!(examine(entry, &root.path.join(&entry.name)), WheelNeighbour::OfTree);
+        if !has_page(root) || root.entries.iter().any(is_tree) {
             return Ok(None);
         }
         let projects = root.directories().map(|project| DirectoryListing::read(&root.path.join(&project.name)));
@@ -113,7 +115,7 @@ enum WheelNeighbour {
     Unusable(&'static str),
 }
 
-fn examine(entry: &Listed, path: &Path) -> WheelNeighbour {
+fn examine(entry: &ListedEntry, path: &Path) -> WheelNeighbour {
     let name = entry.name.as_encoded_bytes();
     if entry.kind == ListedKind::Directory {
         return if is_of_tree(name) { WheelNeighbour::OfTree } else { hidden_or_other(name) };

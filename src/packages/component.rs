@@ -24,6 +24,7 @@ impl InstalledComponent {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
         let (found, archives) = match find(location).map_err(io)? {
             None => return Ok(None),
+            Some(found) if !found.has_any() => return Ok(None),
             Some(FoundArtifacts::One) => {
                 return Ok(Some(vec![Self { name: None, locations: vec![location.to_owned()] }]));
             }

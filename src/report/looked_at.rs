@@ -4,7 +4,9 @@ use std::fmt;
 
 use super::table::counted;
 use crate::binary::SplitBinary;
+use crate::fatbin::{CODE_HEADER, is_bundle, is_code};
 use crate::loader::is_archive;
+use crate::rope::Content;
 use crate::source::{EntryKind, Input, may_be_binary};
 
 /// What was looked at in an input that has nothing to split.
@@ -16,6 +18,8 @@ pub(crate) struct LookedAt {
     split: usize,
     /// Archives with code of libraries that the input does not have.
     archives: usize,
+    /// Code objects and bundles that are files.
+    loose: usize,
 }
 
 impl LookedAt {
@@ -25,6 +29,7 @@ impl LookedAt {
             let EntryKind::File { content, .. } = &entry.kind else { continue };
             all.files += 1;
             all.archives += usize::from(is_archive(&entry.path, content));
+            all.loose += usize::from(is_loose_code(&**content));
             if may_be_binary(&**content) {
                 all.binaries += 1;
                 all.split +=
@@ -35,11 +40,22 @@ impl LookedAt {
     }
 }
 
+/// Whether a file is a code object or an offload bundle.
+fn is_loose_code(content: &dyn Content) -> bool {
+    let mut head = [0; CODE_HEADER];
+    content.size() >= CODE_HEADER as u64 && content.peek(&mut head).is_ok() && (is_code(&head) || is_bundle(&head))
+}
+
 /// The rest of a sentence that begins with the input.
 impl fmt::Display for LookedAt {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { files, binaries, split, archives } = self;
+        let Self { files, binaries, split, archives, loose } = self;
         match (split, archives) {
+            (0, 0) if *loose > 0 => write!(
+                formatter,
+                "has {} of no library and of no database that is split",
+                counted(*loose, "code object or bundle", "code objects or bundles")
+            ),
             (0, 0) => write!(
                 formatter,
                 "contains no device code and no kernel databases: {}, {}, none of which has HIP's wrappers or is of a database",

@@ -7,7 +7,7 @@ use crate::wheelparts::WheelOptions;
 
 /// The options of a split.
 #[derive(Clone, Debug)]
-pub(crate) struct Choices {
+pub(crate) struct SplitChoices {
     /// Those of planning.
     pub(crate) plan: PlanOptions,
     /// Those of wheels.

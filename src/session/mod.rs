@@ -10,7 +10,7 @@ mod plan;
 mod prepared;
 mod release;
 
-pub(crate) use choices::{Choices, Stages};
+pub(crate) use choices::{SplitChoices, Stages};
 pub(crate) use image::PreparedImage;
 pub(crate) use opening::{Session, SessionInputs};
 pub(crate) use plan::Share;

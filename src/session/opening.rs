@@ -3,20 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::choices::{Choices, Stages};
+use super::choices::{SplitChoices, Stages};
 use super::error::SessionError;
 use super::plan::{Share, plan};
 use super::prepared::Prepared;
 use super::release::Release;
 use crate::join::WheelsError;
 use crate::kpack::BundleJobs;
-use crate::opened::{self, List, Opened, OpenedError, OpenedInputs};
+use crate::opened::{self, List, OpenedError, OpenedInputs, OpenedResult};
 use crate::resources::Resources;
 use crate::source::Input;
 
 /// What the inputs of a command share: choices, resources, and how progress is shown.
 pub(crate) struct Session<'a, S> {
-    pub(crate) choices: &'a Choices,
+    pub(crate) choices: &'a SplitChoices,
     pub(crate) resources: &'a Arc<Resources>,
     pub(crate) stages: S,
     /// Receives what is to be said of the inputs: notes, then warnings.
@@ -57,7 +57,7 @@ impl<S: Stages> Session<'_, S> {
 
     /// Opens what the user named as one input.
     pub(crate) fn list_together(&self, paths: &[PathBuf]) -> Result<Input, SessionError> {
-        let Opened { inputs, notes, warnings } = opened::open_together(paths, Input::open, self.resources)?;
+        let OpenedResult { inputs, notes, warnings } = opened::open_together(paths, Input::open, self.resources)?;
         (self.say)(&notes, &warnings);
         match inputs {
             OpenedInputs::One(input) => Ok(*input),
@@ -67,14 +67,14 @@ impl<S: Stages> Session<'_, S> {
 
     /// Opens all that the user named, as [`opened::open_all`] does.
     pub(crate) fn list_all(&self, path: &Path) -> Result<OpenedInputs, SessionError> {
-        let Opened { inputs, notes, warnings } = opened::open_all(path, Input::open, self.resources)?;
+        let OpenedResult { inputs, notes, warnings } = opened::open_all(path, Input::open, self.resources)?;
         (self.say)(&notes, &warnings);
         Ok(inputs)
     }
 
     /// Opens what the user named.
     pub(crate) fn list(&self, paths: &[PathBuf], list: List) -> Result<OpenedInputs, SessionError> {
-        let Opened { inputs, notes, warnings } = opened::open(paths, list, self.resources)?;
+        let OpenedResult { inputs, notes, warnings } = opened::open(paths, list, self.resources)?;
         (self.say)(&notes, &warnings);
         Ok(inputs)
     }
@@ -83,6 +83,9 @@ impl<S: Stages> Session<'_, S> {
     pub(crate) fn plan_alone(&self, input: Input) -> Result<Prepared, SessionError> {
         let prepared = self.plan(input, Share::All)?;
         prepared.plan.check_selection(&self.choices.plan)?;
+        if prepared.has_nothing_to_split() {
+            opened::check_elsewhere(&prepared.input)?;
+        }
         Ok(prepared)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::choices::{Choices, Stages};
+use super::choices::{SplitChoices, Stages};
 use super::error::SessionError;
 use super::prepared::Prepared;
 use crate::join;
@@ -28,7 +28,7 @@ pub(crate) enum Share {
 /// Plans the split of an input. `jobs` are those of all inputs of the command.
 pub(super) fn plan(
     mut input: Input,
-    choices: &Choices,
+    choices: &SplitChoices,
     (share, jobs): (Share, &Arc<BundleJobs>),
     resources: &Arc<Resources>,
     stages: &impl Stages,

@@ -12,12 +12,12 @@ pub struct DirectoryListing {
     /// The path of the directory.
     pub path: PathBuf,
     /// Its entries.
-    pub entries: Vec<Listed>,
+    pub entries: Vec<ListedEntry>,
 }
 
 /// An entry of a directory.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct ListedEntry {
     /// Its name.
     pub name: OsString,
     /// What it is, or what its symlink leads to.
@@ -45,7 +45,7 @@ impl DirectoryListing {
 
     /// Like [`DirectoryListing::read`], with the error of the operating system alone.
     pub(crate) fn list(path: &Path) -> std::io::Result<Self> {
-        let entries = std::fs::read_dir(path)?.map(|entry| Listed::of(&entry?));
+        let entries = std::fs::read_dir(path)?.map(|entry| ListedEntry::of(&entry?));
         let mut entries = entries.collect::<std::io::Result<Vec<_>>>()?;
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(Self { path: path.to_owned(), entries })
@@ -57,8 +57,8 @@ impl DirectoryListing {
     }
 
     /// The directories whose names do not begin with a dot. Symlinks to directories count.
-    pub fn directories(&self) -> impl Iterator<Item = &Listed> {
-        let is_shown = |entry: &&Listed| !entry.name.as_encoded_bytes().starts_with(b".");
+    pub fn directories(&self) -> impl Iterator<Item = &ListedEntry> {
+        let is_shown = |entry: &&ListedEntry| !entry.name.as_encoded_bytes().starts_with(b".");
         self.entries.iter().filter(|entry| entry.kind == ListedKind::Directory).filter(is_shown)
     }
 
@@ -75,7 +75,7 @@ impl DirectoryListing {
 
     /// The paths of regular files with an extension. Symlinks to files count.
     pub fn files(&self, extension: &str) -> impl Iterator<Item = PathBuf> {
-        let wanted = move |entry: &&Listed| {
+        let wanted = move |entry: &&ListedEntry| {
             entry.kind == ListedKind::File && entry.has_extension(extension) && !entry.is_of_macos()
         };
         self.entries.iter().filter(wanted).map(|entry| self.path.join(&entry.name))
@@ -88,7 +88,7 @@ impl DirectoryListing {
     }
 }
 
-impl Listed {
+impl ListedEntry {
     fn of(entry: &DirEntry) -> std::io::Result<Self> {
         let kind = entry.file_type()?;
         let is_symlink = kind.is_symlink();

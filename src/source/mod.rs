@@ -56,7 +56,7 @@ pub use host_wheel::{DeviceWheel, HostWheel, OnePath};
 pub use input::{Input, InputKind, Witnesses};
 pub(crate) use links::{Resolved, resolve as resolve_links};
 pub use listed_state::ListedState;
-pub use listing::{DirectoryListing, Listed, ListedKind};
+pub use listing::{DirectoryListing, ListedEntry, ListedKind};
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
 pub(crate) use tar::{

@@ -11,7 +11,9 @@ use super::report::Findings;
 use super::views;
 use crate::artifact::FoundArtifacts;
 use crate::image;
-use crate::opened::{Named, OpenedError, Site, WheelDirectory, recognise, shows_nothing_of_its_own, wheel_in_tree};
+use crate::opened::{
+    Named, OpenedError, Site, WheelDirectory, recognise_unproved, shows_nothing_of_its_own, wheel_in_tree,
+};
 use crate::resources::Resources;
 use crate::rope::{Content, equal};
 use crate::source::{Input, SourceError, open_file};
@@ -56,7 +58,7 @@ pub(super) fn open(
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> Result<Vec<VerifyInput>, VerifyError> {
-    let named = paths.iter().map(|path| Ok((path.clone(), recognise(path)?)));
+    let named = paths.iter().map(|path| Ok((path.clone(), recognise_unproved(path)?)));
     let named = named.collect::<Result<Vec<_>, OpenedError>>()?;
     if let Some(components) = artifacts::open(&named, resources, findings)? {
         let is_directory = |form: &Named| matches!(form, Named::Artifacts(FoundArtifacts::Several { .. }));

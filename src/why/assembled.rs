@@ -28,7 +28,7 @@ use crate::wheel::{Metadata, WheelLabel, accepts, normalise};
 
 /// The files with code of what is put together, and how much was looked at.
 #[derive(Default)]
-pub(super) struct Assembled {
+pub(super) struct AssembledFiles {
     pub(super) files: Vec<AssembledFile>,
     pub(super) seen: SeenFiles,
 }
@@ -65,7 +65,7 @@ pub(super) fn of_wheels(
     wheels: &[&GivenWheel],
     unread: &[PathBuf],
     resources: &Arc<Resources>,
-) -> Result<Assembled, WhyError> {
+) -> Result<AssembledFiles, WhyError> {
     let paths: Vec<_> = wheels.iter().map(|wheel| wheel.path.clone()).collect();
     let input = match &*paths {
         [only] => Input::open(only, resources)?,
@@ -76,12 +76,12 @@ pub(super) fn of_wheels(
 }
 
 /// The files of any other packed input, such as a tar archive.
-pub(super) fn of_packed(path: &Path, resources: &Arc<Resources>) -> Result<Assembled, WhyError> {
+pub(super) fn of_packed(path: &Path, resources: &Arc<Resources>) -> Result<AssembledFiles, WhyError> {
     Ok(files(Input::open(path, resources)?, path, Assembly::Other, resources))
 }
 
 /// The files of an image's root file system.
-pub(super) fn of_image(image: &ImageReference, resources: &Arc<Resources>) -> Result<Assembled, WhyError> {
+pub(super) fn of_image(image: &ImageReference, resources: &Arc<Resources>) -> Result<AssembledFiles, WhyError> {
     Ok(files(open_root(image, resources)?, Path::new("/"), Assembly::Other, resources))
 }
 
@@ -90,13 +90,13 @@ pub(super) fn of_component(
     place: &Path,
     component: &InstalledComponent,
     resources: &Arc<Resources>,
-) -> Result<Assembled, WhyError> {
+) -> Result<AssembledFiles, WhyError> {
     let place = component.name.as_ref().map_or_else(|| place.to_owned(), |name| place.join(name));
     Ok(files(component.open(resources)?, &place, Assembly::Artifacts, resources))
 }
 
 /// The archives of a directory without libraries, such as a device part.
-pub(super) fn of_directory(path: &Path, resources: &Arc<Resources>) -> Result<Assembled, WhyError> {
+pub(super) fn of_directory(path: &Path, resources: &Arc<Resources>) -> Result<AssembledFiles, WhyError> {
     Ok(files(Input::survey(path, resources)?, path, Assembly::Other, resources))
 }
 
@@ -105,10 +105,10 @@ pub(super) fn of_parts(
     split: &SplitDirectory,
     devices: &[PathBuf],
     resources: &Arc<Resources>,
-) -> Result<Assembled, WhyError> {
+) -> Result<AssembledFiles, WhyError> {
     let host = split.has_host.then(|| split.path.join(HOST));
     let parts = host.iter().chain(devices);
-    let Some(first) = parts.clone().next() else { return Ok(Assembled::default()) };
+    let Some(first) = parts.clone().next() else { return Ok(AssembledFiles::default()) };
     let parts = parts.map(|part| Input::survey(part, resources)).collect::<Result<_, _>>()?;
     let names = devices.iter().filter_map(|part| Some(part.file_name()?.to_string_lossy().into_owned()));
     let assembly = if split.has_host { Assembly::Parts(names.collect()) } else { Assembly::Other };
@@ -119,7 +119,7 @@ pub(super) fn of_parts(
 type LocatedCode = (PathBuf, Result<HeldCode, WhyError>);
 
 /// The files with code: libraries, or archives, bundles and code objects if there are no libraries.
-fn files(mut input: Input, location: &Path, assembly: Assembly, resources: &Arc<Resources>) -> Assembled {
+fn files(mut input: Input, location: &Path, assembly: Assembly, resources: &Arc<Resources>) -> AssembledFiles {
     let left_out = input.warnings.first().cloned();
     let mut seen = SeenFiles { files: input_files(&input).count(), left_out, ..SeenFiles::default() };
     let archives: BTreeMap<_, _> = input.entries.iter().filter_map(archive).collect();
@@ -148,7 +148,7 @@ fn files(mut input: Input, location: &Path, assembly: Assembly, resources: &Arc<
     let assembly = Some(Arc::new(assembly));
     let of_assembly = |code| HeldCode { assembly: assembly.clone(), ..code };
     let files = found.into_iter().map(|(path, code)| AssembledFile { path, code: code.map(of_assembly) });
-    Assembled { files: files.collect(), seen }
+    AssembledFiles { files: files.collect(), seen }
 }
 
 /// The files of an input.

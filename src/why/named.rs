@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::answer::FoundCause;
-use super::assembled::{self, Assembled, GivenWheel};
+use super::assembled::{self, AssembledFiles, GivenWheel};
 use super::cause::{self, Cause};
 use super::error::WhyError;
 use super::found::FoundLookups;
@@ -155,7 +155,7 @@ impl Question {
             // Without libraries it may be a device part, which has archives.
             if !with_code.iter().any(is_below) {
                 let archives = assembled::of_directory(directory, &self.resources);
-                let archives = archives.map(|it| Assembled { files: it.files, ..Assembled::default() });
+                let archives = archives.map(|it| AssembledFiles { files: it.files, ..AssembledFiles::default() });
                 self.add_assembled(archives, gpus, found);
             }
         }
@@ -234,7 +234,7 @@ impl Question {
         Ok(())
     }
 
-    fn add_assembled(&self, assembled: Result<Assembled, WhyError>, gpus: &[usize], found: &mut FoundLookups) {
+    fn add_assembled(&self, assembled: Result<AssembledFiles, WhyError>, gpus: &[usize], found: &mut FoundLookups) {
         let assembled = match assembled {
             Ok(assembled) => assembled,
             Err(error) => return found.fail(&error),

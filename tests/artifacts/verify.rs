@@ -133,7 +133,7 @@ fn what_is_lost_and_what_is_not_a_directory_of_artifacts() {
     let text = place.fails(1, &["verify", "out", "--against", "shard"]);
     assert!(text.contains("share/notes: the file is lost"), "{text}");
     assert!(text.contains("lib/x.so: wrapper 0: its code for gfx1030 is not found"), "{text}");
-    assert!(place.fails(2, &["verify", "missing"]).contains("missing"));
+    assert!(place.fails(5, &["verify", "missing"]).contains("missing"));
     assert!(place.fails(2, &["verify", "out", "--against", "out/x_lib_generic/b"]).contains("not found"));
 }
 

@@ -56,9 +56,9 @@ fn service_managers_are_told() {
         );
     }
     let injected = "name=$'a\\nMAINPID=1'; kpackfs mount \"$D/$name\" \"$M\" 2>/dev/null; echo $?";
-    assert_eq!(sandbox.run_with(injected, &[("NOTIFY_SOCKET", &path)]), "1\n");
+    assert_eq!(sandbox.run_with(injected, &[("NOTIFY_SOCKET", &path)]), "5\n");
     let messages = received(&socket);
-    assert!(messages[1].starts_with("STATUS=Not mounted: ") && messages[1].contains("No such file"), "{messages:?}");
+    assert!(messages[0].starts_with("STATUS=Not mounted: ") && messages[0].contains("No such file"), "{messages:?}");
     assert!(messages.iter().all(|message| message.lines().count() == 1), "{messages:?}");
 }
 

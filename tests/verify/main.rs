@@ -97,8 +97,8 @@ fn the_command_tells_by_its_exit_code() {
     allow("against-changed").code(1);
     allow("against-lots").code(2);
     assert!(report["counts"]["wrappers"].as_u64().unwrap() > 80);
-    run(&[Path::new("/nonexistent")]).code(2);
-    run(&[Path::new("Cargo.toml")]).code(2);
+    run(&[Path::new("/nonexistent")]).code(5);
+    run(&[Path::new("Cargo.toml")]).code(5);
     run(&[&out.join(PLAIN), Path::new("--against"), &fat]).code(2);
     run(&[]).code(2);
 }

@@ -22,6 +22,7 @@ pub(crate) use self::extended::ExtendedRecords;
 pub(crate) use self::members::{ArchiveEnd, TarMember, kind_name, path_of, read_extended, read_members};
 pub(crate) use self::names::TarNames;
 pub(crate) use self::unpacked::{TarCompression, open as open_archive};
+use super::error::is_named_wheel;
 use super::input::find_dist_info;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links, open_file};
 use crate::disk;
@@ -34,6 +35,9 @@ pub(crate) const BLOCK: u64 = 512;
 
 /// How the tar archive at `location` is compressed; `None` if it is no tar archive. A wheel may begin with anything.
 pub(crate) fn packing(location: &Path) -> io::Result<Option<TarCompression>> {
+    if is_named_wheel(location) {
+        return Ok(None);
+    }
     let mut head = Vec::new();
     disk::open(location)?.0.take(BLOCK).read_to_end(&mut head)?;
     Ok(packing_of(location, &head))
@@ -43,7 +47,7 @@ pub(crate) fn packing(location: &Path) -> io::Result<Option<TarCompression>> {
 pub(crate) fn packing_of(location: &Path, head: &[u8]) -> Option<TarCompression> {
     let name = location.file_name().unwrap_or_default().to_string_lossy();
     match head {
-        _ if name.ends_with(".whl") => None,
+        _ if is_named_wheel(location) => None,
         [0x1f, 0x8b, ..] => Some(TarCompression::Gzip),
         // A frame, or a skippable one before it (RFC 8878, 3.1.1 and 3.1.2).
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(TarCompression::Zstd),

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::listing::{DirectoryListing, NoListing, is_readable};
+use super::listing::{DatabaseListing, NoListing, is_readable};
 use super::place::DatabasePlace;
 use super::problem::{self, Problem};
 use crate::database::{Arch, Handler};
@@ -27,7 +27,7 @@ const MAX_FILES: usize = 4096;
 /// Follows AOTriton.
 pub(super) fn look_up(place: &DatabasePlace, device: &TargetId, lookup: &mut DatabaseLookup) -> Option<Problem> {
     let base = &place.directory;
-    let listing = match DirectoryListing::of(base) {
+    let listing = match DatabaseListing::of(base) {
         Ok(listing) => listing,
         Err(NoListing::Denied) => return Some(denied(base)),
         Err(NoListing::Absent) => {
@@ -62,7 +62,7 @@ fn is_for(name: &str, device: &TargetId) -> bool {
 /// Checks the images of one directory.
 fn check(directory: &Path, lookup: &mut DatabaseLookup) -> Option<Problem> {
     let flash = directory.join("flash");
-    let listing = match DirectoryListing::of(&flash) {
+    let listing = match DatabaseListing::of(&flash) {
         Ok(listing) => listing,
         Err(NoListing::Denied) => return Some(denied(&flash)),
         Err(NoListing::Absent) => {
@@ -89,7 +89,7 @@ fn check(directory: &Path, lookup: &mut DatabaseLookup) -> Option<Problem> {
 }
 
 fn check_directory(directory: &Path) -> Option<Problem> {
-    match DirectoryListing::of(directory) {
+    match DatabaseListing::of(directory) {
         Ok(listing) if listing.names.is_empty() => {
             let reason = format!("{} is empty", directory.display());
             Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, directory))

@@ -18,7 +18,7 @@ use crate::source::open_file;
 const MAX_NAMES: usize = 1 << 17;
 
 /// The files of a directory.
-pub(super) struct DirectoryListing {
+pub(super) struct DatabaseListing {
     pub(super) directory: PathBuf,
     pub(super) names: BTreeSet<String>,
 }
@@ -39,7 +39,7 @@ pub(super) enum CodeState {
     Damaged(String),
 }
 
-impl DirectoryListing {
+impl DatabaseListing {
     pub(super) fn of(directory: &Path) -> Result<Self, NoListing> {
         let entries = fs::read_dir(directory).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => NoListing::Denied,

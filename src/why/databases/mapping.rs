@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::listing::{DirectoryListing, is_readable};
+use super::listing::{DatabaseListing, is_readable};
 use super::problem::{self, Problem};
 use crate::database::tensile::files_of_name;
 use crate::loader::NameSearch;
@@ -15,7 +15,7 @@ const SHARED: &str = "TensileLiteLibrary_lazy_Mapping";
 const OF_GPU: &str = "_Mapping.dat";
 
 /// Checks the mapping. The library says in its strings which one it reads, if any.
-pub(super) fn check(library: &Path, listing: &DirectoryListing, processor: &str) -> Option<Problem> {
+pub(super) fn check(library: &Path, listing: &DatabaseListing, processor: &str) -> Option<Problem> {
     let mut names = NameSearch::of([SHARED.as_bytes(), OF_GPU.as_bytes()]);
     read_pieces(library, |piece| names.observe(piece)).ok()?;
     let stem = match names.found() {

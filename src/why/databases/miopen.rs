@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::listing::{DirectoryListing, NoListing, is_readable};
+use super::listing::{DatabaseListing, NoListing, is_readable};
 use super::place::DatabasePlace;
 use super::problem::{self, Problem};
 use crate::database::{Arch, Handler};
@@ -21,7 +21,7 @@ const KERNELS: &str = ".kdb";
 /// Follows MIOpen. Returns what makes it slow.
 pub(super) fn look_up(place: &DatabasePlace, device: &TargetId, lookup: &mut DatabaseLookup) -> Option<Problem> {
     let directory = &place.directory;
-    let listing = match DirectoryListing::of(directory) {
+    let listing = match DatabaseListing::of(directory) {
         Ok(listing) => listing,
         Err(NoListing::Denied) => return Some(denied(directory)),
         Err(NoListing::Absent) => {
@@ -58,7 +58,7 @@ fn check(path: &Path) -> Option<Problem> {
 }
 
 /// A file that is missing although files for the GPU are there that go with it.
-fn missing(listing: &DirectoryListing, own: &[&str]) -> Option<Problem> {
+fn missing(listing: &DatabaseListing, own: &[&str]) -> Option<Problem> {
     let search = own.iter().filter_map(|name| name.strip_suffix(TUNING)).map(|stem| format!("{stem}{SEARCH}"));
     if let Some(name) = search.into_iter().find(|name| !listing.has(name)) {
         let path = listing.path(&name);

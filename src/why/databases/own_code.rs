@@ -4,14 +4,14 @@
 
 use std::path::Path;
 
-use super::listing::DirectoryListing;
+use super::listing::DatabaseListing;
 use super::problem::{self, Problem};
 use crate::database::tensile::HELPERS;
 use crate::loader::NameSearch;
 use crate::why::pieces::read_pieces;
 
 /// What is wrong if helper kernels are the only `code` for a processor, and the catalogue has a row for it.
-pub(super) fn check(catalogue: &Path, processor: &str, code: &[&str], listing: &DirectoryListing) -> Option<Problem> {
+pub(super) fn check(catalogue: &Path, processor: &str, code: &[&str], listing: &DatabaseListing) -> Option<Problem> {
     if code.iter().any(|name| !name.starts_with(HELPERS)) || !has_row(catalogue, processor) {
         return None;
     }

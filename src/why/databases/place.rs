@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use super::listing::{DirectoryListing, NoListing, is_readable};
+use super::listing::{DatabaseListing, NoListing, is_readable};
 use crate::database::{DatabaseReader, EmptyVariable, VERSION, is_version};
 use crate::loader::NameSearch;
 use crate::why::pieces::read_pieces;
@@ -49,7 +49,7 @@ impl DatabasePlace {
         let near = |directory: &PathBuf| {
             let searched = reader.searched.iter().filter_map(|relative| resolve(directory, relative, library.path));
             let candidates: Vec<_> = searched.collect();
-            let is_denied = |it: &&PathBuf| DirectoryListing::of(it).is_err_and(|error| error == NoListing::Denied);
+            let is_denied = |it: &&PathBuf| DatabaseListing::of(it).is_err_and(|error| error == NoListing::Denied);
             let place = candidates.iter().find(|it| is_readable(it)).or_else(|| candidates.iter().find(is_denied));
             place.or(candidates.last()).cloned()
         };
@@ -75,7 +75,7 @@ fn resolve(directory: &Path, relative: &str, library: &Path) -> Option<PathBuf> 
 
 /// The version that the library has in the text of a relative path, of those in a directory.
 fn version_in(directory: &Path, relative: &str, library: &Path) -> Option<String> {
-    let names = DirectoryListing::of(directory).ok()?.names;
+    let names = DatabaseListing::of(directory).ok()?.names;
     names.into_iter().filter(|name| is_version(name)).find(|name| {
         let wanted = relative.replace(VERSION, name);
         let mut search = NameSearch::of([wanted.as_bytes()]);

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::listing::{CodeState, DirectoryListing, NoListing, code_state, is_readable};
+use super::listing::{CodeState, DatabaseListing, NoListing, code_state, is_readable};
 use super::mapping;
 use super::own_code;
 use super::place::DatabasePlace;
@@ -38,7 +38,7 @@ impl TensileDatabase<'_> {
     /// Follows the steps of the library. Returns what is wrong.
     pub(super) fn look_up(&self, lookup: &mut DatabaseLookup) -> Option<Problem> {
         let base = &self.place.directory;
-        match DirectoryListing::of(base) {
+        match DatabaseListing::of(base) {
             Err(NoListing::Denied) => return Some(self.denied(base, base)),
             Err(NoListing::Absent) => {
                 let reason = format!("{} is not there", base.display());
@@ -48,7 +48,7 @@ impl TensileDatabase<'_> {
         }
         let directory = self.directory();
         lookup.directory = Some(directory.display().to_string());
-        let Ok(listing) = DirectoryListing::of(&directory) else {
+        let Ok(listing) = DatabaseListing::of(&directory) else {
             return Some(self.denied(&directory, &directory));
         };
         let names = catalogues(self.handler, self.device.processor());
@@ -91,12 +91,12 @@ impl TensileDatabase<'_> {
     }
 
     /// What is wrong if there is no catalogue.
-    fn absent(&self, listing: &DirectoryListing) -> Problem {
+    fn absent(&self, listing: &DatabaseListing) -> Problem {
         let (base, directory) = (&self.place.directory, &listing.directory);
         let processor = self.device.processor();
         let names = catalogues(self.handler, processor);
         let has_catalogue =
-            |directory: &Path| DirectoryListing::of(directory).is_ok_and(|it| names.iter().any(|name| it.has(name)));
+            |directory: &Path| DatabaseListing::of(directory).is_ok_and(|it| names.iter().any(|name| it.has(name)));
         let wanted = directory.join(names.first().map(String::as_str).unwrap_or_default());
         let missing = |problem: Problem| self.printing(directory, problem);
         if directory != base && has_catalogue(base) {
@@ -131,7 +131,7 @@ impl TensileDatabase<'_> {
 
     /// The generic target of the GPU, if there is a catalogue for that. rocBLAS reads it with ROCm/rocm-libraries#5243,
     /// without which such a catalogue is not built either.
-    fn generic_target(&self, listing: &DirectoryListing) -> Option<&'static str> {
+    fn generic_target(&self, listing: &DatabaseListing) -> Option<&'static str> {
         let merged = FALLBACKS.iter().filter(|row| row.state == FallbackState::Merged);
         let mut own = merged.filter(|row| row.processors.contains(&self.device.processor())).map(|row| row.generic);
         let generic = own.next().filter(|_| self.handler == Handler::Rocblas)?;
@@ -140,7 +140,7 @@ impl TensileDatabase<'_> {
 
     /// Checks files for a generic target: fallback kernels are looked for by the name of the GPU all the same
     /// (`PlaceholderLibrary::getCodeObjectFileName`, ROCm/rocm-libraries#9366).
-    fn check_generic(&self, generic: &str, listing: &DirectoryListing, lookup: &mut DatabaseLookup) -> Option<Problem> {
+    fn check_generic(&self, generic: &str, listing: &DatabaseListing, lookup: &mut DatabaseLookup) -> Option<Problem> {
         let (processor, directory) = (self.device.processor(), quoted(&listing.directory));
         lookup.saw(format!("{} has files for {generic}", listing.directory.display()));
         lookup.follows("a rocBLAS with ROCm/rocm-libraries#5243 reads these; that is open");
@@ -179,7 +179,7 @@ impl TensileDatabase<'_> {
     fn check(
         &self,
         catalogue: &str,
-        listing: &DirectoryListing,
+        listing: &DatabaseListing,
         processor: &str,
         lookup: &mut DatabaseLookup,
     ) -> Option<Problem> {
@@ -210,7 +210,7 @@ impl TensileDatabase<'_> {
     }
 
     /// Checks the catalogues that a lazy one names (`PlaceholderLibrary::loadPlaceholderLibrary`).
-    fn check_catalogues(&self, path: &Path, named: &BTreeSet<String>, listing: &DirectoryListing) -> Option<Problem> {
+    fn check_catalogues(&self, path: &Path, named: &BTreeSet<String>, listing: &DatabaseListing) -> Option<Problem> {
         let missing = without_file(named, &|file| listing.has(file));
         let first = missing.first().map(|name| listing.path(&format!("{name}.dat")));
         if let (Some(first), true) = (&first, missing.len() == named.len()) {
@@ -244,7 +244,7 @@ impl TensileDatabase<'_> {
 
     /// Checks that each catalogue has code (`PlaceholderLibrary::getCodeObjectFileName`). Nothing is said if none has:
     /// then the files have other names.
-    fn check_code_of(&self, named: &BTreeSet<String>, listing: &DirectoryListing) -> Option<Problem> {
+    fn check_code_of(&self, named: &BTreeSet<String>, listing: &DatabaseListing) -> Option<Problem> {
         let processor = self.device.processor();
         let lost = without_code(named, processor, &|file| listing.has(file));
         let first = lost.first().filter(|_| lost.len() < named.len())?;
@@ -255,7 +255,7 @@ impl TensileDatabase<'_> {
     }
 
     /// Checks the helper kernels, of which the first file that can be loaded is taken.
-    fn check_helpers(&self, listing: &DirectoryListing, is_whole: bool) -> Option<Problem> {
+    fn check_helpers(&self, listing: &DatabaseListing, is_whole: bool) -> Option<Problem> {
         let files = helpers(self.device.processor());
         let existing: Vec<_> = files.iter().filter(|name| listing.has(name)).collect();
         let path = listing.path(files.first().map(String::as_str).unwrap_or_default());
@@ -345,14 +345,14 @@ fn names_in(path: &Path) -> Result<BTreeSet<String>, String> {
 
 /// The targets of the catalogues in a directory, and in those below it.
 fn others(base: &Path) -> BTreeSet<String> {
-    let Ok(listing) = DirectoryListing::of(base) else { return BTreeSet::new() };
+    let Ok(listing) = DatabaseListing::of(base) else { return BTreeSet::new() };
     let target = |name: &str| {
         let name = name.strip_suffix(".zlib").unwrap_or(name).strip_suffix(".dat")?;
         let target = name.strip_prefix("TensileLibrary_lazy_").or_else(|| name.strip_prefix("TensileLibrary_"))?;
         target.starts_with("gfx").then(|| target.to_owned())
     };
     let below = listing.names.iter().filter(|name| name.starts_with("gfx"));
-    let below = below.filter_map(|name| DirectoryListing::of(&base.join(name)).ok());
+    let below = below.filter_map(|name| DatabaseListing::of(&base.join(name)).ok());
     let all = std::iter::once(&listing).map(|it| it.names.clone()).chain(below.map(|it| it.names));
     all.flatten().filter_map(|name| target(&name)).collect()
 }

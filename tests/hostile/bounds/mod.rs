@@ -255,7 +255,7 @@ fn check(rows: &[&Row], scale: usize, settings: &[(u64, u64)], is_chosen: impl F
                     "{parser:?}, {name}: {action:?} --memory {memory} -j {jobs}: exit {code}, {peak} KiB of {bound}, {seconds} s: {first:.160}"
                 );
                 println!("{line}");
-                let is_ended = code.parse::<u8>().is_ok_and(|code| code < 5);
+                let is_ended = code.parse::<u8>().is_ok_and(|code| code <= 5);
                 if peak > bound || !is_ended || said.contains("panicked") {
                     broken.push(line);
                 }
