@@ -83,10 +83,9 @@ impl RequireOptions {
         embedded: &[(EntryPath, Embedded)],
         locations: &[PathBuf],
     ) -> Option<Coverage> {
-        let Prepared { input, joined, plan, resources, .. } = prepared;
-        let examined = CoverageInput { within: None, locations, input, joined, plan, embedded, resources };
         let requirement = self.requirement();
-        self.is_given().then(|| Coverage::of(&requirement, vec![InputCoverage::of(&examined, &requirement)]))
+        let judge = || judged(prepared, embedded, (None, locations), &requirement);
+        self.is_given().then(|| Coverage::of(&requirement, vec![judge()]))
     }
 
     /// The answer about several wheels that do not belong together, if GPUs are required. `search` finds bundles without a
@@ -101,14 +100,11 @@ impl RequireOptions {
         }
         let requirement = self.requirement();
         let wheels = release.wheels.iter().zip(of_each(release, &requirement));
-        let judged = wheels.filter(|(_, own)| !own.gpus.is_empty()).map(|(wheel, own)| {
-            let (name, found) = (wheel.name()?.to_string(), search(&wheel.prepared));
-            let Prepared { input, joined, plan, resources, .. } = &wheel.prepared;
-            let (within, locations, embedded) = (Some(&*name), &[][..], &*found);
-            let examined = CoverageInput { within, locations, input, joined, plan, embedded, resources };
-            Ok(InputCoverage::of(&examined, &own))
+        let of_wheels = wheels.filter(|(_, own)| !own.gpus.is_empty()).map(|(wheel, own)| {
+            let (name, embedded) = (wheel.name()?.to_string(), search(&wheel.prepared));
+            Ok(judged(&wheel.prepared, &embedded, (Some(&name), &[]), &own))
         });
-        Ok(Some(Coverage::of(&requirement, judged.collect::<anyhow::Result<_>>()?)))
+        Ok(Some(Coverage::of(&requirement, of_wheels.collect::<anyhow::Result<_>>()?)))
     }
 
     /// The answer about artifacts. `examine` plans one of them, and finds its bundles without a wrapper.
@@ -118,15 +114,24 @@ impl RequireOptions {
         mut examine: impl FnMut(&InstalledComponent) -> anyhow::Result<(Prepared, Vec<(EntryPath, Embedded)>)>,
     ) -> anyhow::Result<Coverage> {
         let requirement = self.requirement();
-        let judged = components.iter().map(|component| {
+        let of_components = components.iter().map(|component| {
             let (prepared, embedded) = examine(component)?;
-            let Prepared { input, joined, plan, resources, .. } = &prepared;
-            let (within, locations, embedded) = (component.name.as_deref(), &[][..], &*embedded);
-            let examined = CoverageInput { within, locations, input, joined, plan, embedded, resources };
-            Ok(InputCoverage::of(&examined, &requirement))
+            Ok(judged(&prepared, &embedded, (component.name.as_deref(), &[]), &requirement))
         });
-        Ok(Coverage::of(&requirement, judged.collect::<anyhow::Result<_>>()?))
+        Ok(Coverage::of(&requirement, of_components.collect::<anyhow::Result<_>>()?))
     }
+}
+
+/// The answer about an input, with the bundles in it that no wrapper leads to. `within` is what its paths are in, of several
+/// inputs.
+fn judged(
+    prepared: &Prepared,
+    embedded: &[(EntryPath, Embedded)],
+    (within, locations): (Option<&str>, &[PathBuf]),
+    requirement: &Requirement,
+) -> InputCoverage {
+    let Prepared { input, joined, plan, resources, .. } = prepared;
+    InputCoverage::of(&CoverageInput { within, locations, input, joined, plan, embedded, resources }, requirement)
 }
 
 /// The GPUs that are required of each of several wheels: of thin wheels of one distribution, a GPU uses that with its code. What
