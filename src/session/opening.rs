@@ -42,12 +42,7 @@ impl<S: Stages> Session<'_, S> {
 
     /// Opens and plans wheels, of which only host wheels and their device wheels belong together.
     pub(crate) fn open_apart(&self, paths: &[PathBuf]) -> Result<Release, SessionError> {
-        let opened = opened::open_apart(paths, self.resources)?;
-        (self.say)(&opened.notes, &opened.warnings);
-        match opened.inputs {
-            OpenedInputs::One(input) => Release::plan(vec![*input], self),
-            OpenedInputs::Several(inputs) => Release::plan(inputs, self),
-        }
+        Release::plan(self.announce(opened::open_apart(paths, self.resources)?).into_vec(), self)
     }
 
     /// Opens and plans what the user named as one input.
@@ -57,9 +52,7 @@ impl<S: Stages> Session<'_, S> {
 
     /// Opens what the user named as one input.
     pub(crate) fn list_together(&self, paths: &[PathBuf]) -> Result<Input, SessionError> {
-        let OpenedResult { inputs, notes, warnings } = opened::open_together(paths, Input::open, self.resources)?;
-        (self.say)(&notes, &warnings);
-        match inputs {
+        match self.announce(opened::open_together(paths, Input::open, self.resources)?) {
             OpenedInputs::One(input) => Ok(*input),
             OpenedInputs::Several(_) => Err(OpenedError::from(WheelsError::NotAWheel(PathBuf::new())).into()),
         }
@@ -67,16 +60,18 @@ impl<S: Stages> Session<'_, S> {
 
     /// Opens all that the user named, as [`opened::open_all`] does.
     pub(crate) fn list_all(&self, path: &Path) -> Result<OpenedInputs, SessionError> {
-        let OpenedResult { inputs, notes, warnings } = opened::open_all(path, Input::open, self.resources)?;
-        (self.say)(&notes, &warnings);
-        Ok(inputs)
+        Ok(self.announce(opened::open_all(path, Input::open, self.resources)?))
     }
 
     /// Opens what the user named.
     pub(crate) fn list(&self, paths: &[PathBuf], list: List) -> Result<OpenedInputs, SessionError> {
-        let OpenedResult { inputs, notes, warnings } = opened::open(paths, list, self.resources)?;
+        Ok(self.announce(opened::open(paths, list, self.resources)?))
+    }
+
+    /// The inputs. Says what else there is.
+    fn announce(&self, OpenedResult { inputs, notes, warnings }: OpenedResult) -> OpenedInputs {
         (self.say)(&notes, &warnings);
-        Ok(inputs)
+        inputs
     }
 
     /// Plans the split of the only input of a command.
