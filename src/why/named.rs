@@ -27,15 +27,10 @@ fn installed(path: &Path, named: &Named) -> Vec<PathBuf> {
         // Libraries of a conda environment are next to its packages for Python.
         Named::Environment(sites) => own().chain(outside(path, sites)).collect(),
         // Tar archives are next to something else.
-        Named::Artifacts(artifacts) if !has_any(artifacts) => own().collect(),
+        Named::Artifacts(artifacts) if !artifacts.has_any() => own().collect(),
         Named::Split(split) => split.sites.iter().map(|site| site.path.clone()).collect(),
         _ => Vec::new(),
     }
-}
-
-/// Whether there are artifacts, rather than other tar archives alone.
-fn has_any(artifacts: &FoundArtifacts) -> bool {
-    !matches!(artifacts, FoundArtifacts::Several { artifacts, .. } if artifacts.is_empty())
 }
 
 /// The wheels that are to be installed, for all GPUs.
@@ -101,7 +96,7 @@ impl Question {
         let resources = &self.resources;
         match named {
             Named::Split(split) => self.look_up_split(split, found),
-            Named::Artifacts(artifacts) if has_any(artifacts) => {
+            Named::Artifacts(artifacts) if artifacts.has_any() => {
                 self.look_up_artifacts(path, artifacts, gpus, found)?;
             }
             Named::Image(image) => self.add_assembled(assembled::of_image(image, resources), gpus, found),
