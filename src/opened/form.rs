@@ -8,7 +8,7 @@ use super::site::{is_environment, sites_of};
 use super::split::SplitDirectory;
 use super::tarred::TarredForm;
 use super::wheels::WheelDirectory;
-use crate::artifact::{FoundArtifacts, find_in, is_named_as_artifact};
+use crate::artifact::{FoundArtifacts, is_named_as_artifact};
 use crate::fatbin::{is_bundle, is_code};
 use crate::image::{ImageReference, LayoutForm, is_layout};
 use crate::kpack;
@@ -111,10 +111,10 @@ fn image(place: &Place, form: LayoutForm) -> Named {
 }
 
 fn artifacts(place: &Place) -> Result<Option<Named>, OpenedError> {
-    let Some(listing) = place.listing()? else {
+    if !place.is_directory {
         return Ok(is_named_as_artifact(&place.path).then_some(Named::Artifacts(FoundArtifacts::One)));
-    };
-    Ok(find_in(listing).filter(FoundArtifacts::has_any).map(Named::Artifacts))
+    }
+    Ok(place.artifacts()?.filter(|found| found.has_any()).cloned().map(Named::Artifacts))
 }
 
 fn split(place: &Place) -> Result<Option<Named>, OpenedError> {
@@ -146,7 +146,7 @@ fn added_sites(place: &Place) -> Result<Option<Named>, OpenedError> {
 }
 
 fn archives(place: &Place) -> Result<Option<Named>, OpenedError> {
-    Ok(place.listing()?.and_then(find_in).map(Named::Artifacts))
+    Ok(place.artifacts()?.cloned().map(Named::Artifacts))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a row of the table")]

@@ -7,6 +7,7 @@ use once_cell::unsync::OnceCell;
 
 use super::error::OpenedError;
 use super::tarred::TarredForm;
+use crate::artifact::{FoundArtifacts, find_in};
 use crate::disk;
 use crate::source::{DirectoryListing, SourceError, packing_of};
 
@@ -21,6 +22,7 @@ pub(super) struct Place {
     /// Whether it leads to a directory.
     pub(super) is_directory: bool,
     listing: OnceCell<DirectoryListing>,
+    artifacts: OnceCell<Option<FoundArtifacts>>,
     head: OnceCell<Vec<u8>>,
     tarred: OnceCell<Option<TarredForm>>,
 }
@@ -39,14 +41,21 @@ impl Place {
             let what = "neither a file nor a directory";
             return Err(SourceError::UnknownKind { path: path.to_owned(), what }.into());
         }
-        let (listing, head, tarred) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Ok(Self { path: path.to_owned(), is_directory, listing, head, tarred })
+        let (listing, artifacts) = (OnceCell::new(), OnceCell::new());
+        let (head, tarred) = (OnceCell::new(), OnceCell::new());
+        Ok(Self { path: path.to_owned(), is_directory, listing, artifacts, head, tarred })
     }
 
     /// Its entries, if it is a directory.
     pub(super) fn listing(&self) -> Result<Option<&DirectoryListing>, SourceError> {
         let read = || DirectoryListing::read(&self.path);
         self.is_directory.then(|| self.listing.get_or_try_init(read)).transpose()
+    }
+
+    /// The artifacts and other tar archives in it, if it is a directory. Each directory in it is asked for a manifest.
+    pub(super) fn artifacts(&self) -> Result<Option<&FoundArtifacts>, SourceError> {
+        let Some(listing) = self.listing()? else { return Ok(None) };
+        Ok(self.artifacts.get_or_init(|| find_in(listing)).as_ref())
     }
 
     /// Its first bytes, if it is a file.
