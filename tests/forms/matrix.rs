@@ -101,7 +101,7 @@ impl Matrix<'_> {
     }
 }
 
-/// The first lines of a text that are not JSON, for a reader who wants to know why.
+/// The first messages and sentences of what was printed, which tell a reader why.
 fn excerpt(said: &str) -> String {
     let lines = said.lines().filter(|line| line.starts_with("kpackfs: ") || line.contains("\"sentence\""));
     let cut = lines.take(3).map(|line| line.chars().take(300).collect::<String>());
