@@ -13,7 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio, exit};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{transport, wait_until};
 use kpackfs::mount::{MountError, MountOptions, ServeOptions, Served, find_mount, list_mounts, serve, umount};
@@ -265,10 +265,12 @@ fn main() {
         ("a_signal_while_preparing_ends_everything", a_signal_while_preparing_ends_everything),
         ("a_signal_spares_what_covers_the_mount", a_signal_spares_what_covers_the_mount),
     ];
+    let begin = Instant::now();
     for (name, test) in tests {
         print!("test {name} ... ");
         std::io::stdout().flush().unwrap();
         test();
         println!("ok");
     }
+    println!("finished in {:.2}s", begin.elapsed().as_secs_f64());
 }

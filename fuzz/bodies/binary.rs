@@ -8,7 +8,7 @@ use kpackfs::kpack::BundleJobs;
 use kpackfs::rope::{Content, Edit, Rope, Segment};
 use kpackfs::split::ThinBinary;
 
-use crate::support::{Random, Watched, read, resources, same_in_pieces};
+use super::support::{Random, Watched, read, resources, same_in_pieces};
 
 /// Checks bytes that may be a binary.
 pub(crate) fn run(bytes: &[u8]) {

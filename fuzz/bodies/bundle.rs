@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kpackfs::fatbin::{Bundle, CodeObject, bundle_size, is_bundle};
 use kpackfs::rope::Content;
 
-use crate::support::{MOST, Random, Watched, read, resources, same_in_pieces};
+use super::support::{MOST, Random, Watched, read, resources, same_in_pieces};
 
 /// Checks bytes that may be a bundle.
 pub(crate) fn run(bytes: &[u8]) {

@@ -9,8 +9,8 @@ use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Edit, Segment, edited};
 use kpackfs::source::{EntryKind, EntryPath, Input};
 
-use crate::support::{MOST, Random, directory, inflate, read, resources, same_in_pieces, wheel};
-use crate::zipped::{Member, zipped};
+use super::support::{MOST, Random, directory, inflate, read, resources, same_in_pieces, wheel};
+use super::zipped::{Member, zipped};
 
 /// Checks bytes that may be a deflate stream.
 pub(crate) fn run(bytes: &[u8]) {
@@ -95,7 +95,7 @@ fn recalled(bytes: &[u8], truth: &[u8], random: &mut Random) {
     let second = session();
     assert!(same_in_pieces(&*content(&path, &second).expect("it is there"), truth, random));
     let index = second.index.file().expect("it was saved").to_owned();
-    crate::records::damage(&index, random);
+    super::records::damage(&index, random);
     // What the index says about the stream may be false now. Then the stream is scanned again.
     let third = session();
     let member = content(&path, &third).expect("it is there");

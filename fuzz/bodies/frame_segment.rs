@@ -5,7 +5,7 @@ use std::fs;
 use kpackfs::index::{FrameStore, Index};
 use kpackfs::rope::{Identity, Xxh3};
 
-use crate::support::directory;
+use super::support::directory;
 
 /// Bytes of the header of a record.
 const HEADER: usize = 64;

@@ -7,7 +7,7 @@ use kpackfs::image::{ImageReference, LayoutForm, open_root};
 use kpackfs::rope::Sha256;
 use tempfile::TempDir;
 
-use crate::support::{MOST, content, directory, read, resources, stays_in_the_tree};
+use super::support::{MOST, content, directory, read, resources, stays_in_the_tree};
 
 /// The number of files that are read; more would only take time.
 const FILES: usize = 16;

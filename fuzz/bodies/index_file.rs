@@ -6,8 +6,8 @@ use kpackfs::index::{Index, RecordKind, list};
 use kpackfs::rope::Identity;
 use serde::de::IgnoredAny;
 
-use crate::records;
-use crate::support::directory;
+use super::records;
+use super::support::directory;
 
 const KINDS: [RecordKind; 6] = [
     RecordKind::Scan,

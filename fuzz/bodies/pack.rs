@@ -7,7 +7,7 @@ use kpackfs::gpu::TargetId;
 use kpackfs::kpack::{ArchiveEntry, ArchiveReader, ArchiveRope, BundleJobs, Compression, DEFAULT_LEVEL, Frame};
 use kpackfs::rope::{Content, Materialize, Rope, Segment};
 
-use crate::support::{Random, read, resources};
+use super::support::{Random, read, resources};
 
 /// Checks bytes that may be code objects: an archive and a bundle made of them return them.
 pub(crate) fn run(bytes: &[u8]) {

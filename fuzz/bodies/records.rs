@@ -7,7 +7,7 @@ use std::path::Path;
 
 use kpackfs::rope::Xxh3;
 
-use crate::support::Random;
+use super::support::Random;
 
 const MAGIC: &[u8; 8] = b"KPFSIDX\n";
 

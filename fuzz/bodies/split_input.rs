@@ -11,7 +11,7 @@ use kpackfs::metrics::Progress;
 use kpackfs::rope::{Content, Rope, Segment};
 use kpackfs::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind};
 
-use crate::support::{MOST, read, resources};
+use super::support::{MOST, read, resources};
 
 /// An ELF file and a Windows image, with two wrappers each.
 const FAT: [&[u8]; 2] =

@@ -4,7 +4,7 @@ use std::fs;
 
 use kpackfs::source::Input;
 
-use crate::support::{MOST, Random, content, directory, read, resources, same_in_pieces, stays_in_the_tree};
+use super::support::{MOST, Random, content, directory, read, resources, same_in_pieces, stays_in_the_tree};
 
 /// The number of members that are read; more would only take time.
 const MEMBERS: usize = 16;

@@ -3,7 +3,7 @@
 use kpackfs::rope::Content;
 use kpackfs::source::{Entry, EntryKind, Input};
 
-use crate::support::{
+use super::support::{
     MOST, Random, content, directory, inflate, read, resources, same_in_pieces, stays_in_the_tree, wheel,
 };
 

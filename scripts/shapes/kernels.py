@@ -99,7 +99,7 @@ def main():
     inputs = [path for pattern in INPUTS for path in sorted(corpus.glob(pattern))]
     if not inputs:
         sys.exit(f'*** SKIPPED: there is nothing in {corpus}; NO real kernel was looked up (see scripts/fetch-corpus) ***')
-    loader = Loader(work / 'loader', Path('tests/mount/hip.c'), ['-Iruntime/include'], [library, f'-Wl,-rpath,{library.parent}'])
+    loader = Loader(work / 'loader', Path('tests/mounts/mount/hip.c'), ['-Iruntime/include'], [library, f'-Wl,-rpath,{library.parent}'])
     failed = False
     for path in inputs:
         report = json.loads(run([kpackfs, 'inspect', '--json', path]).stdout)

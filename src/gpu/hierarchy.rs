@@ -1,6 +1,6 @@
 //! The packaging hierarchy: target → sub-family → family, as rocm-bootstrap 0.3.0 defines it.
 //!
-//! `tests/hierarchy_oracle.rs` compares these tables with that package.
+//! `tests/plain/hierarchy_oracle.rs` compares these tables with that package.
 
 use super::{TargetId, fallback};
 

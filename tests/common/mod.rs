@@ -2,6 +2,10 @@
 
 #![allow(dead_code, reason = "no suite needs all of it")]
 
+pub(crate) mod links;
+pub(crate) mod mounts;
+pub(crate) mod namespaces;
+
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -77,6 +81,16 @@ pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
     command.env_remove("SOURCE_DATE_EPOCH");
     command
+}
+
+/// A copy of the program in a directory, for users who may not enter that of the program. Another process writes it: a program that another
+/// thread starts inherits what this process has open for writing, and such a file cannot be executed (ETXTBSY).
+pub(crate) fn copied_program(directory: &Path) -> PathBuf {
+    let (program, copy) = (env!("CARGO_BIN_EXE_kpackfs"), directory.join("kpackfs-program"));
+    if !copy.exists() && fs::hard_link(program, &copy).is_err() {
+        succeeds(Command::new("cp").arg(program).arg(&copy));
+    }
+    copy
 }
 
 /// Runs a command that has to succeed.

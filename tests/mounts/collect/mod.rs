@@ -1,0 +1,459 @@
+//! `collect`: libraries, archives, databases and links that an application needs, from trees of small libraries that gcc makes.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
+
+use crate::common::{Files, assert_same, can_mount, fixture, program, run, succeeds, umount};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A directory with an application and a tree.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        for directory in ["app", "tree/lib", "stubs"] {
+            fs::create_dir_all(place.path(directory)).unwrap();
+        }
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        fs::write(self.path(name), bytes).unwrap();
+    }
+
+    fn compile(&self, code: &str, output: &str, options: &[&str]) {
+        let source = self.path("source.c");
+        fs::write(&source, code).unwrap();
+        let mut gcc = Command::new("gcc");
+        gcc.arg(source).arg("-o").arg(self.path(output)).current_dir(self.0.path());
+        gcc.arg("-Wl,--allow-shlib-undefined").args(options);
+        succeeds(&mut gcc);
+    }
+
+    /// A library of the tree, `lib/NAME`, with this soname.
+    fn library(&self, name: &str, soname: &str, code: &str, options: &[&str]) {
+        let soname = format!("-Wl,-soname,{soname}");
+        self.compile(code, &format!("tree/lib/{name}"), &[&["-shared", "-fPIC", &soname], options].concat());
+    }
+
+    /// A HIP runtime with this text in it.
+    fn runtime(&self, version: &str, text: &str) {
+        let code = format!("const char *text(void) {{ return \"{text}\"; }}");
+        let name = format!("libamdhip64.so.{version}");
+        self.library(&name, &name, &code, &[]);
+        self.library("libamd_comgr.so.3", "libamd_comgr.so.3", "", &[]);
+    }
+
+    /// A program of the application that needs these libraries. They are stubs if the tree does not have them.
+    fn program(&self, name: &str, libraries: &[&str], runpath: &str) {
+        let stub = |library: &&str| {
+            let stub = format!("stubs/{library}");
+            if !self.path(&stub).exists() {
+                self.compile("", &stub, &["-shared", "-fPIC", &format!("-Wl,-soname,{library}")]);
+            }
+            stub
+        };
+        let stubs: Vec<_> = libraries.iter().map(stub).collect();
+        let mut options = vec!["-Wl,--no-as-needed"];
+        options.extend(stubs.iter().map(String::as_str));
+        let runpath = format!("-Wl,-rpath,{runpath}");
+        options.push(&runpath);
+        self.compile("int main(void) { return 42; }", &format!("app/{name}"), &options);
+    }
+
+    fn collect(&self, gpus: &str, more: &[&str]) -> Output {
+        let mut command = program();
+        command.arg("collect").arg(self.path("app")).arg("--from").arg(self.path("tree"));
+        command.args(["--gpu-targets", gpus, "--no-cache"]).args(more).current_dir(self.0.path()).output().unwrap()
+    }
+
+    /// Collects without writing. Returns the exit code and the names of what is missing.
+    fn missing(&self, gpus: &str) -> (Option<i32>, Vec<String>) {
+        let output = self.collect(gpus, &["--json"]);
+        let report: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+        let names =
+            report["missing"].as_array().unwrap().iter().map(|piece| piece["name"].as_str().unwrap().to_owned());
+        (output.status.code(), names.collect())
+    }
+}
+
+/// The files below a directory. Symlinks to files are followed.
+fn files_in(place: &Path) -> Files {
+    fn add(place: &Path, name: &Path, files: &mut Files) {
+        for entry in fs::read_dir(place).unwrap() {
+            let entry = entry.unwrap();
+            let (path, name) = (entry.path(), name.join(entry.file_name()));
+            if path.is_dir() {
+                add(&path, &name, files);
+            } else {
+                files.insert(name, fs::read(&path).unwrap());
+            }
+        }
+    }
+    let mut files = Files::new();
+    add(place, Path::new(""), &mut files);
+    files
+}
+
+fn links(place: &Path) -> Vec<(String, String)> {
+    let links = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_symlink());
+    let mut links: Vec<_> = links
+        .map(|path| {
+            (
+                path.file_name().unwrap().to_str().unwrap().to_owned(),
+                fs::read_link(&path).unwrap().display().to_string(),
+            )
+        })
+        .collect();
+    links.sort();
+    links
+}
+
+#[test]
+fn a_program_runs_from_the_result() {
+    let place = Place::new();
+    place.library("libinner.so.2.1", "libinner.so.2", "int inner(void) { return 40; }", &[]);
+    symlink("libinner.so.2.1", place.path("tree/lib/libinner.so.2")).unwrap();
+    let outer = "int inner(void); int outer(void) { return inner() + 2; }";
+    place.library("libouter.so.1", "libouter.so.1", outer, &["tree/lib/libinner.so.2.1", "-Wl,-rpath,$ORIGIN"]);
+    place.library("libunneeded.so.1", "libunneeded.so.1", "", &[]);
+    place.write("tree/share/doc/outer/LICENSE.md", "MIT");
+    place.write("tree/share/doc/unneeded/LICENSE.md", "MIT");
+    let options = ["tree/lib/libouter.so.1", "-Wl,-rpath,$ORIGIN/../lib"];
+    fs::create_dir(place.path("app/bin")).unwrap();
+    place.compile("int outer(void); int main(void) { return outer(); }", "app/bin/program", &options);
+    let licence = |root: &str| place.path(root).join("LICENSE.md");
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
+    fs::File::open(licence("tree/share/doc/outer")).unwrap().set_modified(old).unwrap();
+    // Times of files are those of a clock with ticks of at most 10 ms.
+    let begun = SystemTime::now() - Duration::from_millis(10);
+    let output = place.collect("gfx1100", &["-o", "out"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let time = |path: &Path| path.metadata().unwrap().modified().unwrap();
+    assert_eq!(time(&licence("out/licenses/outer")), old);
+    assert!(time(&place.path("out/.kpackfs/collect.json")) >= begun, "the statement is no file of the input");
+    assert_eq!(Command::new(place.path("out/bin/program")).status().unwrap().code(), Some(42));
+    let files: Vec<_> = files_in(&place.path("out")).into_keys().map(|path| path.display().to_string()).collect();
+    let expected = [
+        ".kpackfs/collect.json",
+        "bin/program",
+        "lib/libinner.so.2",
+        "lib/libinner.so.2.1",
+        "lib/libouter.so.1",
+        "licenses/outer/LICENSE.md",
+    ];
+    assert_eq!(files, expected);
+    assert_eq!(links(&place.path("out/lib")), [("libinner.so.2".to_owned(), "libinner.so.2.1".to_owned())]);
+    let text = String::from_utf8(place.collect("gfx1100", &["--explain", "libinner.so.2.1"]).stdout).unwrap();
+    assert!(text.starts_with("program → libouter.so.1 → libinner.so.2.1\n"), "{text}");
+    for packed in ["out.tar.zst", "out.zip"] {
+        assert!(place.collect("gfx1100", &["-o", packed]).status.success(), "{packed}");
+        assert!(time(&place.path(packed)) >= begun, "{packed}");
+    }
+    fs::create_dir(place.path("unpacked")).unwrap();
+    let mut unpack = Command::new("tar");
+    succeeds(unpack.args(["--zstd", "-xf"]).arg(place.path("out.tar.zst")).arg("-C").arg(place.path("unpacked")));
+    assert_same(&files_in(&place.path("unpacked")), &files_in(&place.path("out")), "out.tar.zst and out");
+    let list =
+        "import sys, zipfile; print(*sorted(n for n in zipfile.ZipFile(sys.argv[1]).namelist() if n[-1] != '/'))";
+    let names = run(Command::new("python3").args(["-c", list]).arg(place.path("out.zip")));
+    assert_eq!(names.trim().split(' ').collect::<Vec<_>>(), files);
+    let text = String::from_utf8(place.collect("gfx1100", &["--explain", "libc.so.6"]).stdout).unwrap();
+    assert!(text.starts_with("libc.so.6: left out, needed by ") && text.contains("manylinux_2_28"), "{text}");
+    assert_eq!(place.collect("gfx1100", &["--explain", "libnone.so"]).status.code(), Some(2));
+    // The soname link is gone.
+    fs::remove_file(place.path("tree/lib/libinner.so.2")).unwrap();
+    assert_eq!(place.missing("gfx1100"), (Some(1), vec!["libinner.so.2".to_owned()]));
+    // The output is written all the same.
+    let output = place.collect("gfx1100", &["-o", "other"]);
+    assert_eq!((output.status.code(), place.path("other/lib/libouter.so.1").exists()), (Some(1), true));
+}
+
+#[test]
+fn thin_libraries_have_the_code_of_the_wanted_gpus() {
+    let place = Place::new();
+    place.write("tree/lib/libkernels.so.1", fixture("plain.so"));
+    place.write("tree/lib/libother.so.1", fixture("compressed.so"));
+    place.program("program", &["libkernels.so.1"], "$ORIGIN/lib");
+    place.runtime("6", "nothing");
+    let targets = |path: &str| -> Vec<String> {
+        let report = run(program().args(["inspect", "--json", "--no-cache"]).arg(place.path(path)));
+        let report: Value = serde_json::from_str(&report).unwrap();
+        report["device"].as_object().unwrap().keys().cloned().collect()
+    };
+    let gpu = "gfx1030";
+    assert!(targets("tree").len() > 1);
+    let output = place.collect(gpu, &["-o", "out"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(targets("out"), [gpu]);
+    assert!(!place.path("out/lib/libother.so.1").exists());
+    succeeds(program().arg("verify").arg(place.path("out")));
+    succeeds(program().args(["why", "--target", gpu]).arg(place.path("out")));
+    assert!(place.collect(&format!("{gpu},gfx90a"), &["--shared", "-o", "pieces"]).status.success());
+    let pieces = |name: &str| files_in(&place.path("pieces").join(name)).into_keys().collect::<Vec<_>>();
+    assert_eq!(pieces(gpu), [Path::new("lib/libkernels.so.1")]);
+    assert_eq!(pieces("gfx90a"), pieces(gpu));
+    assert!(!pieces("common").contains(&PathBuf::from("lib/libkernels.so.1")) && pieces("common").len() > 3);
+    let shared = fs::read(place.path("pieces").join(gpu).join("lib/libkernels.so.1")).unwrap();
+    assert!(shared == fs::read(place.path("out/lib/libkernels.so.1")).unwrap(), "a piece has the code of one GPU");
+    let (code, missing) = place.missing("gfx803");
+    assert_eq!((code, missing), (Some(1), vec!["code for gfx803".to_owned()]));
+    if can_mount() {
+        let point = place.path("mount");
+        fs::create_dir(&point).unwrap();
+        let mut mount = program();
+        mount.arg("mount").arg(place.path("tree")).arg(&point).arg("--collect").arg(place.path("app"));
+        succeeds(mount.args(["--gpu-targets", gpu, "--no-cache"]));
+        let shown = files_in(&point.join("collected/"));
+        umount(&point);
+        assert_same(&shown, &files_in(&place.path("out")), "collected/ and out");
+    }
+}
+
+#[test]
+fn archives_are_taken_if_the_runtime_reads_them() {
+    let place = Place::new();
+    place.write("fat/lib/libkernels.so.1", fixture("plain.so"));
+    place.write("fat/lib/libunneeded.so.1", fixture("small.so"));
+    succeeds(program().arg("split").arg(place.path("fat")).args(["--no-cache", "-o"]).arg(place.path("split")));
+    let parts = fs::read_dir(place.path("split")).unwrap().map(|entry| entry.unwrap().path());
+    for part in parts.filter(|path| path.file_name().is_some_and(|name| name != ".kpackfs")) {
+        succeeds(Command::new("cp").arg("-a").arg(part.join(".")).arg(place.path("tree")));
+    }
+    // The fixtures need this one.
+    place.runtime("6", "kpack_load_code_object");
+    place.program("program", &["libkernels.so.1"], "$ORIGIN/../lib");
+    let (gpu, name) = ("gfx1030", "rocm_gfx1030.kpack");
+    let archive = place.path("tree/.kpack").join(name);
+    let output = place.collect(gpu, &["-o", "out"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let archives: Vec<_> = fs::read_dir(place.path("out/.kpack")).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(archives, [name]);
+    assert!(place.path("out/app/program").exists(), "the application is next to its libraries");
+    assert_eq!(
+        fs::read(place.path("out/lib/libkernels.so.1")).unwrap(),
+        fs::read(place.path("tree/lib/libkernels.so.1")).unwrap()
+    );
+    let listed = run(program().args(["kpack", "list"]).arg(place.path("out/.kpack").join(&archives[0])));
+    assert!(listed.contains("libkernels") && !listed.contains("libunneeded"), "{listed}");
+    succeeds(program().arg("verify").arg(place.path("out")));
+    // Parts of a split as trees.
+    let id = |path: &str| serde_json::from_slice::<Value>(&fs::read(place.path(path)).unwrap()).unwrap();
+    let mut parts = program();
+    parts.arg("collect").arg(place.path("app")).args(["--gpu-targets", gpu, "--no-cache", "--from"]);
+    parts.args(["split/host", "split/gfx1030", "tree"].map(|tree| place.path(tree)));
+    succeeds(parts.arg("-o").arg(place.path("of-parts")));
+    assert_eq!(
+        fs::read(place.path("of-parts/.kpack").join(name)).unwrap(),
+        fs::read(place.path("out/.kpack").join(name)).unwrap()
+    );
+    let stated = id("of-parts/.kpackfs/collect.json");
+    let ids: Vec<_> = stated["trees"].as_array().unwrap().iter().map(|tree| &tree["split_ids"][0]).collect();
+    let split_id = &id("split/.kpackfs/split.json")["split_id"];
+    assert_eq!(ids, [split_id, split_id, &Value::Null]);
+    assert_eq!(stated["trees"][2]["listing"].as_str().map(str::len), Some(64));
+    // An older runtime gets the code in the libraries.
+    place.runtime("6", "nothing");
+    let output = place.collect(gpu, &["-o", "thin"]);
+    assert!(output.status.success() && !place.path("thin/.kpack").exists());
+    place.runtime("6", "kpack_load_code_object");
+    fs::remove_file(&archive).unwrap();
+    let (code, missing) = place.missing(gpu);
+    assert_eq!(code, Some(1));
+    assert_eq!(missing.first().map(String::as_str), Some("../.kpack/rocm_gfx1030.kpack"), "{missing:?}");
+}
+
+#[test]
+fn what_libraries_load_by_name_is_taken_or_named() {
+    let place = Place::new();
+    place.library("librocblas.so.5", "librocblas.so.5", "", &[]);
+    place.library("libhiprtc.so.7", "libhiprtc.so.7", "", &[]);
+    place.library("libhiprtc-builtins.so.7", "libhiprtc-builtins.so.7", "", &[]);
+    let kernel = "tree/lib/rocblas/library/TensileLibrary_HH_gfx1100.hsaco";
+    place.write(kernel, "code");
+    place.write("tree/lib/rocblas/library/TensileLibrary_HH_gfx90a.hsaco", "code");
+    place.write("tree/lib/rocblas/library/TensileLibrary_HH_fallback.dat", "generic");
+    place.program("program", &["librocblas.so.5", "libhiprtc.so.7"], "$ORIGIN");
+    let output = place.collect("gfx1100", &["-o", "out"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let files: Vec<_> = files_in(&place.path("out")).into_keys().map(|path| path.display().to_string()).collect();
+    let expected = [
+        ".kpackfs/collect.json",
+        "libhiprtc-builtins.so.7",
+        "libhiprtc.so.7",
+        "librocblas.so.5",
+        "program",
+        "rocblas/library/TensileLibrary_HH_fallback.dat",
+        "rocblas/library/TensileLibrary_HH_gfx1100.hsaco",
+    ];
+    assert_eq!(files, expected);
+    // Other GPUs have helper kernels.
+    place.write("tree/lib/rocblas/library/Kernels.so-000-gfx90a.hsaco", "code");
+    let helpers = place.missing("gfx1100");
+    assert!(
+        helpers.0 == Some(1) && helpers.1[0].ends_with("rocblas/library/Kernels.so-000-gfx1100.hsaco"),
+        "{helpers:?}"
+    );
+    fs::remove_file(place.path("tree/lib/rocblas/library/Kernels.so-000-gfx90a.hsaco")).unwrap();
+    fs::rename(place.path("tree/lib/rocblas"), place.path("gone")).unwrap();
+    assert_eq!(place.missing("gfx1100"), (Some(1), vec!["rocblas/library".to_owned()]));
+    fs::rename(place.path("gone"), place.path("tree/lib/rocblas")).unwrap();
+    // The runtime loads this one by its soname, whose link is not there.
+    place.runtime("7", "nothing");
+    fs::rename(place.path("tree/lib/libamd_comgr.so.3"), place.path("tree/lib/libamd_comgr.so.3.0.0")).unwrap();
+    place.program("program", &["librocblas.so.5", "libamdhip64.so.7"], "$ORIGIN");
+    assert_eq!(place.missing("gfx1100"), (Some(1), vec!["libamd_comgr.so.3".to_owned()]));
+    symlink("libamd_comgr.so.3.0.0", place.path("tree/lib/libamd_comgr.so.3")).unwrap();
+    assert_eq!(place.missing("gfx1100"), (Some(0), Vec::new()));
+}
+
+#[test]
+fn databases_are_relative_to_the_name_that_is_loaded() {
+    let place = Place::new();
+    // Both directories become that of the program. rocBLAS asks for the name under which it was loaded (dladdr).
+    fs::create_dir_all(place.path("tree/usr/lib")).unwrap();
+    place.library("librocblas.so.5.0", "librocblas.so.5", "", &[]);
+    symlink("../../lib/librocblas.so.5.0", place.path("tree/usr/lib/librocblas.so.5")).unwrap();
+    place.library("libother.so.1", "libother.so.1", "", &[]);
+    place.write("tree/usr/lib/rocblas/library/TensileLibrary_HH_gfx1100.hsaco", "code");
+    place.program("program", &["libother.so.1", "librocblas.so.5"], "$ORIGIN");
+    let output = place.collect("gfx1100", &["-o", "out"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let files: Vec<_> = files_in(&place.path("out")).into_keys().map(|path| path.display().to_string()).collect();
+    assert!(files.contains(&"rocblas/library/TensileLibrary_HH_gfx1100.hsaco".to_owned()), "{files:?}");
+    assert!(files.contains(&"librocblas.so.5".to_owned()), "{files:?}");
+}
+
+#[test]
+fn hostile_trees_are_contained() {
+    let place = Place::new();
+    place.library("liba.so", "liba.so", "", &["-Wl,-rpath,$ORIGIN/../../../../etc"]);
+    place.library("libb.so", "libb.so", "", &["-Wl,--no-as-needed", "tree/lib/liba.so"]);
+    // A circle.
+    place.library(
+        "liba.so",
+        "liba.so",
+        "",
+        &["-Wl,--no-as-needed", "tree/lib/libb.so", "-Wl,-rpath,$ORIGIN/../../../../etc"],
+    );
+    place.library("lib\nc.so", "lib\nc.so", "", &[]);
+    place.write("outside/libout.so", fixture("plain.so"));
+    symlink("../../outside/libout.so", place.path("tree/lib/libout.so")).unwrap();
+    symlink("libloop.so", place.path("tree/lib/libloop.so")).unwrap();
+    place.program("program", &["liba.so", "lib\nc.so", "libout.so", "libloop.so"], "$ORIGIN/lib");
+    let output = place.collect("gfx1100", &["-o", "out"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("libout.so") && error.contains("leads out of the tree"), "{error}");
+    assert!(error.contains("libloop.so"), "{error}");
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("lib\nc.so"), "names are escaped");
+    let mut names: Vec<_> = fs::read_dir(place.path("out/lib")).unwrap().map(|it| it.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["lib\nc.so", "liba.so", "libb.so"]);
+}
+
+#[test]
+fn a_path_out_of_the_tree_leads_nowhere() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("outside")).unwrap();
+    for name in ["libup.so", "librpath.so"] {
+        place.library(name, name, "", &[]);
+        fs::rename(place.path(&format!("tree/lib/{name}")), place.path(&format!("outside/{name}"))).unwrap();
+    }
+    let outside = format!("-Wl,-rpath,{}", place.path("outside").display());
+    let needs = |library: &str| format!("outside/{library}");
+    place.library(
+        "liba.so",
+        "liba.so",
+        "",
+        &["-Wl,--no-as-needed", &needs("libup.so"), "-Wl,-rpath,$ORIGIN/../../outside"],
+    );
+    let rpath = [&needs("librpath.so"), outside.as_str(), "-Wl,--disable-new-dtags"];
+    place.library("libb.so", "libb.so", "", &[&["-Wl,--no-as-needed"], &rpath[..]].concat());
+    // One name is a path: linkers take it from a library without a soname.
+    place.compile("", "outside/libpath.so", &["-shared", "-fPIC"]);
+    let path = place.path("outside/libpath.so").display().to_string();
+    place.library("libc2.so", "libc2.so", "", &["-Wl,--no-as-needed", &path]);
+    place.program("program", &["liba.so", "libb.so", "libc2.so"], "$ORIGIN/lib");
+    let (code, mut missing) = place.missing("gfx1100");
+    missing.sort();
+    assert_eq!((code, missing), (Some(1), vec![path, "librpath.so".to_owned(), "libup.so".to_owned()]));
+    assert_eq!(place.collect("gfx1100", &["-o", "out"]).status.code(), Some(1));
+    let names: Vec<_> = files_in(&place.path("out/lib")).into_keys().collect();
+    assert_eq!(names, ["liba.so", "libb.so", "libc2.so"].map(PathBuf::from));
+}
+
+#[test]
+fn thousands_of_libraries_are_followed() {
+    const COUNT: usize = 10_000;
+    let place = Place::new();
+    // Each needs the next one, and the last one needs the first one. Names have one length, so files differ in them only.
+    let name = |number: usize| format!("lib{:05}.so", number % COUNT);
+    place.compile("", "stubs/libNEXTX.so", &["-shared", "-fPIC", "-Wl,-soname,libNEXTX.so"]);
+    place.library("model.so", "libTHISX.so", "", &["-Wl,--no-as-needed", "stubs/libNEXTX.so"]);
+    let model = fs::read(place.path("tree/lib/model.so")).unwrap();
+    fs::remove_file(place.path("tree/lib/model.so")).unwrap();
+    let places = |text: &[u8]| -> Vec<usize> {
+        (0..model.len() - text.len()).filter(|&at| model[at..].starts_with(text)).collect()
+    };
+    let (own, next) = (places(b"libTHISX.so"), places(b"libNEXTX.so"));
+    assert!(!own.is_empty() && !next.is_empty());
+    for number in 0..COUNT {
+        let mut bytes = model.clone();
+        for (places, name) in [(&own, name(number)), (&next, name(number + 1))] {
+            for &at in places {
+                bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
+            }
+        }
+        fs::write(place.path("tree/lib").join(name(number)), bytes).unwrap();
+    }
+    place.program("program", &["lib00000.so"], "$ORIGIN/lib");
+    let output = place.collect("gfx1100", &["--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let libraries = report["files"].as_array().unwrap().iter().filter(|file| file["reason"] == "needed").count();
+    assert_eq!(libraries, COUNT);
+}
+
+#[test]
+fn libraries_that_are_not_needed_cost_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.library("libsmall.so.1", "libsmall.so.1", "int small;", &[]);
+    place.program("program", &["libsmall.so.1"], "$ORIGIN/lib");
+    place.write("unneeded.so", fixture("plain.so"));
+    let script = "import sys, zipfile\nwith zipfile.ZipFile('tree.whl', 'w', zipfile.ZIP_DEFLATED) as wheel:\n    \
+                  wheel.write('tree/lib/libsmall.so.1', 'x/libsmall.so.1')\n    \
+                  for number in range(20): wheel.write('unneeded.so', f'x/libunneeded{number}.so')\n    \
+                  wheel.writestr('x-1.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: x\\nVersion: 1\\n')\n    \
+                  wheel.writestr('x-1.dist-info/WHEEL', 'Wheel-Version: 1.0\\n')\n    \
+                  wheel.writestr('x-1.dist-info/RECORD', '')\n";
+    fs::create_dir(place.path("mount")).unwrap();
+    succeeds(Command::new("python3").args(["-c", script]).current_dir(place.0.path()));
+    fs::rename(place.path("tree.whl"), place.path("x-1-py3-none-any.whl")).unwrap();
+    let mut mount = program();
+    mount.arg("mount").arg(place.path("x-1-py3-none-any.whl")).arg(place.path("mount")).arg("--collect");
+    succeeds(mount.arg(place.path("app")).args(["--gpu-targets", "gfx1030", "--no-cache"]));
+    let shown = files_in(&place.path("mount/collected/"));
+    let status = fs::read_to_string(place.path("mount/.kpackfs/status.json")).unwrap();
+    umount(&place.path("mount"));
+    let library = fs::read(place.path("tree/lib/libsmall.so.1")).unwrap();
+    assert_eq!(shown.get(Path::new("lib/libsmall.so.1")), Some(&library));
+    let counters = &serde_json::from_str::<Value>(&status).unwrap()["counters"];
+    let inflated = counters["bytes_inflated"].as_u64().unwrap();
+    assert!((library.len() as u64..library.len() as u64 + 4096).contains(&inflated), "{inflated}");
+    assert_eq!(counters["bytes_decompressed"], 0);
+}

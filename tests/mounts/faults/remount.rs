@@ -1,0 +1,106 @@
+//! A mount that starts right after another one of the same input ended uses what that one found out.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::mounts::{bounded, wheel};
+use crate::common::{can_mount, run};
+
+/// Mounts with a daemon, calls `work`, and unmounts without waiting for the daemon. `None` if this machine cannot
+/// mount.
+fn mounted<T>(input: &Path, cache: &Path, work: impl FnOnce(&Path) -> T) -> Option<T> {
+    if !can_mount() {
+        return None;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let mut mount = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+    mount.arg("mount").arg("--cache-dir").arg(cache).arg(input).arg(place.path());
+    bounded("mounting", move || run(&mut mount));
+    let result = work(place.path());
+    run(Command::new("umount").arg(place.path()));
+    Some(result)
+}
+
+fn counter(place: &Path, name: &str) -> u64 {
+    let status: Value = serde_json::from_slice(&fs::read(place.join(".kpackfs/status.json")).unwrap()).unwrap();
+    status.pointer(&format!("/counters/{name}")).and_then(Value::as_u64).unwrap()
+}
+
+/// Asks for the sizes of archives, for which frames are compressed.
+fn list(place: &Path) {
+    run(Command::new("ls").arg("-lR").arg(place.join("gfx90a")));
+}
+
+#[test]
+fn twenty_mounts_directly_after_umount_are_warm() {
+    let place = tempfile::tempdir().unwrap();
+    let input = wheel(place.path());
+    for number in 0..20 {
+        let cache = place.path().join(number.to_string());
+        let Some(inflated) = mounted(&input, &cache, |place| {
+            list(place);
+            counter(place, "bytes_inflated")
+        }) else {
+            return;
+        };
+        let work = mounted(&input, &cache, |place| {
+            list(place);
+            ["bytes_inflated", "bytes_decompressed", "frames_made"].map(|name| counter(place, name))
+        });
+        let [again, decompressed, frames] = work.unwrap();
+        // The dist-info is read by each mount.
+        assert!(inflated > 50_000 && again < 10_000, "{number}: {inflated} bytes inflated, then {again}");
+        assert_eq!((decompressed, frames), (0, 0), "{number}");
+    }
+}
+
+#[test]
+fn a_mount_that_goes_on_is_not_waited_for() {
+    let place = tempfile::tempdir().unwrap();
+    let (input, cache) = (wheel(place.path()), place.path().join("cache"));
+    mounted(&input, &cache, |first| {
+        list(first);
+        let begun = std::time::Instant::now();
+        mounted(&input, &cache, list);
+        // The test must not take the 60 seconds that `bounded` allows.
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20));
+    });
+}
+
+/// The daemon that serves `place`.
+fn daemon(place: &Path) -> String {
+    let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let serves = |process: &std::path::PathBuf| {
+        fs::read(process.join("cmdline"))
+            .is_ok_and(|line| line.split(|&byte| byte == 0).any(|word| word == place.as_os_str().as_bytes()))
+    };
+    processes.filter(serves).find_map(|process| Some(process.file_name()?.to_str()?.to_owned())).unwrap()
+}
+
+/// The old daemon is stopped while the next mount starts, so it saves late.
+#[test]
+fn a_mount_waits_for_one_that_is_still_saving() {
+    let place = tempfile::tempdir().unwrap();
+    let (input, cache) = (wheel(place.path()), place.path().join("cache"));
+    let mut stopped = String::new();
+    let first = tempfile::tempdir().unwrap();
+    let mut mount = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+    mount.arg("mount").arg("--cache-dir").arg(&cache).arg(&input).arg(first.path());
+    if can_mount() {
+        run(&mut mount);
+        stopped = daemon(first.path());
+        run(Command::new("kill").args(["-STOP", &stopped]));
+        run(Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(["umount", "--lazy"]).arg(first.path()));
+    }
+    let goes_on = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        Command::new("kill").args(["-CONT", &stopped]).output().unwrap();
+    });
+    let inflated = mounted(&input, &cache, |place| counter(place, "bytes_inflated"));
+    goes_on.join().unwrap();
+    assert!(inflated.is_none_or(|inflated| inflated < 10_000), "{inflated:?}");
+}

@@ -1,0 +1,345 @@
+//! `inspect --require` names each library, wrapper and database that lacks code for a GPU, and fails then.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::common::{fixture, program, succeeds};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+fn inspect(place: &Path, arguments: &[&str]) -> Output {
+    program().arg("inspect").args(arguments).arg("--no-cache").current_dir(place).output().unwrap()
+}
+
+#[track_caller]
+fn text(place: &Path, arguments: &[&str], code: i32) -> String {
+    let output = inspect(place, arguments);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[track_caller]
+fn coverage(place: &Path, arguments: &[&str], code: i32) -> Value {
+    let json: Value = serde_json::from_str(&text(place, &[&["--json"], arguments].concat(), code)).unwrap();
+    assert_eq!((&json["json_version"], &json["coverage"]["passed"]), (&json!(1), &json!(code == 0)));
+    json["coverage"].clone()
+}
+
+/// What failed: kind, path, GPU.
+fn failures(coverage: &Value) -> Vec<[String; 3]> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let failures = coverage["failures"].as_array().unwrap();
+    failures.iter().map(|it| [text(&it["what"]), text(&it["path"]), text(&it["target"])]).collect()
+}
+
+fn put(place: &Path, path: &str, bytes: &[u8]) {
+    let path = place.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// Databases for gfx90a and gfx1030, two copies of one of them.
+const DATABASES: [&str; 10] = [
+    "a/rocblas/library/TensileLibrary_gfx90a.co",
+    "a/rocblas/library/TensileLibrary_gfx1030.co",
+    "a/rocblas/library/TensileLibrary_lazy_gfx90a.dat",
+    "a/rocblas/library/TensileLibrary_lazy_gfx1030.dat",
+    "b/rocblas/library/gfx90a/Kernels_gfx90a.hsaco",
+    "b/rocblas/library/gfx1030/Kernels_gfx1030.hsaco",
+    "b/rocblas/library/gfx90a/TensileManifest.txt",
+    "share/miopen/db/gfx90a6e.db.txt",
+    "share/miopen/db/gfx1030_36.db.txt",
+    "lib/aotriton.images/amd-gfx90x/flash/x.aks2",
+];
+
+/// A tree with code for gfx90a and gfx1030 in everything, apart from a database for a family and a plain library.
+fn sound() -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    for name in ["plain.so", "shared.so", "compressed.so", "empty-entry.so", "host-only.so"] {
+        put(place.path(), &format!("tree/lib/{name}"), &fixture(name));
+    }
+    for path in DATABASES {
+        put(place.path(), &format!("tree/{path}"), b"database");
+    }
+    put(place.path(), "tree/lib/aotriton.images/amd-gfx103x/flash/x.aks2", b"database");
+    place
+}
+
+#[test]
+fn what_lacks_code_is_named() {
+    let place = sound();
+    let tree = place.path().join("tree");
+    fs::remove_file(tree.join("lib/empty-entry.so")).unwrap();
+    let required = ["tree", "--require", "gfx90a", "gfx1030"];
+    let all = coverage(place.path(), &required, 0);
+    assert_eq!((all["libraries"].as_array().unwrap().len(), all["databases"].as_array().unwrap().len()), (3, 5));
+    let split = |view: &str, from: &str, to: &str| {
+        succeeds(program().args(["split", "tree", "-o", "out", "--force", "--view", view]).current_dir(place.path()));
+        fs::copy(place.path().join("out").join(view).join(from), tree.join(to)).unwrap();
+    };
+    // One target is removed from one library.
+    split("thin/gfx90a", "lib/plain.so", "lib/plain.so");
+    let found = coverage(place.path(), &required, 1);
+    assert_eq!(failures(&found), [["library", "lib/plain.so", "gfx1030"]]);
+    assert_eq!(found["libraries"][1]["gpus"]["gfx1030"]["code"], "none");
+    fs::write(tree.join("lib/plain.so"), fixture("plain.so")).unwrap();
+    // From one wrapper: the first bundle's code for gfx90a has no bytes.
+    fs::write(tree.join("lib/empty-entry.so"), fixture("empty-entry.so")).unwrap();
+    let found = coverage(place.path(), &required, 1);
+    assert_eq!(failures(&found), [["wrapper", "lib/empty-entry.so", "gfx90a"]]);
+    assert_eq!(found["libraries"][1]["gpus"]["gfx90a"]["without"], json!([0]));
+    fs::remove_file(tree.join("lib/empty-entry.so")).unwrap();
+    // From each file of each database.
+    for path in DATABASES {
+        let gpu = if path.contains("gfx90") { "gfx90a" } else { "gfx1030" };
+        fs::remove_file(tree.join(path)).unwrap();
+        let directory = ["a/rocblas/library", "b/rocblas/library", "share/miopen/db", "lib/aotriton.images"];
+        let directory = directory.into_iter().find(|it| path.starts_with(it)).unwrap();
+        if path.ends_with("TensileManifest.txt") {
+            coverage(place.path(), &required, 0);
+        } else {
+            let found = coverage(place.path(), &required, 1);
+            assert_eq!(failures(&found), [["database", directory, gpu]], "{path}");
+        }
+        fs::write(tree.join(path), "database").unwrap();
+    }
+    coverage(place.path(), &required, 0);
+}
+
+#[test]
+fn the_exit_code_and_the_reason() {
+    let place = tempfile::tempdir().unwrap();
+    let files = ["plain.so", "mixed.so", "features.so", "generic.so", "host-only.so", "extra-pointer.so", "win.dll"];
+    for name in files {
+        put(place.path(), name, &fixture(name));
+    }
+    put(place.path(), "empty/notes.txt", b"notes");
+    for (arguments, code, said) in [
+        (&["plain.so", "--require", "gfx90a"][..], 0, "All code for gfx90a is there: 1 library."),
+        (
+            &["plain.so", "--require", "gfx90a,gfx942"],
+            1,
+            "plain.so: no code for gfx942; it has code for gfx1030 and gfx90a",
+        ),
+        (&["mixed.so", "--require", "gfx1100"], 1, "wrapper 0 of 2 has no code for gfx1100, which the others have"),
+        (&["features.so", "--require", "gfx90a"], 1, "wrapper 2 of 3 has no code for gfx90a"),
+        (&["features.so", "--require", "gfx90a:xnack+"], 0, "1 library"),
+        (&["generic.so", "--require", "gfx1151"], 1, "wrapper 1 of 3 has no code for gfx1151"),
+        (&["generic.so", "--require", "gfx1100"], 0, "generic"),
+        (&["win.dll", "--require", "gfx1100"], 0, "1 library"),
+        (&["extra-pointer.so", "--require", "gfx90a"], 1, "its code for gfx90a is not known: not split: the pointer"),
+        (&["host-only.so", "--require", "gfx90a"], 1, "Nothing has code for any GPU."),
+        (&["empty", "--require", "gfx90a"], 1, "Nothing has code for any GPU."),
+        (&["plain.so", "--require", "gfx90a", "--require-in", "*.dll"], 1, "Nothing that --require-in names has code"),
+        (&["plain.so", "--require", "gfx11"], 2, ""),
+        (&["plain.so", "--require", "amdgcnspirv"], 2, ""),
+        (&["plain.so", "--require", "GFX90A"], 0, "All code for gfx90a is there: 1 library."),
+        (&["plain.so", "--require", "gfx1250:xnack-"], 2, ""),
+        (&["plain.so", "--require", ","], 2, ""),
+        (&["plain.so", "--require-in", "*"], 2, ""),
+        (&["missing.so", "--require", "gfx90a"], 5, ""),
+        (&["missing.so"], 5, ""),
+    ] {
+        let printed = text(place.path(), arguments, code);
+        assert!(printed.contains(said), "{arguments:?}: {printed}");
+    }
+}
+
+/// Code for a mode is named only where a wrapper has none for the default one.
+#[test]
+fn code_that_is_not_reached_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    for name in ["features.so", "mixed.so", "plain.so", "generic.so"] {
+        put(place.path(), &format!("tree/{name}"), &fixture(name));
+    }
+    let found = |gpu: &str| {
+        let found = coverage(place.path(), &["tree", "--require", gpu], 1);
+        let code = found["unreachable"].as_array().unwrap().clone();
+        code.into_iter()
+            .map(|it| format!("{} {}: {}", it["path"], it["target"], it["reason"]).replace('"', ""))
+            .collect::<Vec<_>>()
+    };
+    let expected =
+        ["features.so", "mixed.so"].map(|name| format!("{name} gfx90a:xnack+: a gfx90a takes it only with xnack+"));
+    assert_eq!(found("gfx90a"), expected);
+    assert_eq!(found("gfx90a:xnack+"), Vec::<String>::new());
+    assert_eq!(found("gfx1100"), Vec::<String>::new());
+}
+
+#[test]
+fn only_what_is_named_is_judged() {
+    let place = sound();
+    put(place.path(), "tree/lib/mixed.so", &fixture("mixed.so"));
+    let judged = |pattern: &str, code: i32| {
+        let found = coverage(place.path(), &["tree", "--require", "gfx1030", "--require-in", pattern], code);
+        assert_eq!(found["require_in"], json!([pattern]));
+        ["libraries", "databases"].map(|list| found[list].as_array().unwrap().len())
+    };
+    assert_eq!(judged("lib/*.so", 1), [5, 0]);
+    assert_eq!(judged("plain.so", 0), [1, 0]);
+    assert_eq!(judged("a/**", 0), [0, 2]);
+    assert_eq!(judged("rocblas", 0), [0, 3]);
+}
+
+#[test]
+fn the_output_does_not_change_the_exit_code() {
+    let place = sound();
+    for (gpu, code) in [("gfx1030", 0), ("gfx942", 1)] {
+        let run = format!("\"$0\" inspect lib --require {gpu} --json | true; exit ${{PIPESTATUS[0]}}");
+        let program = env!("CARGO_BIN_EXE_kpackfs");
+        let status = Command::new("bash").args(["-c", &run, program]).current_dir(place.path().join("tree")).output();
+        assert_eq!(status.unwrap().status.code(), Some(code));
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(program);
+        command.args(["inspect", "tree/lib", "--require", gpu]).current_dir(place.path()).stdout(full);
+        assert_eq!(command.status().unwrap().code(), Some(2), "{gpu}");
+    }
+}
+
+#[test]
+fn markdown_is_short_and_escaped() {
+    let place = tempfile::tempdir().unwrap();
+    (0..70).for_each(|number| put(place.path(), &format!("tree/lib_{number:02}.so"), &fixture("plain.so")));
+    put(place.path(), "tree/lib_x|y.so", &fixture("mixed.so"));
+    let printed = text(place.path(), &["tree", "--require", "gfx1030,gfx1100", "--markdown"], 1);
+    assert!(printed.starts_with("Failed: Code for gfx1030, gfx1100 is missing: lib\\_00.so: no code for gfx1100;"));
+    assert!(
+        printed.contains(
+            "\n### Code for each GPU\n\n| in | kind | wrappers | gfx1030 | gfx1100 |\n|---|---|---:|---|---|\n"
+        )
+    );
+    // All failures are listed.
+    assert_eq!(printed.lines().filter(|line| line.starts_with("| gfx1100 | lib")).count(), 71);
+    let row = "| gfx1030 | lib\\_x\\|y.so | wrapper 1 of 2 has no code for gfx1030, which the others have |";
+    assert!(printed.contains(row), "{printed}");
+    assert!(printed.contains("\n11 more\n"), "{printed}");
+}
+
+/// A split tree is judged with its archives, and a wheel with its device wheels.
+#[test]
+fn split_inputs_are_judged_as_a_whole() {
+    let place = tempfile::tempdir().unwrap();
+    put(place.path(), "fat/lib/libx.so", &fixture("plain.so"));
+    succeeds(program().args(["split", "fat", "-o", "out"]).current_dir(place.path()));
+    let copy = |from: &str| succeeds(Command::new("cp").args(["-a", from, "tree"]).current_dir(place.path()));
+    let required = ["tree", "--require", "gfx90a,gfx1030"];
+    let library = |code: &str| json!(["library", "lib/libx.so", code]);
+    let failed = |code: i32| json!(failures(&coverage(place.path(), &required, code)));
+    copy("out/host/.");
+    assert_eq!(failed(1), json!([library("gfx1030"), library("gfx90a")]));
+    copy("out/gfx90a/.");
+    assert_eq!(failed(1), json!([library("gfx1030")]));
+    copy("out/gfx1030/.");
+    assert_eq!(failed(0), json!([]));
+    let archive = place.path().join("tree/.kpack/rocm_gfx1030.kpack");
+    let mut bytes = fs::read(&archive).unwrap();
+    bytes[4] = 9;
+    fs::write(&archive, bytes).unwrap();
+    let found = coverage(place.path(), &required, 1);
+    let lost = &found["unreachable"][0];
+    assert_eq!((&lost["path"], &lost["target"]), (&json!(".kpack/rocm_gfx1030.kpack"), &json!("gfx1030")));
+    assert!(lost["reason"].as_str().unwrap().contains("but one of version 9"), "{lost}");
+}
+
+#[test]
+fn metadata_is_compared_with_code() {
+    let place = tempfile::tempdir().unwrap();
+    let wheel = "torch-2.10.0+rocm7.1-cp312-cp312-manylinux_2_28_x86_64.whl";
+    let made = Command::new("scripts/make-torch-wheel").arg(place.path().join(wheel)).args(["--size", "tiny"]).output();
+    assert!(made.unwrap().status.success());
+    succeeds(program().args(["split", wheel, "-o", "out", "--format", "wheel"]).current_dir(place.path()));
+    let required = |inputs: &[&str]| {
+        let arguments = [inputs, &["--require", "gfx90a", "--require-in", "**/libMIOpen.so"]].concat();
+        coverage(place.path(), &arguments, 0)
+    };
+    let of = |gpu: &str| format!("out/amd_torch_device_{gpu}-2.10.0+rocm7.1-cp312-cp312-manylinux_2_28_x86_64.whl");
+    let host = format!("out/{wheel}");
+    assert_eq!(required(&["out"])["metadata"], json!([]));
+    let found = required(&[&host, &of("gfx90a"), &of("gfx1030")]);
+    let missing = found["metadata"].as_array().unwrap();
+    let names = |gpu: &str| {
+        missing.iter().any(|it| it["target"] == gpu && it["reason"] == format!("an extra names {gpu}, without code"))
+    };
+    assert!(names("gfx1100") && names("gfx950") && !names("gfx90a") && !names("gfx1030"), "{missing:?}");
+    // The name of a library, and that of a wheel.
+    put(place.path(), "tree/libx_gfx942.so", &fixture("plain.so"));
+    let found = coverage(place.path(), &["tree", "--require", "gfx90a"], 0);
+    assert_eq!(found["metadata"][0]["reason"], "its name says gfx942, without code");
+}
+
+/// An artifact of two libraries, with a database, before and after its split.
+#[test]
+fn artifacts_are_judged_by_component() {
+    let place = tempfile::tempdir().unwrap();
+    let stage = |path: &str| format!("shard/blas_lib_gfx103X/blas/stage/{path}");
+    put(place.path(), "shard/blas_lib_gfx103X/artifact_manifest.txt", b"blas/stage\n");
+    put(place.path(), "shard/base_lib_generic/artifact_manifest.txt", b"base/stage\n");
+    put(place.path(), "shard/base_lib_generic/base/stage/notes", b"text");
+    put(place.path(), &stage("lib/librocblas.so.5"), &fixture("plain.so"));
+    for name in ["TensileLibrary_lazy_gfx1030.dat", "TensileLibrary_lazy_gfx90a.dat", "x_gfx1030.co", "x_gfx90a.co"] {
+        put(place.path(), &stage(&format!("lib/rocblas/library/{name}")), b"database");
+    }
+    succeeds(program().args(["split", "shard", "-o", "split"]).current_dir(place.path()));
+    let tar = ["-cf", "blas_lib_gfx103X.tar", "-C", "shard/blas_lib_gfx103X", "."];
+    succeeds(Command::new("tar").args(tar).current_dir(place.path()));
+    let failed = |input: &str, gpus: &str, code: i32| {
+        let failures = failures(&coverage(place.path(), &[input, "--require", gpus], code));
+        failures.into_iter().map(|[what, path, _]| format!("{what} {path}")).collect::<Vec<_>>()
+    };
+    for input in ["shard", "split", "shard/blas_lib_gfx103X", "blas_lib_gfx103X.tar"] {
+        assert_eq!(failed(input, "gfx1030,gfx90a", 0), Vec::<String>::new(), "{input}");
+    }
+    let library = "library blas_lib_gfx103X/blas/stage/lib/librocblas.so.5";
+    let database = "database blas_lib_gfx103X/blas/stage/lib/rocblas/library";
+    assert_eq!(failed("shard", "gfx942", 1), [library, database, database]);
+    assert_eq!(failed("split", "gfx942", 1)[0], "library blas_lib/blas/stage/lib/librocblas.so.5");
+    let only = ["split", "--require", "gfx942", "--require-in", "blas_lib/**/rocblas/library"];
+    assert_eq!(failures(&coverage(place.path(), &only, 1)).len(), 2);
+    // Without a code object, and without the device part of one GPU.
+    fs::remove_file(place.path().join("split/blas_lib_gfx1030/blas/stage/lib/rocblas/library/x_gfx1030.co")).unwrap();
+    assert_eq!(failed("split", "gfx1030", 1), ["database blas_lib/blas/stage/lib/rocblas/library"]);
+    // Nobody has code objects then.
+    fs::remove_dir_all(place.path().join("split/blas_lib_gfx90a")).unwrap();
+    assert_eq!(failed("split", "gfx90a", 1).len(), 2);
+    assert!(text(place.path(), &["split", "--require", "gfx90a", "--markdown"], 1).contains("blas\\_lib/"));
+}
+
+/// Extras, variant.json and the name of a wheel, each in both directions.
+#[test]
+fn metadata_of_a_wheel_is_compared_with_code() {
+    let place = tempfile::tempdir().unwrap();
+    let info = "wheel/x-1.0.dist-info";
+    put(place.path(), "wheel/x/lib.so", &fixture("plain.so"));
+    put(place.path(), &format!("{info}/WHEEL"), b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n");
+    put(place.path(), &format!("{info}/RECORD"), b"");
+    let contradictions = |name: &str, extras: &[&str], variants: &[&str]| {
+        let extras: Vec<_> = extras.iter().map(|extra| format!("Provides-Extra: {extra}\n")).collect();
+        let extras = extras.concat();
+        let metadata = format!("Metadata-Version: 2.1\nName: x\nVersion: 1.0\n{extras}\n");
+        put(place.path(), &format!("{info}/METADATA"), metadata.as_bytes());
+        let variants = json!({"variants": {"v": {"amd": {"gfx_arch": variants}}}});
+        put(place.path(), &format!("{info}/variant.json"), variants.to_string().as_bytes());
+        let script = "import shutil, sys, os; os.rename(shutil.make_archive('made', 'zip', 'wheel'), sys.argv[1])";
+        succeeds(Command::new("python3").args(["-c", script, name]).current_dir(place.path()));
+        let found = coverage(place.path(), &[name, "--require", "gfx90a"], 0);
+        let list = found["metadata"].as_array().unwrap();
+        list.iter().map(|it| it["reason"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (name, both) = ("x-1.0-py3-none-any.whl", ["gfx1030", "gfx90a"]);
+    assert_eq!(contradictions(name, &["device-gfx1030", "device-gfx90a", "test"], &both), Vec::<String>::new());
+    assert_eq!(contradictions(name, &[], &[]), Vec::<String>::new());
+    assert_eq!(
+        contradictions(name, &["device-gfx942", "device-gfx90a"], &both),
+        [
+            "there is code for gfx1030, which it does not name (an extra names others)",
+            "an extra names gfx942, without code"
+        ]
+    );
+    assert_eq!(
+        contradictions(name, &[], &["gfx90a", "gfx1151"]),
+        ["there is code for gfx1030, which it does not name (it names others)", "it names gfx1151, without code"]
+    );
+    let named = "x-1.0+gfx942-py3-none-any.whl";
+    assert_eq!(contradictions(named, &[], &both), ["its name says gfx942, without code"]);
+}

@@ -1,0 +1,36 @@
+//! Suites about what commands write, print and refuse, and about the rules of the library. Each suite is a module.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "clippy allows them in test functions only"
+)]
+
+mod codeobjects;
+mod commands;
+#[path = "../common/mod.rs"]
+mod common;
+mod coverage;
+mod damage;
+mod diff;
+mod documents;
+mod forms;
+mod hierarchy_oracle;
+mod hostile;
+mod identity;
+mod images;
+mod outputs;
+mod recognised;
+mod report;
+mod requirements;
+mod shapes;
+mod splice_inflaters;
+mod split_id;
+mod split_input;
+mod verify;
+mod wheels;
+mod why;
+mod why_databases;
+mod why_machine;

@@ -1,0 +1,232 @@
+//! Files that are recognised by their first or last bytes and by their first members: zip files that are no wheels, and
+//! forms that have to be unpacked.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kpackfs::opened::{Named, OpenedError, recognise};
+use kpackfs::resources::Resources;
+use kpackfs::source::{Input, InputKind};
+use serde_json::Value;
+use tempfile::tempdir;
+
+use crate::common::{fixture, program, succeeds};
+
+/// Zip files of the directory `tree`, as a release asset and as programs with a first line: `zipapp` counts offsets from the
+/// beginning of the file, and `cat` leaves those of the zip file. One has a comment.
+const MAKE: &str = r##"
+import os, zipfile
+def add(target, mode):
+    with zipfile.ZipFile(target, mode, zipfile.ZIP_DEFLATED) as packed:
+        for place, _, names in os.walk("tree"):
+            for name in sorted(names):
+                path = os.path.join(place, name)
+                inside = os.path.relpath(path, "tree")
+                info = zipfile.ZipInfo.from_file(path, inside)
+                if os.path.islink(path):
+                    info.external_attr = 0o120777 << 16
+                    packed.writestr(info, os.readlink(path))
+                else:
+                    kind = zipfile.ZIP_STORED if name.endswith(".txt") else zipfile.ZIP_DEFLATED
+                    packed.writestr(info, open(path, "rb").read(), kind)
+add("asset.zip", "w")
+line = b"#!/usr/bin/env python3\n"
+open("app.pex", "wb").write(line)
+add("app.pex", "a")
+open("cat.pex", "wb").write(line + open("asset.zip", "rb").read())
+add("comment.zip", "w")
+with zipfile.ZipFile("comment.zip", "a") as packed:
+    packed.comment = b"a release"
+"##;
+
+/// The zip files, and the directory that they were made of.
+fn zip_files() -> (tempfile::TempDir, [PathBuf; 4]) {
+    let place = tempdir().unwrap();
+    let tree = place.path().join("tree");
+    fs::create_dir_all(tree.join("lib")).unwrap();
+    fs::write(tree.join("lib/a.so.1"), fixture("mixed.so")).unwrap();
+    std::os::unix::fs::symlink("a.so.1", tree.join("lib/a.so")).unwrap();
+    fs::write(tree.join("notes.txt"), "notes").unwrap();
+    succeeds(Command::new("python3").args(["-c", MAKE]).current_dir(place.path()));
+    let files = ["asset.zip", "app.pex", "cat.pex", "comment.zip"].map(|name| place.path().join(name));
+    (place, files)
+}
+
+/// The files and symlinks below a directory.
+fn files_in(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        let (path, name) = (entry.path(), PathBuf::from(entry.file_name()));
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => {
+                found.extend(files_in(&path).into_iter().map(|(inside, bytes)| (name.join(inside), bytes)));
+            }
+            kind if kind.is_symlink() => {
+                let target = fs::read_link(&path).unwrap();
+                found.insert(name, target.into_os_string().into_encoded_bytes());
+            }
+            _ => drop(found.insert(name, fs::read(&path).unwrap())),
+        }
+    }
+    found
+}
+
+fn said(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = program().args(arguments).env("KPACKFS_CACHE_DIR", "").output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn zip_files_that_are_no_wheels_are_read_as_their_trees() {
+    let (place, files) = zip_files();
+    let split = |input: &Path, out: &str| {
+        let out = place.path().join(out);
+        let mut split = program();
+        succeeds(split.arg("split").arg(input).args(["--no-cache", "--no-manifest", "-o"]).arg(&out));
+        files_in(&out)
+    };
+    let report = |input: &Path| -> Value {
+        let output = succeeds(program().args(["inspect", "--json", "--no-cache"]).arg(input));
+        let mut report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report.as_object_mut().unwrap().remove("input");
+        report
+    };
+    let tree = place.path().join("tree");
+    let (of_tree, expected) = (split(&tree, "of tree"), report(&tree));
+    assert!(of_tree.keys().any(|path| path.starts_with("gfx90a")), "{:?}", of_tree.keys());
+    for file in &files {
+        let name = file.display();
+        assert!(matches!(recognise(file), Ok(Named::Zip)), "{name}");
+        let input = Input::open(file, &Resources::new(16 << 20)).unwrap();
+        assert_eq!((input.kind, input.warnings), (InputKind::Tree, vec![]), "{name}");
+        assert_eq!(report(file), expected, "{name}");
+        let of_file = split(file, &format!("of {}", file.file_name().unwrap().display()));
+        assert_eq!(of_file.keys().collect::<Vec<_>>(), of_tree.keys().collect::<Vec<_>>(), "{name}");
+        let different = of_tree.iter().find(|(path, bytes)| of_file[*path] != **bytes).map(|(path, _)| path);
+        assert_eq!(different, None, "{name}");
+    }
+}
+
+#[test]
+fn zip_files_that_cannot_be_used_are_named() {
+    let (place, [asset, app, ..]) = zip_files();
+    let whole = fs::read(&asset).unwrap();
+    let refuses = |name: &str, bytes: &[u8], part: &str| {
+        fs::write(place.path().join(name), bytes).unwrap();
+        let (code, said) = said(&["inspect", place.path().join(name).to_str().unwrap()]);
+        assert!(code == Some(1) && said.lines().count() == 1, "{code:?} {said}");
+        assert!(said.contains(&format!("{name}: ")) && said.contains(part), "{name}: {said}");
+    };
+    refuses("cut.zip", &whole[..whole.len() - 30], "not a usable zip file: it is truncated or damaged");
+    assert!(matches!(recognise(&place.path().join("cut.zip")), Ok(Named::Zip)));
+    let changed = |from: &[u8], to: &[u8]| {
+        let mut bytes = whole.clone();
+        while let Some(at) = bytes.windows(from.len()).position(|it| it == from) {
+            bytes[at..at + from.len()].copy_from_slice(to);
+        }
+        bytes
+    };
+    refuses("escape.zip", &changed(b"lib/a.so.1", b"../a.so.1x"), "\"..\"");
+    refuses("twice.zip", &changed(b"notes.txt", b"lib//a.so"), "component that is empty");
+    // A directory that is said to be elsewhere: the prefix that follows from it has no members.
+    let end = whole.len() - 22;
+    let mut moved = whole.clone();
+    moved[end + 16..end + 20].copy_from_slice(&1_u32.to_le_bytes());
+    refuses("moved.zip", &moved, "it overlaps what comes after it");
+    // Installers refuse these.
+    refuses("x-1.0-py3-none-any.whl", &whole, "not a usable wheel: there has to be exactly one *.dist-info directory");
+    let cat = [b"#!/bin/sh\n".as_slice(), &whole].concat();
+    refuses("y-1.0-py3-none-any.whl", &cat, "not a usable wheel");
+
+    // The end of a zip file that something else follows does not make one.
+    let behind = [fs::read(app).unwrap(), b"more".to_vec()].concat();
+    fs::write(place.path().join("behind"), behind).unwrap();
+    assert!(recognise(&place.path().join("behind")).is_err_and(|error| error.is_not_understood()));
+}
+
+/// A tar archive of these files.
+fn tar(files: &[(&str, usize)]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (name, size) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(*size as u64);
+        header.set_mode(0o644);
+        archive.append_data(&mut header, name, &*vec![7; *size]).unwrap();
+    }
+    archive.into_inner().unwrap()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn forms_that_have_to_be_unpacked_are_named_with_the_command() {
+    let place = tempdir().unwrap();
+    let digest = "0123456789abcdef".repeat(4);
+    let (layer, legacy, blob) =
+        (format!("{digest}.tar"), format!("{digest}/layer.tar"), format!("blobs/sha256/{digest}"));
+    let sdist = tar(&[("x-1.0/LICENSE", 9), ("x-1.0/PKG-INFO", 9), ("x-1.0/x.py", 5_000_000)]);
+    let layout = tar(&[(&blob, 3_000_000), ("index.json", 2), ("oci-layout", 2)]);
+    let cases: Vec<(&str, Vec<u8>, &str)> = vec![
+        ("docker.tar", tar(&[(&legacy, 9), ("manifest.json", 2)]), "skopeo copy docker-archive:{} oci:DIR:TAG"),
+        ("skopeo.tar", tar(&[(&layer, 9), (&legacy, 0), ("manifest.json", 2)]), "skopeo copy docker-archive:{}"),
+        (
+            "named.tar",
+            tar(&[("a/VERSION", 3), ("a/layer.tar", 9), ("manifest.json", 2)]),
+            "skopeo copy docker-archive:{}",
+        ),
+        ("blobs.tar", tar(&[(&blob, 9), ("manifest.json", 2)]), "skopeo copy docker-archive:{}"),
+        ("docker.tar.gz", gzip(&tar(&[(&legacy, 9_000_000)])), "skopeo copy docker-archive:{}"),
+        ("layout.tar.gz", gzip(&layout), "gunzip --keep {}"),
+        ("layout.tar.zst", zstd::encode_all(&*layout, 1).unwrap(), "unzstd {}"),
+        ("x-1.0.tar.gz", gzip(&sdist), "pip wheel --no-deps {}"),
+        // What is behind the first members is not read.
+        ("cut-1.0.tar.gz", gzip(&sdist[..4096]), "pip wheel --no-deps {}"),
+        ("x.conda", b"PK\x03\x04".to_vec(), "cph extract --dest DIR {}"),
+        ("x.deb", b"!<arch>\ndebian-binary   ".to_vec(), "dpkg-deb -x {} DIR"),
+        ("x.rpm", b"\xed\xab\xee\xdb\x03".to_vec(), "mkdir DIR && rpm2cpio {} | cpio -idm -D DIR"),
+    ];
+    for (name, bytes, command) in cases {
+        let path = place.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        let error = recognise(&path).expect_err(name);
+        assert!(matches!(error, OpenedError::Packed { .. }) && error.is_not_understood(), "{name}: {error:?}");
+        let command = command.replace("{}", path.to_str().unwrap());
+        assert!(error.to_string().contains(&command), "{name}: {error} lacks {command}");
+    }
+    for name in ["docker://rocm/x:1", "docker-daemon:x:1", "docker-archive:x.tar", "containers-storage:x", "dir:x"] {
+        let error = recognise(name.as_ref()).expect_err(name).to_string();
+        assert!(error.contains(&format!("skopeo copy {name} oci:DIR:TAG")), "{error}");
+    }
+}
+
+#[test]
+fn trees_in_tar_archives_that_look_like_these_stay_trees() {
+    let place = tempdir().unwrap();
+    let names: Vec<_> = (0..40).map(|number| format!("lib/{number}")).collect();
+    let many = |more: &[&'static str]| -> Vec<u8> {
+        tar(&names.iter().map(String::as_str).chain(more.iter().copied()).map(|name| (name, 9)).collect::<Vec<_>>())
+    };
+    for (name, bytes) in [
+        ("manifest.tar", tar(&[("manifest.json", 2), ("lib/a.so", 9)])),
+        ("layer.tar", tar(&[("rootfs/layer.tar", 2), ("lib/a.so", 9)])),
+        ("index.tar", tar(&[("index.json", 2), ("lib/blobs/sha256/x", 9)])),
+        // An install tree with metadata of a package, and one whose name says nothing of a version.
+        ("tree.tar", tar(&[("x-1.0/PKG-INFO", 9), ("x-1.0/lib/a.so", 9)])),
+        ("x.tar.gz", gzip(&tar(&[("x/PKG-INFO", 9), ("x/lib/a.so", 9)]))),
+        ("deep-1.0.tar.gz", gzip(&tar(&[("x-1.0/lib/a.so", 9), ("x-1.0/y/PKG-INFO", 9)]))),
+        // The members of an image come first.
+        ("many.tar", many(&["oci-layout", "index.json"])),
+        ("zip.tar", [tar(&[("lib/a.so", 9)]), b"PK\x05\x06".to_vec(), vec![0; 18]].concat()),
+    ] {
+        let path = place.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        assert!(matches!(recognise(&path), Ok(Named::Tar)), "{name}");
+    }
+}

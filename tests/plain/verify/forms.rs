@@ -1,0 +1,155 @@
+//! The forms of what is verified and of what it is compared with.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kpackfs::metrics::Progress;
+use kpackfs::opened::OpenedError;
+use kpackfs::resources::Resources;
+use kpackfs::verify::{Rule, VerifyError, VerifyOptions, VerifyReport};
+use sha2::{Digest, Sha256};
+
+use crate::verify::installations::{fat, installed, wheel, wheels};
+use crate::verify::splits::{Split, edit};
+use crate::verify::wheels::split;
+
+fn run(path: &Path, against: Option<&Path>) -> Result<VerifyReport, VerifyError> {
+    let resources = Resources::new(64 << 20);
+    kpackfs::verify::verify(&[path.to_owned()], against, &VerifyOptions::default(), &resources, &Progress::default())
+}
+
+fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_dir() { files(&entry, found) } else { found.push(entry) }
+    }
+}
+
+/// The wheel of an unpacked one.
+fn packed(unpacked: &Path, wheel: &Path) {
+    let (mut zip, mut all) = (zip::ZipWriter::new(File::create(wheel).unwrap()), Vec::new());
+    files(unpacked, &mut all);
+    for file in all {
+        let name = file.strip_prefix(unpacked).unwrap().to_str().unwrap();
+        zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+        zip.write_all(&fs::read(&file).unwrap()).unwrap();
+    }
+    zip.finish().unwrap();
+}
+
+#[test]
+fn a_fat_wheel_may_be_next_to_its_digest() {
+    let fat = fat();
+    let place = tempfile::tempdir().unwrap();
+    let against = place.path().join("release");
+    fs::create_dir(&against).unwrap();
+    packed(fat.path(), &against.join("fat-1.0-py3-none-any.whl"));
+    fs::write(against.join("SHA256SUMS"), "").unwrap();
+    let out = wheels(fat.path(), &[]);
+    let site = installed(&[wheel(&out, "fat-1.0"), wheel(&out, "amd_fat_device_gfx90a")]);
+    let found = || run(site.path(), Some(&against)).unwrap().findings;
+    assert_eq!(found(), []);
+    fs::remove_file(site.path().join("fat/version.py")).unwrap();
+    assert!(found().iter().any(|it| it.rule == Rule::AgainstLost && it.path == "fat/version.py"));
+    // An index of that one wheel as well.
+    let index = place.path().join("index");
+    fs::create_dir_all(index.join("simple/fat")).unwrap();
+    for page in ["simple/index.html", "simple/fat/index.html"] {
+        fs::write(index.join(page), "").unwrap();
+    }
+    fs::rename(against.join("fat-1.0-py3-none-any.whl"), index.join("simple/fat/fat-1.0-py3-none-any.whl")).unwrap();
+    let of_index = run(site.path(), Some(&index)).unwrap().findings;
+    assert!(of_index.iter().any(|it| it.rule == Rule::AgainstLost && it.path == "fat/version.py"));
+}
+
+#[test]
+fn what_is_no_fat_input_is_named() {
+    let fat = fat();
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    split(fat.path(), &at("parts"), &["--view", "thin/gfx90a"]);
+    split(fat.path(), &at("index"), &["--format", "index"]);
+    split(fat.path(), &at("wheels"), &["--format", "wheel"]);
+    fs::write(at("code.kpack"), b"KPAK").unwrap();
+    for (name, what) in [
+        ("parts", "an output of `split` is no fat input"),
+        ("index", "a package index of several wheels is no fat input"),
+        ("index/simple", "a package index of several wheels is no fat input"),
+        ("wheels", "a directory of wheels is no fat input"),
+        ("code.kpack", "a .kpack archive is no fat input"),
+    ] {
+        let error = run(&at("wheels"), Some(&at(name))).unwrap_err();
+        assert!(error.to_string().contains(what) && !error.is_not_understood(), "{name}: {error}");
+    }
+    let absent = |error: VerifyError| {
+        assert!(error.is_not_understood(), "{error}");
+        matches!(error, VerifyError::Opened(OpenedError::NotThere(_)))
+    };
+    assert!(absent(run(&at("wheels"), Some(&at("absent"))).unwrap_err()));
+    assert!(absent(run(&at("absent"), None).unwrap_err()));
+}
+
+/// A layout with one image of one layer.
+fn layout(root: &Path, layout: &Path) {
+    let blobs = layout.join("blobs/sha256");
+    fs::create_dir_all(&blobs).unwrap();
+    let put = |bytes: &[u8], kind: &str| {
+        let name = Sha256::digest(bytes).iter().fold(String::new(), |name, byte| format!("{name}{byte:02x}"));
+        fs::write(blobs.join(&name), bytes).unwrap();
+        let media_type = format!("application/vnd.oci.image.{kind}");
+        serde_json::json!({ "mediaType": media_type, "digest": format!("sha256:{name}"), "size": bytes.len() })
+    };
+    let tar = Command::new("tar").arg("-C").arg(root).args(["-cf", "-", "."]).output().unwrap();
+    let layer = put(&tar.stdout, "layer.v1.tar");
+    let diff_ids = [&layer["digest"]];
+    let config = serde_json::json!({
+        "architecture": "amd64", "os": "linux", "rootfs": { "type": "layers", "diff_ids": diff_ids },
+    });
+    let config = put(config.to_string().as_bytes(), "config.v1+json");
+    let manifest = serde_json::json!({ "schemaVersion": 2, "config": config, "layers": [layer] });
+    let manifest = put(manifest.to_string().as_bytes(), "manifest.v1+json");
+    let index = serde_json::json!({ "schemaVersion": 2, "manifests": [manifest] });
+    fs::write(layout.join("index.json"), index.to_string()).unwrap();
+    fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
+}
+
+#[test]
+fn the_root_of_an_image_is_an_installation() {
+    let split = Split::make(&["merged/gfx90a"]);
+    let root = split.out().join("merged/gfx90a");
+    let place = tempfile::tempdir().unwrap();
+    let image = |name: &str| {
+        layout(&root, &place.path().join(name));
+        PathBuf::from(format!("oci:{}", place.path().join(name).display()))
+    };
+    let whole = image("whole");
+    let report = run(&whole, None).unwrap();
+    assert_eq!(report.findings, []);
+    assert!(report.counts.binaries.get() > 5 && report.counts.code_objects.get() > 5, "{:?}", report.counts);
+    assert_eq!(run(place.path().join("whole").as_path(), None).unwrap().counts.files.get(), report.counts.files.get());
+    let mut archives = Vec::new();
+    files(&root.join(".kpack"), &mut archives);
+    edit(&archives[0], |bytes| bytes.truncate(64));
+    assert!(run(&image("damaged"), None).unwrap().findings.iter().any(|it| it.rule == Rule::ArchiveUnreadable));
+    let fat = split.fat();
+    layout(&fat, &place.path().join("fat"));
+    let error = run(&place.path().join("fat"), None).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("{}: nothing there was split", place.path().join("fat").display())), "{error}");
+}
+
+/// Wheels of one name in several directories of an index are checked once if they are equal, and each if they are not.
+#[test]
+fn copies_in_an_index_are_compared() {
+    let fat = fat();
+    let place = tempfile::tempdir().unwrap();
+    let index = place.path().join("index");
+    split(fat.path(), &index, &["--format", "index"]);
+    let wheel = "amd_fat_device_gfx90a-1.0-py3-none-any.whl";
+    let files = run(&index, None).unwrap().counts.files.get();
+    fs::copy(index.join("simple/amd-fat-device-gfx90a").join(wheel), index.join(wheel)).unwrap();
+    let report = run(&index, None).unwrap();
+    assert_eq!((report.findings.as_slice(), report.counts.files.get()), (&[][..], files));
+    edit(&index.join(wheel), |bytes| bytes[100] ^= 1);
+    assert!(run(&index, None).is_ok_and(|report| !report.findings.is_empty()));
+}

@@ -1,0 +1,204 @@
+//! Views of a split that are laid over each other, and the statement of a split about its parts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kpackfs::export;
+use kpackfs::gpu::BundleKey;
+use kpackfs::kpack::BundleJobs;
+use kpackfs::metrics::Progress;
+use kpackfs::resources::Resources;
+use kpackfs::source::{EntryPath, Input};
+use kpackfs::split::{Plan, Statement};
+use kpackfs::verify::{Check, Finding, VerifyOptions, VerifyReport};
+use kpackfs::view::{self};
+use kpackfs::wheelparts::{WheelOptions, WheelSet};
+use tempfile::TempDir;
+
+use crate::verify::splits::{all, copy, edit, verify};
+use crate::verify::wheels::{split, unpacked};
+
+/// A wheel with fat libraries and programs wherever a wheel can have them.
+pub(crate) fn fat() -> TempDir {
+    let fat = tempfile::tempdir().unwrap();
+    unpacked(fat.path(), "fat", "1.0");
+    let data = fat.path().join("fat-1.0.data");
+    for (name, place) in
+        [("mixed.so", "platlib/more/mixed.so"), ("exe-pie", "scripts/tool"), ("plain.so", "data/lib/x.so")]
+    {
+        copy(&Path::new("tests/fixtures").join(name), &data.join(place));
+    }
+    fat
+}
+
+/// A mount's view with these targets laid over the host part.
+pub(crate) fn shown(fat: &Path, arch: &[&str]) -> TempDir {
+    let resources = Resources::new(64 << 20);
+    let input = Input::open(fat, &resources).unwrap();
+    let plan = Plan::make(&input, &all(), &BundleJobs::new(&resources), &Progress::default()).unwrap();
+    let options = WheelOptions { statement: Statement::of(&all()), ..WheelOptions::default() };
+    let wheels = WheelSet::new(&input, &plan, &options, &resources).unwrap();
+    let arch: Vec<BundleKey> = arch.iter().map(|name| name.parse().unwrap()).collect();
+    let tree = view::lay_out(&input, &plan, wheels.as_ref(), &arch, Vec::new()).unwrap();
+    let names = ["host", "merged"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str));
+    let out = tempfile::tempdir().unwrap();
+    let views: Vec<_> = names.map(|name| (EntryPath::new(name.as_bytes()).unwrap(), out.path().join(name))).collect();
+    export::write(&tree, &views, &Progress::default()).unwrap();
+    let parts = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str)).map(str::to_owned);
+    let parts = parts.chain(plan.keys.iter().map(|key| format!("merged/{key}")));
+    let statement = Statement::of(&all()).with_arch(&arch).with_parts(parts).to_json();
+    fs::create_dir(out.path().join(".kpackfs")).unwrap();
+    fs::write(out.path().join(".kpackfs/split.json"), statement).unwrap();
+    out
+}
+
+fn check(path: PathBuf, against: Option<&Path>) -> VerifyReport {
+    verify(&[path], against, &VerifyOptions::default())
+}
+
+#[test]
+fn what_a_data_directory_holds_is_installed_in_every_view() {
+    let fat = fat();
+    for arch in [&[][..], &["gfx90a"], &["gfx1030", "gfx1100"]] {
+        let out = shown(fat.path(), arch);
+        for against in [None, Some(fat.path())] {
+            let report = check(out.path().to_owned(), against);
+            assert_eq!(report.findings, [], "{arch:?}");
+            for name in ["gfx90a", "gfx1030", "gfx1100"] {
+                let report = check(out.path().join("merged").join(name), against);
+                assert_eq!(report.findings, [], "{name}");
+            }
+        }
+        let merged = out.path().join("merged/gfx90a");
+        fs::remove_file(merged.join("fat-1.0.data/scripts/tool")).unwrap();
+        for against in [None, Some(fat.path())] {
+            let report = check(merged.clone(), against);
+            assert!(report.findings.iter().any(|it| it.path.ends_with("scripts/tool")), "{:?}", report.findings);
+        }
+        let host = out.path().join("host");
+        let overlaid = host.join("amd_fat_device_gfx90a-1.0.dist-info/RECORD");
+        if overlaid.exists() {
+            edit(&overlaid, |text| {
+                let start = text.windows(7).position(|text| text == b"sha256=").unwrap() + 7;
+                text[start] = if text[start] == b'A' { b'B' } else { b'A' };
+            });
+            let report = check(out.path().to_owned(), None);
+            let is_it = |path: &str| path.ends_with("host/amd_fat_device_gfx90a-1.0.dist-info/RECORD");
+            assert!(report.findings.iter().any(|it| it.check == Check::Separation && is_it(&it.path)), "{report:?}");
+        }
+    }
+}
+
+/// A tree with code for two GPUs, and a database of each.
+fn tree() -> TempDir {
+    let tree = tempfile::tempdir().unwrap();
+    copy(Path::new("tests/fixtures/plain.so"), &tree.path().join("lib/x.so"));
+    for target in ["gfx90a", "gfx1030"] {
+        let name = format!("lib/rocblas/library/TensileLibrary_{target}.dat");
+        fs::create_dir_all(tree.path().join("lib/rocblas/library")).unwrap();
+        // A catalogue is an array or a map.
+        let text = [&[0x91, 0xd9, u8::try_from(target.len()).unwrap()], target.as_bytes()].concat();
+        fs::write(tree.path().join(name), text).unwrap();
+    }
+    tree
+}
+
+/// The statement of the split in `out`.
+fn said(out: &Path) -> serde_json::Value {
+    serde_json::from_str(&fs::read_to_string(out.join(".kpackfs/split.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn a_part_that_is_missing_or_does_not_belong_is_named() {
+    let tree = tree();
+    let place = tempfile::tempdir().unwrap();
+    for (number, part) in ["host", "gfx90a", "gfx1030", "merged/gfx90a"].into_iter().enumerate() {
+        let out = place.path().join(number.to_string());
+        split(tree.path(), &out, &[]);
+        split(tree.path(), &out, &["--view", "merged/gfx90a"]);
+        // The output directory may contain other files.
+        fs::create_dir(out.join("notes")).unwrap();
+        fs::write(out.join("notes/x"), "").unwrap();
+        let report = check(out.clone(), Some(tree.path()));
+        assert_eq!((&*report.findings, &*report.notes), (&[][..], &[][..]));
+        fs::remove_dir_all(out.join(part)).unwrap();
+        let report = check(out.clone(), None);
+        let is_it = |it: &Finding| it.check == Check::Separation && it.path == part && it.reason.contains("no such");
+        assert!(report.findings.iter().any(is_it), "{part}: {:?}", report.findings);
+    }
+    let out = place.path().join("0");
+    for part in ["gfx90a", "gfx1030", "merged"] {
+        fs::remove_dir_all(out.join(part)).unwrap();
+    }
+    assert_eq!(check(out, None).findings.len(), 4);
+    let out = place.path().join("1");
+    copy(&out.join("gfx1030/.kpack/rocm_gfx1030.kpack"), &out.join("gfx1100/.kpack/rocm_gfx1030.kpack"));
+    let report = check(out, None);
+    assert!(report.findings.iter().any(|it| it.path == "gfx1100" && it.reason.contains("does not name it")));
+}
+
+#[test]
+fn what_is_said_is_about_what_there_is() {
+    let tree = tree();
+    let place = tempfile::tempdir().unwrap();
+    let out = place.path().join("out");
+    let parts = |expected: &[&str]| {
+        assert_eq!(said(&out)["parts"], serde_json::json!(expected));
+        let report = check(out.clone(), Some(tree.path()));
+        assert_eq!(report.findings, [], "{expected:?}");
+        let is_there = |part: &&&str| out.join(part).is_dir();
+        assert_eq!(["gfx1030", "gfx90a"].iter().filter(is_there).count(), expected.len() - 1);
+    };
+    split(tree.path(), &out, &["--gpu-targets", "gfx90a", "--databases", ""]);
+    parts(&["host", "gfx90a"]);
+    assert_eq!(said(&out)["gpu_targets"], serde_json::json!(["gfx90a"]));
+    split(tree.path(), &out, &["--force"]);
+    parts(&["host", "gfx1030", "gfx90a"]);
+    assert_eq!(
+        (&said(&out)["gpu_targets"], &said(&out)["databases"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null)
+    );
+    fs::create_dir(out.join("notes")).unwrap();
+    split(tree.path(), &out, &["--gpu-targets", "gfx1030", "--force"]);
+    parts(&["host", "gfx1030"]);
+    assert!(out.join("notes").is_dir());
+    // A part that is added later is in the statement, too.
+    split(tree.path(), &out, &["--view", "gfx90a"]);
+    parts(&["gfx1030", "gfx90a", "host"]);
+    // Only parts are replaced, whatever the statement says.
+    fs::write(out.join(".kpackfs/split.json"), r#"{"json_version": 1, "parts": ["host", "notes"]}"#).unwrap();
+    split(tree.path(), &out, &["--force"]);
+    assert!(out.join("notes").is_dir());
+    parts(&["host", "gfx1030", "gfx90a"]);
+    // Parts that another tool left there are named.
+    fs::remove_dir_all(out.join(".kpackfs")).unwrap();
+    let mut command = assert_cmd::Command::cargo_bin("kpackfs").unwrap();
+    let force = ["split", "--no-cache", "--gpu-targets", "gfx1030", "--force", "-o"];
+    let output = command.args(force).arg(&out).arg(tree.path()).assert().success();
+    let text = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    assert!(text.contains("out/gfx90a: not of this split") && !text.contains("notes"), "{text}");
+    assert!(check(out.clone(), None).findings.iter().any(|it| it.path == "gfx90a"));
+    // A split that fails changes nothing.
+    fs::write(place.path().join("empty"), "").unwrap();
+    let before = said(&out);
+    let mut command = assert_cmd::Command::cargo_bin("kpackfs").unwrap();
+    command.args(["split", "--no-cache", "--gpu-targets", "gfx90a", "-o"]).arg(&out).arg(tree.path()).assert().code(1);
+    assert_eq!(said(&out), before);
+}
+
+#[test]
+fn merged_views_of_trees_are_what_was_asked_for() {
+    let tree = tree();
+    for options in [&["--databases", ""][..], &["--gpu-targets", "gfx90a"]] {
+        let place = tempfile::tempdir().unwrap();
+        let out = place.path().join("out");
+        split(tree.path(), &out, &[options, &["--view", "merged/gfx90a"]].concat());
+        for path in [out.clone(), out.join("merged/gfx90a")] {
+            let report = check(path, Some(tree.path()));
+            assert_eq!(report.findings, [], "{options:?}");
+            assert!(report.notes.iter().any(|note| note.contains(options[0])), "{:?}", report.notes);
+        }
+        fs::remove_file(out.join("merged/gfx90a/lib/x.so")).unwrap();
+        assert!(!check(out.clone(), Some(tree.path())).findings.is_empty());
+    }
+}

@@ -1,0 +1,692 @@
+//! What `why` answered falsely or poorly before: wheels, parts of splits, closed directories, foreign archives, modes.
+//! Nothing is installed; package managers leave the same files behind as are made here.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{KPACKFS, fixture};
+use crate::common::copied_program;
+
+const LIBRARY: &str = "lib/python3.11/site-packages/demo/lib/plain.so";
+const SITE: &str = "lib/python3.11/site-packages";
+const ARCHIVE: &str = "lib/python3.11/site-packages/demo/.kpack/demo_gfx1030.kpack";
+const DEVICE: &str = "amd_demo_device_gfx1030-1.0";
+
+/// `fat` and `wheels/` with the wheels of `demo`, `dirs/` with its parts, and `env/`, an environment with all of it.
+pub(super) struct Place(TempDir);
+
+pub(super) fn runs(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+impl Place {
+    pub(super) fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        // Another user runs `why` where permissions count.
+        fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        place.put("fat/demo/lib/plain.so", &fs::read(fixture("plain.so")).unwrap());
+        place.put("fat/demo-1.0.dist-info/METADATA", b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n\n");
+        let wheel = "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: false\nTag: py3-none-any\n";
+        place.put("fat/demo-1.0.dist-info/WHEEL", wheel.as_bytes());
+        place.put("fat/demo-1.0.dist-info/RECORD", b"demo/lib/plain.so,,\n");
+        let split =
+            |arguments: &[&str]| runs(Command::new(KPACKFS).arg("split").args(arguments).current_dir(place.0.path()));
+        split(&["fat", "-o", "wheels", "--format", "wheel"]);
+        split(&["fat", "-o", "dirs"]);
+        // A mount also has the merged views.
+        runs(Command::new("cp").args(["-a", "dirs", "views"]).current_dir(place.0.path()));
+        fs::create_dir_all(place.at("views/merged/gfx1030")).unwrap();
+        let site = place.at(&format!("env/{SITE}"));
+        fs::create_dir_all(&site).unwrap();
+        for part in ["host", "gfx1030", "gfx90a"] {
+            runs(Command::new("cp").arg("-a").arg(place.at(&format!("dirs/{part}/."))).arg(&site));
+        }
+        for name in ["demo-1.0", DEVICE, "amd_demo_device_gfx90a-1.0"] {
+            fs::write(site.join(format!("{name}.dist-info/INSTALLER")), "pip\n").unwrap();
+        }
+        fs::create_dir(site.join("pip")).unwrap();
+        place.put("env/bin/python3.11", b"");
+        place
+    }
+
+    pub(super) fn at(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    pub(super) fn put(&self, path: &str, bytes: &[u8]) {
+        let path = self.at(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn restored(&self) -> &Self {
+        fs::remove_dir_all(self.at("work")).ok();
+        fs::remove_dir_all(self.at("home")).ok();
+        runs(Command::new("cp").arg("-a").arg(self.at("env")).arg(self.at("work")));
+        self
+    }
+
+    /// The answer, without the configuration of the user's pip.
+    pub(super) fn why(&self, environment: &[(&str, &str)], arguments: &str) -> Value {
+        let mut command = Command::new(KPACKFS);
+        command.args(["why", "--json"]).args(arguments.split(' ')).current_dir(self.0.path());
+        command.env("HOME", self.at("home")).env("XDG_CONFIG_HOME", self.at("home"));
+        for variable in ["PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CONFIG_FILE"] {
+            command.env_remove(variable);
+        }
+        let output = command.envs(environment.iter().copied()).output().unwrap();
+        let answer: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+        let code = match answer.get("status").and_then(Value::as_str).unwrap() {
+            "found" => 0,
+            "no-code" => 1,
+            "unreadable" => 3,
+            "unknown" => 5,
+            _ => 4,
+        };
+        assert_eq!(output.status.code(), Some(code), "{answer}");
+        answer
+    }
+}
+
+/// How `work` is changed, the arguments, the status, the identifier of the first cause, what the sentence contains, and
+/// what the command contains.
+type Case = (fn(&Place), &'static str, &'static str, &'static str, &'static str, Option<&'static str>);
+
+fn remove_device(it: &Place) {
+    fs::remove_file(it.at("work").join(ARCHIVE)).unwrap();
+    fs::remove_dir_all(it.at("work").join(SITE).join(format!("{DEVICE}.dist-info"))).unwrap();
+}
+
+fn fat_wheel(it: &Place) {
+    let script = "import shutil; shutil.make_archive('fat', 'zip', 'fat')";
+    runs(Command::new("python3").args(["-c", script]).current_dir(it.0.path()));
+    fs::rename(it.at("fat.zip"), it.at("work/demo-1.0-py3-none-any.whl")).unwrap();
+}
+
+/// A library of which one wrapper has code for other GPUs only.
+fn partial(it: &Place) {
+    fs::copy(fixture("mixed.so"), it.at("work/mixed.so")).unwrap();
+}
+
+/// That library in a wheel.
+fn partial_wheel(it: &Place) {
+    let script = "import sys, zipfile; zipfile.ZipFile('work/demo-1.0-py3-none-any.whl', 'a').write('work/mixed.so', 'mixed.so')";
+    fat_wheel(it);
+    partial(it);
+    runs(Command::new("python3").args(["-c", script]).current_dir(it.0.path()));
+}
+
+/// The host wheel alone.
+fn alone(it: &Place) {
+    let name = "demo-1.0-py3-none-any.whl";
+    fs::copy(it.at("wheels").join(name), it.at("work").join(name)).unwrap();
+}
+
+/// The device wheel for gfx1030 in another version.
+fn other_version(it: &Place, to: &str, version: &str) {
+    let wheel = it.at("wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl");
+    let script = "import sys, zipfile\nold, new = zipfile.ZipFile(sys.argv[1]), zipfile.ZipFile(sys.argv[2], 'w')\n\
+                  version = b'Version: %s\\n' % sys.argv[3].encode()\n\
+                  for name in old.namelist(): new.writestr(name, old.read(name).replace(b'Version: 1.0\\n', version))\n\
+                  new.close()";
+    runs(Command::new("python3").args(["-c", script]).arg(wheel).arg(it.at(to)).arg(version));
+}
+
+/// All wheels, one of them truncated.
+fn damaged_wheel(it: &Place, name: &str) {
+    runs(Command::new("cp").arg("-a").arg(it.at("wheels")).arg(it.at("work/wheels")));
+    let damaged = it.at("work/wheels").join(name);
+    let bytes = fs::read(&damaged).unwrap();
+    fs::write(damaged, bytes.get(..bytes.len() / 2).unwrap()).unwrap();
+}
+
+/// A library with code for one XNACK mode.
+fn mode(it: &Place) {
+    runs(Command::new(KPACKFS).args(["split", "-o"]).arg(it.at("work/modes")).arg(fixture("features.so")));
+    let archive = "features.so_gfx90a:xnack+.kpack";
+    let directory = it.at("work/modes/only");
+    fs::create_dir_all(directory.join(".kpack")).unwrap();
+    fs::copy(it.at("work/modes/host/features.so"), directory.join("features.so")).unwrap();
+    fs::copy(it.at("work/modes/gfx90a/.kpack").join(archive), directory.join(".kpack").join(archive)).unwrap();
+    // The same as a fat library, without the marker's archives.
+    let view = ["split", "--view", "thin/gfx90a:xnack+", "-o"];
+    runs(Command::new(KPACKFS).args(view).arg(it.at("work/thin")).arg(fixture("features.so")));
+}
+
+fn several_versions(it: &Place) {
+    let site = it.at("work").join(SITE);
+    runs(Command::new("cp").arg("-a").arg(site.join("demo-1.0.dist-info")).arg(site.join("demo-0.9.dist-info")));
+    let metadata = site.join("demo-0.9.dist-info/METADATA");
+    let text = fs::read_to_string(&metadata).unwrap().replace("1.0", "0.9");
+    fs::write(metadata, text).unwrap();
+    let record = site.join("demo-0.9.dist-info/RECORD");
+    let text = fs::read_to_string(&record).unwrap().replace("sha256=", "sha256=AAAA");
+    fs::write(record, text).unwrap();
+}
+
+const CASES: &[Case] = &[
+    (|_| (), "--target gfx1030 work", "found", "", "is found", None),
+    // Wheels.
+    (fat_wheel, "--target gfx1030 work/demo-1.0-py3-none-any.whl", "found", "", "once it is installed", None),
+    (
+        fat_wheel,
+        "--target gfx942 work/demo-1.0-py3-none-any.whl",
+        "no-code",
+        "no-code",
+        "only for gfx1030, gfx90a",
+        None,
+    ),
+    (
+        partial_wheel,
+        "--target gfx1100 --binary mixed.so work/demo-1.0-py3-none-any.whl",
+        "no-code",
+        "wrapper-no-code",
+        "wrapper 0 of 2 has no code for gfx1100, which the others have",
+        None,
+    ),
+    (partial, "--target gfx1100 work/mixed.so", "found", "", "is found, but wrapper 0 of 2 has no code", None),
+    (
+        alone,
+        "--target gfx1030 work/demo-1.0-py3-none-any.whl",
+        "no-code",
+        "wheel-alone",
+        "install it with the extra device-gfx1030, from where you have the wheel",
+        None,
+    ),
+    (
+        |_| (),
+        "--target gfx1030 wheels/demo-1.0-py3-none-any.whl",
+        "no-code",
+        "wheel-alone",
+        "which are in amd-demo-device-gfx1030 1.0",
+        Some("pip install wheels/demo-1.0-py3-none-any.whl wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl"),
+    ),
+    (|_| (), "--target gfx942 wheels", "no-code", "package-none", "it has some for gfx1030, gfx90a", None),
+    (|_| (), "--target gfx1030,gfx90a wheels", "found", "", "by all of 2 look-ups", None),
+    (|_| (), "--target gfx1030 wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl", "found", "", "is found", None),
+    (
+        |_| (),
+        "--target gfx90a wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl",
+        "no-code",
+        "no-code",
+        "the archive has code for gfx1030 only",
+        None,
+    ),
+    (|_| (), "--target gfx90a --binary other.so wheels", "nothing", "", "nothing there has device code", None),
+    (
+        |it| {
+            alone(it);
+            other_version(it, "work/device-2.0-py3-none-any.whl", "2.0");
+        },
+        "--target gfx1030 work/demo-1.0-py3-none-any.whl work/device-2.0-py3-none-any.whl",
+        "no-code",
+        "package-version",
+        "these wheels cannot be installed together",
+        None,
+    ),
+    // Wheels of one distribution for several systems are installations of their own, with the device wheels of each.
+    (
+        |it| {
+            runs(Command::new("cp").arg("-a").arg(it.at("wheels")).arg(it.at("work/wheels")));
+            let name = |tags: &str| it.at(&format!("work/wheels/demo-1.0-{tags}.whl"));
+            fs::copy(name("py3-none-any"), name("cp312-cp312-linux_x86_64")).unwrap();
+        },
+        "--target gfx1030,gfx90a work/wheels",
+        "found",
+        "",
+        "is found, once it is installed, by all of 4 look-ups",
+        None,
+    ),
+    // Another version of a device wheel is not what an installer takes.
+    (
+        |it| {
+            runs(Command::new("cp").arg("-a").arg(it.at("wheels")).arg(it.at("work/wheels")));
+            other_version(it, "work/wheels/amd_demo_device_gfx1030-0.9-py3-none-any.whl", "0.9");
+        },
+        "--target gfx1030 work/wheels",
+        "found",
+        "",
+        "demo/lib/plain.so: code for gfx1030 is found, once it is installed",
+        None,
+    ),
+    // A directory with one wheel.
+    (
+        |it| {
+            fs::create_dir(it.at("work/one")).unwrap();
+            fs::copy(it.at("wheels/demo-1.0-py3-none-any.whl"), it.at("work/one/demo-1.0-py3-none-any.whl")).unwrap();
+        },
+        "--target gfx1030 work/one",
+        "no-code",
+        "wheel-alone",
+        "from where you have the wheel",
+        None,
+    ),
+    // The targets of a wheel are not the GPUs of one machine.
+    (
+        fat_wheel,
+        "--target gfx942,gfx1030 work/demo-1.0-py3-none-any.whl",
+        "no-code",
+        "no-code",
+        "no code for gfx942",
+        None,
+    ),
+    // One of several paths is not there.
+    (|_| (), "--target gfx1030 work nowhere", "unknown", "", "nowhere: No such file", None),
+    // The others of several wheels are answered for.
+    (
+        |it| damaged_wheel(it, "demo-1.0-py3-none-any.whl"),
+        "--target gfx1030 work/wheels",
+        "unreadable",
+        "",
+        "work/wheels/demo-1.0-py3-none-any.whl: not a usable wheel",
+        None,
+    ),
+    (
+        |it| damaged_wheel(it, "amd_demo_device_gfx1030-1.0-py3-none-any.whl"),
+        "--target gfx90a,gfx1030 work/wheels",
+        "no-code",
+        "wheel-alone",
+        "work/wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl cannot be read",
+        None,
+    ),
+    (
+        |it| damaged_wheel(it, "amd_demo_device_gfx1030-1.0-py3-none-any.whl"),
+        "--target gfx90a work/wheels",
+        "unreadable",
+        "",
+        "work/wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl: not a usable wheel",
+        None,
+    ),
+    (
+        |it| it.put("work/cut.tar", &[b'x'; 1000]),
+        "--target gfx1030 work/cut.tar dirs",
+        "unknown",
+        "",
+        "work/cut.tar: a file of no known format",
+        None,
+    ),
+    // Splits and mounts.
+    (|_| (), "--target gfx1030 dirs", "found", "", "is found", None),
+    (|_| (), "--target gfx942 dirs", "no-code", "package-none", "the split has no part for gfx942", None),
+    (|_| (), "--target gfx1030 dirs/host", "no-code", "host-part", "dirs/gfx1030 over it in one directory", None),
+    (|_| (), "--target gfx1030 views/host", "no-code", "host-part", "views/merged/gfx1030 has both parts", None),
+    (|_| (), "--target gfx1030 dirs/gfx1030", "found", "", "demo_gfx1030.kpack: code for gfx1030 is found", None),
+    // An archive that is installed is not to be installed.
+    (
+        |_| (),
+        "--target gfx1030 env/lib/python3.11/site-packages/demo/.kpack",
+        "found",
+        "",
+        "demo_gfx1030.kpack: code for gfx1030 is found",
+        None,
+    ),
+    // Files.
+    // The archives of several GPUs side by side.
+    (
+        |_| (),
+        "--target gfx1030,gfx90a env/lib/python3.11/site-packages/demo/.kpack",
+        "found",
+        "",
+        "by all of 2 look-ups",
+        None,
+    ),
+    (|_| (), "--target gfx1030 dirs/gfx1030/demo/.kpack/demo_gfx1030.kpack", "found", "", "is found", None),
+    (
+        |_| (),
+        "--target gfx942 dirs/gfx1030/demo/.kpack/demo_gfx1030.kpack",
+        "no-code",
+        "no-code",
+        "the archive has code for gfx1030 only",
+        None,
+    ),
+    (
+        |it| {
+            let archive = it.at("dirs/gfx1030/demo/.kpack/demo_gfx1030.kpack");
+            runs(Command::new(KPACKFS).args(["kpack", "extract"]).arg(archive).arg("-o").arg(it.at("work/code")));
+            fs::rename(it.at("work/code/lib/plain.so.0.gfx1030.hsaco"), it.at("work/code/some.co")).unwrap();
+        },
+        "--target gfx90a work/code/some.co",
+        "no-code",
+        "no-code",
+        "the file is code for gfx1030",
+        None,
+    ),
+    // Packages.
+    (
+        remove_device,
+        "--target gfx1030 work",
+        "no-code",
+        "package-missing",
+        "install demo[device-gfx1030]==1.0 from where you have it",
+        None,
+    ),
+    (
+        |it| {
+            remove_device(it);
+            it.put("work/pip.conf", b"[global]\nextra-index-url = https://user:secret@wheels.example/simple\n");
+        },
+        "--target gfx1030 work",
+        "no-code",
+        "package-missing",
+        "(pip is configured to use https://wheels.example/simple)",
+        Some("work/bin/python3.11 -m pip install 'demo[device-gfx1030]==1.0'"),
+    ),
+    (
+        |it| {
+            remove_device(it);
+            it.put("work/pip.conf", b"[global]\nindex-url = https://pypi.org/simple\n");
+        },
+        "--target gfx1030 work",
+        "no-code",
+        "package-missing",
+        "a public index may have another package of that name",
+        None,
+    ),
+    (
+        |it| {
+            remove_device(it);
+            let url =
+                format!("{{\"url\": \"file://{}/wheels/demo.whl\", \"archive_info\": {{}}}}", it.0.path().display());
+            it.put(&format!("work/{SITE}/demo-1.0.dist-info/direct_url.json"), url.as_bytes());
+        },
+        "--target gfx1030 work",
+        "no-code",
+        "package-missing",
+        "the extra device-gfx1030 of demo requires it",
+        Some("/wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl"),
+    ),
+    (
+        |it| {
+            remove_device(it);
+            let url = br#"{"url": "https://wheels.example/demo-1.0-py3-none-any.whl", "archive_info": {}}"#;
+            it.put(&format!("work/{SITE}/demo-1.0.dist-info/direct_url.json"), url);
+        },
+        "--target gfx1030 work",
+        "no-code",
+        "package-missing",
+        "demo came from https://wheels.example/demo-1.0-py3-none-any.whl: install demo[device-gfx1030]==1.0 from there",
+        None,
+    ),
+    (
+        |it| {
+            remove_device(it);
+            fs::rename(it.at("work").join(SITE), it.at("work/target")).unwrap();
+            let configuration = format!("find-links = [\"{}\"]\n", it.at("wheels").display());
+            it.put("home/uv/uv.toml", configuration.as_bytes());
+        },
+        "--target gfx1030 work/target",
+        "no-code",
+        "package-missing",
+        "is not installed",
+        Some("uv pip install --target "),
+    ),
+    (
+        |it| {
+            remove_device(it);
+            fs::remove_file(it.at("work").join(SITE).join("demo-1.0.dist-info/INSTALLER")).unwrap();
+        },
+        "--target gfx1030 work",
+        "no-code",
+        "not-installed",
+        "the wheel was unpacked, not installed: unpack amd-demo-device-gfx1030 1.0 over it",
+        None,
+    ),
+    // What uv installed is a hard link into its cache, where damage is, too.
+    (
+        |it| {
+            for name in ["demo-1.0", DEVICE] {
+                it.put(&format!("work/{SITE}/{name}.dist-info/INSTALLER"), b"uv\n");
+            }
+            it.put(&format!("work/{SITE}/demo/.kpack/demo_gfx1030.kpack"), b"KPAK");
+            let configuration = format!("find-links = [\"{}\"]\n", it.at("wheels").display());
+            it.put("home/uv/uv.toml", configuration.as_bytes());
+        },
+        "--target gfx1030 work",
+        "no-code",
+        "archive-damaged",
+        "demo_gfx1030.kpack is damaged",
+        Some("/work/bin/python3.11 --reinstall --no-deps --no-cache "),
+    ),
+    // The older of two dist-info directories is not that of the library.
+    (
+        |it| {
+            several_versions(it);
+            remove_device(it);
+        },
+        "--target gfx1030 work",
+        "no-code",
+        "package-missing",
+        "the package amd-demo-device-gfx1030 1.0 is not installed",
+        None,
+    ),
+    (
+        |it| {
+            several_versions(it);
+            fs::remove_file(it.at("work").join(ARCHIVE)).unwrap();
+        },
+        "--target gfx1030 work",
+        "no-code",
+        "several-versions",
+        "demo has several dist-info directories",
+        None,
+    ),
+    // The marker leads to no archive, though there are some.
+    (
+        |it| {
+            let directory = it.at("work/tree/lib");
+            fs::create_dir_all(directory.join("../.kpack")).unwrap();
+            fs::copy(it.at("work").join(LIBRARY), directory.join("plain.so")).unwrap();
+            fs::copy(it.at("work").join(ARCHIVE), directory.join("../.kpack/other_gfx1030.kpack")).unwrap();
+        },
+        "--target gfx1030 work/tree",
+        "no-code",
+        "archives-none",
+        "the directory has other_gfx1030.kpack only, to which the marker does not lead",
+        None,
+    ),
+    // Modes.
+    (
+        mode,
+        "--target gfx90a work/modes/only",
+        "no-code",
+        "other-mode",
+        "its features differ",
+        Some("export HSA_XNACK=1"),
+    ),
+    (
+        mode,
+        "--target gfx90a:xnack- --wrapper 0 work/thin",
+        "no-code",
+        "other-mode",
+        "its features differ",
+        Some("export HSA_XNACK=1"),
+    ),
+];
+
+#[test]
+fn each_situation_has_the_right_answer() {
+    let place = Place::new();
+    for (number, (change, arguments, status, cause, sentence, command)) in CASES.iter().enumerate() {
+        change(place.restored());
+        let answer = place.why(&[], arguments);
+        let context = format!("{number}: {arguments}: {answer:#}");
+        assert_eq!(answer["status"], *status, "{context}");
+        assert_eq!(answer["causes"][0]["id"].as_str().unwrap_or_default(), *cause, "{context}");
+        assert!(answer["sentence"].as_str().unwrap().contains(sentence), "{context}");
+        let printed = answer["command"].as_str();
+        assert_eq!(printed.is_some(), command.is_some(), "{context}");
+        assert!(printed.unwrap_or_default().contains(command.unwrap_or_default()), "{context}");
+        assert!(!answer.to_string().contains("secret"), "{context}");
+        let is_packed = arguments.contains("wheel") || arguments.contains(".whl") || arguments.ends_with(" dirs");
+        assert!(is_packed || !answer["sentence"].as_str().unwrap().contains("once it is installed"), "{context}");
+        if let Some(export) = printed.filter(|it| it.starts_with("export ")) {
+            let (name, value) = export.trim_start_matches("export ").split_once('=').unwrap();
+            let again = place.why(&[(name, value)], &arguments.replace(":xnack-", ""));
+            assert_eq!(again["status"], "found", "{context}: {again:#}");
+        }
+    }
+}
+
+/// Root may read everything, so another user asks.
+#[test]
+fn what_may_not_be_read_is_named() {
+    let place = Place::new();
+    let is_root =
+        fs::read("/proc/self/status").is_ok_and(|text| String::from_utf8_lossy(&text).contains("Uid:\t0\t0\t"));
+    let program = copied_program(place.0.path());
+    let why = || {
+        let mut command = if is_root { Command::new("setpriv") } else { Command::new(&program) };
+        if is_root {
+            command.args(["--reuid=65534", "--clear-groups"]).arg(&program);
+        }
+        let output = command.args(["why", "--json", "--target", "gfx1030"]).arg(place.at("work")).output().unwrap();
+        let answer: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+        (output.status.code().unwrap(), answer)
+    };
+    let closed = |path: &str, mode: u32| {
+        fs::set_permissions(place.at("work").join(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (path, command) in [(".kpack", "chmod a+rx "), (".kpack/demo_gfx1030.kpack", "chmod a+r ")] {
+        place.restored();
+        closed(&format!("{SITE}/demo/{path}"), 0);
+        let (code, answer) = why();
+        assert_eq!((code, &answer["causes"][0]["id"]), (1, &"archive-denied".into()), "{answer:#}");
+        let printed = answer["command"].as_str().unwrap();
+        assert!(printed.starts_with(command) && printed.ends_with(path), "{answer:#}");
+        runs(Command::new("sh").args(["-c", printed]));
+        assert_eq!(why().0, 0);
+    }
+    place.restored();
+    let secret = format!("{SITE}/demo/lib/secret.so");
+    fs::copy(place.at("work").join(LIBRARY), place.at("work").join(&secret)).unwrap();
+    closed(&secret, 0);
+    let (code, answer) = why();
+    assert_eq!((code, &answer["status"], &answer["found"]), (3, &"unreadable".into(), &false.into()), "{answer:#}");
+    assert!(answer["unread"][0].as_str().unwrap().contains("secret.so: Permission denied"), "{answer:#}");
+}
+
+/// A process that reads an object of an archive whole needs as much memory as the object has bytes.
+#[test]
+fn a_large_code_object_is_read_in_pieces() {
+    let place = Place::new();
+    let code = place.at("large.co");
+    // Zeros behind a code object compress to little.
+    let archive = place.at("dirs/gfx1030/demo/.kpack/demo_gfx1030.kpack");
+    runs(Command::new(KPACKFS).args(["kpack", "extract"]).arg(archive).arg("-o").arg(place.at("code")));
+    fs::copy(place.at("code/lib/plain.so.0.gfx1030.hsaco"), &code).unwrap();
+    fs::File::options().append(true).open(&code).unwrap().set_len(600 << 20).unwrap();
+    place.restored();
+    let mut archive = fs::File::create(place.at("work").join(ARCHIVE)).unwrap();
+    archive.write_all(&large_archive(&code)).unwrap();
+    let mut command = Command::new("sh");
+    let limit = "ulimit -v 450000; exec \"$0\" why --memory 64 --json --target gfx1030 \"$1\"";
+    let output = command.args(["-c", limit, KPACKFS]).arg(place.at("work")).output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!(answer["status"], "found", "{answer:#}");
+}
+
+/// An archive with one compressed code object.
+fn large_archive(code: &Path) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let size = fs::metadata(code).unwrap().len();
+    zstd::stream::copy_encode(fs::File::open(code).unwrap(), &mut frame, 1).unwrap();
+    let entry = |key: &str| {
+        let entry = rmpv(&[("type", text("hsaco")), ("ordinal", vec![0]), ("original_size", number(size))]);
+        (key.to_owned(), rmpv(&[("gfx1030", entry)]))
+    };
+    let keys: Vec<_> = ["lib/plain.so#0", "lib/plain.so#1"].map(entry).into();
+    let keys: Vec<_> = keys.iter().map(|(key, entry)| (key.as_str(), entry.clone())).collect();
+    let mut blob = 1_u32.to_le_bytes().to_vec();
+    blob.extend(u32::try_from(frame.len()).unwrap().to_le_bytes());
+    blob.extend(frame);
+    let toc = rmpv(&[
+        ("format_version", vec![1]),
+        ("group_name", text("demo")),
+        ("gfx_arch_family", text("gfx1030")),
+        ("gfx_arches", [vec![0x91], text("gfx1030")].concat()),
+        ("compression_scheme", text("zstd-per-kernel")),
+        ("zstd_offset", vec![64]),
+        ("zstd_size", number(blob.len() as u64)),
+        ("toc", rmpv(&keys)),
+    ]);
+    let mut archive = b"KPAK\x01\0\0\0".to_vec();
+    archive.extend((64 + blob.len() as u64).to_le_bytes());
+    archive.resize(64, 0);
+    [archive, blob, toc].concat()
+}
+
+/// A `MessagePack` map of at most 15 encoded values.
+fn rmpv(fields: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let mut map = vec![0x80 | u8::try_from(fields.len()).unwrap()];
+    for (name, value) in fields {
+        map.extend(text(name));
+        map.extend(value);
+    }
+    map
+}
+
+fn text(text: &str) -> Vec<u8> {
+    [&[0xd9, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
+}
+
+fn number(number: u64) -> Vec<u8> {
+    [&[0xcf][..], &number.to_be_bytes()].concat()
+}
+
+/// An upgrade replaces files that a program goes on to use.
+#[test]
+fn libraries_that_a_process_has_loaded_and_that_are_gone_are_named() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    for name in ["plain.so", "mixed.so", "host-only.so"] {
+        fs::copy(fixture(name), at(name)).unwrap();
+    }
+    let map = "import mmap, sys\nfiles = [open(p, 'rb') for p in sys.argv[1:]]\n\
+               maps = [mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) for file in files]\n\
+               print('mapped', flush=True)\nsys.stdin.read()";
+    let mut process = Command::new("python3");
+    process.args(["-c", map]).args(["plain.so", "mixed.so", "host-only.so"].map(at));
+    let mut process = process.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let why = || {
+        let output = Command::new(KPACKFS)
+            .args(["why", "--json", "--target", "gfx90a", "--pid", &process.id().to_string()])
+            .output()
+            .unwrap();
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
+    };
+    assert_eq!(why().0, Some(0));
+    fs::remove_file(at("host-only.so")).unwrap();
+    assert_eq!(why().0, Some(0), "it has no device code");
+    fs::rename(at("mixed.so"), at("plain.so")).unwrap();
+    let (code, answer) = why();
+    let gone = |name: &str| {
+        let process = process.id();
+        format!(
+            "{}: deleted or replaced since process {process} loaded it, as by an upgrade; restart the program, and ask again",
+            at(name).display()
+        )
+    };
+    // The other file is where it was moved to.
+    assert_eq!((code, &answer["unread"]), (Some(3), &serde_json::json!([gone("plain.so")])), "{answer}");
+    fs::remove_file(at("plain.so")).unwrap();
+    let (code, answer) = why();
+    assert_eq!(code, Some(3), "{answer}");
+    let unread: BTreeSet<_> =
+        answer["unread"].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect();
+    assert!(unread.contains(&gone("plain.so")), "{answer}");
+    drop(process.stdin.take());
+    process.wait().unwrap();
+}
