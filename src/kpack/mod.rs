@@ -42,6 +42,7 @@ mod selection;
 mod ticket;
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,6 +72,9 @@ pub enum Compression {
 /// The default zstd level of rocm-kpack, and the best trade-off on real code objects.
 pub const DEFAULT_LEVEL: i32 = 3;
 
+/// The levels of zstd.
+pub const LEVELS: RangeInclusive<i32> = 1..=22;
+
 impl Default for Compression {
     fn default() -> Self {
         Self::Zstd(DEFAULT_LEVEL)
@@ -78,6 +82,14 @@ impl Default for Compression {
 }
 
 impl Compression {
+    /// The zstd level of frames; the default one if archives are not compressed.
+    pub fn level(self) -> i32 {
+        match self {
+            Self::Zstd(level) => level,
+            Self::None => DEFAULT_LEVEL,
+        }
+    }
+
     /// Its name in archives.
     fn scheme(self) -> Scheme {
         match self {
@@ -91,10 +103,14 @@ impl FromStr for Compression {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "none" => Ok(Self::None),
-            "zstd" | "zstd-per-kernel" => Ok(Self::default()),
-            other => Err(format!("unknown compression {other:?}; there are \"zstd\" and \"none\"")),
+        let level = |text: &str| text.parse().ok().filter(|level| LEVELS.contains(level));
+        match (name, name.strip_prefix("zstd:")) {
+            ("none", _) => Ok(Self::None),
+            ("zstd" | "zstd-per-kernel", _) => Ok(Self::default()),
+            (_, Some(text)) => {
+                level(text).map(Self::Zstd).ok_or_else(|| format!("level {text:?}: it is a number from 1 to 22"))
+            }
+            (other, None) => Err(format!("unknown compression {other:?}; there are zstd, zstd:LEVEL and none")),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::binaries::{NamedBinary, named};
 use super::options::PlanOptions;
 use super::plan::{Plan, PlannedArchive};
 use super::roots::Roots;
-use super::scan::{Fat, level};
+use super::scan::Fat;
 use super::stems::Stems;
 use crate::gpu::TargetId;
 use crate::join::{self, OrphanCode};
@@ -104,7 +104,7 @@ fn take_over(
     let exists = |code: &OrphanCode| existing.get(&code.object.target).is_some_and(|names| names.contains(&code.key));
     for code in orphans.iter().filter(|code| !exists(code)) {
         let target = &code.object.target;
-        let frame = jobs.shared_frame(code.object.clone(), level(options));
+        let frame = jobs.shared_frame(code.object.clone(), options.compression.level());
         let kernel_name = code.key.as_str().into();
         let entry = ArchiveEntry { binary: usize::MAX, kernel_name, wrapper: None, frame };
         match drafts.iter_mut().find(|draft| draft.target == *target) {

@@ -16,7 +16,7 @@ use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::gpu::{TargetId, UNKNOWN};
 use crate::index::RecordKind;
 use crate::join::{self, Joined, SplitForm};
-use crate::kpack::{BundleJobs, Compression, DEFAULT_LEVEL, Frame};
+use crate::kpack::{BundleJobs, Frame};
 use crate::memory::{Parser, ParserMemory, TableError};
 use crate::metrics::Progress;
 use crate::resources::Resources;
@@ -177,7 +177,7 @@ fn scan_file(
     let Some(code) = code else { return Ok(None) };
     let table = ParserMemory::new(Parser::Bundle);
     code.bundles.iter().try_for_each(|bundle| bundle.count(&table))?;
-    let level = level(options);
+    let level = options.compression.level();
     let file = name();
     let first_wrappers = code.first_wrappers();
     let frames = |(number, bundle): (usize, &Bundle)| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
@@ -206,21 +206,13 @@ fn take_over(
 ) -> Result<Fat, ScanError> {
     let frames = |objects: &Vec<CodeObject>| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
         check(objects)?;
-        let frame = |object: &CodeObject| jobs.shared_frame(object.clone(), level(options));
+        let frame = |object: &CodeObject| jobs.shared_frame(object.clone(), options.compression.level());
         Ok(Arc::new(objects.iter().map(frame).collect()))
     };
     let bundles = split.bundles.iter().map(frames).collect::<Result<Vec<_>, _>>()?;
     let wrappers = split.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect();
     let (is_signed, table) = (is_signed(&split.content), ParserMemory::new(Parser::Bundle));
     Ok(Fat { entry, binary: None, wrappers, split: Some(Arc::clone(split)), is_signed, warnings: Vec::new(), table })
-}
-
-/// The zstd level of frames.
-pub(super) fn level(options: &PlanOptions) -> i32 {
-    match options.compression {
-        Compression::Zstd(level) => level,
-        Compression::None => DEFAULT_LEVEL,
-    }
 }
 
 /// A warning about a bundle that may be meant to exhaust memory or disk.
