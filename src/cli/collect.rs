@@ -14,7 +14,7 @@ use super::input::forms;
 use super::inspect::{check_page, write_page};
 use super::interrupt;
 use super::json;
-use super::options::SplitOptions;
+use super::options::{CompressionOptions, ResourceOptions, SplitOptions, WantedTargets};
 use super::prepare::save_index;
 use super::progress::show_bytes;
 use super::table::{Style, Table, size};
@@ -40,14 +40,15 @@ const OTHER_FORMATS: [&str; 8] = [".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz
 /// Rows of a table.
 const MAX_ROWS: usize = 200;
 
-/// Write an application with the ROCm libraries, archives, kernel databases and licences that it needs, for some GPUs
+/// Write an application with what it needs of ROCm, for some GPUs
 ///
-/// Libraries are found as a loader finds them: by the names in the files, along their search paths, and in TREE. A table has
+/// That is libraries, archives, kernel databases and licences. Libraries are found as a loader finds them: by the names in the files, along their search paths, and in TREE. A table has
 /// what libraries load by name. Libraries that every system has are left out.
 ///
 /// Exit codes: 0 all is there, 1 something needed is missing (the rest is written), 2 wrong command line, unreadable input,
 /// or the output cannot be written, 5 an input is not there or not understood.
 #[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  kpackfs collect app --from /opt/rocm --gpu-targets gfx1100 -o app.zip")]
 pub(super) struct Collect {
     /// Programs and libraries, or directories of them
     #[arg(required = true)]
@@ -59,7 +60,8 @@ pub(super) struct Collect {
         num_args = 1..,
         value_name = "TREE",
         help_heading = "Collect",
-        help = concat!("Where the libraries are, in the order of search: ", forms!())
+        help = "Where the libraries are: install trees, wheels, …, in the order of search",
+        long_help = concat!("Where the libraries are, in the order of search: ", forms!())
     )]
     from: Vec<PathBuf>,
 
@@ -67,12 +69,12 @@ pub(super) struct Collect {
     collecting: Collecting,
 
     #[command(flatten)]
-    options: SplitOptions,
+    targets: WantedTargets,
 
     #[command(flatten)]
     result: ResultOptions,
 
-    /// Print why a file is in the result: the chain of files that need it
+    /// Print the chain of files because of which FILE is in the result
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     explain: Vec<String>,
 
@@ -83,17 +85,27 @@ pub(super) struct Collect {
     /// Write the page of `inspect --html` about the result
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+
+    #[command(flatten)]
+    compression: CompressionOptions,
+
+    #[command(flatten)]
+    resources: ResourceOptions,
 }
 
 /// What is written.
 #[derive(Debug, Args)]
 struct ResultOptions {
-    /// Directory, .zip or .tar.zst file to write; without it, only the report is printed
+    /// Directory, .zip or .tar.zst file to write
+    ///
+    /// Without it, only the report is printed.
     #[arg(short, long, value_name = "OUTPUT")]
     output: Option<PathBuf>,
 
-    /// Write in pieces: what all GPUs share as DIR/common or NAME-common.zip, and what each adds as DIR/gfx1100 or
-    /// NAME-gfx1100.zip. A piece is unpacked over the common one
+    /// Write in pieces: what all GPUs share, and what each adds
+    ///
+    /// They are DIR/common or NAME-common.zip, and DIR/gfx1100 or NAME-gfx1100.zip. A piece is unpacked over the
+    /// common one.
     #[arg(long, requires = "output")]
     shared: bool,
 
@@ -102,7 +114,7 @@ struct ResultOptions {
     force: bool,
 
     /// Keep set-user-ID and set-group-ID bits
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     keep_set_id: bool,
 
     #[command(flatten)]
@@ -137,7 +149,13 @@ impl Collect {
         if let Some(output) = &self.result.output {
             Inputs::of(&inputs).check_outside(output)?;
         }
-        let options = self.options.with_policy(WorkPolicy { check_bundles: true, ..WorkPolicy::default() });
+        let options = SplitOptions {
+            targets: self.targets.only(),
+            compression: self.compression.clone(),
+            resources: self.resources.clone(),
+            policy: WorkPolicy { check_bundles: true, ..WorkPolicy::default() },
+            ..SplitOptions::default()
+        };
         let collected = self.collecting.collect(&self.app, &self.from, &options)?;
         let prepared = &collected.prepared;
         if let Some(output) = &self.result.output {

@@ -20,14 +20,16 @@ use crate::view::{self, HOST, THIN, ThinViews};
 /// Options about what is collected.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Collecting {
-    /// Take in this library although every system has it, or although nothing in the files says that it is needed; its
-    /// soname, may be given several times
+    /// Take in this library although nothing says that it is needed
+    ///
+    /// It is named by its soname, and is taken in although every system has it. It may be given several times.
     #[arg(long, value_name = "NAME", help_heading = "Collect")]
     include: Vec<String>,
 
-    /// Directories of the result that are in `LD_LIBRARY_PATH` when the application runs; libraries of a program without
-    /// a RUNPATH relative to itself go to the first one [default: lib]
-    #[arg(long, value_name = "LIST", help_heading = "Collect")]
+    /// Directories of the result that will be in `LD_LIBRARY_PATH`
+    ///
+    /// Libraries of a program without a RUNPATH relative to itself go to the first one. The default is lib.
+    #[arg(long, value_name = "LIST", help_heading = "Collect", hide_short_help = true)]
     library_path: Vec<String>,
 
     /// Where device code is
@@ -169,7 +171,7 @@ pub(super) fn warn_of_missing(report: &CollectReport) {
 
 /// The GPUs of `--gpu-targets`.
 fn gpus(options: &SplitOptions) -> anyhow::Result<Vec<TargetId>> {
-    let gpus = options.wanted_gpus();
+    let gpus = options.targets.wanted();
     if gpus.is_empty() {
         bail!("--gpu-targets names the GPUs for which the application is; it is missing");
     }

@@ -11,7 +11,7 @@ use super::failure::{code, is_broken_pipe, text};
 use super::input::forms;
 use super::inspect::{check_page, write_page};
 use super::json;
-use super::options::SplitOptions;
+use super::options::{CompressionOptions, DatabaseOptions, DeflateOptions, ResourceOptions, SplitOptions, Targets};
 use super::prepare::{place_of, resources, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
@@ -29,27 +29,29 @@ const UNREADABLE: u8 = 2;
 const MAX_ROWS: usize = 40;
 const MAX_ROWS_OF_COMMENT: usize = 15;
 
-/// List what changed between two inputs: sizes, targets, code objects, kernels, files and metadata
+/// List what changed between two inputs
 ///
-/// The two may be of different forms. Code objects are equal if all of their bytes are. Kernels are equal if names and sizes in
+/// That is sizes, targets, code objects, kernels, files and metadata. The two may be of different forms. Code objects are equal if all of their bytes are. Kernels are equal if names and sizes in
 /// the symbol tables are.
 ///
 /// Exit codes: 0 compared, and nothing grew by more than --fail-above allows, 1 something grew by more, 2 wrong command
 /// line, unreadable input, or the output cannot be written, 5 an input is not there or not understood.
 #[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  kpackfs diff torch-2.10.whl torch-2.11.whl --fail-above 5")]
 pub(super) struct Compare {
-    #[arg(help = concat!("The input before: ", forms!()))]
+    #[arg(help = "The input before", long_help = concat!("The input before: ", forms!()))]
     before: PathBuf,
 
     /// The input after, in any of these forms
     after: PathBuf,
 
-    /// Exit with 1 if the host part, a target or a download grew by more than this many percent. New targets have no
-    /// size to grow from, but count in the download
+    /// Exit with 1 if a part or a download grew by more than this
+    ///
+    /// A part is the host part or a target. New targets have no size to grow from, but count in the download.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_above: Option<f64>,
 
-    /// Do the work of both splits without writing them, so that downloads for GPUs are not estimated
+    /// Measure sizes by doing the work of both splits
     #[arg(long)]
     sizes: bool,
 
@@ -57,17 +59,52 @@ pub(super) struct Compare {
     #[arg(long)]
     json: bool,
 
-    /// Print tables in Markdown, short enough for a comment on a pull request
+    /// Print tables in Markdown, for a comment on a pull request
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
 
-    /// Write a self-contained HTML page; "-" writes it to stdout. Tables are then printed only if --json or --markdown
-    /// is given, too
+    /// Write a self-contained HTML page
+    ///
+    /// "-" writes it to stdout. Tables are then printed only if --json or --markdown is given, too.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
     #[command(flatten)]
-    options: SplitOptions,
+    options: DiffOptions,
+}
+
+/// The options of a split that change what is compared.
+#[derive(Debug, Args)]
+struct DiffOptions {
+    #[command(flatten)]
+    targets: Targets,
+
+    #[command(flatten)]
+    databases: DatabaseOptions,
+
+    #[command(flatten)]
+    compression: CompressionOptions,
+
+    #[command(flatten)]
+    deflate: DeflateOptions,
+
+    #[command(flatten)]
+    resources: ResourceOptions,
+}
+
+impl DiffOptions {
+    fn of_split(&self) -> SplitOptions {
+        let Self { targets, databases, compression, deflate, resources } = self;
+        let options = SplitOptions {
+            targets: targets.clone(),
+            databases: databases.clone(),
+            compression: compression.clone(),
+            deflate: deflate.clone(),
+            resources: resources.clone(),
+            ..SplitOptions::default()
+        };
+        options.of_writer()
+    }
 }
 
 impl Compare {
@@ -107,8 +144,8 @@ impl Compare {
 
     fn compare(&self) -> anyhow::Result<Diff> {
         check_page(self.html.as_deref(), &[self.before.clone(), self.after.clone()])?;
-        let mut options = self.options.of_writer();
-        options.memory = options.memory.halved();
+        let mut options = self.options.of_split();
+        options.resources.memory = options.resources.memory.halved();
         let settings = Settings {
             options: options.to_options(Packaging::Bundles)?,
             artifacts: options.to_options(Packaging::Processors)?,
@@ -117,7 +154,7 @@ impl Compare {
         let open = |location: &Path| -> anyhow::Result<Side> {
             let resources = resources(&place_of(location), &options)?;
             // Both inputs are in memory.
-            limit_tables(self.options.memory.bytes());
+            limit_tables(self.options.resources.memory.bytes());
             Ok(show_bytes("Planning", |progress| Side::open(location, &settings, &resources, progress))?)
         };
         let (mut before, mut after) = (open(&self.before)?, open(&self.after)?);

@@ -31,13 +31,17 @@ const MAX_ROWS_OF_SUMMARY: usize = 60;
 /// The requirement.
 #[derive(Clone, Debug, Args)]
 pub(super) struct RequireOptions {
-    /// Exit with 1 unless each library, each wrapper and each kernel database that has code has some for these GPUs
+    /// Exit with 1 unless all that has code has some for these GPUs
+    ///
+    /// Each library, each wrapper and each kernel database is judged.
     #[arg(long, value_name = "LIST", value_parser = gpus, help_heading = "Gate")]
     require: Vec<GpuList>,
 
-    /// Check only libraries and directories of databases with such paths; "*" stands for any characters but "/", "**"
-    /// for any; a pattern without "/" is one of names, also of databases (rocblas); may be given several times
-    #[arg(long, value_name = "GLOB", requires = "require", help_heading = "Gate")]
+    /// With --require: check only libraries and databases with such paths
+    ///
+    /// "*" stands for any characters but "/", and "**" for any. A pattern without "/" is one of names, also of
+    /// databases (rocblas). It may be given several times.
+    #[arg(long, value_name = "GLOB", requires = "require", help_heading = "Gate", hide_short_help = true)]
     require_in: Vec<Pattern>,
 }
 

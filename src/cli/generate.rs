@@ -76,7 +76,7 @@ fn mount_options(cli: &clap::Command) -> String {
     let known = mount8::options(cli);
     let arguments = cli.find_subcommand("mount").into_iter().flat_map(clap::Command::get_arguments);
     let mut page = Roff::new();
-    for argument in arguments {
+    for argument in arguments.filter(|argument| !argument.is_hide_set()) {
         let Some(option) = known.iter().find(|option| argument.get_long() == Some(&option.name)) else { continue };
         let mut head: Vec<Inline> = vec![bold(option.name.as_str())];
         if option.takes_value {

@@ -29,16 +29,18 @@ const ZSTD_LEVEL: i32 = 3;
 #[derive(Clone, Debug, Args)]
 pub(super) struct ImageOptions {
     /// With --format oci: how new layers are compressed
-    #[arg(long, value_enum, value_name = "KIND", default_value_t = CompressionKind::Gzip, help_heading = "Images")]
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = CompressionKind::Gzip, help_heading = "Images", hide_short_help = true)]
     layer_compression: CompressionKind,
 
     /// With --format oci: the form of device code
-    #[arg(long = "form", value_enum, value_name = "FORM", default_value_t = ImageForm::Auto, help_heading = "Images")]
+    #[arg(long = "form", value_enum, value_name = "FORM", default_value_t = ImageForm::Auto, help_heading = "Images", hide_short_help = true)]
     form: ImageForm,
 
-    /// With --format oci, in place of --output: add images to the OCI layout DIR. Layers that are there already, of the
-    /// same image and with the same options, are neither made nor written again, unless their blobs are damaged
-    #[arg(long, value_name = "DIR", help_heading = "Images", conflicts_with = "output")]
+    /// With --format oci, in place of --output: add images to the OCI layout DIR
+    ///
+    /// Layers that are there already, of the same image and with the same options, are neither made nor written
+    /// again, unless their blobs are damaged.
+    #[arg(long, value_name = "DIR", help_heading = "Images", hide_short_help = true, conflicts_with = "output")]
     pub(super) add_to: Option<PathBuf>,
 }
 
@@ -142,7 +144,7 @@ impl ImageOutput<'_> {
             bail!("{input}: contains no device code and no kernel databases: there is nothing to divide");
         }
         let existing = gpus_of(plan);
-        let wanted: BTreeSet<TargetId> = match self.split.wanted_gpus() {
+        let wanted: BTreeSet<TargetId> = match self.split.targets.wanted() {
             none if none.is_empty() => existing.iter().flat_map(GpuSet::targets).cloned().collect(),
             wanted => wanted.into_iter().collect(),
         };

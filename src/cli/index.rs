@@ -26,6 +26,7 @@ use crate::wheelparts::WheelSet;
 /// The files of a wheel are compared with its RECORD. The index is stored in the cache directory. Every later mount,
 /// split and inspect uses it, with any options. Only the sizes of archives and wheels depend on the options.
 #[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  kpackfs index torch.whl")]
 pub(super) struct IndexArguments {
     #[command(flatten)]
     source: InputOptions,
@@ -33,11 +34,15 @@ pub(super) struct IndexArguments {
     #[command(flatten)]
     options: SplitOptions,
 
-    /// Omit the sizes of archives and wheels, which require all code objects to be compressed
+    /// Omit the sizes of archives and wheels
+    ///
+    /// All code objects have to be compressed for these.
     #[arg(long)]
     without_sizes: bool,
 
-    /// Also compute the SHA-256 of each wheel, for the pages of the package index in a mount. This reads all of them
+    /// Also compute the SHA-256 of each wheel
+    ///
+    /// The pages of the package index in a mount have it then. All wheels are made for it.
     #[arg(long, conflicts_with = "without_sizes")]
     wheel_digests: bool,
 }
@@ -45,7 +50,7 @@ pub(super) struct IndexArguments {
 impl IndexArguments {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let policy = WorkPolicy { hash_members: true, hash_spliced: false, check_bundles: true };
-        let opened = open(&self.source.paths(), &self.options.with_policy(policy), Input::open)?;
+        let opened = open(&self.source.paths(), &self.options.clone().with_policy(policy), Input::open)?;
         let resources = match &opened {
             SessionInputs::One(prepared) => &prepared.resources,
             SessionInputs::Several(release) => &release.resources,

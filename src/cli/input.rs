@@ -17,21 +17,25 @@ macro_rules! forms {
 
 pub(super) use forms;
 
+/// The most frequent of them, for a line of `-h`.
+pub(super) const SHORT_FORMS: &str = "A wheel, an install tree, a directory of wheels, an image, … (see --help)";
+
 /// The input.
 #[derive(Clone, Debug, Args)]
 pub(super) struct InputOptions {
     #[arg(
         required_unless_present_any = ["input_path", "artifact_dir", "input_dir"],
-        help = concat!("The input: ", forms!(), "; several wheels, or parts of one split")
+        help = SHORT_FORMS,
+        long_help = concat!("The input: ", forms!(), "; several wheels, or parts of one split")
     )]
     input: Vec<PathBuf>,
 
-    /// Another name of INPUT, as in `split_python_wheels`
-    #[arg(long = "input", id = "input_path", value_name = "INPUT", conflicts_with = "input", hide_short_help = true)]
+    /// INPUT, in the spelling of `split_python_wheels`.
+    #[arg(long = "input", id = "input_path", value_name = "INPUT", conflicts_with = "input", hide = true)]
     named: Option<PathBuf>,
 
-    /// Another name of INPUT, as in `split_artifacts`; it must be an artifact or contain some
-    #[arg(long, alias = "batch-artifact-parent-dir", value_name = "INPUT", conflicts_with_all = ["input", "input_path"], hide_short_help = true)]
+    /// INPUT, in the spelling of `split_artifacts`; it must be an artifact or contain some.
+    #[arg(long, alias = "batch-artifact-parent-dir", value_name = "INPUT", conflicts_with_all = ["input", "input_path"], hide = true)]
     artifact_dir: Option<PathBuf>,
 
     /// An earlier name of --artifact-dir, used if no other is given.

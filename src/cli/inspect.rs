@@ -13,7 +13,10 @@ use super::failure::is_broken_pipe;
 use super::gate::{self, RequireOptions};
 use super::input::InputOptions;
 use super::json;
-use super::options::SplitOptions;
+use super::options::{
+    ArchiveNames, CompressionOptions, DatabaseOptions, DeflateOptions, ResourceOptions, SplitOptions, Targets,
+    WheelNames,
+};
 use super::prepare::{CommandSession, open, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
@@ -30,21 +33,19 @@ use crate::session::{Prepared, PreparedImage, Release, SessionInputs, Share};
 use crate::source::{EntryPath, Input};
 use crate::split::{Embedded, embedded};
 
-/// Report what is in a wheel, an install tree or artifacts: libraries, targets, databases and sizes
+/// Report the libraries, targets, databases and sizes of an input
 ///
 /// With --require it checks instead whether there is code for some GPUs, and names what lacks it.
 ///
 /// Exit codes with --require: 0 all code is there, 1 a library, a wrapper or a kernel database lacks some, or nothing has
 /// code, 2 wrong command line, unreadable input, or no output can be written, 5 input that is not understood.
 #[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  kpackfs inspect torch.whl --require gfx942")]
 pub(super) struct Inspect {
     #[command(flatten)]
     source: InputOptions,
 
-    #[command(flatten)]
-    options: SplitOptions,
-
-    /// Do the work of a split without writing it, so that the sizes of archives and wheels are known
+    /// Measure sizes by doing the work of a split
     #[arg(long)]
     sizes: bool,
 
@@ -59,10 +60,58 @@ pub(super) struct Inspect {
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
 
-    /// Write a self-contained HTML page with pictures and all numbers; "-" writes it to stdout. Tables are then printed
-    /// only if --json or --markdown is given, too
+    /// Write an HTML page with pictures and all numbers
+    ///
+    /// It is self-contained; "-" writes it to stdout. Tables are then printed only if --json or --markdown is given,
+    /// too.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+
+    #[command(flatten)]
+    options: InspectOptions,
+}
+
+/// The options of a split that change what is reported.
+#[derive(Debug, Args)]
+struct InspectOptions {
+    #[command(flatten)]
+    targets: Targets,
+
+    #[command(flatten)]
+    databases: DatabaseOptions,
+
+    #[command(flatten)]
+    names: ArchiveNames,
+
+    #[command(flatten)]
+    compression: CompressionOptions,
+
+    #[command(flatten)]
+    wheel_names: WheelNames,
+
+    #[command(flatten)]
+    deflate: DeflateOptions,
+
+    #[command(flatten)]
+    resources: ResourceOptions,
+}
+
+impl InspectOptions {
+    /// The sizes are those of what split writes.
+    fn of_split(&self) -> SplitOptions {
+        let Self { targets, databases, names, compression, wheel_names, deflate, resources } = self;
+        let options = SplitOptions {
+            targets: targets.clone(),
+            databases: databases.clone(),
+            names: names.clone(),
+            compression: compression.clone(),
+            wheel_names: wheel_names.clone(),
+            deflate: deflate.clone(),
+            resources: resources.clone(),
+            ..SplitOptions::default()
+        };
+        options.of_writer()
+    }
 }
 
 impl Inspect {
@@ -76,10 +125,9 @@ impl Inspect {
         }
         check_page(self.html.as_deref(), &self.source.places())?;
         let style = if self.markdown { Style::Markdown } else { Style::Text };
+        let mut options = self.options.of_split();
         // A warning names such an archive, and the quota of temporary files holds.
-        // The sizes are those of what split writes, unless another level is given.
-        let mut options = self.options.of_writer();
-        options.allow_ratio = true;
+        options.resources.allow_ratio = true;
         if let Some(components) = self.components()? {
             return self.judge(&components, &options, style);
         }

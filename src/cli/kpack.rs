@@ -51,7 +51,9 @@ enum KpackCommand {
     Create(Create),
     /// Create an uncompressed offload bundle from code objects
     Bundle {
-        /// Code objects, each for a different target. Of one processor, all or none must name a feature
+        /// Code objects, each for a different target
+        ///
+        /// Of one processor, all or none must name a feature.
         #[arg(required = true)]
         file: Vec<PathBuf>,
         /// File to write
@@ -71,7 +73,9 @@ enum KpackCommand {
         /// File or directory to write to
         #[arg(short, long, value_name = "OUT")]
         output: PathBuf,
-        /// Only this binary, by its name in the archive, with or without #INDEX
+        /// Only this binary, by its name in the archive
+        ///
+        /// #INDEX may be left out.
         #[arg(long, value_name = "NAME")]
         binary: Option<String>,
         /// Only this target
@@ -80,7 +84,9 @@ enum KpackCommand {
         #[command(flatten)]
         replacing: Replacing,
     },
-    /// Write the code objects of fat binaries and of offload bundles, compressed or not, to files
+    /// Write the code objects of fat binaries and of offload bundles to files
+    ///
+    /// The bundles may be compressed.
     Unbundle {
         /// Binaries or bundles
         #[arg(required = true)]
@@ -88,7 +94,7 @@ enum KpackCommand {
         /// Directory to write to
         #[arg(short, long, value_name = "DIR", alias = "output-dir")]
         output: PathBuf,
-        /// Only this target; without features it selects all targets of the same processor
+        /// Only this target; without features, all of the processor
         #[arg(long, value_name = "TARGET", alias = "gfx-arch", value_parser = TargetId::typed)]
         target: Option<TargetId>,
         #[command(flatten)]

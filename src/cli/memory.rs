@@ -13,7 +13,9 @@ const MIB: u64 = 256;
 /// How much memory a command takes.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct MemoryOption {
-    /// Memory for caches and buffers, in MiB; at most half of it also for tables of the input
+    /// Memory for caches and buffers
+    ///
+    /// At most half of it also is for tables of the input.
     #[arg(long = "memory", value_name = "MIB", default_value_t = MIB, global = true, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
     mib: u64,
 }

@@ -31,7 +31,6 @@ mod progress;
 mod recombine;
 mod reference;
 mod replacing;
-mod selection;
 mod serving;
 mod split;
 mod split_warnings;
@@ -151,11 +150,16 @@ mod tests {
 
     use super::Cli;
 
-    /// How a row begins for each alias of an option, and for each option that short help omits.
+    /// More options than these are not found by a reader.
+    const MOST_OPTIONS: usize = 30;
+    /// A screen of `-h`.
+    const MOST_LINES: usize = 50;
+
+    /// How a row begins for each alias of an option, and for each option that help omits. Those of mount(8) are in its page.
     fn spellings(command: &clap::Command, rows: &mut BTreeSet<String>) {
         for argument in command.get_arguments() {
             let Some(long) = argument.get_long() else { continue };
-            if argument.is_hide_set() || argument.is_hide_short_help_set() {
+            if argument.is_hide_set() && argument.get_help_heading() != Some("Mount") {
                 rows.insert(format!("| `--{long}` | "));
             }
             let aliases = argument.get_all_aliases().unwrap_or_default().into_iter();
@@ -173,5 +177,24 @@ mod tests {
         spellings(&Cli::command(), &mut rows);
         let is_listed = |row: &String| table.iter().any(|line| line.starts_with(row));
         assert!(rows.len() == table.len() && rows.iter().all(is_listed), "the rows are {rows:#?}");
+    }
+
+    fn all_commands(command: &clap::Command) -> Vec<&clap::Command> {
+        std::iter::once(command).chain(command.get_subcommands().flat_map(all_commands)).collect()
+    }
+
+    #[test]
+    fn commands_have_few_options_and_a_short_help() {
+        let mut cli = Cli::command();
+        cli.build();
+        for command in all_commands(&cli) {
+            let name = command.get_name();
+            let shown = command.get_opts().filter(|option| !option.is_hide_set()).count();
+            assert!(shown <= MOST_OPTIONS, "{name}: {shown} options");
+            let help = command.clone().term_width(100).render_help().to_string();
+            assert!(help.lines().count() <= MOST_LINES, "{help}");
+            let is_continued = |line: &str| line.starts_with("           ");
+            assert!(!help.lines().any(is_continued), "an argument takes several lines: {help}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use super::artifacts::artifacts_of;
 use super::collecting::{Collecting, warn_of_missing};
 use super::failure::text;
-use super::input::forms;
+use super::input::{SHORT_FORMS, forms};
 use super::lists::pieces;
 use super::mount_reports::{live_reports, reports, total_bytes};
 use super::mounted_release::served_release;
@@ -31,11 +31,13 @@ use crate::view::{self, PackageIndexes, ThinViews};
 ///
 /// Returns when the mount is ready. `kpackfs umount` or umount(8) ends it.
 #[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  kpackfs mount torch.whl mnt\n  ls mnt/merged/gfx942\n  kpackfs umount mnt")]
 pub(super) struct Mount {
     #[arg(
         required = true,
         num_args = 1..,
-        help = concat!(
+        help = SHORT_FORMS,
+        long_help = concat!(
             "The input: ", forms!(), "; several wheels, or parts of one split. The views of wheels that do not belong together are in \
              DISTRIBUTION/VERSION/TAGS/"
         )
@@ -45,24 +47,30 @@ pub(super) struct Mount {
     #[command(flatten)]
     options: SplitOptions,
 
-    /// An existing directory, or /dev/fd/N for an open FUSE device that is mounted already
+    /// An existing directory
+    ///
+    /// /dev/fd/N stands for an open FUSE device that is mounted already.
     #[arg(value_name = "MOUNT_POINT")]
     place: PathBuf,
 
     #[command(flatten)]
     serving: Serving,
 
-    /// Overlay these targets on host/ itself, so that programs run from there; "auto" stands for the GPUs of this
-    /// machine
+    /// Overlay these targets on host/, so that programs run from there
+    ///
+    /// "auto" stands for the GPUs of this machine.
     #[arg(long, value_name = "LIST", help_heading = "View")]
     arch: Vec<String>,
 
-    /// List thin views for these sets of GPUs as well, such as gfx1036+gfx1100; "auto" stands for the GPUs of this
-    /// machine, and thin/auto is a link to the view for all of them
+    /// Also list thin views for sets of GPUs such as gfx1036+gfx1100
+    ///
+    /// "auto" stands for the GPUs of this machine, and thin/auto is a link to the view for all of them.
     #[arg(long, value_name = "LIST", help_heading = "View")]
     thin: Vec<String>,
 
-    /// Show what `collect APP --from INPUT` writes, as `collected`, and all views of that; may be given several times
+    /// Show what `collect APP --from INPUT` writes, as `collected`
+    ///
+    /// The views are those of that. It may be given several times.
     #[arg(long, value_name = "APP", help_heading = "Collect")]
     collect: Vec<PathBuf>,
 
@@ -206,7 +214,9 @@ pub(super) struct Umount {
     #[arg(value_name = "MOUNT_POINT")]
     place: PathBuf,
 
-    /// Detach the mount now, even if it is in use; it ends when it is no longer used. The daemon is waited for during a second
+    /// Detach the mount now, even if it is in use
+    ///
+    /// It ends when it is no longer used. The daemon is waited for during a second.
     #[arg(short, long)]
     lazy: bool,
 }

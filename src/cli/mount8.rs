@@ -11,8 +11,9 @@ use super::failure::text;
 use super::terminal::message;
 use crate::mount::MountError;
 
-/// Options of `kpackfs mount` that are not mount options: mount(8) has its own arguments for them.
-const NOT_MOUNT_OPTIONS: [&str; 4] = ["foreground", "fake", "namespace", "help"];
+/// Options of `kpackfs mount` that are not mount options: mount(8) has its own arguments for them, or they change nothing.
+const NOT_MOUNT_OPTIONS: [&str; 7] =
+    ["foreground", "fake", "namespace", "help", "clang-offload-bundler", "tmp-dir", "verbose"];
 
 /// The names under which mount(8) calls kpackfs.
 const HELPERS: [&str; 2] = ["mount.kpackfs", "mount.fuse.kpackfs"];
@@ -69,7 +70,7 @@ pub(super) fn run(
 pub(super) fn options(cli: &clap::Command) -> Vec<KnownOption> {
     let arguments = cli.find_subcommand("mount").into_iter().flat_map(clap::Command::get_arguments);
     let known = arguments.filter_map(|argument| {
-        let name = argument.get_long().filter(|name| !NOT_MOUNT_OPTIONS.contains(name) && !argument.is_hide_set())?;
+        let name = argument.get_long().filter(|name| !NOT_MOUNT_OPTIONS.contains(name))?;
         Some(KnownOption { name: name.to_owned(), takes_value: argument.get_action().takes_values() })
     });
     known.collect()
@@ -77,8 +78,11 @@ pub(super) fn options(cli: &clap::Command) -> Vec<KnownOption> {
 
 /// The text of `mount.kpackfs --help`: usage and options.
 fn help(name: &str, cli: &clap::Command) -> String {
+    let mount = cli.find_subcommand("mount").into_iter().flat_map(clap::Command::get_arguments);
+    let hidden: Vec<_> = mount.filter(|argument| argument.is_hide_set()).filter_map(clap::Arg::get_long).collect();
     let names: Vec<_> = options(cli)
         .into_iter()
+        .filter(|known| !hidden.contains(&&*known.name))
         .map(|known| if known.takes_value { known.name + "=VALUE" } else { known.name })
         .collect();
     format!(

@@ -10,13 +10,14 @@ use std::sync::atomic::AtomicU64;
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::options::CompressionOptions;
 use super::replacing::Replacing;
 use super::terminal::{message, warn};
 use crate::export;
 use crate::export::{Inputs, NewFiles};
 use crate::fatbin::{CODE_HEADER, CodeObject, bundle_of, code_problem, code_target};
 use crate::gpu::TargetId;
-use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Compression, DEFAULT_LEVEL, Frame};
+use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Frame};
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, Materialize};
@@ -31,12 +32,15 @@ type Contents = Vec<(String, PathBuf, Arc<dyn Content>)>;
 
 #[derive(Debug, Args)]
 pub(super) struct Create {
-    /// Code objects, and directories of them. Their names in archives are the paths below the directory, or the paths
-    /// as given
+    /// Code objects, and directories of them
+    ///
+    /// Their names in archives are the paths below the directory, or the paths as given.
     #[arg(required_unless_present = "from_binary")]
     file: Vec<PathBuf>,
 
-    /// Directory for `GROUP_TARGET.kpack` for each target, or a file name ending in .kpack if there is only one target
+    /// Directory to write to, or a file that ends in .kpack
+    ///
+    /// The directory gets `GROUP_TARGET.kpack` for each target. A file is for one target.
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 
@@ -44,21 +48,20 @@ pub(super) struct Create {
     #[arg(long, value_name = "TARGET", value_parser = TargetId::typed)]
     target: Option<TargetId>,
 
-    /// Take the code of this fat binary, under the names that its wrappers look up after `split`
+    /// Take the code of this fat binary
+    ///
+    /// Its names are those that its wrappers look up after `split`.
     #[arg(long, value_name = "BINARY", conflicts_with = "file")]
     from_binary: Option<PathBuf>,
 
-    /// Name of the archives [default: the name of the only directory or of the binary, or "kernels"]
+    /// Name of the archives
+    ///
+    /// The default is the name of the only directory or of the binary, or "kernels".
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
 
-    /// Compression of code objects in archives: zstd or none
-    #[arg(long, value_name = "SCHEME", default_value = "zstd")]
-    compression: Compression,
-
-    /// zstd level, 1 to 22
-    #[arg(long, value_name = "LEVEL", default_value_t = DEFAULT_LEVEL, value_parser = clap::value_parser!(i32).range(1..=22))]
-    compression_level: i32,
+    #[command(flatten)]
+    compression: CompressionOptions,
 
     #[command(flatten)]
     replacing: Replacing,
@@ -90,7 +93,7 @@ impl Create {
     fn of_binary(&self, binary: &Path, resources: &Arc<Resources>) -> anyhow::Result<Vec<(String, Arc<ArchiveRope>)>> {
         let options = split::PlanOptions {
             group: self.group.clone(),
-            compression: self.compression(),
+            compression: self.compression.compression(),
             ..split::PlanOptions::default()
         };
         let plan =
@@ -128,13 +131,13 @@ impl Create {
         let jobs = BundleJobs::new(resources);
         let group = self.group()?;
         let entry = |(binary, (name, object)): (usize, (String, CodeObject))| {
-            let frame = Arc::new(Frame::new(object, self.compression_level, resources));
+            let frame = Arc::new(Frame::new(object, self.compression.compression().level(), resources));
             ArchiveEntry { binary, kernel_name: name.into(), wrapper: None, frame }
         };
         let archive = |(target, objects): (TargetId, BTreeMap<String, CodeObject>)| {
             let name = format!("{group}_{target}.kpack");
             let entries = objects.into_iter().enumerate().map(entry).collect();
-            (name, Arc::new(ArchiveRope::new(&group, target, self.compression(), entries, &jobs)))
+            (name, Arc::new(ArchiveRope::new(&group, target, self.compression.compression(), entries, &jobs)))
         };
         Ok(objects.into_iter().map(archive).collect())
     }
@@ -176,13 +179,6 @@ impl Create {
             bail!("--group {group:?}: it cannot be a part of a file name");
         }
         Ok(group)
-    }
-
-    fn compression(&self) -> Compression {
-        match self.compression {
-            Compression::None => Compression::None,
-            Compression::Zstd(_) => Compression::Zstd(self.compression_level),
-        }
     }
 }
 

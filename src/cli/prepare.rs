@@ -38,12 +38,12 @@ pub(super) fn absolute_input(input: &Path) -> anyhow::Result<PathBuf> {
 
 /// The resources, with the user's limits on threads and memory.
 pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<Arc<Resources>> {
-    let memory = options.memory.limit()?;
-    threads::start_pool(options.jobs)?;
+    let memory = options.resources.memory.limit()?;
+    threads::start_pool(options.resources.threads.jobs)?;
     options.note_ignored();
-    let cache = options.cache.safe_directory();
+    let cache = options.resources.cache.safe_directory();
     let index = cache.as_ref().map_or_else(Index::default, |directory| Index::open(directory, input));
-    Ok(Resources::with_store(memory, index, options.frame_store(cache.as_deref(), input), options.policy))
+    Ok(Resources::with_store(memory, index, options.resources.frame_store(cache.as_deref(), input), options.policy))
 }
 
 /// Progress bars for the stages of planning.

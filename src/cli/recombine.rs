@@ -8,7 +8,9 @@ use clap::Args;
 
 use super::artifacts::{serve, warn, write};
 use super::interrupt;
-use super::options::SplitOptions;
+use super::options::{
+    CompressionOptions, DatabaseOptions, Ignored, ManifestOptions, ResourceOptions, SplitOptions, Targets,
+};
 use super::prepare::resources;
 use super::progress::show_bytes;
 use super::serving::{Serving, absolute};
@@ -20,12 +22,14 @@ use crate::resources::{Resources, WorkPolicy};
 use crate::split::{Packaging, Statement};
 use crate::view::MadeTime;
 
-/// Join the artifacts of several builds to packages: the host code of one build, and the device code of all by groups
-/// of GPUs
+/// Join the artifacts of several builds to packages
+///
+/// They have the host code of one build, and the device code of all by groups of GPUs.
 ///
 /// A shard is a directory of artifacts, as `kpackfs split` writes them or as a build leaves them.
 #[derive(Debug, Args)]
 #[group(id = "destination", required = true, multiple = false, args = ["output", "mount"])]
+#[command(after_long_help = "Example:\n  kpackfs recombine packages.json shards -o packages")]
 pub(super) struct Recombine {
     /// The packaging configuration, JSON
     #[arg(required_unless_present = "config_path")]
@@ -35,19 +39,21 @@ pub(super) struct Recombine {
     #[arg(required_unless_present = "shards_path")]
     shards: Option<PathBuf>,
 
-    /// Another name of CONFIG, as in rocm-kpack
-    #[arg(long = "config", id = "config_path", value_name = "CONFIG", requires = "shards_path", conflicts_with_all = ["config", "shards"], hide_short_help = true)]
+    /// CONFIG, in rocm-kpack's spelling.
+    #[arg(long = "config", id = "config_path", value_name = "CONFIG", requires = "shards_path", conflicts_with_all = ["config", "shards"], hide = true)]
     named_config: Option<PathBuf>,
 
-    /// Another name of SHARDS, as in rocm-kpack
-    #[arg(long = "input-shards-dir", id = "shards_path", value_name = "SHARDS", requires = "config_path", conflicts_with_all = ["config", "shards"], hide_short_help = true)]
+    /// SHARDS, in rocm-kpack's spelling.
+    #[arg(long = "input-shards-dir", id = "shards_path", value_name = "SHARDS", requires = "config_path", conflicts_with_all = ["config", "shards"], hide = true)]
     named_shards: Option<PathBuf>,
 
     /// Directory to write to; it may contain other files
     #[arg(short, long, value_name = "DIR", alias = "output-dir", group = "destination", conflicts_with = "serving")]
     output: Option<PathBuf>,
 
-    /// Replace files and directories that have the names of the output, and all packages of the same components in DIR
+    /// Replace what has the names of the output
+    ///
+    /// All packages of the same components in DIR are replaced, too.
     #[arg(long, requires = "output")]
     force: bool,
 
@@ -55,7 +61,9 @@ pub(super) struct Recombine {
     #[arg(long, value_name = "MOUNT_POINT", group = "destination")]
     mount: Option<PathBuf>,
 
-    /// Only this component, such as `blas_lib`; may be given several times [default: all]
+    /// Only this component, such as `blas_lib` [default: all]
+    ///
+    /// It may be given several times.
     #[arg(long, value_name = "NAME")]
     component: Vec<String>,
 
@@ -70,7 +78,29 @@ pub(super) struct Recombine {
     serving: Serving,
 
     #[command(flatten)]
-    options: SplitOptions,
+    options: RecombineOptions,
+}
+
+/// The options of a split that packages have.
+#[derive(Debug, Args)]
+struct RecombineOptions {
+    #[command(flatten)]
+    targets: Targets,
+
+    #[command(flatten)]
+    databases: DatabaseOptions,
+
+    #[command(flatten)]
+    compression: CompressionOptions,
+
+    #[command(flatten)]
+    manifests: ManifestOptions,
+
+    #[command(flatten)]
+    resources: ResourceOptions,
+
+    #[command(flatten)]
+    ignored: Ignored,
 }
 
 impl Recombine {
@@ -111,9 +141,22 @@ impl Recombine {
         self.serving.serve(&shards, mount_point, served)
     }
 
+    fn options(&self) -> SplitOptions {
+        let RecombineOptions { targets, databases, compression, manifests, resources, ignored } = &self.options;
+        SplitOptions {
+            targets: targets.clone(),
+            databases: databases.clone(),
+            compression: compression.clone(),
+            manifests: manifests.clone(),
+            resources: resources.clone(),
+            ignored: ignored.clone(),
+            ..SplitOptions::default()
+        }
+    }
+
     /// The restrictions of the packages.
     fn statement(&self) -> anyhow::Result<Statement> {
-        Ok(Statement::of(&self.options.to_options(Packaging::Processors)?))
+        Ok(Statement::of(&self.options().to_options(Packaging::Processors)?))
     }
 
     /// The packages, and what the time of files depends on that a mount makes.
@@ -124,13 +167,15 @@ impl Recombine {
         policy: WorkPolicy,
     ) -> anyhow::Result<(Recombined, MadeTime, Arc<Resources>)> {
         let config = PackagingConfig::read(config_path)?;
-        let options = self.options.to_options(Packaging::Processors)?;
-        let resources = resources(place, &self.options.with_policy(policy))?;
+        let given = self.options();
+        let options = given.to_options(Packaging::Processors)?;
+        let made = given.made_time()?;
+        let resources = resources(place, &given.with_policy(policy))?;
         let shards =
             show_bytes("Planning", |progress| Shards::open(place, &self.component, &options, &resources, progress))?;
         let recombined = shards.recombine(&config, config_path, self.kpm)?;
         warn(&recombined.notes);
-        let made = self.options.made_time()?.and(format!("{config:?} {:?} {}", self.component, self.kpm));
+        let made = made.and(format!("{config:?} {:?} {}", self.component, self.kpm));
         let made = recombined.inputs.states.iter().fold(made, MadeTime::and_input);
         Ok((recombined, made, resources))
     }

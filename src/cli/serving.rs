@@ -26,34 +26,38 @@ pub(super) struct Serving {
     #[arg(long, help_heading = "Mount")]
     allow_other: bool,
 
-    /// Prevent programs from being run, and libraries from being loaded, from the mount
-    #[arg(long, help_heading = "Mount")]
+    /// Neither run programs nor load libraries from the mount
+    #[arg(long, hide_short_help = true, help_heading = "Mount")]
     noexec: bool,
 
-    /// Do not let the kernel read files by itself (FUSE passthrough), so that the mount can be a layer of an overlayfs
-    /// that is a layer of another one, as in containers in containers
-    #[arg(long, help_heading = "Mount")]
+    /// Do not let the kernel read files by itself (FUSE passthrough)
+    ///
+    /// The mount can then be a layer of an overlayfs that is a layer of another one, as in containers in containers.
+    #[arg(long, hide_short_help = true, help_heading = "Mount")]
     no_passthrough: bool,
 
     /// How requests of the kernel travel
-    #[arg(long, value_enum, value_name = "KIND", default_value_t = TransportChoice::Auto, help_heading = "Mount")]
+    #[arg(long, hide_short_help = true, value_enum, value_name = "KIND", default_value_t = TransportChoice::Auto, help_heading = "Mount")]
     transport: TransportChoice,
 
-    /// Append messages to this file [default: stderr in the foreground, the system's log (syslog, journald) otherwise]
+    /// Append messages to this file
+    ///
+    /// The default is stderr in the foreground, and the system's log (syslog, journald) otherwise.
     #[arg(long, value_name = "FILE", help_heading = "Mount")]
     log_file: Option<PathBuf>,
 
-    /// Write a line to the open file with this number when the mount is ready; if mounting fails, the file is closed
-    /// without one
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(3..), help_heading = "Mount")]
+    /// Write a line to this open file when the mount is ready
+    ///
+    /// If mounting fails, the file is closed without one.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(3..), help_heading = "Mount", hide = true)]
     ready_fd: Option<i32>,
 
     /// Do everything except mounting
-    #[arg(long, help_heading = "Mount")]
+    #[arg(long, hide = true, help_heading = "Mount")]
     fake: bool,
 
     /// Mount in this mount namespace, such as /proc/PID/ns/mnt
-    #[arg(long, value_name = "FILE", help_heading = "Mount")]
+    #[arg(long, hide = true, value_name = "FILE", help_heading = "Mount")]
     namespace: Option<PathBuf>,
 }
 

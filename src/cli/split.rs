@@ -11,7 +11,7 @@ use super::artifacts::artifacts;
 use super::image_output::{ImageOptions, ImageOutput};
 use super::input::InputOptions;
 use super::interrupt;
-use super::options::SplitOptions;
+use super::options::{SplitOptions, VariantOptions};
 use super::package_index::IndexOutput;
 use super::prepare::{CommandSession, check_claims, save_index};
 use super::progress::show_bytes;
@@ -32,32 +32,38 @@ use crate::wheelparts::{SplitWheel, WheelPart, WheelSet};
 
 /// Write the host part and the device parts to a disk
 #[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  kpackfs split torch.whl --format wheel --gpu-targets gfx942 -o dist")]
 pub(super) struct Split {
     #[command(flatten)]
     source: InputOptions,
-
-    #[command(flatten)]
-    options: SplitOptions,
 
     /// Directory to write to; it may contain other files
     #[arg(short, long, value_name = "DIR", alias = "output-dir", required_unless_present = "add_to")]
     output: Option<PathBuf>,
 
-    /// Replace files and directories that have the names of the output. With --format directory and without --view,
-    /// also replace all parts of an earlier split in DIR
+    /// Replace what has the names of the output
+    ///
+    /// With --format directory and without --view, all parts of an earlier split in DIR are replaced, too.
     #[arg(long)]
     force: bool,
 
-    /// What to write
-    #[arg(long, value_enum, default_value_t = OutputFormat::Directory, alias = "output-format")]
+    /// Format
+    #[arg(long, value_enum, default_value_t = OutputFormat::Directory, hide_default_value = true, alias = "output-format")]
     format: OutputFormat,
 
-    /// Write only this view, such as host, gfx942, merged/gfx942 or thin/gfx942; may be given several times [default:
-    /// host and every device part; every GPU with --format thin-wheel, where views are named gfx942 or
-    /// gfx1100+gfx1036]. With --format wheel, the view fat is the wheel from which a host wheel and its device wheels
-    /// were made
+    /// Write only this view, such as host, gfx942 or thin/gfx942
+    ///
+    /// It may be given several times. The default is host and every device part, or every GPU with --format
+    /// thin-wheel, where views are named gfx942 or gfx1100+gfx1036. With --format wheel, the view fat is the wheel
+    /// from which a host wheel and its device wheels were made.
     #[arg(long, value_name = "VIEW")]
     view: Vec<String>,
+
+    #[command(flatten)]
+    options: SplitOptions,
+
+    #[command(flatten)]
+    variant: VariantOptions,
 
     #[command(flatten)]
     versions: Versions,
@@ -66,7 +72,7 @@ pub(super) struct Split {
     images: ImageOptions,
 
     /// Keep set-user-ID and set-group-ID bits of an install tree
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     keep_set_id: bool,
 
     #[command(flatten)]
@@ -75,7 +81,7 @@ pub(super) struct Split {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputFormat {
-    /// A directory for each part
+    /// A directory for each part (the default)
     Directory,
     /// A .whl file for each part of a wheel
     Wheel,
@@ -100,7 +106,8 @@ impl Split {
         // Comparing with RECORD would cost several times as much as making a thin wheel.
         let is_compared = !matches!(self.format, OutputFormat::ThinWheel);
         let policy = WorkPolicy { hash_members: is_compared, hash_spliced: true, check_bundles: true };
-        let options = self.options.of_writer().with_policy(policy);
+        let options = SplitOptions { variant: self.variant.label().cloned(), ..self.options.clone() };
+        let options = options.of_writer().with_policy(policy);
         if let OutputFormat::Oci = self.format {
             let (images, input, output) = (&self.images, self.source.path(), self.output());
             let (force, writing) = (self.force, self.writing);
@@ -213,11 +220,9 @@ impl Split {
                 "--add-to, --form and --layer-compression are about images; they need --format oci"
             }
             OutputFormat::Directory | OutputFormat::Wheel | OutputFormat::Index if self.versions.are_given() => {
-                "--keep-version and --local-version are about thin wheels; they need --format thin-wheel"
+                "--local-version is about thin wheels; it needs --format thin-wheel"
             }
-            OutputFormat::Directory | OutputFormat::ThinWheel
-                if self.options.generate_variant_wheel && !of_wheels() =>
-            {
+            OutputFormat::Directory | OutputFormat::ThinWheel if self.variant.label().is_some() && !of_wheels() => {
                 "--generate-variant-wheel makes a wheel; it needs --format wheel"
             }
             OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Directory | OutputFormat::Index => {

@@ -23,12 +23,13 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Show the work that a mount has done and what it is doing
 #[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  kpackfs status --watch mnt")]
 pub(super) struct StatusArguments {
     /// The mount point
     #[arg(value_name = "MOUNT_POINT")]
     place: PathBuf,
 
-    /// Update each second, with the work of that second, until the mount ends
+    /// Update each second until the mount ends
     #[arg(short, long)]
     watch: bool,
 

@@ -17,12 +17,15 @@ use crate::wheelparts::WheelSet;
 /// The versions of thin wheels.
 #[derive(Debug, Args)]
 pub(super) struct Versions {
-    /// Thin wheels keep the version of the input (default); a directory contains thin wheels for one GPU only
-    #[arg(long, conflicts_with = "local_version")]
+    /// The default: thin wheels keep the version of the input.
+    #[arg(long, hide = true, conflicts_with = "local_version")]
     keep_version: bool,
 
-    /// Versions of thin wheels name the GPU, such as 2.10.0+rocm7.1.gfx942. They sort above the plain version
-    #[arg(long)]
+    /// Name the GPU in versions of thin wheels
+    ///
+    /// For example 2.10.0+rocm7.1.gfx942, which sorts above the plain version. By default thin wheels keep the
+    /// version of the input, and a directory contains those of one GPU only.
+    #[arg(long, help_heading = "Wheels", hide_short_help = true)]
     local_version: bool,
 }
 

@@ -12,9 +12,8 @@ use super::failure::{code, text};
 use super::input::forms;
 use super::json;
 use super::memory::MemoryOption;
-use super::options::{Ignored, MAX_JOBS};
+use super::options::{DatabaseOptions, Ignored, Targets, ThreadOptions};
 use super::progress::show_bytes;
-use super::selection::Selection;
 use super::table::counted;
 use super::terminal::message;
 use crate::artifact;
@@ -41,23 +40,28 @@ const UNREADABLE: u8 = 2;
 /// Exit codes: 0 everything was checked and nothing is wrong, 1 something is wrong, 2 wrong command line, unreadable
 /// input, or nothing there was split, 5 an input is not there or not understood.
 #[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  kpackfs verify dist --against torch.whl")]
 pub(super) struct Verify {
     #[arg(
         required_unless_present = "artifacts_dir",
-        help = concat!("What was split: ", forms!(), ", or an archive; or the host part and the device parts in any order")
+        help = "What was split: any form of a split, or the host part and device parts",
+        long_help = concat!("What was split: ", forms!(), ", or an archive; or the host part and the device parts in any order")
     )]
     path: Vec<PathBuf>,
 
-    /// Another name of PATH, as in `verify_artifacts`
-    #[arg(long, value_name = "PATH", conflicts_with = "path", hide_short_help = true)]
+    /// PATH, in the spelling of `verify_artifacts`.
+    #[arg(long, value_name = "PATH", conflicts_with = "path", hide = true)]
     artifacts_dir: Option<PathBuf>,
 
-    /// Compare with the wheel, install tree, artifacts or directory of shards that was split
+    /// Compare with the input that was split
+    ///
+    /// It is a wheel, an install tree, artifacts or a directory of shards.
     #[arg(long, value_name = "FAT")]
     against: Option<PathBuf>,
 
-    /// PATH is a thin view for these GPUs, such as gfx942 or gfx1036+gfx1100; needed only for a copy of a directory in
-    /// thin/
+    /// PATH is a copy of a thin view for these GPUs
+    ///
+    /// They are named as gfx942 or gfx1036+gfx1100. Anything but a copy of a directory in thin/ says so itself.
     #[arg(long, value_name = "GPUS")]
     thin: Option<GpuSet>,
 
@@ -65,17 +69,23 @@ pub(super) struct Verify {
     #[arg(long)]
     json: bool,
 
-    /// Findings with this identifier, such as record-form, are notes and do not change the exit code; may be given
-    /// several times [default: none]
+    /// Take findings such as record-form for notes
+    ///
+    /// Notes do not change the exit code. It may be given several times.
     #[arg(long, value_name = "ID", value_parser = rule_parser(), hide_possible_values = true)]
     allow: Vec<Rule>,
 
-    /// With artifacts and --against: only this component; may be given several times [default: all]
-    #[arg(long, value_name = "NAME")]
+    /// With artifacts and --against: only this component
+    ///
+    /// It may be given several times.
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     component: Vec<String>,
 
     #[command(flatten)]
-    selection: Selection,
+    targets: Targets,
+
+    #[command(flatten)]
+    databases: DatabaseOptions,
 
     #[command(flatten)]
     ignored: Ignored,
@@ -83,9 +93,8 @@ pub(super) struct Verify {
     #[command(flatten)]
     memory: MemoryOption,
 
-    /// Number of threads [default: one for each core]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_JOBS), help_heading = "Resources")]
-    jobs: Option<u16>,
+    #[command(flatten)]
+    threads: ThreadOptions,
 }
 
 /// A parser of identifiers. The page lists them, so `--help` does not.
@@ -113,14 +122,14 @@ impl Verify {
         let is_artifact = |path: &PathBuf| artifact::find(path).ok().flatten().is_some();
         let packaging = if paths.iter().all(is_artifact) { Packaging::Processors } else { Packaging::Bundles };
         let options = VerifyOptions {
-            databases: self.selection.chosen_databases()?,
-            gpu_targets: self.selection.gpu_targets(packaging),
-            exclude_targets: self.selection.exclude_targets(packaging),
+            databases: self.databases.chosen()?,
+            gpu_targets: self.targets.gpu_targets(packaging),
+            exclude_targets: self.targets.exclude_targets(packaging),
             thin: self.thin.clone(),
             allow: self.allow.clone(),
             components: self.component.clone(),
         };
-        threads::start_pool(self.jobs)?;
+        threads::start_pool(self.threads.jobs)?;
         let resources = Resources::new(self.memory.limit()?);
         let report = show_bytes("Verifying", |progress| {
             verify::verify(&paths, self.against.as_deref(), &options, &resources, progress)

@@ -44,15 +44,18 @@ const UNKNOWN: u8 = 5;
 /// Exit codes: 0 found, 1 not found, 2 wrong command line, 3 something cannot be read, 4 nothing has device code or no
 /// GPU is known, 5 what was named is not understood or not there.
 #[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  kpackfs why --python venv/bin/python --target gfx942")]
 pub(super) struct Why {
     #[arg(
         required_unless_present_any = ["python", "pid"],
-        help = concat!("What has the code: libraries, or ", forms!(), ", an archive, a bundle or a code object")
+        help = "What has the code: libraries, an installation, a mount, an archive, …",
+        long_help = concat!("What has the code: libraries, or ", forms!(), ", an archive, a bundle or a code object")
     )]
     path: Vec<PathBuf>,
 
-    /// The GPUs in the order in which the runtime sees them, or `auto` for those of this machine, which follows
-    /// `HSA_OVERRIDE_GFX_VERSION`
+    /// The GPUs in the order in which the runtime sees them
+    ///
+    /// `auto` stands for those of this machine, and follows `HSA_OVERRIDE_GFX_VERSION`.
     #[arg(long, value_name = "TARGET", default_value = "auto", value_parser = named_gpus)]
     target: Vec<NamedGpus>,
 

@@ -14,13 +14,16 @@ use crate::tree::Tree;
 /// Options of writing views.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct Writing {
-    /// Share blocks with the files of an input directory, as `cp --reflink` does: where the filesystem supports it,
-    /// always (or fail), or never
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = When::Auto)]
+    /// Share blocks with files of the input, as `cp --reflink` does
+    ///
+    /// `auto`, the default, does it where the filesystem supports it; `always` fails where it does not.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = When::Auto, hide_default_value = true, hide_short_help = true)]
     reflink: When,
 
-    /// Write the output to the disk before it gets its names, so that a power cut leaves all of it or nothing
-    #[arg(long)]
+    /// Write the output to the disk before it gets its names
+    ///
+    /// A power cut leaves all of it or nothing then.
+    #[arg(long, hide_short_help = true)]
     sync: bool,
 }
 

@@ -227,7 +227,7 @@ rules! {
     RequirementMissing "requirement-missing" Distribution:
         "neither a device wheel nor its host wheel requires what the GPU needs of another distribution",
         "`--requirements split` found no extra for this GPU (`split` warns)",
-        "name the extra with `--requirements-extras`, or split with `--requirements keep`";
+        "name the extra with `--requirements NAME=LIST`, or split with `--requirements keep`";
     DistributionTwice "distribution-twice" Distribution:
         "a distribution of the split is installed twice in one directory",
         "an interrupted upgrade, or a copy over another version",

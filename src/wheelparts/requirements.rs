@@ -113,7 +113,7 @@ impl Wheels {
             }
             format!(
                 "{done}; unchecked, since the extras of {name} are not known: {unchecked} (state them with \
-                 --requirements-extras {name}=LIST)"
+                 --requirements {name}=LIST)"
             )
         });
         split.collect()

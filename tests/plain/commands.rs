@@ -279,6 +279,30 @@ fn an_index_of_nothing_is_no_failure() {
     assert_eq!(place.ends(0, &["index", "plain"]), "plain: there is nothing to keep about it\n");
 }
 
+/// An option of a split that changes nothing of what a command does is no option of it.
+#[test]
+fn options_without_effect_are_refused_by_name() {
+    let place = Place::new();
+    for (command, options) in [
+        (&["diff", "fat", "plain"][..], &["--generate-variant-wheel", "--digests", "--requirements", "--group"][..]),
+        (&["inspect", "fat"], &["--generate-variant-wheel", "--digests", "--requirements"]),
+        (&["mount", "fat", "plain"], &["--generate-variant-wheel"]),
+        (&["index", "fat"], &["--generate-variant-wheel"]),
+        (
+            &["collect", "fat", "--from", "fat"],
+            &["--databases", "--deflate", "--device-package-prefix", "--exclude-targets"],
+        ),
+        (&["recombine", "config.json", "shards", "-o", "out"], &["--overlay-root", "--deflate", "--requirements"]),
+        (&["verify", "fat"], &["--compression", "--group", "--cache-dir=x"]),
+    ] {
+        for option in options {
+            let said = place.ends(2, &[command, &[option]].concat());
+            let name = option.split('=').next().unwrap();
+            assert!(said.contains(&format!("unexpected argument '{name}' found")), "{command:?} {option}: {said}");
+        }
+    }
+}
+
 #[test]
 fn options_that_make_no_sense_are_errors_of_the_command_line() {
     let place = Place::new();
@@ -289,7 +313,10 @@ fn options_that_make_no_sense_are_errors_of_the_command_line() {
             &["--generate-variant-wheel", "--variant-label", "null"],
             "invalid value 'null' for '--variant-label <LABEL>': a label",
         ),
+        (&["--generate-variant-wheel=null"], "invalid value 'null' for '--generate-variant-wheel"),
         (&["--variant-label", "x"], "--generate-variant-wheel"),
+        (&["--compression", "zstd:23"], "level \"23\": it is a number from 1 to 22"),
+        (&["--requirements", "divide"], "it is keep, split, or NAME=LIST"),
         (&["--generate-variant-wheel"], "it needs --format wheel"),
         (&["--generate-variant-wheel", "--view", "host"], "it needs --format wheel"),
         (&["--format", "wheel", "--view", "host"], "--view chooses directories"),

@@ -80,7 +80,7 @@ fn manual_pages_render_without_warnings() {
     }
     assert!(pages > 10);
     let page = |path: &str| fs::read_to_string(directory.path().join("man").join(path)).unwrap();
-    assert!(page("man8/mount.kpackfs.8").contains("[possible values: keep, split]"));
+    assert!(page("man8/mount.kpackfs.8").contains("[possible values: xxh3, sha256, none]"));
     let split = page("man1/kpackfs-split.1");
     let (_, values) = split.split_once("Possible values:").unwrap();
     assert!(values.contains("thin\\-wheel: "), "{split}");

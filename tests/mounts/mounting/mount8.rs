@@ -64,7 +64,7 @@ mount.kpackfs: mount option arch needs a value: arch=…
 1
 mount.kpackfs: mount option no_cache takes no value
 1
-mount.kpackfs: invalid value 'lzma' for '--compression <SCHEME>': unknown compression "lzma"; there are "zstd" and "none"
+mount.kpackfs: invalid value 'lzma' for '--compression <SCHEME>': unknown compression "lzma"; there are zstd, zstd:LEVEL and none
 1
 mount.kpackfs: a kpackfs cannot be remounted: unmount it and mount it again
 1

@@ -31,7 +31,7 @@ fn part(wheels: &[PathBuf], name: &str) -> PathBuf {
 
 #[test]
 fn each_part_requires_what_its_gpus_need() {
-    let wheels = Wheels::with(METADATA, &["--requirements", "split", "--requirements-extras", "rocm=device-gfx90a"]);
+    let wheels = Wheels::with(METADATA, &["--requirements", "rocm=device-gfx90a"]);
     let split = wheels.in_directory("split");
     let of = |name: &str| requirements(&part(&split, name));
     assert_eq!(
@@ -130,7 +130,7 @@ fn what_is_unchecked_missing_or_kept_is_said() {
     assert!(unchecked.contains("requires ROCm[libraries]==7.14.*; os_name != 'x', other"), "{unchecked}");
     assert!(unchecked.contains("not known: device-gfx1030, device-gfx1100, device-gfx90a ("), "{unchecked}");
     assert!(unchecked.contains("warning: METADATA: rocm[device-all]; extra == \"all\": kept"), "{unchecked}");
-    let missing = said(&["--requirements", "split", "--requirements-extras", "rocm=device-gfx90a"]);
+    let missing = said(&["--requirements", "rocm=device-gfx90a"]);
     assert!(!missing.contains("unchecked") && missing.contains("there is no extra of ROCm for gfx1030"), "{missing}");
 }
 
