@@ -12,7 +12,7 @@ use crate::index::Location;
 use crate::memory::{Original, STREAMED};
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
-use crate::rope::{Identity, ReadError, Xxh3, copy_from, to_usize};
+use crate::rope::{Identity, ReadError, SizeBounds, Xxh3, copy_from, to_usize};
 use crate::source::is_cached;
 use crate::sync::atomic::AtomicBool;
 use crate::sync::{Mutex, PoisonError, rank};
@@ -138,6 +138,13 @@ impl Frame {
     fn max_length(&self) -> u64 {
         let bound = zstd::zstd_safe::compress_bound(to_usize(self.size())) as u64;
         bound.saturating_add(self.selection.as_ref().map_or(0, |_| HASH_SIZE))
+    }
+
+    /// What is known of its length. A block of a zstd frame has 3 bytes of header and at least one byte more, and becomes
+    /// 128 KiB at most; before it are the magic, a descriptor, and a window or a size (RFC 8878, 3.1.1).
+    pub(super) fn bounds(&self) -> SizeBounds {
+        let least = 6 + 4 * self.size().div_ceil(128 << 10);
+        self.known_length().map_or(SizeBounds { least, most: self.max_length() }, SizeBounds::exact)
     }
 
     /// Its number, which is unique in this session.

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use once_cell::sync::OnceCell;
 use rocm_kpack::{Blob, HEADER_SIZE, Toc, TocEntry, VERSION, header};
 
+use super::bounds::bounds_of;
 use super::content::ArchiveBytes;
 use super::frame::Frame;
 use super::jobs::BundleJobs;
@@ -14,7 +15,9 @@ use super::read_ahead::ReadAhead;
 use super::{Compression, make_archives, toc_key};
 use crate::gpu::TargetId;
 use crate::index::RecordKind;
-use crate::rope::{Content, Identity, Materialize, ReadError, Rope, Segment, Xxh3, head_mut, read_all, to_usize};
+use crate::rope::{
+    Content, Identity, Materialize, ReadError, Rope, Segment, SizeBounds, Xxh3, head_mut, read_all, to_usize,
+};
 
 /// Bytes of a frame that are hashed at a time.
 const PIECE: u64 = 1 << 20;
@@ -210,7 +213,7 @@ impl ArchiveRope {
 
     /// The bytes before and after the code objects, if these take `lengths` bytes each: the header (with the count of
     /// frames, if compressed) and the table of contents.
-    fn frame_around(&self, lengths: &[u64]) -> (Vec<u8>, Vec<u8>) {
+    pub(super) fn frame_around(&self, lengths: &[u64]) -> (Vec<u8>, Vec<u8>) {
         let mut toc = self.toc();
         let end = match self.compression {
             Compression::None => {
@@ -339,6 +342,10 @@ impl Content for FrameContent {
 }
 
 impl Materialize for ArchiveRope {
+    fn bounds(&self) -> SizeBounds {
+        self.made().map_or_else(|| bounds_of(self), |content| SizeBounds::exact(content.size()))
+    }
+
     fn made(&self) -> Option<Arc<dyn Content>> {
         if let Some(content) = self.made.get() {
             return Some(Arc::clone(content));

@@ -6,7 +6,7 @@ use super::*;
 use crate::fatbin::CodeObject;
 use crate::gpu::TargetId;
 use crate::resources::Resources;
-use crate::rope::{Content, Materialize, Rope, Segment};
+use crate::rope::{Content, Materialize, Rope, Segment, SizeBounds, Xxh3};
 
 fn content(bytes: &[u8]) -> Arc<dyn Content> {
     Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
@@ -29,6 +29,30 @@ fn archive_in(
         ArchiveEntry { binary, kernel_name: (*name).into(), wrapper: Some(*wrapper), frame }
     });
     Arc::new(ArchiveRope::new("torch", target.clone(), compression, entries.collect(), &BundleJobs::new(resources)))
+}
+
+/// Whatever is compressed: what shrinks to almost nothing, and what does not shrink at all.
+#[test]
+fn bounds_of_a_size_hold() {
+    let noise =
+        |length: u32| (0..length).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[(at % 3) as usize]).collect();
+    let codes: [Vec<(&str, usize, Vec<u8>)>; 5] = [
+        vec![],
+        vec![("a", 0, vec![])],
+        vec![("a", 0, vec![7; 5 << 20]), ("b", 0, vec![0; 1])],
+        vec![("a", 0, noise(300_000)), ("b", 3, noise(1))],
+        vec![("a", 0, (0..70_000_u32).flat_map(|at| Xxh3::of(&at.to_le_bytes())).collect())],
+    ];
+    for compression in [Compression::None, Compression::default()] {
+        for codes in &codes {
+            let archive = archive("gfx1100", compression, codes, 1 << 24);
+            let before = archive.bounds();
+            let size = archive.make().unwrap().size();
+            assert!(before.least <= size && size <= before.most, "{before:?} {size}");
+            assert_eq!(archive.bounds(), SizeBounds::exact(size));
+            assert_eq!(before.known().is_some(), compression == Compression::None || codes.is_empty());
+        }
+    }
 }
 
 /// A deflated file is inflated from place to place: frames in the order of the archives would go through it once for each.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Backing, Extent, ExtentSource, Identity, ReadError};
+use super::{Backing, Extent, ExtentSource, Identity, ReadError, SizeBounds};
 
 /// Bytes of a fixed length that can be read at any offset, from any thread.
 pub trait Content: Send + Sync + fmt::Debug {
@@ -122,6 +122,16 @@ pub trait Materialize: Send + Sync + fmt::Debug {
 
     /// The content; the first caller makes it, and others wait.
     fn make(&self) -> Result<Arc<dyn Content>, ReadError>;
+
+    /// Its size, as far as it is known without work.
+    fn bounds(&self) -> SizeBounds {
+        self.made().map_or(SizeBounds::UNKNOWN, |content| SizeBounds::exact(content.size()))
+    }
+
+    /// The files that it consists of, with what each takes of it; none if it is no archive of files.
+    fn files(&self) -> Vec<(String, SizeBounds)> {
+        Vec::new()
+    }
 }
 
 /// Reads a content from an offset on, in order.

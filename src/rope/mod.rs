@@ -25,6 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bounds;
 mod content;
 mod edit;
 mod error;
@@ -37,6 +38,7 @@ mod sha256;
 mod slice;
 mod xxh3;
 
+pub use bounds::SizeBounds;
 pub use content::{BlockBoundary, Content, InOrderReader, InPassing, Materialize, Packed, PackedContent};
 pub use edit::{Edit, EditError, edited};
 pub use error::ReadError;

@@ -13,6 +13,7 @@ mod links;
 mod narrow;
 mod node;
 mod origin;
+mod sizes;
 mod stack;
 #[cfg(test)]
 mod tests;

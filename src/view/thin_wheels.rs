@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::installed::InstalledRecord;
 use crate::gpu::{BundleKey, GpuSet, TargetId};
-use crate::rope::{Content, Materialize, ReadError};
+use crate::rope::{Content, Materialize, ReadError, SizeBounds};
 use crate::source::EntryPath;
 use crate::split::{FatBinaries, Statement, THIN};
 use crate::tree::Body;
@@ -216,5 +216,13 @@ impl Materialize for ListedFile {
 
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
         self.file()?.make()
+    }
+
+    fn bounds(&self) -> SizeBounds {
+        self.file().map_or(SizeBounds::UNKNOWN, Materialize::bounds)
+    }
+
+    fn files(&self) -> Vec<(String, SizeBounds)> {
+        self.file().map_or_else(|_| Vec::new(), Materialize::files)
     }
 }

@@ -5,6 +5,7 @@
 //! exactly these files.
 
 mod assemble;
+mod bounds;
 mod deflating;
 mod digest;
 mod entry;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::wheel_part::WheelPart;
-use crate::rope::{Content, Materialize, ReadError, check_range};
+use crate::rope::{Content, Materialize, ReadError, SizeBounds, check_range};
 
 /// A part's RECORD as a file. Its size is known when the archives are made.
 #[derive(Debug)]
@@ -58,5 +58,13 @@ impl Materialize for WheelBody {
 
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
         self.0.wheel()
+    }
+
+    fn bounds(&self) -> SizeBounds {
+        self.made().map_or_else(|| self.0.bounds(), |wheel| SizeBounds::exact(wheel.size()))
+    }
+
+    fn files(&self) -> Vec<(String, SizeBounds)> {
+        self.0.files_in_wheel()
     }
 }

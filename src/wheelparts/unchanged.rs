@@ -76,6 +76,12 @@ impl Unchanged {
         self.content.size()
     }
 
+    /// What it takes of the wheel, if the input has a deflate stream of it.
+    pub(super) fn packed_size(&self) -> Option<u64> {
+        let packed = self.content.member().map(PackedContent::packed).filter(|packed| packed.deflated)?;
+        Some(packed.bytes.size())
+    }
+
     /// Whether it is executable.
     pub fn executable(&self) -> bool {
         self.executable

@@ -94,6 +94,36 @@ pub fn archive(files: &[WheelEntry], stamp: DosTime) -> Result<Rope, WheelError>
     Ok(writer.finish()?)
 }
 
+/// What the layout of a zip file depends on: the length of a member's name, its size, and the size of its stored form.
+#[derive(Clone, Copy)]
+pub(super) struct MemberSize {
+    pub(super) name: u64,
+    pub(super) size: u64,
+    pub(super) packed: u64,
+}
+
+/// The size of the file that [`archive`] makes of such members.
+pub(super) fn layout_size(members: impl Iterator<Item = MemberSize>) -> u64 {
+    // The fixed parts of a local header, a directory entry, and the end of the directory (APPNOTE.TXT 4.3.7, 4.3.12, 4.3.16).
+    const LOCAL: u64 = 30;
+    const ENTRY: u64 = 46;
+    const END: u64 = 22;
+    // What precedes the end if a field needs 64 bits (4.3.14, 4.3.15).
+    const WIDE_END: u64 = 56 + 20;
+    let extra = |wide: usize| if wide == 0 { 0 } else { 4 + 8 * wide as u64 };
+    let is_wide = |value: &u64| saturated(*value).1;
+    let (mut at, mut directory, mut count) = (0_u64, 0_u64, 0_u64);
+    for MemberSize { name, size, packed } in members {
+        let wide_local = if is_wide(&size) || is_wide(&packed) { 2 } else { 0 };
+        let wide = [size, packed, at].iter().filter(|value| is_wide(value)).count();
+        directory = directory.saturating_add(ENTRY + name + extra(wide));
+        at = at.saturating_add(LOCAL + name + extra(wide_local)).saturating_add(packed);
+        count += 1;
+    }
+    let is_wide_end = count >= u16::MAX.into() || is_wide(&at) || is_wide(&directory);
+    at.saturating_add(directory).saturating_add(END + if is_wide_end { WIDE_END } else { 0 })
+}
+
 /// The value of a 32-bit field, and whether the real value needs 64 bits.
 fn saturated(value: u64) -> (u32, bool) {
     match u32::try_from(value) {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{DosTime, archive};
+use super::{DosTime, MemberSize, archive, layout_size};
 use crate::rope::{Content, ReadError, Rope, Segment, check_range};
 use crate::source::EntryPath;
 use crate::wheelparts::{Digest, WheelEntry};
@@ -19,6 +19,15 @@ fn file(name: &str, bytes: &[u8], deflate: bool, executable: bool) -> WheelEntry
         file.deflated = Some(Arc::new(Rope::new([Segment::literal(stream)]).unwrap()));
     }
     file
+}
+
+/// The size of the zip file of these files, by names and sizes only.
+fn laid_out(files: &[WheelEntry]) -> u64 {
+    layout_size(files.iter().map(|file| {
+        let content = file.digest.content();
+        let packed = file.deflated.as_ref().unwrap_or(content).size();
+        MemberSize { name: file.path.as_bytes().len() as u64, size: content.size(), packed }
+    }))
 }
 
 /// A content as a file, for readers that need one.
@@ -79,6 +88,7 @@ proptest! {
     ) {
         let files: Vec<_> = members.iter().map(|(name, (bytes, deflate, exec))| file(name, bytes, *deflate, *exec)).collect();
         let rope = archive(&files, DosTime::default()).unwrap();
+        prop_assert_eq!(laid_out(&files), rope.size());
         // The first read is in the middle, before any digest is known.
         let size = usize::try_from(rope.size()).unwrap();
         let (a, b) = (a.index(size + 1), b.index(size + 1));
@@ -139,6 +149,7 @@ fn zip64_exactly_where_it_is_needed() {
         let files: Vec<_> =
             sizes.iter().zip(["a", "b"]).map(|(&(size, packed), name)| sevens(name, size, packed)).collect();
         let rope = archive(&files, DosTime::default()).unwrap();
+        assert_eq!(laid_out(&files), rope.size(), "{sizes:?}");
         let mut at = 0;
         let mut entry = rope.size() - 22;
         for number in (0..sizes.len()).rev() {
@@ -172,6 +183,7 @@ fn zip64_for_many_members() {
     for (count, is_zip64) in [(65_534, false), (65_535, true)] {
         let files: Vec<_> = (0..count).map(|number| sevens(&format!("{number:05}"), 0, None)).collect();
         let rope = archive(&files, DosTime::default()).unwrap();
+        assert_eq!(laid_out(&files), rope.size());
         assert_eq!(rope.size(), count * (30 + 46 + 10) + 22 + if is_zip64 { 76 } else { 0 });
         let bytes = rope.to_vec().unwrap();
         assert_eq!(zip::ZipArchive::new(Cursor::new(bytes)).unwrap().len() as u64, count);
