@@ -11,25 +11,26 @@ use serde::Serialize;
 
 use super::input::InputOptions;
 use super::json;
+use super::limits::{self, LimitOptions, measured};
 use super::options::SplitOptions;
 use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
 use super::table::{Style, Table, counted, known_size, size};
 use super::terminal::{self, message};
 use super::writing::{Writing, clear_set_id, write_with_archives};
-use crate::artifact::{ArtifactName, MANIFEST, ManifestError};
+use crate::artifact::{ArtifactName, GENERIC, MANIFEST, ManifestError};
 use crate::export::{Inputs, Output, Replace, StatementChange};
 use crate::kpack::{ArchiveRope, BundleJobs};
 use crate::mount::{Served, autosave};
 use crate::opened::{Named, recognise};
 use crate::packages::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
 use crate::page::Page;
-use crate::report::{Sizes, Summary};
+use crate::report::{Judgement, PartChoice, PartGpus, SizedPart, Sizes, Summary};
 use crate::resources::Resources;
-use crate::rope::{Content, Materialize};
+use crate::rope::{Content, Materialize, SizeBounds};
 use crate::source::{EntryPath, Input};
 use crate::split::{Packaging, Plan, SplitId, Statement, statement_of_component};
-use crate::tree::Body;
+use crate::tree::{Body, ROOT, Tree};
 use crate::view::{MANIFESTS, MadeTime, Metrics, Status, TreeManifest, fixed};
 
 /// Artifacts, and the resources for work on them.
@@ -96,14 +97,16 @@ pub(super) fn warn<T: Display>(notes: &[T]) {
 
 /// The report that `inspect --json` prints and `report.json` contains.
 #[derive(Serialize)]
-struct SplitReport {
+struct SplitReport<'a> {
     artifacts: Vec<Summary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'a Judgement>,
 }
 
 impl PreparedArtifacts {
-    fn report(&self) -> SplitReport {
+    fn report(&self) -> SplitReport<'static> {
         let summary = |artifact: &SplitArtifact| Summary::of(&artifact.input, &artifact.plan);
-        SplitReport { artifacts: self.artifacts.split.iter().map(summary).collect() }
+        SplitReport { artifacts: self.artifacts.split.iter().map(summary).collect(), limit: None }
     }
 
     pub(super) fn served(&self) -> anyhow::Result<Served> {
@@ -125,7 +128,7 @@ impl PreparedArtifacts {
         output: &Path,
         keep_set_id: bool,
         force: bool,
-        writing: Writing,
+        writing: (Writing, LimitOptions),
     ) -> anyhow::Result<ExitCode> {
         let is_wanted = |part: &&ArtifactPart| views.is_empty() || views.contains(&part.name.to_string());
         let parts: Vec<_> = self.artifacts.parts.iter().filter(is_wanted).cloned().collect();
@@ -134,7 +137,8 @@ impl PreparedArtifacts {
         }
         let statement = self.statement.clone().with_views(views);
         let inputs = Inputs::of(std::slice::from_ref(&self.input));
-        write(&parts, (output, writing), keep_set_id, force, &inputs, &statement, &self.resources)?;
+        let (writing, limits) = writing;
+        write(&parts, (output, writing, limits), keep_set_id, force, &inputs, &statement, &self.resources)?;
         match self.artifacts.failures.as_slice() {
             [] => Ok(ExitCode::SUCCESS),
             failures => bail!("{} could not be split", counted(failures.len(), "artifact", "artifacts")),
@@ -165,19 +169,50 @@ impl PreparedArtifacts {
         Page::of_artifacts(&name.to_string_lossy(), &self.artifacts.split)
     }
 
-    /// Prints the content of the artifacts.
-    pub(super) fn inspect(&self, as_json: bool, style: Style) -> anyhow::Result<()> {
+    /// Prints the content of the artifacts, or what the limit says about it.
+    pub(super) fn inspect(&self, limit: Option<&Judgement>, as_json: bool, style: Style) -> anyhow::Result<()> {
         let artifacts = self.artifacts.split.iter().map(|artifact| (&artifact.input, &artifact.plan));
-        print_artifacts(&artifacts.collect::<Vec<_>>(), as_json, style)
+        print_artifacts(&artifacts.collect::<Vec<_>>(), limit, as_json, style)
+    }
+
+    /// What the limit says about the parts.
+    pub(super) fn judge(&self, limits: LimitOptions) -> anyhow::Result<Option<Judgement>> {
+        let parts = &self.artifacts.parts;
+        let tree = lay_out_artifacts(parts, Vec::new())?;
+        let mut inside = BTreeMap::<String, u64>::new();
+        for (component, _, statement) in statements(parts, &self.statement) {
+            let split_id = split_id(parts, &component).map(SplitId::text).transpose()?;
+            let statement = statement.with_split_id(split_id);
+            for part in statement.parts()? {
+                *inside.entry(part.to_string()).or_default() += statement.to_json().len() as u64;
+            }
+        }
+        for (part, manifest) in manifests(parts, None) {
+            *inside.entry(part).or_default() += manifest.text().size();
+        }
+        let with_added = |part: SizedPart| {
+            let added = SizeBounds::exact(inside.get(&part.name).copied().unwrap_or(0));
+            SizedPart { size: part.size + added, ..part }
+        };
+        let sized = || Ok(artifact_parts(parts, &tree).into_iter().map(with_added).collect());
+        limits.judge(sized, || self.make_sizes())
     }
 }
 
-/// Prints the content of artifacts.
-pub(super) fn print_artifacts(artifacts: &[(&Input, &Plan)], as_json: bool, style: Style) -> anyhow::Result<()> {
+/// Prints the content of artifacts, or what the limit says about it.
+pub(super) fn print_artifacts(
+    artifacts: &[(&Input, &Plan)],
+    limit: Option<&Judgement>,
+    as_json: bool,
+    style: Style,
+) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if as_json {
         let artifacts = artifacts.iter().map(|(input, plan)| Summary::of(input, plan)).collect();
-        return json::write(&mut out, &SplitReport { artifacts });
+        return json::write(&mut out, &SplitReport { artifacts, limit });
+    }
+    if let Some(limit) = limit {
+        return limits::print(limit, style, &mut out);
     }
     let columns = "part | binaries # | code objects # | code # | archives # | database files # | database size # | \
         host code #";
@@ -276,7 +311,7 @@ fn manifests(parts: &[ArtifactPart], component: Option<&str>) -> Vec<(String, Tr
 /// Writes each part to a directory in `output`.
 pub(super) fn write(
     parts: &[ArtifactPart],
-    (output, writing): (&Path, Writing),
+    (output, writing, limits): (&Path, Writing, LimitOptions),
     keep_set_id: bool,
     force: bool,
     inputs: &Inputs,
@@ -307,14 +342,40 @@ pub(super) fn write(
     let ours = stated.iter().flat_map(StatementChange::ours).collect();
     let replace = if force { Replace::Anything } else { Replace::Only(ours) };
     stated.iter().try_for_each(|stated| stated.check(inputs))?;
+    let added: Vec<_> = stated.iter().flat_map(StatementChange::sizes).collect();
+    let place = output;
+    let with_added = |part: SizedPart| {
+        let directory = place.join(&part.name);
+        let added = added.iter().filter(|(file, _)| file.starts_with(&directory)).map(|(_, size)| size).sum();
+        SizedPart { size: part.size + SizeBounds::exact(added), ..part }
+    };
+    let sized = || artifact_parts(parts, &tree);
+    let bounds = || Ok(sized().into_iter().map(with_added).collect());
+    limits.check_bounds(bounds, PartChoice::Gpus)?;
     let mut output = Output::prepare(output, &places, &gone, &replace, inputs, resources, terminal::warn)?;
     let archives: Vec<&ArchiveRope> =
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
     let views = output.views(&views);
     let sums = stated.iter().flat_map(|stated| stated.sums(&views)).collect();
-    output.add_made(write_with_archives(&tree, &views, (&archives, sums), writing)?);
+    let check = |ready: &_| {
+        let measured = || Ok(measured(sized(), &output, ready).into_iter().map(with_added).collect());
+        limits.check(measured, PartChoice::Gpus)
+    };
+    let made = write_with_archives(&tree, &views, (&archives, sums), writing, check)?;
+    output.add_made(made);
     stated.iter().try_for_each(|stated| stated.write(&mut output))?;
     output.publish(writing.durability())?;
     save_index(resources);
     Ok(())
+}
+
+/// The parts of artifacts, without what is added to them about the split.
+fn artifact_parts(parts: &[ArtifactPart], tree: &Tree) -> Vec<SizedPart> {
+    let sized = |part: &ArtifactPart| {
+        let name = part.name.to_string();
+        let node = tree.resolve(ROOT, &EntryPath::root().child(name.as_bytes()))?;
+        let key = part.name.family.parse().ok().filter(|_| part.name.family != GENERIC);
+        Some(SizedPart::of_node(name, key.map_or(PartGpus::All, PartGpus::Key), (tree, node)))
+    };
+    parts.iter().filter_map(sized).collect()
 }

@@ -1,41 +1,34 @@
 //! `kpackfs collect`.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
 
+use super::collect_output::ResultOptions;
 use super::collecting::{Collected, Collecting, warn_of_missing};
-use super::failure::is_broken_pipe;
+use super::failure::{self, is_broken_pipe};
 use super::input::forms;
 use super::inspect::{check_page, write_page};
 use super::interrupt;
 use super::json;
 use super::options::{CompressionOptions, ResourceOptions, SplitOptions, WantedTargets};
-use super::prepare::save_index;
-use super::progress::show_bytes;
+use super::prepare::{CommandSession, save_index};
 use super::table::{Style, Table, size};
-use super::terminal::{message, warn};
-use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::collect::{CollectReport, CollectedCode, CollectedFile, Reason, code_of, form_name};
-use crate::export::{Inputs, Output, PackedFormat, Replace, WantedSums, write_packed};
+use crate::export::Inputs;
+use crate::gpu::TargetId;
 use crate::page::Page;
 use crate::resources::WorkPolicy;
-use crate::session::Prepared;
-use crate::source::EntryPath;
-use crate::tree::{ROOT, Tree};
-use crate::view;
 
 /// Exit code if something needed is missing.
 const MISSING: u8 = 1;
 /// Exit code if nothing could be collected.
 const FAILED: u8 = 2;
-
-/// Ends of names that are meant for no directory.
-const OTHER_FORMATS: [&str; 8] = [".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.lz4", ".7z", ".whl"];
 
 /// Rows of a table.
 const MAX_ROWS: usize = 200;
@@ -46,7 +39,8 @@ const MAX_ROWS: usize = 200;
 /// what libraries load by name. Libraries that every system has are left out.
 ///
 /// Exit codes: 0 all is there, 1 something needed is missing (the rest is written), 2 wrong command line, unreadable input,
-/// or the output cannot be written, 5 an input is not there or not understood.
+/// or the output cannot be written, 5 an input is not there or not understood. If the result exceeds --max-part, nothing is
+/// written, and the exit code is 1.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:\n  kpackfs collect app --from /opt/rocm --gpu-targets gfx1100 -o app.zip")]
 pub(super) struct Collect {
@@ -93,34 +87,6 @@ pub(super) struct Collect {
     resources: ResourceOptions,
 }
 
-/// What is written.
-#[derive(Debug, Args)]
-struct ResultOptions {
-    /// Directory, .zip or .tar.zst file to write
-    ///
-    /// Without it, only the report is printed.
-    #[arg(short, long, value_name = "OUTPUT")]
-    output: Option<PathBuf>,
-
-    /// Write in pieces: what all GPUs share, and what each adds
-    ///
-    /// They are DIR/common or NAME-common.zip, and DIR/gfx1100 or NAME-gfx1100.zip. A piece is unpacked over the
-    /// common one.
-    #[arg(long, requires = "output")]
-    shared: bool,
-
-    /// Replace the output if it exists
-    #[arg(long)]
-    force: bool,
-
-    /// Keep set-user-ID and set-group-ID bits
-    #[arg(long, hide_short_help = true)]
-    keep_set_id: bool,
-
-    #[command(flatten)]
-    writing: Writing,
-}
-
 /// What `collect --json` prints.
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -135,8 +101,8 @@ impl Collect {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         match self.collect() {
             Err(error) if !is_broken_pipe(&error) => {
-                eprintln!("kpackfs: {}", message(&super::failure::text(&error)));
-                Ok(ExitCode::from(super::failure::code(&error, FAILED)))
+                failure::print(&error);
+                Ok(ExitCode::from(failure::code(&error, FAILED)))
             }
             result => result,
         }
@@ -158,8 +124,20 @@ impl Collect {
         };
         let collected = self.collecting.collect(&self.app, &self.from, &options)?;
         let prepared = &collected.prepared;
-        if let Some(output) = &self.result.output {
-            self.write(&collected, output, &inputs)?;
+        match &self.result.output {
+            Some(output) => {
+                let resources = &collected.prepared.resources;
+                let again = |gpus: &[TargetId]| {
+                    let (choices, resources) = (options.with_gpus(gpus).choices()?, Arc::clone(resources));
+                    let opening = CommandSession { choices, resources, is_quiet: true };
+                    self.collecting.collect_for(gpus, &self.app, &self.from, &opening)
+                };
+                self.result.write(&collected, output, &inputs, &again)?;
+            }
+            None if self.result.limits.limit().is_some() => {
+                bail!("--max-part needs --output, whose format has the size")
+            }
+            None => {}
         }
         if let Some(file) = &self.html {
             write_page(file, &Page::new(&prepared.input, &prepared.plan, None, None).html())?;
@@ -171,70 +149,6 @@ impl Collect {
         }
         warn_of_missing(&collected.report);
         Ok(if collected.report.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(MISSING) })
-    }
-
-    fn write(&self, collected: &Collected, output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
-        let Prepared { input, plan, resources, .. } = &collected.prepared;
-        let (node, arch, thin) = collected.view();
-        let mut tree = view::lay_out_with(input, plan, None, &arch, &thin, Vec::new())?;
-        if !self.result.keep_set_id {
-            clear_set_id(&mut tree);
-        }
-        let place = std::path::absolute(output).with_context(|| output.display().to_string())?;
-        let name = place.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-        if PackedFormat::of(&place).is_none() && OTHER_FORMATS.iter().any(|suffix| name.ends_with(suffix)) {
-            bail!("{}: this format is not written; name a directory, a .zip file or a .tar.zst file", output.display());
-        }
-        let views = if self.result.shared {
-            let pieces = view::show_shared(&mut tree, &collected.gpus, collected.has_archives)?;
-            if pieces.is_empty() {
-                bail!("--shared: there is no code for any GPU, so there is one piece only");
-            }
-            pieces.into_iter().map(|(name, view)| (view, place_of_piece(&place, &name))).collect()
-        } else {
-            vec![(node, place.clone())]
-        };
-        let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
-        let directory = match PackedFormat::of(&place) {
-            None if self.result.shared => &*place,
-            _ => place.parent().unwrap_or(Path::new("/")),
-        };
-        let is_empty = |place: &Path| std::fs::read_dir(place).is_ok_and(|mut entries| entries.next().is_none());
-        let replace = match &*places {
-            [only] if is_empty(only) => Replace::Only(places.clone()),
-            _ => Replace::all(self.result.force),
-        };
-        let mut staged = Output::prepare(directory, &places, &[], &replace, &Inputs::of(inputs), resources, warn)?;
-        let views = staged.views(&views);
-        self.write_views(&tree, &views, &mut staged, &collected.prepared)?;
-        Ok(staged.publish(self.result.writing.durability())?)
-    }
-
-    fn write_views(
-        &self,
-        tree: &Tree,
-        views: &[(EntryPath, PathBuf)],
-        output: &mut Output,
-        prepared: &Prepared,
-    ) -> anyhow::Result<()> {
-        let roots: Vec<_> = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view)).collect();
-        let archives = prepared.plan.archives.iter();
-        let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
-        let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
-        let is_packed = |(_, place): &&(EntryPath, PathBuf)| PackedFormat::of(place).is_some();
-        let (packed, directories): (Vec<_>, Vec<_>) = views.iter().partition(is_packed);
-        let directories: Vec<_> = directories.into_iter().cloned().collect();
-        let sums = WantedSums::new();
-        output.add_made(write_with_archives(tree, &directories, (&archives, sums), self.result.writing)?);
-        show_bytes("Packing", |progress| {
-            packed.iter().try_for_each(|(view, place)| match PackedFormat::of(place) {
-                Some(format) => {
-                    output.add_made(write_packed(tree, view, place, format, progress)?);
-                    Ok(())
-                }
-                None => Ok(()),
-            })
-        })
     }
 
     fn print(&self, collected: &Collected) -> anyhow::Result<()> {
@@ -270,18 +184,6 @@ impl Collect {
             writeln!(out, "note: {}", Style::Text.line(note))?;
         }
         Ok(out.flush()?)
-    }
-}
-
-/// The place of a piece: in a directory, or next to a file.
-fn place_of_piece(place: &Path, name: &str) -> PathBuf {
-    let file = place.file_name().unwrap_or_default().to_string_lossy();
-    match (PackedFormat::of(place), file.rfind(".tar.").or_else(|| file.rfind('.'))) {
-        (Some(_), Some(dot)) => {
-            let (stem, suffix) = file.split_at(dot);
-            place.with_file_name(format!("{stem}-{name}{suffix}"))
-        }
-        _ => place.join(name),
     }
 }
 

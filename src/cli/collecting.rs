@@ -66,13 +66,22 @@ impl Collecting {
         trees: &[PathBuf],
         options: &SplitOptions,
     ) -> anyhow::Result<Collected> {
-        let gpus = gpus(options)?;
-        let opening = CommandSession::new(trees, options)?;
+        self.collect_for(&gpus(options)?, apps, trees, &CommandSession::new(trees, options)?)
+    }
+
+    /// Collects for these GPUs, which are those of the session.
+    pub(super) fn collect_for(
+        &self,
+        gpus: &[TargetId],
+        apps: &[PathBuf],
+        trees: &[PathBuf],
+        opening: &CommandSession,
+    ) -> anyhow::Result<Collected> {
         let session = opening.session();
         let library_path = self.library_path.iter().flat_map(|list| list.split([',', ':']));
         let library_path = library_path.filter(|path| !path.is_empty()).map(directory);
         let choices = CollectOptions {
-            gpus: gpus.clone(),
+            gpus: gpus.to_vec(),
             include: self.include.iter().flat_map(|list| pieces(list)).map(str::to_owned).collect(),
             library_path: library_path.collect::<anyhow::Result<_>>()?,
         };
@@ -87,7 +96,7 @@ impl Collecting {
             of_trees.extend(named(tree, session.list_all(tree)?));
         }
         let collection = collect(of_apps, of_trees, &choices)?;
-        self.plan(collection, &gpus, &session)
+        self.plan(collection, gpus, &session)
     }
 
     fn plan(

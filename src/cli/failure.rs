@@ -3,7 +3,9 @@
 use std::error::Error;
 use std::io;
 
+use super::terminal::message;
 use crate::opened::OpenedError;
+use crate::report::TooLarge;
 use crate::source::SourceError;
 
 /// Exit code for all errors except a wrong command line (which is 2, clap's).
@@ -12,13 +14,25 @@ pub(super) const FAILURE: u8 = 1;
 /// Exit code if an input is not there, or if its form was not understood, so that there is no answer about it.
 pub(super) const NOT_UNDERSTOOD: u8 = 5;
 
+/// The most parts that are named.
+const NAMED: usize = 100;
+
+/// Exit code if a part exceeds `--max-part`, of every command that has this option.
+pub(super) const TOO_LARGE: u8 = 1;
+
 /// The exit code of an error; `other` if the input was understood.
 pub(super) fn code(error: &anyhow::Error, other: u8) -> u8 {
     let is_not_understood = |cause: &(dyn Error + 'static)| {
         let is_unknown = |error: &SourceError| matches!(error, SourceError::UnknownKind { .. });
         cause.downcast_ref().is_some_and(OpenedError::is_not_understood) || cause.downcast_ref().is_some_and(is_unknown)
     };
-    if error.chain().any(is_not_understood) { NOT_UNDERSTOOD } else { other }
+    if error.is::<TooLarge>() {
+        TOO_LARGE
+    } else if error.chain().any(is_not_understood) {
+        NOT_UNDERSTOOD
+    } else {
+        other
+    }
 }
 
 /// An error with its causes. A cause that is quoted by its error is not repeated, and a file name that precedes an
@@ -33,6 +47,14 @@ pub(super) fn text(error: &anyhow::Error) -> String {
             text => format!("{text}: {cause}"),
         }
     })
+}
+
+/// Prints an error on stderr, after a line about each part that is too large.
+pub(super) fn print(error: &anyhow::Error) {
+    if let Some(TooLarge(judgement)) = error.downcast_ref() {
+        judgement.lines().take(NAMED).for_each(|line| eprintln!("kpackfs: {}", message(&line)));
+    }
+    eprintln!("kpackfs: {}", message(&text(error)));
 }
 
 /// Whether the reader of the output has closed it. `serde_json` wraps the error of a writer.

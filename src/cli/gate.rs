@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::failure::{code, text};
+use super::failure::{self, code};
 use super::gpus::gpu;
 use super::lists::pieces;
 use super::table::Style;
@@ -62,17 +62,6 @@ impl RequireOptions {
         !self.require.is_empty()
     }
 
-    /// The exit code. Errors have one of their own, so that they are not taken for missing code.
-    pub(super) fn code(&self, result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
-        match result {
-            Err(error) if self.is_given() => {
-                eprintln!("kpackfs: {}", message(&text(&error)));
-                Ok(ExitCode::from(code(&error, UNREADABLE)))
-            }
-            result => result,
-        }
-    }
-
     fn requirement(&self) -> Requirement {
         let mut gpus: Vec<_> = self.require.iter().flat_map(|list| &list.0).cloned().collect();
         gpus.sort();
@@ -124,6 +113,12 @@ impl RequireOptions {
         });
         Ok(Coverage::of(&requirement, of_components.collect::<anyhow::Result<_>>()?))
     }
+}
+
+/// The exit code of an error. It is not taken for missing code, or for a part that is too large.
+pub(super) fn unanswered(error: &anyhow::Error) -> ExitCode {
+    failure::print(error);
+    ExitCode::from(code(error, UNREADABLE))
 }
 
 /// The answer about an input, with the bundles in it that no wrapper leads to. `within` is what its paths are in, of several

@@ -1,12 +1,13 @@
 //! `kpackfs split --format oci`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
+use super::limits::LimitOptions;
 use super::options::SplitOptions;
 use super::prepare::{CommandSession, place_of, save_index};
 use super::progress::show_bytes;
@@ -14,10 +15,11 @@ use super::split_warnings::warn_of_fat;
 use super::terminal::{message, warn};
 use super::writing::Writing;
 use crate::deflate::DeflateLevel;
-use crate::export::{ImageLayout, ImagesToWrite, Inputs, LayerCompression};
+use crate::export::{ImageLayout, ImageWriteError, ImagesToWrite, Inputs, LayerCompression};
 use crate::gpu::{GpuSet, TargetId};
-use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, first_names};
+use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, LayerPart, first_names};
 use crate::opened::{Named, recognise};
+use crate::report::{PartChoice, PartGpus, PartLimit, SizedPart};
 use crate::session::{Prepared, PreparedImage};
 use crate::split::{Packaging, PlanOptions, Statement};
 use crate::view::{gpus_of, serves};
@@ -78,6 +80,7 @@ pub(super) struct ImageOutput<'a> {
     pub(super) output: &'a Path,
     pub(super) force: bool,
     pub(super) writing: Writing,
+    pub(super) limits: LimitOptions,
 }
 
 impl ImageOutput<'_> {
@@ -114,11 +117,16 @@ impl ImageOutput<'_> {
             reflink: self.writing.reflink(),
             durability: self.writing.durability(),
             may_replace: self.force,
+            max_layer: self.limits.limit().map(PartLimit::bytes),
         };
         let layout = self.options.add_to.as_deref().map_or(ImageLayout::New(self.output), ImageLayout::Existing);
         let inputs = Inputs::of(&[place_of(self.input)]);
-        let counts =
-            show_bytes("Writing", |progress| to_write.write(&layout, &inputs, &prepared.resources, progress, warn))?;
+        let written =
+            show_bytes("Writing", |progress| to_write.write(&layout, &inputs, &prepared.resources, progress, warn));
+        if let Err(ImageWriteError::TooLarge(layers)) = &written {
+            self.limits.check(|| Ok(layers_of(layers, &division)), PartChoice::Gpus)?;
+        }
+        let counts = written?;
         tracing::debug!(unchanged = counts.unchanged, written = counts.written, found = counts.found, "layers");
         save_index(&prepared.resources);
         Ok(())
@@ -197,4 +205,17 @@ fn report_artifacts(image: &Image) {
             "kpackfs: note: {count} left out ({kinds}): they name the digest of the image, so they are not about new images"
         );
     }
+}
+
+/// The layers, once each.
+fn layers_of(layers: &[(LayerPart, u64)], division: &Division<'_>) -> Vec<SizedPart> {
+    let mut seen = HashSet::new();
+    let sized = |(part, size): &(LayerPart, u64)| {
+        let (name, gpus) = match &part.gpus {
+            Some(gpus) => (format!("layer {} for {gpus}", part.number), PartGpus::Of(gpus.clone())),
+            None => (format!("layer {}", part.number), PartGpus::All),
+        };
+        SizedPart::written(name, gpus, *size, division.files(part).collect())
+    };
+    layers.iter().filter(|(part, _)| seen.insert(part)).map(sized).collect()
 }

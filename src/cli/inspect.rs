@@ -9,10 +9,11 @@ use clap::Args;
 use serde::Serialize;
 
 use super::artifacts::{PreparedArtifacts, artifacts, print_artifacts};
-use super::failure::is_broken_pipe;
+use super::failure::{TOO_LARGE, is_broken_pipe};
 use super::gate::{self, RequireOptions};
 use super::input::InputOptions;
 use super::json;
+use super::limits::{self, LimitOptions, is_kept, parts_of_input, wheels_of_release};
 use super::options::{
     ArchiveNames, CompressionOptions, DatabaseOptions, DeflateOptions, ResourceOptions, SplitOptions, Targets,
     WheelNames,
@@ -27,7 +28,7 @@ use crate::opened::{Named, recognise};
 use crate::packages::{ArtifactError, InstalledComponent};
 use crate::page::Page;
 use crate::report::{
-    EmbeddedSummary, InspectReport, LayerSummary, LookedAt, ReleaseReport, Sizes, Summary, WheelReport,
+    EmbeddedSummary, InspectReport, Judgement, LayerSummary, LookedAt, ReleaseReport, Sizes, Summary, WheelReport,
 };
 use crate::session::{Prepared, PreparedImage, Release, SessionInputs, Share};
 use crate::source::{EntryPath, Input};
@@ -37,8 +38,11 @@ use crate::split::{Embedded, embedded};
 ///
 /// With --require it checks instead whether there is code for some GPUs, and names what lacks it.
 ///
+/// With --max-part it checks whether all parts of a split are small enough: the wheels of a wheel, the directories of a tree.
+///
 /// Exit codes with --require: 0 all code is there, 1 a library, a wrapper or a kernel database lacks some, or nothing has
-/// code, 2 wrong command line, unreadable input, or no output can be written, 5 input that is not understood.
+/// code, 2 wrong command line, unreadable input, or no output can be written, 5 input that is not understood. --max-part has
+/// the same; 1 says that a part is too large.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:\n  kpackfs inspect torch.whl --require gfx942")]
 pub(super) struct Inspect {
@@ -51,6 +55,9 @@ pub(super) struct Inspect {
 
     #[command(flatten)]
     gate: RequireOptions,
+
+    #[command(flatten)]
+    limits: LimitOptions,
 
     /// Print JSON
     #[arg(long)]
@@ -116,7 +123,10 @@ impl InspectOptions {
 
 impl Inspect {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        self.gate.code(self.inspect())
+        match self.inspect() {
+            Err(error) if self.gate.is_given() || self.limits.limit().is_some() => Ok(gate::unanswered(&error)),
+            result => result,
+        }
     }
 
     fn inspect(&self) -> anyhow::Result<ExitCode> {
@@ -146,9 +156,11 @@ impl Inspect {
             SessionInputs::Several(release) => return self.inspect_release(&release, style),
         };
         let wheels = prepared.wheels.as_ref();
+        let measure = || Ok(show_bytes("Measuring", |progress| Sizes::make(&prepared.plan, wheels, progress))?);
         if self.sizes {
-            show_bytes("Measuring", |progress| Sizes::make(&prepared.plan, wheels, progress))?;
+            measure()?;
         }
+        let limit = self.limits.judge(|| parts_of_input(&prepared), measure)?;
         let embedded = search(&prepared);
         let coverage = self.gate.judge(&prepared, &embedded, &self.source.paths());
         let embedded = Some(summaries(&embedded));
@@ -157,7 +169,7 @@ impl Inspect {
             let page = Page::new(&prepared.input, &prepared.plan, wheels, embedded.clone());
             write_page(file, &page.with_layers(layers.clone()).html())?;
             if !self.json && !self.markdown {
-                return Ok(gate::conclude(coverage.as_ref()));
+                return Ok(conclude(coverage.as_ref(), limit.as_ref()));
             }
         }
         let report =
@@ -168,10 +180,10 @@ impl Inspect {
             eprintln!("kpackfs: {}", message(&format!("{}: {nothing}", self.source.path().display())));
         }
         let notes: Vec<_> = notes.iter().cloned().chain(nothing).collect();
-        match self.print(&report, coverage.as_ref(), &notes, style) {
+        match self.print(&report, (coverage.as_ref(), limit.as_ref()), &notes, style) {
             // The reader of the output may stop early. That does not change the exit code.
             Err(error) if !is_broken_pipe(&error) => Err(error),
-            _ => Ok(gate::conclude(coverage.as_ref())),
+            _ => Ok(conclude(coverage.as_ref(), limit.as_ref())),
         }
     }
 
@@ -183,16 +195,17 @@ impl Inspect {
         if let Some(file) = &self.html {
             write_page(file, &artifacts.page().html())?;
         }
+        let limit = artifacts.judge(self.limits)?;
         if self.html.is_none() || self.json || self.markdown {
-            artifacts.inspect(self.json, style)?;
+            artifacts.inspect(limit.as_ref(), self.json, style)?;
         }
         artifacts.check_any()?;
-        Ok(ExitCode::SUCCESS)
+        Ok(conclude(None, limit.as_ref()))
     }
 
     /// Reports what is in artifacts that have been split already: each component as it is installed.
     fn inspect_split_artifacts(&self, options: &SplitOptions, style: Style) -> anyhow::Result<ExitCode> {
-        if self.html.is_some() || self.sizes {
+        if self.html.is_some() || self.sizes || self.limits.limit().is_some() {
             bail!("of artifacts that have been split already there is no page, and sizes are those of their files");
         }
         let opening = CommandSession::new(&self.source.paths(), options)?;
@@ -202,7 +215,7 @@ impl Inspect {
         };
         let planned = components.iter().map(plan).collect::<anyhow::Result<Vec<_>>>()?;
         let artifacts: Vec<_> = planned.iter().map(|prepared| (&prepared.input, &prepared.plan)).collect();
-        print_artifacts(&artifacts, self.json, style)?;
+        print_artifacts(&artifacts, None, self.json, style)?;
         save_index(&opening.resources);
         Ok(ExitCode::SUCCESS)
     }
@@ -213,6 +226,11 @@ impl Inspect {
         if let [input] = &*paths
             && let Named::Image(reference) = recognise(input)?
         {
+            if self.limits.limit().is_some() {
+                bail!(
+                    "--max-part: the layers of new images are known when they are made; split --format oci has this option"
+                );
+            }
             let image = PreparedImage::open(&reference, &CommandSession::new(&paths, options)?.session())?;
             let layers = image.layers()?;
             return Ok((SessionInputs::One(Box::new(image.prepared)), layers));
@@ -235,8 +253,10 @@ impl Inspect {
         options: &SplitOptions,
         style: Style,
     ) -> anyhow::Result<ExitCode> {
-        if self.html.is_some() || self.sizes {
-            bail!("--require: of artifacts there is no page with it, and no sizes; leave out --html and --sizes");
+        if self.html.is_some() || self.sizes || self.limits.limit().is_some() {
+            bail!(
+                "--require: of artifacts there is no page with it, and no sizes; leave out --html, --sizes and --max-part"
+            );
         }
         let opening = CommandSession::new(&self.source.paths(), options)?;
         let (session, resources) = (opening.session(), &opening.resources);
@@ -266,11 +286,17 @@ impl Inspect {
             bail!("--html: these wheels do not belong together; write a page for each of them");
         }
         let mut wheels = Vec::with_capacity(release.wheels.len());
+        let measure = || {
+            let made = release.wheels.iter().map(|wheel| &wheel.prepared).filter(|prepared| prepared.wheels.is_some());
+            made.map(|it| show_bytes("Measuring", |progress| Sizes::make(&it.plan, it.wheels.as_ref(), progress)))
+                .try_for_each(|made| Ok(made?))
+        };
+        if self.sizes {
+            measure()?;
+        }
+        let limit = self.limits.judge(|| wheels_of_release(release), measure)?;
         for wheel in &release.wheels {
             let Prepared { input, plan, wheels: set, .. } = &wheel.prepared;
-            if self.sizes && set.is_some() {
-                show_bytes("Measuring", |progress| Sizes::make(plan, set.as_ref(), progress))?;
-            }
             let report = InspectReport::known(input, plan, set.as_ref(), None);
             wheels.push(WheelReport { name: wheel.name()?.to_string(), is_whole: set.is_none(), report });
         }
@@ -279,10 +305,9 @@ impl Inspect {
         let report = ReleaseReport { wheels };
         let mut out = std::io::stdout().lock();
         if self.json {
-            json::write(&mut out, &InspectedRelease { report: &report, coverage: coverage.as_ref() })?;
-        } else if let Some(coverage) = &coverage {
-            gate::print(coverage, style, &mut out)?;
-        } else {
+            let (coverage, limit) = (coverage.as_ref(), limit.as_ref());
+            json::write(&mut out, &InspectedRelease { report: &report, coverage, limit })?;
+        } else if !print_gates((coverage.as_ref(), limit.as_ref()), style, &mut out)? {
             for table in report.tables() {
                 table.write(&mut out, style)?;
             }
@@ -291,34 +316,49 @@ impl Inspect {
             }
         }
         out.flush()?;
-        Ok(gate::conclude(coverage.as_ref()))
+        Ok(conclude(coverage.as_ref(), limit.as_ref()))
     }
 
     fn print(
         &self,
         report: &InspectReport,
-        coverage: Option<&Coverage>,
+        (coverage, limit): (Option<&Coverage>, Option<&Judgement>),
         notes: &[String],
         style: Style,
     ) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
-        match coverage {
-            coverage if self.json => json::write(&mut out, &Inspected { report, coverage })?,
-            Some(coverage) => gate::print(coverage, style, &mut out)?,
-            None => {
-                for table in report.tables() {
-                    table.write(&mut out, style)?;
-                }
-                for note in notes {
-                    writeln!(out, "{}\n", style.line(note))?;
-                }
-                if !report.is_complete() {
-                    writeln!(out, "The sizes of archives and wheels are known after some work, which --sizes does.")?;
-                }
+        if self.json {
+            json::write(&mut out, &Inspected { report, coverage, limit })?;
+        } else if !print_gates((coverage, limit), style, &mut out)? {
+            for table in report.tables() {
+                table.write(&mut out, style)?;
+            }
+            for note in notes {
+                writeln!(out, "{}\n", style.line(note))?;
+            }
+            if !report.is_complete() {
+                writeln!(out, "The sizes of archives and wheels are known after some work, which --sizes does.")?;
             }
         }
         Ok(out.flush()?)
     }
+}
+
+/// Prints what gates say. `false` if there is none.
+fn print_gates(
+    (coverage, limit): (Option<&Coverage>, Option<&Judgement>),
+    style: Style,
+    out: &mut impl Write,
+) -> anyhow::Result<bool> {
+    coverage.map_or(Ok(()), |coverage| gate::print(coverage, style, out))?;
+    limit.map_or(Ok(()), |limit| limits::print(limit, style, out))?;
+    Ok(coverage.is_some() || limit.is_some())
+}
+
+/// The exit code, with a sentence on stderr about each gate that is not passed.
+fn conclude(coverage: Option<&Coverage>, limit: Option<&Judgement>) -> ExitCode {
+    let code = gate::conclude(coverage);
+    if is_kept(limit) { code } else { ExitCode::from(TOO_LARGE) }
 }
 
 /// What `inspect --json` prints.
@@ -328,6 +368,8 @@ struct Inspected<'a> {
     report: &'a InspectReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     coverage: Option<&'a Coverage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'a Judgement>,
 }
 
 /// What `inspect --json` prints of several wheels that do not belong together.
@@ -337,6 +379,8 @@ struct InspectedRelease<'a> {
     report: &'a ReleaseReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     coverage: Option<&'a Coverage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'a Judgement>,
 }
 
 /// What `inspect --require --json` prints of artifacts.

@@ -3,6 +3,7 @@
 mod artifacts;
 mod cache;
 mod collect;
+mod collect_output;
 mod collecting;
 mod diff;
 mod failure;
@@ -16,6 +17,7 @@ mod inspect;
 mod interrupt;
 mod json;
 mod kpack;
+mod limits;
 mod lists;
 mod log;
 mod memory;
@@ -33,6 +35,7 @@ mod reference;
 mod replacing;
 mod serving;
 mod split;
+mod split_views;
 mod split_warnings;
 mod status;
 mod terminal;
@@ -47,7 +50,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use self::failure::{FAILURE, code, is_broken_pipe, text};
+use self::failure::{FAILURE, code, is_broken_pipe};
 
 use crate::memory::{check_tables, limit_tables, set_up_malloc};
 use crate::report::table;
@@ -106,7 +109,7 @@ pub fn run() -> ExitCode {
             match error.downcast::<clap::Error>() {
                 Ok(of_usage) => of_usage.exit(),
                 Err(error) => {
-                    eprintln!("kpackfs: {}", terminal::message(&text(&error)));
+                    failure::print(&error);
                     ExitCode::from(failure)
                 }
             }

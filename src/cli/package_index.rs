@@ -1,22 +1,26 @@
 //! `kpackfs split --format index`.
 
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
+use super::limits::{LimitOptions, wheels_of_release};
 use super::options::SplitOptions;
 use super::prepare::{CommandSession, check_claims, save_index};
 use super::progress::show_bytes;
 use super::terminal::{message, warn};
 use super::thin_wheels::warn_of_signatures;
 use super::writing::Writing;
-use crate::export::{self, Inputs, MadeFiles, Output, Replace, WantedSums};
+use crate::export::{self, Inputs, MadeFiles, Output, ReadyViews, Replace, WantedSums};
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::metrics::Progress;
 use crate::mount;
+use crate::report::{PartChoice, SizedPart};
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, Sha256};
+use crate::rope::{Content, ReadError, Sha256, SizeBounds};
 use crate::session::{Release, ReleasedWheel};
 use crate::simple::WheelSums;
 use crate::source::{Attributes, EntryPath};
@@ -31,6 +35,7 @@ pub(super) struct IndexOutput<'a> {
     pub(super) force: bool,
     pub(super) inputs: &'a [PathBuf],
     pub(super) writing: Writing,
+    pub(super) limits: LimitOptions,
 }
 
 impl IndexOutput<'_> {
@@ -48,6 +53,7 @@ impl IndexOutput<'_> {
             check(wheel)?;
         }
         let mut wheels = release.listed()?;
+        self.limits.check_bounds(|| wheels_of_release(release), PartChoice::Gpus)?;
         let Some(root) = release.root() else { bail!("there are no wheels") };
         let (place, inputs, replace) = (self.directory.join(SIMPLE), Inputs::of(self.inputs), Replace::all(self.force));
         let places = std::slice::from_ref(&place);
@@ -84,7 +90,9 @@ impl IndexOutput<'_> {
         }
         let mut tree = Tree::new(root);
         view::show_index(&mut tree, SIMPLE, root, wheels)?;
-        Ok(export::write_summing(&tree, views, self.writing.reflink(), sums, progress)?)
+        let ready = ReadyViews::make(&tree, views, sums, progress)?;
+        self.limits.check(|| Ok(measured(wheels_of_release(release)?, &ready)), PartChoice::Gpus)?;
+        Ok(ready.write(self.writing.reflink(), progress)?)
     }
 }
 
@@ -135,4 +143,11 @@ pub(super) fn sums_of(wheel: &dyn Content, resources: &Resources) -> Result<Whee
     let sha256 = Sha256::of_content(wheel)?;
     resources.counters.bytes_hashed.add(wheel.size());
     Ok(WheelSums { size: wheel.size(), sha256 })
+}
+
+/// The wheels with their sizes.
+fn measured(wheels: Vec<SizedPart>, ready: &ReadyViews) -> Vec<SizedPart> {
+    let sizes: HashMap<_, _> = ready.sizes().filter_map(|(path, size)| Some((path.file_name()?, size))).collect();
+    let size = |part: &SizedPart| sizes.get(OsStr::new(&part.name)).copied().map_or(part.size, SizeBounds::exact);
+    wheels.into_iter().map(|part| SizedPart { size: size(&part), ..part }).collect()
 }

@@ -59,6 +59,8 @@ impl Stages for Bars {
 pub(super) struct CommandSession {
     pub(super) choices: SplitChoices,
     pub(super) resources: Arc<Resources>,
+    /// Whether nothing is said of the inputs, because an earlier session of the command has said it.
+    pub(super) is_quiet: bool,
 }
 
 impl CommandSession {
@@ -66,10 +68,11 @@ impl CommandSession {
     pub(super) fn new(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Self> {
         let first = inputs.first().map_or(Path::new(""), PathBuf::as_path);
         let resources = resources(&place_of(first), options)?;
-        Ok(Self { choices: options.choices()?, resources })
+        Ok(Self { choices: options.choices()?, resources, is_quiet: false })
     }
 
     pub(super) fn session(&self) -> Session<'_, Bars> {
+        let say = if self.is_quiet { |_: &[String], _: &[String]| () } else { say };
         Session { choices: &self.choices, resources: &self.resources, stages: Bars, say }
     }
 }

@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::artifacts::{serve, warn, write};
 use super::interrupt;
+use super::limits::LimitOptions;
 use super::options::{
     CompressionOptions, DatabaseOptions, Ignored, ManifestOptions, ResourceOptions, SplitOptions, Targets,
 };
@@ -116,7 +117,15 @@ impl Recombine {
                 let policy = WorkPolicy { check_bundles: true, ..WorkPolicy::default() };
                 let (recombined, _, resources) = self.prepare(&config, &shards, policy)?;
                 let (statement, inputs) = (self.statement()?, Inputs::of_shards(&config, &shards));
-                write(&recombined.parts, (output, self.writing), true, self.force, &inputs, &statement, &resources)?;
+                write(
+                    &recombined.parts,
+                    (output, self.writing, LimitOptions::default()),
+                    true,
+                    self.force,
+                    &inputs,
+                    &statement,
+                    &resources,
+                )?;
             }
             (None, Some(mount_point)) => self.serve(mount_point, &config, &shards)?,
             (None, None) => {}

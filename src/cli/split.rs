@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
@@ -11,21 +11,22 @@ use super::artifacts::artifacts;
 use super::image_output::{ImageOptions, ImageOutput};
 use super::input::InputOptions;
 use super::interrupt;
+use super::limits::{LimitOptions, SplitParts};
 use super::options::{SplitOptions, VariantOptions};
 use super::package_index::IndexOutput;
 use super::prepare::{CommandSession, check_claims, save_index};
 use super::progress::show_bytes;
+use super::split_views::directories;
 use super::split_warnings::{is_part, names, warn_of_fat, warn_of_missing_devices, warn_of_others};
 use super::terminal::{message, warn};
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
 use super::writing::{Writing, clear_set_id, write_with_archives};
-use crate::export::{self, Inputs, Output, Replace, StatementChange, WantedSums};
+use crate::export::{Inputs, Output, ReadyViews, Replace, StatementChange, WantedSums};
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::report;
 use crate::resources::WorkPolicy;
 use crate::session::Prepared;
 use crate::source::{Attributes, EntryPath};
-use crate::split::Plan;
 use crate::tree::{ROOT, Tree};
 use crate::view::{self, FAT, FAT_WHEEL, HOST, MERGED, THIN, WHEELS};
 use crate::wheelparts::{SplitWheel, WheelPart, WheelSet};
@@ -71,6 +72,9 @@ pub(super) struct Split {
     #[command(flatten)]
     images: ImageOptions,
 
+    #[command(flatten)]
+    limits: LimitOptions,
+
     /// Keep set-user-ID and set-group-ID bits of an install tree
     #[arg(long, hide_short_help = true)]
     keep_set_id: bool,
@@ -110,19 +114,21 @@ impl Split {
         let options = options.of_writer().with_policy(policy);
         if let OutputFormat::Oci = self.format {
             let (images, input, output) = (&self.images, self.source.path(), self.output());
-            let (force, writing) = (self.force, self.writing);
-            ImageOutput { options: images, split: &options, input, output, force, writing }.write()?;
+            let (force, writing, limits) = (self.force, self.writing, self.limits);
+            ImageOutput { options: images, split: &options, input, output, force, writing, limits }.write()?;
             return Ok(ExitCode::SUCCESS);
         }
         if let OutputFormat::Index = self.format {
             let (directory, inputs) = (self.output(), &*self.source.paths());
-            IndexOutput { directory, force: self.force, inputs, writing: self.writing }.write(&options)?;
+            let (force, writing, limits) = (self.force, self.writing, self.limits);
+            IndexOutput { directory, force, inputs, writing, limits }.write(&options)?;
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(artifacts) = artifacts(&self.source, &options)? {
             return match self.format {
                 OutputFormat::Directory => {
-                    artifacts.write(&self.view, self.output(), self.keep_set_id, self.force, self.writing)
+                    let (force, writing, limits) = (self.force, self.writing, self.limits);
+                    artifacts.write(&self.view, self.output(), self.keep_set_id, force, (writing, limits))
                 }
                 OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index | OutputFormat::Oci => {
                     bail!("{}: wheels can be made of a wheel only", self.source.path().display())
@@ -153,7 +159,7 @@ impl Split {
 
     /// Writes the output in its format.
     fn write(&self, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
-        let views = self.directories(&prepared.plan)?;
+        let views = directories(&self.view, self.output(), &prepared.plan)?;
         let stated = match self.format {
             OutputFormat::Directory => Some(self.stated(prepared, &views)?),
             // Wheels contain their statement.
@@ -271,7 +277,7 @@ impl Split {
                 names(tree)
             );
         }
-        let mut output = self.prepare_output(views, stated, prepared)?;
+        let mut output = self.prepare_output((tree, views), stated, prepared)?;
         if views.iter().any(|(view, _)| view.components().next() == Some(THIN.as_bytes())) {
             warn_of_fat(&prepared.plan);
         }
@@ -279,20 +285,29 @@ impl Split {
         let archives = prepared.plan.archives.iter();
         let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
         let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
-        let views = output.views(views);
-        let sums = stated.map(|stated| stated.sums(&views)).unwrap_or_default();
-        output.add_made(write_with_archives(tree, &views, (&archives, sums), self.writing)?);
+        let written = output.views(views);
+        let sums = stated.map(|stated| stated.sums(&written)).unwrap_or_default();
+        let check = |ready: &_| self.limits.check_ready_of(&self.parts(prepared, tree, views), &output, ready);
+        let made = write_with_archives(tree, &written, (&archives, sums), self.writing, check)?;
+        output.add_made(made);
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
         Ok(output.publish(self.writing.durability())?)
     }
 
-    /// Prepares the output for views and their statement.
+    /// The parts that are written.
+    fn parts<'a>(&self, prepared: &'a Prepared, tree: &'a Tree, views: &'a [(EntryPath, PathBuf)]) -> SplitParts<'a> {
+        let has_views = !self.view.is_empty();
+        SplitParts { prepared, tree, views, has_views, are_wheels: matches!(self.format, OutputFormat::Wheel) }
+    }
+
+    /// Prepares the output for views and their statement, unless one of them is too large.
     fn prepare_output(
         &self,
-        views: &[(EntryPath, PathBuf)],
+        (tree, views): (&Tree, &[(EntryPath, PathBuf)]),
         stated: Option<&StatementChange>,
         prepared: &Prepared,
     ) -> anyhow::Result<Output> {
+        self.limits.check_bounds_of(&self.parts(prepared, tree, views))?;
         let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
         let gone: Vec<_> = stated.iter().flat_map(|stated| stated.replaced()).collect();
         let (inputs, replace) = (Inputs::of(&self.source.places()), Replace::all(self.force));
@@ -317,9 +332,7 @@ impl Split {
         let mut tree = Tree::new(Attributes { mode: 0o755, ..root });
         view::show_all_wheels(&mut tree, root, &wheels)?;
         let views: Vec<_> = wheels.iter().map(|wheel| self.wheel_place(&wheel.file_name())).collect();
-        let mut output = self.prepare_output(&views, None, prepared)?;
-        output.add_made(write_with_archives(&tree, &output.views(&views), (&[], WantedSums::new()), self.writing)?);
-        Ok(output.publish(self.writing.durability())?)
+        self.write_files(&views, prepared, &tree)
     }
 
     /// Where a wheel is in the tree, and where it is written.
@@ -335,10 +348,16 @@ impl Split {
         };
         let name = fat.file_name()?;
         let place = EntryPath::root().child(FAT_WHEEL.as_bytes()).child(name.as_bytes());
-        let views = [(place, self.output().join(name))];
-        let mut output = self.prepare_output(&views, None, prepared)?;
-        let staged = output.views(&views);
-        output.add_made(write_with_archives(tree, &staged, (&[], WantedSums::new()), self.writing)?);
+        self.write_files(&[(place, self.output().join(name))], prepared, tree)
+    }
+
+    /// Writes files of a tree.
+    fn write_files(&self, views: &[(EntryPath, PathBuf)], prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
+        let mut output = self.prepare_output((tree, views), None, prepared)?;
+        let (staged, sums) = (output.views(views), WantedSums::new());
+        let check = |ready: &_| self.limits.check_ready_of(&self.parts(prepared, tree, views), &output, ready);
+        let made = write_with_archives(tree, &staged, (&[], sums), self.writing, check)?;
+        output.add_made(made);
         Ok(output.publish(self.writing.durability())?)
     }
 
@@ -348,10 +367,7 @@ impl Split {
         let keys = keys_of(&views);
         prepared.check_members(|key| keys.contains(key))?;
         warn_of_fat(&prepared.plan);
-        let mut output = self.prepare_output(&views, None, prepared)?;
-        let staged = output.views(&views);
-        output.add_made(write_with_archives(tree, &staged, (&[], WantedSums::new()), self.writing)?);
-        Ok(output.publish(self.writing.durability())?)
+        self.write_files(&views, prepared, tree)
     }
 
     /// Writes the parts of a wheel, and `others`. `place` returns the node of a part in the tree, and the path to write
@@ -368,38 +384,17 @@ impl Split {
         let parts: Vec<_> = wheels.hosts.iter().chain(wheels.devices.values()).cloned().collect();
         let views = parts.iter().filter_map(|part| place(part).transpose()).chain(others.into_iter().map(Ok));
         let views = views.collect::<anyhow::Result<Vec<_>>>()?;
-        let mut output = self.prepare_output(&views, stated, prepared)?;
+        let mut output = self.prepare_output((tree, &views), stated, prepared)?;
         let archives: Vec<&ArchiveRope> = parts.iter().flat_map(|part| part.archives()).collect();
         let made = show_bytes("Writing", |progress| -> anyhow::Result<_> {
             progress.expect(unmade_size(&archives));
             WheelSet::make(&parts, matches!(self.format, OutputFormat::Wheel), &progress.done)?;
-            let (views, reflink) = (output.views(&views), self.writing.reflink());
-            Ok(export::write_summing(tree, &views, reflink, WantedSums::new(), progress)?)
+            let ready = ReadyViews::make(tree, &output.views(&views), WantedSums::new(), progress)?;
+            self.limits.check_ready_of(&self.parts(prepared, tree, &views), &output, &ready)?;
+            Ok(ready.write(self.writing.reflink(), progress)?)
         })?;
         output.add_made(made);
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
         Ok(output.publish(self.writing.durability())?)
-    }
-
-    fn directories(&self, plan: &Plan) -> anyhow::Result<Vec<(EntryPath, PathBuf)>> {
-        let views: Vec<_> = if self.view.is_empty() {
-            let keys = plan.keys.iter().map(|key| EntryPath::root().child(key.as_str().as_bytes()));
-            std::iter::once(EntryPath::root().child(HOST.as_bytes())).chain(keys).collect()
-        } else {
-            let parse = |name: &String| EntryPath::new(name.trim_matches('/').as_bytes());
-            let mut views = self.view.iter().map(parse).collect::<Result<Vec<_>, _>>().context("--view")?;
-            views.sort();
-            views.dedup();
-            let is_below = |(outer, inner): &(&EntryPath, &EntryPath)| inner.below(outer).is_some();
-            if let Some((outer, inner)) = views.iter().zip(views.iter().skip(1)).find(is_below) {
-                bail!("--view {inner}: it is a part of --view {outer}");
-            }
-            views
-        };
-        let place = |view: EntryPath| {
-            let path = self.output().join(view.as_path());
-            (view, path)
-        };
-        Ok(views.into_iter().map(place).collect())
     }
 }

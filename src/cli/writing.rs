@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::progress::show_bytes;
 use crate::disk::Durability;
-use crate::export::{self, MadeFiles, Reflink, WantedSums};
+use crate::export::{MadeFiles, ReadyViews, Reflink, WantedSums};
 use crate::kpack::{ArchiveRope, make_archives, unmade_size};
 use crate::source::EntryPath;
 use crate::tree::Tree;
@@ -57,16 +57,19 @@ pub(super) fn clear_set_id(tree: &mut Tree) {
 }
 
 /// Makes the archives of these views, all of them together, and writes the views. The digests of `sums` are computed on
-/// the way. Returns the files that are not the input's.
+/// the way. `check` runs before anything is written, when all sizes are known. Returns the files that are not the input's.
 pub(super) fn write_with_archives(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],
     (archives, sums): (&[&ArchiveRope], WantedSums),
     writing: Writing,
+    check: impl FnOnce(&ReadyViews) -> anyhow::Result<()> + Send,
 ) -> anyhow::Result<MadeFiles> {
     show_bytes("Writing", |progress| {
         progress.expect(unmade_size(archives));
         make_archives(archives, &progress.done)?;
-        Ok(export::write_summing(tree, views, writing.reflink(), sums, progress)?)
+        let ready = ReadyViews::make(tree, views, sums, progress)?;
+        check(&ready)?;
+        Ok(ready.write(writing.reflink(), progress)?)
     })
 }

@@ -30,6 +30,9 @@ pub(crate) enum ImageWriteError {
     /// The layout cannot be written.
     #[error(transparent)]
     Export(#[from] ExportError),
+    /// A layer is larger than allowed. These are all that are known by then, with the sizes of their blobs.
+    #[error("a layer is too large")]
+    TooLarge(Vec<(LayerPart, u64)>),
     /// There is an image of this name.
     #[error("{}: there is an image {tag} in it; --force replaces it", layout.display())]
     Tag {
@@ -58,6 +61,8 @@ pub(crate) struct ImagesToWrite<'a> {
     pub(crate) reflink: Reflink,
     pub(crate) durability: Durability,
     pub(crate) may_replace: bool,
+    /// The largest size of a layer.
+    pub(crate) max_layer: Option<u64>,
 }
 
 /// Numbers of layers, for messages.
@@ -131,6 +136,20 @@ impl ImagesToWrite<'_> {
         })
     }
 
+    /// The layers that stay as they are, with the sizes of their blobs.
+    fn unchanged(&self) -> impl Iterator<Item = (LayerPart, u64)> {
+        let layers = self.recipe.image.layers().iter().enumerate();
+        let unchanged = layers.filter(|(number, _)| !self.division.is_divided(*number));
+        unchanged.map(|(number, layer)| (LayerPart { number, gpus: None }, layer.size()))
+    }
+
+    /// Fails if one of these layers is too large.
+    fn check(&self, layers: impl Iterator<Item = (LayerPart, u64)>) -> Result<(), ImageWriteError> {
+        let Some(max) = self.max_layer else { return Ok(()) };
+        let layers: Vec<_> = layers.collect();
+        if layers.iter().any(|(_, size)| *size > max) { Err(ImageWriteError::TooLarge(layers)) } else { Ok(()) }
+    }
+
     /// The layers of new images that are in a layout. Images that cannot be used have none.
     fn layers_in(&self, layout: &Layout, warn: Warn) -> Result<HashMap<LayerPart, ListedLayer>, ImageError> {
         let (layers, unusable) = self.recipe.find_all(self.parts(), layout)?;
@@ -157,6 +176,7 @@ impl ImagesToWrite<'_> {
         let existing = layout.existing(resources)?;
         let layers = existing.as_ref().map(|layout| self.layers_in(layout, warn)).transpose()?.unwrap_or_default();
         layout.check_tags(self, existing.as_ref())?;
+        self.check(self.unchanged())?;
         let mut output = layout.prepare(self, inputs, resources, warn)?;
         let directory = output.staged(&layout.directory().join(BLOBS));
         fs::create_dir_all(&directory).map_err(at(&directory))?;
@@ -164,6 +184,7 @@ impl ImagesToWrite<'_> {
         let blobs = BlobWriter { directory, existing, compression, reflink, resources, progress };
         let mut writing = LayerWriter { to_write: self, blobs, existing: layers, counts: LayerCounts::default(), warn };
         let images = writing.images()?;
+        self.check(images.iter().flatten().map(|(part, layer)| (part.clone(), layer.descriptor.size())))?;
         let entries = images.iter().zip(self.gpus).map(|(layers, (_, tag))| writing.entry(layers, tag));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
         let (blobs, counts, place) = (writing.blobs.directory, writing.counts, layout.directory());

@@ -31,7 +31,7 @@ use rayon::prelude::*;
 use rustix::fs::{AtFlags, CWD, utimensat};
 
 use self::error::{at, reading};
-use self::job::{WriteJob, times};
+use self::job::{Ready, WriteJob, times};
 use self::links::LinkedFile;
 use self::sharing::{Linux, Sharing, SystemCalls};
 use crate::metrics::Progress;
@@ -43,7 +43,7 @@ pub(crate) use self::blobs::LayerCompression;
 pub(crate) use self::dates::MadeFiles;
 pub use self::error::ExportError;
 pub(crate) use self::files::NewFiles;
-pub(crate) use self::images::{ImageLayout, ImagesToWrite};
+pub(crate) use self::images::{ImageLayout, ImageWriteError, ImagesToWrite};
 pub(crate) use self::inputs::Inputs;
 pub(crate) use self::job::WantedSums;
 pub(crate) use self::output::{Output, Replace};
@@ -100,37 +100,64 @@ pub(crate) fn write_summing(
     sums: WantedSums,
     progress: &Progress,
 ) -> Result<MadeFiles, ExportError> {
-    write_through(tree, views, &Sharing::new(Linux, reflink), sums, progress)
+    ReadyViews::make(tree, views, sums, progress)?.write(reflink, progress)
 }
 
-/// Writes the nodes through these system calls.
-fn write_through<K: SystemCalls>(
-    tree: &Tree,
-    views: &[(EntryPath, PathBuf)],
-    sharing: &Sharing<K>,
-    sums: WantedSums,
-    progress: &Progress,
-) -> Result<MadeFiles, ExportError> {
-    let node = |view: &EntryPath| tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()));
-    let nodes = views.iter().map(|(view, path)| Ok((node(view)?, path))).collect::<Result<Vec<_>, _>>()?;
-    let mut jobs = Jobs { sums, ..Jobs::default() };
-    for (node, path) in nodes {
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(at(parent))?;
+/// Views of which everything is known, and of which no file is written yet.
+pub(crate) struct ReadyViews {
+    files: Vec<Ready>,
+    links: Vec<LinkedFile>,
+    directories: Vec<(PathBuf, Attributes)>,
+    made: MadeFiles,
+}
+
+impl ReadyViews {
+    /// Makes the contents of all files. Creates directories and symlinks.
+    pub(crate) fn make(
+        tree: &Tree,
+        views: &[(EntryPath, PathBuf)],
+        sums: WantedSums,
+        progress: &Progress,
+    ) -> Result<Self, ExportError> {
+        let node = |view: &EntryPath| tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()));
+        let nodes = views.iter().map(|(view, path)| Ok((node(view)?, path))).collect::<Result<Vec<_>, _>>()?;
+        let mut jobs = Jobs { sums, ..Jobs::default() };
+        for (node, path) in nodes {
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent).map_err(at(parent))?;
+            }
+            write_directories(tree, node, path, &mut HashMap::new(), &mut jobs)?;
         }
-        write_directories(tree, node, path, &mut HashMap::new(), &mut jobs)?;
+        let (made, files) = (jobs.made(), ready_files(jobs.files, progress)?);
+        Ok(Self { files, links: jobs.links, directories: jobs.directories, made })
     }
-    let made = jobs.made();
-    write_files(jobs.files, sharing, progress)?;
-    jobs.links.into_iter().try_for_each(|file| file.link(sharing, progress))?;
-    // Writing into a directory changes its time, so the times of directories are set last, from the bottom up.
-    for (path, attributes) in jobs.directories.iter().rev() {
-        set_owner(path, attributes)?;
-        let permissions = fs::Permissions::from_mode(attributes.mode.into());
-        fs::set_permissions(path, permissions).map_err(at(path))?;
-        set_time(path, attributes)?;
+
+    /// The files with their sizes. One with several names has the first.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = (&Path, u64)> {
+        self.files.iter().map(|file| (file.path.as_path(), file.content.size()))
     }
-    Ok(made)
+
+    /// Writes the files. Returns those that are not the input's.
+    pub(crate) fn write(self, reflink: Reflink, progress: &Progress) -> Result<MadeFiles, ExportError> {
+        self.write_through(&Sharing::new(Linux, reflink), progress)
+    }
+
+    fn write_through<K: SystemCalls>(
+        self,
+        sharing: &Sharing<K>,
+        progress: &Progress,
+    ) -> Result<MadeFiles, ExportError> {
+        write_ready(self.files, sharing, progress)?;
+        self.links.into_iter().try_for_each(|file| file.link(sharing, progress))?;
+        // Writing into a directory changes its time, so the times of directories are set last, from the bottom up.
+        for (path, attributes) in self.directories.iter().rev() {
+            set_owner(path, attributes)?;
+            let permissions = fs::Permissions::from_mode(attributes.mode.into());
+            fs::set_permissions(path, permissions).map_err(at(path))?;
+            set_time(path, attributes)?;
+        }
+        Ok(self.made)
+    }
 }
 
 /// Creates directories and symlinks, and lists the files. `linked` has the number of each group of links in `jobs.links`.
@@ -179,17 +206,30 @@ fn write_directories(
     Ok(())
 }
 
+#[cfg(test)]
 fn write_files<K: SystemCalls>(
     files: Vec<WriteJob>,
     sharing: &Sharing<K>,
     progress: &Progress,
 ) -> Result<(), ExportError> {
+    write_ready(ready_files(files, progress)?, sharing, progress)
+}
+
+fn ready_files(files: Vec<WriteJob>, progress: &Progress) -> Result<Vec<Ready>, ExportError> {
     // Making a content uses all cores by itself, and would wait for itself inside of the thread pool.
     let mut ready = Vec::with_capacity(files.len());
     for file in files {
         ready.push(file.ready(progress)?);
     }
-    let batches = directory::batches(ready);
+    Ok(ready)
+}
+
+fn write_ready<K: SystemCalls>(
+    files: Vec<Ready>,
+    sharing: &Sharing<K>,
+    progress: &Progress,
+) -> Result<(), ExportError> {
+    let batches = directory::batches(files);
     // In their order: files whose code is in one bundle then continue each other's decoder.
     batches.into_iter().par_bridge().try_for_each(|batch| batch.write(sharing, &progress.done))
 }

@@ -118,6 +118,11 @@ impl Output {
         self.hidden.path().join(place.strip_prefix(&self.place).unwrap_or(place))
     }
 
+    /// The path of a file in the output, by the path where it is written.
+    pub(crate) fn relative<'p>(&self, staged: &'p Path) -> Option<&'p Path> {
+        staged.strip_prefix(self.hidden.path()).ok()
+    }
+
     /// The views, with the paths where they are written until all are complete.
     pub(crate) fn views(&self, views: &[(EntryPath, PathBuf)]) -> Vec<(EntryPath, PathBuf)> {
         views.iter().map(|(view, place)| (view.clone(), self.staged(place))).collect()

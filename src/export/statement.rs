@@ -168,6 +168,13 @@ impl StatementChange {
         sums
     }
 
+    /// The files that are added to an output, with their sizes.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = (PathBuf, u64)> {
+        let stated = self.statement.to_json().len() as u64;
+        let manifests = self.manifests.iter().map(|(_, file, manifest)| (file.clone(), manifest.text().size()));
+        self.files.iter().map(move |file| (file.clone(), stated)).chain(manifests)
+    }
+
     /// Adds the statement and the manifests to an output. Listed files are read unless writing them has put their digests
     /// where [`StatementChange::sums`] says.
     pub(crate) fn write(&self, output: &mut Output) -> Result<(), ExportError> {

@@ -20,6 +20,7 @@ use super::hidden::hidden_with_code;
 use super::layer::{Layer, LayerMember, LayerMemberKind};
 use super::layered::LayeredImage;
 use super::member_header::MemberHeader;
+use super::new_image::LayerPart;
 use super::new_layer::{MadeLayer, NewLayer};
 use super::root::{LinkTarget, LinkTargets, MemberId, RootFiles};
 use crate::gpu::GpuSet;
@@ -305,6 +306,16 @@ impl<'a> Division<'a> {
             }
         }
         if has_files { new.finish().map(Some) } else { Ok(None) }
+    }
+
+    /// The files of a new layer, with their sizes in the old one.
+    pub(crate) fn files(&self, part: &LayerPart) -> impl Iterator<Item = (String, u64)> {
+        let keys = part.gpus.as_ref().map(GpuSet::keys);
+        let members = self.image.members(part.number).filter(move |(id, _)| match (self.moved.get(id), &keys) {
+            (Some(Moved::Device(wanted)), Some(keys)) => !wanted.is_disjoint(keys),
+            (moved, keys) => moved == keys.as_ref().map(|_| &Moved::Thin),
+        });
+        members.map(|(_, member)| (member.path.to_string(), member.content.end.saturating_sub(member.content.start)))
     }
 
     /// RECORD of a distribution, with statements about what is there for these GPUs.

@@ -4,7 +4,9 @@
 
 pub(crate) mod details;
 mod layers;
+mod limit;
 mod looked_at;
+mod part;
 mod release;
 mod sizes;
 mod summary;
@@ -19,7 +21,9 @@ use crate::split::Plan;
 use crate::wheelparts::WheelSet;
 
 pub(crate) use layers::LayerSummary;
+pub(crate) use limit::{Judgement, PartChoice, PartLimit, TooLarge};
 pub(crate) use looked_at::LookedAt;
+pub(crate) use part::{PartGpus, SizedPart};
 pub(crate) use release::{ReleaseReport, WheelReport};
 pub(crate) use sizes::{PartSize, SizedParts, Sizes, UserSize};
 pub(crate) use summary::{BinarySummary, EmbeddedSummary, Summary};

@@ -1,10 +1,10 @@
 //! What commands may write: never an input, and existing files only with `--force`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
@@ -478,4 +478,130 @@ fn code_objects_that_would_have_one_file_are_refused_by_name() {
             if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
         }
     }
+}
+
+/// A command with an output; where its parts are, and what their names end with.
+const PARTED: [(&str, &str, &str); 10] = [
+    ("split tree -o OUT", "", ""),
+    ("split tree -o OUT --compression none", "", ""),
+    ("split tree -o OUT --view thin/gfx1030 --view thin/gfx90a", "thin", ""),
+    ("split fat/TORCH -o OUT", "", ""),
+    ("split fat/TORCH -o OUT --format wheel", "", ".whl"),
+    ("split fat/TORCH -o OUT --format wheel --deflate 0", "", ".whl"),
+    ("split fat/TORCH -o OUT --format thin-wheel", "*", ".whl"),
+    ("split fat/TORCH fat/WHEEL -o OUT --format index", "simple/*", ".whl"),
+    ("split wheels -o OUT --format wheel --view fat", "", ".whl"),
+    ("split artifacts -o OUT", "", ""),
+];
+
+/// The name that scripts/make-torch-wheel gives.
+const TORCH: &str = "torch-2.10.0+rocm7.1-cp312-cp312-manylinux_2_28_x86_64.whl";
+
+/// The size of each part of an output. A file with several names counts once.
+fn part_sizes(output: &Path, place: &str, suffix: &str) -> BTreeMap<PathBuf, u64> {
+    let mut places = vec![output.to_owned()];
+    for name in place.split('/').filter(|name| !name.is_empty()) {
+        let inside = |place: PathBuf| fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
+        let is_there = |path: &PathBuf| name == "*" || path.ends_with(name);
+        places = places.into_iter().flat_map(inside).filter(|path| path.is_dir() && is_there(path)).collect();
+    }
+    let parts = places.into_iter().flat_map(|place| fs::read_dir(place).unwrap()).map(|entry| entry.unwrap().path());
+    let is_part = |path: &PathBuf| !path.ends_with(".kpackfs") && path.to_str().unwrap().ends_with(suffix);
+    parts.filter(is_part).map(|part| (part.clone(), size_of(&part, &mut BTreeSet::new()))).collect()
+}
+
+fn size_of(path: &Path, seen: &mut BTreeSet<u64>) -> u64 {
+    let metadata = path.symlink_metadata().unwrap();
+    if metadata.is_dir() {
+        fs::read_dir(path).unwrap().map(|entry| size_of(&entry.unwrap().path(), seen)).sum()
+    } else if metadata.is_file() && seen.insert(metadata.ino()) {
+        metadata.len()
+    } else {
+        0
+    }
+}
+
+/// The place of [`PARTED`], whose largest parts are those of GPUs.
+fn parted() -> Place {
+    let place = Place::new();
+    let noise: Vec<u8> = (0_u32..100_000).flat_map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
+    for (root, gpu) in [("tree", "gfx1030"), ("artifacts/x_lib_gfx90X/stage", "gfx1030")] {
+        place.file(&format!("{root}/lib/rocblas/library/TensileLibrary_{gpu}.co"), &noise);
+        place.file(&format!("{root}/lib/rocblas/library/TensileLibrary.dat"), b"for all");
+    }
+    succeeds(Command::new("scripts/make-torch-wheel").arg(place.at("fat").join(TORCH)).args(["--size", "tiny"]));
+    place
+}
+
+/// The limit is met exactly where the largest part is, and what is said to fit does.
+#[test]
+fn no_part_that_exceeds_a_limit_is_written() {
+    let place = parted();
+    for (number, (command, at, suffix)) in PARTED.iter().enumerate() {
+        let command = command.replace("TORCH", TORCH);
+        let run = |output: &str, more: &str| place.run(&(command.replace("OUT", output) + more));
+        let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+        let (out, limited, refused, followed) = (
+            format!("out{number}"),
+            format!("limited{number}"),
+            format!("refused{number}"),
+            format!("followed{number}"),
+        );
+        assert!(run(&out, "").status.success(), "{command}");
+        let largest = *part_sizes(&place.at(&out), at, suffix).values().max().unwrap();
+        let passed = run(&limited, &format!(" --max-part {largest}"));
+        assert!(passed.status.success(), "{command}: {}", said(&passed));
+        let relative = |directory: &str| -> BTreeMap<_, _> {
+            let files = place.files(directory).into_iter();
+            files.map(|(path, bytes)| (path.strip_prefix(place.at(directory)).unwrap().to_owned(), bytes)).collect()
+        };
+        assert!(relative(&out) == relative(&limited), "{command}");
+        let failed = run(&refused, &format!(" --max-part {}", largest - 1));
+        let text = said(&failed);
+        assert!(failed.status.code() == Some(1) && text.contains("(1 bytes)"), "{command}: {text}");
+        assert!(!place.at(&refused).exists() || place.files(&refused).is_empty(), "{command}");
+        let advice = text.split("--gpu-targets ").nth(1).and_then(|rest| rest.split(' ').next());
+        if let Some(gpus) = advice {
+            let advised = run(&followed, &format!(" --max-part {} --gpu-targets {gpus}", largest - 1));
+            assert!(advised.status.success(), "{command}: {gpus}: {}", said(&advised));
+        }
+        let has_advice = !command.contains("--view") && !command.contains("thin-wheel");
+        assert!(advice.is_some() || !has_advice || text.contains("no choice of GPUs"), "{command}: {text}");
+    }
+}
+
+/// What `inspect` says is what `split` does. It measures only where bounds do not decide.
+#[test]
+fn inspect_decides_as_split_does() {
+    let place = parted();
+    for (input, format, suffix) in [
+        ("tree", "", ""),
+        ("fat/TORCH", " --format wheel", ".whl"),
+        ("artifacts", "", ""),
+        ("wheels", " --format wheel", ".whl"),
+    ] {
+        let input = input.replace("TORCH", TORCH);
+        let out = format!("out-of-{}", input.replace('/', "-"));
+        place.succeeds(&format!("split {input} -o {out}{format}"));
+        let largest = *part_sizes(&place.at(&out), "", suffix).values().max().unwrap();
+        for (limit, code) in [(largest, 0), (largest - 1, 1), (100 << 20, 0), (0, 1)] {
+            let output = place.run(&format!("inspect {input} --json --max-part {limit}"));
+            assert_eq!(
+                output.status.code(),
+                Some(code),
+                "{input} {limit}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(report["limit"]["passed"], code == 0, "{input} {limit}");
+            let parts = report["limit"]["parts"].as_array().unwrap();
+            let bounds = |part: &serde_json::Value| (part["least"].as_u64().unwrap(), part["most"].as_u64());
+            let is_known = parts.iter().map(bounds).all(|(least, most)| most == Some(least));
+            // Device code is compressed, and so is the text of a wheel.
+            assert!(is_known || limit == 100 << 20 || limit == 0, "{input} {limit}: {report}");
+            assert!(!is_known || limit != 100 << 20 || input == "wheels", "{input} {limit}: it was measured");
+        }
+    }
+    let output = place.run("inspect tree/missing --max-part 1");
+    assert_eq!(output.status.code(), Some(5));
 }

@@ -16,6 +16,7 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::deflate::DeflateLevel;
+use crate::gpu::TargetId;
 use crate::resources::WorkPolicy;
 use crate::rope::Identity;
 use crate::session::SplitChoices;
@@ -79,6 +80,11 @@ impl SplitOptions {
     /// The options of a command that will need what this policy computes.
     pub(super) fn with_policy(self, policy: WorkPolicy) -> Self {
         Self { policy, ..self }
+    }
+
+    /// The same options with these GPUs in place of those of `--gpu-targets`.
+    pub(super) fn with_gpus(&self, gpus: &[TargetId]) -> Self {
+        Self { targets: self.targets.with_gpus(gpus), ..self.clone() }
     }
 
     /// The same options without `--gpu-targets`.

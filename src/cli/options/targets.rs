@@ -77,6 +77,12 @@ impl Targets {
         self.wanted.targets()
     }
 
+    /// The same selection with these GPUs in place of those of `--gpu-targets`.
+    pub(super) fn with_gpus(&self, gpus: &[TargetId]) -> Self {
+        let wanted = WantedTargets { gpu_targets: Some(vec![TargetList(gpus.to_vec())]) };
+        Self { wanted, ..self.clone() }
+    }
+
     /// The same selection without `--gpu-targets`.
     pub(super) fn for_all(&self) -> Self {
         Self { wanted: WantedTargets::default(), ..self.clone() }

@@ -457,3 +457,54 @@ fn libraries_that_are_not_needed_cost_nothing() {
     assert!((library.len() as u64..library.len() as u64 + 4096).contains(&inflated), "{inflated}");
     assert_eq!(counters["bytes_decompressed"], 0);
 }
+
+/// A directory, packed files and pieces: the limit is met exactly, and what is said to fit does.
+#[test]
+fn a_result_that_exceeds_a_limit_is_not_written() {
+    let place = Place::new();
+    place.library("librocblas.so.5", "librocblas.so.5", "", &[]);
+    for (seed, gpu) in [(3_u32, "gfx90a"), (5, "gfx1030"), (7, "gfx1100")] {
+        let noise = (0..20_000 * seed).flat_map(|at| (at + seed).wrapping_mul(2_654_435_761).to_be_bytes());
+        place.write(&format!("tree/lib/rocblas/library/TensileLibrary_HH_{gpu}.hsaco"), noise.collect::<Vec<u8>>());
+    }
+    place.program("program", &["librocblas.so.5"], "$ORIGIN");
+    let (all, size) = ("gfx90a,gfx1030,gfx1100", |path: &Path| -> u64 {
+        if path.is_file() {
+            return path.metadata().unwrap().len();
+        }
+        files_in(path).into_values().map(|bytes| bytes.len() as u64).sum()
+    });
+    for (name, pieces) in [("out", false), ("out.zip", false), ("out.tar.zst", false), ("out", true), ("out.zip", true)]
+    {
+        let run = |directory: &str, gpus: &str, more: &[&str]| {
+            fs::create_dir(place.path(directory)).unwrap();
+            let output = format!("{directory}/{name}");
+            let shared: &[&str] = if pieces { &["--shared"] } else { &[] };
+            let done = place.collect(gpus, &[&["-o", &output], shared, more].concat());
+            (done.status.code(), String::from_utf8(done.stderr).unwrap())
+        };
+        assert_eq!(run("whole", all, &[]).0, Some(0));
+        let place_of_parts = if pieces && name == "out" { place.path("whole/out") } else { place.path("whole") };
+        let parts = fs::read_dir(place_of_parts).unwrap().map(|entry| size(&entry.unwrap().path()));
+        let largest = parts.max().unwrap();
+        assert_eq!(run("limited", all, &["--max-part", &largest.to_string()]).0, Some(0), "{name}");
+        let limit = (largest - 1).to_string();
+        let (code, said) = run("refused", all, &["--max-part", &limit]);
+        assert!(code == Some(1) && said.contains("(1 bytes)"), "{name}: {said}");
+        assert!(files_in(&place.path("refused")).is_empty(), "{name}");
+        let gpus = said.split("--gpu-targets ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        assert_eq!(gpus.split(',').count(), 2, "{name}: {said}");
+        assert!(!gpus.contains("gfx1100"), "{name}: {said}");
+        assert_eq!(run("followed", gpus, &["--max-part", &limit]).0, Some(0), "{name}");
+        let (code, said) = run("impossible", all, &["--max-part", "9"]);
+        assert!(code == Some(1) && !said.contains("--gpu-targets"), "{name}: {said}");
+        for directory in ["whole", "limited", "refused", "followed", "impossible"] {
+            fs::remove_dir_all(place.path(directory)).unwrap();
+        }
+    }
+    assert_eq!(
+        place.collect(all, &["--max-part", "pypi-file"]).status.code(),
+        Some(2),
+        "there is no size without an output"
+    );
+}

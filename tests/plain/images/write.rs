@@ -312,3 +312,37 @@ fn what_is_about_the_whole_image_is_left_out_and_named() {
     let index: Value = serde_json::from_slice(&fs::read(out.0.join("index.json")).unwrap()).unwrap();
     assert_eq!(index["manifests"].as_array().unwrap().len(), 1);
 }
+
+/// The layer of a GPU is the largest one. Without it the others fit.
+#[test]
+fn layers_that_exceed_a_limit_are_not_written() {
+    let place = tempdir().unwrap();
+    let noise: Vec<u8> = (0_u32..100_000).flat_map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
+    let layer = Layer::new()
+        .file("opt/lib/a.so", &fixture("mixed.so"))
+        .file("opt/lib/rocblas/library/TensileLibrary_Type_gfx90a.co", &noise)
+        .file("opt/lib/rocblas/library/TensileLibrary_Type_gfx1030.co", b"1030");
+    let whole = image(&place.path().join("in"), Form::Gzip, &[layer.done(), Layer::new().file("etc/x", b"x").done()]);
+    let split = |out: &str, options: &[String]| {
+        let mut command = program();
+        command.arg("split").arg(whole.name("x")).args(["--format", "oci", "--no-cache", "-o"]);
+        let output = command.arg(place.path().join(out)).args(options).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let limit = |bytes: u64| vec!["--max-part".to_owned(), bytes.to_string()];
+    assert_eq!(split("out", &[]).0, Some(0));
+    let blobs = fs::read_dir(place.path().join("out/blobs/sha256")).unwrap();
+    let largest = blobs.map(|blob| blob.unwrap().metadata().unwrap().len()).max().unwrap();
+    assert_eq!(split("limited", &limit(largest)).0, Some(0));
+    let (code, said) = split("refused", &limit(largest - 1));
+    assert!(code == Some(1) && said.contains("layer 0 for gfx90a: ") && said.contains("(1 bytes)"), "{said}");
+    assert!(said.contains("TensileLibrary_Type_gfx90a.co (390.62 KiB)"), "{said}");
+    assert!(!place.path().join("refused/index.json").exists());
+    let gpus = said.split("--gpu-targets ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    assert!(gpus.contains("gfx1030") && !gpus.contains("gfx90a"), "{said}");
+    let options = [limit(largest - 1), vec!["--gpu-targets".to_owned(), gpus.to_owned()]].concat();
+    assert_eq!(split("followed", &options), (Some(0), String::new()));
+    // A layer that stays as it is needs no work.
+    let (code, said) = split("early", &limit(1));
+    assert!(code == Some(1) && said.contains("layer 1: ") && !place.path().join("early").exists(), "{said}");
+}
