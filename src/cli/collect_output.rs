@@ -44,7 +44,9 @@ pub(super) struct ResultOptions {
     force: bool,
 
     /// Keep set-user-ID and set-group-ID bits
-    #[arg(long, hide_short_help = true)]
+    ///
+    /// A warning names the option.
+    #[arg(long, hide = true)]
     keep_set_id: bool,
 
     #[command(flatten)]

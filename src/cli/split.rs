@@ -76,7 +76,9 @@ pub(super) struct Split {
     limits: LimitOptions,
 
     /// Keep set-user-ID and set-group-ID bits of an install tree
-    #[arg(long, hide_short_help = true)]
+    ///
+    /// A warning names the option.
+    #[arg(long, hide = true)]
     keep_set_id: bool,
 
     #[command(flatten)]

@@ -31,8 +31,8 @@ pub(in crate::cli) struct ResourceOptions {
 
     /// Unpack tar archives to more than 1,000 times their size
     ///
-    /// Archives do that which were made to fill a disk.
-    #[arg(long, help_heading = "Resources", hide_short_help = true)]
+    /// Archives do that which were made to fill a disk. The error names the option.
+    #[arg(long, help_heading = "Resources", hide = true)]
     pub(in crate::cli) allow_ratio: bool,
 
     #[command(flatten)]
