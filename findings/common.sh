@@ -88,6 +88,39 @@ debs() { # [--suite SUITE] PACKAGE=VERSION…: packages of Debian, unpacked to $
     export LD_LIBRARY_PATH=$root/usr/lib/x86_64-linux-gnu
 }
 
+hip_compiler() { # [PACKAGE=VERSION…]: clang 22, which needs no HIP runtime, lld 22 and other packages of Debian; $llvm has the programs
+    debs clang-22=1:22.1.8-1~deb12u1 lld-22=1:22.1.8-1~deb12u1 llvm-22=1:22.1.8-1~deb12u1 clang-tools-22=1:22.1.8-1~deb12u1 \
+        libllvm22=1:22.1.8-1~deb12u1 libclang-cpp22=1:22.1.8-1~deb12u1 "$@"
+    llvm=$work/root/usr/lib/llvm-22/bin
+}
+
+hip() { # OPTION… FILE…: calls clang for HIP
+    TMPDIR=$work "$llvm/clang" -nogpulib -no-hip-rt -fPIC -nostdlib -fuse-ld=lld -Wno-unused-command-line-argument "$@"
+}
+
+hip_compile() { # OBJECT KERNEL OPTION…: compiles lib/kernel.hip to an object with this kernel
+    hip -x hip -nogpuinc -fno-exceptions -DKERNEL="$2" "${@:3}" -c "$PYTHONPATH/kernel.hip" -o "$work/$1"
+}
+
+hip_code() { # LIBRARY: the code objects in each of its fat binaries, with their kernels
+    python3 - "$1" <<'END'
+import re
+import sys
+
+import comgr
+
+fat_binaries = []
+for bundle in comgr.bundles(open(sys.argv[1], "rb").read()):
+    codes = []
+    for name, code in bundle:
+        if not name.startswith("host-"):
+            kernels = sorted(set(re.findall(r"\0(\w+)\.kd(?=\0)", code.decode("latin1"))))
+            codes.append(f"{name.partition('--')[2]} with {' and '.join(kernels) or 'no kernel'}")
+    fat_binaries.append(", ".join(codes))
+print(" | ".join(fat_binaries) or "no fat binary")
+END
+}
+
 skopeo_copy() { # FROM TO OPTION…: copies an image, as a user without rights, since skopeo run by root keeps a cache outside of $HOME
     local from=$1 to=$2 user=()
     shift 2

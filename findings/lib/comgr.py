@@ -1,4 +1,4 @@
-"""Makes offload bundles, and calls AMD's COMGR. The constants are those of amd_comgr.h."""
+"""Makes and reads offload bundles, and calls AMD's COMGR. The constants are those of amd_comgr.h."""
 
 import ctypes
 import hashlib
@@ -8,6 +8,7 @@ FATBIN, SOURCE, LOG, EXECUTABLE, OBJECT_BUNDLE = 0x10, 1, 5, 8, 0x14
 COMPILE_TO_EXECUTABLE, UNBUNDLE, OPENCL_2_0 = 14, 15, 2
 ID = "hipv4-amdgcn-amd-amdhsa--"
 ISA = "amdgcn-amd-amdhsa--"
+MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 HOST = "host-x86_64-unknown-linux-gnu-"
 
 
@@ -18,7 +19,20 @@ def bundle(entries, host_offset=4096):
         entry = (ID + target).encode()
         table += struct.pack("<QQQ", 4096 + len(body), len(content), len(entry)) + entry
         body += content.ljust(-(-len(content) // 4096) * 4096, b"\0")
-    return (b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<Q", len(entries) + 1) + table).ljust(4096, b"\0") + body
+    return (MAGIC + struct.pack("<Q", len(entries) + 1) + table).ljust(4096, b"\0") + body
+
+
+def bundles(content):
+    """The raw bundles in `content`, in their order; each is a list of (ID, code object)."""
+    place = content.find(MAGIC)
+    while place >= 0:
+        entries, at = [], place + 32
+        for _ in range(struct.unpack_from("<Q", content, place + 24)[0]):
+            offset, size, length = struct.unpack_from("<QQQ", content, at)
+            entries.append((content[at + 24 : at + 24 + length].decode(), content[place + offset : place + offset + size]))
+            at += 24 + length
+        yield entries
+        place = content.find(MAGIC, at)
 
 
 def compress(raw):
