@@ -51,6 +51,7 @@ pub mod collect;
 pub mod database;
 #[doc(hidden)]
 pub mod deflate;
+pub mod devicecode;
 #[doc(hidden)]
 pub mod export;
 #[doc(hidden)]

@@ -1,35 +1,46 @@
-//! The data ranges of a binary, without device code and wrappers.
+//! The sections of a binary in which device code may be without a wrapper.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{BinaryError, coff, elf};
+use super::data_section::{DataRole, DataSection};
+use super::error::BinaryError;
+use super::{coff, elf};
 use crate::rope::Content;
 
-/// The ranges of a binary that hold data of the program, in file order and disjoint. Empty if it is no binary or has no
-/// section headers.
-pub fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>, BinaryError> {
+/// The sections of a binary that may hold device code. `None` if it is no file for a loader, or has no section headers.
+pub(super) fn data_sections(content: &Arc<dyn Content>) -> Result<Option<Vec<DataSection>>, BinaryError> {
     let mut magic = [0; 4];
     if content.size() < magic.len() as u64 {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     content.peek(&mut magic)?;
-    let mut ranges = match magic {
-        object::elf::ELFMAG => elf::data_ranges(content)?,
-        [b'M', b'Z', ..] => coff::data_ranges(content)?,
-        _ => Vec::new(),
-    };
-    for range in &mut ranges {
-        range.end = range.end.min(content.size());
+    match magic {
+        object::elf::ELFMAG => elf::data_sections(content),
+        [b'M', b'Z', ..] => coff::data_sections(content),
+        _ => Ok(None),
     }
+}
+
+/// The ranges of sections with some roles, in file order and disjoint.
+pub(super) fn ranges(sections: &[DataSection], roles: &[DataRole], size: u64) -> Vec<Range<u64>> {
+    let wanted = sections.iter().filter(|section| roles.contains(&section.role));
+    let mut ranges: Vec<_> = wanted.map(|section| section.range.start..section.range.end.min(size)).collect();
     ranges.retain(|range| range.start < range.end);
     ranges.sort_by_key(|range| range.start);
     // Sections of a crafted file may overlap.
-    Ok(ranges.into_iter().fold(Vec::new(), |mut merged: Vec<Range<u64>>, range| {
+    ranges.into_iter().fold(Vec::new(), |mut merged: Vec<Range<u64>>, range| {
         match merged.last_mut() {
             Some(last) if range.start < last.end => last.end = last.end.max(range.end),
             _ => merged.push(range),
         }
         merged
-    }))
+    })
+}
+
+/// The ranges of a binary that hold data of the program, in file order and disjoint. Empty if it is no binary or has no
+/// section headers.
+pub fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>, BinaryError> {
+    let sections = data_sections(content)?.unwrap_or_default();
+    Ok(ranges(&sections, &[DataRole::Data], content.size()))
 }

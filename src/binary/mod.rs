@@ -3,8 +3,10 @@
 //! It does not know where code objects go. Its callers provide the marker or the bundle for each wrapper.
 
 mod changes;
+mod code;
 mod coff;
 mod data;
+mod data_section;
 mod elf;
 mod error;
 mod form;
@@ -24,6 +26,7 @@ use self::form::CodeForm;
 use crate::fatbin::{MAGIC_SIZE, is_bundle};
 use crate::rope::{Content, Edit, Rope, head_mut, to_usize};
 
+pub use code::FileCode;
 pub use data::data_ranges;
 pub use error::BinaryError;
 pub use form::Replaced;

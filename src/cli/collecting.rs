@@ -137,9 +137,9 @@ impl Collecting {
 /// Whether what was collected has code for the GPUs.
 fn coverage(prepared: &Prepared, gpus: &[TargetId]) -> Coverage {
     let Prepared { input, joined, plan, resources, .. } = prepared;
-    let examined = CoverageInput { within: None, locations: &[], input, joined, plan, embedded: &[], resources };
+    let examined = CoverageInput { within: None, locations: &[], input, joined, plan, code: &[], resources };
     let found = InputCoverage::of_plan(&examined, gpus);
-    Coverage::of(&Requirement { gpus: gpus.to_vec(), patterns: Vec::new() }, vec![found])
+    Coverage::of(&Requirement { gpus: gpus.to_vec(), patterns: Vec::new(), is_all_judged: false }, vec![found])
 }
 
 impl Collected {

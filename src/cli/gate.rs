@@ -16,8 +16,7 @@ use crate::gpu::{GpuSet, TargetId};
 use crate::opened::thin_gpus;
 use crate::packages::InstalledComponent;
 use crate::session::{Prepared, Release};
-use crate::source::EntryPath;
-use crate::split::Embedded;
+use crate::split::CodeOfFile;
 
 /// Exit code if code is missing.
 const MISSING: u8 = 1;
@@ -43,6 +42,10 @@ pub(super) struct RequireOptions {
     /// databases (rocblas). It may be given several times.
     #[arg(long, value_name = "GLOB", requires = "require", help_heading = "Gate", hide_short_help = true)]
     require_in: Vec<Pattern>,
+
+    /// Exit with 1 also if there is code that cannot be judged, as in files that UPX packed
+    #[arg(long, requires = "require", help_heading = "Gate")]
+    require_judged: bool,
 }
 
 /// GPUs in one value of the option.
@@ -66,27 +69,21 @@ impl RequireOptions {
         let mut gpus: Vec<_> = self.require.iter().flat_map(|list| &list.0).cloned().collect();
         gpus.sort();
         gpus.dedup();
-        Requirement { gpus, patterns: self.require_in.clone() }
+        Requirement { gpus, patterns: self.require_in.clone(), is_all_judged: self.require_judged }
     }
 
     /// The answer, if GPUs are required.
-    pub(super) fn judge(
-        &self,
-        prepared: &Prepared,
-        embedded: &[(EntryPath, Embedded)],
-        locations: &[PathBuf],
-    ) -> Option<Coverage> {
+    pub(super) fn judge(&self, prepared: &Prepared, code: &[CodeOfFile], locations: &[PathBuf]) -> Option<Coverage> {
         let requirement = self.requirement();
-        let judge = || judged(prepared, embedded, (None, locations), &requirement);
+        let judge = || judged(prepared, code, (None, locations), &requirement);
         self.is_given().then(|| Coverage::of(&requirement, vec![judge()]))
     }
 
-    /// The answer about several wheels that do not belong together, if GPUs are required. `search` finds bundles without a
-    /// wrapper.
+    /// The answer about several wheels that do not belong together, if GPUs are required. `search` finds their device code.
     pub(super) fn judge_release(
         &self,
         release: &Release,
-        search: impl Fn(&Prepared) -> Vec<(EntryPath, Embedded)>,
+        search: impl Fn(&Prepared) -> Vec<CodeOfFile>,
     ) -> anyhow::Result<Option<Coverage>> {
         if !self.is_given() {
             return Ok(None);
@@ -94,22 +91,22 @@ impl RequireOptions {
         let requirement = self.requirement();
         let wheels = release.wheels.iter().zip(of_each(release, &requirement));
         let of_wheels = wheels.filter(|(_, own)| !own.gpus.is_empty()).map(|(wheel, own)| {
-            let (name, embedded) = (wheel.name()?.to_string(), search(&wheel.prepared));
-            Ok(judged(&wheel.prepared, &embedded, (Some(&name), &[]), &own))
+            let (name, code) = (wheel.name()?.to_string(), search(&wheel.prepared));
+            Ok(judged(&wheel.prepared, &code, (Some(&name), &[]), &own))
         });
         Ok(Some(Coverage::of(&requirement, of_wheels.collect::<anyhow::Result<_>>()?)))
     }
 
-    /// The answer about artifacts. `examine` plans one of them, and finds its bundles without a wrapper.
+    /// The answer about artifacts. `examine` plans one of them, and finds its device code.
     pub(super) fn judge_artifacts(
         &self,
         components: &[InstalledComponent],
-        mut examine: impl FnMut(&InstalledComponent) -> anyhow::Result<(Prepared, Vec<(EntryPath, Embedded)>)>,
+        mut examine: impl FnMut(&InstalledComponent) -> anyhow::Result<(Prepared, Vec<CodeOfFile>)>,
     ) -> anyhow::Result<Coverage> {
         let requirement = self.requirement();
         let of_components = components.iter().map(|component| {
-            let (prepared, embedded) = examine(component)?;
-            Ok(judged(&prepared, &embedded, (component.name.as_deref(), &[]), &requirement))
+            let (prepared, code) = examine(component)?;
+            Ok(judged(&prepared, &code, (component.name.as_deref(), &[]), &requirement))
         });
         Ok(Coverage::of(&requirement, of_components.collect::<anyhow::Result<_>>()?))
     }
@@ -121,16 +118,15 @@ pub(super) fn unanswered(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error, UNREADABLE))
 }
 
-/// The answer about an input, with the bundles in it that no wrapper leads to. `within` is what its paths are in, of several
-/// inputs.
+/// The answer about an input with this device code. `within` is what its paths are in, of several inputs.
 fn judged(
     prepared: &Prepared,
-    embedded: &[(EntryPath, Embedded)],
+    code: &[CodeOfFile],
     (within, locations): (Option<&str>, &[PathBuf]),
     requirement: &Requirement,
 ) -> InputCoverage {
     let Prepared { input, joined, plan, resources, .. } = prepared;
-    InputCoverage::of(&CoverageInput { within, locations, input, joined, plan, embedded, resources }, requirement)
+    InputCoverage::of(&CoverageInput { within, locations, input, joined, plan, code, resources }, requirement)
 }
 
 /// The GPUs that are required of each of several wheels: of thin wheels of one distribution, a GPU uses that with its code. What
@@ -142,7 +138,7 @@ fn of_each(release: &Release, requirement: &Requirement) -> Vec<Requirement> {
     let of_wheel = |set: &Option<GpuSet>| {
         let is_wanted = |gpu: &&TargetId| set.as_ref().is_none_or(|set| is_for(set, gpu) || !has_own(gpu));
         let gpus = requirement.gpus.iter().filter(is_wanted).cloned().collect();
-        Requirement { gpus, patterns: requirement.patterns.clone() }
+        Requirement { gpus, ..requirement.clone() }
     };
     thin.iter().map(of_wheel).collect()
 }

@@ -28,11 +28,11 @@ use crate::opened::{Named, recognise};
 use crate::packages::{ArtifactError, InstalledComponent};
 use crate::page::Page;
 use crate::report::{
-    EmbeddedSummary, InspectReport, Judgement, LayerSummary, LookedAt, ReleaseReport, Sizes, Summary, WheelReport,
+    CodeSummary, InspectReport, Judgement, LayerSummary, LookedAt, ReleaseReport, Sizes, Summary, WheelReport,
 };
 use crate::session::{Prepared, PreparedImage, Release, SessionInputs, Share};
-use crate::source::{EntryPath, Input};
-use crate::split::{Embedded, embedded};
+use crate::source::Input;
+use crate::split::{CodeOfFile, device_code};
 
 /// Report the libraries, targets, databases and sizes of an input
 ///
@@ -161,21 +161,21 @@ impl Inspect {
             measure()?;
         }
         let limit = self.limits.judge(|| parts_of_input(&prepared), measure)?;
-        let embedded = search(&prepared);
-        let coverage = self.gate.judge(&prepared, &embedded, &self.source.paths());
-        let embedded = Some(summaries(&embedded));
+        let code = search(&prepared);
+        let coverage = self.gate.judge(&prepared, &code, &self.source.paths());
+        let summaries = Some(CodeSummary::all(&code));
         save_index(&prepared.resources);
         if let Some(file) = &self.html {
-            let page = Page::new(&prepared.input, &prepared.plan, wheels, embedded.clone());
+            let page = Page::new(&prepared.input, &prepared.plan, wheels, summaries.clone());
             write_page(file, &page.with_layers(layers.clone()).html())?;
             if !self.json && !self.markdown {
                 return Ok(conclude(coverage.as_ref(), limit.as_ref()));
             }
         }
         let report =
-            InspectReport { layers, ..InspectReport::known(&prepared.input, &prepared.plan, wheels, embedded) };
+            InspectReport { layers, ..InspectReport::known(&prepared.input, &prepared.plan, wheels, summaries) };
         let notes = wheels.map(|wheels| wheels.notes.as_slice()).unwrap_or_default();
-        let nothing = prepared.has_nothing_to_split().then(|| format!("It {}.", LookedAt::of([&prepared.input])));
+        let nothing = prepared.has_nothing_to_split().then(|| looked_at(&prepared, &code));
         if let (Some(_), Some(nothing)) = (&coverage, &nothing) {
             eprintln!("kpackfs: {}", message(&format!("{}: {nothing}", self.source.path().display())));
         }
@@ -264,8 +264,8 @@ impl Inspect {
         let coverage = self.gate.judge_artifacts(components, |component| {
             let prepared = session.plan(component.open(resources)?, Share::All)?;
             artifacts.push(Summary::of(&prepared.input, &prepared.plan));
-            let embedded = search(&prepared);
-            Ok((prepared, embedded))
+            let code = search(&prepared);
+            Ok((prepared, code))
         })?;
         save_index(resources);
         let mut out = std::io::stdout().lock();
@@ -390,19 +390,20 @@ struct JudgedArtifacts<'a> {
     coverage: &'a Coverage,
 }
 
-/// Searches for device code that cannot be moved.
-fn search(prepared: &Prepared) -> Vec<(EntryPath, Embedded)> {
+/// Searches for device code in all forms.
+fn search(prepared: &Prepared) -> Vec<CodeOfFile> {
     let Prepared { input, plan, resources, .. } = prepared;
-    let found = show_bytes("Searching", |progress| embedded(input, plan, resources, progress));
-    for (path, _) in found.iter().filter(|(_, found)| found.is_unfinished) {
-        let reason = "not searched to the end for embedded bundles: too much in it looks like one";
-        eprintln!("kpackfs: warning: {}", message(&format!("{path}: {reason}")));
+    let found = show_bytes("Searching", |progress| device_code(input, plan, resources, progress));
+    for file in found.iter().filter(|file| file.is_unfinished) {
+        let reason = "not searched to the end for device code: too much in it looks like some";
+        eprintln!("kpackfs: warning: {}", message(&format!("{}: {reason}", file.path)));
     }
-    found.into_iter().filter(|(_, found)| found.bundles > 0).collect()
+    found
 }
 
-fn summaries(found: &[(EntryPath, Embedded)]) -> Vec<EmbeddedSummary> {
-    found.iter().map(|(path, found)| EmbeddedSummary::of(path, found)).collect()
+/// What was looked at, if there is nothing to split.
+fn looked_at(prepared: &Prepared, code: &[CodeOfFile]) -> String {
+    format!("It {}.", LookedAt::of([&prepared.input], &prepared.resources).searched(code))
 }
 
 /// Fails if a page would be written to one of the inputs.

@@ -163,7 +163,8 @@ fn names<'a>(option: &str, lists: &'a [String]) -> anyhow::Result<Vec<&'a str>> 
 fn warn_of_nothing(prepared: &Prepared) {
     if prepared.has_nothing_to_split() {
         let input = prepared.input.location.display();
-        let text = format!("{input}: {}; so host/ is the whole input", LookedAt::of([&prepared.input]));
+        let text =
+            format!("{input}: {}; so host/ is the whole input", LookedAt::of([&prepared.input], &prepared.resources));
         eprintln!("kpackfs: warning: {}", message(&text));
     }
 }

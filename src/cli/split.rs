@@ -261,7 +261,7 @@ impl Split {
             bail!("{input}: none of its fat binaries can be split; the warnings say why");
         }
         if prepared.has_nothing_to_split() {
-            bail!("{input}: nothing to split: it {}", report::LookedAt::of([&prepared.input]));
+            bail!("{input}: nothing to split: it {}", report::LookedAt::of([&prepared.input], &prepared.resources));
         }
         bail!("{input}: --gpu-targets and --exclude-targets leave nothing of it: nothing to split");
     }

@@ -1,41 +1,71 @@
 //! The libraries of an input.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use super::judge::ExaminedLibrary;
-use super::model::LibraryForm;
+use super::model::{LibraryForm, UnjudgedCode};
 use super::question::CoverageInput;
-use crate::binary::{FatBinary, SplitBinary};
+use crate::binary::FatBinary;
+use crate::devicecode::{CodeOfForm, DeviceCodePlace, DeviceForm};
 use crate::fatbin::Bundle;
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{Entry, EntryKind, EntryPath, MIN_BINARY};
-use crate::split::{Destination, Plan, PlannedBinary};
+use crate::source::{EntryKind, EntryPath};
+use crate::split::{CodeOfFile, Plan, PlannedBinary};
 
 /// All libraries with device code, or that ask for some in archives, sorted by path.
 pub(super) fn find(examined: &CoverageInput<'_>) -> Vec<ExaminedLibrary> {
-    let plan = examined.plan;
-    let mut libraries: Vec<_> = planned(plan).collect();
-    let unsplit: BTreeSet<_> = plan.unsplit.iter().collect();
-    let hosts = examined.input.entries.par_iter().zip(&plan.places).with_max_len(1);
-    let others = hosts.filter_map(|(entry, place)| match (&entry.kind, place) {
-        (EntryKind::File { content, .. }, Destination::Host | Destination::Held) if content.size() >= MIN_BINARY => {
-            other(entry, content, unsplit.contains(&entry.path), examined)
-        }
-        _ => None,
-    });
-    libraries.extend(others.collect::<Vec<_>>());
+    let mut libraries: Vec<_> = planned(examined.plan).collect();
+    libraries.extend(unsplit(examined));
     let known: BTreeSet<_> =
         libraries.iter().filter(|library| !library.targets().is_empty()).map(|library| library.path.clone()).collect();
-    libraries.extend(by_address(examined).filter(|library| !known.contains(&library.path)));
+    let others = examined.code.iter().filter_map(|file| other(file, examined));
+    libraries.extend(together(others.filter(|library| !known.contains(&library.path))));
     libraries.retain(|library| library.problem.is_some() || !library.targets().is_empty());
     libraries.sort_by(|a, b| a.path.cmp(&b.path));
     libraries.dedup_by(|a, b| a.path == b.path);
     libraries
+}
+
+/// Takes files with code for one GPU out of `libraries` if a required GPU does not run it: whether it needs one, nothing says.
+/// hipBLASLt has `rr_custom_kernels.co` for gfx950 only.
+pub(super) fn of_other_gpu(libraries: &mut Vec<ExaminedLibrary>, gpus: &[TargetId]) -> Vec<UnjudgedCode> {
+    let only = |library: &ExaminedLibrary| {
+        let targets = library.targets();
+        let one = targets.first().filter(|_| matches!(library.form, LibraryForm::Bundle | LibraryForm::Object))?;
+        let is_alike = targets.iter().all(|target| target.processor() == one.processor());
+        let is_run = |gpu: &TargetId| gpu.served_by(&targets.iter().copied().collect::<Vec<_>>()).kind.is_some();
+        (is_alike && !gpus.iter().all(is_run)).then(|| one.processor().to_owned())
+    };
+    let mut found = Vec::new();
+    libraries.retain(|library| {
+        let gpu = only(library);
+        found.extend(gpu.iter().map(|gpu| UnjudgedCode {
+            path: library.path.to_string(),
+            reason: format!("it has code for {gpu} only, and whether other GPUs need such a file is not known"),
+        }));
+        gpu.is_none()
+    });
+    found
+}
+
+/// Code whose targets are not known, so that no GPU can be required of it.
+pub(super) fn unjudged(examined: &CoverageInput<'_>) -> Vec<UnjudgedCode> {
+    let of_file = |file: &CodeOfFile| -> Vec<UnjudgedCode> {
+        let code = |reason: String| UnjudgedCode { path: file.path.to_string(), reason };
+        let is_unknown = |found: &&CodeOfForm| {
+            found.form.is_amd() && found.form != DeviceForm::SplitMarker && found.unknown.code_objects > 0
+        };
+        let name = |found: &CodeOfForm| found.form.row().name;
+        let of_forms = file.staying().filter(is_unknown).map(|found| {
+            code(format!("{}: {}", name(found), found.form.row().stays.unwrap_or("its target is not known")))
+        });
+        let unfinished = file.is_unfinished.then(|| code("not searched to the end".to_owned()));
+        of_forms.chain(unfinished).collect()
+    };
+    examined.code.iter().flat_map(of_file).collect()
 }
 
 /// The libraries whose code planning found. Wrappers whose bundles are all empty need none.
@@ -53,27 +83,67 @@ pub(super) fn planned(plan: &Plan) -> impl Iterator<Item = ExaminedLibrary> {
     plan.binaries.iter().map(examined).filter(|library| !library.targets().is_empty())
 }
 
-/// A library that cannot be split, or that was split and could not be joined.
-fn other(
-    entry: &Entry,
-    content: &Arc<dyn Content>,
-    is_unsplit: bool,
-    examined: &CoverageInput<'_>,
-) -> Option<ExaminedLibrary> {
-    let path = entry.path.clone();
-    let (wrappers, sizes) = (Vec::new(), Vec::new());
-    if is_unsplit {
+/// The libraries that cannot be split.
+fn unsplit(examined: &CoverageInput<'_>) -> impl Iterator<Item = ExaminedLibrary> {
+    examined.plan.unsplit.iter().filter_map(|path| {
+        let entry = examined.input.entry(path)?;
+        let EntryKind::File { content, .. } = &entry.kind else { return None };
+        let path = path.clone();
         let problem = Some(warning(&path, examined).unwrap_or_else(|| "it cannot be read".to_owned()));
-        return Some(match targets(content, examined.resources) {
+        let sizes = Vec::new();
+        Some(match targets(content, examined.resources) {
             Some(wrappers) => ExaminedLibrary { path, form: LibraryForm::Fat, wrappers, sizes, problem: None },
-            None => ExaminedLibrary { path, form: LibraryForm::Unreadable, wrappers, sizes, problem },
-        });
+            None => ExaminedLibrary { path, form: LibraryForm::Unreadable, wrappers: Vec::new(), sizes, problem },
+        })
+    })
+}
+
+/// A library that was split and could not be joined, or code that programs and linkers find without a wrapper. All code of one
+/// file is judged together.
+fn other(file: &CodeOfFile, examined: &CoverageInput<'_>) -> Option<ExaminedLibrary> {
+    let path = file.path.clone();
+    let (wrappers, sizes) = (Vec::new(), Vec::new());
+    if let Some(split) = file.staying().find(|found| found.form == DeviceForm::SplitMarker) {
+        let count = split.pieces;
+        let missing = || format!("it is split, and no archive for it is in the input ({count} wrappers ask for code)");
+        let problem = Some(warning(&path, examined).unwrap_or_else(missing));
+        return Some(ExaminedLibrary { path, form: LibraryForm::Split, wrappers, sizes, problem });
     }
-    let split = SplitBinary::find(content).ok().flatten().filter(|split| !split.wrappers.is_empty())?;
-    let count = split.wrappers.len();
-    let missing = || format!("it is split, and no archive for it is in the input ({count} wrappers ask for code)");
-    let problem = Some(warning(&path, examined).unwrap_or_else(missing));
-    Some(ExaminedLibrary { path, form: LibraryForm::Split, wrappers, sizes, problem })
+    let place = file.staying().filter(|found| !found.targets.is_empty()).map(|found| found.place).max()?;
+    let form = match place {
+        DeviceCodePlace::File => LibraryForm::Bundle,
+        DeviceCodePlace::Object => LibraryForm::Object,
+        DeviceCodePlace::Data | DeviceCodePlace::Wrapper => LibraryForm::Embedded,
+    };
+    let targets: BTreeSet<_> = file.staying().flat_map(|found| found.targets.keys()).cloned().collect();
+    Some(ExaminedLibrary { path, form, wrappers: vec![targets.into_iter().collect()], sizes, problem: None })
+}
+
+/// Files with code for one target each belong together if they are in one directory, which stands for them: a program opens, and
+/// a linker takes, the one for its GPU.
+fn together(files: impl Iterator<Item = ExaminedLibrary>) -> Vec<ExaminedLibrary> {
+    let mut all = Vec::<ExaminedLibrary>::new();
+    let mut directories = BTreeMap::new();
+    for mut file in files {
+        let is_one_of_many =
+            matches!(file.form, LibraryForm::Bundle | LibraryForm::Object) && file.targets().len() == 1;
+        let directory = file.path.parent().filter(|directory| is_one_of_many && !directory.is_root());
+        let Some(directory) = directory else {
+            all.push(file);
+            continue;
+        };
+        let first = *directories.entry((directory.clone(), file.form)).or_insert(all.len());
+        match all.get_mut(first) {
+            Some(first) => {
+                first.path = directory;
+                if let Some(code) = first.wrappers.first_mut() {
+                    code.extend(file.wrappers.drain(..).flatten());
+                }
+            }
+            None => all.push(file),
+        }
+    }
+    all
 }
 
 /// What planning said about a file.
@@ -90,22 +160,4 @@ fn targets(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<Vec
         Some(bundle.targets().into_iter().collect())
     };
     binary.wrappers().iter().map(|wrapper| of_wrapper(wrapper.bundle, wrapper.limit)).collect()
-}
-
-/// Bundles that programs find without a wrapper: in the data of binaries, or as files of the host part. Those of one
-/// file are judged together.
-fn by_address(examined: &CoverageInput<'_>) -> impl Iterator<Item = ExaminedLibrary> {
-    let library = |path: &EntryPath, form: LibraryForm, targets: &BTreeSet<TargetId>| {
-        let wrappers = vec![targets.iter().cloned().collect()];
-        ExaminedLibrary { path: path.clone(), form, wrappers, sizes: Vec::new(), problem: None }
-    };
-    let is_host = |path: &EntryPath| {
-        let entries = &examined.input.entries;
-        let at = entries.binary_search_by(|entry| entry.path.cmp(path)).ok();
-        at.is_some_and(|at| matches!(examined.plan.places.get(at), Some(Destination::Host)))
-    };
-    let embedded = examined.embedded.iter();
-    let embedded = embedded.map(move |(path, found)| library(path, LibraryForm::Embedded, &found.targets));
-    let files = examined.plan.bundle_files.iter().filter(move |file| is_host(&file.path));
-    embedded.chain(files.map(move |file| library(&file.path, LibraryForm::Bundle, &file.targets)))
 }

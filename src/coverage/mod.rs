@@ -28,8 +28,7 @@ impl InputCoverage {
         Self { libraries, databases, ..Self::default() }
     }
 
-    /// Judges an input. Looks for split libraries without archives in the files of the host part, once more: of wheels that
-    /// costs less than 1 % of the bytes that planning inflates, since it leaves checkpoints.
+    /// Judges an input.
     pub(crate) fn of(examined: &CoverageInput<'_>, requirement: &Requirement) -> Self {
         let is_judged = |path: &EntryPath, name: &str| {
             let within = examined.within.and_then(|within| EntryPath::new(format!("{within}/{path}").as_bytes()).ok());
@@ -37,12 +36,15 @@ impl InputCoverage {
             requirement.patterns.is_empty() || requirement.patterns.iter().any(|it| it.matches(path, name))
         };
         let mut libraries = libraries::find(examined);
+        let mut not_judged = libraries::unjudged(examined);
+        not_judged.extend(libraries::of_other_gpu(&mut libraries, &requirement.gpus));
         let metadata = metadata::compare(examined, &libraries);
         libraries.retain(|library| is_judged(&library.path, ""));
         let unreachable = unreachable::find(examined, &libraries, &requirement.gpus);
         let databases = databases::find(examined, &requirement.gpus, is_judged);
         let libraries = libraries.into_iter().map(|library| library.judge(&requirement.gpus)).collect();
-        let mut found = Self { libraries, databases, unreachable, metadata };
+        not_judged.retain(|code| EntryPath::new(code.path.as_bytes()).is_ok_and(|path| is_judged(&path, "")));
+        let mut found = Self { libraries, databases, unreachable, metadata, not_judged };
         if let Some(within) = examined.within {
             found.paths().for_each(|path| *path = format!("{within}/{path}"));
         }

@@ -34,6 +34,8 @@ pub(crate) struct Coverage {
     pub unreachable: Vec<UnreachableCode>,
     /// Contradictions between metadata or names, and code.
     pub metadata: Vec<Contradiction>,
+    /// Code that is not judged.
+    pub not_judged: Vec<UnjudgedCode>,
 }
 
 /// Something that lacks code.
@@ -81,7 +83,7 @@ pub(crate) struct CoveredLibrary {
 }
 
 /// Where the code of a library is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub(crate) enum LibraryForm {
@@ -89,11 +91,13 @@ pub(crate) enum LibraryForm {
     Fat,
     /// In archives.
     Split,
-    /// In bundles in its data, which a program finds by address.
+    /// In its data, where a program finds it by address.
     #[strum(serialize = "without wrappers")]
     Embedded,
-    /// It is itself a bundle, which a program opens by name.
+    /// It is itself device code, which a program opens by name.
     Bundle,
+    /// It is an object file or a static library, which a linker reads.
+    Object,
     /// It cannot be read.
     Unreadable,
 }
@@ -176,6 +180,15 @@ pub(crate) struct UnreachableCode {
     pub reason: String,
 }
 
+/// Code of which nothing says whether a GPU finds what it needs.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct UnjudgedCode {
+    /// The file.
+    pub path: String,
+    /// What it is, and why its targets are not known.
+    pub reason: String,
+}
+
 /// A contradiction between metadata or names, and code.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Contradiction {
@@ -194,6 +207,7 @@ pub(crate) struct InputCoverage {
     pub(super) databases: Vec<CoveredDatabase>,
     pub(super) unreachable: Vec<UnreachableCode>,
     pub(super) metadata: Vec<Contradiction>,
+    pub(super) not_judged: Vec<UnjudgedCode>,
 }
 
 impl InputCoverage {
@@ -202,7 +216,8 @@ impl InputCoverage {
         let (libraries, databases) = (self.libraries.iter_mut(), self.databases.iter_mut());
         let named = libraries.map(|it| &mut it.path).chain(databases.map(|it| &mut it.path));
         let unreachable = self.unreachable.iter_mut().map(|it| &mut it.path);
-        named.chain(unreachable).chain(self.metadata.iter_mut().map(|it| &mut it.path))
+        let others = self.metadata.iter_mut().map(|it| &mut it.path);
+        named.chain(unreachable).chain(others).chain(self.not_judged.iter_mut().map(|it| &mut it.path))
     }
 }
 
@@ -215,20 +230,28 @@ impl Coverage {
             all.databases.extend(input.databases);
             all.unreachable.extend(input.unreachable);
             all.metadata.extend(input.metadata);
+            all.not_judged.extend(input.not_judged);
         }
-        let InputCoverage { libraries, databases, unreachable, metadata } = all;
+        let InputCoverage { libraries, databases, unreachable, metadata, not_judged } = all;
         let of_libraries = libraries.iter().flat_map(CoveredLibrary::failures);
         let failures: Vec<_> = of_libraries.chain(databases.iter().flat_map(CoveredDatabase::failures)).collect();
         let is_empty = libraries.is_empty() && databases.is_empty();
         let require: Vec<_> = requirement.gpus.iter().map(ToString::to_string).collect();
-        let sentence = if is_empty {
+        let mut sentence = if !is_empty {
+            sentence(&require, &failures, (libraries.len(), databases.len()))
+        } else if not_judged.is_empty() {
             let within = if requirement.patterns.is_empty() { "" } else { " that --require-in names" };
             format!("Nothing{within} has code for any GPU.")
         } else {
-            sentence(&require, &failures, (libraries.len(), databases.len()))
+            format!("Whether there is code for {} is not known.", require.join(", "))
         };
+        if let Some(first) = not_judged.first() {
+            let count = counted(not_judged.len(), "file", "files");
+            sentence = format!("{sentence} Not judged: {count}, {}: {}.", first.path, first.reason);
+        }
+        let is_judged = not_judged.is_empty() || !requirement.is_all_judged;
         Self {
-            passed: failures.is_empty() && !is_empty,
+            passed: failures.is_empty() && !is_empty && is_judged,
             sentence,
             require,
             require_in: requirement.patterns.iter().map(Pattern::to_string).collect(),
@@ -237,6 +260,7 @@ impl Coverage {
             databases,
             unreachable,
             metadata,
+            not_judged,
         }
     }
 }

@@ -7,16 +7,18 @@ use super::pattern::Pattern;
 use crate::gpu::TargetId;
 use crate::join::Joined;
 use crate::resources::Resources;
-use crate::source::{EntryPath, Input};
-use crate::split::{Embedded, Plan};
+use crate::source::Input;
+use crate::split::{CodeOfFile, Plan};
 
 /// What is asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Requirement {
     /// The GPUs.
     pub gpus: Vec<TargetId>,
     /// The libraries and databases that are judged; all if it is empty.
     pub patterns: Vec<Pattern>,
+    /// Whether code whose targets are not known is a failure.
+    pub is_all_judged: bool,
 }
 
 /// What is examined.
@@ -31,8 +33,8 @@ pub(crate) struct CoverageInput<'a> {
     pub joined: &'a Joined,
     /// Its plan.
     pub plan: &'a Plan,
-    /// Its bundles without a wrapper.
-    pub embedded: &'a [(EntryPath, Embedded)],
+    /// All its device code; none if it was not searched.
+    pub code: &'a [CodeOfFile],
     /// For reading.
     pub resources: &'a Arc<Resources>,
 }

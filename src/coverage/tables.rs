@@ -10,7 +10,13 @@ use crate::report::table::Table;
 impl Coverage {
     /// The tables. All failures are listed, and of the others at most `most` rows in each table.
     pub(crate) fn tables(&self, most: usize) -> Vec<Table> {
-        let mut tables = vec![self.matrix(), self.generic_table(), self.unreachable_table(), self.metadata_table()];
+        let mut tables = vec![
+            self.matrix(),
+            self.unjudged_table(),
+            self.generic_table(),
+            self.unreachable_table(),
+            self.metadata_table(),
+        ];
         for table in &mut tables {
             table.shorten(most);
         }
@@ -64,6 +70,14 @@ impl Coverage {
                 let targets = some_of(&code.targets.iter().map(String::as_str).collect());
                 table.row([library.path.clone(), code.sentence.clone(), targets]);
             }
+        }
+        table
+    }
+
+    fn unjudged_table(&self) -> Table {
+        let mut table = Table::new("Not judged", "file | reason");
+        for code in &self.not_judged {
+            table.row([code.path.clone(), code.reason.clone()]);
         }
         table
     }

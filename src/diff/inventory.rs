@@ -124,7 +124,7 @@ impl Inventory {
         inventory.measure();
         if inventory.libraries.values().all(|library| library.code.is_empty()) && inventory.databases().is_empty() {
             side.parts.iter().try_for_each(|part| check_elsewhere(&part.input))?;
-            let looked_at = LookedAt::of(side.parts.iter().map(|part| &part.input));
+            let looked_at = LookedAt::of(side.parts.iter().map(|part| &part.input), &side.resources);
             inventory.warnings.push(format!("{}: it {looked_at}", side.name));
         }
         Ok(inventory)

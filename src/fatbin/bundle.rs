@@ -67,7 +67,7 @@ impl Bundle {
     }
 
     /// Like [`Bundle::read`]. Adds the bytes of the table that were read to `count`, even if there is no bundle.
-    pub(super) fn read_counted(
+    pub(crate) fn read_counted(
         content: &Arc<dyn Content>,
         offset: u64,
         limit: u64,
@@ -145,6 +145,16 @@ impl Bundle {
             Ok(CodeObject { target, content, bundle: bundle.clone(), offset })
         };
         Ok(self.device_entries().map(object).collect::<Result<_, _>>()?)
+    }
+
+    /// Whether it is compressed.
+    pub fn is_compressed(&self) -> bool {
+        self.compressed.is_some()
+    }
+
+    /// The target and the size of each code object. A target may have an entry without code.
+    pub fn code_sizes(&self) -> impl Iterator<Item = (TargetId, u64)> {
+        self.device_entries().map(|(target, entry)| (target, entry.size)).filter(|(_, size)| *size > 0)
     }
 
     /// All entries but those of the host, each with a target of its own.

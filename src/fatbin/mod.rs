@@ -36,7 +36,6 @@ mod kernels;
 mod open;
 mod packing;
 mod pinned;
-mod search;
 mod slice;
 mod stored;
 mod thin;
@@ -55,9 +54,8 @@ pub use header::{CODE_HEADER, code_problem, code_target, loaded_code_problem};
 pub(crate) use header::{end_by_beginning, end_of_code, end_of_tables, is_code, tells_features};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};
 pub(crate) use open::OpenBundle;
-pub(crate) use packing::{CompressedFormat, Method, WINDOW_LOG, is_absurd, window_of};
+pub(crate) use packing::{CompressedFormat, Method, WINDOW_LOG, content_size, is_absurd, window_of};
 pub(crate) use pinned::{Decompressed, Pinned};
-pub(crate) use search::{Effort, search};
 pub(crate) use stored::StoredObject;
 pub use thin::bundle_of;
 pub(crate) use thin::{

@@ -212,7 +212,7 @@ pub(crate) fn window_of(frame: &[u8]) -> Option<u64> {
 }
 
 /// Decompressed bytes of the zstd frame that begins with `frame`, if it states them.
-pub(super) fn content_size(frame: &[u8]) -> Option<u64> {
+pub(crate) fn content_size(frame: &[u8]) -> Option<u64> {
     let (descriptor, rest) = descriptor_of(frame)?;
     let is_single = descriptor & 0x20 != 0;
     // The window and the dictionary ID precede it.

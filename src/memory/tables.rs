@@ -83,10 +83,12 @@ pub enum Parser {
     Imports,
     /// The statement of a collection.
     Collection,
+    /// Device code outside of wrappers: its tables, and the targets that are named in a file.
+    DeviceCode,
 }
 
 /// Name and ceiling of each parser. The ceiling is the number of bytes that are read whole, or kept, of one file.
-const PARSERS: [(Parser, &str, u64); 25] = [
+const PARSERS: [(Parser, &str, u64); 26] = [
     // 2^20 entries of 400 bytes, and 256 MiB of names and targets. The largest install trees have 100,000 files.
     (Parser::Directories, "the list of files", 656 << 20),
     (Parser::CentralDirectory, "the central directory", 656 << 20),
@@ -133,6 +135,8 @@ const PARSERS: [(Parser, &str, u64); 25] = [
     (Parser::Imports, "the names of needed libraries", 112 << 10),
     // A file takes 500 bytes. ROCm with databases for all GPUs has less than 10,000.
     (Parser::Collection, "the statement of a collection", 64 << 20),
+    // The HSA runtime has code for 42 targets in its data, of 410 bytes each.
+    (Parser::DeviceCode, "the targets of its device code", 272 << 10),
 ];
 
 impl Parser {

@@ -4,6 +4,10 @@ use maud::{Markup, html};
 
 use super::cells::{bytes, columns, count, ratio, section, table};
 use super::{Page, shown};
+use crate::split::Fate;
+
+/// The most rows of the table of code that stays.
+const MAX_ROWS: usize = 200;
 
 impl Page {
     pub(super) fn libraries(&self) -> Markup {
@@ -53,18 +57,22 @@ impl Page {
         section("layers", "Layers", !layers.is_empty(), &table)
     }
 
-    pub(super) fn embedded(&self) -> Markup {
-        let head = columns("binary | bundles # | size # | targets #");
-        let binaries = self.report.embedded.as_deref().unwrap_or_default();
-        let body = html! { @for binary in binaries { tr {
-            th scope="row" { (shown(&binary.path)) }
-            (count(binary.bundles)) (bytes(Some(binary.size))) (count(binary.targets.len()))
+    pub(super) fn device_code(&self) -> Markup {
+        let head = columns("file | code | pieces # | size # | targets | why it stays");
+        let all = self.report.device_code.as_deref().unwrap_or_default();
+        let staying: Vec<_> = all.iter().filter(|code| code.fate == Fate::Stays).collect();
+        let body = html! { @for code in staying.iter().take(MAX_ROWS) { tr {
+            th scope="row" { (shown(&code.path)) }
+            td { (code.kind()) }
+            (count(usize::try_from(code.pieces).unwrap_or(usize::MAX))) (bytes(Some(code.size)))
+            td { (shown(&code.amounts())) }
+            td { (shown(code.reason.as_deref().unwrap_or_default())) }
         } } };
         let about = html! {
-            p { "No wrapper points at it. Programs load it by its address, so it is in every part and view that has the binary." }
-            (table("embedded", "Offload bundles among the data of binaries", &head, &body))
+            p { "No wrapper leads to it, so it is in every part and view that has the file." }
+            (table("device-code", "Device code in other forms", &head, &body))
         };
-        section("embedded", "Device code that stays", !binaries.is_empty(), &about)
+        section("device-code", "Device code that stays in the host part", !staying.is_empty(), &about)
     }
 
     pub(super) fn packages(&self) -> Markup {

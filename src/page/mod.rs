@@ -23,7 +23,7 @@ use crate::packages::SplitArtifact;
 use crate::report::details::Details;
 use crate::report::table::percent;
 use crate::report::text::{escaped, escaped_json, is_special};
-use crate::report::{EmbeddedSummary, InspectReport, LayerSummary, SizedParts, Summary};
+use crate::report::{CodeSummary, InspectReport, LayerSummary, SizedParts, Summary};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::Input;
 use crate::split::Plan;
@@ -113,10 +113,10 @@ impl Outline {
     }
 
     /// The page with the sizes that are known now.
-    fn page(self, embedded: Option<Vec<EmbeddedSummary>>) -> Page {
+    fn page(self, device_code: Option<Vec<CodeSummary>>) -> Page {
         let Self { input, summary, details, parts } = self;
         let sizes = parts.known(&summary);
-        let report = InspectReport { summary, sizes, embedded, layers: Vec::new() };
+        let report = InspectReport::new(summary, sizes, device_code);
         let mut page = Page { input, report, details, folded: Folded::default() };
         page.fold();
         page
@@ -137,9 +137,9 @@ impl Page {
         input: &Input,
         plan: &Plan,
         wheels: Option<&WheelSet>,
-        embedded: Option<Vec<EmbeddedSummary>>,
+        device_code: Option<Vec<CodeSummary>>,
     ) -> Self {
-        Outline::of(input, plan, wheels, Summary::of(input, plan)).page(embedded)
+        Outline::of(input, plan, wheels, Summary::of(input, plan)).page(device_code)
     }
 
     /// The page with these layers of an image.

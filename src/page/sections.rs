@@ -43,7 +43,7 @@ impl Page {
                 (self.compression())
                 (self.databases())
                 (self.libraries())
-                (self.embedded())
+                (self.device_code())
                 (self.packages())
                 (self.parts())
                 (self.warnings())

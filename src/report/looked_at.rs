@@ -1,35 +1,48 @@
 //! What was looked at in an input that has nothing to split.
 
 use std::fmt;
+use std::sync::Arc;
 
+use super::device_code::CodeSummary;
 use super::table::counted;
 use crate::binary::SplitBinary;
-use crate::fatbin::{CODE_HEADER, is_bundle, is_code};
+use crate::devicecode::{DeviceForm, begins_archive, code_of_file};
 use crate::loader::is_archive;
+use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, Input, may_be_binary};
+use crate::split::{CodeOfFile, Fate};
+
+/// The most files with code that a sentence names.
+const NAMED: usize = 3;
 
 /// What was looked at in an input that has nothing to split.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LookedAt {
     files: usize,
     binaries: usize,
+    /// Static libraries, of which only the beginning was read.
+    libraries: usize,
     /// Libraries whose wrappers lead to archives that the input does not have.
     split: usize,
     /// Archives with code of libraries that the input does not have.
     archives: usize,
-    /// Code objects and bundles that are files.
+    /// Files that begin with device code.
     loose: usize,
+    /// Files with code that stays, with that code; `None` if the data of binaries was not searched.
+    found: Option<Vec<String>>,
 }
 
 impl LookedAt {
-    pub(crate) fn of<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> Self {
+    /// Looks at the first block of each file, and at the wrappers of binaries. Their data is not searched.
+    pub(crate) fn of<'a>(inputs: impl IntoIterator<Item = &'a Input>, resources: &Arc<Resources>) -> Self {
         let mut all = Self::default();
         for entry in inputs.into_iter().flat_map(|input| &input.entries) {
             let EntryKind::File { content, .. } = &entry.kind else { continue };
             all.files += 1;
             all.archives += usize::from(is_archive(&entry.path, content));
-            all.loose += usize::from(is_loose_code(&**content));
+            all.loose += usize::from(code_of_file(content, resources).is_some());
+            all.libraries += usize::from(is_library(&**content));
             if may_be_binary(&**content) {
                 all.binaries += 1;
                 all.split +=
@@ -38,27 +51,61 @@ impl LookedAt {
         }
         all
     }
+
+    /// The same after a search, which found `code`.
+    pub(crate) fn searched(mut self, code: &[CodeOfFile]) -> Self {
+        if code.iter().any(|file| file.is_unfinished) {
+            return self;
+        }
+        let is_named = |summary: &CodeSummary| {
+            summary.fate == Fate::Stays && summary.form.is_amd() && summary.form != DeviceForm::SplitMarker
+        };
+        let named = CodeSummary::all(code).into_iter().filter(is_named).map(|summary| summary.sentence());
+        self.found = Some(named.collect());
+        self
+    }
+
+    /// Whether more than the data of its binaries and libraries is known.
+    fn is_unsearched(&self) -> bool {
+        self.found.is_none() && self.binaries + self.libraries > 0
+    }
 }
 
-/// Whether a file is a code object or an offload bundle.
-fn is_loose_code(content: &dyn Content) -> bool {
-    let mut head = [0; CODE_HEADER];
-    content.size() >= CODE_HEADER as u64 && content.peek(&mut head).is_ok() && (is_code(&head) || is_bundle(&head))
+/// Whether a file is a static library.
+fn is_library(content: &dyn Content) -> bool {
+    let mut head = [0; 8];
+    content.size() >= 8 && content.peek(&mut head).is_ok() && begins_archive(&head)
 }
 
 /// The rest of a sentence that begins with the input.
 impl fmt::Display for LookedAt {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { files, binaries, split, archives, loose } = self;
+        let Self { files, binaries, split, archives, loose, found, .. } = self;
+        let found = found.as_deref().unwrap_or_default();
         match (split, archives) {
+            (0, 0) if !found.is_empty() => {
+                let named: Vec<_> = found.iter().take(NAMED).map(String::as_str).collect();
+                let more = match found.len().saturating_sub(NAMED) {
+                    0 => String::new(),
+                    more => format!("; and {more} more"),
+                };
+                write!(formatter, "has device code in forms that are not split: {}{more}", named.join("; "))
+            }
             (0, 0) if *loose > 0 => write!(
                 formatter,
                 "has {} of no library and of no database that is split",
                 counted(*loose, "code object or bundle", "code objects or bundles")
             ),
+            (0, 0) if self.is_unsearched() => write!(
+                formatter,
+                "has no HIP wrappers with code and no kernel databases: {}, {}; data was not searched, \"kpackfs inspect\" does that",
+                counted(*files, "file", "files"),
+                counted(*binaries, "binary", "binaries")
+            ),
             (0, 0) => write!(
                 formatter,
-                "contains no device code and no kernel databases: {}, {}, none of which has HIP's wrappers or is of a database",
+                "contains no device code and no kernel databases: {}, {}, none of which has HIP's wrappers, device code in \
+                 its data, or is of a database",
                 counted(*files, "file", "files"),
                 counted(*binaries, "binary", "binaries")
             ),

@@ -3,6 +3,7 @@
 //! It prints nothing: `cli` does.
 
 pub(crate) mod details;
+mod device_code;
 mod layers;
 mod limit;
 mod looked_at;
@@ -20,13 +21,14 @@ use crate::source::Input;
 use crate::split::Plan;
 use crate::wheelparts::WheelSet;
 
+pub(crate) use device_code::{CodeSummary, EmbeddedSummary};
 pub(crate) use layers::LayerSummary;
 pub(crate) use limit::{Judgement, PartChoice, PartLimit, TooLarge};
 pub(crate) use looked_at::LookedAt;
 pub(crate) use part::{PartGpus, SizedPart};
 pub(crate) use release::{ReleaseReport, WheelReport};
 pub(crate) use sizes::{PartSize, SizedParts, Sizes, UserSize};
-pub(crate) use summary::{BinarySummary, EmbeddedSummary, Summary};
+pub(crate) use summary::{BinarySummary, Summary};
 pub(crate) use text::escaped;
 
 /// The result of `inspect` for a wheel or a tree. `docs/json.md` describes it as JSON.
@@ -38,8 +40,10 @@ pub(crate) struct InspectReport {
     /// The sizes of its parts as files.
     #[serde(flatten)]
     pub sizes: Sizes,
-    /// Device code that cannot be moved; `None` if it was not searched for.
+    /// The bundles in data among it.
     pub embedded: Option<Vec<EmbeddedSummary>>,
+    /// All device code; `None` if it was not searched for.
+    pub device_code: Option<Vec<CodeSummary>>,
     /// The layers, from the lowest on, if the input is an image.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerSummary>,
@@ -51,10 +55,16 @@ impl InspectReport {
         input: &Input,
         plan: &Plan,
         wheels: Option<&WheelSet>,
-        embedded: Option<Vec<EmbeddedSummary>>,
+        device_code: Option<Vec<CodeSummary>>,
     ) -> Self {
         let summary = Summary::of(input, plan);
         let sizes = SizedParts::of(input, plan, wheels).known(&summary);
-        Self { summary, sizes, embedded, layers: Vec::new() }
+        Self::new(summary, sizes, device_code)
+    }
+
+    /// The report with these numbers.
+    pub(crate) fn new(summary: Summary, sizes: Sizes, device_code: Option<Vec<CodeSummary>>) -> Self {
+        let embedded = device_code.as_deref().map(CodeSummary::embedded);
+        Self { summary, sizes, embedded, device_code, layers: Vec::new() }
     }
 }

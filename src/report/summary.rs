@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::gpu::Level;
 use crate::rope::Content;
-use crate::source::{EntryKind, EntryPath, Input};
-use crate::split::{Destination, Embedded, Plan, PlannedBinary};
+use crate::source::{EntryKind, Input};
+use crate::split::{Destination, Plan, PlannedBinary};
 
 /// Numbers of a split. Sizes are in bytes.
 #[derive(Debug, Serialize)]
@@ -48,19 +48,6 @@ pub(crate) struct BinarySummary {
     /// Bytes of all code objects, decompressed.
     pub code_size: u64,
     /// The targets of its code.
-    pub targets: BTreeSet<String>,
-}
-
-/// Offload bundles in a binary to which no wrapper points.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct EmbeddedSummary {
-    /// The path of the binary in the input.
-    pub path: String,
-    /// Number of bundles.
-    pub bundles: usize,
-    /// Their bytes in the file.
-    pub size: u64,
-    /// The targets of their code.
     pub targets: BTreeSet<String>,
 }
 
@@ -191,14 +178,6 @@ impl Summary {
             }
             Destination::Held | Destination::Unwanted(..) => {}
         }
-    }
-}
-
-impl EmbeddedSummary {
-    /// The summary of the bundles found in a binary.
-    pub(crate) fn of(path: &EntryPath, found: &Embedded) -> Self {
-        let targets = found.targets.iter().map(ToString::to_string).collect();
-        Self { path: path.to_string(), bundles: found.bundles, size: found.size, targets }
     }
 }
 

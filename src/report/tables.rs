@@ -2,7 +2,7 @@
 
 use super::layers;
 use super::table::{Table, known_size, percent, size};
-use super::{InspectReport, PartSize};
+use super::{CodeSummary, InspectReport, PartSize};
 
 impl InspectReport {
     /// The report as tables.
@@ -11,7 +11,7 @@ impl InspectReport {
             self.parts(),
             layers::table(&self.layers),
             self.binaries(),
-            self.embedded(),
+            CodeSummary::table(self.device_code.as_deref().unwrap_or_default()),
             self.databases(),
             self.keys(),
             self.users(),
@@ -68,16 +68,6 @@ impl InspectReport {
                 size(binary.code_size),
                 binary.targets.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
             ]);
-        }
-        table
-    }
-
-    fn embedded(&self) -> Table {
-        let columns = "binary | bundles # | size # | targets";
-        let mut table = Table::new("Device code that stays: no wrapper points at it", columns);
-        for binary in self.embedded.iter().flatten() {
-            let targets = binary.targets.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-            table.row([binary.path.clone(), binary.bundles.to_string(), size(binary.size), targets]);
         }
         table
     }

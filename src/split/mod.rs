@@ -4,7 +4,7 @@ mod archives;
 mod binaries;
 mod bundles;
 mod claims;
-mod embedded;
+mod device_code;
 mod error;
 mod file_digest;
 mod held;
@@ -36,7 +36,7 @@ use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 
 pub use bundles::targets_of_bundle_file;
-pub use embedded::{Embedded, embedded};
+pub use device_code::{CodeOfFile, Fate, device_code};
 use error::MAX_SHOWN;
 pub use error::{GroupError, SplitError, join};
 pub use file_digest::{FileDigest, FileSum, PassingSum};

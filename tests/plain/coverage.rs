@@ -343,3 +343,87 @@ fn metadata_of_a_wheel_is_compared_with_code() {
     let named = "x-1.0+gfx942-py3-none-any.whl";
     assert_eq!(contradictions(named, &[], &both), ["its name says gfx942, without code"]);
 }
+
+/// A code object for gfx942 (`EF_AMDGPU_MACH` 0x4c) or gfx90a (0x3f), with section headers at its end.
+fn code_object(mach: u8) -> Vec<u8> {
+    let mut bytes = b"\x7fELF\x02\x01\x01\x40\x02".to_vec();
+    bytes.resize(4096, 0);
+    bytes[16..20].copy_from_slice(&[3, 0, 224, 0]);
+    bytes[40..48].copy_from_slice(&4032_u64.to_le_bytes());
+    bytes[48] = mach;
+    bytes[58..61].copy_from_slice(&[64, 0, 1]);
+    bytes
+}
+
+/// An object file (`ET_REL`) with a code object in it.
+fn object(mach: u8) -> Vec<u8> {
+    let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+    bytes.resize(128, 0);
+    bytes[16..20].copy_from_slice(&[1, 0, 62, 0]);
+    bytes.extend(code_object(mach));
+    bytes
+}
+
+/// A library without section headers (`ET_DYN`) with something in it.
+fn library(data: &[u8]) -> Vec<u8> {
+    let mut bytes = object(0);
+    bytes.truncate(128);
+    bytes[16] = 3;
+    bytes.extend(data);
+    bytes
+}
+
+#[test]
+fn code_that_no_wrapper_leads_to_is_judged() {
+    let place = tempfile::tempdir().unwrap();
+    let forms = [
+        ("data", "lib/data.so", library(&code_object(0x4c)), "embedded"),
+        ("zstd", "lib/zstd.so", library(&zstd::bulk::compress(&code_object(0x4c), 3).unwrap()), "embedded"),
+        ("object", "lib/x.o", object(0x4c), "object"),
+        ("static", "lib/x.a", [b"!<arch>\n", &*object(0x4c)].concat(), "object"),
+        ("file", "lib/kernel.bin", code_object(0x4c), "bundle"),
+    ];
+    for (name, path, bytes, form) in forms {
+        put(place.path(), &format!("{name}/{path}"), &bytes);
+        let found = coverage(place.path(), &[name, "--require", "gfx942"], 0);
+        assert_eq!((&found["libraries"][0]["form"], &found["not_judged"]), (&json!(form), &json!([])), "{name}");
+        // A file for one GPU may be one that others do not need.
+        let found = coverage(place.path(), &[name, "--require", "gfx90a"], 1);
+        assert_eq!(failures(&found).len() + found["not_judged"].as_array().unwrap().len(), 1, "{name}");
+        assert_eq!(failures(&found).is_empty(), form != "embedded", "{name}");
+        let said = text(place.path(), &[name], 0);
+        assert!(said.contains("It has device code in forms that are not split: ") && said.contains("gfx942"), "{said}");
+        assert!(!said.contains("no device code"), "{said}");
+    }
+    // Files for one GPU each are one, by their directory.
+    for (file, mach) in [("a.bin", 0x4c), ("b.bin", 0x3f)] {
+        put(place.path(), &format!("kernels/lib/{file}"), &code_object(mach));
+    }
+    let found = coverage(place.path(), &["kernels", "--require", "gfx942,gfx90a"], 0);
+    assert_eq!((found["libraries"].as_array().unwrap().len(), &found["libraries"][0]["path"]), (1, &json!("lib")));
+    let failed = failures(&coverage(place.path(), &["kernels", "--require", "gfx1100"], 1));
+    assert_eq!(failed, [["library", "lib", "gfx1100"]]);
+}
+
+#[test]
+fn what_cannot_be_judged_is_named_and_fails_if_that_is_wanted() {
+    let place = tempfile::tempdir().unwrap();
+    put(place.path(), "tree/lib/plain.so", &fixture("plain.so"));
+    put(place.path(), "tree/lib/packed.so", &library(b"UPX! and what it packed"));
+    let tree = ["tree", "--require", "gfx90a"];
+    let found = coverage(place.path(), &tree, 0);
+    assert_eq!(found["not_judged"][0]["path"], "lib/packed.so");
+    let sentence = found["sentence"].as_str().unwrap();
+    assert!(
+        sentence.contains("All code for gfx90a is there: 1 library. Not judged: 1 file, lib/packed.so: "),
+        "{sentence}"
+    );
+    assert!(text(place.path(), &tree, 0).contains("Not judged"));
+    coverage(place.path(), &[&tree[..], &["--require-judged"]].concat(), 1);
+    coverage(place.path(), &[&tree[..], &["--require-judged", "--require-in", "plain.so"]].concat(), 0);
+    put(place.path(), "packed/lib/packed.so", &library(b"UPX! and what it packed"));
+    let said = text(place.path(), &["packed", "--require", "gfx90a"], 1);
+    assert!(said.starts_with("Failed: Whether there is code for gfx90a is not known. Not judged: 1 file, "), "{said}");
+    let said = text(place.path(), &["packed"], 0);
+    assert!(said.contains("packed by UPX") && !said.contains("no device code"), "{said}");
+}

@@ -23,6 +23,7 @@ use self::image::{PeImage, PeSection};
 pub(super) use self::imports::imports;
 pub(super) use self::joined::join;
 pub(super) use self::split::read_split;
+use super::data_section::{DataRole, DataSection};
 use super::ranges::any_overlap;
 use super::wrapper::{FATBIN_WRAPPER_MAGIC, HIPK_MAGIC, WrapperFields, check_count, check_size};
 use super::{BinaryError, Wrapper};
@@ -38,6 +39,9 @@ const MARKER: [u8; 8] = *b".kpackrf";
 /// The name of an unused section that was meant for device code or a marker.
 const UNUSED: [u8; 8] = *b".kpackun";
 
+/// The sections with NVIDIA's device code.
+const NVIDIA: [[u8; 8]; 2] = [*b".nv_fatb", *b"__nv_rel"];
+
 /// Bytes of a page on all supported machines.
 const PAGE: u32 = 4096;
 
@@ -47,16 +51,20 @@ pub(super) fn is_signed(content: &Arc<dyn Content>) -> bool {
     image.is_some_and(|image| image.directory(pe::IMAGE_DIRECTORY_ENTRY_SECURITY).is_some())
 }
 
-/// The ranges of the program's data, without device code and its wrappers.
-pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>, BinaryError> {
-    let Some(image) = PeImage::read(content)? else { return Ok(Vec::new()) };
-    let is_data = |section: &&PeSection| {
+/// The sections that may hold device code. `None` if it is no image.
+pub(super) fn data_sections(content: &Arc<dyn Content>) -> Result<Option<Vec<DataSection>>, BinaryError> {
+    let data = |section: &PeSection| {
         let flags = section.header.characteristics.get(LE).0;
-        flags & pe::IMAGE_SCN_CNT_INITIALIZED_DATA.0 != 0
-            && flags & pe::IMAGE_SCN_MEM_EXECUTE.0 == 0
-            && ![FATBIN, WRAPPERS, MARKER].contains(&section.header.name)
+        let is_data = flags & pe::IMAGE_SCN_CNT_INITIALIZED_DATA.0 != 0 && flags & pe::IMAGE_SCN_MEM_EXECUTE.0 == 0;
+        let role = match section.header.name {
+            name if NVIDIA.contains(&name) => DataRole::Nvidia,
+            FATBIN => DataRole::Bundles,
+            WRAPPERS | MARKER => return None,
+            _ => DataRole::Data,
+        };
+        is_data.then(|| DataSection { role, range: section.offset..section.end() })
     };
-    Ok(image.sections.iter().filter(is_data).map(|section| section.offset..section.end()).collect())
+    Ok(PeImage::read(content)?.map(|image| image.sections.iter().filter_map(data).collect()))
 }
 
 /// An image whose device code has been located.

@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use object::LittleEndian as LE;
-use object::elf;
+use object::elf::{self, SectionType};
 
 use self::image::{ElfImage, ElfSection, ElfSegment};
 pub(super) use self::imports::imports;
@@ -31,9 +31,16 @@ use self::relocation::{Pointer, PointerEncoding};
 use self::sections::{FATBIN, MARKER, MappedDevice, WRAPPERS, WrappedCode, WrapperPlace};
 pub(super) use self::split::read_split;
 pub(super) use self::symbols::Symbols;
+use super::data_section::{DataRole, DataSection};
 use super::ranges::any_overlap;
 use super::{BinaryError, Wrapper};
 use crate::rope::Content;
+
+/// LLVM's "Extensions": the type of the section `.llvm.offloading`.
+const SHT_LLVM_OFFLOADING: SectionType = SectionType(0x6fff_4c0b);
+
+/// Sections with NVIDIA's device code: of a program, and of relocatable device code.
+const NVIDIA: [&[u8]; 2] = [b".nv_fatbin", b"__nv_relfatbin"];
 
 /// Whether a file may have device code or may have been split. A compressed file is judged by a small part of it;
 /// others are not read.
@@ -88,16 +95,23 @@ impl FatElf {
     }
 }
 
-/// The ranges of the program's data, without device code and its wrappers.
-pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>, BinaryError> {
-    let Some(image) = ElfImage::read(content)? else { return Ok(Vec::new()) };
-    let is_data = |section: &&ElfSection| {
-        section.is_allocated()
-            && section.flags().0 & elf::SHF_EXECINSTR.0 == 0
-            && section.header.sh_type.get(LE) == elf::SHT_PROGBITS
-            && ![FATBIN, WRAPPERS, MARKER].contains(&&*section.name)
+/// The sections that may hold device code. `None` if it is no file for a loader, or has no section headers.
+pub(super) fn data_sections(content: &Arc<dyn Content>) -> Result<Option<Vec<DataSection>>, BinaryError> {
+    let image = ElfImage::read(content)?.filter(|image| !image.sections.is_empty());
+    let data = |section: &ElfSection| {
+        let kind = section.header.sh_type.get(LE);
+        let is_data = section.is_allocated() && section.flags().0 & elf::SHF_EXECINSTR.0 == 0;
+        let role = match &*section.name {
+            _ if kind == SHT_LLVM_OFFLOADING => DataRole::Data,
+            _ if !is_data || kind != elf::SHT_PROGBITS => return None,
+            name if NVIDIA.contains(&name) => DataRole::Nvidia,
+            FATBIN => DataRole::Bundles,
+            WRAPPERS | MARKER => return None,
+            _ => DataRole::Data,
+        };
+        Some(DataSection { role, range: section.offset..section.end() })
     };
-    Ok(image.sections.iter().filter(is_data).map(|section| section.offset..section.end()).collect())
+    Ok(image.map(|image| image.sections.iter().filter_map(data).collect()))
 }
 
 /// The device code of an image, and its wrappers with their bundles.

@@ -58,7 +58,7 @@ fn what_is_no_binary_or_has_no_code_is_named() {
         assert!(said.contains(&format!("{file}: a file of no known format")), "{said}");
     }
     let said = place.fails(1, &["split", "host.so", "-o", "out"]);
-    assert!(said.contains("host.so: nothing to split: it contains no device code and no kernel databases"), "{said}");
+    assert!(said.contains("host.so: nothing to split: it has no HIP wrappers with code and no kernel databases: 1 file, 1 binary; data was not searched"), "{said}");
     let said = place.fails(1, &["split", "host.so", "-o", "out", "--format", "wheel"]);
     assert!(said.contains("nothing to split") || said.contains("wheels can be made of a wheel only"), "{said}");
 }

@@ -5,19 +5,17 @@ use std::sync::Arc;
 
 use kpackfs::fatbin::read_bundle;
 use kpackfs::kpack::Compression;
-use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
 use kpackfs::source::EntryPath;
-use kpackfs::split::embedded;
 use kpackfs::tree::ROOT;
 use md5::{Digest, Md5};
 
 use crate::common::fixture;
-use crate::shapes::shown::{Shown, content, whole};
+use crate::shapes::shown::{Shown, whole};
 
 /// A bundle as clang writes it ("Clang Offload Bundler"), with code at multiples of `alignment`.
-fn bundle(entries: &[(&str, Vec<u8>)], alignment: usize) -> Vec<u8> {
+pub(crate) fn bundle(entries: &[(&str, Vec<u8>)], alignment: usize) -> Vec<u8> {
     let mut table = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
     table.extend((entries.len() as u64).to_le_bytes());
     let mut at = table.len() + entries.iter().map(|(id, _)| 24 + id.len()).sum::<usize>();
@@ -36,7 +34,7 @@ fn bundle(entries: &[(&str, Vec<u8>)], alignment: usize) -> Vec<u8> {
 }
 
 /// Version 2 of a compressed bundle.
-fn compressed(bundle: &[u8]) -> Vec<u8> {
+pub(crate) fn compressed(bundle: &[u8]) -> Vec<u8> {
     let frame = zstd::bulk::compress(bundle, 3).unwrap();
     let mut bytes = b"CCOB\x02\0\x01\0".to_vec();
     for field in [frame.len() + 24, bundle.len()] {
@@ -47,11 +45,11 @@ fn compressed(bundle: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn code(seed: u8, length: usize) -> Vec<u8> {
+pub(crate) fn code(seed: u8, length: usize) -> Vec<u8> {
     (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ seed).collect()
 }
 
-fn three() -> Vec<(&'static str, Vec<u8>)> {
+pub(crate) fn three() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("host-x86_64-unknown-linux--", Vec::new()),
         ("hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-", code(1, 9000)),
@@ -151,90 +149,4 @@ fn other_files_stay_whole() {
     for (name, bytes) in &files {
         assert_eq!(whole(&*file(&shown, &format!("thin/gfx1030/lib/{name}"))), *bytes, "{name}");
     }
-}
-
-/// Bundles in data sections are counted. Bytes that only look like a bundle are not, and neither are bundles inside
-/// other bundles or inside device code.
-#[test]
-fn bundles_without_wrappers_are_counted() {
-    let inner = bundle(&[("hipv4-amdgcn-amd-amdhsa--gfx906", code(5, 300))], 1);
-    let mut entries = three();
-    entries.push(("hipv4-amdgcn-amd-amdhsa--gfx942", inner));
-    let [raw, packed] = [bundle(&entries, 4096), compressed(&bundle(&three()[..2], 4096))];
-    // Magics alone, and a bundle that crosses the boundary between two reads of the search.
-    let mut data = b"__CLANG_OFFLOAD_BUNDLE__CCOB".repeat(100);
-    data.resize((1 << 20) - 10, 1);
-    data.extend(&raw);
-    data.extend(&packed);
-    data.extend([2; 100]);
-    let mut library = with_data(&data);
-    let shown = tree(&[("data.so", library.clone())]);
-    let resources = Resources::new(64 << 20);
-    let input = kpackfs::source::Input::open(shown.fat.path(), &resources).unwrap();
-    let found = embedded(&input, &shown.plan, &resources, &Progress::default());
-    let [(path, found)] = &found[..] else { panic!("{found:?}") };
-    assert_eq!(path.to_string(), "lib/data.so");
-    assert_eq!((found.bundles, found.size), (2, (raw.len() + packed.len()) as u64));
-    let targets: Vec<_> = found.targets.iter().map(ToString::to_string).collect();
-    assert_eq!(targets, ["gfx1030", "gfx1100", "gfx90a:xnack-", "gfx942"]);
-    // An executable section is not data.
-    let section = library.len() - 64;
-    library[section + 8] |= 4;
-    let shown = tree(&[("data.so", library)]);
-    let input = kpackfs::source::Input::open(shown.fat.path(), &resources).unwrap();
-    assert_eq!(embedded(&input, &shown.plan, &resources, &Progress::default()), []);
-}
-
-/// Each entry of such a table is the beginning of another table, and none has code.
-#[test]
-fn a_search_for_embedded_bundles_ends() {
-    let mut unit = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
-    for field in [4096_u64, 0, 0, 32] {
-        unit.extend(field.to_le_bytes());
-    }
-    // Each table takes the units after it for ids. There are 75,000 tables of 224 KiB.
-    let library = with_data(&unit.repeat((4 << 20) / unit.len()));
-    let shown = tree(&[("data.so", library)]);
-    let resources = Resources::new(64 << 20);
-    let input = kpackfs::source::Input::open(shown.fat.path(), &resources).unwrap();
-    let found = embedded(&input, &shown.plan, &resources, &Progress::default());
-    let [(path, found)] = &found[..] else { panic!("{found:?}") };
-    assert_eq!((path.to_string().as_str(), found.bundles, found.is_unfinished), ("lib/data.so", 0, true));
-}
-
-/// A shared library with one section `.rodata` (gABI, chapter 4). The header of the section is at the end.
-fn with_data(data: &[u8]) -> Vec<u8> {
-    let names = b"\0.rodata\0.shstrtab\0";
-    let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
-    bytes.resize(16, 0);
-    bytes.extend([3, 0, 62, 0, 1, 0, 0, 0]);
-    let start = 64 + names.len();
-    let table = (start + data.len()).next_multiple_of(8);
-    for field in [0, 0, table as u64] {
-        bytes.extend(field.to_le_bytes());
-    }
-    for field in [0, 0, 64_u16, 56, 0, 64, 3, 1] {
-        bytes.extend(field.to_le_bytes());
-    }
-    bytes.extend(names);
-    bytes.extend(data);
-    bytes.resize(table, 0);
-    let mut section = |name: u32, kind: u32, flags: u64, offset: usize, size: usize| {
-        bytes.extend(name.to_le_bytes());
-        bytes.extend(kind.to_le_bytes());
-        for field in [flags, 0, offset as u64, size as u64, 0, 1, 0] {
-            bytes.extend(field.to_le_bytes());
-        }
-    };
-    section(0, 0, 0, 0, 0);
-    section(9, 3, 0, 64, names.len());
-    section(1, 1, 2, start, data.len());
-    bytes
-}
-
-#[test]
-fn a_library_with_data_is_one() {
-    let library = content(with_data(b"data"));
-    let ranges = kpackfs::binary::data_ranges(&library).unwrap();
-    assert_eq!(ranges.iter().map(|range| range.end - range.start).collect::<Vec<_>>(), [4]);
 }

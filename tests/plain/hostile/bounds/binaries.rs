@@ -1,6 +1,7 @@
 //! Binaries with large tables.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::Costly;
@@ -190,4 +191,38 @@ pub(super) fn symbols(place: &Path, scale: usize) -> Costly {
     *code.last_mut().unwrap() ^= 1;
     let before = tree(&place.join("before"), 4, &library(&code).bytes);
     Costly { before: Some(before), ..Costly::new(after, 8 * count, 0) }
+}
+
+/// Static libraries with offload binaries (LLVM's `OffloadBinary.h`) for as many targets as are kept.
+pub(super) fn offload_binaries(place: &Path, scale: usize) -> Costly {
+    const TARGETS: usize = 600;
+    let (header, entry, string, text) = (32, 40, 48, 16);
+    let texts = header + TARGETS * (entry + string);
+    let mut bytes = b"\x10\xff\x10\xad\x02\0\0\0".to_vec();
+    let size = texts + 32 + TARGETS * text;
+    let mut put = |fields: &[usize]| fields.iter().for_each(|field| bytes.extend((*field as u64).to_le_bytes()));
+    put(&[size, header, TARGETS]);
+    (0..TARGETS).for_each(|at| put(&[2 << 16, header + TARGETS * entry + at * string, 2, size, 0]));
+    (0..TARGETS).for_each(|at| put(&[texts, texts + 7, 6, texts + 14, texts + 32 + at * text, 9]));
+    bytes.extend(b"triple\0amdgcn\0arch\0");
+    bytes.resize(texts + 32, 0);
+    for at in 0..TARGETS {
+        bytes.extend(format!("gfx9{at:05}").bytes().chain([0; 7]));
+    }
+    let files = 20 * scale;
+    Costly::new(tree(place, files, &[b"!<arch>\n", &*bytes].concat()), (files * TARGETS) as u64, 0)
+}
+
+/// Frames that hold 128 KiB each, and gzip around zstd around gzip around zeros, in static libraries.
+pub(super) fn frames(place: &Path, scale: usize) -> Costly {
+    // A block that repeats a byte for 128 KiB (RFC 8878, 3.1.1.2).
+    let block = b"\x28\xb5\x2f\xfd\x00\x58\x03\x00\x10\x00";
+    let mut nested = vec![0; 64 << 20];
+    for _ in 0..2 {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        gzip.write_all(&nested).unwrap();
+        nested = zstd::bulk::compress(&gzip.finish().unwrap(), 3).unwrap();
+    }
+    let all = [b"!<arch>\n", &*block.repeat(100_000), &*nested.repeat(100)].concat();
+    Costly::new(tree(place, 4 * scale, &all), 0, 0)
 }

@@ -78,7 +78,7 @@ type Row = (Parser, &'static str, fn(&Path, usize) -> Costly, &'static [Action])
 
 const ALL: &[Action] = &[Inspect, Split, Mount, Verify, Why, Diff, Collect];
 
-const ROWS: [Row; 40] = [
+const ROWS: [Row; 42] = [
     (Parser::Directories, "a directory of many files", listed::directory, ALL),
     (Parser::CentralDirectory, "many members", listed::members, ALL),
     (Parser::CentralDirectory, "a directory that claims a million members", listed::claimed_members, ALL),
@@ -96,6 +96,8 @@ const ROWS: [Row; 40] = [
     (Parser::Pe, "65,535 sections", binaries::pe_sections, ALL),
     (Parser::Bundle, "tables of 4,096 entries", binaries::large_tables, ALL),
     (Parser::Bundle, "tables in the IDs of others", binaries::nested_tables, ALL),
+    (Parser::DeviceCode, "offload binaries for many targets", binaries::offload_binaries, ALL),
+    (Parser::DeviceCode, "frames around frames", binaries::frames, &[Inspect, Split, Mount]),
     (Parser::CodeObject, "symbols that share a name", binaries::symbols, ALL),
     (Parser::Archive, "many entries", archives::entries, &[Inspect, Split, Mount, Verify, Why, Diff, List, Runtime]),
     (Parser::Archive, "a name of 50 MB", archives::long_name, &[Inspect, Verify, List, Runtime]),
@@ -292,6 +294,7 @@ fn fuzz_target(parser: Parser) -> Option<&'static str> {
         Parser::Kpm => "kpm",
         Parser::ImageDocument | Parser::ImageList | Parser::LayerHeaders => "image",
         Parser::CodeObject => "pack",
+        Parser::DeviceCode => "device_code",
         Parser::Index => "index_file",
         Parser::FrameSegment => "frame_segment",
     })

@@ -1,0 +1,153 @@
+//! The device code of a file to which no wrapper leads.
+
+use std::iter;
+use std::ops::Range;
+use std::sync::Arc;
+
+use memchr::memmem;
+use object::LittleEndian as LE;
+use object::elf::{self as format, FileHeader64};
+use object::pod::from_bytes;
+use serde::{Deserialize, Serialize};
+
+use super::data::{data_sections, ranges};
+use super::data_section::DataRole;
+use super::{SplitBinary, read_marker};
+use crate::devicecode::{
+    CodeOfForm, CodeTally, DeviceCodePlace, DeviceForm, Effort, SearchError, begins_archive, code_of_file, search,
+};
+use crate::memory::TableError;
+use crate::resources::Resources;
+use crate::rope::{Content, ReadError, to_usize};
+
+/// Bytes at both ends of a file in which UPX leaves its magic: its header follows those of the program, and its trailer is the
+/// last 36 bytes of what it packed.
+const UPX_HEAD: u64 = 4096;
+const UPX_TAIL: u64 = 64;
+
+/// The device code of a file to which no wrapper leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileCode {
+    /// What was found, by place and form.
+    pub found: Vec<CodeOfForm>,
+    /// What the markers of a split library name.
+    pub archives: Vec<String>,
+    /// Whether the search stopped early, because too much looks like code.
+    pub is_unfinished: bool,
+}
+
+impl FileCode {
+    /// Searches a file: what it begins with, and the data of a program, library or object. `has_wrappers` says that wrappers
+    /// lead to all bundles in the sections for these.
+    pub fn of(content: &Arc<dyn Content>, has_wrappers: bool, resources: &Arc<Resources>) -> Result<Self, ReadError> {
+        let mut tally = CodeTally::default();
+        let mut all = Self::default();
+        let result = all.find(content, has_wrappers, resources, &mut tally);
+        all.found = tally.into_found();
+        match result {
+            Err(SearchError::Read(error)) => return Err(error),
+            Err(SearchError::Tables(_)) => all.is_unfinished = true,
+            Ok(()) => {}
+        }
+        Ok(all)
+    }
+
+    fn find(
+        &mut self,
+        content: &Arc<dyn Content>,
+        has_wrappers: bool,
+        resources: &Arc<Resources>,
+        tally: &mut CodeTally,
+    ) -> Result<(), SearchError> {
+        if let Some(code) = code_of_file(content, resources) {
+            return Ok(tally.add(DeviceCodePlace::File, code)?);
+        }
+        let Some(kind) = SearchedKind::of(content)? else { return Ok(()) };
+        let (place, searched) = match kind {
+            SearchedKind::Linked => (DeviceCodePlace::Data, self.linked(content, has_wrappers, tally)?),
+            SearchedKind::Unlinked => (DeviceCodePlace::Object, iter::once(0..content.size()).collect()),
+        };
+        let mut effort = Effort::of(content.size());
+        for range in searched {
+            search(content, range, place, resources, &mut effort, tally)?;
+        }
+        self.is_unfinished = effort.is_spent();
+        Ok(())
+    }
+
+    /// The ranges of a program or a library that are searched. Adds what its headers show.
+    fn linked(
+        &mut self,
+        content: &Arc<dyn Content>,
+        has_wrappers: bool,
+        tally: &mut CodeTally,
+    ) -> Result<Vec<Range<u64>>, SearchError> {
+        let size = content.size();
+        // What is malformed is searched as a whole.
+        let sections = data_sections(content).ok().flatten();
+        if is_packed(content, sections.is_none())? {
+            tally.add_opaque(DeviceCodePlace::File, DeviceForm::Upx, size)?;
+        }
+        if !has_wrappers {
+            self.add_markers(content, tally)?;
+        }
+        let Some(sections) = sections else { return Ok((!has_wrappers).then_some(0..size).into_iter().collect()) };
+        for range in ranges(&sections, &[DataRole::Nvidia], size) {
+            tally.add_opaque(DeviceCodePlace::Data, DeviceForm::NvidiaFatbin, range.end - range.start)?;
+        }
+        let roles = if has_wrappers { &[DataRole::Data][..] } else { &[DataRole::Data, DataRole::Bundles] };
+        Ok(ranges(&sections, roles, size))
+    }
+
+    /// Adds the wrappers of a split library.
+    fn add_markers(&mut self, content: &Arc<dyn Content>, tally: &mut CodeTally) -> Result<(), TableError> {
+        let Ok(Some(split)) = SplitBinary::find(content) else { return Ok(()) };
+        for wrapper in &split.wrappers {
+            tally.add_opaque(DeviceCodePlace::Wrapper, DeviceForm::SplitMarker, 0)?;
+            let names = wrapper.marker.as_ref().ok().and_then(|bytes| read_marker(bytes).ok());
+            for name in names.into_iter().flat_map(|(_, paths)| paths) {
+                if !self.archives.contains(&name) && self.archives.len() < MAX_NAMED {
+                    self.archives.push(name);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The most names of archives that are kept.
+const MAX_NAMED: usize = 4;
+
+/// What is searched.
+enum SearchedKind {
+    /// A program or a library.
+    Linked,
+    /// An object file or a static library, which a linker reads.
+    Unlinked,
+}
+
+impl SearchedKind {
+    fn of(content: &Arc<dyn Content>) -> Result<Option<Self>, ReadError> {
+        let mut head = vec![0; size_of::<FileHeader64<LE>>().min(to_usize(content.size()))];
+        content.peek(&mut head)?;
+        let header = from_bytes::<FileHeader64<LE>>(&head).ok().map(|(header, _)| header);
+        let is_object = header.is_some_and(|header| header.e_type.get(LE) == format::ET_REL);
+        Ok(match &*head {
+            [0x7f, b'E', b'L', b'F', ..] if is_object => Some(Self::Unlinked),
+            [0x7f, b'E', b'L', b'F', ..] | [b'M', b'Z', ..] => Some(Self::Linked),
+            head if begins_archive(head) => Some(Self::Unlinked),
+            _ => None,
+        })
+    }
+}
+
+/// Whether UPX packed a file. It leaves no section headers in ELF files.
+fn is_packed(content: &Arc<dyn Content>, has_no_sections: bool) -> Result<bool, ReadError> {
+    let magic = DeviceForm::Upx.row().magic;
+    let is_in = |range: Range<u64>| {
+        let mut bytes = vec![0; to_usize(range.end - range.start)];
+        content.read_at(range.start, &mut bytes).map(|()| memmem::find(&bytes, magic).is_some())
+    };
+    let size = content.size();
+    Ok(is_in(0..size.min(UPX_HEAD))? || has_no_sections && is_in(size.saturating_sub(UPX_TAIL)..size)?)
+}

@@ -1,0 +1,112 @@
+//! What begins at a place, judged by its first block.
+
+use std::sync::Arc;
+
+use super::effort::Effort;
+use super::form::{CodeFrame, DeviceForm, FORMS};
+use super::found::CodePiece;
+use super::frame::{self, Beginning};
+use super::offload_binary;
+use crate::fatbin::{Bundle, CODE_HEADER, code_target, end_by_beginning, is_bundle, is_code};
+use crate::resources::Resources;
+use crate::rope::{Content, to_usize};
+
+/// Bytes that are read first: enough for the headers of a code object with 17 segments.
+const FIRST: u64 = 1024;
+
+/// The most compressions around each other that are looked through.
+const MAX_FRAMES: usize = 3;
+
+/// `ARMAG` of ar(5), which a static library begins with.
+const ARCHIVE: &[u8] = b"!<arch>\n";
+
+/// Whether a static library begins with these bytes.
+pub fn begins_archive(beginning: &[u8]) -> bool {
+    beginning.starts_with(ARCHIVE)
+}
+
+/// The code that a file begins with. All of the file belongs to it.
+pub fn code_of_file(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<CodePiece> {
+    let mut head = vec![0; CODE_HEADER.min(to_usize(content.size()))];
+    content.peek(&mut head).ok()?;
+    if !may_begin(&head, MAX_FRAMES) {
+        return None;
+    }
+    let piece = read(content, (0, content.size()), resources, &mut Effort::of(content.size()), MAX_FRAMES)?;
+    Some(CodePiece { length: content.size(), ..piece })
+}
+
+/// Whether code may begin with these bytes, or compressions around it of which there are at most `frames`.
+fn may_begin(head: &[u8], frames: usize) -> bool {
+    let is_form = || is_bundle(head) || is_code(head) || head.starts_with(DeviceForm::OffloadBinary.row().magic);
+    is_form() || frames > 0 && CodeFrame::ALL.iter().any(|frame| head.starts_with(frame.magic()))
+}
+
+/// The code between two offsets that begins at the first of them. It has at most `frames` compressions around it.
+pub(super) fn read(
+    content: &Arc<dyn Content>,
+    (start, end): (u64, u64),
+    resources: &Arc<Resources>,
+    effort: &mut Effort,
+    frames: usize,
+) -> Option<CodePiece> {
+    let end = end.min(content.size());
+    let mut head = vec![0; to_usize(FIRST.min(end.checked_sub(start)?))];
+    content.read_at(start, &mut head).ok()?;
+    effort.spend(head.len() as u64)?;
+    if is_bundle(&head) {
+        return bundle(content, (start, end), resources, effort);
+    }
+    if is_code(&head) {
+        return code_object(&head, end - start);
+    }
+    if head.starts_with(DeviceForm::OffloadBinary.row().magic) {
+        return offload_binary::read(content, start, end, effort);
+    }
+    let frame = CodeFrame::ALL.into_iter().find(|frame| head.starts_with(frame.magic())).filter(|_| frames > 0)?;
+    let beginning = Beginning::of(frame, content, (start, end), effort, |head| may_begin(head, frames - 1))?;
+    let inner = beginning.into_content()?;
+    let mut piece = read(&inner, (0, inner.size()), resources, effort, frames - 1)?;
+    piece.length = frame::length(frame, content, start, end, effort)?;
+    piece.frames.insert(0, frame);
+    Some(piece)
+}
+
+/// Bundles without code for any target are none.
+fn bundle(
+    content: &Arc<dyn Content>,
+    (start, end): (u64, u64),
+    resources: &Arc<Resources>,
+    effort: &mut Effort,
+) -> Option<CodePiece> {
+    let mut count = 0;
+    let bundle = Bundle::read_counted(content, start, end, resources, &mut count);
+    effort.spend(count)?;
+    let bundle = bundle.ok().filter(|bundle| !bundle.targets().is_empty())?;
+    Some(CodePiece::of_bundle(&bundle))
+}
+
+impl CodePiece {
+    /// The code of a bundle.
+    pub fn of_bundle(bundle: &Bundle) -> Self {
+        let form = if bundle.is_compressed() { DeviceForm::CompressedBundle } else { DeviceForm::Bundle };
+        let code = bundle.code_sizes().map(|(target, size)| (Some(target), size)).collect();
+        Self { form, frames: Vec::new(), length: bundle.length(), code }
+    }
+}
+
+/// A code object ends where everything ends that its headers name.
+fn code_object(head: &[u8], available: u64) -> Option<CodePiece> {
+    let length = end_by_beginning(head).max(CODE_HEADER as u64);
+    let code = vec![(code_target(head), length)];
+    (length <= available).then(|| CodePiece { form: DeviceForm::CodeObject, frames: Vec::new(), length, code })
+}
+
+/// Offsets in some bytes at which code may begin, in ascending order.
+pub(super) fn beginnings(bytes: &[u8]) -> Vec<usize> {
+    let forms = FORMS.iter().filter(|row| row.form <= DeviceForm::OffloadBinary).map(|row| row.magic);
+    let magics = forms.chain(CodeFrame::ALL.map(CodeFrame::magic));
+    let mut found: Vec<_> = magics.flat_map(|magic| memchr::memmem::find_iter(bytes, magic)).collect();
+    found.sort_unstable();
+    found
+}

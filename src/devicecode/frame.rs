@@ -1,0 +1,194 @@
+//! Compressions around code: their first bytes, and where they end. What follows the first bytes is not decompressed.
+
+use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+
+use flate2::bufread::{GzDecoder, ZlibDecoder};
+
+use super::effort::Effort;
+use super::form::CodeFrame;
+use crate::fatbin::{WINDOW_LOG, content_size, window_of};
+use crate::rope::{Content, Rope, Segment, to_usize};
+
+/// Bytes that show what is in a frame.
+const FIRST: usize = 64;
+
+/// The most bytes that are decompressed of a frame: enough for the table of a bundle with 4,096 entries.
+const MOST: usize = 512 << 10;
+
+/// What decoding the beginning of a frame costs: a block of zstd, or a window of deflate with its tables.
+const COST: u64 = 128 << 10;
+
+/// Bytes of a content whose size is not known, so that everything that it claims fits.
+const ANY_SIZE: u64 = 1 << 40;
+
+/// Compressed bytes read at a time.
+const INPUT: usize = 4096;
+
+/// Bytes of the longest header of a zstd frame (RFC 8878, 3.1.1.1).
+const ZSTD_HEADER: u64 = 18;
+
+/// The first bytes of what a frame holds.
+pub(super) struct Beginning {
+    bytes: Vec<u8>,
+    /// Bytes of all that it holds.
+    size: u64,
+}
+
+impl Beginning {
+    /// That of a frame between two offsets, if what it holds may be device code.
+    pub(super) fn of(
+        frame: CodeFrame,
+        content: &Arc<dyn Content>,
+        (start, end): (u64, u64),
+        effort: &mut Effort,
+        may_be_code: impl Fn(&[u8]) -> bool,
+    ) -> Option<Self> {
+        let reader = FileReader { content: Arc::clone(content), at: start, end };
+        match frame {
+            CodeFrame::Zstd => {
+                let head = read_head(content, start, end, ZSTD_HEADER)?;
+                window_of(&head).filter(|&window| window <= 1 << WINDOW_LOG)?;
+                let size = content_size(&head).unwrap_or(ANY_SIZE);
+                Self::read(&mut zstd(reader)?, size, effort, may_be_code)
+            }
+            CodeFrame::Gzip => Self::read(&mut GzDecoder::new(buffered(reader)), ANY_SIZE, effort, may_be_code),
+        }
+    }
+
+    /// That of a zstd frame or a zlib stream (RFC 1950).
+    pub(super) fn of_any(content: &Arc<dyn Content>, start: u64, end: u64, effort: &mut Effort) -> Option<Self> {
+        let is_zstd = read_head(content, start, end, 4)?.starts_with(CodeFrame::Zstd.magic());
+        if is_zstd {
+            return Self::of(CodeFrame::Zstd, content, (start, end), effort, |_| true);
+        }
+        let reader = FileReader { content: Arc::clone(content), at: start, end };
+        Self::read(&mut ZlibDecoder::new(buffered(reader)), ANY_SIZE, effort, |_| true)
+    }
+
+    fn read(
+        reader: &mut impl Read,
+        size: u64,
+        effort: &mut Effort,
+        may_be_code: impl Fn(&[u8]) -> bool,
+    ) -> Option<Self> {
+        effort.spend(INPUT as u64)?;
+        let mut bytes = vec![0; FIRST];
+        let length = fill(reader, &mut bytes);
+        effort.spend(if length == 0 { 0 } else { COST })?;
+        bytes.truncate(length);
+        if !may_be_code(&bytes) {
+            return None;
+        }
+        effort.spend(MOST as u64)?;
+        bytes.resize(MOST, 0);
+        let more = fill(reader, bytes.get_mut(length..)?);
+        bytes.truncate(length + more);
+        // What it says about its size may be wrong.
+        let size = size.max(bytes.len() as u64);
+        Some(Self { bytes, size })
+    }
+
+    /// A content that begins with these bytes, and is zero behind them.
+    pub(super) fn into_content(self) -> Option<Arc<dyn Content>> {
+        let size = self.size;
+        self.behind(&[], size)
+    }
+
+    /// The same behind other bytes, with all of them `size` bytes.
+    pub(super) fn behind(self, head: &[u8], size: u64) -> Option<Arc<dyn Content>> {
+        let zeros = size.checked_sub(self.bytes.len() as u64)?.checked_sub(head.len() as u64)?;
+        let segments = [Segment::literal(head), Segment::literal(self.bytes), Segment::zeros(zeros)];
+        Some(Arc::new(Rope::new(segments.into_iter().filter(|segment| segment.length() > 0)).ok()?))
+    }
+}
+
+/// The bytes of a frame in the file, at most those up to `end`. `None` if that costs too much.
+pub(super) fn length(
+    frame: CodeFrame,
+    content: &Arc<dyn Content>,
+    start: u64,
+    end: u64,
+    effort: &mut Effort,
+) -> Option<u64> {
+    match frame {
+        CodeFrame::Zstd => zstd_length(content, start, end, effort),
+        CodeFrame::Gzip => {
+            let mut decoder = GzDecoder::new(buffered(FileReader { content: Arc::clone(content), at: start, end }));
+            let mut buffer = vec![0; 128 << 10];
+            while decoder.read(&mut buffer).is_ok_and(|count| count > 0) {
+                effort.spend(COST)?;
+            }
+            let rest = decoder.into_inner();
+            Some(rest.get_ref().at.saturating_sub(start).saturating_sub(rest.buffer().len() as u64))
+        }
+    }
+}
+
+/// RFC 8878, 3.1.1: the header, then blocks with a header of three bytes each, and a checksum.
+fn zstd_length(content: &Arc<dyn Content>, start: u64, end: u64, effort: &mut Effort) -> Option<u64> {
+    let descriptor = *read_head(content, start, end, 5)?.get(4)?;
+    let is_single = descriptor & 0x20 != 0;
+    let dictionary = [0, 1, 2, 4].get(usize::from(descriptor & 3))?;
+    let size = match descriptor >> 6 {
+        0 => u64::from(is_single),
+        log => 1 << log,
+    };
+    let mut at = start + 5 + u64::from(!is_single) + dictionary + size;
+    loop {
+        effort.spend(1)?;
+        let header = read_head(content, at, end, 3)?;
+        let header = header.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        // Type 1 is a byte that is repeated.
+        at = at.checked_add(3 + if header >> 1 & 3 == 1 { 1 } else { header >> 3 })?;
+        if header & 1 != 0 {
+            let end_of_frame = at + if descriptor & 4 == 0 { 0 } else { 4 };
+            return (end_of_frame <= end).then(|| end_of_frame - start);
+        }
+    }
+}
+
+fn zstd(reader: FileReader) -> Option<impl Read> {
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered(reader)).ok()?;
+    decoder.window_log_max(WINDOW_LOG).ok()?;
+    Some(decoder.single_frame())
+}
+
+fn buffered(reader: FileReader) -> BufReader<FileReader> {
+    BufReader::with_capacity(INPUT, reader)
+}
+
+fn read_head(content: &Arc<dyn Content>, start: u64, end: u64, length: u64) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; to_usize(length.min(end.checked_sub(start)?))];
+    content.read_at(start, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Reads until the buffer is full, the end, or damage. Returns the number of bytes.
+fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> usize {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match reader.read(rest) {
+            Ok(count) if count > 0 => filled += count,
+            _ => break,
+        }
+    }
+    filled
+}
+
+/// Reads a range of a content.
+struct FileReader {
+    content: Arc<dyn Content>,
+    at: u64,
+    end: u64,
+}
+
+impl Read for FileReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = to_usize(self.end.saturating_sub(self.at)).min(buffer.len());
+        let piece = buffer.get_mut(..length).unwrap_or_default();
+        self.content.read_at(self.at, piece).map_err(io::Error::other)?;
+        self.at += length as u64;
+        Ok(length)
+    }
+}

@@ -1,0 +1,20 @@
+//! The forms of AMD device code: how each is recognised, how much of it there is and for which targets, and what can be done
+//! with it. [`FORMS`] is the table of them; docs/forms.md has it with real packages.
+//!
+//! It does not know host binaries. Its callers say which ranges of a file hold data.
+
+mod beginning;
+mod effort;
+mod form;
+mod found;
+mod frame;
+mod named;
+mod offload_binary;
+mod search;
+
+pub use beginning::{begins_archive, code_of_file};
+pub use effort::Effort;
+pub use form::{CodeFrame, DeviceCodePlace, DeviceForm, DeviceFormRow, FORMS};
+pub use found::{CodeAmount, CodeOfForm, CodePiece, CodeTally};
+pub(crate) use named::code_by_name;
+pub use search::{SearchError, search};

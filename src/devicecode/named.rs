@@ -1,0 +1,24 @@
+//! Code that is known by the name of its file, because what is in it is not read.
+
+use super::form::DeviceForm;
+use super::found::CodePiece;
+use crate::rope::{Content, to_usize};
+
+/// Names of code before `.xz`: those of hipcc, Tensile, Triton and Blender.
+const SUFFIXES: [&[u8]; 4] = [b".hsaco.xz", b".co.xz", b".fatbin.xz", b".hipfb.xz"];
+
+/// The code in a file of this name, if it begins as such a file does.
+pub(crate) fn code_by_name(name: &[u8], content: &dyn Content) -> Option<CodePiece> {
+    let is_cache = name.starts_with(b"rocfft_kernel_cache") && name.ends_with(b".db");
+    let form = if is_cache {
+        DeviceForm::KernelCache
+    } else if SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
+        DeviceForm::Xz
+    } else {
+        return None;
+    };
+    let magic = form.row().magic;
+    let mut head = vec![0; magic.len().min(to_usize(content.size()))];
+    content.peek(&mut head).ok()?;
+    (head == magic).then(|| CodePiece::opaque(form, content.size()))
+}

@@ -1,0 +1,74 @@
+//! Search for device code among other data. Device code itself is never searched, since it may contain bytes that look like
+//! the beginning of code.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::beginning::{beginnings, read};
+use super::effort::Effort;
+use super::form::DeviceCodePlace;
+use super::found::CodeTally;
+use crate::memory::TableError;
+use crate::resources::Resources;
+use crate::rope::{Content, ReadError, head_mut, to_usize};
+
+/// Bytes searched at a time.
+const STEP: u64 = 1 << 20;
+
+/// Bytes of the longest magic.
+const MAGIC: u64 = 24;
+
+/// The most compressions around each other that are looked through.
+const MAX_FRAMES: usize = 3;
+
+/// Why a search failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    /// The data cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// It names too many targets.
+    #[error(transparent)]
+    Tables(#[from] TableError),
+}
+
+/// Adds the code in a range of a content to `found`, except that inside of other code. If `effort` is spent, only what was
+/// found until then.
+pub fn search(
+    content: &Arc<dyn Content>,
+    range: Range<u64>,
+    place: DeviceCodePlace,
+    resources: &Arc<Resources>,
+    effort: &mut Effort,
+    found: &mut CodeTally,
+) -> Result<(), SearchError> {
+    let mut buffer = vec![0; to_usize(STEP.min(range.end.saturating_sub(range.start)))];
+    let mut at = range.start;
+    // Where the last piece ends.
+    let mut end = range.start;
+    while at < range.end {
+        let length = to_usize(STEP.min(range.end - at));
+        let piece = head_mut(&mut buffer, length);
+        content.read_at(at, piece)?;
+        for start in beginnings(piece).into_iter().map(|position| at + position as u64) {
+            if start < end {
+                continue;
+            }
+            if effort.is_spent() {
+                return Ok(());
+            }
+            if let Some(code) = read(content, (start, range.end), resources, effort, MAX_FRAMES) {
+                end = start.saturating_add(code.length).max(start + 1);
+                found.add(place, code)?;
+            }
+        }
+        if at + length as u64 == range.end {
+            break;
+        }
+        // A magic may reach into the next piece. One that is found twice is at the beginning of the last code, or is none.
+        at += length as u64 - (MAGIC - 1);
+        // Device code is not read.
+        at = at.max(end.min(range.end));
+    }
+    Ok(())
+}

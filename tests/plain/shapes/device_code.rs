@@ -1,0 +1,407 @@
+//! Device code in other forms than behind wrappers: each form is found in each place, with its bytes and targets.
+
+use std::fs;
+use std::io::Write;
+
+use flate2::Compression as Level;
+use flate2::write::{GzEncoder, ZlibEncoder};
+use kpackfs::binary::{data_ranges, marker};
+use kpackfs::devicecode::{CodeFrame, CodeOfForm, DeviceCodePlace, DeviceForm, FORMS};
+use kpackfs::kpack::Compression;
+use kpackfs::metrics::Progress;
+use kpackfs::resources::Resources;
+use kpackfs::source::Input;
+use kpackfs::split::{CodeOfFile, Fate, device_code};
+
+use crate::common::fixture;
+use crate::shapes::bundle_files::{bundle, code, compressed, three};
+use crate::shapes::shown::{Shown, content};
+
+/// LLVM's "Extensions": `SHT_LLVM_OFFLOADING`. The gABI: `SHT_PROGBITS`.
+const OFFLOADING: u32 = 0x6fff_4c0b;
+const PROGBITS: u32 = 1;
+
+/// A code object of `length` bytes for the processor with this number (`EF_AMDGPU_MACH`), with section headers at its end.
+fn code_object(mach: u32, length: usize) -> Vec<u8> {
+    let mut bytes = b"\x7fELF\x02\x01\x01\x40\x02".to_vec();
+    bytes.resize(16, 0);
+    for field in [3_u16, 224] {
+        bytes.extend(field.to_le_bytes());
+    }
+    bytes.extend(1_u32.to_le_bytes());
+    for field in [0, 0, (length - 64) as u64] {
+        bytes.extend(field.to_le_bytes());
+    }
+    bytes.extend(mach.to_le_bytes());
+    for field in [64_u16, 56, 0, 64, 1, 0] {
+        bytes.extend(field.to_le_bytes());
+    }
+    bytes.extend(code(7, length - 64));
+    bytes
+}
+
+const GFX90A: u32 = 0x3f;
+const GFX942: u32 = 0x4c;
+const GFX1100: u32 = 0x41;
+
+/// Compresses bytes.
+type Pack = fn(&[u8]) -> Vec<u8>;
+
+/// An offload binary of a version, with an image for each triple and architecture.
+fn offload_binary(version: u32, images: &[(&str, &str, &[u8])], pack: Option<Pack>) -> Vec<u8> {
+    let (header, string) = (if version == 3 { 40 } else { 32 }, if version == 1 { 16 } else { 24 });
+    let (mut entries, mut strings, mut texts, mut data) = (Vec::new(), Vec::new(), Vec::new(), Vec::<u8>::new());
+    let texts_at = header + images.len() * (40 + 2 * string);
+    let mut text = |text: &str| {
+        let at = texts_at + texts.len();
+        texts.extend(text.as_bytes());
+        texts.push(0);
+        at as u64
+    };
+    for (triple, arch, _) in images {
+        for (key, value) in [("triple", triple), ("arch", arch)] {
+            for field in [text(key), text(value), value.len() as u64].iter().take(string / 8) {
+                strings.extend(field.to_le_bytes());
+            }
+        }
+    }
+    let data_at = (texts_at + texts.len()).next_multiple_of(8);
+    for (number, (.., image)) in images.iter().enumerate() {
+        entries.extend([1, 0, 2, 0, 0, 0, 0, 0]);
+        let strings = header + 40 * images.len() + 2 * string * number;
+        for field in [strings, 2, data_at + data.len(), image.len()] {
+            entries.extend((field as u64).to_le_bytes());
+        }
+        data.extend(*image);
+    }
+    let mut body = [entries, strings, texts].concat();
+    body.resize(data_at - header, 0);
+    body.extend(data);
+    let inflated = header + body.len();
+    if let Some(pack) = pack {
+        body = pack(&body);
+    }
+    let mut bytes = b"\x10\xff\x10\xad".to_vec();
+    bytes.extend(version.to_le_bytes());
+    let fields = [
+        header + body.len(),
+        header,
+        if version == 1 { 40 } else { images.len() },
+        usize::from(pack.is_some()) * inflated,
+    ];
+    for field in fields.iter().take((header - 8) / 8) {
+        bytes.extend((*field as u64).to_le_bytes());
+    }
+    bytes.extend(body);
+    bytes
+}
+
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Level::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Level::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A zstd frame that states its size, or not, with a checksum or without.
+fn zstd(bytes: &[u8], is_stated: bool) -> Vec<u8> {
+    let mut encoder = zstd::stream::Encoder::new(Vec::new(), 3).unwrap();
+    encoder.include_checksum(is_stated).unwrap();
+    if is_stated {
+        encoder.set_pledged_src_size(Some(bytes.len() as u64)).unwrap();
+    }
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A file of a type (`e_type`) with one section of this name, type and flags (gABI, chapter 4). The header of the section is at
+/// the end.
+fn with_section(kind: u8, name: &str, (section_type, flags): (u32, u64), data: &[u8]) -> Vec<u8> {
+    let names = format!("\0{name}\0.shstrtab\0");
+    let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+    bytes.resize(16, 0);
+    bytes.extend([kind, 0, 62, 0, 1, 0, 0, 0]);
+    let start = 64 + names.len();
+    let table = (start + data.len()).next_multiple_of(8);
+    for field in [0, 0, table as u64] {
+        bytes.extend(field.to_le_bytes());
+    }
+    for field in [0, 0, 64_u16, 56, 0, 64, 3, 1] {
+        bytes.extend(field.to_le_bytes());
+    }
+    bytes.extend(names.as_bytes());
+    bytes.extend(data);
+    bytes.resize(table, 0);
+    let mut section = |name: usize, kind: u32, flags: u64, offset: usize, size: usize| {
+        bytes.extend(u32::try_from(name).unwrap().to_le_bytes());
+        bytes.extend(kind.to_le_bytes());
+        for field in [flags, 0, offset as u64, size as u64, 0, 1, 0] {
+            bytes.extend(field.to_le_bytes());
+        }
+    };
+    section(0, 0, 0, 0, 0);
+    section(name.len() + 2, 3, 0, 64, names.len());
+    section(1, section_type, flags, start, data.len());
+    bytes
+}
+
+/// A shared library with `.rodata`.
+fn with_data(data: &[u8]) -> Vec<u8> {
+    with_section(3, ".rodata", (PROGBITS, 2), data)
+}
+
+fn static_library(members: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = b"!<arch>\n".to_vec();
+    for member in members {
+        bytes.extend(format!("{:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n", "x.o/", 0, 0, 0, 644, member.len()).as_bytes());
+        bytes.extend(*member);
+        bytes.resize(bytes.len().next_multiple_of(2), b'\n');
+    }
+    bytes
+}
+
+/// What is found in files of a tree.
+fn search(files: &[(&str, Vec<u8>)]) -> Vec<CodeOfFile> {
+    let fat = tempfile::tempdir().unwrap();
+    fs::create_dir(fat.path().join("lib")).unwrap();
+    for (name, bytes) in files {
+        fs::write(fat.path().join("lib").join(name), bytes).unwrap();
+    }
+    let shown = Shown::tree(fat, Compression::default());
+    let resources = Resources::new(64 << 20);
+    let input = Input::open(shown.fat.path(), &resources).unwrap();
+    device_code(&input, &shown.plan, &resources, &Progress::default())
+}
+
+/// The only code that is found in a file.
+fn only(name: &str, bytes: Vec<u8>) -> (Fate, CodeOfForm) {
+    let mut found = search(&[(name, bytes)]);
+    assert!(found.len() == 1 && found[0].found.len() == 1 && !found[0].is_unfinished, "{name}: {found:?}");
+    found.remove(0).found.remove(0)
+}
+
+fn targets(found: &CodeOfForm) -> Vec<String> {
+    found.targets.keys().map(ToString::to_string).collect()
+}
+
+#[test]
+fn each_form_is_found_in_each_place() {
+    use CodeFrame::{Gzip, Zstd};
+    use DeviceForm::{Bundle, CodeObject, CompressedBundle, OffloadBinary};
+    let raw = bundle(&three(), 4096);
+    let object = code_object(GFX942, 5000);
+    let offload = |version, pack| {
+        let (one, other) = (code_object(GFX90A, 3000), code_object(GFX1100, 1000));
+        let images = [("amdgcn-amd-amdhsa", "gfx90a:xnack-", &*one), ("nvptx64-nvidia-cuda", "sm_90", b"cubin")];
+        let more = [("amdgpu-amd-amdhsa", "gfx1100", &*other)];
+        offload_binary(
+            version,
+            &[&images[..=usize::from(version > 1)], &more[..usize::from(version > 1)]].concat(),
+            pack,
+        )
+    };
+    let three_gpus: &[&str] = &["gfx1030", "gfx1100", "gfx90a:xnack-"];
+    let forms = [
+        (raw.clone(), Bundle, vec![], three_gpus, 21000),
+        (compressed(&raw), CompressedBundle, vec![], three_gpus, 21000),
+        (object.clone(), CodeObject, vec![], &["gfx942"][..], 5000),
+        (offload(1, None), OffloadBinary, vec![], &["gfx90a:xnack-"], 3000),
+        (offload(2, None), OffloadBinary, vec![], &["gfx1100", "gfx90a:xnack-"], 4000),
+        (offload(3, None), OffloadBinary, vec![], &["gfx1100", "gfx90a:xnack-"], 4000),
+        (offload(3, Some(|bytes| zstd(bytes, true))), OffloadBinary, vec![], &["gfx1100", "gfx90a:xnack-"], 4000),
+        (offload(3, Some(zlib)), OffloadBinary, vec![], &["gfx1100", "gfx90a:xnack-"], 4000),
+        (zstd(&raw, true), Bundle, vec![Zstd], three_gpus, 21000),
+        (zstd(&compressed(&raw), false), CompressedBundle, vec![Zstd], three_gpus, 21000),
+        (gzip(&object), CodeObject, vec![Gzip], &["gfx942"], 5000),
+        (gzip(&zstd(&offload(2, None), false)), OffloadBinary, vec![Gzip, Zstd], &["gfx1100", "gfx90a:xnack-"], 4000),
+    ];
+    for (bytes, form, frames, gpus, code_size) in forms {
+        let what = format!("{form:?} in {frames:?}");
+        let padded = [&b"some data"[..], &bytes, &[1; 100]].concat();
+        let relocatable = with_section(1, ".data", (PROGBITS, 3), &padded);
+        let offloading = with_section(3, ".llvm.offloading", (OFFLOADING, 0), &padded);
+        for (name, file, place) in [
+            ("code.bin", bytes.clone(), DeviceCodePlace::File),
+            ("data.so", with_data(&padded), DeviceCodePlace::Data),
+            ("offloading.so", offloading, DeviceCodePlace::Data),
+            ("bundles.so", with_section(3, ".hip_fatbin", (PROGBITS, 2), &padded), DeviceCodePlace::Data),
+            ("object.o", relocatable.clone(), DeviceCodePlace::Object),
+            ("static.a", static_library(&[b"text", &relocatable]), DeviceCodePlace::Object),
+        ] {
+            let (fate, found) = only(name, file);
+            assert_eq!((fate, found.place, found.form), (Fate::Stays, place, form), "{what} in {name}");
+            assert_eq!((&found.frames, found.pieces, found.size), (&frames, 1, bytes.len() as u64), "{what} in {name}");
+            assert_eq!(targets(&found), gpus, "{what} in {name}");
+            let size: u64 = found.targets.values().map(|amount| amount.code_size).sum();
+            assert_eq!((size, found.unknown.code_objects), (code_size, 0), "{what} in {name}");
+        }
+    }
+}
+
+/// Bytes that only look like code are none, and neither are pieces of code inside of other code.
+#[test]
+fn what_only_looks_like_code_is_none() {
+    let object = code_object(GFX942, 5000);
+    let mut x86 = object.clone();
+    x86[18] = 62;
+    let nvidia = offload_binary(2, &[("nvptx64-nvidia-cuda", "sm_90", b"cubin")], None);
+    let four = (0..4).fold(object.clone(), |bytes, _| zstd(&bytes, true));
+    for data in [
+        x86,
+        nvidia,
+        object[..4000].to_vec(),
+        zstd(b"no code, but enough of it to be some", true),
+        gzip(b"no code"),
+        b"\x28\xb5\x2f\xfd\x1f\x8b\x08CCOB\x10\xff\x10\xad\x7fELF__CLANG_OFFLOAD_BUNDLE__".repeat(1000),
+    ] {
+        let found = search(&[("data.so", with_data(&[&b"some data"[..], &data, &[0; 99]].concat()))]);
+        assert!(found.is_empty(), "{found:?} in {:?}", &data[..data.len().min(80)]);
+    }
+    assert!(search(&[("four.bin", four)]).is_empty(), "compressions are looked through three deep");
+    // An executable section, and one that is not loaded, are no data.
+    for flags in [6, 0] {
+        assert!(search(&[("code.so", with_section(3, ".text", (PROGBITS, flags), &object))]).is_empty());
+    }
+}
+
+/// Thousands of code objects are added up by target. Some have processors that nobody knows.
+#[test]
+fn code_objects_in_data_are_added_up() {
+    let mut data = Vec::new();
+    for number in 0..300 {
+        data.extend(code_object([GFX942, GFX90A, 0xfe][number % 3], 4096 + number));
+    }
+    let (fate, found) = only("mojo.so", with_data(&data));
+    assert_eq!((fate, found.pieces, found.size), (Fate::Stays, 300, data.len() as u64));
+    let amounts: Vec<_> = found.targets.iter().map(|(target, it)| (target.to_string(), it.code_objects)).collect();
+    assert_eq!(amounts, [("gfx90a".to_owned(), 100), ("gfx942".to_owned(), 100)]);
+    assert_eq!(found.unknown.code_objects, 100);
+}
+
+/// What its headers show: NVIDIA's code, UPX, and wrappers of a split library. A file without section headers is searched as a
+/// whole.
+#[test]
+fn headers_and_names_show_other_forms() {
+    let (_, found) = only("cuda.so", with_section(3, ".nv_fatbin", (PROGBITS, 2), &code(1, 777)));
+    assert_eq!((found.form, found.size, targets(&found)), (DeviceForm::NvidiaFatbin, 777, vec![]));
+    let mut packed = with_data(b"data");
+    packed.truncate(packed.len() - 3 * 64);
+    packed[40..48].fill(0);
+    packed[58..64].fill(0);
+    let sectionless = [&packed[..], &[0; 100], &code_object(GFX942, 200)].concat();
+    packed.extend([&[0; 10_000][..], b"UPX!\x0d\x16", &[0; 30]].concat());
+    let (_, found) = only("packed", packed.clone());
+    assert_eq!((found.form, found.place, found.size), (DeviceForm::Upx, DeviceCodePlace::File, packed.len() as u64));
+    let (_, found) = only("sectionless.so", sectionless);
+    assert_eq!(
+        (found.form, found.place, targets(&found)),
+        (DeviceForm::CodeObject, DeviceCodePlace::Data, vec!["gfx942".to_owned()])
+    );
+    for (name, bytes, form) in [
+        ("rocfft_kernel_cache.db", &b"SQLite format 3\0 and pages"[..], DeviceForm::KernelCache),
+        ("kernel.hsaco.xz", b"\xfd7zXZ\0 and blocks", DeviceForm::Xz),
+    ] {
+        assert_eq!(only(name, bytes.to_vec()).1.form, form, "{name}");
+    }
+    assert!(search(&[("other.db", b"SQLite format 3\0 and pages".to_vec())]).is_empty());
+    let library = kpackfs::binary::FatBinary::scan(&content(fixture("plain.so"))).unwrap().unwrap();
+    let names = marker("lib/split.so", &["../.kpack/fft_lib_@GFXARCH@.kpack".to_owned()]);
+    let split = crate::shapes::shown::whole(&library.rewrite(&names).unwrap());
+    let found = search(&[("split.so", split)]);
+    assert_eq!(found[0].found[0].1.form, DeviceForm::SplitMarker);
+    assert_eq!(found[0].archives, ["../.kpack/fft_lib_@GFXARCH@.kpack"]);
+}
+
+/// The code behind wrappers is split, and that of one GPU in a file which names it is moved. Code in the data of the same library
+/// stays.
+#[test]
+fn each_code_has_its_fate() {
+    let files = [
+        ("plain.so", fixture("plain.so")),
+        ("compressed.so", fixture("compressed.so")),
+        ("kernel_gfx942.co", code_object(GFX942, 3000)),
+        ("kernel.co", code_object(GFX942, 4000)),
+    ];
+    let found = search(&files);
+    let fates: Vec<_> = found
+        .iter()
+        .flat_map(|file| file.found.iter().map(|(fate, it)| (file.path.to_string(), *fate, it.place, it.form)))
+        .collect();
+    let expected = [
+        ("lib/compressed.so", Fate::Split, DeviceCodePlace::Wrapper, DeviceForm::CompressedBundle),
+        ("lib/kernel.co", Fate::Stays, DeviceCodePlace::File, DeviceForm::CodeObject),
+        ("lib/kernel_gfx942.co", Fate::Moved, DeviceCodePlace::File, DeviceForm::CodeObject),
+        ("lib/plain.so", Fate::Split, DeviceCodePlace::Wrapper, DeviceForm::Bundle),
+    ];
+    assert_eq!(fates, expected.map(|(path, fate, place, form)| (path.to_owned(), fate, place, form)));
+}
+
+/// Bundles in data sections are counted. Bytes that only look like a bundle are not, and neither are bundles inside
+/// other bundles or inside device code.
+#[test]
+fn bundles_without_wrappers_are_counted() {
+    let inner = bundle(&[("hipv4-amdgcn-amd-amdhsa--gfx906", code(5, 300))], 1);
+    let mut entries = three();
+    entries.push(("hipv4-amdgcn-amd-amdhsa--gfx942", inner));
+    let [raw, packed] = [bundle(&entries, 4096), compressed(&bundle(&three()[..2], 4096))];
+    // Magics alone, and a bundle that crosses the boundary between two reads of the search.
+    let mut data = b"__CLANG_OFFLOAD_BUNDLE__CCOB".repeat(100);
+    data.resize((1 << 20) - 10, 1);
+    data.extend(&raw);
+    data.extend(&packed);
+    data.extend([2; 100]);
+    let found = search(&[("data.so", with_data(&data))]);
+    let [file] = &found[..] else { panic!("{found:?}") };
+    let sizes: Vec<_> = file.staying().map(|found| (found.form, found.pieces, found.size)).collect();
+    let expected = [(DeviceForm::Bundle, raw.len()), (DeviceForm::CompressedBundle, packed.len())];
+    assert_eq!(sizes, expected.map(|(form, size)| (form, 1, size as u64)));
+    let gpus: Vec<_> = file.staying().map(targets).collect();
+    assert_eq!(gpus, [vec!["gfx1030", "gfx1100", "gfx90a:xnack-", "gfx942"], vec!["gfx90a:xnack-"]]);
+}
+
+/// Each entry of such a table is the beginning of another table, and none has code; and each frame holds as much as a block can.
+#[test]
+fn a_search_ends() {
+    let mut unit = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
+    for field in [4096_u64, 0, 0, 32] {
+        unit.extend(field.to_le_bytes());
+    }
+    // Each table takes the units after it for ids. There are 75,000 tables of 224 KiB.
+    let tables = unit.repeat((4 << 20) / unit.len());
+    // A block that repeats a byte for 128 KiB (RFC 8878, 3.1.1.2).
+    let frame = b"\x28\xb5\x2f\xfd\x00\x58\x03\x00\x10\x00";
+    let frames = frame.repeat((4 << 20) / frame.len());
+    for data in [tables, frames] {
+        let found = search(&[("data.so", with_data(&data))]);
+        let [file] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            (file.path.to_string().as_str(), &file.found[..], file.is_unfinished),
+            ("lib/data.so", &[][..], true)
+        );
+    }
+}
+
+#[test]
+fn a_library_with_data_is_one() {
+    let library = content(with_data(b"data"));
+    let ranges = data_ranges(&library).unwrap();
+    assert_eq!(ranges.iter().map(|range| range.end - range.start).collect::<Vec<_>>(), [4]);
+}
+
+/// The page has a row for each form of the table in the code.
+#[test]
+fn the_page_has_all_forms() {
+    let page = fs::read_to_string("docs/forms.md").unwrap();
+    for row in &FORMS {
+        let is_row = |line: &&str| line.starts_with(&format!("| {} |", row.name));
+        assert_eq!(page.lines().filter(is_row).count(), 1, "{}", row.name);
+        let magic = String::from_utf8_lossy(row.magic);
+        let is_text = row.magic.len() > 4 && magic.chars().all(|letter| letter.is_ascii_graphic());
+        assert!(!is_text || page.contains(&format!("`{magic}`")), "{}", row.name);
+    }
+}
