@@ -13,6 +13,7 @@ pub(super) const READER: DatabaseReader = DatabaseReader {
     variable: None,
     empty: EmptyVariable::Unset,
     searched: &["aotriton.images"],
+    next_to: None,
     follows_links: false,
     is_optional: false,
     source: "ROCm/aotriton 30ae9671, v3src/packed_kernel_common.cc, locate_aotriton_images",

@@ -1,19 +1,23 @@
 //! Loose code objects: AMDGPU ELF files and offload bundles that a library opens by their paths, such as AITER's
 //! `hsa/gfx942/**/*.co` and hipDNN's `asm_kernels/<arch>/`.
 //!
+//! Blender's Cycles has such bundles in zstd frames: `cycles/lib/kernel_gfx1100.fatbin.zst`, `kernel_rt_gfx1100.hipfb.zst`
+//! (blender/blender 774bb44d, `intern/cycles/device/hip/device_impl.cpp` and `hiprt/device_impl.cpp`, `compile_kernel`). The
+//! first block of a frame shows what it holds.
+//!
 //! The header decides the target of a code object, since file names are sometimes wrong. A file is moved only if its
 //! path names a target or a family, too. What a library opens under one path for all GPUs stays in the host part. In a
 //! directory that is named after a target, tables between the code objects are moved as well, unless the directory also
 //! has host code.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use super::arch::Arch;
 use super::names::{archs, whole_arch};
-use crate::fatbin::{Bundle, CODE_HEADER, code_target, is_bundle, is_code};
+use crate::fatbin::{Bundle, CODE_HEADER, ZSTD, code_target, is_bundle, is_code, targets_of_frame};
 use crate::gpu::{BundleKey, Processor, TargetId};
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -22,6 +26,12 @@ use crate::source::{EntryPath, begins_binary};
 /// A file with its path.
 pub type NamedFile<'a> = (&'a EntryPath, &'a Arc<dyn Content>);
 
+/// Suffixes of files that are code objects or offload bundles (`hipcc --genco`, Tensile, Triton, Blender).
+pub const CODE_SUFFIXES: [&str; 4] = [".hsaco", ".co", ".fatbin", ".hipfb"];
+
+/// Suffixes of compressed files. Only zstd is read.
+const PACKED: [&str; 3] = [".zst", ".gz", ".xz"];
+
 /// The file that makes a directory a Python package.
 const PACKAGE: &[u8] = b"__init__.py";
 
@@ -29,8 +39,9 @@ const PACKAGE: &[u8] = b"__init__.py";
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct LooseCode {
     files: HashMap<EntryPath, Arch>,
-    /// Warnings about code objects whose headers contradict their paths.
-    pub(super) contradictions: Vec<String>,
+    /// Warnings about code objects whose headers contradict their paths, and about files that are called code for a GPU
+    /// and are not moved.
+    pub(super) warnings: Vec<String>,
 }
 
 /// What the first bytes of a file show.
@@ -39,13 +50,16 @@ enum Magic {
     Code(TargetId),
     /// Host code, which every GPU needs.
     Host,
+    /// Why a file that is called compressed code is not known to be code for one GPU.
+    Unknown(&'static str),
     Other,
 }
 
 impl LooseCode {
     /// Reads the first bytes of files whose paths name a target or a family.
-    pub(super) fn find<'a>(files: impl Iterator<Item = NamedFile<'a>>, resources: &Arc<Resources>) -> Self {
+    pub(super) fn find<'a>(files: Vec<NamedFile<'a>>, resources: &Arc<Resources>) -> Self {
         let named: Vec<_> = files
+            .into_iter()
             .filter_map(|(path, content)| Some((path, content, named_targets(path))).filter(|it| !it.2.is_empty()))
             .collect();
         let beginnings: Vec<_> =
@@ -56,15 +70,19 @@ impl LooseCode {
             found.files.insert((*path).clone(), Arch::Target(target.clone()));
             if let (false, Some(name)) = (names.iter().any(|name| fits(name, target)), names.last()) {
                 found
-                    .contradictions
+                    .warnings
                     .push(format!("{path}: its path says {name}, but its header says {target}, which it is taken for"));
             }
         }
         let directories = own_directories(named.iter().map(|it| it.0).zip(&beginnings));
         for ((path, ..), beginning) in named.iter().zip(&beginnings) {
             let of_directory = || ancestors(path).find_map(|directory| directories.get(&directory)?.clone());
-            if let (Magic::Other, Some(target)) = (beginning, of_directory()) {
-                found.files.insert((*path).clone(), Arch::Target(target));
+            match (beginning, of_directory()) {
+                (Magic::Other | Magic::Unknown(_), Some(target)) => {
+                    found.files.insert((*path).clone(), Arch::Target(target));
+                }
+                (Magic::Unknown(reason), None) => found.warnings.push(stays(path, reason)),
+                _ => {}
             }
         }
         found
@@ -90,18 +108,46 @@ impl Magic {
         match code_target(&bytes).filter(|_| is_code(&bytes)).or_else(|| target_of_bundle(&bytes, content, resources)) {
             Some(target) => Self::Code(target),
             None if is_binary && !is_code(&bytes) => Self::Host,
-            None => Self::Other,
+            None => Self::of_packed(path, content, bytes.starts_with(&ZSTD)),
+        }
+    }
+
+    /// The same for a file that may be compressed.
+    fn of_packed(path: &EntryPath, content: &Arc<dyn Content>, is_zstd: bool) -> Self {
+        let targets = if is_zstd { targets_of_frame(&**content).unwrap_or_default() } else { BTreeSet::new() };
+        let has_several = targets.len() > 1;
+        match only_processor(targets) {
+            Some(target) => Self::Code(target),
+            None if has_several => Self::Unknown("it has code for several GPUs"),
+            None if !is_packed_code(path) => Self::Other,
+            None if is_zstd => Self::Unknown("its first block shows no code for a GPU"),
+            None if path.name().ends_with(b".zst") => Self::Unknown("it is no zstd frame"),
+            None => Self::Unknown("only zstd frames are looked into"),
         }
     }
 }
 
-/// The only target for which an offload bundle has code. Variants of one processor count as that processor.
+/// Whether a file is called code that is compressed: `kernel_gfx1100.fatbin.zst`.
+fn is_packed_code(path: &EntryPath) -> bool {
+    let inner = PACKED.iter().find_map(|suffix| path.name().strip_suffix(suffix.as_bytes()));
+    inner.is_some_and(|inner| CODE_SUFFIXES.iter().any(|suffix| inner.ends_with(suffix.as_bytes())))
+}
+
+/// A warning about a file that is not moved although its name says that it is code for one GPU.
+pub(super) fn stays(path: &EntryPath, reason: &str) -> String {
+    format!("{path}: it stays in the host part: {reason}")
+}
+
+/// The only target for which an offload bundle has code.
 fn target_of_bundle(beginning: &[u8], content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<TargetId> {
     if !is_bundle(beginning) {
         return None;
     }
-    let bundle = Bundle::read(content, 0, content.size(), resources).ok()?;
-    let mut others = bundle.targets();
+    only_processor(Bundle::read(content, 0, content.size(), resources).ok()?.targets())
+}
+
+/// The target of code for these, if it is one. Variants of one processor count as that processor.
+fn only_processor(mut others: BTreeSet<TargetId>) -> Option<TargetId> {
     let first = others.pop_first()?;
     let is_alike = others.iter().all(|target| target.processor() == first.processor());
     // A bundle's table may contain any name, and a part is named after the target, so the target has to be known.

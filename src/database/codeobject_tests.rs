@@ -64,7 +64,7 @@ fn places(databases: &Databases, files: &[(&str, Vec<u8>)]) -> (Vec<String>, Vec
             other => format!("{other} {}", found.arch),
         })
     };
-    (contents.iter().map(place).collect(), databases.warnings().to_vec())
+    (contents.iter().map(place).collect(), databases.warnings())
 }
 
 /// Checks where each file goes, and how many warnings there are.
@@ -173,6 +173,44 @@ fn bundles_for_one_target_are_code_objects() {
         ],
         0,
     );
+}
+
+#[test]
+fn compressed_bundles_are_code_objects_by_their_first_block() {
+    let zstd = |bytes: &[u8]| zstd::bulk::compress(bytes, 3).unwrap();
+    let lib = "addons/cycles/lib";
+    let said = check(
+        &[
+            (&format!("{lib}/kernel_gfx942.fatbin.zst"), zstd(&bundle(&["gfx942"])), "gfx942"),
+            (&format!("{lib}/kernel_rt_gfx942.hipfb.zst"), zstd(&bundle(&["gfx942"])), "gfx942"),
+            (&format!("{lib}/kernel_gfx90a.fatbin.zst"), zstd(&bundle(&["gfx90a:xnack+"])), "gfx90a:xnack+"),
+            (&format!("{lib}/kernel_gfx1100.co.zst"), zstd(&code(GFX1100)), "gfx1100"),
+            (&format!("{lib}/kernel_gfx1030.fatbin.zst"), zstd(&bundle(&["gfx942"])), "gfx942"),
+            (&format!("{lib}/kernel_gfx950.fatbin.zst"), zstd(&bundle(&["gfx942", "gfx950"])), "host"),
+            (&format!("{lib}/kernel_gfx906.fatbin.zst"), zstd(b"text"), "host"),
+            (&format!("{lib}/kernel_gfx908.fatbin.zst"), bundle(&["gfx908"]), "gfx908"),
+            (&format!("{lib}/kernel_gfx900.fatbin.zst"), b"text".to_vec(), "host"),
+            (&format!("{lib}/kernel_gfx900.fatbin.xz"), b"\xfd7zXZ\0".to_vec(), "host"),
+            (&format!("{lib}/kernel_compute_75.ptx.zst"), zstd(b"text"), "host"),
+            (&format!("{lib}/kernel_sm_86.cubin.zst"), zstd(&bundle(&["gfx942"])), "host"),
+            (&format!("{lib}/about_gfx942.txt.zst"), zstd(b"text"), "host"),
+        ],
+        5,
+    );
+    assert!(said[0].contains("kernel_gfx1030.fatbin.zst: its path says gfx1030, but its header says gfx942"));
+    let said = |name: &str, bytes: Vec<u8>| places(&Databases::all(), &[(name, bytes)]).1.join("; ");
+    for (name, bytes, reason) in [
+        ("kernel_gfx950.fatbin.zst", zstd(&bundle(&["gfx942", "gfx950"])), "it has code for several GPUs"),
+        ("kernel_gfx950.fatbin.zst", zstd(b"text"), "its first block shows no code for a GPU"),
+        ("kernel_gfx950.fatbin.zst", b"text".to_vec(), "it is no zstd frame"),
+        ("kernel_gfx950.fatbin.xz", b"text".to_vec(), "only zstd frames are looked into"),
+        ("kernel_gfx950.txt.zst", zstd(b"text"), ""),
+        ("kernel_gfx950.fatbin.zst", zstd(&bundle(&["gfx950"])), ""),
+    ] {
+        let expected =
+            if reason.is_empty() { String::new() } else { format!("{name}: it stays in the host part: {reason}") };
+        assert_eq!(said(name, bytes), expected);
+    }
 }
 
 #[test]

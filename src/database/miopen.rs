@@ -11,6 +11,7 @@ pub(super) const READER: DatabaseReader = DatabaseReader {
     variable: Some("MIOPEN_SYSTEM_DB_PATH"),
     empty: EmptyVariable::Unset,
     searched: &["../share/miopen/db", "../../share/miopen/db", "../share/miopen/db"],
+    next_to: None,
     follows_links: true,
     is_optional: true,
     source: "ROCm/rocm-libraries 01e83b64, projects/miopen/src/db_path.cpp.in, GetSystemDbPath",
@@ -35,7 +36,7 @@ pub(super) fn detect(names: &PathNames) -> Option<Arch> {
 fn kernel_library(file: &str) -> Option<Arch> {
     let name = file.strip_prefix("lib").unwrap_or(file).strip_prefix("MIOpenCK")?;
     starts(name).find_map(|start| {
-        let (arch, rest) = arch_at(start).filter(|(arch, _)| !arch.is_generic())?;
+        let (arch, rest) = arch_at(start)?;
         let before = name.strip_suffix(start)?.strip_suffix('_').filter(|before| !before.is_empty())?;
         let is_word = before.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let is_library = rest == ".dll" || rest == ".so" || rest.starts_with(".so.");

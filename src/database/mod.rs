@@ -1,8 +1,8 @@
 //! Kernel databases: files next to libraries that contain device code or tuning data for one architecture each.
 //!
-//! Each library has its own naming scheme, so there is one handler for each. Handlers read names only. Loose code
-//! objects that no handler claims are recognised by their headers. All other files stay in the host part, which every
-//! architecture has.
+//! Each library has its own naming scheme, so there is one handler for each. Handlers read names only; where other files
+//! may be called so, the first bytes confirm what the name says. Loose code objects that no handler claims are recognised
+//! by their headers. All other files stay in the host part, which every architecture has.
 //!
 //! It does not know the split. It returns the architecture of a file, or nothing.
 
@@ -19,10 +19,13 @@ mod hotswap_cache;
 mod miopen;
 mod names;
 mod reader;
+pub mod rocfft;
+mod rocshmem;
 pub mod tensile;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
@@ -31,15 +34,16 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 use crate::gpu::TargetId;
 use crate::resources::Resources;
+use crate::rope::{Content, to_usize};
 use crate::source::EntryPath;
 
-use codeobject::LooseCode;
+use codeobject::{LooseCode, stays};
 use names::PathNames;
 
 pub use arch::Arch;
 pub use catalogue::{begins as begins_catalogue, names as catalogue_names};
 pub use catalogue_check::CatalogueCheck;
-pub use codeobject::NamedFile;
+pub use codeobject::{CODE_SUFFIXES, NamedFile};
 pub use names::{VERSION, is_version};
 pub use reader::{DatabaseReader, EmptyVariable};
 
@@ -77,6 +81,10 @@ pub enum Handler {
     Hipkernelprovider,
     /// Translations of the rocjitsu hot-swap cache.
     HotswapCache,
+    /// rocFFT: caches of compiled kernels.
+    Rocfft,
+    /// rocSHMEM: bitcode of device functions.
+    Rocshmem,
     /// Loose code objects of any library, with their tables.
     Codeobject,
 }
@@ -108,6 +116,8 @@ pub struct Databases {
     handlers: Vec<Handler>,
     /// Results that need headers.
     code: Arc<LooseCode>,
+    /// Files that begin otherwise than their names promise, each with the reason.
+    unconfirmed: Arc<BTreeMap<EntryPath, &'static str>>,
 }
 
 /// There is no handler of this name.
@@ -164,7 +174,7 @@ impl Handler {
             Self::Hipkernelprovider => {
                 named(&["engines", "arch_content"]).or_else(|| named(&["engines", "test_arch_content"]))
             }
-            Self::Composablekernel | Self::HotswapCache => None,
+            Self::Composablekernel | Self::HotswapCache | Self::Rocfft | Self::Rocshmem => None,
             // A directory that names an architecture is one of several.
             Self::Codeobject => {
                 let is_named =
@@ -177,7 +187,7 @@ impl Handler {
     }
 
     /// The kind of a file: libraries open files of different kinds, and need all of them. `None` for a file without which
-    /// they find their code, too, such as a manifest.
+    /// they find their code, too, such as a manifest or a cache.
     pub fn kind(self, path: &EntryPath) -> Option<KernelFiles> {
         let is = |suffixes: &[&str]| suffixes.iter().any(|suffix| path.name().ends_with(suffix.as_bytes()));
         match self {
@@ -185,6 +195,7 @@ impl Handler {
             Self::Rocblas | Self::Hipblaslt | Self::Hipsparselt => {
                 is(&tensile::CATALOGUES).then_some(KernelFiles::Catalogue)
             }
+            Self::Rocfft | Self::Rocshmem => None,
             _ => Some(KernelFiles::Any),
         }
     }
@@ -202,12 +213,30 @@ impl Handler {
             Self::Composablekernel => composablekernel::detect(names),
             Self::Hipkernelprovider => hipkernelprovider::detect(names),
             Self::HotswapCache => hotswap_cache::detect(names),
+            Self::Rocfft => rocfft::detect(names),
+            Self::Rocshmem => rocshmem::detect(names),
             Self::Codeobject => None,
         }
     }
 
+    /// How its files begin, and what others are not; `None` if their names are enough.
+    fn magic(self) -> Option<(&'static [&'static [u8]], &'static str)> {
+        match self {
+            Self::Rocfft => {
+                Some((&[rocfft::SQLITE], "its name is that of a cache of rocFFT, but it is no SQLite file"))
+            }
+            Self::Rocshmem => Some((&rocshmem::BITCODE, "its name is that of bitcode, but it is none")),
+            _ => None,
+        }
+    }
+
+    /// Whether rocm-kpack moves its files, too. Splits by others have all other ones in the host part.
+    pub fn is_of_reference(self) -> bool {
+        !matches!(self, Self::Rocfft | Self::Rocshmem)
+    }
+
     /// The library that reads this handler's files. `None` if none reads them at a place of its own: static libraries
-    /// of Composable Kernel are for linkers, and loose code objects have a library each.
+    /// of Composable Kernel are for linkers, bitcode for compilers, and loose code objects have a library each.
     pub fn reader(self) -> Option<&'static DatabaseReader> {
         match self {
             Self::Rocblas => Some(&tensile::ROCBLAS),
@@ -215,7 +244,12 @@ impl Handler {
             Self::Hipsparselt => Some(&tensile::HIPSPARSELT),
             Self::Aotriton => Some(&aotriton::READER),
             Self::Miopen => Some(&miopen::READER),
-            Self::Composablekernel | Self::Hipkernelprovider | Self::HotswapCache | Self::Codeobject => None,
+            Self::Rocfft => Some(&rocfft::READER),
+            Self::Composablekernel
+            | Self::Hipkernelprovider
+            | Self::HotswapCache
+            | Self::Rocshmem
+            | Self::Codeobject => None,
         }
     }
 
@@ -234,9 +268,18 @@ fn unknown(name: &str) -> UnknownHandler {
     UnknownHandler { name: name.to_owned() }
 }
 
+/// Why a file is none of a handler's, although it is called so.
+fn not_confirmed(handler: Handler, content: &dyn Content) -> Option<&'static str> {
+    let (magics, reason) = handler.magic()?;
+    let length = magics.iter().map(|magic| magic.len()).max()?;
+    let mut bytes = vec![0; length.min(to_usize(content.size()))];
+    let is_read = content.peek(&mut bytes).is_ok();
+    (!is_read || !magics.iter().any(|magic| bytes.starts_with(magic))).then_some(reason)
+}
+
 impl Databases {
     fn with_handlers(handlers: Vec<Handler>) -> Self {
-        Self { handlers, code: Arc::default() }
+        Self { handlers, ..Self::default() }
     }
 
     /// Every handler.
@@ -275,23 +318,29 @@ impl Databases {
     #[must_use]
     pub fn of<'a>(&self, files: impl IntoIterator<Item = NamedFile<'a>>, resources: &Arc<Resources>) -> Self {
         let by_name = Self::with_handlers(self.handlers.clone());
-        if !self.handlers.contains(&Handler::Codeobject) {
-            return by_name;
+        let (mut unconfirmed, mut unclaimed) = (BTreeMap::new(), Vec::new());
+        for (path, content) in files.into_iter().filter(|(path, _)| names_processor(path)) {
+            match by_name.classify(path).map(|found| not_confirmed(found.handler, &**content)) {
+                Some(Some(reason)) => drop(unconfirmed.insert(path.clone(), reason)),
+                Some(None) => {}
+                None => unclaimed.push((path, content)),
+            }
         }
-        let named = files.into_iter().filter(|(path, _)| names_processor(path));
-        let unclaimed = named.filter(|(path, _)| by_name.classify(path).is_none());
-        Self { code: Arc::new(LooseCode::find(unclaimed, resources)), ..by_name }
+        let with_code = self.handlers.contains(&Handler::Codeobject);
+        let code = if with_code { LooseCode::find(unclaimed, resources) } else { LooseCode::default() };
+        Self { code: Arc::new(code), unconfirmed: Arc::new(unconfirmed), ..by_name }
     }
 
     /// Warnings for the user.
-    pub fn warnings(&self) -> &[String] {
-        &self.code.contradictions
+    pub fn warnings(&self) -> Vec<String> {
+        let unconfirmed = self.unconfirmed.iter().map(|(path, reason)| stays(path, reason));
+        self.code.warnings.iter().cloned().chain(unconfirmed).collect()
     }
 
     /// The handler that claims the file at `path`, and the file's architecture. The first handler that claims it wins.
     /// Paths that are not UTF-8 belong to none.
     pub fn classify(&self, path: &EntryPath) -> Option<DatabaseFile> {
-        if self.handlers.is_empty() || !names_processor(path) {
+        if self.handlers.is_empty() || !names_processor(path) || self.unconfirmed.contains_key(path) {
             return None;
         }
         let names = PathNames::new(path)?;

@@ -14,6 +14,8 @@ pub struct DatabaseReader {
     /// Directories, relative to that of the library, one of which may have [`VERSION`](super::VERSION) in it. It takes the
     /// first one that it may read, or else the last one.
     pub searched: &'static [&'static str],
+    /// The beginning of the names of files that may also be next to the library, which it tries first.
+    pub next_to: Option<&'static str>,
     /// Whether the library does its work without them, if more slowly.
     pub is_optional: bool,
     /// Whether the directory of the library is that of the file to which symlinks lead. Otherwise it is that of the name

@@ -25,6 +25,7 @@ pub(super) const ROCBLAS: DatabaseReader = DatabaseReader {
         "rocblas/<version>/library",
         "rocblas/library",
     ],
+    next_to: None,
     follows_links: false,
     is_optional: false,
     source: "ROCm/rocm-libraries 00255b93, projects/rocblas/library/src/tensile_host.cpp, determine_tensile_base_path",
@@ -38,6 +39,7 @@ pub(super) const HIPBLASLT: DatabaseReader = DatabaseReader {
     variable: Some("HIPBLASLT_TENSILE_LIBPATH"),
     empty: EmptyVariable::WorkingDirectory,
     searched: &["hipblaslt/library", "../Tensile/library", "library", "hipblaslt/library"],
+    next_to: None,
     follows_links: false,
     source: "ROCm/rocm-libraries 003add59 and 01942615, projects/hipblaslt/library/src/amd_detail/rocblaslt/src/tensile_host.cpp, \
              TensileHost::initialize, and rocblaslt_auxiliary.cpp, rocblaslt_find_library_relative_path",
@@ -51,6 +53,7 @@ pub(super) const HIPSPARSELT: DatabaseReader = DatabaseReader {
     variable: Some("ROCSPARSELT_TENSILE_LIBPATH"),
     empty: EmptyVariable::Root,
     searched: &["../hipblaslt/Tensile/library", "../Tensile/library", "hipsparselt/library"],
+    next_to: None,
     follows_links: false,
     is_optional: false,
     source: "ROCm/rocm-libraries 2613b197, projects/hipsparselt/library/src/hcc_detail/rocsparselt/src/tensile_host.cpp, \

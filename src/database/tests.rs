@@ -219,6 +219,8 @@ fn miopen_databases() {
             ("lib/libMIOpenCKGroupedConv_gfx942-xnack+.so", "gfx942:xnack+"),
             ("lib/libMIOpenCKGroupedConv_gfx1250-strict.so.1.0", "gfx1250-strict"),
             ("bin/MIOpenCKGroupedConv_gfx942.dll", "gfx942"),
+            ("lib/libMIOpenCKGroupedConv_gfx12-generic.so", "gfx12-generic"),
+            ("lib/libMIOpenCKGroupedConv_gfx10-3-generic.so", "gfx10-3-generic"),
         ],
     );
     stays_in_host(&[
@@ -228,7 +230,6 @@ fn miopen_databases() {
         "lib/libMIOpenCKGroupedConv.so",
         "lib/libMIOpenCKGroupedConv_gfx942.so_",
         "lib/libMIOpenCKGroupedConv_gfx942.a",
-        "lib/libMIOpenCKGroupedConv_gfx11-generic.so",
         "lib/libMIOpenCK_gfx942.so",
         "lib/libMIOpenCK-x_gfx942.so",
         "share/other/db/gfx942.kdb",
@@ -322,6 +323,72 @@ fn hot_swap_translations() {
 }
 
 #[test]
+fn caches_of_rocfft() {
+    claims(
+        Handler::Rocfft,
+        &[
+            ("lib/rocfft_kernel_cache_gfx90a.db", "gfx90a"),
+            ("lib/rocfft/rocfft_kernel_cache_gfx1201.db", "gfx1201"),
+            ("bin/rocfft_kernel_cache_gfx1250-strict.db", "gfx1250-strict"),
+            ("lib/rocfft_kernel_cache_gfx10-3-generic.db", "gfx10-3-generic"),
+        ],
+    );
+    stays_in_host(&[
+        "lib/rocfft/rocfft_kernel_cache.db",
+        "lib/rocfft_kernel_cache_.db",
+        "lib/rocfft_kernel_cache_gfx90a.db-journal",
+        "lib/rocfft_kernel_cache_gfx90a_2.db",
+        "lib/rocfft_kernel_cachegfx90a.db",
+        "lib/xrocfft_kernel_cache_gfx90a.db",
+        "lib/gfx90a/rocfft_kernel_cache.db",
+    ]);
+}
+
+#[test]
+fn bitcode_of_rocshmem() {
+    claims(Handler::Rocshmem, &[("lib/librocshmem_device_gfx942.bc", "gfx942")]);
+    stays_in_host(&[
+        "lib/librocshmem_device.bc",
+        "lib/librocshmem_device_gfx942.linked.bc",
+        "lib/librocshmem_gfx942.bc",
+        "lib/rocshmem_device_gfx942.bc",
+        "lib/librocshmem_device_gfx942.a",
+        "amdgcn/bitcode/oclc_isa_version_942.bc",
+    ]);
+}
+
+#[test]
+fn first_bytes_confirm_names() {
+    use std::sync::Arc;
+
+    use crate::resources::Resources;
+    use crate::rope::{Content, Rope, Segment};
+    let content = |bytes: &[u8]| -> Arc<dyn Content> { Arc::new(Rope::new([Segment::literal(bytes)]).unwrap()) };
+    let sqlite = content(b"SQLite format 3\0\x10\0");
+    let bitcode = content(b"BC\xc0\xde\x35");
+    let (empty, text) = (content(b""), content(b"SQLite format 2 is older"));
+    for (name, content, is_moved, reason) in [
+        ("lib/rocfft_kernel_cache_gfx90a.db", &sqlite, true, None),
+        ("lib/rocfft_kernel_cache_gfx90a.db", &text, false, Some("no SQLite file")),
+        ("lib/rocfft_kernel_cache_gfx90a.db", &empty, false, Some("no SQLite file")),
+        ("lib/rocfft/rocfft_kernel_cache.db", &sqlite, false, None),
+        ("lib/librocshmem_device_gfx90a.bc", &bitcode, true, None),
+        ("lib/librocshmem_device_gfx90a.bc", &content(&[0xde, 0xc0, 0x17, 0x0b, 0]), true, None),
+        ("lib/librocshmem_device_gfx90a.bc", &text, false, Some("bitcode")),
+        ("lib/notes_gfx90a.txt", &text, false, None),
+    ] {
+        let name = path(name);
+        let found = Databases::all().of([(&name, content)], &Resources::new(1 << 20));
+        assert_eq!(found.classify(&name).is_some(), is_moved, "{name}");
+        let said = found.warnings().join("; ");
+        match reason {
+            None => assert_eq!(said, ""),
+            Some(reason) => assert!(said.starts_with(&format!("{name}: it stays")) && said.contains(reason), "{said}"),
+        }
+    }
+}
+
+#[test]
 fn the_registry_knows_its_handlers() {
     let names = <Handler as strum::VariantNames>::VARIANTS;
     let expected = [
@@ -333,13 +400,15 @@ fn the_registry_knows_its_handlers() {
         "composablekernel",
         "hipkernelprovider",
         "hotswap_cache",
+        "rocfft",
+        "rocshmem",
         "codeobject",
     ];
     assert_eq!(names, expected);
     assert_eq!(Databases::from_names(names), Ok(Databases::all()));
     assert_eq!(Databases::preset(TORCH_FAT).unwrap().handlers(), &Handler::ALL[..5]);
     assert_eq!(Databases::preset("jax").unwrap_err().name, "jax");
-    assert_eq!(Databases::from_names(&["miopen", "rocfft"]).unwrap_err().name, "rocfft");
+    assert_eq!(Databases::from_names(&["miopen", "rocalution"]).unwrap_err().name, "rocalution");
     assert_eq!(Databases::from_names(&["miopen", "miopen"]).unwrap().handlers(), [Handler::Miopen]);
 }
 
@@ -395,6 +464,8 @@ fn directories_of_databases() {
         ("aiter/hsa/gfx942/fmha/x.co", Handler::Codeobject, "aiter/hsa", Some(Any)),
         ("aiter/x_gfx942.co", Handler::Codeobject, "aiter", Some(Any)),
         ("x_gfx942.co", Handler::Codeobject, "", Some(Any)),
+        ("lib/rocfft/rocfft_kernel_cache_gfx942.db", Handler::Rocfft, "lib/rocfft", None),
+        ("lib/librocshmem_device_gfx942.bc", Handler::Rocshmem, "lib", None),
     ] {
         let (of_path, expected) = (path(name), EntryPath::root().child(directory.as_bytes()));
         assert_eq!((handler.directory(&of_path), handler.kind(&of_path)), (expected, kind), "{name}");
@@ -414,6 +485,7 @@ fn libraries_by_name() {
         ("libMIOpen.so.1", Some(Miopen)),
         ("libMIOpenCKGroupedConv_gfx942.so", None),
         ("libaotriton_v2.so.0.11.1", Some(Aotriton)),
+        ("librocfft.so.0", Some(Handler::Rocfft)),
         ("librocblas.sock", None),
         ("librocblas.a", None),
         ("rocblas.so", None),

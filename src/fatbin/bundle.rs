@@ -195,6 +195,13 @@ pub fn bundle_size(content: &Arc<dyn Content>, offset: u64, limit: u64) -> Optio
     CompressedHeader::total_size(&head).filter(|&size| size <= available)
 }
 
+/// The targets for which an uncompressed bundle of `size` bytes has code, by its first bytes. `None` unless these hold its
+/// table.
+pub(super) fn targets_by_beginning(bytes: &[u8], size: u64) -> Option<BTreeSet<TargetId>> {
+    let entries = parse_entries(bytes, 0, size).ok()??;
+    Some(Bundle { offset: 0, compressed: None, entries }.targets())
+}
+
 /// Wraps `read` so that the bytes it returns are added to `count`.
 fn counted(
     mut read: impl FnMut(u64) -> Result<Vec<u8>, FatbinError>,

@@ -227,6 +227,17 @@ pub(crate) fn content_size(frame: &[u8]) -> Option<u64> {
     }
 }
 
+/// Bytes of the header of the zstd frame that begins with `frame`. `None` if it is no frame, or needs a dictionary.
+pub(super) fn frame_header_size(frame: &[u8]) -> Option<u64> {
+    let (descriptor, _) = descriptor_of(frame).filter(|(descriptor, _)| descriptor & 3 == 0)?;
+    let is_single = descriptor & 0x20 != 0;
+    let size = match descriptor >> 6 {
+        0 => u64::from(is_single),
+        flag => 1 << flag,
+    };
+    Some(5 + u64::from(!is_single) + size)
+}
+
 /// The descriptor of a zstd frame, and the bytes after it.
 fn descriptor_of(frame: &[u8]) -> Option<(u8, &[u8])> {
     let rest = frame.strip_prefix(&[0x28, 0xB5, 0x2F, 0xFD])?;

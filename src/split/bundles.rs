@@ -8,13 +8,11 @@ use rayon::prelude::*;
 
 use super::plan::{BundleFile, Destination};
 use super::scan::{Holder, find};
+use crate::database::CODE_SUFFIXES;
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, Input};
-
-/// Suffixes of code object files (`hipcc --genco`, Tensile, Triton).
-const SUFFIXES: [&[u8]; 4] = [b".hsaco", b".co", b".fatbin", b".hipfb"];
 
 /// The files of an input that are bundles. Unreadable ones stay unchanged.
 pub(super) fn bundle_files(input: &Input, places: &[Destination], resources: &Arc<Resources>) -> Vec<BundleFile> {
@@ -32,7 +30,7 @@ pub(super) fn bundle_files(input: &Input, places: &[Destination], resources: &Ar
 
 /// Whether a file is called as a bundle may be.
 fn has_suffix(name: &[u8]) -> bool {
-    SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+    CODE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix.as_bytes()))
 }
 
 /// The targets for which a file of this name has code, if it is a bundle.

@@ -76,7 +76,8 @@ impl Plan {
         let resources = jobs.resources();
         let roots = Roots::new(input, options)?;
         let group = roots::group(input, options)?;
-        let FoundDatabases { mut places, modes, warnings } = database_places(input, &roots, options, resources);
+        let FoundDatabases { mut places, modes, warnings } =
+            database_places(input, &roots, options, resources);
         held::keep(input, &mut places, options)?;
         let mut plan = Self {
             places,
@@ -164,5 +165,5 @@ fn database_places(input: &Input, roots: &Roots, options: &PlanOptions, resource
         }
     };
     let places = input.entries.iter().zip(&names).map(place).collect();
-    FoundDatabases { places, modes, warnings: databases.warnings().to_vec() }
+    FoundDatabases { places, modes, warnings: databases.warnings() }
 }

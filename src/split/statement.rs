@@ -204,6 +204,11 @@ impl Statement {
         self.split_id.as_deref()
     }
 
+    /// Whether a version of kpackfs with these handlers of databases wrote it.
+    pub fn is_current(&self) -> bool {
+        self.format == Some(FORMAT)
+    }
+
     /// The content of the file.
     #[expect(clippy::expect_used, reason = "plain fields: there is nothing that could fail")]
     pub fn to_json(&self) -> String {

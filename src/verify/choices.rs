@@ -35,6 +35,8 @@ pub(super) struct Choices {
     pub(super) databases: Databases,
     pub(super) gpu_targets: Option<Vec<BundleKey>>,
     pub(super) exclude_targets: Vec<BundleKey>,
+    /// Whether the split moved the files of all handlers.
+    pub(super) knows_all_handlers: bool,
     /// The targets of parts that other runs made of the same input, which the host part's statement does not know.
     further: BTreeSet<BundleKey>,
 }
@@ -75,6 +77,7 @@ impl Choices {
             databases: options.databases.clone().or(statement.databases()?).unwrap_or_else(Databases::all),
             gpu_targets: options.gpu_targets.clone().or(statement.gpu_targets()?),
             exclude_targets: [&*options.exclude_targets, &*statement.exclude_targets()?].concat(),
+            knows_all_handlers: statement.is_current(),
             further: BTreeSet::new(),
         })
     }

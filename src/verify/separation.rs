@@ -8,7 +8,7 @@ use super::context::Context;
 use super::manifest_files::ProvenFiles;
 use super::parts::{Part, PartFile, Parts};
 use super::rules::Rule;
-use crate::database::named_arch;
+use crate::database::{Handler, named_arch};
 use crate::gpu::{BundleKey, SPIRV, TargetId};
 use crate::loader::is_archive;
 use crate::source::EntryPath;
@@ -73,6 +73,8 @@ fn misplaced(
     let packaging = parts.packaging();
     let found = choices.databases.classify(file.path);
     if file.part == 0 {
+        let is_known = |handler: Handler| choices.knows_all_handlers || handler.is_of_reference();
+        let found = found.filter(|found| is_known(found.handler));
         return found.map(|found| format!("it belongs to the {} database of {}", found.handler, found.arch));
     }
     let part_key = parts.all.get(file.part).and_then(|part| key(part, packaging));

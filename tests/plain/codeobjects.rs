@@ -160,3 +160,102 @@ fn thin_wheels_of_loose_code_stand_for_themselves() {
         wheel.runs(&["verify", directory.to_str().unwrap()]);
     }
 }
+
+/// An offload bundle of clang with code for some targets, as `hipcc --genco` writes it.
+fn bundle(targets: &[&str]) -> Vec<u8> {
+    let ids: Vec<_> = std::iter::once("host-x86_64-unknown-linux-gnu-".to_owned())
+        .chain(targets.iter().map(|target| format!("hipv4-amdgcn-amd-amdhsa--{target}")))
+        .collect();
+    let mut bytes = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
+    bytes.extend((ids.len() as u64).to_le_bytes());
+    for (number, id) in ids.iter().enumerate() {
+        let (offset, size) = (4096 * number.max(1) as u64, if number == 0 { 0 } else { 4096 });
+        [offset, size, id.len() as u64].iter().for_each(|field| bytes.extend(field.to_le_bytes()));
+        bytes.extend(id.as_bytes());
+    }
+    bytes.resize(4096, 0);
+    bytes.extend(targets.iter().flat_map(|_| code(0x4c)));
+    bytes
+}
+
+/// A place with `fat/`.
+fn tree(files: &[(&str, Vec<u8>)]) -> Wheel {
+    let tree = Wheel(tempfile::tempdir().unwrap());
+    for (path, bytes) in files {
+        let path = tree.input().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+    tree
+}
+
+/// Blender's kernels, rocFFT's caches, rocSHMEM's bitcode and a plug-in for a generic target, next to files that are called
+/// so and are none, or are for several GPUs.
+#[test]
+fn files_of_one_gpu_in_other_containers_are_moved_and_joined_again() {
+    let zstd = |bytes: &[u8]| zstd::bulk::compress(bytes, 19).unwrap();
+    let sqlite = b"SQLite format 3\0 and pages".to_vec();
+    let cycles = "addons/cycles/lib";
+    let moved = [
+        (format!("{cycles}/kernel_gfx942.fatbin.zst"), "gfx942", zstd(&bundle(&["gfx942"]))),
+        (format!("{cycles}/kernel_rt_gfx1100.hipfb.zst"), "gfx1100", zstd(&bundle(&["gfx1100"]))),
+        (format!("{cycles}/kernel_gfx1030.fatbin.zst"), "gfx1100", zstd(&bundle(&["gfx1100"]))),
+        ("lib/rocfft_kernel_cache_gfx942.db".to_owned(), "gfx942", sqlite.clone()),
+        ("lib/rocfft/rocfft_kernel_cache_gfx1100.db".to_owned(), "gfx1100", sqlite.clone()),
+        ("lib/librocshmem_device_gfx942.bc".to_owned(), "gfx942", b"BC\xc0\xde and more".to_vec()),
+        ("lib/libMIOpenCKGroupedConv_gfx12-generic.so".to_owned(), "gfx12_0", b"a library".to_vec()),
+    ];
+    let stays = [
+        (format!("{cycles}/kernel_gfx950.fatbin.zst"), zstd(&bundle(&["gfx942", "gfx950"]))),
+        (format!("{cycles}/kernel_compute_75.ptx.zst"), zstd(b"text")),
+        (format!("{cycles}/kernel_gfx906.fatbin.xz"), b"\xfd7zXZ\0".to_vec()),
+        ("lib/rocfft/rocfft_kernel_cache.db".to_owned(), sqlite),
+        ("lib/rocfft_kernel_cache_gfx90a.db".to_owned(), b"no database".to_vec()),
+        ("lib/librocshmem_device_gfx90a.bc".to_owned(), b"no bitcode".to_vec()),
+    ];
+    let all: Vec<_> = moved.iter().map(|(path, _, bytes)| (path.as_str(), bytes.clone())).collect();
+    let all = [all, stays.iter().map(|(path, bytes)| (path.as_str(), bytes.clone())).collect()].concat();
+    let place = tree(&all);
+    let said = place.runs(&["split", "fat", "-o", "out"]);
+    for (path, part, bytes) in &moved {
+        assert_eq!(&fs::read(place.output().join(part).join(path)).unwrap(), bytes, "{path}");
+        assert!(!place.output().join("host").join(path).exists(), "{path}");
+    }
+    for (path, bytes) in &stays {
+        assert_eq!(&fs::read(place.output().join("host").join(path)).unwrap(), bytes, "{path}");
+    }
+    for (name, reason) in [
+        ("kernel_gfx1030.fatbin.zst", "its path says gfx1030, but its header says gfx1100"),
+        ("kernel_gfx950.fatbin.zst", "it stays in the host part: it has code for several GPUs"),
+        ("kernel_gfx906.fatbin.xz", "it stays in the host part: only zstd frames are looked into"),
+        ("rocfft_kernel_cache_gfx90a.db", "but it is no SQLite file"),
+        ("librocshmem_device_gfx90a.bc", "but it is none"),
+    ] {
+        assert!(said.lines().any(|line| line.contains(name) && line.contains(reason)), "{name}: {said}");
+    }
+    assert!(!said.contains("ptx.zst") && !said.contains("rocfft_kernel_cache.db"), "{said}");
+    assert!(place.runs(&["verify", "out"]).contains("0 findings;"));
+    assert!(place.runs(&["verify", "out", "--against", "fat"]).contains("0 findings;"));
+    // The split is an input, too.
+    for view in ["merged/gfx942", "thin/gfx942"] {
+        place.runs(&["split", "out", "-o", "views", "--force", "--view", view]);
+        let own = moved.iter().filter(|(_, part, _)| *part == "gfx942").map(|(path, ..)| path.clone());
+        let mut expected: Vec<_> = own.chain(stays.iter().map(|(path, _)| path.clone())).collect();
+        expected.sort();
+        let shown = place.0.path().join("views").join(view);
+        assert_eq!(files(&shown), expected, "{view}");
+        for path in &expected {
+            assert_eq!(fs::read(shown.join(path)).unwrap(), fs::read(place.input().join(path)).unwrap(), "{path}");
+        }
+    }
+    // Other splitters leave caches and bitcode in the host part.
+    fs::rename(place.output().join("gfx942/lib/librocshmem_device_gfx942.bc"), place.output().join("host/x.bc"))
+        .unwrap();
+    fs::rename(place.output().join("host/x.bc"), place.output().join("host/lib/librocshmem_device_gfx942.bc")).unwrap();
+    let verify = || Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(["verify", "out"]).current_dir(&place.0).output();
+    let said = String::from_utf8(verify().unwrap().stdout).unwrap();
+    assert!(said.contains("it belongs to the rocshmem database of gfx942"), "{said}");
+    fs::remove_dir_all(place.output().join(".kpackfs")).unwrap();
+    let said = String::from_utf8(verify().unwrap().stdout).unwrap();
+    assert!(!said.contains("rocshmem database"), "{said}");
+}

@@ -11,6 +11,7 @@ mod own_code;
 mod packages;
 mod place;
 mod problem;
+mod rocfft;
 mod tensile;
 
 use std::path::{Path, PathBuf};
@@ -77,6 +78,9 @@ impl Question {
 impl ExaminedDatabase<'_> {
     fn look_up(&self) -> Option<DatabaseLookup> {
         let place = DatabasePlace::of(self.reader, &self.loaded(), &self.question.variables)?;
+        if self.handler == Handler::Rocfft && !rocfft::has_any(&place) {
+            return None;
+        }
         let mut lookup = DatabaseLookup {
             database: self.handler.name(),
             library: self.library.display().to_string(),
@@ -129,6 +133,7 @@ impl ExaminedDatabase<'_> {
         match self.handler {
             Handler::Miopen => miopen::look_up(place, &self.device, lookup),
             Handler::Aotriton => aotriton::look_up(place, &self.device, lookup),
+            Handler::Rocfft => rocfft::look_up(place, &self.device, lookup),
             handler => {
                 let (library, device, resources) = (self.library, &self.device, &self.question.resources);
                 TensileDatabase { handler, library, place, device, resources }.look_up(lookup)

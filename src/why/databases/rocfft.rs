@@ -1,0 +1,39 @@
+//! rocFFT's caches of compiled kernels. Without one for the GPU it compiles kernels at their first use.
+
+use super::listing::is_readable;
+use super::place::DatabasePlace;
+use super::problem::{self, Problem};
+use crate::database::rocfft::{CACHES, cache_name};
+use crate::gpu::TargetId;
+use crate::why::answer::DatabaseLookup;
+
+/// Follows rocFFT: next to the library, then in the directory there. Earlier versions have a file for all GPUs.
+pub(super) fn look_up(place: &DatabasePlace, device: &TargetId, lookup: &mut DatabaseLookup) -> Option<Problem> {
+    let names = [cache_name(device.processor()), format!("{CACHES}.db")];
+    let near = |name: &String| [place.directory.with_file_name(name), place.directory.join(name)];
+    let files: Vec<_> = match place.variable {
+        Some(_) => vec![place.directory.clone()],
+        None => names.iter().flat_map(near).collect(),
+    };
+    lookup.directory = Some(place.directory.display().to_string());
+    if let Some(file) = files.iter().find(|file| is_readable(file)) {
+        lookup.saw(format!("{} is there", file.display()));
+        return None;
+    }
+    if let Some(file) = files.iter().find(|file| file.exists()) {
+        return Some(Problem::denied(file));
+    }
+    let reason = format!(
+        "there is no {} next to the library and in {}, so rocFFT compiles its kernels at their first use",
+        names.first().map(String::as_str).unwrap_or_default(),
+        place.directory.display()
+    );
+    Some(Problem::new(&problem::DATABASE_MISSING, reason, &place.directory).doubtful())
+}
+
+/// Whether there is a cache for any GPU. Most packages have none.
+pub(super) fn has_any(place: &DatabasePlace) -> bool {
+    let directories = [place.directory.parent(), Some(&*place.directory)].into_iter().flatten();
+    let mut listings = directories.filter_map(|directory| super::listing::DatabaseListing::of(directory).ok());
+    place.variable.is_some() || listings.any(|listing| listing.names.iter().any(|name| name.starts_with(CACHES)))
+}
