@@ -26,6 +26,23 @@ pub enum LinkedMachine {
     Pe,
 }
 
+impl LinkedMachine {
+    /// The machine of a program or a library by its header, which may be the only part that can be read. `None` for other
+    /// files.
+    pub fn of(content: &Arc<dyn Content>) -> Option<Self> {
+        if starts_with(content, b"MZ").ok()? {
+            return Some(Self::Pe);
+        }
+        elf::machine(content).map(Self::Elf)
+    }
+
+    /// Whether programs run on it. Files with code for GPUs are ELF files, too.
+    pub fn is_host(self) -> bool {
+        const OF_DEVICES: [u16; 3] = [object::elf::EM_AMDGPU.0, object::elf::EM_CUDA.0, object::elf::EM_BPF.0];
+        !matches!(self, Self::Elf(machine) if OF_DEVICES.contains(&machine))
+    }
+}
+
 /// A version of symbols that a file needs from a library (gABI extension of GNU, `DT_VERNEED`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NeededVersion {

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use super::lists::pieces;
 use super::options::SplitOptions;
 use super::prepare::{Bars, CommandSession};
-use super::terminal::message;
+use super::terminal::{message, warn};
 use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, collect};
 use crate::coverage::{Coverage, CoverageInput, InputCoverage, Requirement};
 use crate::gpu::{BundleKey, GpuSet, Level, TargetId};
@@ -105,7 +105,7 @@ impl Collecting {
         gpus: &[TargetId],
         session: &Session<'_, Bars>,
     ) -> anyhow::Result<Collected> {
-        let Collection { input, mut report, split, reads_archives } = collection;
+        let Collection { input, mut report, split, reads_archives, unasked } = collection;
         let has_archives = match self.form {
             CollectForm::Auto => !split.is_empty() && reads_archives == Some(true),
             CollectForm::Archives => true,
@@ -126,6 +126,7 @@ impl Collecting {
                 "nothing that is collected has any; name a tree that has it first, or leave this GPU out".to_owned();
             report.missing.push(MissingPiece { kind: MissingKind::Code, name, by, reason });
         }
+        report.add_unasked(&unasked, gpus, &served, &prepared.resources);
         report.add_unjoined(&split, &prepared.plan, gpus);
         report.add_uncovered(&coverage(&prepared, &served));
         report.keep_planned(&prepared.input, &prepared.plan, &served);
@@ -166,8 +167,9 @@ impl Collected {
 /// The most missing pieces that are printed.
 const MOST_MISSING: usize = 1000;
 
-/// Prints what is missing on stderr.
+/// Prints warnings, and what is missing, on stderr.
 pub(super) fn warn_of_missing(report: &CollectReport) {
+    report.warnings.iter().for_each(|warning| warn(warning));
     for missing in report.missing.iter().take(MOST_MISSING) {
         let text = format!("{}: missing, needed by {}: {}", missing.name, missing.by, missing.reason);
         eprintln!("kpackfs: {}", message(&text));

@@ -30,11 +30,13 @@ impl OpenedData {
         Some(Self { paths, is_prefix, follows_links: true, need: row.need, source: row.source })
     }
 
-    /// The files of a database.
-    pub(super) fn database(reader: &'static DatabaseReader) -> Self {
-        let DatabaseReader { searched, follows_links, source, is_optional, .. } = *reader;
+    /// The files of a database: those next to the library, and those in a directory of its own.
+    pub(super) fn database(reader: &'static DatabaseReader) -> impl Iterator<Item = Self> {
+        let DatabaseReader { searched, ref next_to, follows_links, source, is_optional, .. } = *reader;
         let need = if is_optional { Need::Optional } else { Need::Required };
-        Self { paths: searched, is_prefix: false, follows_links, need, source }
+        let next_to = next_to.as_ref().map(std::slice::from_ref);
+        let places = next_to.into_iter().map(|paths| (paths, true)).chain([(searched, false)]);
+        places.map(move |(paths, is_prefix)| Self { paths, is_prefix, follows_links, need, source })
     }
 
     /// The place where files are missing if there are none: that of an installation, which libraries try last.

@@ -85,7 +85,8 @@ impl IncompleteDatabases {
             for (other, files) in of_gpus.iter().filter(|(other, _)| *other != gpu) {
                 for (_, file) in files.iter().filter(|(kind, _)| own.is_none_or(|own| !own.contains_key(*kind))) {
                     let reason = format!("the database has {file} for {other}, and other files for {gpu}");
-                    self.miss(database, &without_modes(file).replace(other, gpu), reason);
+                    let name = without_modes(in_no_directory_of(file, other)).replace(other, gpu);
+                    self.miss(database, &format!("{}{name}", database.below(gpu)), reason);
                 }
             }
         }
@@ -93,8 +94,7 @@ impl IncompleteDatabases {
 
     /// Files that the lazy catalogue of a GPU names.
     fn follow_catalogue(&mut self, database: &TensileFiles<'_>, gpu: &str) {
-        let own = format!("{gpu}/");
-        let below = if database.has_below(&own) { own.as_str() } else { "" };
+        let below = database.below(gpu);
         let files = catalogues(database.handler, gpu).into_iter().map(|name| format!("{below}{name}"));
         let Some((path, content)) =
             files.into_iter().find_map(|path| Some((path.clone(), *database.files.get(&path)?)))
@@ -156,14 +156,24 @@ impl<'a> TensileFiles<'a> {
         if !is_code && extension != "dat" {
             return;
         }
-        let purpose = without_modes(stem).replace(processor, "*");
+        let purpose = without_modes(in_no_directory_of(stem, processor)).replace(processor, "*");
         self.processors.insert(processor.to_owned());
         self.purposes.entry(purpose).or_default().entry(processor.to_owned()).or_default().insert(is_code, below);
     }
 
-    fn has_below(&self, directory: &str) -> bool {
-        self.files.range(directory.to_owned()..).next().is_some_and(|(path, _)| path.starts_with(directory))
+    /// The directory of a GPU with its `/`. Empty if its files are among those of others: both layouts are in one database.
+    fn below(&self, gpu: &str) -> String {
+        let directory = format!("{gpu}/");
+        let mut files = self.files.range(directory.clone()..);
+        let has_own = files.next().is_some_and(|(path, _)| path.starts_with(&directory));
+        if has_own { directory } else { String::new() }
     }
+}
+
+/// The path of a file without the directory of a processor, in any of its modes.
+fn in_no_directory_of<'a>(path: &'a str, processor: &str) -> &'a str {
+    let below = path.split_once('/').filter(|(directory, _)| without_modes(directory) == processor);
+    below.map_or(path, |(_, name)| name)
 }
 
 /// A name without the modes of its processor: code may be for both modes, or there is a file for each.
@@ -251,5 +261,30 @@ mod tests {
             assert_eq!(missing(&names), expected, "{more:?}");
         }
         assert_eq!(missing(&["TensileLibrary_lazy_gfx942.dat"]), Vec::<String>::new(), "it does not support the GPU");
+    }
+
+    #[test]
+    fn each_gpu_has_a_directory_or_none() {
+        let of = |gpu: &str, is_nested: bool| {
+            let below = if is_nested { format!("{gpu}/") } else { String::new() };
+            ["TensileLibrary_lazy_", "TensileLibrary_HH_", "Kernels.so-000-"].map(|begin| {
+                let suffix = if begin.ends_with("HH_") {
+                    ".co"
+                } else if begin.starts_with("Kernels") {
+                    ".hsaco"
+                } else {
+                    ".dat"
+                };
+                format!("{below}{begin}{gpu}{suffix}")
+            })
+        };
+        for (own, other) in [(false, false), (false, true), (true, false), (true, true)] {
+            let all = [of("gfx1100", own), of("gfx90a-xnack-", other), of("gfx942", other)].concat();
+            let names: Vec<_> = all.iter().map(String::as_str).collect();
+            assert_eq!(missing(&names), Vec::<String>::new(), "{own} {other}");
+            let helper = all.iter().position(|name| name.contains("Kernels")).unwrap();
+            let rest = [&names[..helper], &names[helper + 1..]].concat();
+            assert_eq!(missing(&rest), [format!("lib/rocblas/library/{}", names[helper])], "{own} {other}");
+        }
     }
 }

@@ -48,8 +48,16 @@ const fn row(library: &'static str, what: KnownPiece, need: Need, source: &'stat
     Known { library, what, need, source }
 }
 
+/// Where Open Image Denoise loads its modules, and which ones (`Context::init` of core/context.h).
+const OIDN: &str = "RenderKit/oidn 0f393eca core/module.cpp, ModuleLoader::load";
+/// Where ggml loads its backends.
+const GGML: &str = "ggml-org/llama.cpp f5eee972 ggml/src/ggml-backend-reg.cpp, ggml_backend_load_best";
+
+/// The same with the `GGML_BACKEND_DIR` of Debian's package ggml 0.27.0.
+const GGML_DEBIAN: &str = "ggml-org/llama.cpp f5eee972 ggml/src/ggml-backend-reg.cpp, GGML_BACKEND_DIR of Debian";
+
 /// The table. Each source was read; what it says is in the comment if the name alone does not.
-pub(super) const KNOWN: [Known; 22] = [
+pub(super) const KNOWN: [Known; 29] = [
     // Without `--offload-arch` it asks the runtime for the GPU (`RTCProgram::findIsa`).
     row("hiprtc", Unversioned("amdhip64"), Optional, "ROCm/clr hipamd/src/hiprtc/hiprtcInternal.cpp"),
     // It is built and installed with hiprtc, which contains the same headers: nothing in these sources loads it.
@@ -92,10 +100,20 @@ pub(super) const KNOWN: [Known; 22] = [
         Optional,
         "ROCm/rocm-libraries projects/hipdnn/backend/src/plugin/EnginePluginManager.hpp",
     ),
-    row("rocfft", Files("rocfft_kernel_cache.db"), Optional, "ROCm/rocFFT library/src/rtc_cache.cpp"),
+    // Next to the library, or in a directory of its own.
     row("rocfft", Files("rocfft_rtc_helper"), Optional, "ROCm/rocFFT library/src/rtc_subprocess.cpp"),
-    // The same two in directories of their own.
-    row("rocfft", Directory(&["rocfft"]), Optional, "ROCm/rocFFT library/src/rtc_subprocess.cpp"),
+    row("rocfft", Files("rocfft/rocfft_rtc_helper"), Optional, "ROCm/rocFFT library/src/rtc_subprocess.cpp"),
+    // Names of modules are put together: the prefix, `device_` and the kind of device, and the version. Those for devices of
+    // others need libraries of others.
+    row("OpenImageDenoise_core", Files("libOpenImageDenoise_device_cpu.so"), Optional, OIDN),
+    row("OpenImageDenoise_core", Files("libOpenImageDenoise_device_hip.so"), Optional, OIDN),
+    row("OpenImageDenoise_core", Files("OpenImageDenoise_device_cpu.dll"), Optional, OIDN),
+    row("OpenImageDenoise_core", Files("OpenImageDenoise_device_hip.dll"), Optional, OIDN),
+    // All files whose names begin so are tried, for CPUs of each kind. Debian has them in a directory of its own.
+    row("ggml", Files("libggml-cpu"), Optional, GGML),
+    row("ggml", Files("libggml-hip"), Optional, GGML),
+    row("ggml", Files("ggml/backends0/libggml-cpu"), Optional, GGML_DEBIAN),
+    row("ggml", Files("ggml/backends0/libggml-hip"), Optional, GGML_DEBIAN),
     // Communicators end with ncclSystemError without it.
     row("rccl", Unversioned("hsa-runtime64"), Optional, "ROCm/rocm-systems projects/rccl/src/misc/rocmwrap.cc"),
     row(
@@ -160,7 +178,13 @@ impl Known {
     /// The rows of a library.
     pub(super) fn of(name: &[u8]) -> impl Iterator<Item = &'static Self> {
         let stem = stem(name).map(str::to_owned);
-        KNOWN.iter().filter(move |row| stem.as_deref() == Some(row.library))
+        let is_dll = name.to_ascii_lowercase().ends_with(b".dll");
+        // Names of modules are those of one system.
+        let is_here = move |row: &&Self| match row.what {
+            Files(begin) => !begin.ends_with(if is_dll { ".so" } else { ".dll" }),
+            _ => true,
+        };
+        KNOWN.iter().filter(move |row| stem.as_deref() == Some(row.library)).filter(is_here)
     }
 }
 

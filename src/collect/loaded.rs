@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use super::data::OpenedData;
 use super::known::{Known, KnownPiece, Need, stem};
 use super::model::{MissingKind, MissingPiece, Reason};
+use super::root::Followed;
 use super::select::{Found, Selector};
-use crate::binary::LinkedMachine;
+use crate::binary::{Imports, LinkedMachine};
+use crate::source::EntryPath;
 
 impl Selector<'_> {
     /// The libraries that an object loads by name.
@@ -34,10 +36,26 @@ impl Selector<'_> {
         let (Some(opened), machine) = (OpenedData::of(row), object.imports.machine) else { return };
         let Some(own) = Some(object.file.root).filter(|root| *root > 0).or(self.host) else { return };
         for (file, _) in opened.files(object, own, self.roots).unwrap_or_default() {
-            if let Some(found) = self.candidate(file.root, file.path, Some(machine), true) {
-                self.add_found(found, Reason::Data, Some(by), Some(row.source));
+            match self.candidate(file.root, file.path.clone(), Some(machine), true) {
+                Some(found) => drop(self.add_found(found, Reason::Data, Some(by), Some(row.source))),
+                None => drop(self.miss_unreadable(by, file.root, &file.path)),
             }
         }
+    }
+
+    /// Notes a program or a library that is loaded, if what it needs cannot be read. Returns whether that is so.
+    fn miss_unreadable(&mut self, by: usize, root: usize, path: &EntryPath) -> bool {
+        let (Some(object), Some(searched)) = (self.found.objects.get(by), self.roots.get(root)) else { return false };
+        let Followed::File(found) = searched.follow(path) else { return false };
+        let Err(error) = Imports::read(&found.content) else { return false };
+        if LinkedMachine::of(&found.content) != Some(object.imports.machine) {
+            return false;
+        }
+        let (name, by) = (found.path.to_string(), object.file.path.to_string());
+        let place = searched.place.display();
+        let reason = format!("what {name} of {place} needs is not known: {error}; replace it");
+        self.miss(MissingKind::Unreadable, &name, &by, reason);
+        true
     }
 
     /// A library that an object loads by name.
@@ -47,6 +65,9 @@ impl Selector<'_> {
         let suffix = if machine == LinkedMachine::Pe { "dll" } else { "so" };
         let name = if suffix == "dll" { format!("{library}.dll") } else { format!("lib{library}.so") };
         let found = self.by_stem(library, machine, by, is_unversioned);
+        if found.is_empty() && self.has_unreadable(library, machine, by) {
+            return;
+        }
         // Without its soname link a library is not found, although its file is there.
         let soname = found.first().and_then(|(.., imports, _)| imports.soname.clone()).filter(|_| !is_unversioned);
         let name = soname.map_or(name, |soname| String::from_utf8_lossy(&soname).into_owned());
@@ -76,10 +97,21 @@ impl Selector<'_> {
         }
     }
 
+    /// Notes the libraries with this stem that cannot be read. Returns whether there is one.
+    fn has_unreadable(&mut self, library: &str, machine: LinkedMachine, by: usize) -> bool {
+        let begin = begin_of(library, machine);
+        let paths = (0..).zip(self.roots).flat_map(|(number, root)| {
+            let paths = root.beginning(begin.as_bytes()).filter(|path| stem(path.name()) == Some(library));
+            paths.map(move |path| (number, path))
+        });
+        let paths: Vec<_> = paths.collect();
+        paths.into_iter().any(|(root, path)| self.miss_unreadable(by, root, path))
+    }
+
     /// The library with this stem, by the name that `dlopen` gets: the soname, and that without a version if libraries ask
     /// for it so. It is next to the object that loads it, or elsewhere.
     fn by_stem(&self, library: &str, machine: LinkedMachine, by: usize, is_unversioned: bool) -> Vec<Found> {
-        let begin = if machine == LinkedMachine::Pe { library.to_owned() } else { format!("lib{library}.so") };
+        let begin = begin_of(library, machine);
         let Some(object) = self.found.objects.get(by) else { return Vec::new() };
         let (own, directory) = (object.file.root, object.loaded_as.parent());
         let mut names = BTreeMap::<(bool, usize), Vec<u8>>::new();
@@ -104,4 +136,9 @@ impl Selector<'_> {
             .filter_map(|name| self.search(by, &name).or_else(|| self.by_name(&name, Some(machine), Some(by))))
             .collect()
     }
+}
+
+/// How the file names of a library begin.
+fn begin_of(library: &str, machine: LinkedMachine) -> String {
+    if machine == LinkedMachine::Pe { library.to_owned() } else { format!("lib{library}.so") }
 }

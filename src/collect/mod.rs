@@ -22,6 +22,7 @@ mod select;
 mod sizes;
 mod statement;
 mod strings;
+mod unasked;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -39,6 +40,7 @@ use place::Placement;
 use root::{Followed, SearchRoot};
 use select::Selector;
 use strings::suggestions;
+use unasked::UnaskedLibrary;
 
 pub use error::CollectError;
 pub use model::{CollectReport, CollectedFile, MissingKind, MissingPiece, Reason};
@@ -64,6 +66,8 @@ pub struct Collection {
     pub split: BTreeSet<String>,
     /// Whether the HIP runtime reads archives; `None` if no runtime was found.
     pub reads_archives: Option<bool>,
+    /// Libraries of the trees that were not collected.
+    pub unasked: Vec<UnaskedLibrary>,
 }
 
 /// Collects what the applications need from the trees, which are searched in this order. Each comes with its path as the
@@ -82,7 +86,7 @@ pub fn collect(
     let trees = trees.into_iter().map(|(place, input)| SearchRoot::of_tree(place, input));
     let roots: Vec<_> = std::iter::once(SearchRoot::new(named.clone(), app)).chain(trees).collect();
     let mut selection = Selector::run(&roots, options, host);
-    if selection.objects.is_empty() {
+    if selection.objects.is_empty() && selection.missing.is_empty() {
         return Err(CollectError::NoProgram(named));
     }
     let mut pieces = OpenedFiles::find(&roots, &selection, options, host);
@@ -91,6 +95,7 @@ pub fn collect(
     let note = runtime_path(&selection, &placement, options);
     let suggestions = suggestions(&roots, &selection);
     let reads_archives = reads_archives(&roots, &selection);
+    let unasked = unasked::find(&roots, &selection);
     let (mut input, files) =
         ResultAssembly::new(&roots, &selection, &placement).run(std::mem::take(&mut pieces.drafts));
     let places: HashMap<_, _> = selection
@@ -107,6 +112,7 @@ pub fn collect(
         absent: [std::mem::take(&mut selection.absent), pieces.absent].concat(),
         left_out: std::mem::take(&mut selection.left_out),
         suggestions,
+        warnings: Vec::new(),
         notes: [
             std::mem::take(&mut selection.notes),
             pieces.notes,
@@ -121,7 +127,7 @@ pub fn collect(
     report.rename(|by| places.get(by).cloned());
     let split = pieces.split.iter().filter_map(|&number| selection.objects.get(number));
     let split = split.map(|object| placement.path(&object.file).to_string()).collect();
-    Ok(Collection { input, report, split, reads_archives })
+    Ok(Collection { input, report, split, reads_archives, unasked })
 }
 
 /// Whether the HIP runtime reads archives: that of the result, or else of a tree.

@@ -61,6 +61,8 @@ pub enum MissingKind {
     Code,
     /// A file of a kernel database.
     Database,
+    /// What a program or a library needs, which cannot be read.
+    Unreadable,
 }
 
 /// A piece that is needed and in neither the application nor a tree.
@@ -113,6 +115,8 @@ pub struct CollectReport {
     pub left_out: Vec<SystemLibrary>,
     /// Libraries whose sonames are strings in collected files.
     pub suggestions: Vec<Suggestion>,
+    /// What the user may not want: device code that is in no file of the result.
+    pub warnings: Vec<String>,
     /// Remarks for the user.
     pub notes: Vec<String>,
     /// The newest version of glibc that a collected file needs.

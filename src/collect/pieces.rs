@@ -117,7 +117,9 @@ impl OpenedFiles {
             }
         }
         if let Some(reader) = database_of(name) {
-            self.add_opened(number, object, &OpenedData::database(reader), own, roots);
+            for opened in OpenedData::database(reader) {
+                self.add_opened(number, object, &opened, own, roots);
+            }
         }
     }
 

@@ -54,6 +54,7 @@ impl<'a> Selector<'a> {
     /// All programs and libraries of the application.
     fn add_application(&mut self) {
         let Some(app) = self.roots.first() else { return };
+        let mut unreadable = Vec::new();
         for entry in &app.input.entries {
             let EntryKind::File { content, .. } = &entry.kind else { continue };
             if !may_be_binary(&**content) {
@@ -63,7 +64,7 @@ impl<'a> Selector<'a> {
                 Ok(Some(imports)) => Arc::new(imports),
                 Ok(None) => continue,
                 Err(error) => {
-                    self.found.notes.push(format!("{}: what it needs is not known: {error}", entry.path));
+                    unreadable.push((entry.path.to_string(), LinkedMachine::of(content), error.to_string()));
                     continue;
                 }
             };
@@ -80,6 +81,16 @@ impl<'a> Selector<'a> {
                 by: None,
                 is_relative: true,
             });
+        }
+        // What is for another machine than the programs is loaded by nothing here.
+        let machines: HashSet<_> = self.found.objects.iter().map(|object| object.imports.machine).collect();
+        for (path, machine, error) in unreadable {
+            let is_loaded = machine.is_some_and(|it| it.is_host() && (machines.is_empty() || machines.contains(&it)));
+            let unknown = format!("what it needs is not known: {error}");
+            match is_loaded {
+                true => self.miss(MissingKind::Unreadable, &path, &path, format!("{unknown}; replace it")),
+                false => self.found.notes.push(format!("{path}: {unknown}")),
+            }
         }
     }
 

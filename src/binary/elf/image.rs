@@ -77,18 +77,20 @@ impl ElfImage {
     /// Reads the headers. `Ok(None)` if this is not an ELF file that can have device code for a loader: it is not
     /// 64-bit little-endian, or neither an executable nor a shared library.
     pub(crate) fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        let Ok(header) = read_pod::<FileHeader64<LE>>(content, 0) else { return Ok(None) };
-        let is_loadable = matches!(header.e_type.get(LE), elf::ET_EXEC | elf::ET_DYN);
-        if header.e_ident.magic != elf::ELFMAG
-            || header.e_ident.class != elf::ELFCLASS64
-            || header.e_ident.data != elf::ELFDATA2LSB
-            || !is_loadable
-        {
-            return Ok(None);
-        }
+        let Some(header) = Self::loadable_header(content) else { return Ok(None) };
         let segments = read_segments(content, &header)?;
         let (sections, names_index) = read_sections(content, &header)?;
         Ok(Some(Self { content: Arc::clone(content), header, segments, sections, names_index }))
+    }
+
+    /// The header of a 64-bit little-endian executable or shared library.
+    pub(super) fn loadable_header(content: &Arc<dyn Content>) -> Option<FileHeader64<LE>> {
+        let header = read_pod::<FileHeader64<LE>>(content, 0).ok()?;
+        let is_loadable = matches!(header.e_type.get(LE), elf::ET_EXEC | elf::ET_DYN)
+            && header.e_ident.magic == elf::ELFMAG
+            && header.e_ident.class == elf::ELFCLASS64
+            && header.e_ident.data == elf::ELFDATA2LSB;
+        is_loadable.then_some(header)
     }
 
     /// The loadable segments in file order.

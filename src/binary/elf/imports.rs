@@ -13,9 +13,13 @@ use crate::binary::imports::{Imports, LinkedMachine, MAX_IMPORTS, NeededVersion,
 use crate::memory::{Parser, ParserMemory};
 use crate::rope::Content;
 
-/// Reads what a loader reads; `Ok(None)` for a file that is not a 64-bit program or library.
+/// Reads what a loader reads; `Ok(None)` for a file that is not a 64-bit program or library, or has debugging information only.
 pub(in crate::binary) fn imports(content: &Arc<dyn Content>) -> Result<Option<Imports>, BinaryError> {
     let Some(image) = ElfImage::read(content)? else { return Ok(None) };
+    // A .debug file has the section without content, and may have program headers that lead nowhere.
+    if image.section(b".dynamic").is_some_and(|(_, section)| section.is_nobits()) {
+        return Ok(None);
+    }
     let reader = ImportReader { entries: entries(&image)?, table: ParserMemory::new(Parser::Imports), image: &image };
     let needed = reader.all(elf::DT_NEEDED).map(|at| reader.name(at)).collect::<Result<_, _>>()?;
     let soname = reader.last(elf::DT_SONAME).map(|at| reader.name(at)).transpose()?;
@@ -33,6 +37,12 @@ pub(in crate::binary) fn imports(content: &Arc<dyn Content>) -> Result<Option<Im
         versions,
         _table: reader.table,
     }))
+}
+
+/// The machine of a 64-bit program or library, by its header.
+pub(in crate::binary) fn machine(content: &Arc<dyn Content>) -> Option<u16> {
+    let header = ElfImage::loadable_header(content)?;
+    Some(header.e_machine.get(LE).0)
 }
 
 /// The directories of a search path. An empty one is the current directory, which no result should depend on.

@@ -25,7 +25,7 @@ use object::LittleEndian as LE;
 use object::elf::{self, SectionType};
 
 use self::image::{ElfImage, ElfSection, ElfSegment};
-pub(super) use self::imports::imports;
+pub(super) use self::imports::{imports, machine};
 pub(super) use self::joined::join;
 use self::relocation::{Pointer, PointerEncoding};
 use self::sections::{FATBIN, MARKER, MappedDevice, WRAPPERS, WrappedCode, WrapperPlace};

@@ -508,3 +508,190 @@ fn a_result_that_exceeds_a_limit_is_not_written() {
         "there is no size without an output"
     );
 }
+
+fn collected(place: &Place, gpus: &str) -> (Value, Vec<String>) {
+    let output = place.collect(gpus, &["--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    let files = report["files"].as_array().unwrap().iter();
+    let files = files.map(|file| file["path"].as_str().unwrap().to_owned()).collect();
+    (report, files)
+}
+
+#[test]
+fn rocfft_has_the_cache_of_its_gpu_from_both_places() {
+    let place = Place::new();
+    place.library("librocfft.so.0", "librocfft.so.0", "", &[]);
+    place.library("libhelper.so.1", "libhelper.so.1", "", &[]);
+    fs::create_dir_all(place.path("tree/lib/rocfft")).unwrap();
+    place.compile(
+        "int main(void) { return 0; }",
+        "tree/lib/rocfft/rocfft_rtc_helper",
+        &["-Wl,--no-as-needed", "tree/lib/libhelper.so.1", "-Wl,-rpath,$ORIGIN/.."],
+    );
+    for name in
+        ["rocfft_kernel_cache_gfx90a.db", "rocfft/rocfft_kernel_cache_gfx1201.db", "rocfft/rocfft_kernel_cache.db"]
+    {
+        place.write(&format!("tree/lib/{name}"), "SQLite format 3\0");
+    }
+    place.write("tree/lib/librocfft-notes.txt", "");
+    place.program("program", &["librocfft.so.0"], "$ORIGIN");
+    let common = ["libhelper.so.1", "librocfft.so.0", "program"];
+    let of_directory = ["rocfft/rocfft_kernel_cache.db", "rocfft/rocfft_rtc_helper"];
+    for (gpus, own) in [
+        ("gfx90a", &["rocfft_kernel_cache_gfx90a.db"][..]),
+        ("gfx1201", &["rocfft/rocfft_kernel_cache_gfx1201.db"]),
+        ("gfx1201,gfx90a", &["rocfft/rocfft_kernel_cache_gfx1201.db", "rocfft_kernel_cache_gfx90a.db"]),
+    ] {
+        let (report, mut files) = collected(&place, gpus);
+        files.sort();
+        let mut expected = [&common[..], &of_directory, own].concat();
+        expected.sort_unstable();
+        assert_eq!(files, expected, "{gpus}");
+        assert_eq!(report["missing"], Value::Array(Vec::new()), "{gpus}");
+    }
+}
+
+/// As in ROCm 7.14: a directory for one GPU, and the files of another one next to it.
+#[test]
+fn databases_may_have_directories_for_some_gpus() {
+    for library in ["rocblas", "hipblaslt"] {
+        let place = Place::new();
+        let soname = format!("lib{library}.so.1");
+        place.library(&soname, &soname, "", &[]);
+        let of = |gpu: &str, below: &str| {
+            let names = ["TensileLibrary_lazy_@.dat", "Kernels.so-000-@.hsaco", "TensileLibrary_HH_@.co"];
+            let names = names.map(|name| name.replace('@', gpu));
+            // An empty array of MessagePack.
+            names.iter().for_each(|name| place.write(&format!("tree/lib/{library}/library/{below}{name}"), [0x90]));
+        };
+        of("gfx90a", "gfx90a/");
+        of("gfx1100", "");
+        place.program("program", &[&soname], "$ORIGIN");
+        for gpus in ["gfx90a", "gfx1100", "gfx1100,gfx90a"] {
+            assert_eq!(place.missing(gpus), (Some(0), Vec::new()), "{library} {gpus}");
+        }
+        for gone in ["Kernels.so-000-gfx1100.hsaco", "gfx90a/Kernels.so-000-gfx90a.hsaco"] {
+            let file = place.path(&format!("tree/lib/{library}/library/{gone}"));
+            fs::rename(&file, place.path("away")).unwrap();
+            let missing = vec![format!("{library}/library/{gone}")];
+            assert_eq!(place.missing("gfx1100,gfx90a"), (Some(1), missing), "{library}");
+            fs::rename(place.path("away"), &file).unwrap();
+        }
+    }
+}
+
+/// Makes the first needed name of a library lie outside of its table of names.
+fn damage(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let field = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let at = usize::try_from(field(&bytes, 32)).unwrap();
+    let segments = (0..usize::from(bytes[56])).map(|number| at + 56 * number);
+    let dynamic = segments.into_iter().find(|&at| bytes[at] == 2).unwrap();
+    let mut entry = usize::try_from(field(&bytes, dynamic + 8)).unwrap();
+    while field(&bytes, entry) != 1 {
+        entry += 16;
+    }
+    bytes[entry + 8..entry + 16].copy_from_slice(&u64::MAX.to_le_bytes());
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn what_cannot_be_read_and_would_be_loaded_is_missing() {
+    let place = Place::new();
+    place.library("libgpu.so.1", "libgpu.so.1", "", &[]);
+    place.program("good", &[], "$ORIGIN");
+    place.program("damaged", &["libgpu.so.1"], "$ORIGIN");
+    let unreadable = |(report, files): (Value, Vec<String>)| {
+        let missing = report["missing"].as_array().unwrap().iter().map(|piece| {
+            assert!(piece["reason"].as_str().unwrap().contains("outside of its string table"), "{piece}");
+            (piece["kind"].as_str().unwrap().to_owned(), piece["name"].as_str().unwrap().to_owned())
+        });
+        (missing.collect::<Vec<_>>(), files)
+    };
+    let damaged = || vec![("unreadable".to_owned(), "damaged".to_owned())];
+    damage(&place.path("app/damaged"));
+    assert_eq!(unreadable(collected(&place, "gfx1100")), (damaged(), vec!["good".to_owned()]));
+    assert_eq!(place.collect("gfx1100", &["-o", "out"]).status.code(), Some(1));
+    assert!(place.path("out/damaged").exists(), "the rest is written");
+    // Alone, too.
+    fs::rename(place.path("app/good"), place.path("good")).unwrap();
+    assert_eq!(unreadable(collected(&place, "gfx1100")), (damaged(), Vec::new()));
+    // A plug-in that is loaded by its name.
+    fs::rename(place.path("app/damaged"), place.path("damaged")).unwrap();
+    fs::rename(place.path("good"), place.path("app/good")).unwrap();
+    place.library("libOpenImageDenoise_core.so.2.5.0", "libOpenImageDenoise_core.so.2.5.0", "", &[]);
+    let module = "libOpenImageDenoise_device_hip.so.2.5.0";
+    place.library(module, module, "", &["-Wl,--no-as-needed", "tree/lib/libgpu.so.1"]);
+    damage(&place.path(&format!("tree/lib/{module}")));
+    place.program("good", &["libOpenImageDenoise_core.so.2.5.0"], "$ORIGIN");
+    let missing = unreadable(collected(&place, "gfx1100")).0;
+    assert_eq!(missing, [("unreadable".to_owned(), format!("lib/{module}"))]);
+}
+
+#[test]
+fn what_nothing_loads_may_be_unreadable() {
+    let place = Place::new();
+    place.program("program", &[], "$ORIGIN");
+    place.program("other", &["libgpu.so.1"], "$ORIGIN");
+    damage(&place.path("app/other"));
+    let mut foreign = fs::read(place.path("app/other")).unwrap();
+    // EM_AARCH64.
+    foreign[18] = 183;
+    place.write("app/foreign", &foreign);
+    fs::remove_file(place.path("app/other")).unwrap();
+    place.write("app/libscript.so", "/* GNU ld script */ GROUP ( libx.so.1 )");
+    let debug = place.path("app/program.debug");
+    succeeds(Command::new("objcopy").arg("--only-keep-debug").arg(place.path("app/program")).arg(&debug));
+    damage_nothing_but_offsets(&debug);
+    assert_eq!(place.missing("gfx1100"), (Some(0), Vec::new()));
+}
+
+/// Makes the dynamic section of a .debug file as large as in the program, as eu-strip leaves it.
+fn damage_nothing_but_offsets(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let at = usize::try_from(u64::from_le_bytes(bytes[32..40].try_into().unwrap())).unwrap();
+    let segments = (0..usize::from(bytes[56])).map(|number| at + 56 * number);
+    let dynamic = segments.into_iter().find(|&at| bytes[at] == 2).unwrap();
+    bytes[dynamic + 8..dynamic + 16].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    bytes[dynamic + 32..dynamic + 40].copy_from_slice(&512_u64.to_le_bytes());
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn modules_whose_names_are_put_together_are_taken_and_others_named() {
+    let place = Place::new();
+    let core = "libOpenImageDenoise_core.so.2.5.1";
+    place.library(core, core, "", &[]);
+    place.library(
+        "libOpenImageDenoise.so.2",
+        "libOpenImageDenoise.so.2",
+        "",
+        &["-Wl,--no-as-needed", &format!("tree/lib/{core}"), "-Wl,-rpath,$ORIGIN"],
+    );
+    let module = |kind: &str| format!("libOpenImageDenoise_device_{kind}.so.2.5.1");
+    place.library(&module("cpu"), &module("cpu"), "", &[]);
+    place.library(&module("sycl"), &module("sycl"), "", &["-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"]);
+    place.write(&format!("tree/lib/{}", module("hip")), fixture("plain.so"));
+    place.library("libother.so.1", "libother.so.1", "", &[]);
+    place.write("tree/lib/libother-gpu.so", fixture("plain.so"));
+    place.write("tree/lib/libstranger.so", fixture("plain.so"));
+    place.runtime("6", "nothing");
+    place.program("program", &["libOpenImageDenoise.so.2", "libother.so.1"], "$ORIGIN");
+    let (report, files) = collected(&place, "gfx1030");
+    let libraries: Vec<_> = files.iter().filter(|path| path.contains("Open")).map(String::as_str).collect();
+    let expected = ["libOpenImageDenoise.so.2", core, &module("cpu"), &module("hip")];
+    assert_eq!(libraries, expected);
+    let warnings = report["warnings"].as_array().unwrap();
+    let only = "libother-gpu.so next to collected libraries has code for gfx1030, and nothing asks for it; --include takes one in";
+    assert_eq!(warnings, &[Value::from(only)]);
+    let said = place.collect("gfx1030", &["--include", "libother-gpu.so"]);
+    assert!(!String::from_utf8_lossy(&said.stderr).contains("warning"), "{}", String::from_utf8_lossy(&said.stderr));
+    // Nothing has code at all.
+    fs::remove_file(place.path("tree/lib").join(module("hip"))).unwrap();
+    fs::remove_file(place.path("tree/lib/libother-gpu.so")).unwrap();
+    let output = place.collect("gfx1030", &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("warning: nothing that is collected has code for gfx1030"), "{said}");
+    assert_eq!(output.status.code(), Some(0));
+}
