@@ -87,9 +87,10 @@ impl<'a> Selector<'a> {
         for (path, machine, error) in unreadable {
             let is_loaded = machine.is_some_and(|it| it.is_host() && (machines.is_empty() || machines.contains(&it)));
             let unknown = format!("what it needs is not known: {error}");
-            match is_loaded {
-                true => self.miss(MissingKind::Unreadable, &path, &path, format!("{unknown}; replace it")),
-                false => self.found.notes.push(format!("{path}: {unknown}")),
+            if is_loaded {
+                self.miss(MissingKind::Unreadable, &path, &path, format!("{unknown}; replace it"));
+            } else {
+                self.found.notes.push(format!("{path}: {unknown}"));
             }
         }
     }

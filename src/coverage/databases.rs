@@ -22,7 +22,8 @@ pub(super) fn find(
         let path = &entry.path;
         let Some(kind) = handler.kind(path) else { continue };
         let database = (handler.directory(path), handler.name(), kind);
-        databases.entry(database).or_default().insert(arch(*handler, path, key));
+        let of_generic = examined.plan.generic.get(path).map(|(target, _)| Arch::Target(target.clone()));
+        databases.entry(database).or_default().insert(of_generic.unwrap_or_else(|| arch(*handler, path, key)));
     }
     databases.retain(|(path, library, _), _| is_judged(path, library));
     let judged = databases.into_iter().map(|((path, library, files), archs)| CoveredDatabase {

@@ -57,7 +57,7 @@ enum Magic {
 
 impl LooseCode {
     /// Reads the first bytes of files whose paths name a target or a family.
-    pub(super) fn find<'a>(files: Vec<NamedFile<'a>>, resources: &Arc<Resources>) -> Self {
+    pub(super) fn find(files: Vec<NamedFile<'_>>, resources: &Arc<Resources>) -> Self {
         let named: Vec<_> = files
             .into_iter()
             .filter_map(|(path, content)| Some((path, content, named_targets(path))).filter(|it| !it.2.is_empty()))

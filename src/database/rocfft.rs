@@ -1,4 +1,4 @@
-//! rocFFT: compiled kernels in an SQLite file for each GPU. Versions before 2026 have one file for all, which stays in the
+//! rocFFT: compiled kernels in an `SQLite` file for each GPU. Versions before 2026 have one file for all, which stays in the
 //! host part.
 
 use super::arch::Arch;
@@ -21,7 +21,7 @@ pub(super) const READER: DatabaseReader = DatabaseReader {
 
 /// How the names of caches begin.
 pub const CACHES: &str = "rocfft_kernel_cache";
-/// How SQLite files begin (the file format of SQLite, 1.2).
+/// How `SQLite` files begin (the file format of `SQLite`, 1.2).
 pub(super) const SQLITE: &[u8] = b"SQLite format 3\0";
 
 /// The name of the file for a processor.

@@ -76,7 +76,9 @@ mod tests {
         bytes.extend(2_u64.to_le_bytes());
         let device = format!("hipv4-amdgcn-amd-amdhsa--{target}");
         for (offset, size, id) in [(4096_u64, 0_u64, "host-x86_64-unknown-linux-gnu-"), (4096, 300_000, &*device)] {
-            [offset, size, id.len() as u64].iter().for_each(|field| bytes.extend(field.to_le_bytes()));
+            for field in [offset, size, id.len() as u64] {
+                bytes.extend(field.to_le_bytes());
+            }
             bytes.extend(id.as_bytes());
         }
         bytes.resize(304_096, 0);

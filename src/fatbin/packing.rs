@@ -229,7 +229,7 @@ pub(crate) fn content_size(frame: &[u8]) -> Option<u64> {
 
 /// Bytes of the header of the zstd frame that begins with `frame`. `None` if it is no frame, or needs a dictionary.
 pub(super) fn frame_header_size(frame: &[u8]) -> Option<u64> {
-    let (descriptor, _) = descriptor_of(frame).filter(|(descriptor, _)| descriptor & 3 == 0)?;
+    let (descriptor, _) = descriptor_of(frame).filter(|(descriptor, _)| matches!(descriptor & 3, 0))?;
     let is_single = descriptor & 0x20 != 0;
     let size = match descriptor >> 6 {
         0 => u64::from(is_single),

@@ -199,7 +199,7 @@ impl Page {
                     td.picture { (self.user_bars(gpu, user)) }
                     (bytes(user.download_size)) (ratio(user.download_size, fat)) (bytes(thin_download))
                     (bytes(user.installed_size)) (ratio(user.installed_size, Some(summary.input_size))) (bytes(thin_installed))
-                    td { "host" @for key in &user.keys { " + " (shown(key)) } }
+                    td { (shown(&user.parts())) }
                 }
             }
         };

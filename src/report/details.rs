@@ -117,7 +117,7 @@ impl Details {
             files: files(input, plan),
             code: plan.binaries.iter().map(|binary| (binary.path.to_string(), code(binary, &keys))).collect(),
             database_files: databases(input, plan),
-            thin: parts.users.iter().map(|(gpu, keys)| (gpu.clone(), thin(keys))).collect(),
+            thin: parts.users.iter().map(|(gpu, (keys, _))| (gpu.clone(), thin(keys))).collect(),
         }
     }
 }

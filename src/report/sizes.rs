@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering;
 use serde::Serialize;
 
 use super::Summary;
-use crate::gpu::{BundleKey, Level};
+use crate::gpu::BundleKey;
 use crate::kpack::{ArchiveRope, make_archives};
 use crate::metrics::Progress;
 use crate::rope::{Materialize, ReadError};
 use crate::source::{Input, InputKind};
 use crate::split::Plan;
+use crate::view::{ServedBy, users_of};
 use crate::wheelparts::{WheelPart, WheelSet};
 
 /// Sizes in bytes. `None` if a size is unknown without work or does not exist.
@@ -51,6 +52,8 @@ pub(crate) struct PartSize {
 pub(crate) struct UserSize {
     /// Keys of its device parts.
     pub keys: Vec<String>,
+    /// How they serve it.
+    pub served_by: ServedBy,
     /// Bytes of the host wheel and the device wheels.
     pub download_size: Option<u64>,
     /// Bytes of the files of the host part and the device parts.
@@ -63,8 +66,8 @@ pub(crate) struct SizedParts {
     hosts: Vec<Arc<WheelPart>>,
     /// By key.
     devices: BTreeMap<String, SizedDevice>,
-    /// By GPU: the keys of the device parts of its installation.
-    pub(crate) users: BTreeMap<String, Vec<String>>,
+    /// By GPU: the keys of the device parts of its installation, and how they serve it.
+    pub(crate) users: BTreeMap<String, (Vec<String>, ServedBy)>,
 }
 
 struct SizedDevice {
@@ -94,12 +97,15 @@ impl SizedParts {
             let chain = key.packaging_chain().into_iter().filter(|key| keys.contains(key));
             chain.map(|key| key.to_string()).collect()
         };
-        let gpus = keys.iter().filter(|key| key.level() == Level::Target);
+        let mut gpus = BTreeMap::new();
+        for (key, served_by) in plans.iter().flat_map(|plan| users_of(plan)) {
+            gpus.entry(key).and_modify(|known: &mut ServedBy| *known = served_by.min(*known)).or_insert(served_by);
+        }
         Self {
             input_wheel_size: None,
             hosts: wheels.iter().flat_map(|wheels| &wheels.hosts).cloned().collect(),
             devices: keys.iter().map(|key| (key.to_string(), part(key))).collect(),
-            users: gpus.map(|key| (key.to_string(), user(key))).collect(),
+            users: gpus.iter().map(|(key, how)| (key.to_string(), (user(key), *how))).collect(),
         }
     }
 
@@ -111,7 +117,7 @@ impl SizedParts {
             wheel: device.wheel.as_ref().and_then(WheelSize::of),
         };
         let parts: BTreeMap<_, _> = self.devices.iter().map(|(key, device)| (key.clone(), part(device))).collect();
-        let user = |keys: &Vec<String>| {
+        let user = |(keys, served_by): &(Vec<String>, ServedBy)| {
             let wheel = |key: &String| parts.get(key)?.wheel.as_ref()?.size;
             let files = |key: &String| {
                 let databases = summary.device.get(key).map_or(0, |part| part.database_size);
@@ -124,6 +130,7 @@ impl SizedParts {
                 download_size: sum(host_wheels.first().and_then(|wheel| wheel.size), &wheel),
                 installed_size: sum(Some(summary.host_size), &files),
                 keys: keys.clone(),
+                served_by: *served_by,
             }
         };
         let users = self.users.iter().map(|(gpu, keys)| (gpu.clone(), user(keys))).collect();
@@ -154,6 +161,18 @@ impl Sizes {
             part.wheel()?;
         }
         Ok(())
+    }
+}
+
+impl UserSize {
+    /// Its parts, and how they serve the GPU unless one is its own: "host + gfx11 (code of its family)".
+    pub(crate) fn parts(&self) -> String {
+        let parts = std::iter::once("host").chain(self.keys.iter().map(String::as_str)).collect::<Vec<_>>().join(" + ");
+        match self.served_by {
+            ServedBy::Own => parts,
+            ServedBy::Generic => format!("{parts} (generic code)"),
+            ServedBy::Family => format!("{parts} (code of its family)"),
+        }
     }
 }
 

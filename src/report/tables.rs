@@ -118,7 +118,7 @@ impl InspectReport {
                 share(user.download_size, self.sizes.input_wheel_size),
                 known_size(user.installed_size),
                 share(user.installed_size, Some(self.summary.input_size)),
-                std::iter::once("host").chain(user.keys.iter().map(String::as_str)).collect::<Vec<_>>().join(" + "),
+                user.parts(),
             ]);
         }
         table

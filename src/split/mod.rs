@@ -27,7 +27,7 @@ mod unserved;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::database::Arch;
+use crate::database::{Arch, Handler};
 use crate::gpu::TargetId;
 use crate::join::Joined;
 use crate::kpack::BundleJobs;
@@ -76,7 +76,7 @@ impl Plan {
         let resources = jobs.resources();
         let roots = Roots::new(input, options)?;
         let group = roots::group(input, options)?;
-        let FoundDatabases { mut places, modes, warnings } =
+        let FoundDatabases { mut places, modes, generic, warnings } =
             database_places(input, &roots, options, resources);
         held::keep(input, &mut places, options)?;
         let mut plan = Self {
@@ -85,6 +85,7 @@ impl Plan {
             binaries: Vec::new(),
             bundle_files: Vec::new(),
             modes,
+            generic,
             keys: BTreeSet::new(),
             held: BTreeMap::new(),
             keeps_wheels: false,
@@ -129,6 +130,8 @@ struct FoundDatabases {
     places: Vec<Destination>,
     /// See [`Plan::modes`].
     modes: BTreeMap<EntryPath, TargetId>,
+    /// See [`Plan::generic`].
+    generic: BTreeMap<EntryPath, (TargetId, Handler)>,
     warnings: Vec<String>,
 }
 
@@ -146,7 +149,7 @@ fn database_places(input: &Input, roots: &Roots, options: &PlanOptions, resource
         EntryKind::Directory | EntryKind::Symlink(_) => None,
     });
     let databases = options.databases.of(files, resources);
-    let mut modes = BTreeMap::new();
+    let (mut modes, mut generic) = (BTreeMap::new(), BTreeMap::new());
     let place = |(entry, name): (&Entry, &EntryPath)| {
         let is_file = matches!(entry.kind, EntryKind::File { .. });
         let Some(found) = databases.classify(name).filter(|_| is_file) else { return Destination::Host };
@@ -158,6 +161,11 @@ fn database_places(input: &Input, roots: &Roots, options: &PlanOptions, resource
         {
             modes.insert(entry.path.clone(), target.clone());
         }
+        if let Arch::Target(target) = &found.arch
+            && target.is_generic()
+        {
+            generic.insert(entry.path.clone(), (target.clone(), found.handler));
+        }
         if options.wants(&key) {
             Destination::Device(key, found.handler)
         } else {
@@ -165,5 +173,5 @@ fn database_places(input: &Input, roots: &Roots, options: &PlanOptions, resource
         }
     };
     let places = input.entries.iter().zip(&names).map(place).collect();
-    FoundDatabases { places, modes, warnings: databases.warnings() }
+    FoundDatabases { places, modes, generic, warnings: databases.warnings() }
 }

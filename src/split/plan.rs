@@ -27,6 +27,9 @@ pub struct Plan {
     pub bundle_files: Vec<BundleFile>,
     /// The targets of databases for some modes of a GPU only, such as `gfx90a:xnack+`, by path in the input.
     pub modes: BTreeMap<EntryPath, TargetId>,
+    /// The targets of databases for generic processors, such as `gfx9-4-generic`, by path in the input. Their part is that of
+    /// a family, of which not all GPUs may run the code.
+    pub generic: BTreeMap<EntryPath, (TargetId, Handler)>,
     /// Every bundle key that has an archive or a database, or a device wheel in the input.
     pub keys: BTreeSet<BundleKey>,
     /// Files that device parts have because the device wheels of the input have them, sorted by path.

@@ -7,7 +7,8 @@ use super::error::ViewError;
 use super::installed::Installed;
 use super::items::{Item, ItemKind, add_directories, device_part, fat_items, fill, host_part, layer};
 use super::report::fixed;
-use super::thin::{DistInfo, Layers, ServedGpus, ThinLayout, ThinViews, show_thin};
+use super::served::ServedGpus;
+use super::thin::{DistInfo, Layers, ThinLayout, ThinViews, show_thin};
 use super::thin_wheels::{METADATA, ThinWheelOfView, ThinWheels};
 use crate::gpu::{BundleKey, Level};
 use crate::rope::Materialize;
@@ -251,10 +252,10 @@ pub(crate) fn show_reports(
     Ok(())
 }
 
-/// The targets with a merged view: those with a part of their own, and those that fall back to generic code.
+/// The targets with a merged view: those with a part of their own, and those that other parts serve.
 fn merged_targets(plan: &Plan, served: &ServedGpus) -> BTreeSet<BundleKey> {
-    let own = plan.keys.iter().filter(|key| key.level() == Level::Target).cloned();
-    own.chain(served.listed.iter().map(|gpus| BundleKey::of(gpus.first()))).collect()
+    let own = plan.keys.iter().filter(|key| key.level() == Level::Target);
+    own.chain(&served.merged).cloned().collect()
 }
 
 /// The parts of an installation for `wanted` that the input has.

@@ -11,6 +11,7 @@ mod made_time;
 mod modes;
 mod part_manifests;
 mod report;
+mod served;
 mod shared;
 mod simple;
 mod thin;
@@ -26,7 +27,8 @@ pub use part_manifests::{MANIFESTS, TreeManifest, part_manifests};
 pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Materialize;
+pub use served::{ServedBy, gpus_of, serves, users_of};
 pub use shared::show_shared;
 pub use simple::{ListedWheel, PackageIndexes, show_all_wheels, show_index, show_pages};
-pub use thin::{ThinViews, gpus_of, serves};
+pub use thin::ThinViews;
 pub use thin_wheels::ThinWheelOfView;

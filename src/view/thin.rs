@@ -10,19 +10,17 @@ use super::error::ViewError;
 use super::hiding::hide;
 use super::modes::HiddenModes;
 use super::report::fixed;
+use super::served::ServedGpus;
 use super::thin_wheels::{ThinWheelOfView, ThinWheels};
-use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
+use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::source::{Attributes, EntryPath};
-use crate::split::{Destination, FatBinaries, Plan, THIN, THIN_WHEELS, Targets};
+use crate::split::{FatBinaries, Plan, THIN, THIN_WHEELS};
 use crate::tree::{Bodies, Body, Finder, Hidden, Node, NodeId, NodeKind, OriginKind, ROOT, Tree, TreeError, View};
 use crate::wheel::PART_MANIFEST;
 
-/// The most listed views, since a crafted input may name thousands of targets. Others can be looked up by name.
-const MAX_LISTED: usize = 256;
-
 /// What all thin views share.
 #[derive(derive_more::Debug)]
-#[debug("ThinLayout({:?})", served.code)]
+#[debug("ThinLayout({:?})", served.listed)]
 pub(super) struct ThinLayout {
     /// The layers of a whole tree.
     layers: Layers,
@@ -35,20 +33,6 @@ pub(super) struct ThinLayout {
     binaries: Arc<FatBinaries>,
     served: ServedGpus,
     wheels: Option<Arc<ThinWheels>>,
-}
-
-/// The GPUs for which the input has code or databases.
-pub(super) struct ServedGpus {
-    /// The targets for which the input has code.
-    code: Vec<TargetId>,
-    /// The parts that have databases.
-    databases: BTreeSet<BundleKey>,
-    /// The targets of databases for some modes only.
-    modes: BTreeSet<TargetId>,
-    targets: Targets,
-    /// The sets of GPUs with a listed view: those that the input has something for, and those that can run its generic
-    /// code.
-    pub(super) listed: Vec<GpuSet>,
 }
 
 /// The layers of a whole tree as installed.
@@ -68,16 +52,6 @@ pub(super) struct DistInfo {
     pub(super) metadata: Option<NodeId>,
     pub(super) record: NodeId,
     pub(super) statement: NodeId,
-}
-
-/// Whether there is a thin view for a GPU: the plan has code or databases for it.
-pub fn serves(plan: &Plan, gpu: &TargetId) -> bool {
-    GpuSet::new([gpu.clone()]).is_some_and(|gpus| ServedGpus::new(plan).serves(&gpus))
-}
-
-/// The GPUs with a listed thin view: those that a plan has code or databases for.
-pub fn gpus_of(plan: &Plan) -> Vec<GpuSet> {
-    ServedGpus::new(plan).listed
 }
 
 impl ThinLayout {
@@ -124,51 +98,6 @@ impl ThinLayout {
         let name = std::str::from_utf8(name).ok()?;
         let gpus: GpuSet = name.parse().ok()?;
         (gpus.to_string().len() == name.len() && self.served.serves(&gpus)).then_some(gpus)
-    }
-}
-
-impl ServedGpus {
-    pub(super) fn new(plan: &Plan) -> Self {
-        let code = plan.binaries.iter().flat_map(|binary| &binary.wrappers).flatten();
-        let of_files = plan.bundle_files.iter().flat_map(|file| &file.targets);
-        let code: BTreeSet<&TargetId> = code.map(|(target, _)| target).chain(of_files).collect();
-        let code = code.into_iter().cloned().collect();
-        let (targets, listed) = (plan.targets.clone(), Vec::new());
-        let modes = plan.modes.values().filter(|target| targets.contains(&BundleKey::of(target))).cloned().collect();
-        let served = Self { code, databases: databases(plan), modes, targets, listed };
-        Self { listed: served.listed(), ..served }
-    }
-
-    fn listed(&self) -> Vec<GpuSet> {
-        let native = self.code.iter().filter(|code| BundleKey::of(code).level() == Level::Target && !code.is_generic());
-        let native = native.map(TargetId::without_features).filter(|code| code.to_string().starts_with("gfx"));
-        let generic = TARGETS.iter().filter_map(|target| target.name.parse::<TargetId>().ok());
-        let generic = generic.filter(|gpu| self.code.iter().any(|code| code.is_generic() && is_given(gpu, code)));
-        let of_databases = self.databases.iter().cloned().chain(self.modes.iter().map(BundleKey::of));
-        let of_databases = of_databases.filter(|key| key.level() == Level::Target);
-        let of_databases = of_databases.filter_map(|key| key.as_str().parse().ok());
-        // GPUs that share a package share a view: gfx1250-strict is a revision of gfx1250.
-        let gpus =
-            native.chain(generic).chain(of_databases).filter(|gpu| BundleKey::of(gpu).as_str() == gpu.processor());
-        let gpus: BTreeSet<TargetId> = gpus.collect();
-        // There may be code that no GPU runs.
-        let sets = gpus.into_iter().filter_map(|gpu| GpuSet::new([gpu])).filter(|gpus| self.serves(gpus));
-        sets.take(MAX_LISTED).collect()
-    }
-
-    /// Whether the input has code or databases for each of the GPUs. `false` for families.
-    pub(super) fn serves(&self, gpus: &GpuSet) -> bool {
-        let chain = |gpu: &TargetId| BundleKey::of(gpu).packaging_chain();
-        let has_code = |gpu: &TargetId| self.code.iter().any(|code| is_given(gpu, code));
-        let has_modes = |gpu: &TargetId| {
-            GpuSet::new([gpu.clone()]).is_some_and(|gpu| self.modes.iter().any(|target| gpu.has_modes_of(target)))
-        };
-        let has_databases = |gpu: &TargetId| {
-            !gpu.is_generic() && (chain(gpu).iter().any(|key| self.databases.contains(key)) || has_modes(gpu))
-        };
-        let is_family = |gpu: &TargetId| !gpu.is_generic() && BundleKey::of(gpu).level() != Level::Target;
-        let is_wanted = |gpu: &TargetId| self.targets.contains(&BundleKey::of(gpu));
-        gpus.targets().iter().all(|gpu| !is_family(gpu) && is_wanted(gpu) && (has_code(gpu) || has_databases(gpu)))
     }
 }
 
@@ -300,27 +229,6 @@ impl Finder for ThinFinder {
         let (Self::Trees(thin) | Self::Wheels(thin)) = self;
         Some(self.view(thin.parse(name)?))
     }
-}
-
-/// The parts that have databases for all modes of a GPU, or what device wheels hold.
-fn databases(plan: &Plan) -> BTreeSet<BundleKey> {
-    let mut files = BTreeMap::<_, usize>::new();
-    for place in &plan.places {
-        if let Destination::Device(key, _) = place {
-            *files.entry(key.clone()).or_default() += 1;
-        }
-    }
-    let held: BTreeSet<_> = plan.held.values().flatten().map(|entry| &entry.path).collect();
-    for (_, target) in plan.modes.iter().filter(|(path, _)| !held.contains(path)) {
-        files.entry(plan.packaging.key_of(target)).and_modify(|count| *count = count.saturating_sub(1));
-    }
-    let of_files = files.into_iter().filter(|(_, count)| *count > 0).map(|(key, _)| key);
-    of_files.chain(plan.held.keys().cloned()).collect()
-}
-
-/// Whether a GPU can run this code.
-fn is_given(gpu: &TargetId, code: &TargetId) -> bool {
-    GpuSet::new([gpu.clone()]).is_some_and(|gpus| gpus.keeps(&[code]) == [true])
 }
 
 /// The nodes of the layers that thin views omit.

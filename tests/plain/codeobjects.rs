@@ -170,7 +170,9 @@ fn bundle(targets: &[&str]) -> Vec<u8> {
     bytes.extend((ids.len() as u64).to_le_bytes());
     for (number, id) in ids.iter().enumerate() {
         let (offset, size) = (4096 * number.max(1) as u64, if number == 0 { 0 } else { 4096 });
-        [offset, size, id.len() as u64].iter().for_each(|field| bytes.extend(field.to_le_bytes()));
+        for field in [offset, size, id.len() as u64] {
+            bytes.extend(field.to_le_bytes());
+        }
         bytes.extend(id.as_bytes());
     }
     bytes.resize(4096, 0);
@@ -258,4 +260,81 @@ fn files_of_one_gpu_in_other_containers_are_moved_and_joined_again() {
     fs::remove_dir_all(place.output().join(".kpackfs")).unwrap();
     let said = String::from_utf8(verify().unwrap().stdout).unwrap();
     assert!(!said.contains("rocshmem database"), "{said}");
+}
+
+/// The GPUs in `sizes` of a report, with how each is served.
+fn users(place: &Wheel, input: &str) -> Vec<(String, String)> {
+    let report: serde_json::Value = serde_json::from_str(&place.runs(&["inspect", input, "--json"])).unwrap();
+    let users = report.get("users").and_then(serde_json::Value::as_object).unwrap().iter();
+    users
+        .map(|(gpu, user)| (gpu.clone(), user.get("served_by").and_then(serde_json::Value::as_str).unwrap().to_owned()))
+        .collect()
+}
+
+/// Code that GPUs share makes each of them a user, if the input has nothing else for one of them.
+#[test]
+fn code_of_families_and_generic_code_serve_each_of_their_gpus() {
+    let image = |name: &str| (format!("lib/aotriton.images/amd-{name}/flash/x.aks2"), b"code".to_vec());
+    let generic = ("hsa/gfx9-4-generic/k.co".to_owned(), code(0x5f));
+    let gpus = |names: &[&str], how: &str| -> Vec<_> {
+        names.iter().map(|name| ((*name).to_owned(), how.to_owned())).collect()
+    };
+    let rdna3 = ["gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"];
+    for (files, expected) in [
+        (vec![image("gfx11xx")], gpus(&rdna3, "family")),
+        (vec![image("gfx120x")], gpus(&["gfx1200", "gfx1201"], "family")),
+        (vec![generic.clone()], gpus(&["gfx942", "gfx950"], "generic")),
+        (vec![image("gfx11xx"), image("gfx1151")], gpus(&["gfx1151"], "own")),
+        (
+            vec![("lib/libMIOpenCKGroupedConv_gfx12-generic.so".to_owned(), b"code".to_vec())],
+            gpus(&["gfx1200", "gfx1201"], "generic"),
+        ),
+        (
+            vec![image("gfx120x"), generic.clone(), image("gfx942")],
+            [gpus(&["gfx1200", "gfx1201"], "family"), gpus(&["gfx942"], "own"), gpus(&["gfx950"], "generic")].concat(),
+        ),
+    ] {
+        let place = tree(&files.iter().map(|(path, bytes)| (path.as_str(), bytes.clone())).collect::<Vec<_>>());
+        assert_eq!(users(&place, "fat"), expected, "{files:?}");
+        for (gpu, _) in &expected {
+            for view in ["merged", "thin"] {
+                place.runs(&["split", "fat", "-o", "out", "--force", "--view", &format!("{view}/{gpu}")]);
+                let shown = self::files(&place.output().join(view).join(gpu));
+                assert!(
+                    shown.iter().all(|path| files.iter().any(|(of, _)| of == path)) && !shown.is_empty(),
+                    "{shown:?}"
+                );
+            }
+            // Of several databases, each needs files.
+            let is_judged = files.len() == 1;
+            assert!(!is_judged || place.runs(&["inspect", "fat", "--require", gpu]).contains("Passed"), "{gpu}");
+        }
+    }
+    let place = tree(&[("lib/aotriton.images/amd-gfx11xx/flash/x.aks2", b"code".to_vec())]);
+    assert!(place.runs(&["inspect", "fat"]).contains("host + gfx11 (code of its family)"));
+    let place = tree(&[("hsa/gfx9-4-generic/k.co", code(0x5f))]);
+    assert!(place.runs(&["inspect", "fat"]).contains("host + gfx9 (generic code)"));
+    let output = Command::new(env!("CARGO_BIN_EXE_kpackfs"))
+        .args(["inspect", "fat", "--require", "gfx906"])
+        .current_dir(&place.0)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "gfx906 runs no code for gfx9-4-generic");
+}
+
+/// A wheel whose only code is for a family has a thin wheel for each of its GPUs.
+#[test]
+fn thin_wheels_of_code_for_a_family() {
+    let wheel = Wheel::new();
+    fs::remove_dir_all(wheel.input().join("meta")).unwrap();
+    fs::remove_dir_all(wheel.input().join("configs")).unwrap();
+    let image = wheel.input().join("pyaotriton/lib/aotriton.images/amd-gfx120x/flash/x.aks2");
+    fs::create_dir_all(image.parent().unwrap()).unwrap();
+    fs::write(image, b"code").unwrap();
+    wheel.runs(&["split", "fat", "-o", "out", "--format", "thin-wheel"]);
+    let made = fs::read_dir(wheel.output()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut gpus: Vec<_> = made.filter(|name| name.starts_with("gfx")).collect();
+    gpus.sort();
+    assert_eq!(gpus, ["gfx1200", "gfx1201"]);
+    wheel.runs(&["verify", "out/gfx1201"]);
 }

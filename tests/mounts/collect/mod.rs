@@ -563,7 +563,9 @@ fn databases_may_have_directories_for_some_gpus() {
             let names = ["TensileLibrary_lazy_@.dat", "Kernels.so-000-@.hsaco", "TensileLibrary_HH_@.co"];
             let names = names.map(|name| name.replace('@', gpu));
             // An empty array of MessagePack.
-            names.iter().for_each(|name| place.write(&format!("tree/lib/{library}/library/{below}{name}"), [0x90]));
+            for name in names {
+                place.write(&format!("tree/lib/{library}/library/{below}{name}"), [0x90]);
+            }
         };
         of("gfx90a", "gfx90a/");
         of("gfx1100", "");
