@@ -62,7 +62,7 @@ pub(crate) fn members() -> Vec<Member> {
 }
 
 /// A zip archive of some files.
-pub(crate) fn zipped(members: &[Member]) -> Vec<u8> {
+pub(crate) fn zipped(members: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     for (path, bytes) in members {
         zip.start_file(*path, SimpleFileOptions::default().unix_permissions(0o644)).unwrap();

@@ -12,6 +12,7 @@ mod matrix;
 mod others;
 mod reader;
 mod rows;
+mod situations;
 
 use std::path::PathBuf;
 
