@@ -30,9 +30,9 @@ const MAX_ROWS_OF_SUMMARY: usize = 60;
 /// The requirement.
 #[derive(Clone, Debug, Args)]
 pub(super) struct RequireOptions {
-    /// Exit with 1 unless all that has code has some for these GPUs
+    /// Exit with 1 unless all that has code has what these GPUs need
     ///
-    /// Each library, each wrapper and each kernel database is judged.
+    /// Each library and each kernel database is judged.
     #[arg(long, value_name = "LIST", value_parser = gpus, help_heading = "Gate")]
     require: Vec<GpuList>,
 

@@ -198,6 +198,11 @@ impl Why {
         for problem in &answer.unread {
             writeln!(out, "not read: {}", message(problem))?;
         }
+        for lookup in answer.lookups.iter().filter(|_| answer.lookups.len() > 1) {
+            if let Some(gap) = lookup.gap() {
+                writeln!(out, "note: {}", message(&format!("{} on {}: {gap}", lookup.library, lookup.target)))?;
+            }
+        }
         for lookup in &answer.databases {
             if let Some(remark) = &lookup.remark {
                 let place = format!("{} on {}", lookup.library, lookup.target);

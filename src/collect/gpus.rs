@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::known::stem;
 use super::model::{CollectReport, MissingKind, MissingPiece, Reason};
-use crate::coverage::{Coverage, CoverageFailure, FailureKind};
+use crate::coverage::{Coverage, CoverageFailure, CoveredDatabase, FailureKind};
 use crate::database::Handler;
 use crate::gpu::TargetId;
 use crate::split::Plan;
@@ -40,7 +40,7 @@ impl CollectReport {
 
     /// Adds the libraries and databases without code for a GPU that others have. `coverage` is that of the result.
     pub(crate) fn add_uncovered(&mut self, coverage: &Coverage) {
-        for failure in &coverage.failures {
+        for failure in coverage.failures.iter().chain(&coverage.remarks) {
             if self.lacks_archive(&failure.path) {
                 continue;
             }
@@ -48,9 +48,13 @@ impl CollectReport {
                 Some(Reason::App) => "build it for this GPU, too",
                 _ => "name a tree that has its code for this GPU first, or leave this GPU out",
             };
+            let (kind, what) = match failure.what {
+                FailureKind::Database => (MissingKind::Database, "files"),
+                FailureKind::Library | FailureKind::Wrapper => (MissingKind::Code, "code"),
+            };
             let piece = MissingPiece {
-                kind: MissingKind::Code,
-                name: format!("code for {}", failure.target),
+                kind,
+                name: failure.file.clone().unwrap_or_else(|| format!("{what} for {}", failure.target)),
                 by: failure.path.clone(),
                 reason: format!("{}; {remedy}", failure.reason),
             };
@@ -62,8 +66,8 @@ impl CollectReport {
         self.files.iter().find(|file| file.path == path).map(|file| &file.reason)
     }
 
-    /// Whether nothing works without this code. Of databases that is so for rocBLAS, which ends the process
-    /// (`tensile_host.cpp`). Wrappers without code may be kernels that are for other GPUs only.
+    /// Whether nothing works without this code. Libraries that are not collected may read a database, except that of rocBLAS,
+    /// which ends the process without it (`tensile_host.cpp`).
     fn is_required(&self, failure: &CoverageFailure, coverage: &Coverage) -> bool {
         match failure.what {
             FailureKind::Library => {
@@ -72,8 +76,9 @@ impl CollectReport {
                 is_for_all && matches!(reason, Some(Reason::App | Reason::Needed | Reason::Included))
             }
             FailureKind::Database => {
-                let is_rocblas = |library| library == Handler::Rocblas.name();
-                coverage.databases.iter().any(|it| it.path == failure.path && is_rocblas(it.library))
+                let is_needed =
+                    |it: &CoveredDatabase| it.lacks(&failure.target) || it.library == Handler::Rocblas.name();
+                coverage.databases.iter().any(|it| it.path == failure.path && is_needed(it))
             }
             FailureKind::Wrapper => false,
         }

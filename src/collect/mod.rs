@@ -5,7 +5,6 @@
 
 mod assemble;
 mod data;
-mod databases;
 mod error;
 mod gpus;
 mod known;
@@ -33,7 +32,6 @@ use crate::loader::RuntimeNames;
 use crate::source::{EntryPath, Input};
 
 use assemble::{ResultAssembly, application};
-use databases::IncompleteDatabases;
 use objects::{LibrarySelection, LoadedObject, RootedPath, search_lists};
 use pieces::OpenedFiles;
 use place::Placement;
@@ -103,24 +101,16 @@ pub fn collect(
         .iter()
         .map(|object| (object.file.path.to_string(), placement.path(&object.file).to_string()))
         .collect();
-    let databases = IncompleteDatabases::find(&input.entries, &options.gpus);
     let mut report = CollectReport {
         apps: of_apps,
         trees: of_trees,
         files: files.files,
-        missing: [std::mem::take(&mut selection.missing), pieces.missing, files.missing, databases.missing].concat(),
+        missing: [std::mem::take(&mut selection.missing), pieces.missing, files.missing].concat(),
         absent: [std::mem::take(&mut selection.absent), pieces.absent].concat(),
         left_out: std::mem::take(&mut selection.left_out),
         suggestions,
         warnings: Vec::new(),
-        notes: [
-            std::mem::take(&mut selection.notes),
-            pieces.notes,
-            files.notes,
-            databases.notes,
-            note.into_iter().collect(),
-        ]
-        .concat(),
+        notes: [std::mem::take(&mut selection.notes), pieces.notes, files.notes, note.into_iter().collect()].concat(),
         glibc: selection.glibc.take().map(|(_, version)| version),
     };
     statement::reserve(&mut input);

@@ -1,39 +1,52 @@
-//! The kernel databases of an input: the files of one handler and one kind in one directory.
+//! The kernel databases of an input: the files of one handler and one kind in one directory, and what the libraries of the
+//! input that read them find.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::code::LibraryCode;
 use super::judge::WrapperCode;
-use super::model::{Cell, CellKind, CoveredDatabase};
-use super::question::CoverageInput;
-use crate::database::{Arch, Handler, KernelFiles};
+use super::lookup::{
+    DatabasePlace, DatabaseSearch, InputFiles, LibraryFiles, LoadedLibrary, LookupTrail, Severity, missing_of_lazy,
+};
+use super::model::{Cell, CellKind, CoveredDatabase, DatabaseAnswer};
+use crate::database::{Arch, DatabaseReader, Handler, KernelFiles};
 use crate::gpu::{BundleKey, Level, TargetId};
-use crate::source::EntryPath;
-use crate::split::Destination;
+use crate::resources::Resources;
+use crate::source::{EntryKind, EntryPath, Input};
+use crate::split::{Destination, Plan};
 
-/// The databases that `is_judged` wants.
-pub(super) fn find(
-    examined: &CoverageInput<'_>,
-    gpus: &[TargetId],
-    is_judged: impl Fn(&EntryPath, &str) -> bool,
-) -> Vec<CoveredDatabase> {
-    let mut databases = BTreeMap::<(EntryPath, &str, KernelFiles), BTreeSet<Arch>>::new();
-    for (entry, place) in examined.input.entries.iter().zip(&examined.plan.places) {
-        let (Destination::Device(key, handler) | Destination::Unwanted(key, handler)) = place else { continue };
-        let path = &entry.path;
-        let Some(kind) = handler.kind(path) else { continue };
-        let database = (handler.directory(path), handler.name(), kind);
-        let of_generic = examined.plan.generic.get(path).map(|(target, _)| Arch::Target(target.clone()));
-        databases.entry(database).or_default().insert(of_generic.unwrap_or_else(|| arch(*handler, path, key)));
-    }
-    databases.retain(|(path, library, _), _| is_judged(path, library));
-    let judged = databases.into_iter().map(|((path, library, files), archs)| CoveredDatabase {
-        library,
-        path: path.to_string(),
-        files,
-        targets: archs.iter().map(ToString::to_string).collect(),
-        gpus: gpus.iter().map(|gpu| (gpu.to_string(), cell(gpu, &archs))).collect(),
+/// The files of databases, with the architecture of each.
+pub(crate) type DatabaseFiles<'a> = Vec<(&'a EntryPath, Handler, Arch)>;
+
+/// The databases of an input, and the libraries that may read them.
+pub(crate) struct InputDatabases<'a> {
+    pub(crate) input: &'a Input,
+    pub(crate) files: DatabaseFiles<'a>,
+    pub(crate) libraries: &'a [&'a LibraryCode],
+    pub(crate) resources: &'a Arc<Resources>,
+}
+
+/// A library that reads a database, and the directories of the names under which it may be loaded.
+struct ReadingLibrary {
+    handler: Handler,
+    reader: &'static DatabaseReader,
+    path: EntryPath,
+    directories: Vec<PathBuf>,
+}
+
+/// The files that planning assigned to databases.
+pub(super) fn planned<'a>(input: &'a Input, plan: &Plan) -> DatabaseFiles<'a> {
+    let files = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
+        Destination::Device(key, handler) | Destination::Unwanted(key, handler) => {
+            let path = &entry.path;
+            let of_generic = plan.generic.get(path).map(|(target, _)| Arch::Target(target.clone()));
+            Some((path, *handler, of_generic.unwrap_or_else(|| arch(*handler, path, key))))
+        }
+        _ => None,
     });
-    judged.collect()
+    files.collect()
 }
 
 /// The architecture of a file: that of its name, else that of the part to which its header assigned it.
@@ -45,6 +58,108 @@ fn arch(handler: Handler, path: &EntryPath, key: &BundleKey) -> Arch {
     handler.named_arch(path).unwrap_or_else(of_key)
 }
 
+impl InputDatabases<'_> {
+    /// The databases that `is_judged` wants. Those that are `named` are judged as if each library were built for all GPUs.
+    pub(crate) fn judge(
+        &self,
+        gpus: &[TargetId],
+        is_judged: impl Fn(&EntryPath, &str) -> bool,
+        is_named: bool,
+    ) -> Vec<CoveredDatabase> {
+        let mut databases = BTreeMap::<(EntryPath, Handler, KernelFiles), BTreeSet<Arch>>::new();
+        for (path, handler, arch) in &self.files {
+            if let Some(kind) = handler.kind(path) {
+                databases.entry((handler.directory(path), *handler, kind)).or_default().insert(arch.clone());
+            }
+        }
+        databases.retain(|(path, handler, _), _| is_judged(path, handler.name()));
+        let readers = self.readers();
+        let mut found = Vec::<CoveredDatabase>::new();
+        for ((path, handler, files), archs) in databases {
+            // One answer is for all kinds of files.
+            let before = found.last().filter(|it| it.path == path.to_string() && it.library == handler.name());
+            let answer = |gpu: &TargetId| {
+                let answer = self.answer(&readers, (handler, &path), gpu, is_named)?;
+                let answer = if before.is_some() { DatabaseAnswer::Found } else { answer };
+                Some((gpu.to_string(), answer))
+            };
+            let answers = gpus.iter().filter_map(answer).collect();
+            found.push(CoveredDatabase {
+                library: handler.name(),
+                path: path.to_string(),
+                files,
+                targets: archs.iter().map(ToString::to_string).collect(),
+                gpus: gpus.iter().map(|gpu| (gpu.to_string(), cell(gpu, &archs))).collect(),
+                answers,
+            });
+        }
+        found
+    }
+
+    /// The libraries of the input that read databases.
+    fn readers(&self) -> Vec<ReadingLibrary> {
+        let files = InputFiles(self.input);
+        let mut found = BTreeMap::<EntryPath, ReadingLibrary>::new();
+        for entry in self.input.entries.iter().filter(|entry| !matches!(entry.kind, EntryKind::Directory)) {
+            let name = std::str::from_utf8(entry.path.name()).ok();
+            let Some((handler, reader)) = name.and_then(Handler::read_by) else { continue };
+            let (Some(path), Some(directory)) = (files.resolve(entry.path.as_path()), entry.path.parent()) else {
+                continue;
+            };
+            let library = found.entry(path.clone());
+            let library = library.or_insert_with(|| ReadingLibrary { handler, reader, path, directories: Vec::new() });
+            library.directories.push(directory.as_path().to_owned());
+        }
+        found.into_values().collect()
+    }
+
+    /// What the library that reads a database finds for a GPU. `None` if no library of the input reads it, and it has all
+    /// that a lazy catalogue for the GPU names.
+    fn answer(
+        &self,
+        readers: &[ReadingLibrary],
+        (handler, directory): (Handler, &EntryPath),
+        gpu: &TargetId,
+        is_named: bool,
+    ) -> Option<DatabaseAnswer> {
+        let (files, directory) = (InputFiles(self.input), directory.as_path());
+        let device = &gpu.default_device(false);
+        let place_of = |library: &ReadingLibrary| {
+            let loaded = LoadedLibrary { path: library.path.as_path(), directories: &library.directories };
+            DatabasePlace::near(library.reader, &loaded, &files).filter(|place| place.directory == directory)
+        };
+        let of_handler = readers.iter().filter(|library| library.handler == handler);
+        let Some((library, place)) = of_handler.filter_map(|library| Some((library, place_of(library)?))).next() else {
+            return self
+                .missing_of_lazy((handler, directory), device)
+                .map(|reason| DatabaseAnswer::Lacks { file: directory.display().to_string(), reason });
+        };
+        let path = Some(library.path.as_path());
+        let search = DatabaseSearch { handler, library: path, device, files: &files, resources: self.resources };
+        let Some(problem) = search.look_up(&place, &mut LookupTrail::default()) else {
+            return Some(DatabaseAnswer::Found);
+        };
+        let code = self.libraries.iter().find(|code| code.path == library.path);
+        let has_code = code.is_some_and(|code| code.cell(gpu, |_| true).is_found());
+        let is_failure = problem.is_failure(handler, has_code, is_named);
+        Some(match problem.severity {
+            _ if is_failure => {
+                DatabaseAnswer::Lacks { file: problem.path.display().to_string(), reason: problem.reason }
+            }
+            Severity::NotBuilt => DatabaseAnswer::NotBuilt(problem.reason),
+            Severity::Broken | Severity::Remark => DatabaseAnswer::Remark(problem.reason),
+        })
+    }
+
+    /// What is missing of what the lazy catalogue for a GPU names.
+    fn missing_of_lazy(&self, (handler, directory): (Handler, &Path), device: &TargetId) -> Option<String> {
+        let files = InputFiles(self.input);
+        let below = directory.join(device.processor());
+        let directory = if files.list(&below).is_ok() { &*below } else { directory };
+        missing_of_lazy(handler, directory, device.processor(), &files)
+    }
+}
+
 fn cell(gpu: &TargetId, archs: &BTreeSet<Arch>) -> Cell {
     let targets: Vec<_> = archs
         .iter()
@@ -53,9 +168,7 @@ fn cell(gpu: &TargetId, archs: &BTreeSet<Arch>) -> Cell {
             Arch::Bundle(_) => None,
         })
         .collect();
-    let served = gpu.served_by(&targets);
-    let found = served.found.iter().filter_map(|&at| targets.get(at)).map(ToString::to_string).collect();
-    let cell = Cell::of(&[WrapperCode { number: 0, found, served }]);
+    let cell = Cell::of(&[WrapperCode::of(0, gpu, &targets)]);
     let chain = BundleKey::of(gpu).packaging_chain();
     let family = archs.iter().find_map(|arch| match arch {
         Arch::Bundle(key) if chain.contains(key) => Some(key.to_string()),

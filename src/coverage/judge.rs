@@ -2,54 +2,36 @@
 
 use std::collections::BTreeSet;
 
+use super::code::{CodePlace, LibraryCode};
 use super::model::{
-    Cell, CellKind, CoverageFailure, CoveredDatabase, CoveredLibrary, FailureKind, GenericCode, LibraryForm,
+    Cell, CellKind, CoverageFailure, CoveredDatabase, CoveredLibrary, DatabaseAnswer, FailureKind, GenericCode,
 };
 use crate::database::KernelFiles;
 use crate::gpu::{CodeKind, FALLBACKS, FallbackState, FoundCode, TargetId};
 use crate::join::some_of;
 use crate::report::table::size;
-use crate::source::EntryPath;
 
-/// A library, and what was found in it.
-#[derive(Debug)]
-pub(super) struct ExaminedLibrary {
-    pub(super) path: EntryPath,
-    pub(super) form: LibraryForm,
-    /// For each wrapper, the targets of its code, and bytes if they are known.
-    pub(super) wrappers: Vec<Vec<TargetId>>,
-    /// Its code objects and their bytes, as far as these are known.
-    pub(super) sizes: Vec<(TargetId, u64)>,
-    /// Why its code is not known.
-    pub(super) problem: Option<String>,
-}
-
-impl ExaminedLibrary {
-    /// All targets.
-    pub(super) fn targets(&self) -> BTreeSet<&TargetId> {
-        self.wrappers.iter().flatten().collect()
-    }
-
+impl LibraryCode {
     pub(super) fn judge(&self, gpus: &[TargetId]) -> CoveredLibrary {
-        let wrappers: Vec<_> = self.wrappers.iter().enumerate().filter(|(_, code)| !code.is_empty()).collect();
-        let cell = |gpu: &TargetId| {
-            let served = wrappers.iter().map(|(number, code)| {
-                let present: Vec<_> = code.iter().collect();
-                let served = gpu.served_by(&present);
-                let found = served.found.iter().filter_map(|&at| present.get(at)).map(ToString::to_string).collect();
-                WrapperCode { number: *number, found, served }
-            });
-            Cell::of(&served.collect::<Vec<_>>())
-        };
         CoveredLibrary {
             path: self.path.to_string(),
             form: self.form,
-            wrappers: wrappers.len(),
+            wrappers: self.wrappers.iter().filter(|code| !code.is_empty()).count(),
             targets: self.targets().iter().map(ToString::to_string).collect(),
-            gpus: gpus.iter().map(|gpu| (gpu.to_string(), cell(gpu))).collect(),
+            gpus: gpus.iter().map(|gpu| (gpu.to_string(), self.cell(gpu, |_| true))).collect(),
             problem: self.problem.clone(),
             generic: self.generic(),
         }
+    }
+
+    /// What a runtime finds for a GPU behind the wrappers that are asked about. A wrapper without any code has no kernels. No
+    /// release takes SPIR-V out of archives (ROCm/rocm-systems#11040 is open).
+    pub(crate) fn cell(&self, gpu: &TargetId, is_asked: impl Fn(usize) -> bool) -> Cell {
+        let is_taken = |code: &&TargetId| self.form != CodePlace::Split || !code.is_spirv();
+        let wrappers = self.wrappers.iter().enumerate().filter(|(number, code)| is_asked(*number) && !code.is_empty());
+        let found = wrappers
+            .map(|(number, code)| WrapperCode::of(number, gpu, &code.iter().filter(is_taken).collect::<Vec<_>>()));
+        Cell::of(&found.collect::<Vec<_>>())
     }
 
     /// Generic targets whose code at least two targets of this library run.
@@ -78,6 +60,14 @@ pub(super) struct WrapperCode {
     pub(super) served: FoundCode,
 }
 
+impl WrapperCode {
+    pub(super) fn of(number: usize, gpu: &TargetId, present: &[&TargetId]) -> Self {
+        let served = gpu.served_by(present);
+        let found = served.found.iter().filter_map(|&at| present.get(at)).map(ToString::to_string).collect();
+        Self { number, found, served }
+    }
+}
+
 impl Cell {
     /// The result of all wrappers that have code.
     pub(super) fn of(wrappers: &[WrapperCode]) -> Self {
@@ -90,21 +80,23 @@ impl Cell {
         let Some(kind) = kind else {
             let modes = modes(|served| &served.modes_with, false);
             let code = if modes.is_empty() { CellKind::None } else { CellKind::Mode };
-            return Self { code, found: Vec::new(), modes, without: Vec::new() };
+            return Self { code, found: Vec::new(), modes, without: Vec::new(), with_code: 0 };
         };
         let found: BTreeSet<_> = wrappers.iter().flat_map(|wrapper| &wrapper.found).cloned().collect();
         let without = wrappers.iter().filter(|wrapper| wrapper.served.kind.is_none()).map(|wrapper| wrapper.number);
+        let without: Vec<_> = without.collect();
         Self {
             code: kind.into(),
             found: found.into_iter().collect(),
             modes: modes(|served| &served.modes_without, true),
-            without: without.collect(),
+            with_code: wrappers.len() - without.len(),
+            without,
         }
     }
 
     /// Code that a family of GPUs shares.
     pub(super) fn of_family(key: String) -> Self {
-        Self { code: CodeKind::Native.into(), found: vec![key], modes: Vec::new(), without: Vec::new() }
+        Self { code: CodeKind::Native.into(), found: vec![key], modes: Vec::new(), without: Vec::new(), with_code: 1 }
     }
 
     /// What is missing for a GPU, if something is. `targets` are those that there is code for.
@@ -125,20 +117,27 @@ impl Cell {
 
 impl CoveredLibrary {
     pub(super) fn failures(&self) -> impl Iterator<Item = CoverageFailure> {
-        self.gpus.iter().filter_map(|(gpu, cell)| {
-            let (what, reason) = self.failure(gpu, cell)?;
-            Some(CoverageFailure { what, path: self.path.clone(), target: gpu.clone(), reason })
-        })
+        let reason = |gpu: &str, cell: &Cell| match &self.problem {
+            Some(problem) => Some(format!("its code for {gpu} is not known: {problem}")),
+            None => cell.problem(gpu, "code", &self.targets),
+        };
+        self.lacking(FailureKind::Library, reason)
     }
 
-    fn failure(&self, gpu: &str, cell: &Cell) -> Option<(FailureKind, String)> {
-        if let Some(problem) = &self.problem {
-            return Some((FailureKind::Library, format!("its code for {gpu} is not known: {problem}")));
-        }
-        if let Some(reason) = cell.problem(gpu, "code", &self.targets) {
-            return Some((FailureKind::Library, reason));
-        }
-        wrappers_without_code(&cell.without, self.wrappers, gpu).map(|reason| (FailureKind::Wrapper, reason))
+    /// Wrappers without code where others have some: their kernels may be for other GPUs only.
+    pub(super) fn remarks(&self) -> impl Iterator<Item = CoverageFailure> {
+        self.lacking(FailureKind::Wrapper, |gpu, cell| wrappers_without_code(&cell.without, self.wrappers, gpu))
+    }
+
+    fn lacking(
+        &self,
+        what: FailureKind,
+        reason: impl Fn(&str, &Cell) -> Option<String>,
+    ) -> impl Iterator<Item = CoverageFailure> {
+        self.gpus.iter().filter_map(move |(gpu, cell)| {
+            let reason = reason(gpu, cell)?;
+            Some(CoverageFailure { what, path: self.path.clone(), target: gpu.clone(), reason, file: None })
+        })
     }
 }
 
@@ -155,30 +154,65 @@ pub(crate) fn wrappers_without_code(numbers: &[usize], count: usize, gpu: &str) 
 }
 
 impl CoveredDatabase {
-    pub(super) fn failures(&self) -> impl Iterator<Item = CoverageFailure> {
+    /// What a database lacks for a GPU, if no library of the input reads it.
+    pub(crate) fn problem(&self, gpu: &str) -> Option<String> {
         let what = match self.files {
             KernelFiles::Code => "code files",
             KernelFiles::Catalogue => "catalogues",
             KernelFiles::Any => "files",
         };
-        self.gpus.iter().filter_map(move |(gpu, cell)| {
-            let reason = cell.problem(gpu, what, &self.targets)?;
-            let reason = format!("{} has {reason}", self.library);
-            Some(CoverageFailure { what: FailureKind::Database, path: self.path.clone(), target: gpu.clone(), reason })
+        let reason = self.gpus.get(gpu)?.problem(gpu, what, &self.targets)?;
+        Some(format!("{} has {reason}", self.library))
+    }
+
+    /// Whether the library that reads it does not work for a GPU.
+    pub(crate) fn lacks(&self, gpu: &str) -> bool {
+        matches!(self.answers.get(gpu), Some(DatabaseAnswer::Lacks { .. }))
+    }
+
+    pub(super) fn failures(&self) -> impl Iterator<Item = CoverageFailure> {
+        self.gpus.keys().filter_map(|gpu| match self.answers.get(gpu) {
+            Some(DatabaseAnswer::Lacks { file, reason }) => {
+                Some(CoverageFailure { file: Some(file.clone()), ..self.lacking(gpu, reason.clone()) })
+            }
+            Some(_) => None,
+            None => Some(self.lacking(gpu, self.problem(gpu)?)),
         })
+    }
+
+    pub(super) fn remarks(&self) -> impl Iterator<Item = CoverageFailure> {
+        self.answers.iter().filter_map(|(gpu, answer)| match answer {
+            DatabaseAnswer::Remark(reason) | DatabaseAnswer::NotBuilt(reason) => {
+                Some(self.lacking(gpu, reason.clone()))
+            }
+            DatabaseAnswer::Found | DatabaseAnswer::Lacks { .. } => None,
+        })
+    }
+
+    fn lacking(&self, gpu: &str, reason: String) -> CoverageFailure {
+        CoverageFailure {
+            what: FailureKind::Database,
+            path: self.path.clone(),
+            target: gpu.to_owned(),
+            reason,
+            file: None,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CellKind, EntryPath, ExaminedLibrary, FailureKind, LibraryForm, TargetId};
+    use std::collections::BTreeSet;
 
-    fn library(wrappers: &[&[&str]]) -> ExaminedLibrary {
+    use super::{CellKind, CodePlace, FailureKind, LibraryCode, TargetId};
+    use crate::source::EntryPath;
+
+    fn library(wrappers: &[&[&str]]) -> LibraryCode {
         let code = |targets: &&[&str]| targets.iter().map(|target| target.parse().unwrap()).collect();
-        let wrappers: Vec<Vec<TargetId>> = wrappers.iter().map(code).collect();
+        let wrappers: Vec<BTreeSet<TargetId>> = wrappers.iter().map(code).collect();
         let sizes = wrappers.iter().flatten().map(|target| (target.clone(), 10)).collect();
         let path = EntryPath::new(b"lib/libx.so").unwrap();
-        ExaminedLibrary { path, form: LibraryForm::Fat, wrappers, sizes, problem: None }
+        LibraryCode { sizes, ..LibraryCode::new(path, CodePlace::Fat, wrappers.into_iter().collect()) }
     }
 
     #[test]
@@ -206,7 +240,7 @@ mod tests {
             let judged = library(wrappers).judge(&gpus);
             let cell = &judged.gpus[gpu];
             assert_eq!((cell.code, &*cell.without), (code, without), "{gpu} {wrappers:?}");
-            let failures: Vec<_> = judged.failures().map(|failure| failure.what).collect();
+            let failures: Vec<_> = judged.failures().chain(judged.remarks()).map(|it| it.what).collect();
             assert_eq!(failures, failure.into_iter().collect::<Vec<_>>(), "{gpu} {wrappers:?}");
         }
     }

@@ -1,22 +1,18 @@
 //! The libraries of an input.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use super::judge::ExaminedLibrary;
-use super::model::{LibraryForm, UnjudgedCode};
+use super::code::{CodePlace, LibraryCode};
+use super::model::UnjudgedCode;
 use super::question::CoverageInput;
 use crate::binary::FatBinary;
 use crate::devicecode::{CodeOfForm, DeviceCodePlace, DeviceForm};
-use crate::fatbin::Bundle;
 use crate::gpu::TargetId;
-use crate::resources::Resources;
-use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath};
 use crate::split::{CodeOfFile, Plan, PlannedBinary};
 
 /// All libraries with device code, or that ask for some in archives, sorted by path.
-pub(super) fn find(examined: &CoverageInput<'_>) -> Vec<ExaminedLibrary> {
+pub(super) fn find(examined: &CoverageInput<'_>) -> Vec<LibraryCode> {
     let mut libraries: Vec<_> = planned(examined.plan).collect();
     libraries.extend(unsplit(examined));
     let known: BTreeSet<_> =
@@ -31,10 +27,10 @@ pub(super) fn find(examined: &CoverageInput<'_>) -> Vec<ExaminedLibrary> {
 
 /// Takes files with code for one GPU out of `libraries` if a required GPU does not run it: whether it needs one, nothing says.
 /// hipBLASLt has `rr_custom_kernels.co` for gfx950 only.
-pub(super) fn of_other_gpu(libraries: &mut Vec<ExaminedLibrary>, gpus: &[TargetId]) -> Vec<UnjudgedCode> {
-    let only = |library: &ExaminedLibrary| {
+pub(super) fn of_other_gpu(libraries: &mut Vec<LibraryCode>, gpus: &[TargetId]) -> Vec<UnjudgedCode> {
+    let only = |library: &LibraryCode| {
         let targets = library.targets();
-        let one = targets.first().filter(|_| matches!(library.form, LibraryForm::Bundle | LibraryForm::Object))?;
+        let one = targets.first().filter(|_| is_file(library))?;
         let is_alike = targets.iter().all(|target| target.processor() == one.processor());
         let is_run = |gpu: &TargetId| gpu.served_by(&targets.iter().copied().collect::<Vec<_>>()).kind.is_some();
         (is_alike && !gpus.iter().all(is_run)).then(|| one.processor().to_owned())
@@ -69,79 +65,78 @@ pub(super) fn unjudged(examined: &CoverageInput<'_>) -> Vec<UnjudgedCode> {
 }
 
 /// The libraries whose code planning found. Wrappers whose bundles are all empty need none.
-pub(super) fn planned(plan: &Plan) -> impl Iterator<Item = ExaminedLibrary> {
+pub(super) fn planned(plan: &Plan) -> impl Iterator<Item = LibraryCode> {
     let examined = |binary: &PlannedBinary| {
         let with_code = |code: &Vec<(TargetId, u64)>| {
             code.iter().filter(|(_, size)| *size > 0).map(|(target, _)| target.clone()).collect()
         };
         let is_split = plan.joined.contains(&binary.path);
-        let form = if is_split { LibraryForm::Split } else { LibraryForm::Fat };
+        let form = if is_split { CodePlace::Split } else { CodePlace::Fat };
         let wrappers = binary.wrappers.iter().map(with_code).collect();
         let sizes = binary.bundles().flatten().cloned().collect();
-        ExaminedLibrary { path: binary.path.clone(), form, wrappers, sizes, problem: None }
+        LibraryCode { sizes, ..LibraryCode::new(binary.path.clone(), form, wrappers) }
     };
     plan.binaries.iter().map(examined).filter(|library| !library.targets().is_empty())
 }
 
 /// The libraries that cannot be split.
-fn unsplit(examined: &CoverageInput<'_>) -> impl Iterator<Item = ExaminedLibrary> {
+fn unsplit(examined: &CoverageInput<'_>) -> impl Iterator<Item = LibraryCode> {
     examined.plan.unsplit.iter().filter_map(|path| {
-        let entry = examined.input.entry(path)?;
-        let EntryKind::File { content, .. } = &entry.kind else { return None };
-        let path = path.clone();
-        let problem = Some(warning(&path, examined).unwrap_or_else(|| "it cannot be read".to_owned()));
-        let sizes = Vec::new();
-        Some(match targets(content, examined.resources) {
-            Some(wrappers) => ExaminedLibrary { path, form: LibraryForm::Fat, wrappers, sizes, problem: None },
-            None => ExaminedLibrary { path, form: LibraryForm::Unreadable, wrappers: Vec::new(), sizes, problem },
-        })
+        let EntryKind::File { content, .. } = &examined.input.entry(path)?.kind else { return None };
+        let binary = FatBinary::scan(content).ok().flatten();
+        let code = binary.map(|binary| LibraryCode::of_fat(path.clone(), content, &binary, examined.resources));
+        let Some(Ok(code)) = code else {
+            let problem = warning(path, examined).unwrap_or_else(|| "it cannot be read".to_owned());
+            return Some(LibraryCode::unknown(path.clone(), CodePlace::Unreadable, problem));
+        };
+        code
     })
 }
 
 /// A library that was split and could not be joined, or code that programs and linkers find without a wrapper. All code of one
 /// file is judged together.
-fn other(file: &CodeOfFile, examined: &CoverageInput<'_>) -> Option<ExaminedLibrary> {
+fn other(file: &CodeOfFile, examined: &CoverageInput<'_>) -> Option<LibraryCode> {
     let path = file.path.clone();
-    let (wrappers, sizes) = (Vec::new(), Vec::new());
     if let Some(split) = file.staying().find(|found| found.form == DeviceForm::SplitMarker) {
         let count = split.pieces;
         let missing = || format!("it is split, and no archive for it is in the input ({count} wrappers ask for code)");
-        let problem = Some(warning(&path, examined).unwrap_or_else(missing));
-        return Some(ExaminedLibrary { path, form: LibraryForm::Split, wrappers, sizes, problem });
+        let problem = warning(&path, examined).unwrap_or_else(missing);
+        return Some(LibraryCode::unknown(path, CodePlace::Split, problem));
     }
     let place = file.staying().filter(|found| !found.targets.is_empty()).map(|found| found.place).max()?;
     let form = match place {
-        DeviceCodePlace::File => LibraryForm::Bundle,
-        DeviceCodePlace::Object => LibraryForm::Object,
-        DeviceCodePlace::Data | DeviceCodePlace::Wrapper => LibraryForm::Embedded,
+        DeviceCodePlace::File => CodePlace::Bundle,
+        DeviceCodePlace::Object => CodePlace::Object,
+        DeviceCodePlace::Data | DeviceCodePlace::Wrapper => CodePlace::Embedded,
     };
-    let targets: BTreeSet<_> = file.staying().flat_map(|found| found.targets.keys()).cloned().collect();
-    Some(ExaminedLibrary { path, form, wrappers: vec![targets.into_iter().collect()], sizes, problem: None })
+    let targets = file.staying().flat_map(|found| found.targets.keys()).cloned();
+    Some(LibraryCode::new(path, form, std::iter::once(targets.collect()).collect()))
+}
+
+/// Whether it is device code itself, or a linker reads it.
+fn is_file(library: &LibraryCode) -> bool {
+    matches!(library.form, CodePlace::Bundle | CodePlace::Object)
 }
 
 /// Files with code for one target each belong together if they are in one directory, which stands for them: a program opens, and
 /// a linker takes, the one for its GPU.
-fn together(files: impl Iterator<Item = ExaminedLibrary>) -> Vec<ExaminedLibrary> {
-    let mut all = Vec::<ExaminedLibrary>::new();
-    let mut directories = BTreeMap::new();
-    for mut file in files {
-        let is_one_of_many =
-            matches!(file.form, LibraryForm::Bundle | LibraryForm::Object) && file.targets().len() == 1;
-        let directory = file.path.parent().filter(|directory| is_one_of_many && !directory.is_root());
-        let Some(directory) = directory else {
-            all.push(file);
-            continue;
-        };
-        let first = *directories.entry((directory.clone(), file.form)).or_insert(all.len());
-        match all.get_mut(first) {
-            Some(first) => {
-                first.path = directory;
-                if let Some(code) = first.wrappers.first_mut() {
-                    code.extend(file.wrappers.drain(..).flatten());
-                }
-            }
+fn together(files: impl Iterator<Item = LibraryCode>) -> Vec<LibraryCode> {
+    let mut all = Vec::new();
+    let mut directories = BTreeMap::<(EntryPath, CodePlace), Vec<LibraryCode>>::new();
+    for file in files {
+        let directory = file.path.parent().filter(|directory| !directory.is_root());
+        match directory.filter(|_| is_file(&file) && file.targets().len() == 1) {
+            Some(directory) => directories.entry((directory, file.form)).or_default().push(file),
             None => all.push(file),
         }
+    }
+    for ((directory, form), files) in directories {
+        if files.len() == 1 {
+            all.extend(files);
+            continue;
+        }
+        let targets = files.iter().flat_map(LibraryCode::targets).cloned().collect();
+        all.push(LibraryCode::new(directory, form, std::iter::once(targets).collect()));
     }
     all
 }
@@ -150,14 +145,4 @@ fn together(files: impl Iterator<Item = ExaminedLibrary>) -> Vec<ExaminedLibrary
 fn warning(path: &EntryPath, examined: &CoverageInput<'_>) -> Option<String> {
     let prefix = format!("{path}: ");
     examined.plan.warnings.iter().find_map(|warning| warning.strip_prefix(&prefix)).map(str::to_owned)
-}
-
-/// The targets of each wrapper of a fat binary.
-fn targets(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<Vec<Vec<TargetId>>> {
-    let binary = FatBinary::scan(content).ok()??;
-    let of_wrapper = |bundle: u64, limit: u64| {
-        let bundle = Bundle::read(content, bundle, limit, resources).ok()?;
-        Some(bundle.targets().into_iter().collect())
-    };
-    binary.wrappers().iter().map(|wrapper| of_wrapper(wrapper.bundle, wrapper.limit)).collect()
 }

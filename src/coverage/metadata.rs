@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::judge::ExaminedLibrary;
+use super::code::LibraryCode;
 use super::model::Contradiction;
 use super::question::CoverageInput;
 use crate::database::{Arch, named_arch};
@@ -25,7 +25,7 @@ struct NamedTargets {
 }
 
 /// All contradictions, sorted by path.
-pub(super) fn compare(examined: &CoverageInput<'_>, libraries: &[ExaminedLibrary]) -> Vec<Contradiction> {
+pub(super) fn compare(examined: &CoverageInput<'_>, libraries: &[LibraryCode]) -> Vec<Contradiction> {
     let existing = existing(examined, libraries);
     let present: Vec<_> = existing.iter().collect();
     let mut found: Vec<_> = libraries.iter().filter_map(wrong_name).collect();
@@ -63,8 +63,8 @@ fn is_gpu(target: &TargetId) -> bool {
 }
 
 /// The targets of all code.
-fn existing(examined: &CoverageInput<'_>, libraries: &[ExaminedLibrary]) -> BTreeSet<TargetId> {
-    let mut targets: BTreeSet<_> = libraries.iter().flat_map(ExaminedLibrary::targets).cloned().collect();
+fn existing(examined: &CoverageInput<'_>, libraries: &[LibraryCode]) -> BTreeSet<TargetId> {
+    let mut targets: BTreeSet<_> = libraries.iter().flat_map(LibraryCode::targets).cloned().collect();
     for (entry, place) in examined.input.entries.iter().zip(&examined.plan.places) {
         let (Destination::Device(key, handler) | Destination::Unwanted(key, handler)) = place else { continue };
         let arch = handler.named_arch(&entry.path);
@@ -77,7 +77,7 @@ fn existing(examined: &CoverageInput<'_>, libraries: &[ExaminedLibrary]) -> BTre
 }
 
 /// A library that is named after a GPU and has no code for it.
-fn wrong_name(library: &ExaminedLibrary) -> Option<Contradiction> {
+fn wrong_name(library: &LibraryCode) -> Option<Contradiction> {
     let name = EntryPath::new(library.path.name()).ok()?;
     let target = named_arch(&name).filter(TargetId::is_known)?;
     let targets = library.targets();

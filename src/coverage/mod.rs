@@ -2,30 +2,50 @@
 //!
 //! What lacks code that its others have is a failure. Which code object a GPU runs is decided by `gpu`.
 
+mod cause;
+mod code;
 mod databases;
 mod judge;
 mod libraries;
+mod lookup;
 mod metadata;
 mod model;
 mod pattern;
 mod question;
+mod shell;
 mod tables;
 mod unreachable;
 
 use crate::gpu::TargetId;
 use crate::source::EntryPath;
 
+#[cfg(test)]
+pub(crate) use lookup::KINDS as DATABASE_KINDS;
+
+pub(crate) use cause::{CauseKind, cause_kinds};
+pub(crate) use code::{CodePlace, LibraryCode};
+pub(crate) use databases::InputDatabases;
 pub(crate) use judge::wrappers_without_code;
-pub(crate) use model::{Coverage, CoverageFailure, FailureKind, InputCoverage};
+pub(crate) use lookup::{
+    DATABASE_MISSING, DATABASE_VARIABLE, DatabasePlace, DatabaseSearch, DiskFiles, Evidence, LoadedLibrary,
+    LookupTrail, Problem, Severity,
+};
+pub(crate) use model::{Coverage, CoverageFailure, CoveredDatabase, DatabaseAnswer, FailureKind, InputCoverage};
 pub(crate) use pattern::Pattern;
 pub(crate) use question::{CoverageInput, Requirement};
+pub(crate) use shell::quoted;
+
+fn databases<'a>(examined: &CoverageInput<'a>, libraries: &'a [&'a LibraryCode]) -> InputDatabases<'a> {
+    let (input, resources) = (examined.input, examined.resources);
+    InputDatabases { input, files: databases::planned(input, examined.plan), libraries, resources }
+}
 
 impl InputCoverage {
-    /// Judges the libraries and databases that planning found, and reads nothing.
+    /// Judges the libraries and databases that planning found.
     pub(crate) fn of_plan(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Self {
-        let libraries = libraries::planned(examined.plan).map(|library| library.judge(gpus)).collect();
-        let databases = databases::find(examined, gpus, |_, _| true);
-        Self { libraries, databases, ..Self::default() }
+        let libraries: Vec<_> = libraries::planned(examined.plan).collect();
+        let databases = databases(examined, &libraries.iter().collect::<Vec<_>>()).judge(gpus, |_, _| true, false);
+        Self { libraries: libraries.iter().map(|it| it.judge(gpus)).collect(), databases, ..Self::default() }
     }
 
     /// Judges an input.
@@ -39,9 +59,11 @@ impl InputCoverage {
         let mut not_judged = libraries::unjudged(examined);
         not_judged.extend(libraries::of_other_gpu(&mut libraries, &requirement.gpus));
         let metadata = metadata::compare(examined, &libraries);
+        let is_named = !requirement.patterns.is_empty();
+        let databases =
+            databases(examined, &libraries.iter().collect::<Vec<_>>()).judge(&requirement.gpus, is_judged, is_named);
         libraries.retain(|library| is_judged(&library.path, ""));
         let unreachable = unreachable::find(examined, &libraries, &requirement.gpus);
-        let databases = databases::find(examined, &requirement.gpus, is_judged);
         let libraries = libraries.into_iter().map(|library| library.judge(&requirement.gpus)).collect();
         not_judged.retain(|code| EntryPath::new(code.path.as_bytes()).is_ok_and(|path| is_judged(&path, "")));
         let mut found = Self { libraries, databases, unreachable, metadata, not_judged };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::code::CodePlace;
 use super::pattern::Pattern;
 use super::question::Requirement;
 use crate::database::KernelFiles;
@@ -26,6 +27,8 @@ pub(crate) struct Coverage {
     pub require_in: Vec<String>,
     /// What failed.
     pub failures: Vec<CoverageFailure>,
+    /// What works, and lacks code that it may do without.
+    pub remarks: Vec<CoverageFailure>,
     /// The libraries with device code.
     pub libraries: Vec<CoveredLibrary>,
     /// The kernel databases.
@@ -49,6 +52,9 @@ pub(crate) struct CoverageFailure {
     pub target: String,
     /// What it lacks, in words.
     pub reason: String,
+    /// The file of a database without which its library does not work.
+    #[serde(skip)]
+    pub file: Option<String>,
 }
 
 /// What lacks code.
@@ -57,7 +63,7 @@ pub(crate) struct CoverageFailure {
 pub(crate) enum FailureKind {
     /// A whole library.
     Library,
-    /// One or more wrappers of a library.
+    /// One or more wrappers of a library, which is a remark.
     Wrapper,
     /// A kernel database.
     Database,
@@ -69,7 +75,7 @@ pub(crate) struct CoveredLibrary {
     /// Its path in the input.
     pub path: String,
     /// Where its code is.
-    pub form: LibraryForm,
+    pub form: CodePlace,
     /// Number of wrappers with code.
     pub wrappers: usize,
     /// The targets of its code.
@@ -80,26 +86,6 @@ pub(crate) struct CoveredLibrary {
     pub problem: Option<String>,
     /// Generic targets whose code would answer for several of its targets.
     pub generic: Vec<GenericCode>,
-}
-
-/// Where the code of a library is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::IntoStaticStr)]
-#[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase", const_into_str)]
-pub(crate) enum LibraryForm {
-    /// In bundles to which wrappers point.
-    Fat,
-    /// In archives.
-    Split,
-    /// In its data, where a program finds it by address.
-    #[strum(serialize = "without wrappers")]
-    Embedded,
-    /// It is itself device code, which a program opens by name.
-    Bundle,
-    /// It is an object file or a static library, which a linker reads.
-    Object,
-    /// It cannot be read.
-    Unreadable,
 }
 
 /// What there is for a GPU.
@@ -113,6 +99,16 @@ pub(crate) struct Cell {
     pub modes: Vec<String>,
     /// The wrappers without code for this GPU, though others of the library have some.
     pub without: Vec<usize>,
+    /// Number of wrappers with code.
+    #[serde(skip)]
+    pub with_code: usize,
+}
+
+impl Cell {
+    /// Whether a runtime finds code.
+    pub(crate) fn is_found(&self) -> bool {
+        !matches!(self.code, CellKind::Mode | CellKind::None)
+    }
 }
 
 /// Whether there is code for a GPU.
@@ -167,6 +163,22 @@ pub(crate) struct CoveredDatabase {
     pub targets: Vec<String>,
     /// The result for each required GPU.
     pub gpus: BTreeMap<String, Cell>,
+    /// What the library that reads it finds, if that is in the input.
+    #[serde(skip)]
+    pub answers: BTreeMap<String, DatabaseAnswer>,
+}
+
+/// The answer of a library that reads a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DatabaseAnswer {
+    /// It finds what the GPU needs.
+    Found,
+    /// It works without some of it.
+    Remark(String),
+    /// It is not built for the GPU.
+    NotBuilt(String),
+    /// It does not work for the GPU, because of a file or a directory.
+    Lacks { file: String, reason: String },
 }
 
 /// Code that is not reached.
@@ -234,11 +246,21 @@ impl Coverage {
         }
         let InputCoverage { libraries, databases, unreachable, metadata, not_judged } = all;
         let of_libraries = libraries.iter().flat_map(CoveredLibrary::failures);
-        let failures: Vec<_> = of_libraries.chain(databases.iter().flat_map(CoveredDatabase::failures)).collect();
+        let of_databases = databases.iter().flat_map(CoveredDatabase::failures);
+        let mut failures: Vec<_> = of_libraries.chain(of_databases).collect();
+        let of_libraries = libraries.iter().flat_map(CoveredLibrary::remarks);
+        let remarks = of_libraries.chain(databases.iter().flat_map(CoveredDatabase::remarks));
+        // What all may do without is a failure if there is nothing else.
+        let has_any = |gpu: &str| {
+            let cells = libraries.iter().map(|it| &it.gpus).chain(databases.iter().map(|it| &it.gpus));
+            cells.filter_map(|cells| cells.get(gpu)).any(Cell::is_found)
+        };
+        let (remarks, nothing): (Vec<_>, Vec<_>) = remarks.partition(|it| has_any(&it.target));
+        failures.extend(nothing);
         let is_empty = libraries.is_empty() && databases.is_empty();
         let require: Vec<_> = requirement.gpus.iter().map(ToString::to_string).collect();
         let mut sentence = if !is_empty {
-            sentence(&require, &failures, (libraries.len(), databases.len()))
+            sentence(&require, (&failures, &remarks), (libraries.len(), databases.len()))
         } else if not_judged.is_empty() {
             let within = if requirement.patterns.is_empty() { "" } else { " that --require-in names" };
             format!("Nothing{within} has code for any GPU.")
@@ -256,6 +278,7 @@ impl Coverage {
             require,
             require_in: requirement.patterns.iter().map(Pattern::to_string).collect(),
             failures,
+            remarks,
             libraries,
             databases,
             unreachable,
@@ -265,21 +288,29 @@ impl Coverage {
     }
 }
 
-fn sentence(gpus: &[String], failures: &[CoverageFailure], (libraries, databases): (usize, usize)) -> String {
-    if failures.is_empty() {
-        let gpus = gpus.join(", ");
-        let mut all = Vec::new();
-        all.extend((libraries > 0).then(|| counted(libraries, "library", "libraries")));
-        all.extend((databases > 0).then(|| counted(databases, "kernel database", "kernel databases")));
-        return format!("All code for {gpus} is there: {}.", all.join(" and "));
-    }
-    let named: Vec<_> =
-        failures.iter().take(NAMED).map(|failure| format!("{}: {}", failure.path, failure.reason)).collect();
+/// The first of some failures, and how many more there are.
+fn named(failures: &[CoverageFailure]) -> String {
+    let first = failures.iter().take(NAMED).map(|failure| format!("{}: {}", failure.path, failure.reason));
     let more = match failures.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
+    format!("{}{more}", first.collect::<Vec<_>>().join("; "))
+}
+
+fn sentence(
+    gpus: &[String],
+    (failures, remarks): (&[CoverageFailure], &[CoverageFailure]),
+    (libraries, databases): (usize, usize),
+) -> String {
+    if failures.is_empty() {
+        let mut all = Vec::new();
+        all.extend((libraries > 0).then(|| counted(libraries, "library", "libraries")));
+        all.extend((databases > 0).then(|| counted(databases, "kernel database", "kernel databases")));
+        let but = if remarks.is_empty() { String::new() } else { format!("; but {}", named(remarks)) };
+        return format!("All code for {} is there: {}{but}.", gpus.join(", "), all.join(" and "));
+    }
     let lacking: Vec<_> =
         gpus.iter().filter(|gpu| failures.iter().any(|it| it.target == **gpu)).map(String::as_str).collect();
-    format!("Code for {} is missing: {}{more}.", lacking.join(", "), named.join("; "))
+    format!("Code for {} is missing: {}.", lacking.join(", "), named(failures))
 }

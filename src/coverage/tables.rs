@@ -2,10 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::model::{Cell, CellKind, Coverage};
+use super::model::{Cell, CellKind, Coverage, CoverageFailure};
 use crate::database::KernelFiles;
 use crate::join::some_of;
 use crate::report::table::Table;
+
+fn table(title: &'static str, failures: &[CoverageFailure]) -> Table {
+    let mut table = Table::new(title, "GPU | in | what is missing");
+    for failure in failures {
+        table.row([failure.target.clone(), failure.path.clone(), failure.reason.clone()]);
+    }
+    table
+}
 
 impl Coverage {
     /// The tables. All failures are listed, and of the others at most `most` rows in each table.
@@ -20,17 +28,8 @@ impl Coverage {
         for table in &mut tables {
             table.shorten(most);
         }
-        tables.insert(0, self.failures_table());
+        tables.splice(0..0, [table("Missing code", &self.failures), table("Remarks", &self.remarks)]);
         tables
-    }
-
-    fn failures_table(&self) -> Table {
-        let columns = "GPU | in | what is missing";
-        let mut table = Table::new("Missing code", columns);
-        for failure in &self.failures {
-            table.row([failure.target.clone(), failure.path.clone(), failure.reason.clone()]);
-        }
-        table
     }
 
     /// What each library and each database has for each GPU, those first that lack some.

@@ -1,6 +1,6 @@
 //! Code that is there, and that no GPU reaches, or none of the required ones.
 
-use super::judge::ExaminedLibrary;
+use super::code::LibraryCode;
 use super::model::UnreachableCode;
 use super::question::CoverageInput;
 use crate::gpu::TargetId;
@@ -12,12 +12,8 @@ use crate::source::EntryKind;
 const MAX_LISTED: usize = 1000;
 
 /// All such code, sorted by path.
-pub(super) fn find(
-    examined: &CoverageInput<'_>,
-    libraries: &[ExaminedLibrary],
-    gpus: &[TargetId],
-) -> Vec<UnreachableCode> {
-    let of_library = |library: &ExaminedLibrary| {
+pub(super) fn find(examined: &CoverageInput<'_>, libraries: &[LibraryCode], gpus: &[TargetId]) -> Vec<UnreachableCode> {
+    let of_library = |library: &LibraryCode| {
         let code = library.targets().into_iter().filter_map(|target| {
             let reason = reason(target).or_else(|| gpus.iter().find_map(|gpu| reason_for(gpu, target, library)))?;
             Some(UnreachableCode { path: library.path.to_string(), target: Some(target.to_string()), reason })
@@ -46,7 +42,7 @@ fn reason(target: &TargetId) -> Option<String> {
 }
 
 /// Why a runtime does not find code for a target on a required GPU that needs it, although it is made for that GPU.
-fn reason_for(gpu: &TargetId, target: &TargetId, library: &ExaminedLibrary) -> Option<String> {
+fn reason_for(gpu: &TargetId, target: &TargetId, library: &LibraryCode) -> Option<String> {
     let is_needed = library.wrappers.iter().any(|code| {
         let present: Vec<_> = code.iter().collect();
         present.contains(&target) && gpu.served_by(&present).kind.is_none()

@@ -1,5 +1,6 @@
 //! rocBLAS, hipBLASLt and hipSPARSELt: libraries of kernels made by Tensile, in `<library>/library/`.
 
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -96,14 +97,52 @@ pub fn processor_of_lazy(name: &str) -> Option<&str> {
     CATALOGUES.iter().find_map(|suffix| name.strip_suffix(suffix))
 }
 
-/// The names in a lazy catalogue of which there is no file. `has` knows the names of the files in its directory.
-pub fn without_file<'a>(named: &'a BTreeSet<String>, has: &dyn Fn(&str) -> bool) -> Vec<&'a str> {
-    named.iter().map(String::as_str).filter(|name| !files_of_name(name).any(|file| has(&file))).collect()
+/// What is missing of the files to which a lazy catalogue leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost<'a> {
+    /// Files of a name in it, the first of this many.
+    Catalogue(&'a str, usize),
+    /// The code of a name in it, the first of this many.
+    Code(&'a str, usize),
+    /// The code of all names in it.
+    AllCode,
+    /// The helper kernels.
+    Helpers,
 }
 
-/// The names in a lazy catalogue of which there is no code for a processor.
-pub fn without_code<'a>(named: &'a BTreeSet<String>, processor: &str, has: &dyn Fn(&str) -> bool) -> Vec<&'a str> {
-    named.iter().map(String::as_str).filter(|name| !code_of_name(name, processor).any(|file| has(&file))).collect()
+/// What is missing of the files to which the lazy catalogue for a processor leads, of those in its directory. Its library
+/// takes it only on the GPU that its name says, and has to have these files then. Only what every version of the libraries
+/// needs: if another version has all code under other names, nothing is said about these.
+pub fn lost<'a>(
+    named: &'a BTreeSet<String>,
+    processor: &str,
+    files: &BTreeSet<impl Borrow<str> + Ord>,
+) -> Option<Lost<'a>> {
+    if named.is_empty() {
+        return None;
+    }
+    let has = |name: String| files.contains(name.as_str());
+    let first =
+        |names: &[&'a str], lost: fn(&'a str, usize) -> Lost<'a>| names.first().map(|name| lost(name, names.len()));
+    let names = || named.iter().map(String::as_str);
+    let catalogues: Vec<_> = names().filter(|name| !files_of_name(name).any(has)).collect();
+    if !catalogues.is_empty() {
+        return first(&catalogues, Lost::Catalogue);
+    }
+    let code: Vec<_> = names().filter(|name| !code_of_name(name, processor).any(has)).collect();
+    if code.len() < named.len() && !code.is_empty() {
+        return first(&code, Lost::Code);
+    }
+    let mut files = files.iter().map(Borrow::borrow);
+    if code.len() == named.len() {
+        let is_catalogue = |name: &str| CATALOGUES.iter().any(|suffix| name.ends_with(suffix));
+        let is_code = |name: &str| is_for(name, processor) && !is_catalogue(name) && !name.starts_with(HELPERS);
+        return (!files.any(is_code)).then_some(Lost::AllCode);
+    }
+    // Versions without helper kernels have none for other GPUs either.
+    let is_helper = |name: &str| name.starts_with(HELPERS) && CODE.iter().any(|end| name.ends_with(end));
+    let have_helpers = files.any(is_helper);
+    (have_helpers && !helpers(processor).into_iter().any(has)).then_some(Lost::Helpers)
 }
 
 /// The code object for that catalogue, as messages name it.

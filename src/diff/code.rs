@@ -20,7 +20,7 @@ const MAX_KERNELS: usize = 32 << 20;
 
 /// A code object in a library, with its digest and kernels.
 #[derive(Clone, Debug)]
-pub(super) struct LibraryCode {
+pub(super) struct ComparedObject {
     /// The wrapper of the code object.
     pub(super) wrapper: usize,
     pub(super) sha256: [u8; 32],
@@ -126,8 +126,8 @@ pub(super) fn read(
     names: &KernelNames,
     resources: &Resources,
     done: &AtomicU64,
-) -> Result<BTreeMap<(usize, String), Vec<LibraryCode>>, DiffError> {
-    let mut found = BTreeMap::<(usize, String), Vec<LibraryCode>>::new();
+) -> Result<BTreeMap<(usize, String), Vec<ComparedObject>>, DiffError> {
+    let mut found = BTreeMap::<(usize, String), Vec<ComparedObject>>::new();
     let groups = by_bundle(wanted);
     // In this order, so that members are inflated sequentially.
     let read: Vec<_> =
@@ -166,7 +166,7 @@ fn read_bundle(
     names: &KernelNames,
     resources: &Resources,
     done: &AtomicU64,
-) -> Result<Vec<(usize, String, LibraryCode)>, DiffError> {
+) -> Result<Vec<(usize, String, ComparedObject)>, DiffError> {
     let bundle = group.iter().find_map(|wanted| match &wanted.place {
         CodeLocation::Bundle(object) => object.bundle.as_ref(),
         CodeLocation::Archive(..) => None,
@@ -178,7 +178,7 @@ fn read_bundle(
         let Scanned { sha256, size, kernels } = wanted.scan(&mut open, resources)?;
         let kernels = kernels.and_then(|kernels| names.keep(&kernels, wanted.users.len()));
         for (library, target, wrapper) in &wanted.users {
-            let code = LibraryCode { wrapper: *wrapper, sha256, size, kernels: kernels.clone() };
+            let code = ComparedObject { wrapper: *wrapper, sha256, size, kernels: kernels.clone() };
             codes.push((*library, target.clone(), code));
         }
         done.fetch_add(wanted.size(), Ordering::Relaxed);

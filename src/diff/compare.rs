@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::amount::{Amount, Change, Changes, Pair};
-use super::code::{KernelNames, LibraryCode};
+use super::code::{ComparedObject, KernelNames};
 use super::error::DiffError;
 use super::inventory::{Inventory, InventoryLibrary, InventoryMember};
 use super::members;
@@ -101,7 +101,7 @@ impl InventoryLibrary {
     }
 }
 
-fn amount(codes: &[LibraryCode]) -> Amount {
+fn amount(codes: &[ComparedObject]) -> Amount {
     let mut amount = Amount::default();
     for code in codes {
         amount.add(1, code.size);
@@ -159,7 +159,7 @@ fn libraries<'a>(
 
 /// Compares code objects by digest: first equal ones, whatever their wrappers; then the others in the order of the
 /// wrappers.
-fn by_digest(before: &[LibraryCode], after: &[LibraryCode]) -> Changes {
+fn by_digest(before: &[ComparedObject], after: &[ComparedObject]) -> Changes {
     let mut known = HashMap::<_, u64>::new();
     for code in before {
         *known.entry(code.sha256).or_default() += 1;
@@ -198,7 +198,7 @@ fn by_digest(before: &[LibraryCode], after: &[LibraryCode]) -> Changes {
     }
 }
 
-fn kernels(codes: &[LibraryCode]) -> Kernels {
+fn kernels(codes: &[ComparedObject]) -> Kernels {
     let mut kernels = Kernels::new();
     for (number, size) in codes.iter().flat_map(|code| code.kernels.iter().flat_map(|kernels| kernels.iter())) {
         kernels.entry(*number).or_default().add(1, *size);

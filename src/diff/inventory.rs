@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::amount::Amount;
-use super::code::{self, CodeLocation, KernelNames, LibraryCode, Wanted};
+use super::code::{self, CodeLocation, ComparedObject, KernelNames, Wanted};
 use super::error::DiffError;
 use super::paths::joined;
 use super::side::{Side, SidePart};
@@ -54,7 +54,7 @@ pub(super) struct InventoryLibrary {
     pub(super) size: Option<u64>,
     pub(super) host_size: Option<u64>,
     /// By target, sorted by wrapper.
-    pub(super) code: BTreeMap<String, Vec<LibraryCode>>,
+    pub(super) code: BTreeMap<String, Vec<ComparedObject>>,
 }
 
 /// Libraries collected so far.
@@ -224,7 +224,7 @@ impl InventoryLibrary {
     /// Removes duplicates. An archive for a target with features also contains the wrappers' code for the target
     /// without them. It is the same code object, and counts once.
     fn drop_copies(&mut self) {
-        let of_target = |code: &LibraryCode| (code.wrapper, code.sha256);
+        let of_target = |code: &ComparedObject| (code.wrapper, code.sha256);
         let known: HashMap<String, BTreeSet<_>> =
             self.code.iter().map(|(target, codes)| (target.clone(), codes.iter().map(of_target).collect())).collect();
         for (name, codes) in &mut self.code {

@@ -1,6 +1,8 @@
 //! The directories in which a loader looks for a library, from the strings in `DT_RPATH` and `DT_RUNPATH` (`ld.so(8)`,
 //! "Dynamic string tokens").
 
+use std::path::{Path, PathBuf};
+
 use super::search_path::resolve;
 use crate::source::EntryPath;
 
@@ -42,6 +44,14 @@ impl SearchDirectory {
         }
         let absolute = text.strip_prefix('/')?;
         Some(Self::Absolute(resolve(&EntryPath::root(), absolute.trim_start_matches('/'))?))
+    }
+
+    /// The directory on the disk, for a library in `origin`; `None` above the root.
+    pub(crate) fn on_disk(&self, origin: &Path) -> Option<PathBuf> {
+        match self {
+            Self::Relative(ups, down) => Some(origin.ancestors().nth(*ups)?.join(down.as_path())),
+            Self::Absolute(path) => Some(Path::new("/").join(path.as_path())),
+        }
     }
 
     /// The directory in the tree, for a library in `origin`; `None` if it is outside.

@@ -351,12 +351,10 @@ impl OverlaidArchives {
         let without_code = std::mem::take(&mut lookups.without_code);
         // A shard of artifacts has code for some targets only, possibly not for every binary or wrapper.
         let is_complete = parts.kind == PartsKind::Split && parts.component.is_none() && !choices.is_restricted();
-        if !without_code.is_empty() && is_complete {
-            findings.add(
-                Rule::NoCode,
-                label(),
-                format!("no archive has code for wrapper {}", enumerate(&without_code)),
-            );
+        // A wrapper may have no kernels. Where there are manifests, they show what is lost.
+        if !without_code.is_empty() && is_complete && (!lookups.has_code || parts.find_statement().is_none()) {
+            let reason = format!("no archive has code for wrapper {}", enumerate(&without_code));
+            findings.add(Rule::NoCode, label(), reason);
         }
         for ((target, first, later), positions) in std::mem::take(&mut lookups.missed) {
             let name = |at: usize| self.list.get(at).map_or("", |archive| archive.label.as_str());

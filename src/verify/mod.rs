@@ -217,7 +217,7 @@ impl Run<'_> {
         // Of a split, the code objects are read all the same: its input, or the machine that split it, may have been faulty.
         let proves = parts.kind == PartsKind::Installation && against.is_none();
         context.check_databases(&listed);
-        context.check_needed();
+        context.check_needed(&listed);
         archive::check_all(context, |it| proves && context.is_as_listed(&listed, it.part, &it.path), progress);
         if parts.kind != PartsKind::Installation {
             separation::check(context, &listed);

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::context::Context;
+use super::manifest_files::ProvenFiles;
 use super::parts::{PartFile, PartsKind};
 use super::rules::Rule;
-use crate::database::tensile::{self, CATALOGUES, CODE, HELPERS};
+use crate::database::tensile::{self, CATALOGUES, Lost};
 use crate::database::{KernelFiles, catalogue_names};
 use crate::memory::Parser;
 use crate::source::{EntryKind, EntryPath};
@@ -16,7 +17,7 @@ type FileNames<'a> = BTreeSet<&'a str>;
 
 impl Context<'_> {
     /// Checks the lazy catalogues, of all parts laid over each other: catalogues for all GPUs are in the host part.
-    pub(super) fn check_needed(&self) {
+    pub(super) fn check_needed(&self, listed: &ProvenFiles) {
         // The other parts have the rest.
         if self.parts.kind == PartsKind::Fragment {
             return;
@@ -37,17 +38,23 @@ impl Context<'_> {
         }
         for (file, processor) in lazy {
             let Some(files) = directories.get(file.path.directory()) else { continue };
-            self.check_lazy(file, processor, files);
+            self.check_lazy(file, processor, files, listed);
         }
     }
 
-    fn check_lazy(&self, file: PartFile<'_>, processor: &str, files: &FileNames<'_>) {
+    fn check_lazy(&self, file: PartFile<'_>, processor: &str, files: &FileNames<'_>, listed: &ProvenFiles) {
         let read = self.parts.all.get(file.part).and_then(|part| part.read(file.path, Parser::Catalogue).ok()?);
         let is_compressed = file.path.name().ends_with(b".zlib");
-        // A damaged catalogue is a finding of its own.
-        let Some(Ok(named)) = read.map(|bytes| catalogue_names(&bytes, is_compressed)) else { return };
-        if let Some(reason) = lost(&named, processor, files) {
-            self.findings.add(Rule::DatabaseMissing, self.parts.label(file.part, file.path), reason);
+        let (rule, reason) = match read.map(|bytes| catalogue_names(&bytes, is_compressed)) {
+            Some(Ok(named)) => (Rule::DatabaseMissing, lost(&named, processor, files)),
+            // Catalogues that no manifest lists are checked with all files of databases.
+            Some(Err(reason)) if self.is_as_listed(listed, file.part, file.path) => {
+                (Rule::DatabaseCatalogue, Some(reason))
+            }
+            Some(Err(_)) | None => return,
+        };
+        if let Some(reason) = reason {
+            self.findings.add(rule, self.parts.label(file.part, file.path), reason);
         }
     }
 }
@@ -60,35 +67,19 @@ fn processor_of(path: &EntryPath) -> Option<&str> {
     is_read.then_some(processor)
 }
 
-/// What is missing of the files that the catalogue for a processor leads to. Only what every version of the libraries
-/// needs: if another version has all code under other names, nothing is said about these.
+/// What is missing of the files that the catalogue for a processor leads to.
 fn lost(named: &BTreeSet<String>, processor: &str, files: &FileNames<'_>) -> Option<String> {
-    if named.is_empty() {
-        return None;
-    }
-    let has = |name: &str| files.contains(name);
-    let catalogues = tensile::without_file(named, &has);
-    if let Some(first) = catalogues.first() {
-        let [suffix, _] = CATALOGUES;
-        return Some(format!("it names {first}{suffix}{}, which does not exist", more(catalogues.len())));
-    }
-    let code = tensile::without_code(named, processor, &has);
-    if let Some(first) = code.first().filter(|_| code.len() < named.len()) {
-        let first = tensile::code_name(first, processor);
-        return Some(format!("it leads to {first}{}, which does not exist", more(code.len())));
-    }
-    if code.len() == named.len() {
-        let is_catalogue = |name: &str| CATALOGUES.iter().any(|suffix| name.ends_with(suffix));
-        let is_code =
-            |name: &&str| tensile::is_for(name, processor) && !is_catalogue(name) && !name.starts_with(HELPERS);
-        let names_code = format!("it names {} catalogues, and there is no code for {processor}", named.len());
-        return (!files.iter().any(is_code)).then_some(names_code);
-    }
-    // Versions without helper kernels have none for other GPUs either.
-    let have_helpers = files.iter().any(|name| name.starts_with(HELPERS) && CODE.iter().any(|end| name.ends_with(end)));
-    let helpers = tensile::helpers(processor);
-    (have_helpers && !helpers.iter().any(|name| has(name)))
-        .then(|| format!("there are no helper kernels for {processor}, and there are for other GPUs"))
+    Some(match tensile::lost(named, processor, files)? {
+        Lost::Catalogue(first, count) => {
+            let [suffix, _] = CATALOGUES;
+            format!("it names {first}{suffix}{}, which does not exist", more(count))
+        }
+        Lost::Code(first, count) => {
+            format!("it leads to {}{}, which does not exist", tensile::code_name(first, processor), more(count))
+        }
+        Lost::AllCode => format!("it names {} catalogues, and there is no code for {processor}", named.len()),
+        Lost::Helpers => format!("there are no helper kernels for {processor}, and there are for other GPUs"),
+    })
 }
 
 /// How many more there are than the first one.

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::cause::Cause;
-use super::lookup::{Evidence, Lookup};
+use super::lookup::Lookup;
+use crate::coverage::Evidence;
 
 /// The answer.
 #[derive(Debug, Default, Serialize)]
@@ -71,8 +72,11 @@ pub(crate) struct DatabaseLookup {
     pub found: bool,
     /// Why the library finds no kernels there.
     pub cause: Option<Cause>,
-    /// What makes the library slow, although it works.
+    /// What makes the library slow, or what it does without, although it works.
     pub remark: Option<Cause>,
+    /// Why the library finds nothing, if it may not be built for the GPU.
+    #[serde(skip)]
+    pub not_built: Option<Cause>,
     /// Evidence, in the order in which the library would find it.
     pub evidence: Vec<Evidence>,
 }

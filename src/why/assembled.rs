@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::cause::{self, Cause};
 use super::error::WhyError;
 use super::found::SeenFiles;
-use super::held::HeldCode;
-use super::lookup::{CodePlace, Lookup, Presence, quoted};
+use super::lookup::{Lookup, Presence};
 use super::origin::wheel_in;
 use super::wanted::WantedPackages;
 use crate::binary::{FatBinary, SplitBinary};
-use crate::database::Handler;
+use crate::coverage::{CodePlace, CoveredDatabase, InputDatabases, LibraryCode, quoted};
+use crate::database::Databases;
 use crate::gpu::TargetId;
 use crate::image::{ImageReference, open_root};
 use crate::join::{Joined, join, lay_over, open_wheels};
@@ -23,21 +23,30 @@ use crate::packages::InstalledComponent;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input, may_be_binary};
-use crate::split::HOST;
 use crate::wheel::{Metadata, WheelLabel, accepts, normalise};
 
 /// The files with code of what is put together, and how much was looked at.
 #[derive(Default)]
 pub(super) struct AssembledFiles {
     pub(super) files: Vec<AssembledFile>,
+    /// The kernel databases, for the GPUs of the question.
+    pub(super) databases: Vec<(PathBuf, CoveredDatabase)>,
     pub(super) seen: SeenFiles,
+}
+
+/// What is asked about files that are put together.
+pub(super) struct AssemblyQuestion<'a> {
+    /// The GPUs as they call themselves.
+    pub(super) devices: &'a [TargetId],
+    pub(super) resources: &'a Arc<Resources>,
 }
 
 /// A file of an assembly, and its code.
 pub(super) struct AssembledFile {
     /// Where it is: the wheel or directory, then its path in an installation.
     pub(super) path: PathBuf,
-    pub(super) code: Result<HeldCode, WhyError>,
+    pub(super) code: Result<LibraryCode, WhyError>,
+    pub(super) assembly: Arc<Assembly>,
 }
 
 /// What is put together.
@@ -64,62 +73,63 @@ pub(super) struct GivenWheel {
 pub(super) fn of_wheels(
     wheels: &[&GivenWheel],
     unread: &[PathBuf],
-    resources: &Arc<Resources>,
+    question: &AssemblyQuestion<'_>,
 ) -> Result<AssembledFiles, WhyError> {
+    let resources = question.resources;
     let paths: Vec<_> = wheels.iter().map(|wheel| wheel.path.clone()).collect();
     let input = match &*paths {
         [only] => Input::open(only, resources)?,
         several => open_wheels(several, resources)?,
     };
     let assembly = Assembly::Wheels { wheels: wheels.iter().copied().cloned().collect(), unread: unread.to_vec() };
-    Ok(files(input, paths.first().map_or(Path::new(""), PathBuf::as_path), assembly, resources))
+    Ok(files(input, paths.first().map_or(Path::new(""), PathBuf::as_path), assembly, question))
 }
 
 /// The files of any other packed input, such as a tar archive.
-pub(super) fn of_packed(path: &Path, resources: &Arc<Resources>) -> Result<AssembledFiles, WhyError> {
-    Ok(files(Input::open(path, resources)?, path, Assembly::Other, resources))
+pub(super) fn of_packed(path: &Path, question: &AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError> {
+    Ok(files(Input::open(path, question.resources)?, path, Assembly::Other, question))
 }
 
 /// The files of an image's root file system.
-pub(super) fn of_image(image: &ImageReference, resources: &Arc<Resources>) -> Result<AssembledFiles, WhyError> {
-    Ok(files(open_root(image, resources)?, Path::new("/"), Assembly::Other, resources))
+pub(super) fn of_image(image: &ImageReference, question: &AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError> {
+    Ok(files(open_root(image, question.resources)?, Path::new("/"), Assembly::Other, question))
 }
 
 /// The files of artifacts in the directory `place` that are installed together.
 pub(super) fn of_component(
     place: &Path,
     component: &InstalledComponent,
-    resources: &Arc<Resources>,
+    question: &AssemblyQuestion<'_>,
 ) -> Result<AssembledFiles, WhyError> {
     let place = component.name.as_ref().map_or_else(|| place.to_owned(), |name| place.join(name));
-    Ok(files(component.open(resources)?, &place, Assembly::Artifacts, resources))
+    Ok(files(component.open(question.resources)?, &place, Assembly::Artifacts, question))
 }
 
-/// The archives of a directory without libraries, such as a device part.
-pub(super) fn of_directory(path: &Path, resources: &Arc<Resources>) -> Result<AssembledFiles, WhyError> {
-    Ok(files(Input::survey(path, resources)?, path, Assembly::Other, resources))
+/// The files of a directory without libraries, such as a device part, or code objects.
+pub(super) fn of_directory(path: &Path, question: &AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError> {
+    Ok(files(Input::survey(path, question.resources)?, path, Assembly::Other, question))
 }
 
-/// The files of the host part of a split, if it has one, with device parts put over it.
+/// The files of a split, of which `devices` are the parts for the GPU of the question.
 pub(super) fn of_parts(
     split: &SplitDirectory,
     devices: &[PathBuf],
-    resources: &Arc<Resources>,
+    question: &AssemblyQuestion<'_>,
 ) -> Result<AssembledFiles, WhyError> {
-    let host = split.has_host.then(|| split.path.join(HOST));
-    let parts = host.iter().chain(devices);
-    let Some(first) = parts.clone().next() else { return Ok(AssembledFiles::default()) };
-    let parts = parts.map(|part| Input::survey(part, resources)).collect::<Result<_, _>>()?;
+    let Some(first) = split.parts().next() else { return Ok(AssembledFiles::default()) };
+    // Parts of other GPUs tell what the split has for each.
+    let parts = split.parts().map(|part| Input::survey(&part, question.resources)).collect::<Result<_, _>>()?;
     let names = devices.iter().filter_map(|part| Some(part.file_name()?.to_string_lossy().into_owned()));
     let assembly = if split.has_host { Assembly::Parts(names.collect()) } else { Assembly::Other };
-    Ok(files(lay_over(parts)?, first, assembly, resources))
+    Ok(files(lay_over(parts)?, &first, assembly, question))
 }
 
 /// A path, and what is known of the code there.
-type LocatedCode = (PathBuf, Result<HeldCode, WhyError>);
+type LocatedCode = (PathBuf, Result<LibraryCode, WhyError>);
 
 /// The files with code: libraries, or archives, bundles and code objects if there are no libraries.
-fn files(mut input: Input, location: &Path, assembly: Assembly, resources: &Arc<Resources>) -> AssembledFiles {
+fn files(mut input: Input, location: &Path, assembly: Assembly, question: &AssemblyQuestion<'_>) -> AssembledFiles {
+    let resources = question.resources;
     let left_out = input.warnings.first().cloned();
     let mut seen = SeenFiles { files: input_files(&input).count(), left_out, ..SeenFiles::default() };
     let archives: BTreeMap<_, _> = input.entries.iter().filter_map(archive).collect();
@@ -130,25 +140,39 @@ fn files(mut input: Input, location: &Path, assembly: Assembly, resources: &Arc<
         let code = match joined.binaries.get(entry) {
             Some(form) => {
                 let targets = form.code().map(|code| code.iter().map(|it| it.target.clone()).collect());
-                Ok(Some(HeldCode { form: CodePlace::Split, targets: targets.collect(), assembly: None }))
+                Ok(Some(LibraryCode::new(entry.clone(), CodePlace::Split, targets.collect())))
             }
-            None if may_be_binary(&**content) => binary(&path, content, resources),
+            None if may_be_binary(&**content) => binary(entry, &path, content, resources),
             None => continue,
         };
         seen.binaries += 1;
         let code = code.map_err(|error| damage(&joined, entry).unwrap_or(error));
         found.extend(code.transpose().map(|code| (path, code)));
     }
+    let databases = databases(&input, location, &found, question);
     if found.is_empty() {
         found = without_libraries(&input, &archives, location, resources);
-        // They are looked up on the disk only.
-        let is_of_database = |path: &EntryPath| Handler::ALL.iter().any(|handler| handler.named_arch(path).is_some());
-        seen.of_databases = input_files(&input).filter(|(path, _)| is_of_database(path)).count();
     }
-    let assembly = Some(Arc::new(assembly));
-    let of_assembly = |code| HeldCode { assembly: assembly.clone(), ..code };
-    let files = found.into_iter().map(|(path, code)| AssembledFile { path, code: code.map(of_assembly) });
-    AssembledFiles { files: files.collect(), seen }
+    let assembly = Arc::new(assembly);
+    let files = found.into_iter().map(|(path, code)| AssembledFile { path, code, assembly: Arc::clone(&assembly) });
+    AssembledFiles { files: files.collect(), databases, seen }
+}
+
+/// The kernel databases of an input, as the libraries in it find them.
+fn databases(
+    input: &Input,
+    location: &Path,
+    found: &[LocatedCode],
+    question: &AssemblyQuestion<'_>,
+) -> Vec<(PathBuf, CoveredDatabase)> {
+    let resources = question.resources;
+    let known = Databases::all().of(input_files(input), resources);
+    let files =
+        input_files(input).filter_map(|(path, _)| known.classify(path).map(|file| (path, file.handler, file.arch)));
+    let libraries: Vec<_> = found.iter().filter_map(|(_, code)| code.as_ref().ok()).collect();
+    let databases = InputDatabases { input, files: files.collect(), libraries: &libraries, resources };
+    let judged = databases.judge(question.devices, |_, _| true, false).into_iter();
+    judged.map(|database| (location.join(&database.path), database)).collect()
 }
 
 /// The files of an input.
@@ -166,27 +190,32 @@ fn without_libraries(
     location: &Path,
     resources: &Arc<Resources>,
 ) -> Vec<LocatedCode> {
-    let of_archive = |(path, content): (&EntryPath, &Arc<dyn Content>)| {
-        let path = location.join(path.as_path());
-        let code = HeldCode::of_archive(&path, content);
+    let of_archive = |(entry, content): (&EntryPath, &Arc<dyn Content>)| {
+        let path = location.join(entry.as_path());
+        let code = LibraryCode::of_archive(entry.clone(), content).map_err(WhyError::at(&path));
         (path, code)
     };
-    let loose = input_files(input).filter(|(path, _)| !archives.contains_key(path)).filter_map(|(path, content)| {
-        let path = location.join(path.as_path());
-        let code = HeldCode::of_loose(&path, content, resources).transpose()?;
+    let loose = input_files(input).filter(|(path, _)| !archives.contains_key(path)).filter_map(|(entry, content)| {
+        let path = location.join(entry.as_path());
+        let code = LibraryCode::of_loose(entry.clone(), content, resources).map_err(WhyError::at(&path)).transpose()?;
         Some((path, code))
     });
     archives.iter().map(of_archive).chain(loose).collect()
 }
 
 /// A library that was not joined. A split one has no archives that can be read.
-fn binary(path: &Path, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Result<Option<HeldCode>, WhyError> {
+fn binary(
+    entry: &EntryPath,
+    path: &Path,
+    content: &Arc<dyn Content>,
+    resources: &Arc<Resources>,
+) -> Result<Option<LibraryCode>, WhyError> {
     if let Some(split) = SplitBinary::find(content).map_err(WhyError::at(path))? {
         let targets = split.wrappers.iter().map(|_| BTreeSet::new()).collect();
-        return Ok(Some(HeldCode { form: CodePlace::Split, targets, assembly: None }));
+        return Ok(Some(LibraryCode::new(entry.clone(), CodePlace::Split, targets)));
     }
     let Some(binary) = FatBinary::scan(content).map_err(WhyError::at(path))? else { return Ok(None) };
-    HeldCode::of_fat(path, content, &binary, resources)
+    LibraryCode::of_fat(entry.clone(), content, &binary, resources).map_err(WhyError::at(path))
 }
 
 /// What joining said about a file.
@@ -247,6 +276,11 @@ impl Assembly {
             }
             (Self::Artifacts | Self::Other, _) => {}
         }
+    }
+
+    /// Whether what is installed with an archive has the library that leads to it: of a device wheel, what it requires.
+    pub(super) fn brings_libraries(&self) -> bool {
+        matches!(self, Self::Wheels { .. })
     }
 
     /// Why a split library has no code for a GPU.

@@ -2,16 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-/// A kind of cause. Tools rely on identifiers, which never change their meaning; `docs/why.md` lists them.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct CauseKind {
-    /// The identifier, in lower case with hyphens.
-    pub id: &'static str,
-    /// What is wrong, in a few words.
-    pub meaning: &'static str,
-    /// What fixes it, in a few words.
-    pub remedy: &'static str,
-}
+use crate::coverage::{CauseKind, cause_kinds};
 
 /// A cause, and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -47,22 +38,6 @@ impl Cause {
         self
     }
 }
-
-/// A table of kinds: a name for the code, the identifier, the meaning and the remedy.
-macro_rules! cause_kinds {
-    ($table:ident: $($name:ident $id:literal $meaning:literal $remedy:literal;)*) => {
-        $(
-            #[doc = $meaning]
-            pub(in crate::why) static $name: $crate::why::cause::CauseKind =
-                $crate::why::cause::CauseKind { id: $id, meaning: $meaning, remedy: $remedy };
-        )*
-        /// All kinds of this table.
-        #[cfg(test)]
-        pub(in crate::why) static $table: &[&$crate::why::cause::CauseKind] = &[$(&$name),*];
-    };
-}
-
-pub(super) use cause_kinds;
 
 cause_kinds! { KINDS:
     PACKAGE_MISSING "package-missing"
@@ -104,6 +79,9 @@ cause_kinds! { KINDS:
     ARCHIVE_NAME "archive-name"
         "the archive has a name that no runtime looks for"
         "split the library again";
+    ARCHIVE_ALONE "archive-alone"
+        "there are archives, and no library there leads to them"
+        "install the package that has the library";
     ARCHIVES_NONE "archives-none"
         "there is no archive for this GPU where the library looks"
         "none; the answer names the GPUs with archives";
@@ -137,9 +115,6 @@ cause_kinds! { KINDS:
     NO_CODE "no-code"
         "the library, archive or code object has its code in itself, and none for this GPU"
         "none";
-    WRAPPER_NO_CODE "wrapper-no-code"
-        "a wrapper of a library in a wheel or a split has code for other GPUs only, and other wrappers have some for this one"
-        "compile its translation unit for the GPU, or `--wrapper` to ask about others";
     RUNTIME_OLD "runtime-old"
         "the HIP runtime does not read archives"
         "`unset LD_LIBRARY_PATH` if that leads there; else use ROCm 7.13 or later, or a thin view: `kpackfs split FAT -o OUT --view thin/gfx1151`";
@@ -169,7 +144,7 @@ mod tests {
     #[test]
     fn every_kind_is_documented_once() {
         let document = include_str!("../../docs/why.md");
-        let all = || KINDS.iter().chain(crate::why::databases::KINDS);
+        let all = || KINDS.iter().chain(crate::coverage::DATABASE_KINDS);
         let ids: BTreeSet<_> = all().map(|kind| kind.id).collect();
         assert_eq!(ids.len(), all().count());
         for kind in all() {

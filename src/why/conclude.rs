@@ -1,5 +1,6 @@
 //! One answer from all look-ups.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 use super::Question;
@@ -13,7 +14,8 @@ use crate::report::table::counted;
 impl Question {
     /// The answer, with one sentence.
     pub(super) fn conclude(&self, found: FoundLookups) -> Explanation {
-        let FoundLookups { lookups, databases, causes: others, unread, unknown, .. } = found;
+        let FoundLookups { lookups, mut databases, causes: others, unread, unknown, .. } = found;
+        fail_without_code(&lookups, &mut databases);
         let mut causes = Vec::new();
         for lookup in &lookups {
             for cause in lookup.cause.iter().chain(&lookup.further) {
@@ -60,16 +62,8 @@ impl Question {
         let (files, binaries) = (counted(seen.files, "file", "files"), counted(seen.binaries, "binary", "binaries"));
         let called = self.binary.as_ref().map(|name| format!(", and only those called {name} are wanted"));
         let left_out = seen.left_out.as_ref().map(|left_out| format!("; not looked at: {left_out}"));
-        let what = match seen.of_databases {
-            0 => "nothing there has device code, or wrappers with code or archives".to_owned(),
-            count => format!(
-                "no library there has wrappers with code or archives; {} of kernel databases are looked up only where they are \
-                 installed",
-                counted(count, "file", "files")
-            ),
-        };
         format!(
-            "{}: {what}: {files}, {binaries}{}{}; of wheels, name the files or their directory",
+            "{}: nothing there has device code, or wrappers with code or archives: {files}, {binaries}{}{}; of wheels, name the files or their directory",
             paths.join(", "),
             called.unwrap_or_default(),
             left_out.unwrap_or_default()
@@ -92,9 +86,6 @@ impl Question {
             ([only], _) if found == 0 => {
                 let gap = only.gap().map(|gap| format!(", but {gap}")).unwrap_or_default();
                 format!("{}: code for {gpus} is found{premise}{gap}", only.library)
-            }
-            ([], [first, ..]) if found == 0 => {
-                format!("{}: it has no code of its own, and its database has no files for {gpus}", first.library)
             }
             _ => format!("code for {gpus} is found{premise}, by all of {} look-ups", lookups.len() + found),
         }
@@ -126,6 +117,16 @@ impl Question {
     fn number_of(&self, position: usize) -> usize {
         let list = self.variables.get(&OsString::from("HIP_VISIBLE_DEVICES")).and_then(|list| list.to_str());
         list.and_then(|list| list.split(',').nth(position)?.trim().parse().ok()).unwrap_or(position)
+    }
+}
+
+/// That a library is not built for a GPU is the cause if nothing else is found for that.
+fn fail_without_code(lookups: &[Lookup], databases: &mut [DatabaseLookup]) {
+    let of_lookups = lookups.iter().filter(|it| it.cause.is_none()).map(|it| &it.target);
+    let of_databases = databases.iter().filter(|it| it.found).map(|it| &it.target);
+    let found: BTreeSet<_> = of_lookups.chain(of_databases).cloned().collect();
+    for database in databases.iter_mut().filter(|it| !found.contains(&it.target) && it.cause.is_none()) {
+        database.cause = database.not_built.take();
     }
 }
 

@@ -27,8 +27,6 @@ pub(crate) struct SeenFiles {
     pub(super) files: usize,
     /// Those that begin as ELF and PE files do.
     pub(super) binaries: usize,
-    /// Files of kernel databases in what is not installed, which are not looked up.
-    pub(super) of_databases: usize,
     /// The first that could not be listed.
     pub(super) left_out: Option<String>,
 }
@@ -37,7 +35,6 @@ impl SeenFiles {
     pub(super) fn add(&mut self, other: Self) {
         self.files += other.files;
         self.binaries += other.binaries;
-        self.of_databases += other.of_databases;
         self.left_out = self.left_out.take().or(other.left_out);
     }
 

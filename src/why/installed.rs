@@ -8,9 +8,10 @@ use ring::digest::{Context, SHA256};
 
 use super::cause::{self, Cause};
 use super::installer::{Installer, Remedy};
-use super::lookup::{Lookup, quoted};
+use super::lookup::Lookup;
 use super::pieces::read_pieces;
 use super::wanted::WantedPackages;
+use crate::coverage::{CauseKind, quoted};
 use crate::disk;
 use crate::gpu::TargetId;
 use crate::memory::Parser;
@@ -134,7 +135,7 @@ impl PackageCheck<'_> {
     }
 }
 
-fn with(kind: &'static cause::CauseKind, reason: String, remedy: Remedy) -> Cause {
+fn with(kind: &'static CauseKind, reason: String, remedy: Remedy) -> Cause {
     Cause::new(kind, reason + &remedy.advice, remedy.command)
 }
 

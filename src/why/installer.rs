@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::lookup::quoted;
 use super::origin::{PackageOrigin, directory_of, wheel_in};
 use super::wanted::WantedPackages;
+use crate::coverage::quoted;
 use crate::disk;
 use crate::memory::Parser;
 

@@ -2,11 +2,10 @@
 //! name, replaces no placeholder, and cannot be given an archive with a colon in its path (`librocm_kpack` 0.1.0,
 //! `findings/kpack-path-prefix-takes-files.sh`).
 
+use crate::coverage::quoted;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-use super::lookup::quoted;
 
 /// A command for a shell, after which a loader searches these archives. One with a colon in its path gets a symlink
 /// without: a loader goes by the targets that an archive lists, not by its name.

@@ -1,12 +1,9 @@
 //! The look-up of a library for a GPU: evidence, and the cause if there is no code.
 
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-
 use serde::Serialize;
 
 use super::cause::Cause;
-use crate::coverage::wrappers_without_code;
+use crate::coverage::{CodePlace, Evidence, wrappers_without_code};
 use crate::loader::named_target;
 
 /// The look-up of a library for a GPU.
@@ -47,32 +44,6 @@ pub(crate) enum Presence {
     Contained,
 }
 
-/// The kind of a file with code.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum CodePlace {
-    /// A library whose wrappers lead to archives.
-    #[default]
-    Split,
-    /// A library whose wrappers lead to bundles in it.
-    Fat,
-    /// An archive.
-    Archive,
-    /// An offload bundle in a file of its own.
-    Bundle,
-    /// A code object in a file of its own.
-    CodeObject,
-}
-
-/// An observation or a conclusion.
-#[derive(Debug, Serialize)]
-pub(crate) struct Evidence {
-    /// Whether it follows from how runtimes work, without being observed.
-    pub model: bool,
-    /// The text.
-    pub text: String,
-}
-
 impl Lookup {
     pub(super) fn saw(&mut self, text: impl Into<String>) {
         self.evidence.push(Evidence { model: false, text: text.into() });
@@ -82,22 +53,20 @@ impl Lookup {
         self.evidence.push(Evidence { model: true, text: text.into() });
     }
 
-    /// What files with the code of the same libraries for several GPUs have in common, their names but for the target, and
-    /// the GPU. `None` for a library.
+    /// What files with the code of the same libraries for several GPUs have in common, their paths but for the names of
+    /// GPUs, and the GPU. `None` for a library.
     pub(super) fn group(&self) -> Option<(String, String)> {
-        let (directory, name) = self.library.rsplit_once('/').unwrap_or(("", &self.library));
+        let name = self.library.rsplit('/').next().unwrap_or(&self.library);
         let stem = match self.form {
             CodePlace::Archive => name.rsplit_once(named_target(name)?)?.0.to_owned(),
-            CodePlace::Bundle | CodePlace::CodeObject => {
-                format!("{directory}/{}", name.rsplit_once("gfx").map_or("", |(stem, _)| stem))
-            }
-            CodePlace::Split | CodePlace::Fat => return None,
+            CodePlace::Bundle | CodePlace::CodeObject | CodePlace::Object => without_processors(&self.library),
+            CodePlace::Split | CodePlace::Fat | CodePlace::Embedded | CodePlace::Unreadable => return None,
         };
         Some((stem, self.target.clone()))
     }
 
     /// What the wrappers with code for other GPUs only lack.
-    pub(super) fn gap(&self) -> Option<String> {
+    pub(crate) fn gap(&self) -> Option<String> {
         wrappers_without_code(&self.without_code, self.wrappers, &self.target)
     }
 
@@ -110,10 +79,9 @@ impl Lookup {
     }
 }
 
-/// A path, quoted for a shell.
-pub(super) fn quoted(path: &Path) -> String {
-    let bytes = path.as_os_str().as_bytes();
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(byte);
-    let text = path.display().to_string();
-    if bytes.iter().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+/// A path without the numbers of the processors that it names.
+fn without_processors(path: &str) -> String {
+    let mut parts = path.split("gfx");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + "gfx" + part.trim_start_matches(|it: char| it.is_ascii_alphanumeric()))
 }

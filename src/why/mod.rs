@@ -20,6 +20,7 @@ mod kpack_path;
 mod libraries;
 mod lookup;
 mod named;
+mod nearby;
 mod origin;
 mod part;
 mod pieces;
@@ -36,20 +37,22 @@ use std::sync::Arc;
 use rocm_kpack::Environment;
 
 use crate::binary::{FatBinary, SplitBinary};
+use crate::coverage::{CodePlace, LibraryCode};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
-use crate::source::open_file;
+use crate::source::{EntryPath, open_file};
 
+use assembled::Assembly;
 use found::FoundLookups;
-use held::HeldCode;
 use libraries::LibraryFile;
-use lookup::{CodePlace, Presence};
+use lookup::Presence;
 
+pub(crate) use crate::coverage::Evidence;
 pub(crate) use answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
 pub(crate) use cause::Cause;
 pub(crate) use error::WhyError;
 pub(crate) use gpus::{FORCED, VisibleGpu, disabled, forced, visible, warn_of_empty, warn_of_forced};
-pub(crate) use lookup::{Evidence, Lookup};
+pub(crate) use lookup::Lookup;
 pub(crate) use process::{GoneLibrary, Process};
 pub(crate) use runtime::is_runtime;
 
@@ -79,7 +82,8 @@ pub(crate) struct Question {
 /// A library with device code, or with wrappers that lead to archives; or another file with code.
 enum Library {
     Split(SplitBinary),
-    Held(HeldCode),
+    /// With what it was put together from, if it is not installed.
+    Held(LibraryCode, Option<Arc<Assembly>>),
 }
 
 impl Question {
@@ -127,7 +131,7 @@ impl Question {
         let device = self.device_of(gpu);
         let (form, count) = match library {
             Library::Split(split) => (CodePlace::Split, split.wrappers.len()),
-            Library::Held(code) => (code.form, code.targets.len()),
+            Library::Held(code, _) => (code.form, code.wrappers.len()),
         };
         let wrappers: Vec<_> = (0..count).filter(|&it| self.wrapper.is_none_or(|wanted| wanted == it)).collect();
         if wrappers.is_empty() && count > 0 {
@@ -153,15 +157,17 @@ impl Question {
             Library::Split(split) => {
                 let environment = self.environment();
                 split::look_up(file, split, &wrappers, &device, (&environment, &self.resources), &mut lookup);
-                if let Some(cause) = runtime::judge(path, &self.variables, self.loaded.as_deref(), &mut lookup) {
+                if let Some(cause) =
+                    runtime::judge(path, &self.variables, self.loaded.as_deref(), &self.resources, &mut lookup)
+                {
                     lookup.fail(cause);
                 }
             }
-            Library::Held(code) => {
-                if let Some(assembly) = &code.assembly {
+            Library::Held(code, assembly) => {
+                if let Some(assembly) = assembly {
                     assembly.describe(form, &mut lookup);
                 }
-                code.look_up(&wrappers, &device, &mut lookup);
+                held::look_up(code, assembly.as_deref(), self.wrapper, &device, &mut lookup);
             }
         }
         Some(lookup)
@@ -180,8 +186,8 @@ impl Question {
 impl Library {
     fn presence(&self) -> Presence {
         match self {
-            Self::Held(HeldCode { assembly: Some(assembly), .. }) => assembly.presence(),
-            Self::Held(_) | Self::Split(_) => Presence::Installed,
+            Self::Held(_, Some(assembly)) => assembly.presence(),
+            Self::Held(_, None) | Self::Split(_) => Presence::Installed,
         }
     }
 }
@@ -192,5 +198,6 @@ fn open(path: &Path, resources: &Arc<Resources>) -> Result<Option<Library>, WhyE
         return Ok(Some(Library::Split(split)));
     }
     let Some(binary) = FatBinary::scan(&content).map_err(WhyError::at(path))? else { return Ok(None) };
-    Ok(HeldCode::of_fat(path, &content, &binary, resources)?.map(Library::Held))
+    let code = LibraryCode::of_fat(EntryPath::root(), &content, &binary, resources).map_err(WhyError::at(path))?;
+    Ok(code.map(|code| Library::Held(code, None)))
 }

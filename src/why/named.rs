@@ -3,20 +3,21 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::answer::FoundCause;
-use super::assembled::{self, AssembledFiles, GivenWheel};
+use super::answer::{DatabaseLookup, FoundCause};
+use super::assembled::{self, AssembledFiles, AssemblyQuestion, GivenWheel};
 use super::cause::{self, Cause};
 use super::error::WhyError;
 use super::found::FoundLookups;
-use super::held::HeldCode;
 use super::libraries::{self, LibraryFile};
 use super::{Library, Question, open};
 use crate::artifact::FoundArtifacts;
+use crate::coverage::{CoveredDatabase, DATABASE_MISSING, DatabaseAnswer, LibraryCode};
+use crate::database::Handler;
 use crate::gpu::TargetId;
 use crate::join::WheelsError;
 use crate::opened::{Named, SplitDirectory, outside, recognise};
 use crate::packages::InstalledComponent;
-use crate::source::open_file;
+use crate::source::{EntryPath, open_file};
 use crate::wheel::installed_together;
 
 /// The files and directories from which a runtime loads as they are.
@@ -63,6 +64,15 @@ fn join_parts(all: &mut Vec<(PathBuf, Named)>) {
 }
 
 impl Question {
+    /// The GPUs as they call themselves.
+    fn devices(&self) -> Vec<TargetId> {
+        self.gpus.iter().map(|gpu| self.device_of(gpu)).collect()
+    }
+
+    fn of_assembly<'a>(&'a self, devices: &'a [TargetId]) -> AssemblyQuestion<'a> {
+        AssemblyQuestion { devices, resources: &self.resources }
+    }
+
     /// Looks up all that was named.
     pub(super) fn look_up_named(&self, found: &mut FoundLookups) {
         let mut all = Vec::new();
@@ -99,14 +109,20 @@ impl Question {
             Named::Artifacts(artifacts) if artifacts.has_any() => {
                 self.look_up_artifacts(path, artifacts, gpus, found)?;
             }
-            Named::Image(image) => self.add_assembled(assembled::of_image(image, resources), gpus, found),
-            Named::Tar | Named::Zip => self.add_assembled(assembled::of_packed(path, resources), gpus, found),
+            Named::Image(image) => {
+                self.add_assembled(assembled::of_image(image, &self.of_assembly(&self.devices())), gpus, found)
+            }
+            Named::Tar | Named::Zip => {
+                self.add_assembled(assembled::of_packed(path, &self.of_assembly(&self.devices())), gpus, found)
+            }
             Named::Archive | Named::Bundle | Named::CodeObject => {
                 let content = open_file(path, resources)?;
-                let code = HeldCode::of_loose(path, &content, resources)?;
+                let at = EntryPath::root;
+                let code = LibraryCode::of_loose(at(), &content, resources).map_err(WhyError::at(path))?;
                 // A damaged archive may be known by its name alone.
-                let code = code.map_or_else(|| HeldCode::of_archive(path, &content), Ok)?;
-                found.add(self.look_up_all(&LibraryFile::at(path.to_owned()), &Library::Held(code), gpus));
+                let of_archive = || LibraryCode::of_archive(at(), &content).map_err(WhyError::at(path));
+                let code = code.map_or_else(of_archive, Ok)?;
+                found.add(self.look_up_all(&LibraryFile::at(path.to_owned()), &Library::Held(code, None), gpus));
             }
             Named::Artifacts(_)
             | Named::Tree
@@ -149,7 +165,7 @@ impl Question {
             let is_below = |library: &&LibraryFile| library.paths().any(|path| path.starts_with(&real));
             // Without libraries it may be a device part, which has archives.
             if !with_code.iter().any(is_below) {
-                let archives = assembled::of_directory(directory, &self.resources);
+                let archives = assembled::of_directory(directory, &self.of_assembly(&self.devices()));
                 let archives = archives.map(|it| AssembledFiles { files: it.files, ..AssembledFiles::default() });
                 self.add_assembled(archives, gpus, found);
             }
@@ -171,7 +187,7 @@ impl Question {
         let labels: Vec<_> = wheels.iter().map(GivenWheel::label).collect();
         for set in installed_together(&labels) {
             let set: Vec<_> = set.iter().filter_map(|label| wheels.iter().find(|it| it.path == label.path)).collect();
-            match assembled::of_wheels(&set, &unread, &self.resources) {
+            match assembled::of_wheels(&set, &unread, &self.of_assembly(&self.devices())) {
                 Err(WhyError::Wheels(conflict @ WheelsError::Version { .. })) => {
                     let reason = format!("these wheels cannot be installed together: {conflict}");
                     let cause = Cause::new(&cause::PACKAGE_VERSION, reason, None);
@@ -196,7 +212,11 @@ impl Question {
             let parts = split.parts_for(gpu);
             let (view, wheels) = (split.view_for(&device), split.thin_wheels_for(&device));
             if split.has_host || view.is_none() && wheels.is_empty() && !parts.is_empty() {
-                self.add_assembled(assembled::of_parts(split, &parts, &self.resources), &gpus, found);
+                self.add_assembled(
+                    assembled::of_parts(split, &parts, &self.of_assembly(&self.devices())),
+                    &gpus,
+                    found,
+                );
             } else if let Some(view) = view {
                 self.look_up_installed(&[view], &gpus, found);
             } else if wheels.is_empty() {
@@ -222,7 +242,11 @@ impl Question {
         for component in InstalledComponent::all(path)?.unwrap_or_default() {
             match component.directory() {
                 Some(directory) => places.push(directory.to_owned()),
-                None => self.add_assembled(assembled::of_component(path, &component, &self.resources), gpus, found),
+                None => self.add_assembled(
+                    assembled::of_component(path, &component, &self.of_assembly(&self.devices())),
+                    gpus,
+                    found,
+                ),
             }
         }
         self.look_up_installed(&places, gpus, found);
@@ -235,14 +259,49 @@ impl Question {
             Err(error) => return found.fail(&error),
         };
         found.seen.add(assembled.seen);
+        for (path, database) in &assembled.databases {
+            let of_gpu = |gpu: &usize| self.of_database(path, database, self.gpus.get(*gpu)?);
+            found.databases.extend(gpus.iter().filter_map(of_gpu));
+        }
         for file in assembled.files.into_iter().filter(|file| self.is_wanted(&file.path)) {
             match file.code {
                 Ok(code) => {
-                    found.add(self.look_up_all(&LibraryFile::at(file.path), &Library::Held(code), gpus));
+                    let library = Library::Held(code, Some(file.assembly));
+                    found.add(self.look_up_all(&LibraryFile::at(file.path), &library, gpus));
                 }
                 Err(error) => found.fail(&error),
             }
         }
+    }
+
+    /// What a library finds for a GPU in a database that is not installed. Code objects that are no database of a library
+    /// are looked up as files.
+    fn of_database(&self, path: &Path, database: &CoveredDatabase, gpu: &TargetId) -> Option<DatabaseLookup> {
+        if database.library == Handler::Codeobject.name() || self.binary.is_some() {
+            return None;
+        }
+        let target = self.device_of(gpu).to_string();
+        let cause = |reason: &str| Some(Cause::new(&DATABASE_MISSING, reason, None));
+        let (mut lacks, mut remark, mut not_built) = (None, None, None);
+        match database.answers.get(&target) {
+            Some(DatabaseAnswer::Found) => {}
+            Some(DatabaseAnswer::Lacks { reason, .. }) => lacks = cause(reason),
+            Some(DatabaseAnswer::Remark(reason)) => remark = cause(reason),
+            Some(DatabaseAnswer::NotBuilt(reason)) => not_built = cause(reason),
+            None => lacks = database.problem(&target).and_then(|reason| cause(&reason)),
+        }
+        let directory = path.display().to_string();
+        Some(DatabaseLookup {
+            database: database.library,
+            library: directory.clone(),
+            directory: Some(directory),
+            target,
+            found: lacks.is_none() && not_built.is_none(),
+            cause: lacks,
+            remark,
+            not_built,
+            evidence: Vec::new(),
+        })
     }
 
     /// Whether the question is about files of this name.

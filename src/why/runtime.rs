@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::cause::{self, Cause};
 use super::installed;
 use super::lookup::Lookup;
 use super::pieces::read_pieces;
-use crate::loader::{ARCHIVE_LIBRARY, RuntimeNames};
+use crate::binary::Imports;
+use crate::loader::{ARCHIVE_LIBRARY, RuntimeNames, SearchDirectory};
+use crate::resources::Resources;
+use crate::source::open_file;
 
 /// The prefix of the runtime's file name.
 const RUNTIME: &str = "libamdhip64.so";
@@ -19,11 +23,12 @@ pub(super) fn judge(
     library: &Path,
     variables: &BTreeMap<OsString, OsString>,
     loaded: Option<&[PathBuf]>,
+    resources: &Arc<Resources>,
     lookup: &mut Lookup,
 ) -> Option<Cause> {
     let (found, is_override) = match loaded {
         Some(loaded) => (loaded.first().cloned(), false),
-        None => search(RUNTIME, library, variables),
+        None => search(RUNTIME, library, variables, resources),
     };
     let Some(found) = found else {
         lookup.follows(format!(
@@ -46,7 +51,7 @@ pub(super) fn judge(
     }
     if names.reads_archives() {
         if names.names_library() {
-            let (kpack, _) = search(ARCHIVE_LIBRARY, &found, variables);
+            let (kpack, _) = search(ARCHIVE_LIBRARY, &found, variables, resources);
             let none = format!("it needs {ARCHIVE_LIBRARY}*, which is not where libraries are usually loaded from");
             lookup.follows(kpack.map_or(none, |kpack| format!("it would load {} to read them", kpack.display())));
         }
@@ -59,13 +64,34 @@ pub(super) fn judge(
     Some(Cause::new(&cause::RUNTIME_OLD, reason, command))
 }
 
-/// The library with this prefix that would be loaded, and whether only `LD_LIBRARY_PATH` leads to it.
-fn search(begin: &str, library: &Path, variables: &BTreeMap<OsString, OsString>) -> (Option<PathBuf>, bool) {
+/// The library with this prefix that would be loaded, and whether only `LD_LIBRARY_PATH` leads to it. That comes before a
+/// RUNPATH, and after an RPATH (`ld.so(8)`).
+fn search(
+    begin: &str,
+    library: &Path,
+    variables: &BTreeMap<OsString, OsString>,
+    resources: &Arc<Resources>,
+) -> (Option<PathBuf>, bool) {
+    let imports = open_file(library, resources).ok().and_then(|content| Imports::read(&content).ok()?);
+    let (rpath, runpath) = imports.map_or_else(Default::default, |it| match it.runpath {
+        Some(runpath) => (Vec::new(), runpath),
+        None => (it.rpath, Vec::new()),
+    });
+    let listed = |list: &[Vec<u8>]| {
+        let directories = list.iter().flat_map(|element| SearchDirectory::of(element));
+        directories.filter_map(|it| it.on_disk(library.parent()?)).find_map(|it| first_in(&it, begin))
+    };
+    if let Some(found) = listed(&rpath) {
+        return (Some(found), false);
+    }
     let value = |name: &str| variables.get(&OsString::from(name)).cloned().unwrap_or_default();
     let of_variable =
         std::env::split_paths(&value("LD_LIBRARY_PATH")).find_map(|directory| first_in(&directory, begin));
     if of_variable.is_some() {
         return (of_variable, true);
+    }
+    if let Some(found) = listed(&runpath) {
+        return (Some(found), false);
     }
     let site = installed::site_of(library).map(|site| site.join("_rocm_sdk_core/lib"));
     let rocm = Some(value("ROCM_PATH")).filter(|path| !path.is_empty()).map(|path| PathBuf::from(path).join("lib"));

@@ -1,24 +1,23 @@
 //! Libraries whose wrappers lead to archives.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rocm_kpack::search::PLACEHOLDER;
 use rocm_kpack::{Archive, ArchiveFile, Environment, Error, Marker, search, toc_key};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use super::cause::{self, Cause};
 use super::libraries::LibraryFile;
-use super::lookup::{Lookup, quoted};
+use super::lookup::Lookup;
+use super::nearby::{NearbyArchives, nearby_archives};
 use super::{device, installed, kpack_path, part};
 use crate::binary::{SplitBinary, SplitWrapper};
+use crate::coverage::quoted;
 use crate::gpu::TargetId;
 use crate::kpack::read_entry;
-use crate::loader::DOT_KPACK;
 use crate::resources::Resources;
 use crate::rope::to_usize;
 use crate::source::open_file;
@@ -76,7 +75,7 @@ pub(super) fn look_up(
 impl ArchiveSearch<'_> {
     fn look_up(&self, split: &SplitBinary, wrappers: &[usize], lookup: &mut Lookup) -> Result<(), Cause> {
         let mut last: Option<(Marker, Vec<ArchiveCandidate>)> = None;
-        let mut missing = None;
+        let mut missing = Vec::new();
         for &number in wrappers {
             let Some(wrapper) = split.wrappers.get(number) else { continue };
             let marker = marker(wrapper).map_err(|error| {
@@ -92,7 +91,7 @@ impl ArchiveSearch<'_> {
             let Some((_, candidates)) = &last else { continue };
             let key = toc_key(&marker.kernel_name, to_usize(wrapper.index & 0xffff_ffff));
             let Some((path, archive, target)) = self.find(candidates, &key) else {
-                missing.get_or_insert(key);
+                missing.push((number, key));
                 continue;
             };
             // Only the first code object is read here. `verify` reads all.
@@ -107,12 +106,31 @@ impl ArchiveSearch<'_> {
         }
         lookup.saw(format!("{} of {} wrappers have code", lookup.with_code, lookup.wrappers));
         match (lookup.with_code, &last) {
-            (0, Some((marker, candidates))) => Err(self
-                .archives_beside_link(marker, candidates, lookup)
-                .unwrap_or_else(|| self.cause((marker, candidates), missing.as_deref(), lookup))
-                .with(self.unused_prefix().as_deref())),
+            (0, Some((marker, candidates))) => {
+                let first = missing.first().map(|(_, key)| key.as_str());
+                Err(self
+                    .archives_beside_link(marker, candidates, lookup)
+                    .unwrap_or_else(|| self.cause((marker, candidates), first, lookup))
+                    .with(self.unused_prefix().as_deref()))
+            }
+            (_, Some((marker, _))) if !missing.is_empty() => {
+                lookup.without_code = self.held_for_others(marker, missing);
+                Ok(())
+            }
             _ => Ok(()),
         }
+    }
+
+    /// The wrappers whose code archives have for other GPUs. The others have no kernels.
+    fn held_for_others(&self, marker: &Marker, missing: Vec<(usize, String)>) -> Vec<usize> {
+        let nearby = nearby_archives(marker, &self.file.path).paths.into_iter().map(ArchiveCandidate::at);
+        let nearby: Vec<_> = nearby.collect();
+        let open = || nearby.iter().filter_map(ArchiveCandidate::open);
+        let holds = |archive: &Archive<ArchiveFile>, key: &str| {
+            archive.targets().iter().any(|target| archive.find(key, target).is_ok_and(|found| found.is_some()))
+        };
+        let missing = missing.into_iter().filter(|(_, key)| open().any(|archive| holds(archive, key)));
+        missing.map(|(number, _)| number).collect()
     }
 
     /// Why `ROCM_KPACK_PATH_PREFIX` does not help.
@@ -342,38 +360,4 @@ fn denied_cause(archive: &Path) -> Cause {
         None => (format!("{} may not be read", archive.display()), format!("chmod a+r {}", quoted(archive))),
     };
     Cause::new(&cause::ARCHIVE_DENIED, reason, Some(command))
-}
-
-/// The archives in the directories that a runtime searches.
-#[derive(Default)]
-struct NearbyArchives {
-    /// The targets in the names of those to which the marker leads, for any target.
-    targets: BTreeSet<TargetId>,
-    /// The names of the others.
-    others: Vec<String>,
-}
-
-fn nearby_archives(marker: &Marker, library: &Path) -> NearbyArchives {
-    let mut found = NearbyArchives::default();
-    let directory = library.parent().unwrap_or(Path::new(""));
-    let mut seen = BTreeSet::new();
-    for search_path in &marker.kpack_search_paths {
-        let place = directory.join(search_path);
-        let (Some(place), Some(pattern)) = (place.parent(), place.file_name().and_then(|name| name.to_str())) else {
-            continue;
-        };
-        let entries = fs::read_dir(place).into_iter().flatten().filter_map(Result::ok);
-        // A dangling link is not an archive.
-        for name in entries.filter(|entry| entry.path().exists()).filter_map(|it| it.file_name().into_string().ok()) {
-            let target =
-                pattern.split_once(PLACEHOLDER).and_then(|(start, end)| name.strip_prefix(start)?.strip_suffix(end));
-            match target.and_then(|target| target.parse().ok()) {
-                Some(target) => drop(found.targets.insert(target)),
-                None if name.ends_with(DOT_KPACK) && seen.insert(name.clone()) => found.others.push(name),
-                None => {}
-            }
-        }
-    }
-    found.others.sort();
-    found
 }

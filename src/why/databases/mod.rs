@@ -1,18 +1,10 @@
 //! Kernel databases: whether the library that reads one finds in it what a GPU needs.
 //!
-//! `database/` says which library reads which database, and where it searches. The files here follow what it does there.
+//! `database/` says which library reads which database, and where it searches; `coverage/lookup/` follows what it does
+//! there. Here is what packages, the environment and other directories have to do with what is missing.
 
-mod aotriton;
 mod elsewhere;
-mod listing;
-mod mapping;
-mod miopen;
-mod own_code;
 mod packages;
-mod place;
-mod problem;
-mod rocfft;
-mod tensile;
 
 use std::path::{Path, PathBuf};
 
@@ -21,16 +13,13 @@ use super::answer::DatabaseLookup;
 use super::cause::Cause;
 use super::installed;
 use super::libraries::LibraryFile;
-use super::lookup::{Evidence, Lookup, quoted};
+use super::lookup::Lookup;
+use crate::coverage::{
+    DATABASE_MISSING, DATABASE_VARIABLE, DatabasePlace, DatabaseSearch, DiskFiles, Evidence, LoadedLibrary,
+    LookupTrail, Problem, Severity, quoted,
+};
 use crate::database::{DatabaseReader, Handler};
 use crate::gpu::TargetId;
-
-use place::{DatabasePlace, LoadedLibrary};
-use problem::Problem;
-use tensile::TensileDatabase;
-
-#[cfg(test)]
-pub(super) use problem::KINDS;
 
 /// A database, the library that reads it, and a GPU.
 struct ExaminedDatabase<'a> {
@@ -77,8 +66,8 @@ impl Question {
 
 impl ExaminedDatabase<'_> {
     fn look_up(&self) -> Option<DatabaseLookup> {
-        let place = DatabasePlace::of(self.reader, &self.loaded(), &self.question.variables)?;
-        if self.handler == Handler::Rocfft && !rocfft::has_any(&place) {
+        let place = DatabasePlace::of(self.reader, (&self.loaded(), &self.files()), &self.question.variables)?;
+        if !self.search(&self.files()).is_there(&place) {
             return None;
         }
         let mut lookup = DatabaseLookup {
@@ -89,6 +78,7 @@ impl ExaminedDatabase<'_> {
             found: false,
             cause: None,
             remark: None,
+            not_built: None,
             evidence: Vec::new(),
         };
         let how = match place.variable {
@@ -96,7 +86,10 @@ impl ExaminedDatabase<'_> {
             None => format!("{} looks in {}", self.reader.name, place.directory.display()),
         };
         lookup.follows(format!("{how} ({})", self.reader.source));
-        let problem = self.look_up_at(&place, &mut lookup);
+        let mut trail = LookupTrail::default();
+        let problem = self.look_up_at(&place, &mut trail);
+        lookup.directory = trail.directory;
+        lookup.evidence.extend(trail.evidence);
         let Some(problem) = problem else {
             lookup.cause = self.version();
             lookup.found = lookup.cause.is_none();
@@ -105,15 +98,18 @@ impl ExaminedDatabase<'_> {
         if let Some(prints) = &problem.prints {
             lookup.follows(format!("{} prints: {prints}", self.reader.name));
         }
-        let (cause, is_certain) = self.explain(problem, &place);
-        // Other libraries are not built for all GPUs, except rocBLAS, which ends the process.
-        if self.reader.is_optional && is_certain {
-            lookup.remark = Some(cause);
-        } else if is_certain || self.handler == Handler::Rocblas || self.is_named() {
+        let severity = problem.severity;
+        let is_failure = problem.is_failure(self.handler, self.has_code, self.is_named());
+        let (cause, is_explained) = self.explain(problem, &place);
+        if is_failure || is_explained && !self.reader.is_optional {
             lookup.cause = Some(cause);
-        } else {
-            lookup.saw(cause.reason);
+        } else if severity == Severity::NotBuilt && !is_explained {
+            lookup.evidence.push(Evidence { model: false, text: cause.reason.clone() });
             lookup.follows(format!("a release of {} that is not built for this GPU looks the same", self.reader.name));
+            lookup.not_built = Some(cause);
+        } else {
+            lookup.found = severity == Severity::Remark;
+            lookup.remark = Some(cause);
         }
         Some(lookup)
     }
@@ -128,38 +124,38 @@ impl ExaminedDatabase<'_> {
         self.handler != Handler::Miopen && self.question.paths.iter().any(is_it)
     }
 
+    fn files(&self) -> DiskFiles<'_> {
+        DiskFiles(&self.question.resources)
+    }
+
+    fn search<'a>(&'a self, files: &'a DiskFiles<'_>) -> DatabaseSearch<'a> {
+        let (library, device, resources) = (Some(self.library), &self.device, &self.question.resources);
+        DatabaseSearch { handler: self.handler, library, device, files, resources }
+    }
+
     /// Follows the library in a directory.
-    fn look_up_at(&self, place: &DatabasePlace, lookup: &mut DatabaseLookup) -> Option<Problem> {
-        match self.handler {
-            Handler::Miopen => miopen::look_up(place, &self.device, lookup),
-            Handler::Aotriton => aotriton::look_up(place, &self.device, lookup),
-            Handler::Rocfft => rocfft::look_up(place, &self.device, lookup),
-            handler => {
-                let (library, device, resources) = (self.library, &self.device, &self.question.resources);
-                TensileDatabase { handler, library, place, device, resources }.look_up(lookup)
-            }
-        }
+    fn look_up_at(&self, place: &DatabasePlace, trail: &mut LookupTrail) -> Option<Problem> {
+        self.search(&self.files()).look_up(place, trail)
     }
 
     /// Whether a directory has what the GPU needs.
     fn is_complete(&self, place: &DatabasePlace) -> bool {
-        let mut ignored = DatabaseLookup::default();
+        let mut ignored = LookupTrail::default();
         self.look_up_at(place, &mut ignored).is_none()
     }
 
-    /// The cause of a problem, and whether it is certain that there is one.
+    /// The cause of a problem, and whether it explains what was built for the GPU and is not there.
     fn explain(&self, problem: Problem, place: &DatabasePlace) -> (Cause, bool) {
-        let near = DatabasePlace::near(self.reader, &self.loaded()).filter(|near| near != place);
+        let near = DatabasePlace::near(self.reader, &self.loaded(), &self.files()).filter(|near| near != place);
         if let (Some(variable), Some(near)) = (place.variable, near)
-            && problem.kind != &problem::DATABASE_VARIABLE
+            && problem.kind != &DATABASE_VARIABLE
             && self.is_complete(&near)
         {
             let reason = format!("{variable} is set, and {}", problem.reason);
-            return (Cause::new(&problem::DATABASE_VARIABLE, reason, Some(format!("unset {variable}"))), true);
+            return (Cause::new(&DATABASE_VARIABLE, reason, Some(format!("unset {variable}"))), true);
         }
-        let is_certain = !problem.is_doubtful || self.has_code && self.handler != Handler::Miopen;
-        if problem.command.is_some() {
-            return (Cause::new(problem.kind, problem.reason, problem.command), is_certain);
+        if problem.command.is_some() || problem.severity == Severity::Remark {
+            return (Cause::new(problem.kind, problem.reason, problem.command), false);
         }
         if let Some(cause) = self.of_packages(&problem, place) {
             return (cause, true);
@@ -167,7 +163,7 @@ impl ExaminedDatabase<'_> {
         if let Some(cause) = self.elsewhere(&problem, place) {
             return (cause, true);
         }
-        (Cause::new(problem.kind, problem.reason, None), is_certain)
+        (Cause::new(problem.kind, problem.reason, None), false)
     }
 
     /// The cause if packages explain the problem.
@@ -198,7 +194,7 @@ impl ExaminedDatabase<'_> {
 
     /// The cause if the files are where the library does not search.
     fn elsewhere(&self, problem: &Problem, place: &DatabasePlace) -> Option<Cause> {
-        if problem.kind != &problem::DATABASE_MISSING {
+        if problem.kind != &DATABASE_MISSING {
             return None;
         }
         let found = elsewhere::find(self.handler, &self.roots()).into_iter().find(|directory| {
@@ -227,10 +223,6 @@ impl ExaminedDatabase<'_> {
 }
 
 impl DatabaseLookup {
-    pub(super) fn saw(&mut self, text: impl Into<String>) {
-        self.evidence.push(Evidence { model: false, text: text.into() });
-    }
-
     pub(super) fn follows(&mut self, text: impl Into<String>) {
         self.evidence.push(Evidence { model: true, text: text.into() });
     }

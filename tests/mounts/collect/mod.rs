@@ -281,8 +281,9 @@ fn what_libraries_load_by_name_is_taken_or_named() {
     place.library("libhiprtc.so.7", "libhiprtc.so.7", "", &[]);
     place.library("libhiprtc-builtins.so.7", "libhiprtc-builtins.so.7", "", &[]);
     let kernel = "tree/lib/rocblas/library/TensileLibrary_HH_gfx1100.hsaco";
-    place.write(kernel, "code");
+    place.write(kernel, code_for("gfx1100"));
     place.write("tree/lib/rocblas/library/TensileLibrary_HH_gfx90a.hsaco", "code");
+    place.write("tree/lib/rocblas/library/TensileLibrary_gfx1100.dat", b"\x80");
     place.write("tree/lib/rocblas/library/TensileLibrary_HH_fallback.dat", "generic");
     place.program("program", &["librocblas.so.5", "libhiprtc.so.7"], "$ORIGIN");
     let output = place.collect("gfx1100", &["-o", "out"]);
@@ -296,6 +297,7 @@ fn what_libraries_load_by_name_is_taken_or_named() {
         "program",
         "rocblas/library/TensileLibrary_HH_fallback.dat",
         "rocblas/library/TensileLibrary_HH_gfx1100.hsaco",
+        "rocblas/library/TensileLibrary_gfx1100.dat",
     ];
     assert_eq!(files, expected);
     // Other GPUs have helper kernels.
@@ -318,6 +320,17 @@ fn what_libraries_load_by_name_is_taken_or_named() {
     assert_eq!(place.missing("gfx1100"), (Some(0), Vec::new()));
 }
 
+/// The header of code for a GPU, by its number in LLVM's `ELF.h`.
+fn code_for(gpu: &str) -> Vec<u8> {
+    let number = match gpu {
+        "gfx1030" => 0x36,
+        "gfx90a" => 0x3f,
+        "gfx1100" => 0x41,
+        other => panic!("{other}"),
+    };
+    [b"\x7fELF\x02\x01\x01\x40\x02".as_slice(), &[0; 9], &[224], &[0; 29], &[number], &[0; 79]].concat()
+}
+
 #[test]
 fn databases_are_relative_to_the_name_that_is_loaded() {
     let place = Place::new();
@@ -326,7 +339,8 @@ fn databases_are_relative_to_the_name_that_is_loaded() {
     place.library("librocblas.so.5.0", "librocblas.so.5", "", &[]);
     symlink("../../lib/librocblas.so.5.0", place.path("tree/usr/lib/librocblas.so.5")).unwrap();
     place.library("libother.so.1", "libother.so.1", "", &[]);
-    place.write("tree/usr/lib/rocblas/library/TensileLibrary_HH_gfx1100.hsaco", "code");
+    place.write("tree/usr/lib/rocblas/library/TensileLibrary_HH_gfx1100.hsaco", code_for("gfx1100"));
+    place.write("tree/usr/lib/rocblas/library/TensileLibrary_gfx1100.dat", b"\x80");
     place.program("program", &["libother.so.1", "librocblas.so.5"], "$ORIGIN");
     let output = place.collect("gfx1100", &["-o", "out"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -465,7 +479,9 @@ fn a_result_that_exceeds_a_limit_is_not_written() {
     place.library("librocblas.so.5", "librocblas.so.5", "", &[]);
     for (seed, gpu) in [(3_u32, "gfx90a"), (5, "gfx1030"), (7, "gfx1100")] {
         let noise = (0..20_000 * seed).flat_map(|at| (at + seed).wrapping_mul(2_654_435_761).to_be_bytes());
-        place.write(&format!("tree/lib/rocblas/library/TensileLibrary_HH_{gpu}.hsaco"), noise.collect::<Vec<u8>>());
+        let code: Vec<u8> = code_for(gpu).into_iter().chain(noise).collect();
+        place.write(&format!("tree/lib/rocblas/library/TensileLibrary_HH_{gpu}.hsaco"), code);
+        place.write(&format!("tree/lib/rocblas/library/TensileLibrary_{gpu}.dat"), b"\x80");
     }
     place.program("program", &["librocblas.so.5"], "$ORIGIN");
     let (all, size) = ("gfx90a,gfx1030,gfx1100", |path: &Path| -> u64 {
@@ -560,11 +576,17 @@ fn databases_may_have_directories_for_some_gpus() {
         let soname = format!("lib{library}.so.1");
         place.library(&soname, &soname, "", &[]);
         let of = |gpu: &str, below: &str| {
-            let names = ["TensileLibrary_lazy_@.dat", "Kernels.so-000-@.hsaco", "TensileLibrary_HH_@.co"];
-            let names = names.map(|name| name.replace('@', gpu));
-            // An empty array of MessagePack.
-            for name in names {
-                place.write(&format!("tree/lib/{library}/library/{below}{name}"), [0x90]);
+            let own = format!("TensileLibrary_HH_{gpu}");
+            // A map of MessagePack, whose value is the name of the own catalogue.
+            let lazy = [&[0x81, 0xa1, b'x', 0xa0 | u8::try_from(own.len()).unwrap()], own.as_bytes()].concat();
+            let files = [
+                (format!("TensileLibrary_lazy_{gpu}.dat"), lazy),
+                (format!("{own}.dat"), vec![0x80]),
+                (format!("{own}.co"), code_for(gpu)),
+                (format!("Kernels.so-000-{gpu}.hsaco"), code_for(gpu)),
+            ];
+            for (name, content) in files {
+                place.write(&format!("tree/lib/{library}/library/{below}{name}"), content);
             }
         };
         of("gfx90a", "gfx90a/");

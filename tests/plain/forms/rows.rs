@@ -1,6 +1,6 @@
 //! The rows of the table: the forms of an input.
 
-use crate::forms::commands::Command::{self, Against, Diff, Index, Inspect, Mount, Require, Split, Verify};
+use crate::forms::commands::Command::{self, Against, Diff, Index, Inspect, Mount, Require, Split, Verify, Why};
 
 /// A form of an input.
 pub(crate) struct Row {
@@ -73,6 +73,14 @@ const GFX90A: Holds = Holds::Gpus(&["gfx90a"]);
 /// `inspect` counts the code of libraries, and names archives without them in a sentence.
 const ALONE: &[(Command, Option<&str>)] = &[(Inspect, Some("0 none")), (Verify, Some("1 findings=1")), (Against, None)];
 
+/// The same as a directory, in which no library leads to its archives. The requirement is met by its kernel database.
+const PART: &[(Command, Option<&str>)] = &[
+    (Inspect, Some("0 none")),
+    (Why, Some("gfx90a: 1 no-code, gfx1013: 1 no-code")),
+    (Verify, Some("1 findings=1")),
+    (Against, None),
+];
+
 /// An archive without its libraries is no input of these, and is named so. Alone and of no distribution, it is right.
 const ARCHIVE: &[(Command, Option<&str>)] = &[
     (Inspect, Some("5")),
@@ -135,7 +143,7 @@ pub(crate) const ROWS: &[Row] = &[
     split("virtual environment, split", &["venv-split"]).first(8),
     // Parts.
     split("host/ of a split", &["parts/host"]).holds(Holds::Host),
-    split("device part of a split", &["parts/gfx90a"]).holds(Holds::Device("gfx90a")).except(ALONE),
+    split("device part of a split", &["parts/gfx90a"]).holds(Holds::Device("gfx90a")).except(PART),
     split("host wheel", &["wheels/small-1.0-py3-none-any.whl"]).holds(Holds::Host),
     split("device wheel", &["wheels/amd_small_device_gfx90a-1.0-py3-none-any.whl"])
         .holds(Holds::Device("gfx90a"))
@@ -144,7 +152,7 @@ pub(crate) const ROWS: &[Row] = &[
     split("archive", &["parts/gfx90a/small/.kpack/small_gfx90a.kpack"]).holds(Holds::Device("gfx90a")).except(ARCHIVE),
     // Inside of a mount.
     split("host/ of a mount", &["mnt/host"]).holds(Holds::Host),
-    split("device part of a mount", &["mnt/gfx90a"]).holds(Holds::Device("gfx90a")).except(ALONE),
+    split("device part of a mount", &["mnt/gfx90a"]).holds(Holds::Device("gfx90a")).except(PART),
     split("merged/ of a mount", &["mnt/merged/gfx90a"]).holds(GFX90A),
     split("thin/ of a mount", &["mnt/thin/gfx90a"]).holds(GFX90A),
     split("wheels/ of a mount", &["mnt/wheels"]),

@@ -279,11 +279,9 @@ pub(crate) const SITUATIONS: &[Situation] = &[
         files.library(&Library::new("libk.so", &[&["gfx90a", "gfx1100"]]));
         aotriton(files, &[("gfx90a", ATTENTION)]);
     })
-    .needs(&["libk.so", "libaotriton_v2.so.0.11.1"])
-    .remark("no images for gfx1100"),
+    .needs(&["libk.so", "libaotriton_v2.so.0.11.1"]),
     Situation::new("no tuning for the GPU", "MIOpen tunes at the first use", "gfx1100", miopen)
-        .needs(&["libMIOpen.so.1"])
-        .remark("no files for gfx1100"),
+        .needs(&["libMIOpen.so.1"]),
     Situation::new("no backward kernels for any GPU", "AOTriton is built for inference", "gfx90a", |files| {
         aotriton(files, &[("gfx90a", FORWARD), ("gfx11xx", FORWARD)]);
     })

@@ -1,16 +1,16 @@
 //! AOTriton's images: `aotriton.images/amd-<arch>/flash/`, with a zip file or a directory for each kernel.
 
-use std::io::Read;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::listing::{DatabaseListing, NoListing, is_readable};
+use super::files::{LibraryFiles, NoListing};
+use super::listing::DatabaseListing;
 use super::place::DatabasePlace;
-use super::problem::{self, Problem};
+use super::problem::{self, Problem, Severity};
+use super::trail::LookupTrail;
 use crate::database::{Arch, Handler};
-use crate::disk;
 use crate::gpu::{BundleKey, TargetId};
 use crate::source::EntryPath;
-use crate::why::answer::DatabaseLookup;
 
 /// The kernels that attention needs on each GPU, in all versions from 0.8 to 0.12. Others are for some GPUs only.
 const KERNELS: [&str; 4] = ["attn_fwd", "bwd_kernel_dk_dv", "bwd_kernel_dq", "bwd_preprocess"];
@@ -25,9 +25,14 @@ const MAGICS: [&[u8]; 2] = [b"PK\x03\x04", b"AKS2"];
 const MAX_FILES: usize = 4096;
 
 /// Follows AOTriton.
-pub(super) fn look_up(place: &DatabasePlace, device: &TargetId, lookup: &mut DatabaseLookup) -> Option<Problem> {
+pub(super) fn look_up(
+    files: &dyn LibraryFiles,
+    place: &DatabasePlace,
+    device: &TargetId,
+    trail: &mut LookupTrail,
+) -> Option<Problem> {
     let base = &place.directory;
-    let listing = match DatabaseListing::of(base) {
+    let listing = match DatabaseListing::of(files, base) {
         Ok(listing) => listing,
         Err(NoListing::Denied) => return Some(denied(base)),
         Err(NoListing::Absent) => {
@@ -35,18 +40,25 @@ pub(super) fn look_up(place: &DatabasePlace, device: &TargetId, lookup: &mut Dat
             return Some(printing(base, Problem::new(&problem::DATABASE_MISSING, reason, base).doubtful()));
         }
     };
-    lookup.directory = Some(base.display().to_string());
-    let own: Vec<_> = listing.names.iter().filter(|name| is_for(name, device)).collect();
+    trail.directory = Some(base.display().to_string());
+    let (own, others): (Vec<_>, Vec<_>) = listing.names.iter().partition(|name| is_for(name, device));
     if own.is_empty() {
-        let others: Vec<_> = listing.names.iter().filter_map(|name| name.strip_prefix("amd-")).collect();
+        let others: Vec<_> = others.iter().filter_map(|name| name.strip_prefix("amd-")).collect();
         let has = if others.is_empty() { "nothing".to_owned() } else { others.join(", ") };
         let reason = format!("{} has no images for {}; it has {has}", base.display(), device.processor());
         return Some(printing(base, Problem::new(&problem::DATABASE_MISSING, reason, base).doubtful()));
     }
-    let checked = own.iter().map(|name| check(&listing.path(name), lookup));
+    let of_others = others.iter().filter_map(|name| files.list(&listing.path(name).join("flash")).ok());
+    let of_others: BTreeSet<_> = of_others.flatten().collect();
+    let checked = own.iter().map(|name| check(files, &listing.path(name), &of_others, trail));
     // Older versions had one directory for gfx11xx, newer ones two. One of them has to be complete.
     let problems: Vec<_> = checked.collect();
-    if problems.iter().any(Option::is_none) { None } else { problems.into_iter().flatten().next() }
+    if problems.iter().any(Option::is_none) {
+        return None;
+    }
+    let mut problems: Vec<_> = problems.into_iter().flatten().collect();
+    problems.sort_by_key(|problem| problem.severity != Severity::Remark);
+    problems.into_iter().next()
 }
 
 /// Whether a directory has images for a GPU.
@@ -59,10 +71,16 @@ fn is_for(name: &str, device: &TargetId) -> bool {
     }
 }
 
-/// Checks the images of one directory.
-fn check(directory: &Path, lookup: &mut DatabaseLookup) -> Option<Problem> {
+/// Checks the images of one directory. A kernel that `others` have none of either was left out of the build, as the backward
+/// ones are of a build for inference.
+fn check(
+    files: &dyn LibraryFiles,
+    directory: &Path,
+    others: &BTreeSet<String>,
+    trail: &mut LookupTrail,
+) -> Option<Problem> {
     let flash = directory.join("flash");
-    let listing = match DatabaseListing::of(&flash) {
+    let listing = match DatabaseListing::of(files, &flash) {
         Ok(listing) => listing,
         Err(NoListing::Denied) => return Some(denied(&flash)),
         Err(NoListing::Absent) => {
@@ -70,43 +88,53 @@ fn check(directory: &Path, lookup: &mut DatabaseLookup) -> Option<Problem> {
             return Some(printing(&flash, Problem::new(&problem::DATABASE_FILE_MISSING, reason, &flash)));
         }
     };
-    lookup.saw(format!("{} has {} kernels", flash.display(), listing.names.len()));
+    trail.saw(format!("{} has {} kernels", flash.display(), listing.names.len()));
+    let has_any = KERNELS.iter().any(|kernel| listing.has(kernel) || listing.has(&format!("{kernel}.zip")));
+    let mut left_out = None;
     for kernel in KERNELS {
         let zip = format!("{kernel}.zip");
+        let is_built = || others.contains(kernel) || others.contains(&zip);
         if listing.has(kernel) {
-            if let Some(problem) = check_directory(&listing.path(kernel)) {
+            if let Some(problem) = check_directory(files, &listing.path(kernel)) {
                 return Some(problem);
             }
         } else if !listing.has(&zip) {
             let path = flash.join(&zip);
+            if has_any && !is_built() {
+                let reason = format!("{} has no {kernel}, and no other GPU has it", flash.display());
+                left_out.get_or_insert_with(|| Problem::new(&problem::DATABASE_FILE_MISSING, reason, &path).remark());
+                continue;
+            }
             let reason = format!("{}/{kernel} is missing, a kernel of attention", flash.display());
             return Some(printing(&path, Problem::new(&problem::DATABASE_FILE_MISSING, reason, &path)));
-        } else if let Some(problem) = check_file(&listing.path(&zip)) {
+        } else if let Some(problem) = check_file(files, &listing.path(&zip)) {
             return Some(problem);
         }
     }
-    None
+    left_out
 }
 
-fn check_directory(directory: &Path) -> Option<Problem> {
-    match DatabaseListing::of(directory) {
+fn check_directory(files: &dyn LibraryFiles, directory: &Path) -> Option<Problem> {
+    match DatabaseListing::of(files, directory) {
         Ok(listing) if listing.names.is_empty() => {
             let reason = format!("{} is empty", directory.display());
             Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, directory))
         }
-        Ok(listing) => listing.ending(&[".aks2"]).take(MAX_FILES).find_map(|name| check_file(&listing.path(name))),
+        Ok(listing) => {
+            listing.ending(&[".aks2"]).take(MAX_FILES).find_map(|name| check_file(files, &listing.path(name)))
+        }
         Err(_) => Some(denied(directory)),
     }
 }
 
 /// Checks how a file begins.
-fn check_file(path: &Path) -> Option<Problem> {
-    if !is_readable(path) {
+fn check_file(files: &dyn LibraryFiles, path: &Path) -> Option<Problem> {
+    if !files.is_readable(path) {
         return Some(denied(path));
     }
-    let mut beginning = Vec::new();
-    let read = disk::open(path).and_then(|(file, _)| file.take(4).read_to_end(&mut beginning));
-    let is_known = read.is_ok() && MAGICS.contains(&&*beginning);
+    let mut beginning = [0; 4];
+    let is_read = files.open(path).is_some_and(|it| it.size() >= 4 && it.peek(&mut beginning).is_ok());
+    let is_known = is_read && MAGICS.contains(&&beginning[..]);
     let reason = format!("{} is damaged: it is no archive of images", path.display());
     (!is_known).then(|| Problem::new(&problem::DATABASE_DAMAGED, reason, path))
 }

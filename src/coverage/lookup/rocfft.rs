@@ -1,27 +1,33 @@
 //! rocFFT's caches of compiled kernels. Without one for the GPU it compiles kernels at their first use.
 
-use super::listing::is_readable;
+use super::files::LibraryFiles;
+use super::listing::DatabaseListing;
 use super::place::DatabasePlace;
 use super::problem::{self, Problem};
+use super::trail::LookupTrail;
 use crate::database::rocfft::{CACHES, cache_name};
 use crate::gpu::TargetId;
-use crate::why::answer::DatabaseLookup;
 
 /// Follows rocFFT: next to the library, then in the directory there. Earlier versions have a file for all GPUs.
-pub(super) fn look_up(place: &DatabasePlace, device: &TargetId, lookup: &mut DatabaseLookup) -> Option<Problem> {
+pub(super) fn look_up(
+    files: &dyn LibraryFiles,
+    place: &DatabasePlace,
+    device: &TargetId,
+    trail: &mut LookupTrail,
+) -> Option<Problem> {
     let names = [cache_name(device.processor()), format!("{CACHES}.db")];
     let near = |name: &String| [place.directory.with_file_name(name), place.directory.join(name)];
-    let files: Vec<_> = match place.variable {
+    let caches: Vec<_> = match place.variable {
         Some(_) => vec![place.directory.clone()],
         None => names.iter().flat_map(near).collect(),
     };
-    lookup.directory = Some(place.directory.display().to_string());
-    if let Some(file) = files.iter().find(|file| is_readable(file)) {
-        lookup.saw(format!("{} is there", file.display()));
+    trail.directory = Some(place.directory.display().to_string());
+    if let Some(cache) = caches.iter().find(|cache| files.is_readable(cache)) {
+        trail.saw(format!("{} is there", cache.display()));
         return None;
     }
-    if let Some(file) = files.iter().find(|file| file.exists()) {
-        return Some(Problem::denied(file));
+    if let Some(cache) = caches.iter().find(|cache| files.open(cache).is_some()) {
+        return Some(Problem::denied(cache));
     }
     let reason = format!(
         "there is no {} next to the library and in {}, so rocFFT compiles its kernels at their first use",
@@ -32,8 +38,8 @@ pub(super) fn look_up(place: &DatabasePlace, device: &TargetId, lookup: &mut Dat
 }
 
 /// Whether there is a cache for any GPU. Most packages have none.
-pub(super) fn has_any(place: &DatabasePlace) -> bool {
+pub(super) fn has_any(files: &dyn LibraryFiles, place: &DatabasePlace) -> bool {
     let directories = [place.directory.parent(), Some(&*place.directory)].into_iter().flatten();
-    let mut listings = directories.filter_map(|directory| super::listing::DatabaseListing::of(directory).ok());
+    let mut listings = directories.filter_map(|directory| DatabaseListing::of(files, directory).ok());
     place.variable.is_some() || listings.any(|listing| listing.names.iter().any(|name| name.starts_with(CACHES)))
 }

@@ -4,15 +4,22 @@
 
 use std::path::Path;
 
+use super::files::LibraryFiles;
 use super::listing::DatabaseListing;
 use super::problem::{self, Problem};
 use crate::database::tensile::HELPERS;
 use crate::loader::NameSearch;
-use crate::why::pieces::read_pieces;
+use crate::rope::read_all;
 
 /// What is wrong if helper kernels are the only `code` for a processor, and the catalogue has a row for it.
-pub(super) fn check(catalogue: &Path, processor: &str, code: &[&str], listing: &DatabaseListing) -> Option<Problem> {
-    if code.iter().any(|name| !name.starts_with(HELPERS)) || !has_row(catalogue, processor) {
+pub(super) fn check(
+    files: &dyn LibraryFiles,
+    catalogue: &Path,
+    processor: &str,
+    code: &[&str],
+    listing: &DatabaseListing,
+) -> Option<Problem> {
+    if code.iter().any(|name| !name.starts_with(HELPERS)) || !has_row(files, catalogue, processor) {
         return None;
     }
     let stem = format!("TensileLibrary_{processor}");
@@ -27,9 +34,10 @@ pub(super) fn check(catalogue: &Path, processor: &str, code: &[&str], listing: &
 
 /// Whether the processor is a text in a catalogue, which msgpack begins with its length. Only the predicates of rows have
 /// such texts.
-fn has_row(catalogue: &Path, processor: &str) -> bool {
+fn has_row(files: &dyn LibraryFiles, catalogue: &Path, processor: &str) -> bool {
     let Some(length) = u8::try_from(processor.len()).ok().filter(|length| *length < 32) else { return false };
     let text = [&[0xa0 | length], processor.as_bytes()].concat();
     let mut search = NameSearch::of([&*text]);
-    read_pieces(catalogue, |piece| search.observe(piece)).is_ok() && search.found() == [true]
+    let content = files.open(catalogue);
+    content.is_some_and(|it| read_all(&*it, |piece| search.observe(piece)).is_ok()) && search.found() == [true]
 }

@@ -4,31 +4,31 @@
 //! own. All code objects share helper kernels in `Kernels.so-000-<arch>.hsaco`.
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::listing::{CodeState, DatabaseListing, NoListing, code_state, is_readable};
+use super::catalogue::{more, names_in};
+use super::files::{LibraryFiles, NoListing};
+use super::listing::{CodeState, DatabaseListing, code_state};
 use super::mapping;
 use super::own_code;
 use super::place::DatabasePlace;
 use super::problem::{self, Problem};
+use super::trail::LookupTrail;
+use crate::coverage::quoted;
+use crate::database::Handler;
 use crate::database::tensile::{
-    CATALOGUES, CODE, HELPERS, catalogues, code_name, files_of_name, helpers, is_for, is_lazy, without_code,
-    without_file,
+    CATALOGUES, CODE, HELPERS, Lost, catalogues, code_name, files_of_name, helpers, is_for, lost,
 };
-use crate::database::{Handler, begins_catalogue, catalogue_names};
-use crate::disk;
 use crate::gpu::{FALLBACKS, FallbackState, TargetId};
-use crate::memory::Parser;
 use crate::resources::Resources;
-use crate::why::answer::DatabaseLookup;
-use crate::why::lookup::quoted;
 
 /// A database for one GPU.
 pub(super) struct TensileDatabase<'a> {
     pub(super) handler: Handler,
-    pub(super) library: &'a Path,
+    /// The library, if it is known.
+    pub(super) library: Option<&'a Path>,
+    pub(super) files: &'a dyn LibraryFiles,
     pub(super) place: &'a DatabasePlace,
     pub(super) device: &'a TargetId,
     pub(super) resources: &'a Arc<Resources>,
@@ -36,9 +36,9 @@ pub(super) struct TensileDatabase<'a> {
 
 impl TensileDatabase<'_> {
     /// Follows the steps of the library. Returns what is wrong.
-    pub(super) fn look_up(&self, lookup: &mut DatabaseLookup) -> Option<Problem> {
+    pub(super) fn look_up(&self, trail: &mut LookupTrail) -> Option<Problem> {
         let base = &self.place.directory;
-        match DatabaseListing::of(base) {
+        match DatabaseListing::of(self.files, base) {
             Err(NoListing::Denied) => return Some(self.denied(base, base)),
             Err(NoListing::Absent) => {
                 let reason = format!("{} is not there", base.display());
@@ -47,30 +47,30 @@ impl TensileDatabase<'_> {
             Ok(_) => {}
         }
         let directory = self.directory();
-        lookup.directory = Some(directory.display().to_string());
-        let Ok(listing) = DatabaseListing::of(&directory) else {
+        trail.directory = Some(directory.display().to_string());
+        let Ok(listing) = DatabaseListing::of(self.files, &directory) else {
             return Some(self.denied(&directory, &directory));
         };
         let names = catalogues(self.handler, self.device.processor());
         let Some(catalogue) = names.iter().find(|name| listing.has(name)) else {
             return match self.generic_target(&listing) {
-                Some(generic) => self.check_generic(generic, &listing, lookup),
+                Some(generic) => self.check_generic(generic, &listing, trail),
                 None => Some(self.absent(&listing)),
             };
         };
         let path = listing.path(catalogue);
-        if !is_readable(&path) {
+        if !self.files.is_readable(&path) {
             return Some(self.denied(&path, &directory));
         }
-        lookup.saw(format!("{} is the catalogue", path.display()));
+        trail.saw(format!("{} is the catalogue", path.display()));
         if let (Handler::Hipblaslt, None, true) = (self.handler, self.place.variable, directory != *base) {
             let directory = quoted(&directory);
-            lookup.follows(format!(
+            trail.follows(format!(
                 "some versions of hipBLASLt do not look in that directory (ROCm/TheRock#7976): for these, run: export \
                  HIPBLASLT_TENSILE_LIBPATH={directory}"
             ));
         }
-        self.check(catalogue, &listing, self.device.processor(), lookup)
+        self.check(catalogue, &listing, self.device.processor(), trail)
     }
 
     /// The directory for the GPU: the first one that is there.
@@ -86,7 +86,7 @@ impl TensileDatabase<'_> {
             (_, None) => vec![processor.to_owned()],
             (_, Some(_)) => Vec::new(),
         };
-        let below = below.iter().map(|name| base.join(name)).find(|path| is_readable(path));
+        let below = below.iter().map(|name| base.join(name)).find(|path| self.files.is_readable(path));
         below.unwrap_or_else(|| base.clone())
     }
 
@@ -95,8 +95,9 @@ impl TensileDatabase<'_> {
         let (base, directory) = (&self.place.directory, &listing.directory);
         let processor = self.device.processor();
         let names = catalogues(self.handler, processor);
-        let has_catalogue =
-            |directory: &Path| DatabaseListing::of(directory).is_ok_and(|it| names.iter().any(|name| it.has(name)));
+        let has_catalogue = |directory: &Path| {
+            DatabaseListing::of(self.files, directory).is_ok_and(|it| names.iter().any(|name| it.has(name)))
+        };
         let wanted = directory.join(names.first().map(String::as_str).unwrap_or_default());
         let missing = |problem: Problem| self.printing(directory, problem);
         if directory != base && has_catalogue(base) {
@@ -118,7 +119,7 @@ impl TensileDatabase<'_> {
             let reason = format!("{} is missing, the catalogue of the other files for {processor}", wanted.display());
             return missing(Problem::new(&problem::DATABASE_FILE_MISSING, reason, wanted));
         }
-        let others = others(base);
+        let others = others(self.files, base);
         let has = if others.is_empty() { "nothing".to_owned() } else { some_of(&others) };
         let reason = format!("{} has no files for {processor}; it has {has}", base.display());
         missing(Problem::new(&problem::DATABASE_MISSING, reason, wanted)).doubtful()
@@ -140,10 +141,10 @@ impl TensileDatabase<'_> {
 
     /// Checks files for a generic target: fallback kernels are looked for by the name of the GPU all the same
     /// (`PlaceholderLibrary::getCodeObjectFileName`, ROCm/rocm-libraries#9366).
-    fn check_generic(&self, generic: &str, listing: &DatabaseListing, lookup: &mut DatabaseLookup) -> Option<Problem> {
+    fn check_generic(&self, generic: &str, listing: &DatabaseListing, trail: &mut LookupTrail) -> Option<Problem> {
         let (processor, directory) = (self.device.processor(), quoted(&listing.directory));
-        lookup.saw(format!("{} has files for {generic}", listing.directory.display()));
-        lookup.follows("a rocBLAS with ROCm/rocm-libraries#5243 reads these; that is open");
+        trail.saw(format!("{} has files for {generic}", listing.directory.display()));
+        trail.follows("a rocBLAS with ROCm/rocm-libraries#5243 reads these; that is open");
         let suffix = format!("_{generic}.hsaco");
         let fallback = listing.names.iter().filter(|name| name.ends_with(&suffix) && name.contains("fallback"));
         let renamed = |name: &String| name.strip_suffix(&suffix).map(|stem| format!("{stem}_{processor}.hsaco"));
@@ -181,10 +182,10 @@ impl TensileDatabase<'_> {
         catalogue: &str,
         listing: &DatabaseListing,
         processor: &str,
-        lookup: &mut DatabaseLookup,
+        trail: &mut LookupTrail,
     ) -> Option<Problem> {
         let path = listing.path(catalogue);
-        let named = match names_in(&path) {
+        let named = match names_in(self.files, &path) {
             Ok(names) => names,
             Err(reason) => {
                 let reason = format!("{} is damaged: {reason}", path.display());
@@ -192,66 +193,80 @@ impl TensileDatabase<'_> {
             }
         };
         let own: Vec<_> = listing.ending(&CODE).filter(|name| self.is_own(name)).collect();
-        if let Some(problem) = self.check_catalogues(&path, &named, listing) {
+        if let Some(problem) = self.check_named(&path, &named, listing) {
             return Some(problem);
         }
-        if own.is_empty() && (self.handler == Handler::Rocblas || !named.is_empty()) {
-            let reason = format!("{} has no code for {processor}", listing.directory.display());
-            let problem = Problem::new(&problem::DATABASE_FILE_MISSING, reason, &listing.directory);
-            let is_glob = self.handler == Handler::Rocblas && named.is_empty();
-            return Some(if is_glob { problem.printing(self.no_match(&listing.directory)) } else { problem });
+        if own.is_empty() && self.handler == Handler::Rocblas {
+            return Some(self.without_code(listing).printing(self.no_match(&listing.directory)));
         }
-        lookup.saw(format!("it names {} catalogues; there are {} code objects", named.len(), own.len()));
-        self.check_code_of(&named, listing)
-            .or_else(|| named.is_empty().then(|| own_code::check(&path, processor, &own, listing))?)
+        trail.saw(format!("it names {} catalogues; there are {} code objects", named.len(), own.len()));
+        let of_own = || named.is_empty().then(|| own_code::check(self.files, &path, processor, &own, listing))?;
+        of_own()
             .or_else(|| self.check_helpers(listing, named.is_empty()))
             .or_else(|| own.iter().find_map(|name| self.check_code(&listing.path(name))))
-            .or_else(|| mapping::check(self.library, listing, processor))
+            .or_else(|| mapping::check(self.files, self.library?, listing, processor))
     }
 
-    /// Checks the catalogues that a lazy one names (`PlaceholderLibrary::loadPlaceholderLibrary`).
-    fn check_catalogues(&self, path: &Path, named: &BTreeSet<String>, listing: &DatabaseListing) -> Option<Problem> {
-        let missing = without_file(named, &|file| listing.has(file));
-        let first = missing.first().map(|name| listing.path(&format!("{name}.dat")));
-        if let (Some(first), true) = (&first, missing.len() == named.len()) {
-            let others = listing.ending(&CATALOGUES).filter(|name| name.starts_with("TensileLibrary_Type_")).count();
-            if others > 0 {
-                let reason = format!(
-                    "{} is of another version than the other files: it names {} catalogues such as {}, and none is there",
-                    path.display(),
-                    named.len(),
-                    first.display()
-                );
-                return Some(Problem::new(&problem::DATABASE_VERSION, reason, path));
-            }
-        }
-        if let Some(first) = first {
-            let reason =
-                format!("{} is missing{}, which {} names", first.display(), more(missing.len()), path.display());
-            return Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, first));
+    /// Checks the files to which a lazy catalogue leads (`PlaceholderLibrary::loadPlaceholderLibrary` and
+    /// `getCodeObjectFileName`).
+    fn check_named(&self, path: &Path, named: &BTreeSet<String>, listing: &DatabaseListing) -> Option<Problem> {
+        let processor = self.device.processor();
+        if let Some(lost) = lost(named, processor, &listing.names) {
+            return Some(self.lost(lost, (path, named), listing));
         }
         let file = |name: &String| files_of_name(name).find(|file| listing.has(file));
         let files = named.iter().filter_map(file).map(|name| listing.path(&name));
         files.into_iter().find_map(|path| {
-            if !is_readable(&path) {
+            if !self.files.is_readable(&path) {
                 return Some(self.denied(&path, &listing.directory));
             }
-            let is_empty = path.metadata().is_ok_and(|it| it.len() == 0);
+            let is_empty = self.files.open(&path).is_some_and(|it| it.size() == 0);
             let reason = format!("{} is damaged: it is empty", path.display());
             is_empty.then(|| Problem::new(&problem::DATABASE_DAMAGED, reason, path))
         })
     }
 
-    /// Checks that each catalogue has code (`PlaceholderLibrary::getCodeObjectFileName`). Nothing is said if none has:
-    /// then the files have other names.
-    fn check_code_of(&self, named: &BTreeSet<String>, listing: &DatabaseListing) -> Option<Problem> {
+    fn lost(&self, lost: Lost<'_>, (path, named): (&Path, &BTreeSet<String>), listing: &DatabaseListing) -> Problem {
         let processor = self.device.processor();
-        let lost = without_code(named, processor, &|file| listing.has(file));
-        let first = lost.first().filter(|_| lost.len() < named.len())?;
-        let path = listing.path(first);
-        let missing = listing.path(&code_name(first, processor));
-        let reason = format!("{} is missing{}, the code of a catalogue", missing.display(), more(lost.len()));
-        Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, path))
+        let file_missing = |reason, file| Problem::new(&problem::DATABASE_FILE_MISSING, reason, file);
+        match lost {
+            Lost::Catalogue(first, count) => {
+                let first = listing.path(&format!("{first}.dat"));
+                let others =
+                    listing.ending(&CATALOGUES).filter(|name| name.starts_with("TensileLibrary_Type_")).count();
+                if count == named.len() && others > 0 {
+                    let reason = format!(
+                        "{} is of another version than the other files: it names {count} catalogues such as {}, and none \
+                         is there",
+                        path.display(),
+                        first.display()
+                    );
+                    return Problem::new(&problem::DATABASE_VERSION, reason, path);
+                }
+                let reason = format!("{} is missing{}, which {} names", first.display(), more(count), path.display());
+                file_missing(reason, first)
+            }
+            Lost::Code(first, count) => {
+                let missing = listing.path(&code_name(first, processor));
+                let reason = format!("{} is missing{}, the code of a catalogue", missing.display(), more(count));
+                file_missing(reason, listing.path(first))
+            }
+            Lost::AllCode => self.without_code(listing),
+            Lost::Helpers => self.without_helpers(listing),
+        }
+    }
+
+    fn without_code(&self, listing: &DatabaseListing) -> Problem {
+        let reason = format!("{} has no code for {}", listing.directory.display(), self.device.processor());
+        Problem::new(&problem::DATABASE_FILE_MISSING, reason, &listing.directory)
+    }
+
+    fn without_helpers(&self, listing: &DatabaseListing) -> Problem {
+        let [first, ..] = helpers(self.device.processor());
+        let path = listing.path(&first);
+        let reason = format!("{} is missing, the helper kernels", path.display());
+        let prints = format!("hipModuleLoad failed: {}  error: file not found", path.display());
+        Problem::new(&problem::DATABASE_FILE_MISSING, reason, path).printing(prints)
     }
 
     /// Checks the helper kernels, of which the first file that can be loaded is taken.
@@ -261,12 +276,8 @@ impl TensileDatabase<'_> {
         let path = listing.path(files.first().map(String::as_str).unwrap_or_default());
         if existing.is_empty() {
             // A merged database may have them in one file for all GPUs.
-            if is_whole && !listing.names.iter().any(|name| name.starts_with(HELPERS)) {
-                return None;
-            }
-            let reason = format!("{} is missing, the helper kernels", path.display());
-            let prints = format!("hipModuleLoad failed: {}  error: file not found", path.display());
-            return Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, path).printing(prints));
+            let is_needed = !is_whole || listing.names.iter().any(|name| name.starts_with(HELPERS));
+            return is_needed.then(|| self.without_helpers(listing));
         }
         let opposite = if self.device.features().any(|it| it == "xnack+") { "-xnack-.hsaco" } else { "-xnack+.hsaco" };
         let is_opposite = existing.iter().all(|name| name.ends_with(opposite));
@@ -285,7 +296,7 @@ impl TensileDatabase<'_> {
     fn check_code(&self, path: &Path) -> Option<Problem> {
         let candidates = self.device.candidates();
         let is_own = |target: &TargetId| candidates.iter().any(|it| it.processor() == target.processor());
-        let damage = match code_state(path, self.resources) {
+        let damage = match code_state(self.files, path, self.resources) {
             CodeState::Denied => return Some(self.denied(path, path.parent().unwrap_or(path))),
             CodeState::Damaged(reason) => format!("is damaged: {reason}"),
             CodeState::For(targets) if targets.is_empty() || targets.iter().any(is_own) => return None,
@@ -330,29 +341,16 @@ impl TensileDatabase<'_> {
     }
 }
 
-/// The names in a catalogue. One that is not lazy names no others, and may be large: that of rocBLAS 5.5 has 117 MB.
-fn names_in(path: &Path) -> Result<BTreeSet<String>, String> {
-    let is_compressed = path.extension().is_some_and(|it| it == "zlib");
-    if is_lazy(path) || is_compressed {
-        let stored = disk::read(path, Parser::Catalogue).map_err(|error| error.to_string())?;
-        return catalogue_names(&stored, is_compressed);
-    }
-    let mut beginning = Vec::new();
-    let read = disk::open(path).and_then(|(file, _)| file.take(1).read_to_end(&mut beginning));
-    read.map_err(|error| error.to_string())?;
-    begins_catalogue(&beginning).map(|()| BTreeSet::new())
-}
-
 /// The targets of the catalogues in a directory, and in those below it.
-fn others(base: &Path) -> BTreeSet<String> {
-    let Ok(listing) = DatabaseListing::of(base) else { return BTreeSet::new() };
+fn others(files: &dyn LibraryFiles, base: &Path) -> BTreeSet<String> {
+    let Ok(listing) = DatabaseListing::of(files, base) else { return BTreeSet::new() };
     let target = |name: &str| {
         let name = name.strip_suffix(".zlib").unwrap_or(name).strip_suffix(".dat")?;
         let target = name.strip_prefix("TensileLibrary_lazy_").or_else(|| name.strip_prefix("TensileLibrary_"))?;
         target.starts_with("gfx").then(|| target.to_owned())
     };
     let below = listing.names.iter().filter(|name| name.starts_with("gfx"));
-    let below = below.filter_map(|name| DatabaseListing::of(&base.join(name)).ok());
+    let below = below.filter_map(|name| DatabaseListing::of(files, &base.join(name)).ok());
     let all = std::iter::once(&listing).map(|it| it.names.clone()).chain(below.map(|it| it.names));
     all.flatten().filter_map(|name| target(&name)).collect()
 }
@@ -362,12 +360,4 @@ fn some_of(names: &BTreeSet<String>) -> String {
     let rest = names.len().saturating_sub(6);
     let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
     format!("{}{more}", first.join(", "))
-}
-
-/// How many more there are than the first one.
-fn more(count: usize) -> String {
-    match count.saturating_sub(1) {
-        0 => String::new(),
-        others => format!(" (and {others} more)"),
-    }
 }

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use super::listing::{DatabaseListing, is_readable};
+use super::files::LibraryFiles;
+use super::listing::DatabaseListing;
 use super::problem::{self, Problem};
 use crate::database::tensile::files_of_name;
 use crate::loader::NameSearch;
-use crate::why::pieces::read_pieces;
+use crate::rope::read_all;
 
 /// The file for all GPUs that earlier versions read, without its suffix (`MasterSolutionLibrary::initLibraryMapping` in
 /// `projects/hipblaslt/tensilelite/include/Tensile/MasterSolutionLibrary.hpp`, ROCm/rocm-libraries 1c2f3843).
@@ -15,9 +16,14 @@ const SHARED: &str = "TensileLiteLibrary_lazy_Mapping";
 const OF_GPU: &str = "_Mapping.dat";
 
 /// Checks the mapping. The library says in its strings which one it reads, if any.
-pub(super) fn check(library: &Path, listing: &DatabaseListing, processor: &str) -> Option<Problem> {
+pub(super) fn check(
+    files: &dyn LibraryFiles,
+    library: &Path,
+    listing: &DatabaseListing,
+    processor: &str,
+) -> Option<Problem> {
     let mut names = NameSearch::of([SHARED.as_bytes(), OF_GPU.as_bytes()]);
-    read_pieces(library, |piece| names.observe(piece)).ok()?;
+    read_all(&*files.open(library)?, |piece| names.observe(piece)).ok()?;
     let stem = match names.found() {
         [true, _] => SHARED.to_owned(),
         [false, true] => format!("TensileLiteLibrary_lazy_{processor}_Mapping"),
@@ -29,10 +35,10 @@ pub(super) fn check(library: &Path, listing: &DatabaseListing, processor: &str) 
         return Some(printing(Problem::new(&problem::DATABASE_FILE_MISSING, reason, path)));
     };
     let path = listing.path(&existing);
-    if !is_readable(&path) {
+    if !files.is_readable(&path) {
         return Some(printing(Problem::denied(&path)));
     }
-    let is_empty = path.metadata().is_ok_and(|it| it.len() == 0);
+    let is_empty = files.open(&path).is_some_and(|it| it.size() == 0);
     let reason = format!("{} is damaged: it is empty", path.display());
     is_empty.then(|| printing(Problem::new(&problem::DATABASE_DAMAGED, reason, path)))
 }

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use crate::why::cause::{CauseKind, cause_kinds};
-use crate::why::lookup::quoted;
+use crate::coverage::cause::{CauseKind, cause_kinds};
+use crate::coverage::quoted;
+use crate::database::Handler;
 
 cause_kinds! { KINDS:
     DATABASE_MISSING "database-missing"
@@ -37,31 +38,41 @@ cause_kinds! { KINDS:
         "`export HSA_XNACK=1`, or `unset HSA_XNACK`";
 }
 
+/// How much a problem says about a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Severity {
+    /// What it needs is missing or damaged.
+    Broken,
+    /// A library that is not built for the GPU looks the same.
+    NotBuilt,
+    /// It works, without some of its kernels.
+    Remark,
+}
+
 /// What is wrong with a database.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     /// Its kind.
-    pub(super) kind: &'static CauseKind,
+    pub(crate) kind: &'static CauseKind,
     /// One sentence without its full stop.
-    pub(super) reason: String,
+    pub(crate) reason: String,
     /// The file that is concerned, or the directory.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     /// What the library prints, and where its source says so.
-    pub(super) prints: Option<String>,
+    pub(crate) prints: Option<String>,
     /// A command that does not depend on where the files come from.
-    pub(super) command: Option<String>,
-    /// Whether a library that is not built for the GPU looks the same.
-    pub(super) is_doubtful: bool,
+    pub(crate) command: Option<String>,
+    pub(crate) severity: Severity,
 }
 
 impl Problem {
-    pub(super) fn new(kind: &'static CauseKind, reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+    pub(crate) fn new(kind: &'static CauseKind, reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         let (reason, path) = (reason.into(), path.into());
-        Self { kind, reason, path, prints: None, command: None, is_doubtful: false }
+        Self { kind, reason, path, prints: None, command: None, severity: Severity::Broken }
     }
 
     /// The problem of a file or a directory that may not be read, or of a directory above it that may not be entered.
-    pub(super) fn denied(path: &Path) -> Self {
+    pub(crate) fn denied(path: &Path) -> Self {
         let above: Vec<_> = path.ancestors().skip(1).collect();
         let closed = above.into_iter().rev().find(|it| it.exists() && access(*it, Access::EXEC_OK).is_err());
         let place = closed.unwrap_or(path);
@@ -75,17 +86,30 @@ impl Problem {
     }
 
     #[must_use]
-    pub(super) fn printing(self, text: impl Into<String>) -> Self {
+    pub(crate) fn printing(self, text: impl Into<String>) -> Self {
         Self { prints: Some(text.into()), ..self }
     }
 
     #[must_use]
-    pub(super) fn mended_by(self, command: impl Into<String>) -> Self {
+    pub(crate) fn mended_by(self, command: impl Into<String>) -> Self {
         Self { command: Some(command.into()), ..self }
     }
 
     #[must_use]
-    pub(super) fn doubtful(self) -> Self {
-        Self { is_doubtful: true, ..self }
+    pub(crate) fn doubtful(self) -> Self {
+        Self { severity: Severity::NotBuilt, ..self }
+    }
+
+    #[must_use]
+    pub(crate) fn remark(self) -> Self {
+        Self { severity: Severity::Remark, ..self }
+    }
+
+    /// Whether the library does not work for the GPU. Some are not built for all GPUs, except rocBLAS, which ends the process.
+    /// `has_code` is whether the library has code of its own for the GPU, `is_named` whether the user asks about it.
+    pub(crate) fn is_failure(&self, handler: Handler, has_code: bool, is_named: bool) -> bool {
+        let is_optional = handler.reader().is_some_and(|reader| reader.is_optional);
+        let is_needed = has_code || is_named || handler == Handler::Rocblas;
+        !is_optional && (self.severity == Severity::Broken || self.severity == Severity::NotBuilt && is_needed)
     }
 }

@@ -1,33 +1,19 @@
-//! A directory as a library sees it: names, and what may be read.
+//! A directory of a database as a library sees it, and the code in its files.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Access, access};
-
+use super::files::{LibraryFiles, NoListing};
 use crate::fatbin::{Bundle, CODE_HEADER, code_target, end_of_tables, is_bundle, is_code};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::to_usize;
-use crate::source::open_file;
-
-/// The most names that are read of one directory. A database of one GPU has about 1,000 files.
-const MAX_NAMES: usize = 1 << 17;
 
 /// The files of a directory.
 pub(super) struct DatabaseListing {
     pub(super) directory: PathBuf,
     pub(super) names: BTreeSet<String>,
-}
-
-/// Why a directory has no listing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoListing {
-    Absent,
-    Denied,
 }
 
 /// What is known of a file with code.
@@ -40,15 +26,8 @@ pub(super) enum CodeState {
 }
 
 impl DatabaseListing {
-    pub(super) fn of(directory: &Path) -> Result<Self, NoListing> {
-        let entries = fs::read_dir(directory).map_err(|error| match error.kind() {
-            ErrorKind::PermissionDenied => NoListing::Denied,
-            _ => NoListing::Absent,
-        })?;
-        // A dangling symlink is no file.
-        let existing = entries.filter_map(Result::ok).filter(|entry| entry.path().exists());
-        let names = existing.take(MAX_NAMES).filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        Ok(Self { directory: directory.to_owned(), names })
+    pub(super) fn of(files: &dyn LibraryFiles, directory: &Path) -> Result<Self, NoListing> {
+        Ok(Self { directory: directory.to_owned(), names: files.list(directory)? })
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -66,18 +45,13 @@ impl DatabaseListing {
     }
 }
 
-/// Whether a process may read a file or a directory, as access(2) says.
-pub(super) fn is_readable(path: &Path) -> bool {
-    access(path, Access::READ_OK).is_ok()
-}
-
 /// The state of a file with a code object, or with a bundle of them, as far as headers show it.
-pub(super) fn code_state(path: &Path, resources: &Arc<Resources>) -> CodeState {
+pub(super) fn code_state(files: &dyn LibraryFiles, path: &Path, resources: &Arc<Resources>) -> CodeState {
     let damaged = |reason: &str| CodeState::Damaged(reason.to_owned());
-    if !is_readable(path) {
+    if !files.is_readable(path) {
         return CodeState::Denied;
     }
-    let Ok(content) = open_file(path, resources) else { return damaged("it is no regular file") };
+    let Some(content) = files.open(path) else { return damaged("it is no regular file") };
     let mut beginning = vec![0; CODE_HEADER.min(to_usize(content.size()))];
     if content.peek(&mut beginning).is_err() {
         return damaged("it cannot be read");

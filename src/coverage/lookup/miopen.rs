@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
-use super::listing::{DatabaseListing, NoListing, is_readable};
+use super::files::{LibraryFiles, NoListing};
+use super::listing::DatabaseListing;
 use super::place::DatabasePlace;
 use super::problem::{self, Problem};
+use super::trail::LookupTrail;
 use crate::database::{Arch, Handler};
 use crate::gpu::TargetId;
 use crate::source::EntryPath;
-use crate::why::answer::DatabaseLookup;
 
 /// Results of tuning: `gfx942130.db.txt`.
 const TUNING: &str = ".db.txt";
@@ -19,9 +20,14 @@ const SEARCH: &str = ".HIP.fdb.txt";
 const KERNELS: &str = ".kdb";
 
 /// Follows MIOpen. Returns what makes it slow.
-pub(super) fn look_up(place: &DatabasePlace, device: &TargetId, lookup: &mut DatabaseLookup) -> Option<Problem> {
+pub(super) fn look_up(
+    files: &dyn LibraryFiles,
+    place: &DatabasePlace,
+    device: &TargetId,
+    trail: &mut LookupTrail,
+) -> Option<Problem> {
     let directory = &place.directory;
-    let listing = match DatabaseListing::of(directory) {
+    let listing = match DatabaseListing::of(files, directory) {
         Ok(listing) => listing,
         Err(NoListing::Denied) => return Some(denied(directory)),
         Err(NoListing::Absent) => {
@@ -29,15 +35,15 @@ pub(super) fn look_up(place: &DatabasePlace, device: &TargetId, lookup: &mut Dat
             return Some(Problem::new(&problem::DATABASE_MISSING, reason, directory).doubtful());
         }
     };
-    lookup.directory = Some(directory.display().to_string());
+    trail.directory = Some(directory.display().to_string());
     let own: Vec<_> = listing.names.iter().map(String::as_str).filter(|name| is_for(name, device)).collect();
     if own.is_empty() {
         // Most releases have no files for most GPUs.
         let reason = format!("{} has no files for {}", directory.display(), device.processor());
         return Some(Problem::new(&problem::DATABASE_MISSING, reason, directory).doubtful());
     }
-    lookup.saw(format!("{} files there are for {}", own.len(), device.processor()));
-    own.iter().find_map(|name| check(&listing.path(name))).or_else(|| missing(&listing, &own))
+    trail.saw(format!("{} files there are for {}", own.len(), device.processor()));
+    own.iter().find_map(|name| check(files, &listing.path(name))).or_else(|| missing(&listing, &own))
 }
 
 /// Whether a file is for a GPU by its name.
@@ -48,11 +54,11 @@ fn is_for(name: &str, device: &TargetId) -> bool {
 }
 
 /// Checks a file (`ReadonlyRamDb::ParseAndLoadDb` in ROCm/rocm-libraries 9d35ab7c, and `SQLiteBase` for compiled kernels).
-fn check(path: &Path) -> Option<Problem> {
-    if !is_readable(path) {
+fn check(files: &dyn LibraryFiles, path: &Path) -> Option<Problem> {
+    if !files.is_readable(path) {
         return Some(denied(path));
     }
-    let is_empty = path.metadata().is_ok_and(|it| it.len() == 0);
+    let is_empty = files.open(path).is_some_and(|it| it.size() == 0);
     let reason = format!("{} is damaged: it is empty", path.display());
     is_empty.then(|| Problem::new(&problem::DATABASE_DAMAGED, reason, path))
 }

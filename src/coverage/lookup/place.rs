@@ -4,31 +4,31 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use super::listing::{DatabaseListing, NoListing, is_readable};
+use super::files::{LibraryFiles, NoListing};
 use crate::database::{DatabaseReader, EmptyVariable, VERSION, is_version};
 use crate::loader::NameSearch;
-use crate::why::pieces::read_pieces;
+use crate::rope::read_all;
 
 /// The directory that a library takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DatabasePlace {
-    pub(super) directory: PathBuf,
+pub(crate) struct DatabasePlace {
+    pub(crate) directory: PathBuf,
     /// The environment variable that names it.
-    pub(super) variable: Option<&'static str>,
+    pub(crate) variable: Option<&'static str>,
 }
 
 /// A library, and the names under which it may have been loaded.
-pub(super) struct LoadedLibrary<'a> {
-    pub(super) path: &'a Path,
+pub(crate) struct LoadedLibrary<'a> {
+    pub(crate) path: &'a Path,
     /// The directories of those names.
-    pub(super) directories: &'a [PathBuf],
+    pub(crate) directories: &'a [PathBuf],
 }
 
 impl DatabasePlace {
     /// The directory that the environment names, or else the one near the library.
-    pub(super) fn of(
+    pub(crate) fn of(
         reader: &DatabaseReader,
-        library: &LoadedLibrary<'_>,
+        (library, files): (&LoadedLibrary<'_>, &dyn LibraryFiles),
         variables: &BTreeMap<OsString, OsString>,
     ) -> Option<Self> {
         let named = reader.variable.and_then(|name| Some((name, variables.get(&OsString::from(name))?)));
@@ -41,32 +41,34 @@ impl DatabasePlace {
             };
             Some(Self { directory, variable: Some(name) })
         });
-        named.or_else(|| Self::near(reader, library))
+        named.or_else(|| Self::near(reader, library, files))
     }
 
     /// The directory near the library.
-    pub(super) fn near(reader: &DatabaseReader, library: &LoadedLibrary<'_>) -> Option<Self> {
+    pub(crate) fn near(reader: &DatabaseReader, library: &LoadedLibrary<'_>, files: &dyn LibraryFiles) -> Option<Self> {
         let near = |directory: &PathBuf| {
-            let searched = reader.searched.iter().filter_map(|relative| resolve(directory, relative, library.path));
+            let searched =
+                reader.searched.iter().filter_map(|relative| resolve(files, directory, relative, library.path));
             let candidates: Vec<_> = searched.collect();
-            let is_denied = |it: &&PathBuf| DatabaseListing::of(it).is_err_and(|error| error == NoListing::Denied);
-            let place = candidates.iter().find(|it| is_readable(it)).or_else(|| candidates.iter().find(is_denied));
+            let is_denied = |it: &&PathBuf| files.list(it).is_err_and(|error| error == NoListing::Denied);
+            let place =
+                candidates.iter().find(|it| files.is_readable(it)).or_else(|| candidates.iter().find(is_denied));
             place.or(candidates.last()).cloned()
         };
         let places: Vec<_> = library.directories.iter().filter_map(near).collect();
-        let directory = places.iter().find(|it| is_readable(it)).or(places.first()).cloned()?;
+        let directory = places.iter().find(|it| files.is_readable(it)).or(places.first()).cloned()?;
         Some(Self { directory, variable: None })
     }
 }
 
 /// A path below `directory`, without `..`: the directory of a library is named without symlinks, or is a real one. `None` if
 /// it has a version in it, and the library names none that is there.
-fn resolve(directory: &Path, relative: &str, library: &Path) -> Option<PathBuf> {
+fn resolve(files: &dyn LibraryFiles, directory: &Path, relative: &str, library: &Path) -> Option<PathBuf> {
     let mut path = directory.to_owned();
     for component in Path::new(relative).components() {
         match component {
             Component::ParentDir => drop(path.pop()),
-            Component::Normal(name) if name == VERSION => path.push(version_in(&path, relative, library)?),
+            Component::Normal(name) if name == VERSION => path.push(version_in(files, &path, relative, library)?),
             other => path.push(other),
         }
     }
@@ -74,11 +76,11 @@ fn resolve(directory: &Path, relative: &str, library: &Path) -> Option<PathBuf> 
 }
 
 /// The version that the library has in the text of a relative path, of those in a directory.
-fn version_in(directory: &Path, relative: &str, library: &Path) -> Option<String> {
-    let names = DatabaseListing::of(directory).ok()?.names;
+fn version_in(files: &dyn LibraryFiles, directory: &Path, relative: &str, library: &Path) -> Option<String> {
+    let (names, content) = (files.list(directory).ok()?, files.open(library)?);
     names.into_iter().filter(|name| is_version(name)).find(|name| {
         let wanted = relative.replace(VERSION, name);
         let mut search = NameSearch::of([wanted.as_bytes()]);
-        read_pieces(library, |piece| search.observe(piece)).is_ok() && search.found() == [true]
+        read_all(&*content, |piece| search.observe(piece)).is_ok() && search.found() == [true]
     })
 }

@@ -1,0 +1,177 @@
+//! The device code that a runtime finds without a search: in a library behind its wrappers, or in an archive, a bundle or a
+//! code object.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::binary::FatBinary;
+use crate::fatbin::{Bundle, CODE_HEADER, code_target, is_bundle, is_code};
+use crate::gpu::TargetId;
+use crate::kpack::ArchiveReader;
+use crate::loader::begins_archive;
+use crate::resources::Resources;
+use crate::rope::{Content, to_usize};
+use crate::source::EntryPath;
+
+/// Sets of targets. Most of thousands are equal, so each is stored once.
+#[derive(Debug, Default)]
+pub(crate) struct TargetSets {
+    sets: Vec<BTreeSet<TargetId>>,
+    /// For each place, the number of its set.
+    numbers: Vec<u32>,
+}
+
+impl FromIterator<BTreeSet<TargetId>> for TargetSets {
+    fn from_iter<I: IntoIterator<Item = BTreeSet<TargetId>>>(all: I) -> Self {
+        let (mut distinct, mut numbers) = (HashMap::new(), Vec::new());
+        for set in all {
+            // The ceilings of parsers keep such numbers below 2^32.
+            let next = u32::try_from(distinct.len()).unwrap_or(u32::MAX);
+            numbers.push(*distinct.entry(set).or_insert(next));
+        }
+        let mut sets: Vec<_> = distinct.into_iter().collect();
+        sets.sort_unstable_by_key(|(_, number)| *number);
+        Self { sets: sets.into_iter().map(|(set, _)| set).collect(), numbers }
+    }
+}
+
+impl TargetSets {
+    /// Number of places.
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// The targets at each place.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &BTreeSet<TargetId>> {
+        (0..self.len()).filter_map(|place| self.get(place))
+    }
+
+    /// The targets at a place.
+    fn get(&self, place: usize) -> Option<&BTreeSet<TargetId>> {
+        self.sets.get(*self.numbers.get(place)? as usize)
+    }
+}
+
+/// Where code is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::IntoStaticStr)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+pub(crate) enum CodePlace {
+    /// In bundles of a library to which its wrappers lead.
+    Fat,
+    /// In archives to which the wrappers of a library lead.
+    #[default]
+    Split,
+    /// In bundles in the data of a library, which a program finds by address.
+    #[strum(serialize = "without wrappers")]
+    Embedded,
+    /// It is an archive.
+    Archive,
+    /// It is a bundle, which a program opens by name.
+    Bundle,
+    /// It is a code object, which a program opens by name.
+    CodeObject,
+    /// It is an object file or a static library, which a linker reads.
+    Object,
+    /// It cannot be read.
+    Unreadable,
+}
+
+/// The code of a file.
+#[derive(Debug)]
+pub(crate) struct LibraryCode {
+    pub(crate) path: EntryPath,
+    pub(crate) form: CodePlace,
+    /// The targets of each wrapper, or of each name in an archive.
+    pub(crate) wrappers: TargetSets,
+    /// Its code objects and their bytes, as far as these are known.
+    pub(crate) sizes: Vec<(TargetId, u64)>,
+    /// Why its code is not known.
+    pub(crate) problem: Option<String>,
+}
+
+impl LibraryCode {
+    pub(crate) fn new(path: EntryPath, form: CodePlace, wrappers: TargetSets) -> Self {
+        Self { path, form, wrappers, sizes: Vec::new(), problem: None }
+    }
+
+    /// A file whose code is not known, for this reason.
+    pub(crate) fn unknown(path: EntryPath, form: CodePlace, problem: String) -> Self {
+        Self { problem: Some(problem), ..Self::new(path, form, TargetSets::default()) }
+    }
+
+    /// The code of a fat binary. `None` if it has wrappers without any code, as translation units without kernels have:
+    /// nothing can be missing there. An error says what cannot be read.
+    pub(crate) fn of_fat(
+        path: EntryPath,
+        content: &Arc<dyn Content>,
+        binary: &FatBinary,
+        resources: &Arc<Resources>,
+    ) -> Result<Option<Self>, String> {
+        let wrappers = binary.wrappers().into_iter();
+        let bundles = wrappers.map(|wrapper| Bundle::read(content, wrapper.bundle, wrapper.limit, resources));
+        let targets = bundles.map(|bundle| Ok(bundle.map_err(|error| error.to_string())?.targets()));
+        let code = Self::new(path, CodePlace::Fat, targets.collect::<Result<_, String>>()?);
+        Ok((!code.targets().is_empty()).then_some(code))
+    }
+
+    /// The code of an archive, a bundle or a code object; `None` if the file is none of these. An error says why it cannot
+    /// be read.
+    pub(crate) fn of_loose(
+        path: EntryPath,
+        content: &Arc<dyn Content>,
+        resources: &Arc<Resources>,
+    ) -> Result<Option<Self>, String> {
+        if begins_archive(content) {
+            return Self::of_archive(path, content).map(Some);
+        }
+        let mut beginning = vec![0; CODE_HEADER.min(to_usize(content.size()))];
+        if content.peek(&mut beginning).is_err() {
+            return Ok(None);
+        }
+        let (form, targets) = if is_code(&beginning) {
+            let target = code_target(&beginning);
+            let target = target.ok_or("a code object whose header names no target that is known")?;
+            (CodePlace::CodeObject, BTreeSet::from([target]))
+        } else if is_bundle(&beginning) {
+            let bundle = Bundle::read(content, 0, content.size(), resources).map_err(|error| error.to_string())?;
+            (CodePlace::Bundle, bundle.targets())
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(Self::new(path, form, std::iter::once(targets).collect())))
+    }
+
+    /// The code of an archive, as far as a runtime finds it: for the targets that it offers.
+    pub(crate) fn of_archive(path: EntryPath, content: &Arc<dyn Content>) -> Result<Self, String> {
+        let reader = ArchiveReader::open(Arc::clone(content)).map_err(|error| error.to_string())?;
+        let targets = reader.names().map(|name| {
+            let offered = reader.entries_of(name).map(|(target, _)| target).filter(|target| reader.offers(target));
+            offered.filter_map(|target| target.parse().ok()).collect()
+        });
+        Ok(Self::new(path, CodePlace::Archive, targets.collect()))
+    }
+
+    /// All targets.
+    pub(crate) fn targets(&self) -> BTreeSet<&TargetId> {
+        self.wrappers.sets.iter().flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_sets_of_targets_are_stored_once() {
+        let set = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect::<BTreeSet<TargetId>>();
+        let (one, two) = (set(&["gfx942"]), set(&["gfx942", "gfx1100"]));
+        let all = [one.clone(), two.clone(), one.clone(), BTreeSet::new(), two.clone()];
+        let stored: TargetSets = all.iter().cloned().collect();
+        assert_eq!((stored.len(), stored.sets.len()), (5, 3));
+        assert!(all.iter().enumerate().all(|(place, set)| stored.get(place) == Some(set)));
+        assert_eq!(stored.get(5), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! Files as a library sees them that opens them by their paths: on the disk, or in an input.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{Access, access};
+
+use crate::resources::Resources;
+use crate::rope::Content;
+use crate::source::{EntryKind, EntryPath, Input, Resolved, open_file, resolve_links};
+
+/// The most names that are read of one directory. A database of one GPU has about 1,000 files.
+const MAX_NAMES: usize = 1 << 17;
+
+/// Why a directory has no listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoListing {
+    Absent,
+    Denied,
+}
+
+/// Files that libraries open.
+pub(crate) trait LibraryFiles {
+    /// The names in a directory, without those of dangling symlinks.
+    fn list(&self, directory: &Path) -> Result<BTreeSet<String>, NoListing>;
+    /// Whether a process may read a file or a directory.
+    fn is_readable(&self, path: &Path) -> bool;
+    /// A regular file.
+    fn open(&self, path: &Path) -> Option<Arc<dyn Content>>;
+}
+
+/// The files on the disk.
+pub(crate) struct DiskFiles<'a>(pub(crate) &'a Arc<Resources>);
+
+impl LibraryFiles for DiskFiles<'_> {
+    fn list(&self, directory: &Path) -> Result<BTreeSet<String>, NoListing> {
+        let entries = fs::read_dir(directory).map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => NoListing::Denied,
+            _ => NoListing::Absent,
+        })?;
+        let existing = entries.filter_map(Result::ok).filter(|entry| entry.path().exists());
+        Ok(existing.take(MAX_NAMES).filter_map(|entry| entry.file_name().into_string().ok()).collect())
+    }
+
+    fn is_readable(&self, path: &Path) -> bool {
+        access(path, Access::READ_OK).is_ok()
+    }
+
+    fn open(&self, path: &Path) -> Option<Arc<dyn Content>> {
+        open_file(path, self.0).ok()
+    }
+}
+
+/// The files of an input, at their paths in it.
+pub(crate) struct InputFiles<'a>(pub(crate) &'a Input);
+
+impl InputFiles<'_> {
+    /// The entry to which a path leads.
+    pub(crate) fn resolve(&self, path: &Path) -> Option<EntryPath> {
+        let path = EntryPath::new(path.as_os_str().as_bytes()).ok()?;
+        match resolve_links(&path, Some(&self.0.location), |path| self.0.entry(path).map(|entry| &entry.kind)) {
+            Resolved::Entry(path) => Some(path),
+            Resolved::Outside(_) | Resolved::Nothing => None,
+        }
+    }
+}
+
+impl LibraryFiles for InputFiles<'_> {
+    fn list(&self, directory: &Path) -> Result<BTreeSet<String>, NoListing> {
+        let is_directory = |path: &EntryPath| {
+            path.is_root() || self.0.entry(path).is_some_and(|it| matches!(it.kind, EntryKind::Directory))
+        };
+        let directory = self.resolve(directory).filter(is_directory).ok_or(NoListing::Absent)?;
+        let entries = &self.0.entries;
+        let start = entries.partition_point(|entry| entry.path <= directory);
+        let below = entries.iter().skip(start).map_while(|entry| entry.path.below(&directory));
+        let names = below.filter(|path| path.depth() == 1).map(|path| path.to_string());
+        Ok(names.collect())
+    }
+
+    fn is_readable(&self, path: &Path) -> bool {
+        self.resolve(path).is_some()
+    }
+
+    fn open(&self, path: &Path) -> Option<Arc<dyn Content>> {
+        match &self.0.entry(&self.resolve(path)?)?.kind {
+            EntryKind::File { content, .. } => Some(Arc::clone(content)),
+            EntryKind::Directory | EntryKind::Symlink(_) => None,
+        }
+    }
+}
