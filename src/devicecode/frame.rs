@@ -14,13 +14,16 @@ use crate::rope::{Content, Rope, Segment, to_usize};
 const FIRST: usize = 64;
 
 /// The most bytes that are decompressed of a frame: enough for the table of a bundle with 4,096 entries.
-const MOST: usize = 512 << 10;
+const MOST: usize = 256 << 10;
 
 /// What decoding the beginning of a frame costs: a block of zstd, or a window of deflate with its tables.
 const COST: u64 = 128 << 10;
 
 /// Bytes of a content whose size is not known, so that everything that it claims fits.
 const ANY_SIZE: u64 = 1 << 40;
+
+/// What reading the header of a block costs: a read of its own.
+const BLOCK_COST: u64 = 256;
 
 /// Compressed bytes read at a time.
 const INPUT: usize = 4096;
@@ -136,7 +139,7 @@ fn zstd_length(content: &Arc<dyn Content>, start: u64, end: u64, effort: &mut Ef
     };
     let mut at = start + 5 + u64::from(!is_single) + dictionary + size;
     loop {
-        effort.spend(1)?;
+        effort.spend(BLOCK_COST)?;
         let header = read_head(content, at, end, 3)?;
         let header = header.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
         // Type 1 is a byte that is repeated.

@@ -31,6 +31,8 @@ pub(crate) struct LookedAt {
     loose: usize,
     /// Files with code that stays, with that code; `None` if the data of binaries was not searched.
     found: Option<Vec<String>>,
+    /// Whether a search stopped early.
+    is_unfinished: bool,
 }
 
 impl LookedAt {
@@ -54,9 +56,7 @@ impl LookedAt {
 
     /// The same after a search, which found `code`.
     pub(crate) fn searched(mut self, code: &[CodeOfFile]) -> Self {
-        if code.iter().any(|file| file.is_unfinished) {
-            return self;
-        }
+        self.is_unfinished = code.iter().any(|file| file.is_unfinished);
         let is_named = |summary: &CodeSummary| {
             summary.fate == Fate::Stays && summary.form.is_amd() && summary.form != DeviceForm::SplitMarker
         };
@@ -96,11 +96,16 @@ impl fmt::Display for LookedAt {
                 "has {} of no library and of no database that is split",
                 counted(*loose, "code object or bundle", "code objects or bundles")
             ),
-            (0, 0) if self.is_unsearched() => write!(
+            (0, 0) if self.is_unsearched() || self.is_unfinished => write!(
                 formatter,
-                "has no HIP wrappers with code and no kernel databases: {}, {}; data was not searched, \"kpackfs inspect\" does that",
+                "has no HIP wrappers with code and no kernel databases: {}, {}; {}",
                 counted(*files, "file", "files"),
-                counted(*binaries, "binary", "binaries")
+                counted(*binaries, "binary", "binaries"),
+                if self.is_unfinished {
+                    "data was not searched to the end"
+                } else {
+                    "data was not searched, \"kpackfs inspect\" does that"
+                }
             ),
             (0, 0) => write!(
                 formatter,

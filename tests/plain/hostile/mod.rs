@@ -5,6 +5,7 @@ mod absurd_entries;
 mod binaries;
 mod bounds;
 mod bundles;
+mod code_forms;
 pub(crate) mod elf;
 mod indexes;
 mod manifests;
@@ -24,6 +25,8 @@ mod bundle;
 mod collection;
 #[path = "../../../fuzz/bodies/deflate.rs"]
 mod deflate;
+#[path = "../../../fuzz/bodies/device_code.rs"]
+mod device_code;
 #[path = "../../../fuzz/bodies/dist_info.rs"]
 mod dist_info;
 #[path = "../../../fuzz/bodies/frame_segment.rs"]
@@ -65,12 +68,13 @@ use std::path::{Path, PathBuf};
 type Body = fn(&[u8]);
 
 /// The fuzz targets that are replayed here.
-const TARGETS: [(&str, Body); 20] = [
+const TARGETS: [(&str, Body); 21] = [
     ("wheel", wheel::run),
     ("deflate", deflate::run),
     ("elf", binary::run),
     ("coff", binary::run),
     ("bundle", bundle::run),
+    ("device_code", device_code::run),
     ("marker", marker::run),
     ("split_input", split_input::run),
     ("dist_info", dist_info::run),
@@ -102,6 +106,7 @@ fn kinds(target: &str) -> Vec<Kind> {
         "elf" => binaries::elf_kinds(),
         "coff" => binaries::coff_kinds(),
         "bundle" => bundles::kinds(),
+        "device_code" => code_forms::kinds(),
         "marker" => texts::markers(),
         "split_input" => split_inputs::kinds(),
         "dist_info" => texts::dist_info(),

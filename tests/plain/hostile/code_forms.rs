@@ -1,0 +1,82 @@
+//! Files with device code in forms that no wrapper leads to, malformed in every way.
+
+use std::io::Write;
+
+use super::Kind;
+use super::plain_bundle::plain;
+
+/// A code object for gfx942 that claims to end at `end`.
+fn code_object(end: u64) -> Vec<u8> {
+    let mut bytes = b"\x7fELF\x02\x01\x01\x40\x02".to_vec();
+    bytes.resize(256, 0);
+    bytes[16..20].copy_from_slice(&[3, 0, 224, 0]);
+    bytes[40..48].copy_from_slice(&end.to_le_bytes());
+    bytes[48] = 0x4c;
+    bytes
+}
+
+/// An offload binary (LLVM's `OffloadBinary.h`) with these fields in its header, and an entry with these ones.
+fn offload(version: u32, header: &[u64], entry: [u64; 4], rest: &[u8]) -> Vec<u8> {
+    let mut bytes = [&b"\x10\xff\x10\xad"[..], &version.to_le_bytes()].concat();
+    header.iter().chain(&[2 << 16]).chain(&entry).for_each(|field| bytes.extend(field.to_le_bytes()));
+    [&bytes[..], rest].concat()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    zstd::bulk::compress(bytes, 19).unwrap()
+}
+
+/// A static library, all of which is searched.
+fn library(bytes: &[u8]) -> Vec<u8> {
+    [b"!<arch>\n", bytes].concat()
+}
+
+/// All inputs.
+pub(crate) fn kinds() -> Vec<Kind> {
+    let strings = b"triple\0amdgcn\0arch\0gfx942\0";
+    // A block that repeats a byte for 128 KiB (RFC 8878, 3.1.1.2), and one that is not the last.
+    let (block, open) = (b"\x28\xb5\x2f\xfd\x00\x58\x03\x00\x10\x00", b"\x28\xb5\x2f\xfd\x00\x58\x02\x00\x10\x00");
+    let packed = zstd(&vec![0; 1 << 20]);
+    let nested = (0..8).fold(code_object(256), |bytes, round| if round % 2 == 0 { gzip(&bytes) } else { zstd(&bytes) });
+    let bundle = plain(&[("hip-amdgcn-amd-amdhsa--gfx942", b"some code")]);
+    let mut image = code_object(256);
+    image[18] = 62;
+    vec![
+        ("a code object", code_object(192)),
+        ("a code object past the end", code_object(1 << 40)),
+        ("a code object past all ends", code_object(u64::MAX)),
+        ("code objects in each other", library(&code_object(4000).repeat(40))),
+        ("bundles in a library", library(&bundle.repeat(100))),
+        ("an offload binary", offload(1, &[124, 32, 40], [72, 2, 0, 8], strings)),
+        ("an offload binary of version 9", offload(9, &[124, 32, 1], [72, 2, 0, 8], strings)),
+        ("an offload binary of 2 to the 64 bytes", offload(2, &[u64::MAX, 32, 1], [72, 2, 0, 8], strings)),
+        ("an offload binary with 4096 entries", library(&offload(2, &[98, 32, 4096], [72, 2, 0, 8], strings))),
+        ("an offload binary with strings elsewhere", offload(2, &[98, 32, 1], [u64::MAX, u64::MAX, 0, 8], strings)),
+        (
+            "an offload binary that is its own string",
+            library(&offload(2, &[98, 32, 1], [0, 4, 0, 8], strings).repeat(90)),
+        ),
+        ("an offload binary of 1 TB", offload(3, &[98, 40, 1, 1 << 40], [72, 2, 0, 8], &packed)),
+        ("an offload binary of zeros", offload(3, &[72 + packed.len() as u64, 72, 1, 1 << 20], [0; 4], &packed)),
+        ("zstd of a code object", zstd(&code_object(192))),
+        ("gzip of a code object", library(&gzip(&code_object(192)).repeat(20))),
+        ("eight frames", nested.clone()),
+        ("eight frames in a library", library(&nested)),
+        ("frames of 128 KiB", library(&block.repeat(2000))),
+        ("frames without an end", library(&open.repeat(2000))),
+        ("frames of 128 KiB in gzip", gzip(&block.repeat(100_000))),
+        ("a bomb", library(&gzip(&zstd(&vec![0; 64 << 20])))),
+        (
+            "magics",
+            library(&b"\x28\xb5\x2f\xfd\x1f\x8b\x08\0\x10\xff\x10\xad\x7fELFCCOB__CLANG_OFFLOAD_BUNDLE__".repeat(400)),
+        ),
+        ("a program without sections", image),
+        ("a packed program", [&b"\x7fELF\x02\x01\x01"[..], &[0; 200], b"UPX!"].concat()),
+    ]
+}
