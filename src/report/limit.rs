@@ -285,7 +285,7 @@ impl Judgement {
             let files = if part.largest_files.is_empty() {
                 String::new()
             } else {
-                format!("; largest files: {}", part.files())
+                format!("; its largest files take at most: {}", part.files())
             };
             Some(format!("{}: {}, too large by {} ({excess} bytes){files}", part.name, part.size(), size(excess)))
         })
