@@ -128,8 +128,8 @@ impl InputDatabases<'_> {
             let loaded = LoadedLibrary { path: library.path.as_path(), directories: &library.directories };
             DatabasePlace::near(library.reader, &loaded, &files).filter(|place| place.directory == directory)
         };
-        let of_handler = readers.iter().filter(|library| library.handler == handler);
-        let Some((library, place)) = of_handler.filter_map(|library| Some((library, place_of(library)?))).next() else {
+        let mut of_handler = readers.iter().filter(|library| library.handler == handler);
+        let Some((library, place)) = of_handler.find_map(|library| Some((library, place_of(library)?))) else {
             return self
                 .missing_of_lazy((handler, directory), device)
                 .map(|reason| DatabaseAnswer::Lacks { file: directory.display().to_string(), reason });

@@ -124,12 +124,12 @@ pub fn lost<'a>(
     let has = |name: String| files.contains(name.as_str());
     let first =
         |names: &[&'a str], lost: fn(&'a str, usize) -> Lost<'a>| names.first().map(|name| lost(name, names.len()));
-    let names = || named.iter().map(String::as_str);
-    let catalogues: Vec<_> = names().filter(|name| !files_of_name(name).any(has)).collect();
+    let all = || named.iter().map(String::as_str);
+    let catalogues: Vec<_> = all().filter(|name| !files_of_name(name).any(has)).collect();
     if !catalogues.is_empty() {
         return first(&catalogues, Lost::Catalogue);
     }
-    let code: Vec<_> = names().filter(|name| !code_of_name(name, processor).any(has)).collect();
+    let code: Vec<_> = all().filter(|name| !code_of_name(name, processor).any(has)).collect();
     if code.len() < named.len() && !code.is_empty() {
         return first(&code, Lost::Code);
     }

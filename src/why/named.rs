@@ -110,10 +110,10 @@ impl Question {
                 self.look_up_artifacts(path, artifacts, gpus, found)?;
             }
             Named::Image(image) => {
-                self.add_assembled(assembled::of_image(image, &self.of_assembly(&self.devices())), gpus, found)
+                self.add_assembled(assembled::of_image(image, &self.of_assembly(&self.devices())), gpus, found);
             }
             Named::Tar | Named::Zip => {
-                self.add_assembled(assembled::of_packed(path, &self.of_assembly(&self.devices())), gpus, found)
+                self.add_assembled(assembled::of_packed(path, &self.of_assembly(&self.devices())), gpus, found);
             }
             Named::Archive | Named::Bundle | Named::CodeObject => {
                 let content = open_file(path, resources)?;

@@ -54,7 +54,7 @@ impl DatabaseSearch<'_> {
             Handler::Miopen => miopen::look_up(files, place, device, trail),
             Handler::Aotriton => aotriton::look_up(files, place, device, trail),
             Handler::Rocfft => rocfft::look_up(files, place, device, trail),
-            handler => TensileDatabase { handler, library, place, device, files, resources }.look_up(trail),
+            handler => TensileDatabase { handler, library, files, place, device, resources }.look_up(trail),
         }
     }
 }

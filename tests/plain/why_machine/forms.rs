@@ -79,8 +79,6 @@ const FORMS: &[(&str, usize)] = &[
     ("fat.tar.gz", 1),
     // Each wrapper's code.
     ("objects", 2),
-    // An archive has no libraries, which are in the other directory.
-    ("dirs/gfx1030 conda", 2),
     ("index thin-wheel one", 3),
 ];
 

@@ -188,9 +188,9 @@ const CASES: &[Case] = &[
     (
         partial_wheel,
         "--target gfx1100 --binary mixed.so work/demo-1.0-py3-none-any.whl",
-        "no-code",
-        "wrapper-no-code",
-        "wrapper 0 of 2 has no code for gfx1100, which the others have",
+        "found",
+        "",
+        "but wrapper 0 of 2 has no code for gfx1100, which the others have",
         None,
     ),
     (partial, "--target gfx1100 work/mixed.so", "found", "", "is found, but wrapper 0 of 2 has no code", None),
@@ -319,14 +319,21 @@ const CASES: &[Case] = &[
     (|_| (), "--target gfx942 dirs", "no-code", "package-none", "the split has no part for gfx942", None),
     (|_| (), "--target gfx1030 dirs/host", "no-code", "host-part", "dirs/gfx1030 over it in one directory", None),
     (|_| (), "--target gfx1030 views/host", "no-code", "host-part", "views/merged/gfx1030 has both parts", None),
-    (|_| (), "--target gfx1030 dirs/gfx1030", "found", "", "demo_gfx1030.kpack: code for gfx1030 is found", None),
-    // An archive that is installed is not to be installed.
+    (
+        |_| (),
+        "--target gfx1030 dirs/gfx1030",
+        "no-code",
+        "archive-alone",
+        "no library there leads to the archive",
+        None,
+    ),
+    // Archives without their library are no answer, whatever is around the directory.
     (
         |_| (),
         "--target gfx1030 env/lib/python3.11/site-packages/demo/.kpack",
-        "found",
-        "",
-        "demo_gfx1030.kpack: code for gfx1030 is found",
+        "no-code",
+        "archive-alone",
+        "no library there leads to the archive",
         None,
     ),
     // Files.
@@ -334,9 +341,9 @@ const CASES: &[Case] = &[
     (
         |_| (),
         "--target gfx1030,gfx90a env/lib/python3.11/site-packages/demo/.kpack",
-        "found",
-        "",
-        "by all of 2 look-ups",
+        "no-code",
+        "archive-alone",
+        "no library there leads to the archive",
         None,
     ),
     (|_| (), "--target gfx1030 dirs/gfx1030/demo/.kpack/demo_gfx1030.kpack", "found", "", "is found", None),

@@ -61,8 +61,8 @@ impl Files {
         let mut members: Vec<_> = self.all.iter().map(|(path, bytes)| (path.as_str(), bytes.clone())).collect();
         members.extend(own);
         let record = "kern-1.0.dist-info/RECORD";
-        let rows: String =
-            members.iter().map(|(path, _)| *path).chain([record]).map(|path| format!("{path},,\n")).collect();
+        let paths: Vec<_> = members.iter().map(|(path, _)| *path).chain([record]).collect();
+        let rows = paths.join(",,\n") + ",,\n";
         members.push((record, rows.into_bytes()));
         zipped(&members)
     }

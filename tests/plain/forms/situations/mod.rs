@@ -63,8 +63,8 @@ fn expected(situation: &Situation, command: &str, form: Form) -> Option<(i32, Op
 
 fn fault(output: &Output, (code, text): (i32, Option<&str>)) -> Option<String> {
     let said = [&*output.stdout, &*output.stderr].map(|text| String::from_utf8_lossy(text)).join("\n");
-    let excerpt: String =
-        said.lines().filter(|line| !line.trim().is_empty()).take(4).map(|line| format!("\n        {line}")).collect();
+    let lines: Vec<_> = said.lines().filter(|line| !line.trim().is_empty()).take(4).collect();
+    let excerpt = format!("\n        {}", lines.join("\n        "));
     if output.status.code() != Some(code) {
         return Some(format!("exit code {:?} instead of {code}{excerpt}", output.status.code()));
     }

@@ -117,7 +117,9 @@ fn two_packages(files: &mut Files) {
 fn remove(root: &Path, part: &str) {
     let found = named(root, part);
     assert!(!found.is_empty(), "{part}: {:?}", named(root, ""));
-    found.iter().for_each(|path| fs::remove_file(path).unwrap());
+    for path in found {
+        fs::remove_file(path).unwrap();
+    }
 }
 
 fn rename(root: &Path, from: &str, to: &str) {
@@ -223,7 +225,7 @@ pub(crate) const SITUATIONS: &[Situation] = &[
     .needs(&[]),
     // Databases: what each library does is in its source, which docs/databases.md names.
     Situation::new("a whole lazy catalogue", "rocBLAS loads all", "gfx90a", |files| {
-        rocblas(files, &["gfx90a", "gfx1100"])
+        rocblas(files, &["gfx90a", "gfx1100"]);
     })
     .needs(&["librocblas.so.5"]),
     Situation::new("the catalogue of fallbacks is missing", "rocBLAS: PlaceholderLibrary fails", "gfx90a", |files| {
@@ -256,7 +258,7 @@ pub(crate) const SITUATIONS: &[Situation] = &[
     .lacks()
     .finding(),
     Situation::new("no database of rocBLAS", "rocBLAS ends the process", "gfx1100", |files| {
-        rocblas(files, &["gfx90a"])
+        rocblas(files, &["gfx90a"]);
     })
     .needs(&["librocblas.so.5"])
     .lacks(),
