@@ -26,6 +26,7 @@ mod mount8;
 mod mount_reports;
 mod mounted_release;
 mod options;
+mod output_format;
 mod pack;
 mod package_index;
 mod prepare;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::error::ErrorKind;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::artifacts::artifacts;
 use super::image_output::{ImageOptions, ImageOutput};
@@ -13,6 +13,7 @@ use super::input::InputOptions;
 use super::interrupt;
 use super::limits::{LimitOptions, SplitParts};
 use super::options::{SplitOptions, VariantOptions};
+use super::output_format::OutputFormat;
 use super::package_index::IndexOutput;
 use super::prepare::{CommandSession, check_claims, save_index};
 use super::progress::show_bytes;
@@ -83,20 +84,6 @@ pub(super) struct Split {
 
     #[command(flatten)]
     writing: Writing,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum OutputFormat {
-    /// A directory for each part (the default)
-    Directory,
-    /// A .whl file for each part of a wheel
-    Wheel,
-    /// A self-contained .whl file for each GPU, in a directory with its name
-    ThinWheel,
-    /// A package index of wheels, for pip and uv: simple/, with the .whl files of all parts. INPUT may be any wheels
-    Index,
-    /// An image for each GPU, with its name as the tag, in an OCI image layout. INPUT is an image (oci:DIR:TAG)
-    Oci,
 }
 
 impl Split {
