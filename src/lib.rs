@@ -90,6 +90,7 @@ pub mod wheel;
 #[doc(hidden)]
 pub mod wheelparts;
 
+mod confine;
 mod coverage;
 mod diff;
 mod disk;

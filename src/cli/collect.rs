@@ -11,16 +11,18 @@ use serde::Serialize;
 
 use super::collect_output::ResultOptions;
 use super::collecting::{Collected, Collecting, warn_of_missing};
+use super::confinement::Opens;
 use super::failure::{self, is_broken_pipe};
 use super::input::forms;
 use super::inspect::{check_page, write_page};
 use super::interrupt;
 use super::json;
 use super::options::{CompressionOptions, ResourceOptions, SplitOptions, WantedTargets};
-use super::prepare::{CommandSession, save_index};
+use super::prepare::{CommandSession, place_of, save_index};
 use super::table::{Style, Table, size};
 use crate::collect::{CollectReport, CollectedCode, CollectedFile, Reason, code_of, form_name};
-use crate::export::Inputs;
+use crate::disk::parent;
+use crate::export::{Inputs, PackedFormat};
 use crate::gpu::TargetId;
 use crate::page::Page;
 use crate::resources::WorkPolicy;
@@ -98,6 +100,19 @@ struct Answer<'a> {
 }
 
 impl Collect {
+    pub(super) fn opens(&self) -> Opens {
+        let inputs = self.app.iter().chain(&self.from).map(|input| place_of(input)).collect();
+        let opens = self.resources.opens(Opens::everything(inputs)).file(self.html.as_deref());
+        match &self.result.output {
+            // It is renamed when it is complete.
+            Some(output) if !self.result.shared || PackedFormat::of(output).is_some() => {
+                opens.directory(parent(output))
+            }
+            Some(output) => opens.directory(output),
+            None => opens,
+        }
+    }
+
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         match self.collect() {
             Err(error) if !is_broken_pipe(&error) => {

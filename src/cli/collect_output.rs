@@ -37,7 +37,7 @@ pub(super) struct ResultOptions {
     /// They are DIR/common or NAME-common.zip, and DIR/gfx1100 or NAME-gfx1100.zip. A piece is unpacked over the
     /// common one.
     #[arg(long, requires = "output")]
-    shared: bool,
+    pub(super) shared: bool,
 
     /// Replace the output if it exists
     #[arg(long)]

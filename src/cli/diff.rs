@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 
+use super::confinement::Opens;
 use super::failure::{code, is_broken_pipe, text};
 use super::input::forms;
 use super::inspect::{check_page, write_page};
@@ -108,6 +109,11 @@ impl DiffOptions {
 }
 
 impl Compare {
+    pub(super) fn opens(&self) -> Opens {
+        let inputs = [&self.before, &self.after].map(|input| place_of(input));
+        self.options.resources.opens(Opens::inputs(inputs.to_vec())).file(self.html.as_deref())
+    }
+
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         if self.html.as_deref() == Some(Path::new("-")) && (self.json || self.markdown) {
             bail!(clap::Error::raw(

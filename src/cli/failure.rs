@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 
 use super::terminal::message;
+use crate::confine::{self, FILES};
 use crate::opened::OpenedError;
 use crate::report::TooLarge;
 use crate::source::SourceError;
@@ -38,7 +39,7 @@ pub(super) fn code(error: &anyhow::Error, other: u8) -> u8 {
 /// An error with its causes. A cause that is quoted by its error is not repeated, and a file name that precedes an
 /// error with the same file name is omitted.
 pub(super) fn text(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |text, cause| {
+    let text = error.chain().fold(String::new(), |text, cause| {
         let cause = cause.to_string();
         match text.as_str() {
             "" => cause,
@@ -46,7 +47,12 @@ pub(super) fn text(error: &anyhow::Error) -> String {
             text if cause.starts_with(&format!("{text}: ")) => cause,
             text => format!("{text}: {cause}"),
         }
-    })
+    });
+    let is_denied = |cause: &(dyn Error + 'static)| {
+        cause.downcast_ref().is_some_and(|error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied)
+    };
+    let is_confined = || confine::state().iter().any(|layer| layer.layer == FILES && layer.in_force);
+    if error.chain().any(is_denied) && is_confined() { text + CONFINED } else { text }
 }
 
 /// Prints an error on stderr, after a line about each part that is too large.
@@ -56,6 +62,9 @@ pub(super) fn print(error: &anyhow::Error) {
     }
     eprintln!("kpackfs: {}", message(&text(error)));
 }
+/// Follows an error that the confinement may have caused: permissions look the same.
+const CONFINED: &str =
+    "; if its permissions allow this, kpackfs has given up the right to do it, which --no-confinement keeps";
 
 /// Whether the reader of the output has closed it. `serde_json` wraps the error of a writer.
 pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {

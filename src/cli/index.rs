@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use rayon::prelude::*;
 
+use super::confinement::Opens;
 use super::input::InputOptions;
 use super::options::SplitOptions;
 use super::package_index::sums_of;
@@ -48,6 +49,10 @@ pub(super) struct IndexArguments {
 }
 
 impl IndexArguments {
+    pub(super) fn opens(&self) -> Opens {
+        self.options.resources.opens(Opens::inputs(self.source.places()))
+    }
+
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let policy = WorkPolicy { hash_members: true, hash_spliced: false, check_bundles: true };
         let opened = open(&self.source.paths(), &self.options.clone().with_policy(policy), Input::open)?;

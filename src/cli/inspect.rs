@@ -9,6 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::artifacts::{PreparedArtifacts, artifacts, print_artifacts};
+use super::confinement::Opens;
 use super::failure::{TOO_LARGE, is_broken_pipe};
 use super::gate::{self, RequireOptions};
 use super::input::InputOptions;
@@ -122,6 +123,10 @@ impl InspectOptions {
 }
 
 impl Inspect {
+    pub(super) fn opens(&self) -> Opens {
+        self.options.resources.opens(Opens::inputs(self.source.places())).file(self.html.as_deref())
+    }
+
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         match self.inspect() {
             Err(error) if self.gate.is_given() || self.limits.limit().is_some() => Ok(gate::unanswered(&error)),

@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 
+use super::confinement;
 use crate::export;
 use crate::mount::signals::{self, ENDING, Signal};
 use crate::threads;
@@ -21,5 +22,6 @@ fn listen(signals: &[Signal]) {
     signals::unblock(signals).ok();
     // It stays locked, so that no other thread publishes output or reports a failure to write.
     let _unfinished = export::remove_unfinished();
+    confinement::remove_empty();
     signals::die_of(signal)
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 
+use super::confinement::Opens;
 use super::json;
 use super::memory::MemoryOption;
 use super::pack::{self, Create};
@@ -103,6 +104,18 @@ enum KpackCommand {
 }
 
 impl Kpack {
+    pub(super) fn opens(&self) -> Opens {
+        let (inputs, output) = match &self.command {
+            KpackCommand::List { file, .. } => (vec![file.clone()], None),
+            KpackCommand::Create(create) => (create.inputs(), Some(create.output())),
+            KpackCommand::Bundle { file, output, .. } | KpackCommand::Unbundle { file, output, .. } => {
+                (file.clone(), Some(output.as_path()))
+            }
+            KpackCommand::Extract { file, output, .. } => (vec![file.clone()], Some(output.as_path())),
+        };
+        Opens::inputs(inputs).temporary().file_or_directory(output)
+    }
+
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let memory = self.memory.limit()?;
         threads::start_pool(None)?;

@@ -5,6 +5,7 @@ mod cache;
 mod collect;
 mod collect_output;
 mod collecting;
+mod confinement;
 mod diff;
 mod failure;
 mod gate;
@@ -47,10 +48,12 @@ mod verify;
 mod why;
 mod writing;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use self::confinement::Opens;
 use self::failure::{FAILURE, code, is_broken_pipe};
 
 use crate::memory::{check_tables, limit_tables, set_up_malloc};
@@ -64,6 +67,11 @@ use crate::report::table;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+
+    /// Keep the rights that the command does not need, and gives up otherwise (SECURITY.md). `kpackfs --version --verbose` prints
+    /// what it gives up on this machine
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Security")]
+    no_confinement: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -95,14 +103,17 @@ pub fn run() -> ExitCode {
     limit_tables(memory::MemoryOption::default().bytes());
     log::start();
     let arguments: Vec<_> = std::env::args_os().collect();
+    if is_version_query(&arguments) {
+        confinement::confine(&confinement::Opens::inputs(Vec::new()));
+        print!("{}{}", Cli::command().render_version(), confinement::describe());
+        return ExitCode::SUCCESS;
+    }
     if let Some(caller) = mount8::caller(&arguments, &Cli::command()) {
-        return mount8::run(caller, arguments, &Cli::command(), |command| {
-            Ok(Cli::try_parse_from(command)?.command.run())
-        });
+        return mount8::run(caller, arguments, &Cli::command(), |command| Ok(Cli::try_parse_from(command)?.run()));
     }
     let arguments = lists::bind(arguments);
     let parsed = Cli::try_parse_from(&arguments).map_err(|error| tips::improve(error, &Cli::command(), &arguments));
-    match parsed.unwrap_or_else(|error| error.exit()).command.run() {
+    match parsed.unwrap_or_else(|error| error.exit()).run() {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -118,15 +129,47 @@ pub fn run() -> ExitCode {
     }
 }
 
-impl Command {
-    /// Runs the command. An answer for which memory was missing is no answer.
+/// Whether the arguments are `--version --verbose`: the version, and what of the confinement is in force here.
+fn is_version_query(arguments: &[OsString]) -> bool {
+    let is = |argument: &OsString, names: &[&str]| names.iter().any(|name| argument == *name);
+    let (version, verbose) = (&["--version", "-V"], &["--verbose"]);
+    matches!(arguments, [_, one, other] if is(one, version) && is(other, verbose) || is(one, verbose) && is(other, version))
+}
+
+impl Cli {
+    /// Runs the command, confined. An answer for which memory was missing is no answer.
     fn run(&self) -> anyhow::Result<ExitCode> {
-        let code = self.run_unchecked()?;
+        if self.no_confinement {
+            confinement::turn_off();
+        }
+        self.command.opens().iter().for_each(confinement::confine);
+        let result = self.command.run();
+        confinement::end();
+        let code = result?;
         check_tables()?;
         Ok(code)
     }
+}
 
-    fn run_unchecked(&self) -> anyhow::Result<ExitCode> {
+impl Command {
+    /// What the command opens; `None` if it reads no input, or confines itself later.
+    fn opens(&self) -> Option<Opens> {
+        match self {
+            Self::Inspect(command) => Some(command.opens()),
+            Self::Split(command) => Some(command.opens()),
+            Self::Collect(command) => Some(command.opens()),
+            Self::Recombine(command) => command.opens(),
+            Self::Verify(command) => Some(command.opens()),
+            Self::Diff(command) => Some(command.opens()),
+            Self::Kpack(command) => Some(command.opens()),
+            Self::Index(command) => Some(command.opens()),
+            Self::Why(_) | Self::Mount(_) | Self::Umount(_) | Self::Status(_) | Self::Cache(_) | Self::Generate(_) => {
+                None
+            }
+        }
+    }
+
+    fn run(&self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Mount(command) => command.run(),
             Self::Umount(command) => command.run(),

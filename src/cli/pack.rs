@@ -68,6 +68,15 @@ pub(super) struct Create {
 }
 
 impl Create {
+    /// What is read.
+    pub(super) fn inputs(&self) -> Vec<PathBuf> {
+        self.file.iter().chain(&self.from_binary).cloned().collect()
+    }
+
+    pub(super) fn output(&self) -> &Path {
+        &self.output
+    }
+
     pub(super) fn run(&self, memory: u64) -> anyhow::Result<()> {
         let resources = Resources::new(memory);
         let archives = match &self.from_binary {
@@ -85,8 +94,7 @@ impl Create {
             let path = if is_file { self.output.clone() } else { self.output.join(name) };
             new.add(path, format!("the archive for {}", archive.target()), archive)?;
         }
-        let inputs = self.from_binary.as_ref().map_or(self.file.as_slice(), std::slice::from_ref);
-        new.write(&Inputs::of(inputs), warn, |archive, file, path| copy(&*archive.make()?, file, path))
+        new.write(&Inputs::of(&self.inputs()), warn, |archive, file, path| copy(&*archive.make()?, file, path))
     }
 
     /// The archives that `split` would make for a binary, with their names.

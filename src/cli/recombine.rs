@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::artifacts::{serve, warn, write};
+use super::confinement::Opens;
 use super::interrupt;
 use super::limits::LimitOptions;
 use super::options::{
@@ -105,6 +106,12 @@ struct RecombineOptions {
 }
 
 impl Recombine {
+    pub(super) fn opens(&self) -> Option<Opens> {
+        let inputs = [&self.config, &self.shards, &self.named_config, &self.named_shards];
+        let opens = Opens::everything(inputs.into_iter().flatten().cloned().collect());
+        self.output.as_ref().map(|output| self.options.resources.opens(opens).directory(output))
+    }
+
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         // clap requires both in one form or the other.
         let either =

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 
+use super::confinement;
 use super::failure::text;
 use super::log;
 use crate::artifact::{FoundArtifacts, find, shards};
@@ -147,7 +148,9 @@ impl Serving {
         if let Some(namespace) = &self.namespace {
             mount::enter_namespace(namespace)?;
         }
+        confinement::confine_daemon();
         let usable = || {
+            confinement::confine_mounted();
             if self.foreground {
                 // stderr may be closed.
                 writeln!(std::io::stderr(), "kpackfs: mounted on {}", mount_point.display()).ok();
@@ -155,7 +158,11 @@ impl Serving {
                 log::to_system();
             }
         };
-        mount::serve(options, || prepare().map_err(|error| text(&error)), usable)?;
+        let prepare = || {
+            confinement::confine_mounting();
+            prepare().map_err(|error| text(&error))
+        };
+        mount::serve(options, prepare, usable)?;
         Ok(())
     }
 }

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
-use clap::error::ErrorKind;
 use clap::Args;
+use clap::error::ErrorKind;
 
 use super::artifacts::artifacts;
+use super::confinement::Opens;
 use super::image_output::{ImageOptions, ImageOutput};
 use super::input::InputOptions;
 use super::interrupt;
@@ -15,7 +16,7 @@ use super::limits::{LimitOptions, SplitParts};
 use super::options::{SplitOptions, VariantOptions};
 use super::output_format::OutputFormat;
 use super::package_index::IndexOutput;
-use super::prepare::{CommandSession, check_claims, save_index};
+use super::prepare::{CommandSession, check_claims, place_of, save_index};
 use super::progress::show_bytes;
 use super::split_views::directories;
 use super::split_warnings::{is_part, names, warn_of_fat, warn_of_missing_devices, warn_of_others};
@@ -90,6 +91,18 @@ impl Split {
     /// Where it writes to, unless images are added to a layout.
     fn output(&self) -> &Path {
         self.output.as_deref().unwrap_or(Path::new(""))
+    }
+
+    pub(super) fn opens(&self) -> Opens {
+        let opens = self.options.resources.opens(Opens::inputs(self.source.places()));
+        let opens = match self.images.add_to.as_deref().or(self.output.as_deref()) {
+            Some(output) => opens.directory(output),
+            None => opens,
+        };
+        match self.format {
+            OutputFormat::Oci if self.writing.may_link() => opens.linked(&place_of(self.source.path())),
+            _ => opens,
+        }
     }
 
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {

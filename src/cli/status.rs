@@ -11,6 +11,7 @@ use clap::Args;
 use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 
+use super::confinement;
 use super::table::{Style, Table, percent, size};
 use super::terminal::escaped;
 use crate::disk;
@@ -110,6 +111,7 @@ fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>)
     writeln!(out, "kpackfs {}, up {}", text("version"), indicatif::HumanDuration(Duration::from_secs_f64(uptime)))?;
 
     show_transport(out, now)?;
+    show_confinement(out, now)?;
     writeln!(out)?;
 
     work(now, before).write(out, Style::Text)?;
@@ -128,6 +130,16 @@ fn show_transport(out: &mut impl Write, now: &Value) -> io::Result<()> {
     };
     let reason = text("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
     writeln!(out, "{}", escaped(&format!("Requests travel through {through}{reason}")))
+}
+
+/// Prints what the daemon has given up.
+fn show_confinement(out: &mut impl Write, now: &Value) -> io::Result<()> {
+    for layer in now.get("confinement").and_then(Value::as_array).into_iter().flatten() {
+        let text = |name: &str| layer.get(name).and_then(Value::as_str).unwrap_or_default();
+        let in_force = layer.get("in_force").and_then(Value::as_bool).unwrap_or_default();
+        writeln!(out, "{}", escaped(&confinement::line(text("layer"), in_force, text("detail"))))?;
+    }
+    Ok(())
 }
 
 /// A counter of a status.
@@ -229,6 +241,7 @@ mod tests {
         json!({
             "version": "1.0", "input": "/in/torch.whl", "uptime_seconds": uptime,
             "transport": {"kind": "dev-fuse", "reason": "it is off"},
+            "confinement": [{"layer": "files", "in_force": false, "detail": "why"}],
             "counters": {
                 "bytes_read": read, "frames_made": 1, "cache_hits": 3, "requests": 9,
                 "requests_by_kind": {"lookup": 9, "read": 0},
@@ -254,6 +267,7 @@ mod tests {
         for line in [
             "/mnt: /in/torch.whl",
             "Requests travel through /dev/fuse: it is off",
+            "Confinement, files: not restricted: why",
             "bytes read 4.00 KiB",
             "found in a cache 75.0 %",
             "lookup 9",

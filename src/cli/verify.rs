@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use super::confinement::Opens;
 use super::failure::{code, text};
 use super::input::forms;
 use super::json;
@@ -104,6 +105,10 @@ fn rule_parser() -> impl TypedValueParser<Value = Rule> {
 }
 
 impl Verify {
+    pub(super) fn opens(&self) -> Opens {
+        Opens::everything(self.path.clone()).temporary()
+    }
+
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let report = match self.verify() {
             Ok(report) => report,

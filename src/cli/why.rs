@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::confinement::{self, Opens};
 use super::failure::text;
 use super::gpus::gpu;
 use super::input::forms;
@@ -140,6 +141,8 @@ impl Why {
         if let Some(python) = &self.python {
             paths = vec![site_packages(python).map_err(unreadable)?];
         }
+        let opens = self.pid.map_or_else(|| Opens::everything(paths.clone()).temporary(), |_| Opens::process());
+        confinement::confine(&opens);
         let resources = Resources::new(self.memory.limit().map_err(unreadable)?);
         let (mut loaded, mut gone) = (None, Vec::new());
         if let Some(pid) = self.pid {

@@ -39,6 +39,11 @@ impl Writing {
         if self.sync { Durability::Synced } else { Durability::Deferred }
     }
 
+    /// Whether files of the input may get further names in the output.
+    pub(super) fn may_link(self) -> bool {
+        !matches!(self.reflink, When::Never)
+    }
+
     pub(super) fn reflink(self) -> Reflink {
         match self.reflink {
             When::Auto => Reflink::Auto,

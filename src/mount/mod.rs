@@ -29,6 +29,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{getgid, getuid};
 
+use crate::confine::can_mount;
 use crate::disk::{
     KPACKFS, MOUNTINFO, MountEntry, absolute_mount_point, is_dead, list_all_mounts, mount_around, topmost_mount,
 };
@@ -261,7 +262,7 @@ fn attach(place: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
     flags.set(MountFlags::NOEXEC, options.no_exec);
     match rustix::mount::mount(&options.source, place, FILESYSTEM_TYPE, flags, &*data) {
         Ok(()) => Ok(device.into()),
-        Err(Errno::PERM) => helper::mount(place, options),
+        Err(Errno::PERM) if !can_mount() => helper::mount(place, options),
         Err(error) => Err(failed(error.into())),
     }
 }

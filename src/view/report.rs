@@ -6,6 +6,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::watch::Watch;
+use crate::confine::{self, ConfinementLayer};
 use crate::kpack::ArchiveRope;
 use crate::metrics::{Counters, Gauges, TransportState, openmetrics};
 use crate::resources::Resources;
@@ -41,6 +42,8 @@ struct StatusText<'a> {
     uptime_seconds: f64,
     /// How requests of the kernel travel.
     transport: Option<&'a TransportState>,
+    /// What the daemon has given up; empty if that was not wanted.
+    confinement: Vec<ConfinementLayer>,
     counters: &'a Counters,
     gauges: StatusGauges,
     /// Bytes of memory by class.
@@ -102,6 +105,7 @@ impl Status {
             changed: self.watch.changed(),
             uptime_seconds: self.since.elapsed().as_secs_f64(),
             transport: resources.transport.get(),
+            confinement: confine::state(),
             counters: &resources.counters,
             gauges: StatusGauges {
                 requests_waiting: resources.counters.requests.waiting(),

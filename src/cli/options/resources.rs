@@ -5,6 +5,7 @@ use std::sync::Once;
 
 use clap::Args;
 
+use crate::cli::confinement::Opens;
 use crate::cli::memory::MemoryOption;
 use crate::cli::terminal::warn;
 use crate::disk::{Scratch, check_cache};
@@ -43,6 +44,11 @@ pub(in crate::cli) struct ResourceOptions {
 }
 
 impl ResourceOptions {
+    /// What a command with these options opens in addition.
+    pub(in crate::cli) fn opens(&self, opens: Opens) -> Opens {
+        opens.cache(self.cache.believed_directory()).temporary()
+    }
+
     /// The frame store of an input, with this cache directory.
     pub(in crate::cli) fn frame_store(&self, cache: Option<&Path>, input: &Path) -> FrameStore {
         let [frames, scratch] = [self.frame_cache, self.scratch].map(|size| size.map(|size| size << 20));
@@ -86,6 +92,11 @@ impl CacheOptions {
             REPORT.call_once(|| warn(&format!("{}: {error}, so {what}", directory.display())));
         });
         checked.ok().map(|()| directory)
+    }
+
+    /// The directory, unless other users may write to it.
+    fn believed_directory(&self) -> Option<PathBuf> {
+        self.directory().filter(|directory| check_cache(directory, self.cache_dir.is_some()).is_ok())
     }
 
     /// The directory; `None` if indexes are disabled, which an empty variable does, too.

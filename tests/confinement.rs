@@ -1,0 +1,198 @@
+//! What a command can still do when an input makes it do something else: it tries, and its own work succeeds.
+
+#![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{fixture, program, run, skipped, succeeds};
+use tempfile::TempDir;
+
+/// Names of errors: what is refused has the first one as a file, and the second one as a system call.
+const ACCESS: &str = "Some(13)";
+const NONE: &str = "Some(38)";
+
+/// Whether this machine has what confines commands. If not, reports that nothing is tested.
+fn is_confined() -> bool {
+    let all = run(program().args(["--version", "--verbose"]));
+    let is = !all.contains("not restricted");
+    if !is {
+        skipped(&all);
+    }
+    is
+}
+
+/// A directory with `in/fat.tar`, an install tree, next to a home directory.
+fn place() -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    for (path, bytes) in [("tree/lib/libx.so", fixture("plain.so")), ("home/secret", vec![]), ("in/other", vec![])] {
+        let path = place.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+    let [tar, tree] = ["in/fat.tar", "tree"].map(|name| place.path().join(name));
+    succeeds(Command::new("tar").arg("-cf").arg(tar).arg("-C").arg(tree).arg("lib"));
+    place
+}
+
+fn command(place: &Path, arguments: &[&str]) -> Command {
+    let mut command = program();
+    command.args(arguments).current_dir(place).env("KPACKFS_CACHE_DIR", place.join("cache"));
+    command
+}
+
+/// What a command tried, and what became of it.
+fn attempts(place: &Path, arguments: &[&str], files: &[&str]) -> (BTreeMap<String, String>, Vec<String>) {
+    let output = succeeds(command(place, arguments).env("KPACKFS_PROBE", files.join(":")));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let lines = said.lines().filter_map(|line| line.strip_prefix("probe: ")?.split_once(": "));
+    let (threads, tried): (Vec<_>, Vec<_>) = lines.partition(|(what, _)| *what == "thread");
+    let tried = tried.into_iter().map(|(what, outcome)| (what.to_owned(), outcome.to_owned()));
+    (tried.collect(), threads.into_iter().map(|(_, status)| status.to_owned()).collect())
+}
+
+const FILES: [&str; 6] = ["/etc/shadow", "home", "home/secret", "next=", "in/other=", "cache/../next="];
+
+#[test]
+fn a_command_that_is_taken_over_can_do_nothing_but_its_own_work() {
+    if !is_confined() {
+        return;
+    }
+    let place = place();
+    for arguments in [&["split", "in/fat.tar", "-o", "out", "-j", "3"][..], &["inspect", "in/fat.tar", "-j", "3"]] {
+        let (tried, threads) = attempts(place.path(), arguments, &FILES);
+        for (what, outcome) in &tried {
+            assert_eq!(
+                outcome,
+                if FILES.contains(&format!("{what}=").as_str()) || FILES.contains(&what.as_str()) {
+                    ACCESS
+                } else {
+                    NONE
+                },
+                "{what}"
+            );
+        }
+        assert_eq!(tried.len(), FILES.len() + 13);
+        let kept = if arguments[0] == "split" { "1f" } else { "04" };
+        let kept = if rustix::process::geteuid().is_root() { kept } else { "00" };
+        let expected = ["CapEff:", &format!("00000000000000{kept}"), "NoNewPrivs: 1 Seccomp: 2"].join(" ");
+        assert!(threads.len() > 3 && threads.iter().all(|status| *status == expected), "{threads:?}");
+    }
+    assert!(place.path().join("out/host/lib/libx.so").exists() && !place.path().join("next").exists());
+}
+
+/// Otherwise the attempts would fail for another reason.
+#[test]
+fn without_confinement_nothing_is_refused() {
+    let place = place();
+    let (tried, threads) = attempts(place.path(), &["inspect", "in/fat.tar", "--no-confinement"], &FILES[1..]);
+    // A kernel may have no modules.
+    let of_kernel = |name: &str| name == "module";
+    let refused = tried.iter().filter(|(name, outcome)| !of_kernel(name) && [ACCESS, NONE].contains(&outcome.as_str()));
+    let refused: Vec<_> = refused.collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    assert!(threads.iter().all(|status| status.ends_with("NoNewPrivs: 0 Seccomp: 0")), "{threads:?}");
+}
+
+/// Installers make such symlinks, and `inspect` says what they lead to.
+#[test]
+fn an_answer_about_a_directory_follows_its_symlinks() {
+    let place = place();
+    fs::create_dir(place.path().join("linked")).unwrap();
+    symlink(place.path().join("tree/lib"), place.path().join("linked/lib")).unwrap();
+    for arguments in [
+        &["inspect", "linked", "--json"][..],
+        &["why", "linked", "--target", "gfx90a", "--json"],
+        &["verify", "linked", "--json"],
+        &["collect", "linked", "--from", "tree", "--gpu-targets", "gfx90a", "--json"],
+    ] {
+        let [confined, free] = [&[][..], &["--no-confinement"]].map(|more| {
+            let output = command(place.path(), &[arguments, more].concat()).output().unwrap();
+            (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+        });
+        assert_eq!(confined, free);
+    }
+}
+
+/// What is refused is not called missing.
+#[test]
+fn an_error_that_the_confinement_causes_names_the_option_against_it() {
+    if !is_confined() {
+        return;
+    }
+    let place = place();
+    symlink("../home/page", place.path().join("in/page")).unwrap();
+    let arguments = ["inspect", "in/fat.tar", "--html", "in/page"];
+    let output = command(place.path(), &arguments).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !output.status.success() && said.contains("Permission denied") && said.contains("--no-confinement"),
+        "{said}"
+    );
+    succeeds(&mut command(place.path(), &[&arguments[..], &["--no-confinement"]].concat()));
+}
+
+/// Link counts, blocks and sizes of all files below a directory.
+fn disk(directory: &Path) -> BTreeMap<PathBuf, (u64, u64, u64)> {
+    let mut found = BTreeMap::new();
+    let mut places = vec![directory.to_owned()];
+    while let Some(place) = places.pop() {
+        for entry in fs::read_dir(place).unwrap() {
+            let path = entry.unwrap().path();
+            let metadata = path.symlink_metadata().unwrap();
+            if metadata.is_dir() {
+                places.push(path);
+            } else {
+                let name = path.strip_prefix(directory).unwrap().to_owned();
+                found.insert(name, (metadata.nlink(), metadata.blocks(), metadata.size()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn outputs_take_the_same_room_and_replace_what_was_there() {
+    let place = place();
+    fs::hard_link(place.path().join("tree/lib/libx.so"), place.path().join("tree/lib/liby.so")).unwrap();
+    fs::write(place.path().join("tree/large"), vec![7; 300_000]).unwrap();
+    let split = |output: &str, more: &[&str]| {
+        succeeds(&mut command(place.path(), &[&["split", "tree", "-o", output], more].concat()));
+        disk(&place.path().join(output))
+    };
+    let free = split("free", &["--no-confinement"]);
+    assert_eq!(split("confined", &[]), free);
+    assert_eq!(split("confined", &["--force", "--sync"]), free);
+    assert_eq!(split("in/beside", &[]), free);
+    assert!(free.values().any(|(links, ..)| *links == 2), "{free:?}");
+}
+
+#[test]
+fn no_directory_is_left_where_nothing_is_written() {
+    let place = place();
+    let output = command(place.path(), &["split", "nothing.whl", "-o", "a/b/out"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(5));
+    let left: Vec<_> = ["a", "cache"].into_iter().filter(|name| place.path().join(name).exists()).collect();
+    assert_eq!(left, Vec::<&str>::new());
+    // An input is not touched.
+    let before = place.path().join("tree").metadata().unwrap().mtime_nsec();
+    assert_eq!(command(place.path(), &["split", "tree", "-o", "tree/out"]).output().unwrap().status.code(), Some(1));
+    assert_eq!(place.path().join("tree").metadata().unwrap().mtime_nsec(), before);
+}
+
+#[test]
+fn a_kernel_without_landlock_is_no_error() {
+    let place = place();
+    let version = run(command(place.path(), &["--version", "--verbose"]).env("KPACKFS_LANDLOCK_ABI", "0"));
+    assert!(
+        version.contains("Confinement, files: not restricted: this kernel or container has no Landlock\n"),
+        "{version}"
+    );
+    let output = succeeds(command(place.path(), &["split", "tree", "-o", "out"]).env("KPACKFS_LANDLOCK_ABI", "0"));
+    assert!(output.stderr.is_empty());
+}

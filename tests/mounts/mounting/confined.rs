@@ -1,0 +1,66 @@
+//! What the daemon of a mount can still do.
+
+use super::sandbox::{Sandbox, has};
+
+#[test]
+fn a_daemon_that_mounts_by_itself_can_run_nothing_and_mount_nothing_more() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let said = sandbox.run(
+        r#"
+        KPACKFS_PROBE= kpackfs mount "$IN" "$M" 2>"$D/tried" || cat "$D/tried"
+        cat "$M/host/plain.so" >/dev/null
+        for thread in /proc/$(daemon)/task/*; do grep -E '^(NoNewPrivs|Seccomp_filters):' "$thread/status" | tr '\n\t' '  '; echo; done | sort -u
+        kpackfs status "$M" | grep '^Confinement'
+        grep -E 'probe: (exec|mount|module|keys|fork|ptrace|code):' "$D/tried"
+        kpackfs umount "$M" && mountpoint -q "$M" || echo gone
+        "#,
+    );
+    let refused =
+        |names: &[&str]| names.iter().fold(String::new(), |all, name| all + "probe: " + name + ": Some(38)\n");
+    let (while_mounting, mounted) = (
+        refused(&["exec", "ptrace"]) + "probe: mount: Some(14)\n" + &refused(&["module", "keys", "code", "fork"]),
+        refused(&["exec", "ptrace", "mount", "module", "keys", "code", "fork"]),
+    );
+    let (in_force, tried) = said.split_at(said.find("probe:").unwrap());
+    assert_eq!(tried, format!("{while_mounting}{mounted}gone\n"));
+    let expected = [
+        "NoNewPrivs: 1 Seccomp_filters: 2 ",
+        "Confinement, core dumps: refused",
+        "Confinement, capabilities: only CHOWN, DAC_OVERRIDE, ",
+        "Confinement, files: not restricted: Landlock forbids mounting and unmounting",
+        "Confinement, new privileges: refused",
+        "Confinement, system calls: seccomp, ",
+    ];
+    let is = in_force.lines().zip(expected).all(|(line, start)| line.starts_with(start));
+    assert!(is && in_force.lines().count() == expected.len(), "{in_force}");
+}
+
+/// fusermount3 has the rights of root when it unmounts for a user.
+#[test]
+fn the_daemon_of_a_user_can_still_unmount() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    if !has("fusermount3") || !has("setpriv") {
+        return;
+    }
+    let said = sandbox.run(
+        r#"
+        [ -e /etc/mtab ] || { mkdir "$D/etc"; ln -s /proc/self/mounts "$D/etc/mtab"; mount -t overlay -o "ro,lowerdir=$D/etc:/etc" overlay /etc; }
+        mknod -m 666 "$D/fuse" c 10 229 && mount --bind "$D/fuse" /dev/fuse || { echo no; exit; }
+        mkdir "$D/bin" && cp "$(command -v kpackfs)" "$D/bin/"
+        chown 65534 "$M"; chmod 755 "$IN"
+        as() { setpriv --reuid=65534 --regid=65534 --clear-groups env PATH="$D/bin:$PATH" HOME=/nonexistent "$@"; }
+        cd /
+        as kpackfs mount "$IN" "$M"
+        as kpackfs status "$M" | grep -o 'Confinement.*: not restricted: fuser'
+        pid=$(daemon); kill -TERM $pid; gone $pid
+        mountpoint -q "$M" || echo gone
+        "#,
+    );
+    if said == "no\n" {
+        eprintln!("\n*** SKIPPED: no devices can be made here ***\n");
+        return;
+    }
+    let expected =
+        ["new privileges", "system calls"].map(|layer| format!("Confinement, {layer}: not restricted: fuser\n"));
+    assert_eq!(said, expected.concat() + "gone\n");
+}
