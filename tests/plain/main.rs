@@ -12,6 +12,7 @@ mod codeobjects;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
+mod confinement;
 mod coverage;
 mod damage;
 mod diff;

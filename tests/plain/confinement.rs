@@ -1,16 +1,12 @@
 //! What a command can still do when an input makes it do something else: it tries, and its own work succeeds.
 
-#![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{fixture, program, run, skipped, succeeds};
+use crate::common::{fixture, program, run, skipped, succeeds};
 use tempfile::TempDir;
 
 /// Names of errors: what is refused has the first one as a file, and the second one as a system call.
