@@ -43,7 +43,9 @@ pub(super) struct RequireOptions {
     #[arg(long, value_name = "GLOB", requires = "require", help_heading = "Gate", hide_short_help = true)]
     require_in: Vec<Pattern>,
 
-    /// Exit with 1 also if there is code that cannot be judged, as in files that UPX packed
+    /// With --require: exit with 1 also if code cannot be judged
+    ///
+    /// For example that of files that UPX packed.
     #[arg(long, requires = "require", help_heading = "Gate")]
     require_judged: bool,
 }

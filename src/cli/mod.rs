@@ -68,9 +68,10 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
 
-    /// Keep the rights that the command does not need, and gives up otherwise (SECURITY.md). `kpackfs --version --verbose` prints
-    /// what it gives up on this machine
-    #[arg(long, global = true, hide_short_help = true, help_heading = "Security")]
+    /// Keep the rights that the command does not need, and gives up otherwise (SECURITY.md)
+    ///
+    /// Errors name it. `kpackfs --version --verbose` prints what a command gives up on this machine.
+    #[arg(long, global = true, hide = true)]
     no_confinement: bool,
 }
 
@@ -200,7 +201,7 @@ mod tests {
     /// More options than these are not found by a reader.
     const MOST_OPTIONS: usize = 30;
     /// Options that are of use after a message only, which names them.
-    const NAMED_BY_MESSAGES: [&str; 2] = ["allow-ratio", "keep-set-id"];
+    const NAMED_BY_MESSAGES: [&str; 3] = ["allow-ratio", "keep-set-id", "no-confinement"];
     /// A screen of `-h`.
     const MOST_LINES: usize = 50;
 
