@@ -8,8 +8,12 @@ use super::answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
 use super::cause::{self, Cause};
 use super::found::{FoundLookups, SeenFiles};
 use super::lookup::{Lookup, Presence};
+use super::unwrapped;
 use crate::gpu::TargetId;
 use crate::report::table::counted;
+
+/// The most files that are named.
+const NAMED: usize = 3;
 
 impl Question {
     /// The answer, with one sentence.
@@ -56,12 +60,23 @@ impl Question {
         }
     }
 
-    /// That nothing has device code, with what was looked at.
+    /// That a runtime looks nothing up, with what was looked at, or with the code that it does not look up.
     pub(super) fn nothing(&self, seen: &SeenFiles) -> String {
         let paths: Vec<_> = self.paths.iter().map(|path| path.display().to_string()).collect();
         let (files, binaries) = (counted(seen.files, "file", "files"), counted(seen.binaries, "binary", "binaries"));
         let called = self.binary.as_ref().map(|name| format!(", and only those called {name} are wanted"));
         let left_out = seen.left_out.as_ref().map(|left_out| format!("; not looked at: {left_out}"));
+        let unwrapped: Vec<_> = self.paths.iter().flat_map(|path| unwrapped::find(path, &self.resources)).collect();
+        if self.binary.is_none() && !unwrapped.is_empty() {
+            let first = unwrapped.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+            return format!(
+                "{}: no wrapper and no archive there leads to device code, so a runtime looks nothing up; {} with code that programs load \
+                 themselves, or that linkers read: {first}{}",
+                paths.join(", "),
+                counted(unwrapped.len(), "file", "files"),
+                if unwrapped.len() > NAMED { ", …" } else { "" }
+            );
+        }
         format!(
             "{}: nothing there has device code, or wrappers with code or archives: {files}, {binaries}{}{}; of wheels, name the files or their directory",
             paths.join(", "),

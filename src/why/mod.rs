@@ -27,6 +27,7 @@ mod pieces;
 mod process;
 mod runtime;
 mod split;
+mod unwrapped;
 mod wanted;
 
 use std::collections::BTreeMap;

@@ -141,3 +141,20 @@ fn what_has_no_code_says_what_was_looked_at_and_what_is_not_understood_is_named(
         assert_eq!(sentence(&answer).contains("device code"), status == "nothing", "{answer:#}");
     }
 }
+
+/// A code object in zstd, which no runtime looks up.
+#[test]
+fn code_that_programs_load_themselves_is_named() {
+    let place = Place::new();
+    let mut object = b"\x7fELF\x02\x01\x01\x40\x02".to_vec();
+    object.resize(256, 0);
+    // ET_DYN, EM_AMDGPU, the end of the file, EF_AMDGPU_MACH_AMDGCN_GFX942 (LLVM's ELF.h).
+    object[16..20].copy_from_slice(&[3, 0, 224, 0]);
+    object[40..48].copy_from_slice(&256_u64.to_le_bytes());
+    object[48] = 0x4c;
+    std::fs::create_dir(place.at("other")).unwrap();
+    std::fs::write(place.at("other/kernels.bin"), zstd::encode_all(&*object, 3).unwrap()).unwrap();
+    let answer = place.why(&[], "--target gfx942 other");
+    let expected = "1 file with code that programs load themselves, or that linkers read: kernels.bin (";
+    assert!(sentence(&answer).contains(expected) && sentence(&answer).contains("gfx942"), "{answer:#}");
+}

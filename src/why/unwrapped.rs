@@ -1,0 +1,39 @@
+//! Device code that no wrapper and no archive leads to. A runtime does not look it up: programs load it themselves, and linkers
+//! read it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::binary::FileCode;
+use crate::devicecode::CodeOfForm;
+use crate::resources::Resources;
+use crate::rope::Content;
+use crate::source::{EntryKind, Input, open_file};
+
+/// The files with such code, each with its forms. What cannot be read has none here.
+pub(super) fn find(path: &Path, resources: &Arc<Resources>) -> Vec<String> {
+    if !path.is_dir() {
+        let content = open_file(path, resources).ok();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        return content.and_then(|content| forms_of(&name, &content, resources)).into_iter().collect();
+    }
+    let entries = Input::survey(path, resources).map(|input| input.entries).unwrap_or_default();
+    let files = entries.iter().filter_map(|entry| match &entry.kind {
+        EntryKind::File { content, .. } => forms_of(&entry.path.to_string(), content, resources),
+        EntryKind::Directory | EntryKind::Symlink(_) => None,
+    });
+    files.collect()
+}
+
+fn forms_of(name: &str, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<String> {
+    let code = FileCode::of(content, false, resources).ok()?;
+    let mut forms: Vec<_> = code.found.iter().filter(|found| found.form.is_amd()).map(form).collect();
+    forms.dedup();
+    (!forms.is_empty()).then(|| format!("{name} ({})", forms.join(", ")))
+}
+
+fn form(found: &CodeOfForm) -> String {
+    let targets: Vec<_> = found.targets.keys().map(ToString::to_string).collect();
+    let targets = if targets.is_empty() { String::new() } else { format!(" for {}", targets.join(" ")) };
+    format!("{}{targets}", found.form.row().name)
+}
