@@ -12,7 +12,7 @@ use super::failure::{code, is_broken_pipe, text};
 use super::input::forms;
 use super::inspect::{check_page, write_page};
 use super::json;
-use super::options::{CompressionOptions, DatabaseOptions, DeflateOptions, ResourceOptions, SplitOptions, Targets};
+use super::options::DiffOptions;
 use super::prepare::{place_of, resources, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
@@ -72,40 +72,6 @@ pub(super) struct Compare {
 
     #[command(flatten)]
     options: DiffOptions,
-}
-
-/// The options of a split that change what is compared.
-#[derive(Debug, Args)]
-struct DiffOptions {
-    #[command(flatten)]
-    targets: Targets,
-
-    #[command(flatten)]
-    databases: DatabaseOptions,
-
-    #[command(flatten)]
-    compression: CompressionOptions,
-
-    #[command(flatten)]
-    deflate: DeflateOptions,
-
-    #[command(flatten)]
-    resources: ResourceOptions,
-}
-
-impl DiffOptions {
-    fn of_split(&self) -> SplitOptions {
-        let Self { targets, databases, compression, deflate, resources } = self;
-        let options = SplitOptions {
-            targets: targets.clone(),
-            databases: databases.clone(),
-            compression: compression.clone(),
-            deflate: deflate.clone(),
-            resources: resources.clone(),
-            ..SplitOptions::default()
-        };
-        options.of_writer()
-    }
 }
 
 impl Compare {

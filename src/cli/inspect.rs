@@ -15,10 +15,7 @@ use super::gate::{self, RequireOptions};
 use super::input::InputOptions;
 use super::json;
 use super::limits::{self, LimitOptions, is_kept, parts_of_input, wheels_of_release};
-use super::options::{
-    ArchiveNames, CompressionOptions, DatabaseOptions, DeflateOptions, ResourceOptions, SplitOptions, Targets,
-    WheelNames,
-};
+use super::options::{InspectOptions, SplitOptions};
 use super::prepare::{CommandSession, open, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
@@ -77,49 +74,6 @@ pub(super) struct Inspect {
 
     #[command(flatten)]
     options: InspectOptions,
-}
-
-/// The options of a split that change what is reported.
-#[derive(Debug, Args)]
-struct InspectOptions {
-    #[command(flatten)]
-    targets: Targets,
-
-    #[command(flatten)]
-    databases: DatabaseOptions,
-
-    #[command(flatten)]
-    names: ArchiveNames,
-
-    #[command(flatten)]
-    compression: CompressionOptions,
-
-    #[command(flatten)]
-    wheel_names: WheelNames,
-
-    #[command(flatten)]
-    deflate: DeflateOptions,
-
-    #[command(flatten)]
-    resources: ResourceOptions,
-}
-
-impl InspectOptions {
-    /// The sizes are those of what split writes.
-    fn of_split(&self) -> SplitOptions {
-        let Self { targets, databases, names, compression, wheel_names, deflate, resources } = self;
-        let options = SplitOptions {
-            targets: targets.clone(),
-            databases: databases.clone(),
-            names: names.clone(),
-            compression: compression.clone(),
-            wheel_names: wheel_names.clone(),
-            deflate: deflate.clone(),
-            resources: resources.clone(),
-            ..SplitOptions::default()
-        };
-        options.of_writer()
-    }
 }
 
 impl Inspect {

@@ -10,9 +10,7 @@ use super::artifacts::{serve, warn, write};
 use super::confinement::Opens;
 use super::interrupt;
 use super::limits::LimitOptions;
-use super::options::{
-    CompressionOptions, DatabaseOptions, Ignored, ManifestOptions, ResourceOptions, SplitOptions, Targets,
-};
+use super::options::RecombineOptions;
 use super::prepare::resources;
 use super::progress::show_bytes;
 use super::serving::{Serving, absolute};
@@ -83,28 +81,6 @@ pub(super) struct Recombine {
     options: RecombineOptions,
 }
 
-/// The options of a split that packages have.
-#[derive(Debug, Args)]
-struct RecombineOptions {
-    #[command(flatten)]
-    targets: Targets,
-
-    #[command(flatten)]
-    databases: DatabaseOptions,
-
-    #[command(flatten)]
-    compression: CompressionOptions,
-
-    #[command(flatten)]
-    manifests: ManifestOptions,
-
-    #[command(flatten)]
-    resources: ResourceOptions,
-
-    #[command(flatten)]
-    ignored: Ignored,
-}
-
 impl Recombine {
     pub(super) fn opens(&self) -> Option<Opens> {
         let inputs = [&self.config, &self.shards, &self.named_config, &self.named_shards];
@@ -157,22 +133,9 @@ impl Recombine {
         self.serving.serve(&shards, mount_point, served)
     }
 
-    fn options(&self) -> SplitOptions {
-        let RecombineOptions { targets, databases, compression, manifests, resources, ignored } = &self.options;
-        SplitOptions {
-            targets: targets.clone(),
-            databases: databases.clone(),
-            compression: compression.clone(),
-            manifests: manifests.clone(),
-            resources: resources.clone(),
-            ignored: ignored.clone(),
-            ..SplitOptions::default()
-        }
-    }
-
     /// The restrictions of the packages.
     fn statement(&self) -> anyhow::Result<Statement> {
-        Ok(Statement::of(&self.options().to_options(Packaging::Processors)?))
+        Ok(Statement::of(&self.options.of_split().to_options(Packaging::Processors)?))
     }
 
     /// The packages, and what the time of files depends on that a mount makes.
@@ -183,7 +146,7 @@ impl Recombine {
         policy: WorkPolicy,
     ) -> anyhow::Result<(Recombined, MadeTime, Arc<Resources>)> {
         let config = PackagingConfig::read(config_path)?;
-        let given = self.options();
+        let given = self.options.of_split();
         let options = given.to_options(Packaging::Processors)?;
         let made = given.made_time()?;
         let resources = resources(place, &given.with_policy(policy))?;

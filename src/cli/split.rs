@@ -95,10 +95,8 @@ impl Split {
 
     pub(super) fn opens(&self) -> Opens {
         let opens = self.options.resources.opens(Opens::inputs(self.source.places()));
-        let opens = match self.images.add_to.as_deref().or(self.output.as_deref()) {
-            Some(output) => opens.directory(output),
-            None => opens,
-        };
+        let output = self.images.add_to.as_deref().or(self.output.as_deref());
+        let opens = output.into_iter().fold(opens, Opens::directory);
         match self.format {
             OutputFormat::Oci if self.writing.may_link() => opens.linked(&place_of(self.source.path())),
             _ => opens,
@@ -112,18 +110,17 @@ impl Split {
         // Comparing with RECORD would cost several times as much as making a thin wheel.
         let is_compared = !matches!(self.format, OutputFormat::ThinWheel);
         let policy = WorkPolicy { hash_members: is_compared, hash_spliced: true, check_bundles: true };
-        let options = SplitOptions { variant: self.variant.label().cloned(), ..self.options.clone() };
-        let options = options.of_writer().with_policy(policy);
+        let options =
+            SplitOptions { variant: self.variant.label().cloned(), policy, ..self.options.clone() }.of_writer();
+        let (force, writing, limits) = (self.force, self.writing, self.limits);
         if let OutputFormat::Oci = self.format {
             let (images, input, output) = (&self.images, self.source.path(), self.output());
-            let (force, writing, limits) = (self.force, self.writing, self.limits);
             ImageOutput { options: images, split: &options, input, output, force, writing, limits }.write()?;
             return Ok(ExitCode::SUCCESS);
         }
         if let OutputFormat::Index = self.format {
-            let (directory, inputs) = (self.output(), &*self.source.paths());
-            let (force, writing, limits) = (self.force, self.writing, self.limits);
-            IndexOutput { directory, force, inputs, writing, limits }.write(&options)?;
+            let inputs = &self.source.paths();
+            IndexOutput { directory: self.output(), force, inputs, writing, limits }.write(&options)?;
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(artifacts) = artifacts(&self.source, &options)? {

@@ -13,7 +13,7 @@ use super::failure::{code, text};
 use super::input::forms;
 use super::json;
 use super::memory::MemoryOption;
-use super::options::{DatabaseOptions, Ignored, Targets, ThreadOptions};
+use super::options::{DatabaseOptions, Ignored, TargetOptions, ThreadOptions};
 use super::progress::show_bytes;
 use super::table::counted;
 use super::terminal::message;
@@ -83,7 +83,7 @@ pub(super) struct Verify {
     component: Vec<String>,
 
     #[command(flatten)]
-    targets: Targets,
+    targets: TargetOptions,
 
     #[command(flatten)]
     databases: DatabaseOptions,

@@ -2,14 +2,16 @@
 
 mod archives;
 mod ignored;
+mod partial;
 mod resources;
 mod targets;
 mod wheels;
 
 pub(super) use archives::{ArchiveNames, CompressionOptions, ManifestOptions};
 pub(super) use ignored::{Ignored, note};
+pub(super) use partial::{DiffOptions, InspectOptions, RecombineOptions};
 pub(super) use resources::{CacheOptions, ResourceOptions, ThreadOptions};
-pub(super) use targets::{DatabaseOptions, Targets, WantedTargets};
+pub(super) use targets::{DatabaseOptions, TargetOptions, WantedTargets};
 pub(super) use wheels::{DeflateOptions, RequirementOptions, VariantOptions, WheelNames};
 
 use anyhow::Context;
@@ -29,7 +31,7 @@ use crate::wheelparts::{AssemblyOptions, DosTime, WheelOptions};
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct SplitOptions {
     #[command(flatten)]
-    pub(super) targets: Targets,
+    pub(super) targets: TargetOptions,
 
     #[command(flatten)]
     pub(super) databases: DatabaseOptions,

@@ -18,7 +18,7 @@ pub(in crate::cli) struct WantedTargets {
 
 /// The selection of targets.
 #[derive(Clone, Debug, Default, Args)]
-pub(in crate::cli) struct Targets {
+pub(in crate::cli) struct TargetOptions {
     #[command(flatten)]
     wanted: WantedTargets,
 
@@ -66,12 +66,12 @@ impl WantedTargets {
     }
 
     /// As targets of a split, none of which is omitted.
-    pub(in crate::cli) fn only(&self) -> Targets {
-        Targets { wanted: self.clone(), exclude_targets: Vec::new() }
+    pub(in crate::cli) fn only(&self) -> TargetOptions {
+        TargetOptions { wanted: self.clone(), exclude_targets: Vec::new() }
     }
 }
 
-impl Targets {
+impl TargetOptions {
     /// The targets of `--gpu-targets`; none if it is not given.
     pub(in crate::cli) fn wanted(&self) -> Vec<TargetId> {
         self.wanted.targets()
