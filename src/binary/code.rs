@@ -14,7 +14,8 @@ use super::data::{data_sections, ranges};
 use super::data_section::DataRole;
 use super::{SplitBinary, read_marker};
 use crate::devicecode::{
-    CodeOfForm, CodeTally, DeviceCodePlace, DeviceForm, Effort, SearchError, begins_archive, code_of_file, search,
+    CodeOfForm, CodeTally, DeviceCodePlace, DeviceForm, Effort, SearchError, begins_static_library, code_of_file,
+    search,
 };
 use crate::memory::TableError;
 use crate::resources::Resources;
@@ -135,7 +136,7 @@ impl SearchedKind {
         Ok(match &*head {
             [0x7f, b'E', b'L', b'F', ..] if is_object => Some(Self::Unlinked),
             [0x7f, b'E', b'L', b'F', ..] | [b'M', b'Z', ..] => Some(Self::Linked),
-            head if begins_archive(head) => Some(Self::Unlinked),
+            head if begins_static_library(head) => Some(Self::Unlinked),
             _ => None,
         })
     }

@@ -21,7 +21,7 @@ const MAX_FRAMES: usize = 3;
 const ARCHIVE: &[u8] = b"!<arch>\n";
 
 /// Whether a static library begins with these bytes.
-pub fn begins_archive(beginning: &[u8]) -> bool {
+pub fn begins_static_library(beginning: &[u8]) -> bool {
     beginning.starts_with(ARCHIVE)
 }
 
@@ -67,7 +67,9 @@ pub(super) fn read(
     let beginning = Beginning::of(frame, content, (start, end), effort, |head| may_begin(head, frames - 1))?;
     let inner = beginning.into_content()?;
     let mut piece = read(&inner, (0, inner.size()), resources, effort, frames - 1)?;
-    piece.length = frame::length(frame, content, start, end, effort)?;
+    // Where the frame of a whole file ends does not matter, and finding that may mean decompressing it.
+    let is_file = start == 0 && end == content.size();
+    piece.length = if is_file { end } else { frame::length(frame, content, start, end, effort)? };
     piece.frames.insert(0, frame);
     Some(piece)
 }

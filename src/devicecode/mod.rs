@@ -12,7 +12,7 @@ mod named;
 mod offload_binary;
 mod search;
 
-pub use beginning::{begins_archive, code_of_file};
+pub use beginning::{begins_static_library, code_of_file};
 pub use effort::Effort;
 pub use form::{CodeFrame, DeviceCodePlace, DeviceForm, DeviceFormRow, FORMS};
 pub use found::{CodeAmount, CodeOfForm, CodePiece, CodeTally};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::device_code::CodeSummary;
 use super::table::counted;
 use crate::binary::SplitBinary;
-use crate::devicecode::{DeviceForm, begins_archive, code_of_file};
+use crate::devicecode::{DeviceForm, begins_static_library, code_of_file};
 use crate::loader::is_archive;
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -74,7 +74,7 @@ impl LookedAt {
 /// Whether a file is a static library.
 fn is_library(content: &dyn Content) -> bool {
     let mut head = [0; 8];
-    content.size() >= 8 && content.peek(&mut head).is_ok() && begins_archive(&head)
+    content.size() >= 8 && content.peek(&mut head).is_ok() && begins_static_library(&head)
 }
 
 /// The rest of a sentence that begins with the input.

@@ -54,7 +54,8 @@ impl CodeOfFile {
 }
 
 /// The device code of all files of an input, in the order of the input. Reads the data of binaries, and the first block of
-/// other files. What cannot be read has none here, and planning has reported it.
+/// other files. What cannot be read was not searched to
+/// the end.
 pub fn device_code(input: &Input, plan: &Plan, resources: &Arc<Resources>, progress: &Progress) -> Vec<CodeOfFile> {
     let size = |entry: &Entry| match &entry.kind {
         EntryKind::File { content, .. } => content.size(),
@@ -83,12 +84,12 @@ fn of_entry(entry: &Entry, place: &Destination, plan: &Plan, resources: &Arc<Res
             let is_joined = plan.joined.contains(&entry.path);
             let found = if is_joined { Vec::new() } else { wrapped(content.original(), resources) };
             all.extend(found.into_iter().map(|found| (Fate::Split, found)));
-            code = searched(content.original(), true, resources)?;
+            code = searched(content.original(), true, resources);
         }
         Destination::Host => {
             let is_unsplit = plan.unsplit.contains(&entry.path);
             let found = if is_unsplit { wrapped(content, resources) } else { Vec::new() };
-            code = searched(content, !found.is_empty(), resources)?;
+            code = searched(content, !found.is_empty(), resources);
             let named = code.found.is_empty().then(|| code_by_name(entry.path.name(), &**content)).flatten();
             let found = found.into_iter().chain(tally(DeviceCodePlace::File, named));
             all.extend(found.map(|found| (Fate::Stays, found)));
@@ -98,8 +99,10 @@ fn of_entry(entry: &Entry, place: &Destination, plan: &Plan, resources: &Arc<Res
     all.extend(found.into_iter().map(|found| (Fate::Stays, found)));
     let memory = ParserMemory::new(Parser::DeviceCode);
     let mut targets = all.iter().flat_map(|(_, found)| found.targets.keys());
-    targets.try_for_each(|target| memory.add_entry(target.processor().as_bytes())).ok()?;
-    Some(CodeOfFile { path: entry.path.clone(), found: all, archives, is_unfinished, _memory: memory })
+    let is_kept = targets.try_for_each(|target| memory.add_entry(target.processor().as_bytes())).is_ok();
+    let found = if is_kept { all } else { Vec::new() };
+    let is_unfinished = is_unfinished || !is_kept;
+    Some(CodeOfFile { path: entry.path.clone(), found, archives, is_unfinished, _memory: memory })
 }
 
 /// The bundles behind the wrappers of a binary.
@@ -117,19 +120,20 @@ fn tally(place: DeviceCodePlace, pieces: impl IntoIterator<Item = CodePiece>) ->
 }
 
 /// What a search of a file finds, from the index or by searching.
-fn searched(content: &Arc<dyn Content>, has_wrappers: bool, resources: &Arc<Resources>) -> Option<FileCode> {
+fn searched(content: &Arc<dyn Content>, has_wrappers: bool, resources: &Arc<Resources>) -> FileCode {
     let identity = content.identity().map(|identity| {
         let subject = if has_wrappers { "device code in data" } else { "device code in all sections" };
         Identity::describe(subject).add(&identity.0).finish()
     });
     if let Some(known) = identity.as_ref().and_then(|identity| resources.index.get(RecordKind::Scan, identity)) {
-        return Some(known);
+        return known;
     }
-    let found = FileCode::of(content, has_wrappers, resources).ok()?;
+    let unread = FileCode { is_unfinished: true, ..FileCode::default() };
+    let found = FileCode::of(content, has_wrappers, resources).unwrap_or(unread);
     // Searching a small file costs less than a record of it.
     let is_worth = content.size() >= MIN_RECORDED || !found.found.is_empty();
     if let Some(identity) = identity.filter(|_| !found.is_unfinished && is_worth) {
         resources.index.put(RecordKind::Scan, &identity, &found);
     }
-    Some(found)
+    found
 }
