@@ -91,15 +91,20 @@ impl Opens {
     }
 
     fn created(self, path: &Path, create: impl Fn(&Path) -> io::Result<()>) -> Self {
+        if is_off() {
+            return self;
+        }
         let mut above = parent(path);
         let exists = path.symlink_metadata().is_ok();
-        while !above.exists() {
+        // "." does not exist for a user who may not enter it.
+        while !above.exists() && parent(above) != above {
             above = parent(above);
         }
-        let real = above.canonicalize().unwrap_or_default();
-        let is_in = |input: &PathBuf| input.canonicalize().is_ok_and(|input| real.starts_with(input));
+        let real = above.canonicalize();
+        let is_in = |input: &PathBuf, real: &PathBuf| input.canonicalize().is_ok_and(|input| real.starts_with(input));
         // The command refuses an output in an input, whose time must not change.
-        if exists || self.inputs.iter().any(is_in) {
+        let may_be_input = real.as_ref().map_or(true, |real| self.inputs.iter().any(|input| is_in(input, real)));
+        if exists || may_be_input {
             return self.written(path.to_owned(), WriteAccess::Directory);
         }
         let missing = path.ancestors().take_while(|it| *it != above && !it.as_os_str().is_empty());

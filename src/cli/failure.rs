@@ -9,6 +9,10 @@ use crate::opened::OpenedError;
 use crate::report::TooLarge;
 use crate::source::SourceError;
 
+/// Follows an error that the confinement may have caused: permissions look the same.
+const CONFINED: &str =
+    "; if its permissions allow this, kpackfs has given up the right to do it, which --no-confinement keeps";
+
 /// Exit code for all errors except a wrong command line (which is 2, clap's).
 pub(super) const FAILURE: u8 = 1;
 
@@ -62,9 +66,6 @@ pub(super) fn print(error: &anyhow::Error) {
     }
     eprintln!("kpackfs: {}", message(&text(error)));
 }
-/// Follows an error that the confinement may have caused: permissions look the same.
-const CONFINED: &str =
-    "; if its permissions allow this, kpackfs has given up the right to do it, which --no-confinement keeps";
 
 /// Whether the reader of the output has closed it. `serde_json` wraps the error of a writer.
 pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {

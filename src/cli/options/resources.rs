@@ -46,7 +46,7 @@ pub(in crate::cli) struct ResourceOptions {
 impl ResourceOptions {
     /// What a command with these options opens in addition.
     pub(in crate::cli) fn opens(&self, opens: Opens) -> Opens {
-        opens.cache(self.cache.believed_directory()).temporary()
+        opens.cache(self.cache.checked_directory()).temporary()
     }
 
     /// The frame store of an input, with this cache directory.
@@ -95,7 +95,7 @@ impl CacheOptions {
     }
 
     /// The directory, unless other users may write to it.
-    fn believed_directory(&self) -> Option<PathBuf> {
+    fn checked_directory(&self) -> Option<PathBuf> {
         self.directory().filter(|directory| check_cache(directory, self.cache_dir.is_some()).is_ok())
     }
 
