@@ -52,15 +52,16 @@ pub(super) fn find(roots: &[SearchRoot], selection: &LibrarySelection) -> Vec<Un
 }
 
 impl UnaskedLibrary {
-    /// Whether it has device code for a GPU. That of a split library is in archives.
-    fn has_code_for(&self, gpu: &TargetId, resources: &Arc<Resources>) -> bool {
+    /// Its name, if it has device code for a GPU, or may have some in archives.
+    fn named_for(&self, gpu: &TargetId, resources: &Arc<Resources>) -> Option<String> {
         if let Ok(Some(binary)) = FatBinary::scan(&self.content) {
             let has_code = |bundle: Bundle| gpu.served_by(&bundle.targets().iter().collect::<Vec<_>>()).kind.is_some();
             let bundles = binary.wrappers().into_iter().map(|wrapper| (wrapper.bundle, wrapper.limit));
             let mut bundles = bundles.filter_map(|(at, end)| Bundle::read(&self.content, at, end, resources).ok());
-            return bundles.any(has_code);
+            return bundles.any(has_code).then(|| self.name.clone());
         }
-        SplitBinary::find(&self.content).ok().flatten().is_some_and(|split| !split.wrappers.is_empty())
+        let split = SplitBinary::find(&self.content).ok().flatten().filter(|split| !split.wrappers.is_empty())?;
+        Some(format!("{} ({} wrappers, archives not read)", self.name, split.wrappers.len()))
     }
 }
 
@@ -76,8 +77,8 @@ impl CollectReport {
     ) {
         for gpu in gpus {
             let is_served = served.contains(gpu);
-            let with_code = libraries.iter().filter(|library| library.has_code_for(gpu, resources));
-            let names: BTreeSet<_> = with_code.map(|library| library.name.as_str()).collect();
+            let named: BTreeSet<_> = libraries.iter().filter_map(|library| library.named_for(gpu, resources)).collect();
+            let names: BTreeSet<_> = named.iter().map(String::as_str).collect();
             let verb = if names.len() == 1 { "has" } else { "have" };
             let nothing = format!("nothing that is collected has code for {gpu}");
             let unasked = format!(
