@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::code::LibraryCode;
 use super::judge::WrapperCode;
 use super::lookup::{
-    DatabasePlace, DatabaseSearch, InputFiles, LibraryFiles, LoadedLibrary, LookupTrail, Severity, missing_of_lazy,
+    DatabasePlace, DatabaseSearch, InputFiles, LibraryFiles, LoadedLibrary, LookupEvidence, Severity, missing_of_lazy,
 };
 use super::model::{Cell, CellKind, CoveredDatabase, DatabaseAnswer};
 use crate::database::{Arch, DatabaseReader, Handler, KernelFiles};
@@ -136,7 +136,7 @@ impl InputDatabases<'_> {
         };
         let path = Some(library.path.as_path());
         let search = DatabaseSearch { handler, library: path, device, files: &files, resources: self.resources };
-        let Some(problem) = search.look_up(&place, &mut LookupTrail::default()) else {
+        let Some(problem) = search.look_up(&place, &mut LookupEvidence::default()) else {
             return Some(DatabaseAnswer::Found);
         };
         let code = self.libraries.iter().find(|code| code.path == library.path);

@@ -28,7 +28,7 @@ pub(crate) use databases::InputDatabases;
 pub(crate) use judge::wrappers_without_code;
 pub(crate) use lookup::{
     DATABASE_MISSING, DATABASE_VARIABLE, DatabasePlace, DatabaseSearch, DiskFiles, Evidence, LoadedLibrary,
-    LookupTrail, Problem, Severity,
+    LookupEvidence, Problem, Severity,
 };
 pub(crate) use model::{Coverage, CoverageFailure, CoveredDatabase, DatabaseAnswer, FailureKind, InputCoverage};
 pub(crate) use pattern::Pattern;

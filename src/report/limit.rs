@@ -125,7 +125,7 @@ impl PartLimit {
             sentence: String::new(),
         };
         let sentence = if passed {
-            judgement.praise(self)
+            judgement.passed_sentence(self)
         } else {
             let parts = counted(parts.len(), "part", "parts");
             let verb = if too_large == 1 { "exceeds" } else { "exceed" };
@@ -269,7 +269,7 @@ impl Judgement {
         Self { gpu_targets, sentence: format!("it exceeds --max-part {limit}: {advice}"), ..self }
     }
 
-    fn praise(&self, limit: PartLimit) -> String {
+    fn passed_sentence(&self, limit: PartLimit) -> String {
         let largest = self.parts.iter().max_by_key(|part| part.most).map(|part| {
             let (name, size) = (&part.name, part.size());
             format!("; the largest is {name}, {size}")

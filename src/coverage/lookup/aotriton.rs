@@ -7,7 +7,7 @@ use super::files::{LibraryFiles, NoListing};
 use super::listing::DatabaseListing;
 use super::place::DatabasePlace;
 use super::problem::{self, Problem, Severity};
-use super::trail::LookupTrail;
+use super::trail::LookupEvidence;
 use crate::database::{Arch, Handler};
 use crate::gpu::{BundleKey, TargetId};
 use crate::source::EntryPath;
@@ -29,7 +29,7 @@ pub(super) fn look_up(
     files: &dyn LibraryFiles,
     place: &DatabasePlace,
     device: &TargetId,
-    trail: &mut LookupTrail,
+    trail: &mut LookupEvidence,
 ) -> Option<Problem> {
     let base = &place.directory;
     let listing = match DatabaseListing::of(files, base) {
@@ -77,7 +77,7 @@ fn check(
     files: &dyn LibraryFiles,
     directory: &Path,
     others: &BTreeSet<String>,
-    trail: &mut LookupTrail,
+    trail: &mut LookupEvidence,
 ) -> Option<Problem> {
     let flash = directory.join("flash");
     let listing = match DatabaseListing::of(files, &flash) {

@@ -7,7 +7,7 @@ use super::files::{LibraryFiles, NoListing};
 use super::listing::DatabaseListing;
 use super::place::DatabasePlace;
 use super::problem::{self, Problem};
-use super::trail::LookupTrail;
+use super::trail::LookupEvidence;
 use crate::database::{Arch, Handler};
 use crate::gpu::TargetId;
 use crate::source::EntryPath;
@@ -24,7 +24,7 @@ pub(super) fn look_up(
     files: &dyn LibraryFiles,
     place: &DatabasePlace,
     device: &TargetId,
-    trail: &mut LookupTrail,
+    trail: &mut LookupEvidence,
 ) -> Option<Problem> {
     let directory = &place.directory;
     let listing = match DatabaseListing::of(files, directory) {

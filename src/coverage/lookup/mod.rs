@@ -26,7 +26,7 @@ pub(crate) use catalogue::missing_of_lazy;
 pub(crate) use files::{DiskFiles, InputFiles, LibraryFiles};
 pub(crate) use place::{DatabasePlace, LoadedLibrary};
 pub(crate) use problem::{DATABASE_MISSING, DATABASE_VARIABLE, Problem, Severity};
-pub(crate) use trail::{Evidence, LookupTrail};
+pub(crate) use trail::{Evidence, LookupEvidence};
 
 #[cfg(test)]
 pub(crate) use problem::KINDS;
@@ -48,7 +48,7 @@ impl DatabaseSearch<'_> {
     }
 
     /// Follows the library in a directory. Returns what is wrong.
-    pub(crate) fn look_up(&self, place: &DatabasePlace, trail: &mut LookupTrail) -> Option<Problem> {
+    pub(crate) fn look_up(&self, place: &DatabasePlace, trail: &mut LookupEvidence) -> Option<Problem> {
         let Self { handler, library, device, files, resources } = *self;
         match handler {
             Handler::Miopen => miopen::look_up(files, place, device, trail),

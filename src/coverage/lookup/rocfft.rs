@@ -4,7 +4,7 @@ use super::files::LibraryFiles;
 use super::listing::DatabaseListing;
 use super::place::DatabasePlace;
 use super::problem::{self, Problem};
-use super::trail::LookupTrail;
+use super::trail::LookupEvidence;
 use crate::database::rocfft::{CACHES, cache_name};
 use crate::gpu::TargetId;
 
@@ -13,7 +13,7 @@ pub(super) fn look_up(
     files: &dyn LibraryFiles,
     place: &DatabasePlace,
     device: &TargetId,
-    trail: &mut LookupTrail,
+    trail: &mut LookupEvidence,
 ) -> Option<Problem> {
     let names = [cache_name(device.processor()), format!("{CACHES}.db")];
     let near = |name: &String| [place.directory.with_file_name(name), place.directory.join(name)];

@@ -14,7 +14,7 @@ use super::mapping;
 use super::own_code;
 use super::place::DatabasePlace;
 use super::problem::{self, Problem};
-use super::trail::LookupTrail;
+use super::trail::LookupEvidence;
 use crate::coverage::quoted;
 use crate::database::Handler;
 use crate::database::tensile::{
@@ -36,7 +36,7 @@ pub(super) struct TensileDatabase<'a> {
 
 impl TensileDatabase<'_> {
     /// Follows the steps of the library. Returns what is wrong.
-    pub(super) fn look_up(&self, trail: &mut LookupTrail) -> Option<Problem> {
+    pub(super) fn look_up(&self, trail: &mut LookupEvidence) -> Option<Problem> {
         let base = &self.place.directory;
         match DatabaseListing::of(self.files, base) {
             Err(NoListing::Denied) => return Some(self.denied(base, base)),
@@ -141,7 +141,7 @@ impl TensileDatabase<'_> {
 
     /// Checks files for a generic target: fallback kernels are looked for by the name of the GPU all the same
     /// (`PlaceholderLibrary::getCodeObjectFileName`, ROCm/rocm-libraries#9366).
-    fn check_generic(&self, generic: &str, listing: &DatabaseListing, trail: &mut LookupTrail) -> Option<Problem> {
+    fn check_generic(&self, generic: &str, listing: &DatabaseListing, trail: &mut LookupEvidence) -> Option<Problem> {
         let (processor, directory) = (self.device.processor(), quoted(&listing.directory));
         trail.saw(format!("{} has files for {generic}", listing.directory.display()));
         trail.follows("a rocBLAS with ROCm/rocm-libraries#5243 reads these; that is open");
@@ -182,7 +182,7 @@ impl TensileDatabase<'_> {
         catalogue: &str,
         listing: &DatabaseListing,
         processor: &str,
-        trail: &mut LookupTrail,
+        trail: &mut LookupEvidence,
     ) -> Option<Problem> {
         let path = listing.path(catalogue);
         let named = match names_in(self.files, &path) {

@@ -13,13 +13,13 @@ pub(crate) struct Evidence {
 
 /// What was seen on the way to the files of a GPU.
 #[derive(Debug, Default)]
-pub(crate) struct LookupTrail {
+pub(crate) struct LookupEvidence {
     /// The directory in which the library finds its database, if it is there.
     pub(crate) directory: Option<String>,
     pub(crate) evidence: Vec<Evidence>,
 }
 
-impl LookupTrail {
+impl LookupEvidence {
     pub(super) fn saw(&mut self, text: impl Into<String>) {
         self.evidence.push(Evidence { model: false, text: text.into() });
     }

@@ -16,7 +16,7 @@ use super::libraries::LibraryFile;
 use super::lookup::Lookup;
 use crate::coverage::{
     DATABASE_MISSING, DATABASE_VARIABLE, DatabasePlace, DatabaseSearch, DiskFiles, Evidence, LoadedLibrary,
-    LookupTrail, Problem, Severity, quoted,
+    LookupEvidence, Problem, Severity, quoted,
 };
 use crate::database::{DatabaseReader, Handler};
 use crate::gpu::TargetId;
@@ -86,7 +86,7 @@ impl ExaminedDatabase<'_> {
             None => format!("{} looks in {}", self.reader.name, place.directory.display()),
         };
         lookup.follows(format!("{how} ({})", self.reader.source));
-        let mut trail = LookupTrail::default();
+        let mut trail = LookupEvidence::default();
         let problem = self.look_up_at(&place, &mut trail);
         lookup.directory = trail.directory;
         lookup.evidence.extend(trail.evidence);
@@ -134,13 +134,13 @@ impl ExaminedDatabase<'_> {
     }
 
     /// Follows the library in a directory.
-    fn look_up_at(&self, place: &DatabasePlace, trail: &mut LookupTrail) -> Option<Problem> {
+    fn look_up_at(&self, place: &DatabasePlace, trail: &mut LookupEvidence) -> Option<Problem> {
         self.search(&self.files()).look_up(place, trail)
     }
 
     /// Whether a directory has what the GPU needs.
     fn is_complete(&self, place: &DatabasePlace) -> bool {
-        let mut ignored = LookupTrail::default();
+        let mut ignored = LookupEvidence::default();
         self.look_up_at(place, &mut ignored).is_none()
     }
 
