@@ -20,7 +20,6 @@ use rustix::thread::CapabilitySet;
 
 use crate::confine::{self, Calls, FileRules, WriteAccess};
 use crate::disk::{create_private, parent};
-use crate::view::REPORTS;
 
 /// Reading files of others, as root.
 const READER: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
@@ -161,14 +160,30 @@ impl Opens {
 
 /// What is read of an input; `None` if it may lead anywhere.
 fn places(input: &Path) -> Option<Vec<PathBuf>> {
-    let Ok(real) = input.canonicalize() else { return Some(Vec::new()) };
+    let real = input.canonicalize().ok()?;
     if !real.is_dir() {
-        return Some(vec![parent(input).to_owned(), parent(&real).to_owned()]);
+        return is_packed(&real).then(|| vec![parent(input).to_owned(), parent(&real).to_owned()]);
     }
-    let is_flat = fs::read_dir(&real).ok()?.all(|it| it.and_then(|it| it.file_type()).is_ok_and(|kind| kind.is_file()));
-    // A part of a split has its statement above it, or above `merged/` and `thin/`.
-    let statements = real.ancestors().skip(1).take(2).map(|above| above.join(REPORTS));
-    is_flat.then(|| statements.chain([real.clone()]).collect())
+    // Only a directory of wheels has nothing that leads out of it: markers of libraries do, and .pth files.
+    let mut files = fs::read_dir(&real).ok()?;
+    let is_file = |it: io::Result<fs::DirEntry>| {
+        it.is_ok_and(|it| it.file_type().is_ok_and(|kind| kind.is_file()) && !may_lead_out(&it.path()))
+    };
+    files.all(is_file).then(|| vec![real])
+}
+
+/// Whether all of a file is in it. Markers of a library lead to archives elsewhere.
+fn is_packed(path: &Path) -> bool {
+    const SUFFIXES: [&str; 7] = ["whl", "zip", "tar", "gz", "tgz", "zst", "xz"];
+    path.extension().is_some_and(|suffix| SUFFIXES.iter().any(|known| suffix == *known))
+}
+
+/// Whether a file of a directory may name places outside of it.
+fn may_lead_out(path: &Path) -> bool {
+    !is_packed(path)
+        && !path
+            .extension()
+            .is_some_and(|suffix| ["asc", "html", "json", "metadata", "txt"].iter().any(|it| suffix == *it))
 }
 
 /// Removes the directories that were created for the rules and are empty.

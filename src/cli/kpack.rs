@@ -113,7 +113,10 @@ impl Kpack {
             }
             KpackCommand::Extract { file, output, .. } => (vec![file.clone()], Some(output.as_path())),
         };
-        Opens::inputs(inputs).temporary().file_or_directory(output)
+        // Only `extract` writes to stdout.
+        let is_extracted = matches!(self.command, KpackCommand::Extract { .. });
+        let output = output.map(|output| if is_extracted { output.to_owned() } else { Path::new(".").join(output) });
+        Opens::inputs(inputs).temporary().file_or_directory(output.as_deref())
     }
 
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {

@@ -80,7 +80,8 @@ impl CollectReport {
             let named: BTreeSet<_> = libraries.iter().filter_map(|library| library.named_for(gpu, resources)).collect();
             let names: BTreeSet<_> = named.iter().map(String::as_str).collect();
             let verb = if names.len() == 1 { "has" } else { "have" };
-            let nothing = format!("nothing that is collected has code for {gpu}");
+            let nothing =
+                format!("nothing that is collected has code for {gpu} that a runtime looks up (data was not searched)");
             let unasked = format!(
                 "{} next to collected libraries {verb} code for {gpu}, and nothing asks for it; --include takes one in",
                 some_of(&names)

@@ -269,7 +269,9 @@ impl Coverage {
         };
         if let Some(first) = not_judged.first() {
             let count = counted(not_judged.len(), "file", "files");
-            sentence = format!("{sentence} Not judged: {count}, {}: {}.", first.path, first.reason);
+            let not_judged = format!("Not judged: {count}, {}: {}.", first.path, first.reason);
+            let is_failure = requirement.is_all_judged && failures.is_empty();
+            sentence = if is_failure { format!("{not_judged} {sentence}") } else { format!("{sentence} {not_judged}") };
         }
         let is_judged = not_judged.is_empty() || !requirement.is_all_judged;
         Self {

@@ -54,8 +54,8 @@ impl CodeOfFile {
 }
 
 /// The device code of all files of an input, in the order of the input. Reads the data of binaries, and the first block of
-/// other files. What cannot be read was not searched to
-/// the end.
+/// other files. What cannot be read has none here, and
+/// planning has reported it.
 pub fn device_code(input: &Input, plan: &Plan, resources: &Arc<Resources>, progress: &Progress) -> Vec<CodeOfFile> {
     let size = |entry: &Entry| match &entry.kind {
         EntryKind::File { content, .. } => content.size(),
@@ -128,8 +128,7 @@ fn searched(content: &Arc<dyn Content>, has_wrappers: bool, resources: &Arc<Reso
     if let Some(known) = identity.as_ref().and_then(|identity| resources.index.get(RecordKind::Scan, identity)) {
         return known;
     }
-    let unread = FileCode { is_unfinished: true, ..FileCode::default() };
-    let found = FileCode::of(content, has_wrappers, resources).unwrap_or(unread);
+    let Ok(found) = FileCode::of(content, has_wrappers, resources) else { return FileCode::default() };
     // Searching a small file costs less than a record of it.
     let is_worth = content.size() >= MIN_RECORDED || !found.found.is_empty();
     if let Some(identity) = identity.filter(|_| !found.is_unfinished && is_worth) {
