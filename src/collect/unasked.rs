@@ -77,8 +77,8 @@ impl CollectReport {
     ) {
         for gpu in gpus {
             let is_served = served.contains(gpu);
-            let named: BTreeSet<_> = libraries.iter().filter_map(|library| library.named_for(gpu, resources)).collect();
-            let names: BTreeSet<_> = named.iter().map(String::as_str).collect();
+            let all: BTreeSet<_> = libraries.iter().filter_map(|library| library.named_for(gpu, resources)).collect();
+            let names: BTreeSet<_> = all.iter().map(String::as_str).collect();
             let verb = if names.len() == 1 { "has" } else { "have" };
             let nothing =
                 format!("nothing that is collected has code for {gpu} that a runtime looks up (data was not searched)");

@@ -7,7 +7,7 @@ use flate2::bufread::{GzDecoder, ZlibDecoder};
 
 use super::effort::Effort;
 use super::form::CodeFrame;
-use crate::fatbin::first_block;
+use crate::fatbin::{FirstBlock, first_block};
 use crate::rope::{Content, Rope, Segment, to_usize};
 
 /// Bytes that show what is in a frame.
@@ -48,9 +48,9 @@ impl Beginning {
         match frame {
             CodeFrame::Zstd => {
                 effort.spend(COST)?;
-                let (block, size) = first_block(&**content, start..end).ok()??;
-                let size = size.unwrap_or(ANY_SIZE).max(block.len() as u64);
-                may_be_code(&block).then_some(Self { bytes: block, size })
+                let FirstBlock { bytes, size } = first_block(&**content, start..end).ok()??;
+                let size = size.unwrap_or(ANY_SIZE).max(bytes.len() as u64);
+                may_be_code(&bytes).then_some(Self { bytes, size })
             }
             CodeFrame::Gzip => {
                 let reader = FileReader { content: Arc::clone(content), at: start, end };

@@ -29,17 +29,23 @@ const SMALL_FRAME: [u8; 6] = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x38];
 /// The targets of the device code in a zstd frame: an uncompressed offload bundle, or a code object. Empty if its first
 /// block shows neither.
 pub(crate) fn targets_of_frame(content: &dyn Content) -> Result<BTreeSet<TargetId>, ReadError> {
-    let Some((block, size)) = first_block(content, 0..content.size())? else { return Ok(BTreeSet::new()) };
-    let of_code = || code_target(&block).filter(|_| is_code(&block)).into_iter().collect();
-    Ok(targets_by_beginning(&block, size.unwrap_or(u64::MAX)).unwrap_or_else(of_code))
+    let Some(FirstBlock { bytes, size }) = first_block(content, 0..content.size())? else {
+        return Ok(BTreeSet::new());
+    };
+    let of_code = || code_target(&bytes).filter(|_| is_code(&bytes)).into_iter().collect();
+    Ok(targets_by_beginning(&bytes, size.unwrap_or(u64::MAX)).unwrap_or_else(of_code))
 }
 
-/// The first block of the frame that a range of a content begins with, decompressed, and the size of all that the frame says
-/// it holds. `None` if there is none, or it is damaged, or needs a dictionary.
-pub(crate) fn first_block(
-    content: &dyn Content,
-    range: Range<u64>,
-) -> Result<Option<(Vec<u8>, Option<u64>)>, ReadError> {
+/// The first block of a frame.
+pub(crate) struct FirstBlock {
+    /// The block, decompressed.
+    pub(crate) bytes: Vec<u8>,
+    /// Bytes of all that the frame holds, if it says so.
+    pub(crate) size: Option<u64>,
+}
+
+/// That of the frame that a range of a content begins with. `None` if there is none, or it is damaged, or needs a dictionary.
+pub(crate) fn first_block(content: &dyn Content, range: Range<u64>) -> Result<Option<FirstBlock>, ReadError> {
     let read = |length| beginning(content, &range, length);
     let header = read(MAX_HEADER)?;
     let Some(at) = frame_header_size(&header) else { return Ok(None) };
@@ -61,7 +67,7 @@ pub(crate) fn first_block(
     // It is the last one of this frame.
     let frame = [&SMALL_FRAME[..], &[low | 1, middle, high], payload].concat();
     let block = zstd::bulk::decompress(&frame, to_usize(MAX_BLOCK)).ok();
-    Ok(block.map(|block| (block, content_size(&header))))
+    Ok(block.map(|bytes| FirstBlock { bytes, size: content_size(&header) }))
 }
 
 /// The first bytes of a range, or all of them. The beginning of a content may be there without opening it.

@@ -51,7 +51,7 @@ pub(crate) use compressed::{Compressed, DECODER};
 pub(crate) use entry_id::EntryTargets;
 pub(crate) use equal::BundleClaims;
 pub use error::FatbinError;
-pub(crate) use first_block::{ZSTD, first_block, targets_of_frame};
+pub(crate) use first_block::{FirstBlock, ZSTD, first_block, targets_of_frame};
 pub use header::{CODE_HEADER, code_problem, code_target, loaded_code_problem};
 pub(crate) use header::{end_by_beginning, end_of_code, end_of_tables, is_code, tells_features};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};
