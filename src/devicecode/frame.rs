@@ -7,14 +7,13 @@ use flate2::bufread::{GzDecoder, ZlibDecoder};
 
 use super::effort::Effort;
 use super::form::CodeFrame;
-use crate::fatbin::{FirstBlock, first_block};
+use crate::fatbin::{WINDOW_LOG, content_size, window_of};
 use crate::rope::{Content, Rope, Segment, to_usize};
 
 /// Bytes that show what is in a frame.
 const FIRST: usize = 64;
 
-/// The most bytes that are decompressed of a deflate stream: enough for the table of a bundle with 4,096 entries. Of zstd it is
-/// the first block, with a table of 2,000.
+/// The most bytes that are decompressed of a frame: enough for the table of a bundle with 4,096 entries.
 const MOST: usize = 256 << 10;
 
 /// What decoding the beginning of a frame costs: a block of zstd, or a window of deflate with its tables.
@@ -28,6 +27,9 @@ const BLOCK_COST: u64 = 256;
 
 /// Compressed bytes read at a time.
 const INPUT: usize = 4096;
+
+/// Bytes of the longest header of a zstd frame (RFC 8878, 3.1.1.1).
+const ZSTD_HEADER: u64 = 18;
 
 /// The first bytes of what a frame holds.
 pub(super) struct Beginning {
@@ -45,17 +47,15 @@ impl Beginning {
         effort: &mut Effort,
         may_be_code: impl Fn(&[u8]) -> bool,
     ) -> Option<Self> {
+        let reader = FileReader { content: Arc::clone(content), at: start, end };
         match frame {
             CodeFrame::Zstd => {
-                effort.spend(COST)?;
-                let FirstBlock { bytes, size } = first_block(&**content, start..end).ok()??;
-                let size = size.unwrap_or(ANY_SIZE).max(bytes.len() as u64);
-                may_be_code(&bytes).then_some(Self { bytes, size })
+                let head = read_head(content, start, end, ZSTD_HEADER)?;
+                window_of(&head).filter(|&window| window <= 1 << WINDOW_LOG)?;
+                let size = content_size(&head).unwrap_or(ANY_SIZE);
+                Self::read(&mut zstd(reader)?, size, effort, may_be_code)
             }
-            CodeFrame::Gzip => {
-                let reader = FileReader { content: Arc::clone(content), at: start, end };
-                Self::read(&mut GzDecoder::new(buffered(reader)), ANY_SIZE, effort, may_be_code)
-            }
+            CodeFrame::Gzip => Self::read(&mut GzDecoder::new(buffered(reader)), ANY_SIZE, effort, may_be_code),
         }
     }
 
@@ -149,6 +149,12 @@ fn zstd_length(content: &Arc<dyn Content>, start: u64, end: u64, effort: &mut Ef
             return (end_of_frame <= end).then(|| end_of_frame - start);
         }
     }
+}
+
+fn zstd(reader: FileReader) -> Option<impl Read> {
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered(reader)).ok()?;
+    decoder.window_log_max(WINDOW_LOG).ok()?;
+    Some(decoder.single_frame())
 }
 
 fn buffered(reader: FileReader) -> BufReader<FileReader> {

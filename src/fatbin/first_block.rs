@@ -4,7 +4,6 @@
 //! it is also the only block of a frame with the smallest window that holds it.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 use super::bundle::targets_by_beginning;
 use super::header::{code_target, is_code};
@@ -29,27 +28,18 @@ const SMALL_FRAME: [u8; 6] = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x38];
 /// The targets of the device code in a zstd frame: an uncompressed offload bundle, or a code object. Empty if its first
 /// block shows neither.
 pub(crate) fn targets_of_frame(content: &dyn Content) -> Result<BTreeSet<TargetId>, ReadError> {
-    let Some(FirstBlock { bytes, size }) = first_block(content, 0..content.size())? else {
-        return Ok(BTreeSet::new());
-    };
-    let of_code = || code_target(&bytes).filter(|_| is_code(&bytes)).into_iter().collect();
-    Ok(targets_by_beginning(&bytes, size.unwrap_or(u64::MAX)).unwrap_or_else(of_code))
+    let beginning = beginning(content, MAX_HEADER)?;
+    let size = content_size(&beginning).unwrap_or(u64::MAX);
+    let Some(block) = first_block(content, &beginning)? else { return Ok(BTreeSet::new()) };
+    let of_code = || code_target(&block).filter(|_| is_code(&block)).into_iter().collect();
+    Ok(targets_by_beginning(&block, size).unwrap_or_else(of_code))
 }
 
-/// The first block of a frame.
-pub(crate) struct FirstBlock {
-    /// The block, decompressed.
-    pub(crate) bytes: Vec<u8>,
-    /// Bytes of all that the frame holds, if it says so.
-    pub(crate) size: Option<u64>,
-}
-
-/// That of the frame that a range of a content begins with. `None` if there is none, or it is damaged, or needs a dictionary.
-pub(crate) fn first_block(content: &dyn Content, range: Range<u64>) -> Result<Option<FirstBlock>, ReadError> {
-    let read = |length| beginning(content, &range, length);
-    let header = read(MAX_HEADER)?;
-    let Some(at) = frame_header_size(&header) else { return Ok(None) };
-    let block = read(at + BLOCK_HEADER)?;
+/// The first block of the frame that a content begins with, decompressed. `None` if there is none, or it is damaged, or needs
+/// a dictionary.
+fn first_block(content: &dyn Content, beginning: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+    let Some(at) = frame_header_size(beginning) else { return Ok(None) };
+    let block = self::beginning(content, at + BLOCK_HEADER)?;
     let Some(&[low, middle, high]) = block.get(to_usize(at)..) else { return Ok(None) };
     let fields = u32::from_le_bytes([low, middle, high, 0]);
     let size = u64::from(fields >> 3);
@@ -62,22 +52,17 @@ pub(crate) fn first_block(content: &dyn Content, range: Range<u64>) -> Result<Op
     if size > MAX_BLOCK {
         return Ok(None);
     }
-    let stored = read(at + BLOCK_HEADER + stored)?;
+    let stored = self::beginning(content, at + BLOCK_HEADER + stored)?;
     let payload = stored.get(to_usize(at + BLOCK_HEADER)..).unwrap_or_default();
     // It is the last one of this frame.
     let frame = [&SMALL_FRAME[..], &[low | 1, middle, high], payload].concat();
-    let block = zstd::bulk::decompress(&frame, to_usize(MAX_BLOCK)).ok();
-    Ok(block.map(|bytes| FirstBlock { bytes, size: content_size(&header) }))
+    Ok(zstd::bulk::decompress(&frame, to_usize(MAX_BLOCK)).ok())
 }
 
-/// The first bytes of a range, or all of them. The beginning of a content may be there without opening it.
-fn beginning(content: &dyn Content, range: &Range<u64>, length: u64) -> Result<Vec<u8>, ReadError> {
-    let length = length.min(range.end.min(content.size()).saturating_sub(range.start));
-    let read = |bytes: &mut Vec<u8>| match range.start {
-        0 => content.peek(bytes),
-        start => content.read_at(start, bytes),
-    };
-    Ok(WholeFile::new(Parser::Bundle, length, read)?.into_bytes())
+/// The first bytes of a content, or all of them.
+fn beginning(content: &dyn Content, length: u64) -> Result<Vec<u8>, ReadError> {
+    let read = |bytes: &mut Vec<u8>| content.peek(bytes);
+    Ok(WholeFile::new(Parser::Bundle, length.min(content.size()), read)?.into_bytes())
 }
 
 #[cfg(test)]
