@@ -265,7 +265,7 @@ impl Inspect {
         let mut out = std::io::stdout().lock();
         if self.json {
             let (coverage, limit) = (coverage.as_ref(), limit.as_ref());
-            json::write(&mut out, &InspectedRelease { report: &report, coverage, limit })?;
+            json::write(&mut out, &Inspected { report: &report, coverage, limit })?;
         } else if !print_gates((coverage.as_ref(), limit.as_ref()), style, &mut out)? {
             for table in report.tables() {
                 table.write(&mut out, style)?;
@@ -320,22 +320,11 @@ fn conclude(coverage: Option<&Coverage>, limit: Option<&Judgement>) -> ExitCode 
     if is_kept(limit) { code } else { ExitCode::from(TOO_LARGE) }
 }
 
-/// What `inspect --json` prints.
+/// What `inspect --json` prints: the report of an input, or of several wheels that do not belong together.
 #[derive(Serialize)]
-struct Inspected<'a> {
+struct Inspected<'a, R> {
     #[serde(flatten)]
-    report: &'a InspectReport,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    coverage: Option<&'a Coverage>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<&'a Judgement>,
-}
-
-/// What `inspect --json` prints of several wheels that do not belong together.
-#[derive(Serialize)]
-struct InspectedRelease<'a> {
-    #[serde(flatten)]
-    report: &'a ReleaseReport,
+    report: &'a R,
     #[serde(skip_serializing_if = "Option::is_none")]
     coverage: Option<&'a Coverage>,
     #[serde(skip_serializing_if = "Option::is_none")]
