@@ -51,7 +51,7 @@ def binary() -> str:
 
 def version() -> str:
     """The version of the program, such as 0.2.0."""
-    return run(["--version"]).output.split()[-1]
+    return run(["--version"]).output.split()[1]
 
 
 def inspect(wheel: Path, options: Sequence[str], environment: Mapping[str, str | None]) -> tuple[dict[str, Any], Ran]:

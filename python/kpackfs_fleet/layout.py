@@ -69,6 +69,8 @@ class Selection:
         }
         devices = {it["wheel"]["name"]: _part(settings, key) for key, it in inspected["parts"].items() if it["wheel"]}
         hosts = [it["name"] for it in inspected["host_wheels"]]
+        if label := settings.variant_label():
+            hosts += [f"{host.removesuffix('.whl')}-{label}.whl" for host in hosts]
         expected: tuple[str, ...] = (HOST, *self.code, *((VARIANT,) if len(hosts) > 1 else ()))
         if settings.format == "thin-wheel":
             # A family or a sub-family is for more GPUs than those with code of their own, and inspect does not name them.

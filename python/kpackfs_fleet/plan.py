@@ -89,8 +89,7 @@ def _outputs(name: WheelName, settings: Settings) -> list[str]:
         return [name.host]
     prefix = normalised(settings.value("--device-package-prefix") or f"amd-{name.distribution}-device")
     outputs = [name.host, f"{prefix}_…-{name.rest}.whl"]
-    if any(option[0] == "--generate-variant-wheel" for option in settings.options):
-        label = settings.value("--variant-label") or "variant"
+    if label := settings.variant_label():
         outputs += [f"{name.distribution}-{name.rest}-{label}.whl", f"{name.distribution}-{name.version}-variants.json"]
     return outputs
 

@@ -255,7 +255,7 @@ class Run:
 
     def settings_are_uncuttable(self) -> bool:
         """A variant wheel is made together with the host wheel and its index."""
-        return any(option[0] == "--generate-variant-wheel" for option in self.settings.options)
+        return self.settings.variant_label() is not None
 
     def _share(self) -> float:
         """The processor time of each worker thread if all wheels were distributed evenly."""

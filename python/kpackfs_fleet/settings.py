@@ -10,6 +10,19 @@ from typing import Any
 
 FORMATS = ("wheel", "directory", "thin-wheel")
 
+ONLY_SPLIT = frozenset(
+    {
+        "--device-requires-dist",
+        "--generate-variant-wheel",
+        "--keep-version",
+        "--local-version",
+        "--requirements",
+        "--requirements-extras",
+        "--variant-label",
+    }
+)
+"""Options of `split` that `inspect` refuses: what they change is not in its report."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -23,8 +36,7 @@ class Settings:
 
     def planning(self) -> list[str]:
         """The options that `inspect` and `split` have in common."""
-        only_split = ("--keep-version", "--local-version")
-        return [word for option in self.options if option[0] not in only_split for word in option]
+        return [word for option in self.options if option[0] not in ONLY_SPLIT for word in option]
 
     def splitting(self) -> list[str]:
         """All options of `split`."""
@@ -33,6 +45,12 @@ class Settings:
     def value(self, name: str) -> str | None:
         """The value of an option that has one; None if it is not given."""
         return next((option[1] for option in self.options if option[0] == name), None)
+
+    def variant_label(self) -> str | None:
+        """The label of the variant wheels; None if none are made."""
+        if not any(option[0] == "--generate-variant-wheel" for option in self.options):
+            return None
+        return self.value("--variant-label") or "variant"
 
     def to_json(self) -> dict[str, Any]:
         """The form in which DST stores it."""

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from conftest import content, damaged, make_wheel, one_machine, own, run_fleet, statuses, worked
 
+from kpackfs_fleet import cli, kpackfs
+from kpackfs_fleet.settings import ONLY_SPLIT
+
 SOME = ("--gpu-targets", "gfx1030,gfx90a")
 
 
@@ -33,6 +36,13 @@ def test_options_reach_kpackfs(fleet: Any, release: Path, tmp_path: Path) -> Non
     code, report = fleet(release, tmp_path / "dst", *options)
     assert code == 0, report
     assert content(tmp_path / "dst") == one_machine(release, tmp_path / "one", "wheel", *options)
+
+
+@pytest.mark.parametrize("option", sorted(cli.SPLIT_OPTIONS))
+def test_inspect_takes_the_options_it_is_given(option: str, tmp_path: Path) -> None:
+    with pytest.raises(kpackfs.KpackfsError) as refused:
+        kpackfs.inspect(tmp_path / "absent.whl", [option, "x"], {})
+    assert ("unexpected argument" in str(refused.value)) == (option in ONLY_SPLIT)
 
 
 def test_a_second_run_does_nothing(fleet: Any, source: Path, tmp_path: Path) -> None:
