@@ -71,11 +71,13 @@ pub(super) fn find<'a>(parts: &'a Parts, findings: &Findings) -> Vec<Distributio
 }
 
 fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distribution<'a>> {
-    let directories = part
-        .input
-        .entries
+    let entries = &part.input.entries;
+    // Where the files that RECORD names were deleted, the directory is left, which stands for nothing.
+    let filled: BTreeSet<_> = entries.iter().map(|entry| entry.path.directory()).collect();
+    let directories = entries
         .iter()
-        .filter(|entry| entry.path.is_dist_info() && matches!(entry.kind, EntryKind::Directory));
+        .filter(|it| it.path.is_dist_info() && matches!(it.kind, EntryKind::Directory))
+        .filter(|it| filled.contains(it.path.as_bytes()));
     let open = |directory: &EntryPath| {
         let (record_path, table) = (directory.child(b"RECORD"), ParserMemory::new(Parser::RecordLines));
         let bytes = read(part, &record_path, Parser::Record);

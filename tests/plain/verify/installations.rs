@@ -121,7 +121,7 @@ fn wheels_for_one_gpu() {
 /// A change to an installation, the check and a part of the path that the finding must name, and a part of its reason.
 type Damage = (&'static str, fn(&Path), Check, &'static str, &'static str);
 
-const DAMAGES: [Damage; 18] = [
+const DAMAGES: [Damage; 20] = [
     (
         "an archive where no marker leads to",
         |at| {
@@ -156,9 +156,30 @@ const DAMAGES: [Damage; 18] = [
         "it belongs to fat==1.0, which is not among what is verified",
     ),
     (
+        "an empty directory in place of the host",
+        |at| {
+            fs::remove_dir_all(at.join(HOST)).unwrap();
+            fs::create_dir(at.join(HOST)).unwrap();
+        },
+        Check::Distribution,
+        DEVICE,
+        "it belongs to fat==1.0, which is not among what is verified",
+    ),
+    (
         "no family",
         |at| {
             fs::remove_dir_all(at.join(FAMILY)).unwrap();
+            fs::remove_file(at.join("fat/.kpack/fat_gfx11-generic.kpack")).unwrap();
+        },
+        Check::Distribution,
+        HOST,
+        "with amd-fat-device-gfx1100 it needs amd-fat-device-gfx11==1.0, which is not among",
+    ),
+    (
+        "an empty directory in place of the family",
+        |at| {
+            fs::remove_dir_all(at.join(FAMILY)).unwrap();
+            fs::create_dir(at.join(FAMILY)).unwrap();
             fs::remove_file(at.join("fat/.kpack/fat_gfx11-generic.kpack")).unwrap();
         },
         Check::Distribution,
