@@ -5,6 +5,28 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
+/// Commands of other programs, and what is used here.
+const OTHER_COMMANDS: [(&[&str], &str); 5] = [
+    (&["cat", "info", "list", "ls", "show"], LOOK),
+    (&["check", "test"], "'kpackfs verify INPUT' checks a split"),
+    (
+        &["extract", "unpack", "unzip"],
+        "'kpackfs split INPUT -o DIR' writes the parts; 'kpackfs kpack extract' writes the code objects of an archive",
+    ),
+    (&["completion", "completions"], "'kpackfs generate DIR' writes shell completions and man pages"),
+    (&["version"], VERSION),
+];
+
+/// Options of other programs, and what is used here.
+const OTHER_OPTIONS: [(&[&str], &str); 3] = [
+    (&["-v", "--verbose"], "RUST_LOG=debug in the environment prints more; 'kpackfs --version' prints the version"),
+    (&["-q", "--quiet"], "there is no progress without a terminal; '2>/dev/null' silences warnings, too"),
+    (&["-V", "--version"], VERSION),
+];
+
+const LOOK: &str = "'kpackfs inspect INPUT' reports what it is; 'kpackfs mount INPUT DIR' shows its files in the existing directory DIR";
+const VERSION: &str = "'kpackfs --version' prints it";
+
 /// What options that name GPUs are called in commands of kpackfs, rocm-kpack and compilers.
 const GPU_OPTIONS: [&str; 12] = [
     "amdgpu-targets",
@@ -25,12 +47,51 @@ const GPU_OPTIONS: [&str; 12] = [
 const GPU_OPTIONS_HERE: [&str; 2] = ["gpu-targets", "target"];
 
 /// Names what is wrong where clap cannot know it.
+///
+/// clap compares spellings, so it suggests `verify` for `version`, `--all` for another command's `--arch`, or that `--arch` might
+/// be a file.
 pub(super) fn improve(error: Error, cli: &Command, arguments: &[OsString]) -> Error {
     match error.kind() {
-        ErrorKind::UnknownArgument => of_gpu_option(error, cli, arguments),
+        ErrorKind::InvalidSubcommand => with_tip(error, |error| tip_of_command(error, innermost(cli, arguments))),
+        ErrorKind::UnknownArgument => with_tip(error, |error| tip_of_option(error, innermost(cli, arguments))),
         ErrorKind::MissingRequiredArgument => of_mount_point(error),
         _ => error,
     }
+}
+
+fn find(table: &[(&[&str], &'static str)], word: &str) -> Option<&'static str> {
+    table.iter().find(|(words, _)| words.contains(&word)).map(|(_, tip)| *tip)
+}
+
+/// Puts a tip in the place of clap's, if there is one.
+fn with_tip(mut error: Error, tip: impl Fn(&Error) -> Option<String>) -> Error {
+    if let Some(tip) = tip(&error) {
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.remove(ContextKind::SuggestedArg);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+/// Names the command that does what was meant.
+fn tip_of_command(error: &Error, command: &Command) -> Option<String> {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    // Those of `kpackfs kpack` have names of their own.
+    if command.get_name() != "kpackfs" {
+        return None;
+    }
+    find(&OTHER_COMMANDS, wrong).map(str::to_owned)
+}
+
+/// Names what does what was meant, or the option for GPUs of this command.
+fn tip_of_option(error: &Error, command: &Command) -> Option<String> {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg) else { return None };
+    if !wrong.strip_prefix("--").is_some_and(|name| GPU_OPTIONS.contains(&name)) {
+        return find(&OTHER_OPTIONS, wrong).map(str::to_owned);
+    }
+    let has = |name: &&&str| command.get_arguments().any(|argument| argument.get_long() == Some(**name));
+    let option = GPU_OPTIONS_HERE.iter().find(has)?;
+    Some(format!("GPUs are named by '--{option}' here"))
 }
 
 /// Names the mount point if there is an input only. clap takes the one argument for the last one, and misses those before it.
@@ -38,24 +99,6 @@ fn of_mount_point(mut error: Error) -> Error {
     let missing = error.get(ContextKind::InvalidArg);
     if missing == Some(&ContextValue::Strings(vec!["<INPUT>...".to_owned()])) {
         error.insert(ContextKind::InvalidArg, ContextValue::Strings(vec!["<MOUNT_POINT>".to_owned()]));
-    }
-    error
-}
-
-/// Names the option for GPUs of this command if the error is about that of another one.
-///
-/// clap compares spellings, so it suggests `--all` for another command's `--arch`, or that `--arch` might be a file.
-fn of_gpu_option(mut error: Error, cli: &Command, arguments: &[OsString]) -> Error {
-    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg) else { return error };
-    if !wrong.strip_prefix("--").is_some_and(|name| GPU_OPTIONS.contains(&name)) {
-        return error;
-    }
-    let command = innermost(cli, arguments);
-    let has = |name: &&&str| command.get_arguments().any(|argument| argument.get_long() == Some(**name));
-    if let Some(option) = GPU_OPTIONS_HERE.iter().find(has) {
-        error.remove(ContextKind::SuggestedArg);
-        let tip = format!("GPUs are named by '--{option}' here");
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
 }

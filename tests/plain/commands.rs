@@ -362,6 +362,29 @@ fn tips(said: &str) -> Vec<&str> {
 }
 
 #[test]
+fn words_of_other_programs_lead_to_those_of_this_one() {
+    let place = Place::new();
+    for (arguments, wanted) in [
+        (&["ls", "fat"][..], "kpackfs inspect INPUT"),
+        (&["info", "fat"], "kpackfs inspect INPUT"),
+        (&["help", "list"], "kpackfs inspect INPUT"),
+        (&["test", "fat"], "kpackfs verify INPUT"),
+        (&["unpack", "fat", "-o", "out"], "kpackfs split INPUT -o DIR"),
+        (&["completions", "bash"], "kpackfs generate DIR"),
+        (&["version"], "kpackfs --version"),
+        (&["split", "--version"], "kpackfs --version"),
+        (&["-v"], "kpackfs --version"),
+        (&["inspect", "fat", "-v"], "RUST_LOG=debug"),
+        (&["verify", "-q", "fat"], "2>/dev/null"),
+    ] {
+        let said = place.ends(2, arguments);
+        assert!(matches!(*tips(&said), [tip] if tip.contains(wanted)), "{said}");
+    }
+    // `kpack` has names of its own.
+    assert_eq!(tips(&place.ends(2, &["kpack", "lst"])), ["a similar subcommand exists: 'list'"]);
+}
+
+#[test]
 fn a_missing_mount_point_is_named() {
     let place = Place::new();
     let said = place.ends(2, &["mount", "fat"]);
