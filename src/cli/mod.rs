@@ -1,6 +1,7 @@
 //! The command line. All printing, progress bars and exit codes are here.
 
 mod artifacts;
+mod bare_mount;
 mod cache;
 mod collect;
 mod collect_output;
@@ -61,6 +62,8 @@ use crate::report::table;
 
 /// Shows a fat ROCm wheel or install tree as if it had been split by GPU architecture.
 ///
+/// `kpackfs INPUT DIRECTORY` is `kpackfs mount INPUT DIRECTORY`.
+///
 /// Exit codes: 0 success, 1 failure, 2 wrong command line, 5 an input is not there, or what it is was not understood. Some commands have more, which their help lists.
 #[derive(Debug, Parser)]
 #[command(name = "kpackfs", version, max_term_width = 110)]
@@ -113,8 +116,7 @@ pub fn run() -> ExitCode {
         return mount8::run(caller, arguments, &Cli::command(), |command| Ok(Cli::try_parse_from(command)?.run()));
     }
     let arguments = lists::bind(arguments);
-    let parsed = Cli::try_parse_from(&arguments).map_err(|error| tips::improve(error, &Cli::command(), &arguments));
-    match parsed.unwrap_or_else(|error| error.exit()).run() {
+    match parse(&arguments).unwrap_or_else(|error| error.exit()).run() {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -128,6 +130,17 @@ pub fn run() -> ExitCode {
             }
         }
     }
+}
+
+/// An error has a tip.
+fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(arguments).or_else(|error| {
+        let cli = Cli::command();
+        match bare_mount::rewritten(&error, &cli, arguments) {
+            Some(mount) => Cli::try_parse_from(mount),
+            None => Err(tips::improve(error, &cli, arguments)),
+        }
+    })
 }
 
 /// Whether the arguments are `--version --verbose`: the version, and what of the confinement is in force here.

@@ -1,9 +1,11 @@
 //! Tips of errors about the command line. An error has one tip at most.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
+
+use super::bare_mount::is_input;
 
 /// Commands of other programs, and what is used here.
 const OTHER_COMMANDS: [(&[&str], &str); 5] = [
@@ -59,6 +61,11 @@ pub(super) fn improve(error: Error, cli: &Command, arguments: &[OsString]) -> Er
     }
 }
 
+/// Whether a word is a command of other programs.
+pub(super) fn is_of_others(word: &OsStr) -> bool {
+    word.to_str().is_some_and(|word| find(&OTHER_COMMANDS, word).is_some())
+}
+
 fn find(table: &[(&[&str], &'static str)], word: &str) -> Option<&'static str> {
     table.iter().find(|(words, _)| words.contains(&word)).map(|(_, tip)| *tip)
 }
@@ -73,14 +80,14 @@ fn with_tip(mut error: Error, tip: impl Fn(&Error) -> Option<String>) -> Error {
     error
 }
 
-/// Names the command that does what was meant.
+/// Names the command that does what was meant, or one for the input that was named without a command.
 fn tip_of_command(error: &Error, command: &Command) -> Option<String> {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     // Those of `kpackfs kpack` have names of their own.
     if command.get_name() != "kpackfs" {
         return None;
     }
-    find(&OTHER_COMMANDS, wrong).map(str::to_owned)
+    find(&OTHER_COMMANDS, wrong).or_else(|| is_input(wrong.as_ref()).then_some(LOOK)).map(str::to_owned)
 }
 
 /// Names what does what was meant, or the option for GPUs of this command.

@@ -356,6 +356,20 @@ fn a_misspelt_command_is_named() {
     assert_eq!(place.ends(1, &["fat", "plain", "-o", "nonsense"]), "kpackfs: unknown mount option nonsense\n");
 }
 
+#[test]
+fn an_input_without_a_command_leads_to_those_that_read_it() {
+    let place = Place::new();
+    for arguments in [&["fat"][..], &["fat", "nowhere"], &["fat", "fat/lib/libx.so"], &["./fat", "--json"]] {
+        let said = place.ends(2, arguments);
+        assert!(matches!(*tips(&said), [tip] if tip.contains("'kpackfs mount INPUT DIR'")), "{said}");
+    }
+    // They exist, and may be misspelt commands.
+    for name in ["splt", "test"] {
+        place.file(&format!("{name}/file"), b"");
+        assert_eq!(tips(&place.ends(2, &[name, "fat"])).len(), 1);
+    }
+}
+
 /// Tips of a message about the command line.
 fn tips(said: &str) -> Vec<&str> {
     said.lines().filter_map(|line| line.trim_start().strip_prefix("tip: ")).collect()

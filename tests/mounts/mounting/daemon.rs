@@ -22,6 +22,20 @@ fn a_line_tells_that_the_mount_can_be_used() {
     assert_eq!(text, "[ready]\n[]\nkpackfs: --ready-fd: Bad file descriptor (os error 9)\nready\nplain.so\n");
 }
 
+/// Without a slash, `in` may be a misspelt `index`.
+#[test]
+fn an_input_and_a_directory_are_enough() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        kpackfs "$IN" "$M" && ls "$M/host" && kpackfs umount "$M"
+        cd "$D" && kpackfs ./in m && ls m/host && kpackfs umount m
+        kpackfs in m 2>/dev/null; echo $?
+        "#,
+    );
+    assert_eq!(text, "plain.so\nplain.so\n2\n");
+}
+
 /// The messages that were sent to the socket.
 fn received(socket: &UnixDatagram) -> Vec<String> {
     socket.set_nonblocking(true).unwrap();
