@@ -4,6 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use super::gpus::{ALL, AUTO};
 use crate::database::Handler;
 use crate::gpu::TargetId;
 
@@ -90,8 +91,11 @@ pub(super) fn pieces(text: &str) -> Vec<&str> {
 }
 
 /// Whether a word is a target or a family: `gfx942`, `gfx90a:xnack+`, `gfx9-4-generic`, `gfx1250-strict`, `gfx12_0`.
-/// Names of files can be target IDs as well (`torch.whl`, `gfx942-tree`), but none of these.
+/// Names of files can be target IDs as well (`torch.whl`, `gfx942-tree`), but none of these, and be words for GPUs.
 fn is_target(word: &str) -> bool {
+    if [AUTO, ALL].contains(&word) {
+        return !Path::new(word).exists();
+    }
     let Ok(target) = TargetId::typed(word) else { return false };
     let Some(name) = target.processor().strip_prefix("gfx") else { return target.is_spirv() };
     let (number, suffix) = name.split_once('-').unwrap_or((name, ""));
@@ -169,6 +173,12 @@ mod tests {
                 );
             }
         }
+        // No file has these names here.
+        assert_eq!(
+            bound(&["--gpu-targets", "gfx942", "auto", "x"]),
+            ["--gpu-targets=gfx942", "--gpu-targets=auto", "x"]
+        );
+        assert_eq!(bound(&["--gpu-targets", "all", "x"]), ["--gpu-targets=all", "x"]);
         // An invalid target is an error, and is not taken for the input.
         assert_eq!(bound(&["--gpu-targets", "GFX942", "x"]), ["--gpu-targets=GFX942", "x"]);
         assert_eq!(bound(&["--gpu-targets", "-o", "x"]), ["--gpu-targets", "-o", "x"]);

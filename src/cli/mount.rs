@@ -10,6 +10,7 @@ use clap::Args;
 use super::artifacts::artifacts_of;
 use super::collecting::{Collecting, warn_of_missing};
 use super::failure::text;
+use super::gpus::AUTO;
 use super::input::{SHORT_FORMS, forms};
 use super::lists::pieces;
 use super::mount_reports::{live_reports, reports, total_bytes};
@@ -127,7 +128,7 @@ impl Mount {
     fn arch(&self) -> anyhow::Result<Vec<BundleKey>> {
         let mut keys = Vec::new();
         for name in names("--arch", &self.arch)? {
-            if name == "auto" {
+            if name == AUTO {
                 let found = detect(Path::new(KFD_TOPOLOGY)).context("--arch auto")?;
                 keys.extend(found.iter().map(BundleKey::of));
             } else {
@@ -141,7 +142,7 @@ impl Mount {
     fn thin_views(&self, topology: &Path) -> anyhow::Result<ThinViews> {
         let mut views = ThinViews::default();
         for name in names("--thin", &self.thin)? {
-            if name == "auto" {
+            if name == AUTO {
                 views.auto = GpuSet::new(detect(topology).context("--thin auto")?);
             } else {
                 views.sets.push(name.parse().with_context(|| format!("--thin {name}"))?);

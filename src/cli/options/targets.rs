@@ -1,19 +1,24 @@
 //! Options that select targets and databases.
 
+use std::path::Path;
+
 use anyhow::Context;
 use clap::Args;
 
+use crate::cli::gpus::{ALL, AUTO};
 use crate::cli::lists::pieces;
 use crate::database::{Databases, TORCH_FAT};
-use crate::gpu::{BundleKey, TargetId, TargetIdError};
+use crate::gpu::{BundleKey, KFD_TOPOLOGY, TargetId, TargetIdError, detect};
 use crate::split::Packaging;
 
 /// The wanted targets.
 #[derive(Clone, Debug, Default, Args)]
 pub(in crate::cli) struct WantedTargets {
     /// Only these GPU targets or families [default: all]
-    #[arg(long, value_name = "LIST", value_parser = targets)]
-    gpu_targets: Option<Vec<TargetList>>,
+    ///
+    /// "auto" stands for the GPUs of this machine.
+    #[arg(long, value_name = "LIST", value_parser = wanted)]
+    gpu_targets: Option<Vec<ChosenTargets>>,
 }
 
 /// The selection of targets.
@@ -47,22 +52,48 @@ pub(in crate::cli) struct DatabaseOptions {
 #[derive(Clone, Debug)]
 struct TargetList(Vec<TargetId>);
 
+/// What one value of `--gpu-targets` names; all if `None`.
+#[derive(Clone, Debug)]
+struct ChosenTargets(Option<Vec<TargetId>>);
+
 fn targets(text: &str) -> Result<TargetList, TargetIdError> {
-    match pieces(text).as_slice() {
-        // An empty name is an error.
-        [] => TargetId::typed(text).map(|target| TargetList(vec![target])),
-        names => names.iter().map(|name| TargetId::typed(name)).collect::<Result<_, _>>().map(TargetList),
-    }
+    names(text).into_iter().map(TargetId::typed).collect::<Result<_, _>>().map(TargetList)
 }
 
-fn keys(lists: &[TargetList], packaging: Packaging) -> Vec<BundleKey> {
-    lists.iter().flat_map(|list| &list.0).map(|target| packaging.key_of(target)).collect()
+/// Looks for the GPUs of this machine while the command line is parsed: a confined command cannot read /sys.
+fn wanted(text: &str) -> anyhow::Result<ChosenTargets> {
+    wanted_at(text, Path::new(KFD_TOPOLOGY))
+}
+
+/// The same where the kernel describes the GPUs in `topology`.
+fn wanted_at(text: &str, topology: &Path) -> anyhow::Result<ChosenTargets> {
+    let mut targets = Vec::new();
+    for name in names(text) {
+        match name {
+            ALL => return Ok(ChosenTargets(None)),
+            AUTO => targets.extend(detect(topology)?),
+            name => targets.push(TargetId::typed(name)?),
+        }
+    }
+    Ok(ChosenTargets(Some(targets)))
+}
+
+/// The names in a value. An empty one is an error of its reader.
+fn names(text: &str) -> Vec<&str> {
+    let names = pieces(text);
+    if names.is_empty() { vec![text] } else { names }
 }
 
 impl WantedTargets {
-    /// The targets; none if the option is not given.
+    /// The targets; none if all are wanted.
     pub(in crate::cli) fn targets(&self) -> Vec<TargetId> {
-        self.gpu_targets.iter().flatten().flat_map(|list| &list.0).cloned().collect()
+        self.chosen().unwrap_or_default()
+    }
+
+    /// The targets; all if `None`.
+    fn chosen(&self) -> Option<Vec<TargetId>> {
+        let lists = self.gpu_targets.as_ref()?.iter().map(|wanted| wanted.0.as_deref());
+        lists.collect::<Option<Vec<_>>>().map(|lists| lists.concat())
     }
 
     /// As targets of a split, none of which is omitted.
@@ -72,14 +103,14 @@ impl WantedTargets {
 }
 
 impl TargetOptions {
-    /// The targets of `--gpu-targets`; none if it is not given.
+    /// The targets of `--gpu-targets`; none if all are wanted.
     pub(in crate::cli) fn wanted(&self) -> Vec<TargetId> {
         self.wanted.targets()
     }
 
     /// The same selection with these GPUs in place of those of `--gpu-targets`.
     pub(super) fn with_gpus(&self, gpus: &[TargetId]) -> Self {
-        let wanted = WantedTargets { gpu_targets: Some(vec![TargetList(gpus.to_vec())]) };
+        let wanted = WantedTargets { gpu_targets: Some(vec![ChosenTargets(Some(gpus.to_vec()))]) };
         Self { wanted, ..self.clone() }
     }
 
@@ -90,12 +121,12 @@ impl TargetOptions {
 
     /// The wanted device parts; all if `None`.
     pub(in crate::cli) fn gpu_targets(&self, packaging: Packaging) -> Option<Vec<BundleKey>> {
-        self.wanted.gpu_targets.as_ref().map(|lists| keys(lists, packaging))
+        self.wanted.chosen().map(|targets| targets.iter().map(|target| packaging.key_of(target)).collect())
     }
 
     /// The device parts to omit.
     pub(in crate::cli) fn exclude_targets(&self, packaging: Packaging) -> Vec<BundleKey> {
-        keys(&self.exclude_targets, packaging)
+        self.exclude_targets.iter().flat_map(|list| &list.0).map(|target| packaging.key_of(target)).collect()
     }
 }
 
@@ -116,5 +147,41 @@ impl DatabaseOptions {
             (None, Some(preset)) => Databases::preset(preset).context("--wheel-type"),
             (None, None) => Ok(Databases::all()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{WantedTargets, wanted_at};
+
+    #[test]
+    fn words_stand_for_the_gpus_of_this_machine_and_for_all() {
+        let machine = tempfile::tempdir().unwrap();
+        for (node, properties) in [
+            "simd_count 0\n",
+            "simd_count 96\ngfx_target_version 110000\n",
+            "simd_count 4\ngfx_target_version 100306\n",
+        ]
+        .iter()
+        .enumerate()
+        {
+            let node = machine.path().join(format!("nodes/{node}"));
+            fs::create_dir_all(&node).unwrap();
+            fs::write(node.join("properties"), properties).unwrap();
+        }
+        let chosen = |values: &[&str]| {
+            let wanted = values.iter().map(|value| wanted_at(value, machine.path()).unwrap()).collect();
+            let chosen = WantedTargets { gpu_targets: Some(wanted) }.chosen()?;
+            Some(chosen.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(chosen(&["auto"]).unwrap(), "gfx1100 gfx1036");
+        assert_eq!(chosen(&["gfx942", "auto"]).unwrap(), "gfx942 gfx1100 gfx1036");
+        assert_eq!(chosen(&["auto,gfx11", "gfx942"]).unwrap(), "gfx1100 gfx1036 gfx11 gfx942");
+        assert_eq!([chosen(&["all"]), chosen(&["gfx942", "all"]), chosen(&["gfx942,all"])], [None, None, None]);
+        let none = tempfile::tempdir().unwrap();
+        assert!(wanted_at("auto", none.path()).unwrap_err().to_string().contains("name GPUs such as gfx942"));
+        assert!(wanted_at("", none.path()).is_err());
     }
 }

@@ -35,6 +35,28 @@ fn a_daemon_that_mounts_by_itself_can_run_nothing_and_mount_nothing_more() {
     assert!(is && in_force.lines().count() == expected.len(), "{in_force}");
 }
 
+/// They are looked for before /sys is out of reach.
+#[test]
+fn a_confined_command_knows_the_gpus_of_this_machine() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let said = sandbox.run(
+        r#"
+        mount -t tmpfs class /sys/class
+        split() { kpackfs split "$IN" --gpu-targets "$@" -o "$D/out" --force && (cd "$D/out" && echo *); }
+        split auto
+        nodes=/sys/class/kfd/kfd/topology/nodes
+        mkdir -p $nodes/0 && printf 'simd_count 96\ngfx_target_version 100300\n' >$nodes/0/properties
+        split auto
+        split gfx90a auto
+        split all
+        "#,
+    );
+    let (without, with) = said.split_once("'--help'.\n").unwrap();
+    assert!(without.starts_with("error: invalid value 'auto' for '--gpu-targets <LIST>': /sys/class/kfd/"), "{said}");
+    let both = "gfx1030 gfx90a host\n";
+    assert_eq!(with, format!("gfx1030 host\n{both}{both}"));
+}
+
 /// fusermount3 has the rights of root when it unmounts for a user.
 #[test]
 fn the_daemon_of_a_user_can_still_unmount() {
