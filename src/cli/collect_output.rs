@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::collecting::Collected;
 use super::limits::{LimitOptions, measured};
+use super::output_name::directory_or_packed;
 use super::progress::show_bytes;
 use super::terminal::warn;
 use super::writing::{Writing, clear_set_id, write_with_archives};
@@ -20,16 +21,13 @@ use crate::source::EntryPath;
 use crate::tree::{ROOT, Tree};
 use crate::view;
 
-/// Ends of names that are meant for no directory.
-const OTHER_FORMATS: [&str; 8] = [".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.lz4", ".7z", ".whl"];
-
 /// What is written.
 #[derive(Debug, Args)]
 pub(super) struct ResultOptions {
     /// Directory, .zip or .tar.zst file to write
     ///
     /// Without it, only the report is printed.
-    #[arg(short, long, value_name = "OUTPUT")]
+    #[arg(short, long, value_name = "OUTPUT", value_parser = directory_or_packed())]
     pub(super) output: Option<PathBuf>,
 
     /// Write in pieces: what all GPUs share, and what each adds
@@ -76,10 +74,6 @@ impl ResultOptions {
         again: CollectFor<'_>,
     ) -> anyhow::Result<()> {
         let place = std::path::absolute(output).with_context(|| output.display().to_string())?;
-        let name = place.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-        if PackedFormat::of(&place).is_none() && OTHER_FORMATS.iter().any(|suffix| name.ends_with(suffix)) {
-            bail!("{}: this format is not written; name a directory, a .zip file or a .tar.zst file", output.display());
-        }
         match self.stage(collected, &place, inputs) {
             Ok(staged) => Ok(staged.publish(self.writing.durability())?),
             Err(error) => match error.downcast::<TooLarge>() {

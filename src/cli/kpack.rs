@@ -12,6 +12,7 @@ use clap::{Args, Subcommand};
 use super::confinement::Opens;
 use super::json;
 use super::memory::MemoryOption;
+use super::output_name::directory;
 use super::pack::{self, Create};
 use super::replacing::Replacing;
 use super::table::{counted, size};
@@ -93,7 +94,7 @@ enum KpackCommand {
         #[arg(required = true)]
         file: Vec<PathBuf>,
         /// Directory to write to
-        #[arg(short, long, value_name = "DIR", alias = "output-dir")]
+        #[arg(short, long, value_name = "DIR", value_parser = directory(), alias = "output-dir")]
         output: PathBuf,
         /// Only this target; without features, all of the processor
         #[arg(long, value_name = "TARGET", alias = "gfx-arch", value_parser = TargetId::typed)]

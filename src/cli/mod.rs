@@ -29,6 +29,7 @@ mod mount_reports;
 mod mounted_release;
 mod options;
 mod output_format;
+mod output_name;
 mod pack;
 mod package_index;
 mod prepare;

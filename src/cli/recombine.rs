@@ -11,6 +11,7 @@ use super::confinement::Opens;
 use super::interrupt;
 use super::limits::LimitOptions;
 use super::options::RecombineOptions;
+use super::output_name::directory;
 use super::prepare::resources;
 use super::progress::show_bytes;
 use super::serving::{Serving, absolute};
@@ -48,7 +49,7 @@ pub(super) struct Recombine {
     named_shards: Option<PathBuf>,
 
     /// Directory to write to; it may contain other files
-    #[arg(short, long, value_name = "DIR", alias = "output-dir", group = "destination", conflicts_with = "serving")]
+    #[arg(short, long, value_name = "DIR", value_parser = directory(), alias = "output-dir", group = "destination", conflicts_with = "serving")]
     output: Option<PathBuf>,
 
     /// Replace what has the names of the output

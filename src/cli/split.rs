@@ -15,6 +15,7 @@ use super::interrupt;
 use super::limits::{LimitOptions, SplitParts};
 use super::options::{SplitOptions, VariantOptions};
 use super::output_format::OutputFormat;
+use super::output_name::directory;
 use super::package_index::IndexOutput;
 use super::prepare::{CommandSession, check_claims, place_of, save_index};
 use super::progress::show_bytes;
@@ -41,7 +42,7 @@ pub(super) struct Split {
     source: InputOptions,
 
     /// Directory to write to; it may contain other files
-    #[arg(short, long, value_name = "DIR", alias = "output-dir", required_unless_present = "add_to")]
+    #[arg(short, long, value_name = "DIR", value_parser = directory(), alias = "output-dir", required_unless_present = "add_to")]
     output: Option<PathBuf>,
 
     /// Replace what has the names of the output

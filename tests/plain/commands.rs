@@ -446,6 +446,25 @@ fn a_wrong_command_line_has_one_tip_at_most() {
     assert_eq!(tips(&place.ends(2, &["why", "fat", "--jason"])), ["a similar argument exists: '--json'"]);
 }
 
+#[test]
+fn no_directory_is_written_under_the_name_of_a_file() {
+    let place = Place::new();
+    for name in ["x.zip", "X.WHL", "new/x.tar", "x.tar.gz", "x.tar.zst", "x.tgz", "x.kpack", "-"] {
+        for command in [&["split", "fat"][..], &["recombine", "fat", "fat"], &["kpack", "unbundle", "fat/lib/libx.so"]]
+        {
+            let said = place.ends(2, &[command, &["-o", name]].concat());
+            assert!(said.contains(&format!("'{name}'")) && said.contains("name a directory"), "{said}");
+        }
+    }
+    assert!(!place.has("x.zip") && !place.has("new") && !place.has("-"));
+    place.ends(2, &["collect", "fat", "--from", "fat", "--gpu-targets", "gfx90a", "-o", "x.tar.gz"]);
+    fs::create_dir(place.0.path().join("x.zip")).unwrap();
+    for name in ["x.zip", "x.whl/", "./-"] {
+        place.ends(0, &["split", "fat", "-o", name]);
+        assert!(place.has(&format!("{name}/gfx90a")));
+    }
+}
+
 /// `inspect` called code objects kernels, of which `diff` counts more.
 #[test]
 fn code_objects_have_one_name_and_one_number() {

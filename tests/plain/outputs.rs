@@ -581,7 +581,7 @@ fn inspect_decides_as_split_does() {
         ("wheels", " --format wheel", ".whl"),
     ] {
         let input = input.replace("TORCH", TORCH);
-        let out = format!("out-of-{}", input.replace('/', "-"));
+        let out = format!("{}-split", input.replace('/', "-"));
         place.succeeds(&format!("split {input} -o {out}{format}"));
         let largest = *part_sizes(&place.at(&out), "", suffix).values().max().unwrap();
         for (limit, code) in [(largest, 0), (largest - 1, 1), (100 << 20, 0), (0, 1)] {

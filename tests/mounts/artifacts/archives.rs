@@ -59,7 +59,7 @@ fn trees_in_archives_are_split_as_directories_are() {
         json["binaries"].clone()
     };
     for end in ENDS {
-        let (archive, out) = (format!("tree.{end}"), format!("out.{end}"));
+        let (archive, out) = (format!("tree.{end}"), format!("out of {end}/"));
         pack(&place, "tree", &archive);
         place.succeeds(&["split", &archive, "-o", &out, "--group", "x"]);
         check_same(&place, "out", &out);
@@ -81,12 +81,12 @@ fn artifacts_in_archives_are_split_and_recombined_as_directories_are() {
         let shards = format!("shards.{end}");
         let archive = format!("{shards}/a/x_lib_gfx90X.{end}");
         pack(&place, artifact, &archive);
-        place.succeeds(&["split", &archive, "-o", &format!("split.{end}")]);
-        check_same(&place, "split", &format!("split.{end}"));
-        place.succeeds(&["split", &format!("{shards}/a"), "-o", &format!("batch.{end}")]);
-        check_same(&place, "split", &format!("batch.{end}"));
-        place.succeeds(&["recombine", "config.json", &shards, "-o", &format!("packages.{end}")]);
-        check_same(&place, "packages", &format!("packages.{end}"));
+        place.succeeds(&["split", &archive, "-o", &format!("split of {end}/")]);
+        check_same(&place, "split", &format!("split of {end}/"));
+        place.succeeds(&["split", &format!("{shards}/a"), "-o", &format!("batch of {end}/")]);
+        check_same(&place, "split", &format!("batch of {end}/"));
+        place.succeeds(&["recombine", "config.json", &shards, "-o", &format!("packages of {end}/")]);
+        check_same(&place, "packages", &format!("packages of {end}/"));
     }
     // The name alone does not make a tree an artifact.
     tree(&place);

@@ -1,0 +1,38 @@
+//! What the name of an output is meant for. It is checked before a command is confined, which creates the directory.
+
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
+
+use crate::export::PackedFormat;
+
+/// Ends of names that are meant for no directory, nor for a format of `collect`.
+const OTHER_FORMATS: [&str; 9] =
+    [".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.lz4", ".7z", ".whl", ".kpack"];
+
+/// Reads the name of a directory.
+pub(super) fn directory() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        if is_of_file(&path) {
+            return Err("a directory is written, and this is the name of a file; name a directory, or end it with /");
+        }
+        Ok(path)
+    })
+}
+
+/// Reads the name of a directory or of a packed file.
+pub(super) fn directory_or_packed() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        if is_of_file(&path) && PackedFormat::of(&path).is_none() {
+            return Err("this format is not written; name a directory, a .zip file or a .tar.zst file");
+        }
+        Ok(path)
+    })
+}
+
+/// Whether a name is that of a packed file, or stands for standard output, and there is no such directory.
+fn is_of_file(path: &Path) -> bool {
+    let name = path.as_os_str().to_string_lossy().to_ascii_lowercase();
+    let is_packed = || PackedFormat::of(path).is_some() || OTHER_FORMATS.iter().any(|end| name.ends_with(end));
+    (name == "-" || !name.ends_with('/') && is_packed()) && !path.is_dir()
+}
