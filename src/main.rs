@@ -8,5 +8,6 @@ use kpackfs::memory::Malloc;
 static MALLOC: Malloc = Malloc;
 
 fn main() -> ExitCode {
-    kpackfs::cli::run()
+    // Read here, so that another commit compiles this file only.
+    kpackfs::cli::run(option_env!("KPACKFS_COMMIT"))
 }

@@ -52,6 +52,7 @@ mod writing;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -67,7 +68,7 @@ use crate::report::table;
 ///
 /// Exit codes: 0 success, 1 failure, 2 wrong command line, 5 an input is not there, or what it is was not understood. Some commands have more, which their help lists.
 #[derive(Debug, Parser)]
-#[command(name = "kpackfs", version, max_term_width = 110)]
+#[command(name = "kpackfs", version = version(), max_term_width = 110)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -98,8 +99,16 @@ enum Command {
     Generate(generate::Generate),
 }
 
-/// Runs the command in the arguments.
-pub fn run() -> ExitCode {
+/// The version and the commit, for people. What is written depends on the version only.
+static VERSION: OnceLock<String> = OnceLock::new();
+
+fn version() -> &'static str {
+    VERSION.get().map_or(env!("CARGO_PKG_VERSION"), String::as_str)
+}
+
+/// Runs the command in the arguments. `commit` is what the program was compiled from, if that is known.
+pub fn run(commit: Option<&str>) -> ExitCode {
+    VERSION.get_or_init(|| described(commit));
     if let Err(error) = memory::check_address_space(0) {
         eprintln!("kpackfs: {error}");
         return ExitCode::from(FAILURE);
@@ -131,6 +140,11 @@ pub fn run() -> ExitCode {
             }
         }
     }
+}
+
+fn described(commit: Option<&str>) -> String {
+    let commit = commit.filter(|commit| !commit.is_empty()).map(|commit| format!(" ({commit})"));
+    format!("{}{}", env!("CARGO_PKG_VERSION"), commit.unwrap_or_default())
 }
 
 /// An error has a tip.
@@ -231,6 +245,14 @@ mod tests {
             rows.extend(aliases.map(|alias| format!("| `--{alias}` | `--{long}` |")));
         }
         command.get_subcommands().for_each(|command| spellings(command, rows));
+    }
+
+    /// Scripts take the second word.
+    #[test]
+    fn the_commit_follows_the_version() {
+        let described = super::described(Some("abc1234567"));
+        assert_eq!(described.split(' ').collect::<Vec<_>>(), [env!("CARGO_PKG_VERSION"), "(abc1234567)"]);
+        assert_eq!([super::described(None), super::described(Some(""))], [env!("CARGO_PKG_VERSION"); 2]);
     }
 
     #[test]
