@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
@@ -41,10 +42,12 @@ const UNREADABLE: u8 = 2;
 /// Exit codes: 0 everything was checked and nothing is wrong, 1 something is wrong, 2 wrong command line, unreadable
 /// input, or nothing there was split, 5 an input is not there or not understood.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Example:\n  kpackfs verify dist --against torch.whl")]
+#[command(
+    after_long_help = "Examples:\n  kpackfs verify dist --against torch.whl\n  kpackfs verify index --against stage/*.whl"
+)]
 pub(super) struct Verify {
     #[arg(
-        required_unless_present = "artifacts_dir",
+        required_unless_present_any = ["artifacts_dir", "against"],
         help = "What was split: any form of a split, or the host part and device parts",
         long_help = concat!("What was split: ", forms!(), ", or an archive; or the host part and the device parts in any order")
     )]
@@ -54,11 +57,12 @@ pub(super) struct Verify {
     #[arg(long, value_name = "PATH", conflicts_with = "path", hide = true)]
     artifacts_dir: Option<PathBuf>,
 
-    /// Compare with the input that was split
+    /// Compare with the inputs that were split
     ///
-    /// It is a wheel, an install tree, artifacts or a directory of shards.
-    #[arg(long, value_name = "FAT")]
-    against: Option<PathBuf>,
+    /// They are wheels, directories of wheels, an install tree, artifacts or a directory of shards. PATH comes first: after
+    /// this option, it can follow one FAT only.
+    #[arg(long, value_name = "FAT", num_args = 1..)]
+    against: Vec<PathBuf>,
 
     /// PATH is a copy of a thin view for these GPUs
     ///
@@ -121,9 +125,22 @@ impl Verify {
         Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
     }
 
+    /// What is verified, and what it is compared with. All words after --against are its values. If PATH does not come
+    /// first, only the first of them is.
+    fn paths(&self) -> anyhow::Result<(Vec<PathBuf>, &[PathBuf])> {
+        let paths: Vec<_> = self.path.iter().chain(&self.artifacts_dir).cloned().collect();
+        match self.against.as_slice() {
+            fats if !paths.is_empty() => Ok((paths, fats)),
+            [fat, paths @ ..] if !paths.is_empty() => Ok((paths.to_vec(), std::slice::from_ref(fat))),
+            _ => bail!(
+                "what is verified is missing: name it before --against, as in `kpackfs verify PATH --against FAT…`"
+            ),
+        }
+    }
+
     fn verify(&self) -> anyhow::Result<VerifyReport> {
         self.ignored.note();
-        let paths: Vec<PathBuf> = self.path.iter().chain(&self.artifacts_dir).cloned().collect();
+        let (paths, against) = self.paths()?;
         let is_artifact = |path: &PathBuf| artifact::find(path).ok().flatten().is_some();
         let packaging = if paths.iter().all(is_artifact) { Packaging::Processors } else { Packaging::Bundles };
         let options = VerifyOptions {
@@ -136,9 +153,8 @@ impl Verify {
         };
         threads::start_pool(self.threads.jobs)?;
         let resources = Resources::new(self.memory.limit()?);
-        let report = show_bytes("Verifying", |progress| {
-            verify::verify(&paths, self.against.as_deref(), &options, &resources, progress)
-        });
+        let report =
+            show_bytes("Verifying", |progress| verify::verify(&paths, against, &options, &resources, progress));
         // Missing memory is the cause of another error, and has the exit code of all errors here.
         check_tables()?;
         Ok(report?)

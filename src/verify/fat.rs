@@ -1,5 +1,6 @@
-//! The fat input after `--against`, and what of all that is verified was made of it.
+//! The fat inputs after `--against`, and what of all that is verified was made of each of them.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,11 +8,13 @@ use std::sync::Arc;
 use super::against::Comparison;
 use super::artifacts::FatArtifacts;
 use super::context::Context;
-use super::distributions::{Distribution, named_by};
+use super::devices::devices;
+use super::distributions::{Distribution, Role, named_by};
 use super::error::VerifyError;
 use super::input::VerifyInput;
 use super::parts::{Part, Parts};
 use super::report::Findings;
+use super::rules::Rule;
 use crate::image::{self, ImageReference};
 use crate::join::join;
 use crate::metrics::Progress;
@@ -20,12 +23,27 @@ use crate::resources::Resources;
 use crate::source::{EntryKind, EntryPath, Input};
 use crate::wheel::{Metadata, WheelFile, WheelName, normalise};
 
-/// What `--against` names.
-pub(super) struct FatInput<'a> {
-    path: &'a Path,
+/// All that `--against` names.
+pub(super) struct FatInputs(Vec<FatInput>);
+
+/// One fat input.
+struct FatInput {
+    path: PathBuf,
     form: FatForm,
-    /// The build that it is, if several parts may be of other builds of one distribution, and the best fit among these.
-    build: Option<(BuildLabel, BuildFit)>,
+    /// The build that it is, if several builds of one distribution may be among all inputs.
+    label: Option<BuildLabel>,
+    /// The best fit among all that is verified.
+    best: Option<BuildFit>,
+    /// Whether anything was compared with it.
+    is_compared: Cell<bool>,
+}
+
+/// Whether a fat input was compared with parts.
+enum Pairing {
+    /// With the normalised name of its distribution, unless it is none.
+    Compared(Option<String>),
+    OtherBuild,
+    OtherDistribution,
 }
 
 /// The form of a fat input.
@@ -56,59 +74,120 @@ struct BuildFit {
 }
 
 impl FatForm {
-    fn of(path: &Path, is_of_artifacts: bool) -> Result<Self, VerifyError> {
+    /// The forms of what is at a path: each wheel of a directory is an input.
+    fn all(path: &Path, is_of_artifacts: bool, findings: &Findings) -> Result<Vec<(PathBuf, Self)>, VerifyError> {
         let form = recognise(path)?;
+        let one = |form| Ok(vec![(path.to_owned(), form)]);
         let refused = |what| Err(VerifyError::NotFat { path: path.to_owned(), what });
         if is_of_artifacts {
-            return Ok(Self::Artifacts(FatArtifacts::of(path, form)?));
+            return one(Self::Artifacts(FatArtifacts::of(path, form)?));
         }
         match form {
-            Named::Wheels(wheels) => match <[PathBuf; 1]>::try_from(wheels.wheels) {
-                Ok([wheel]) => Ok(Self::Whole(wheel)),
-                Err(_) if wheels.is_index => refused("a package index of several wheels"),
-                Err(_) => refused("a directory of wheels"),
-            },
-            Named::Environment(sites) => Ok(Self::Environment(sites)),
-            Named::Image(reference) => Ok(Self::Image(reference)),
+            Named::Wheels(directory) => {
+                directory.warnings.into_iter().for_each(|warning| findings.note(warning));
+                Ok(directory.wheels.into_iter().map(|wheel| (wheel.clone(), Self::Whole(wheel))).collect())
+            }
+            Named::Environment(sites) => one(Self::Environment(sites)),
+            Named::Image(reference) => one(Self::Image(reference)),
             Named::Split(split) if split.is_mount => refused("a mount of a split"),
             Named::Split(_) => refused("an output of `split`"),
             Named::Archive => refused("a .kpack archive"),
             Named::Bundle => refused("an offload bundle"),
             Named::CodeObject => refused("a code object"),
             Named::Tree | Named::Artifacts(_) | Named::Wheel | Named::Tar | Named::Zip | Named::Binary => {
-                Ok(Self::Whole(path.to_owned()))
+                one(Self::Whole(path.to_owned()))
             }
         }
     }
 }
 
-impl<'a> FatInput<'a> {
+impl FatInputs {
     pub(super) fn find(
-        path: &'a Path,
+        paths: &[PathBuf],
         inputs: &[VerifyInput],
         resources: &Arc<Resources>,
+        findings: &Findings,
     ) -> Result<Self, VerifyError> {
         let parts: Vec<_> = inputs.iter().flat_map(VerifyInput::parts).collect();
-        let form = FatForm::of(path, parts.iter().any(|parts| parts.component.is_some()))?;
-        let label = match &form {
-            FatForm::Whole(place) if parts.len() > 1 => BuildLabel::of_fat(&Input::open(place, resources)?),
-            _ => None,
+        let is_of_artifacts = parts.iter().any(|parts| parts.component.is_some());
+        let mut all = Vec::new();
+        for path in paths {
+            all.extend(FatForm::all(path, is_of_artifacts, findings)?);
+        }
+        let (are_several, has_builds) = (all.len() > 1, parts.len() > 1 || all.len() > 1);
+        let open = |(path, form): (PathBuf, FatForm)| {
+            let label = match &form {
+                FatForm::Whole(place) if has_builds => {
+                    let fat = Input::open(place, resources)?;
+                    let is_split = || Metadata::read(&fat).is_ok_and(|metadata| !devices(&metadata).is_empty());
+                    if are_several && is_split() {
+                        return Err(VerifyError::NotFat { path, what: "the host wheel of a split" });
+                    }
+                    BuildLabel::of_fat(&fat)
+                }
+                _ => None,
+            };
+            let best = label.as_ref().and_then(|label| parts.iter().filter_map(|parts| label.fit(parts)).max());
+            Ok(FatInput { path, form, label, best, is_compared: Cell::new(false) })
         };
-        let with_best = |label: BuildLabel| {
-            let best = parts.iter().filter_map(|parts| label.fit(parts)).max()?;
-            Some((label, best))
+        all.into_iter().map(open).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Compares parts with those that they were made of, and says which distributions of a split were made of none.
+    pub(super) fn compare(&self, context: &Context<'_>, progress: &Progress) -> Result<(), VerifyError> {
+        let Context { parts, distributions, findings, .. } = *context;
+        let (mut compared, mut has_other_build) = (Vec::new(), false);
+        for fat in &self.0 {
+            match fat.compare(&self.0, context, progress)? {
+                Pairing::Compared(name) => {
+                    fat.is_compared.set(true);
+                    compared.push(name);
+                }
+                Pairing::OtherBuild => has_other_build = true,
+                Pairing::OtherDistribution => {}
+            }
+        }
+        let reason = match has_other_build {
+            true => "not compared: --against names it in another version or for another Python only",
+            false => "not compared: --against names no fat input of this distribution",
         };
-        Ok(Self { path, form, build: label.and_then(with_best) })
+        let has_host = distributions.iter().any(|it| it.role == Role::Host);
+        let is_whole = |it: &&Distribution| it.is_of_split() && !(has_host && it.is_device());
+        let mut wholes = distributions.iter().filter(is_whole).peekable();
+        if wholes.peek().is_none() && compared.is_empty() {
+            findings.note(format!("{}: {reason}", parts.location().display()));
+        }
+        let is_made_of = |it: &Distribution, fat: &Option<String>| fat.as_ref().is_none_or(|fat| it.is_made_of(fat));
+        for left in wholes.filter(|it| !compared.iter().any(|fat| is_made_of(it, fat))) {
+            // In an installation there may be splits that nobody asks about.
+            match compared.is_empty() {
+                true => findings.add(Rule::AgainstMissing, left.label(), reason),
+                false => findings.note(format!("{}: {reason}", left.label())),
+            }
+        }
+        Ok(())
     }
 
     /// Checks that each component of a directory of artifacts is among the input.
     pub(super) fn check_components(&self, existing: &[Parts], chosen: &[String], findings: &Findings) {
-        if let FatForm::Artifacts(artifacts) = &self.form {
-            let existing = existing.iter().filter_map(|parts| parts.component.as_deref()).collect();
-            artifacts.check_components(&existing, chosen, findings);
+        let existing = existing.iter().filter_map(|parts| parts.component.as_deref()).collect();
+        for fat in &self.0 {
+            if let FatForm::Artifacts(artifacts) = &fat.form {
+                artifacts.check_components(&existing, chosen, findings);
+            }
         }
     }
 
+    /// Reports those of which nothing was made that is verified.
+    pub(super) fn say_unused(&self, findings: &Findings) {
+        for fat in self.0.iter().filter(|fat| !fat.is_compared.get()) {
+            let reason = "nothing that is verified was made of it";
+            findings.add(Rule::AgainstOther, fat.path.display().to_string(), reason);
+        }
+    }
+}
+
+impl FatInput {
     /// Opens it, with the files of its distributions, or all of an environment, whose split is compared with all of it.
     fn open(&self, has_distributions: bool, resources: &Arc<Resources>) -> Result<Part, VerifyError> {
         let place = match &self.form {
@@ -117,45 +196,51 @@ impl<'a> FatInput<'a> {
                 return Part::of_input(root, String::new(), resources);
             }
             FatForm::Whole(place) => place,
-            FatForm::Environment(sites) if has_distributions => site_of(self.path, sites)?,
-            FatForm::Environment(_) | FatForm::Artifacts(_) => self.path,
+            FatForm::Environment(sites) if has_distributions => site_of(&self.path, sites)?,
+            FatForm::Environment(_) | FatForm::Artifacts(_) => &self.path,
         };
         Part::open(place, String::new(), resources)
     }
 
-    /// Compares parts with it. `false` if they are of another distribution, or if other parts fit better.
-    pub(super) fn compare(&self, context: &Context<'_>, progress: &Progress) -> Result<bool, VerifyError> {
+    /// Compares parts with it, unless they are of another distribution, or other parts or fat inputs fit better.
+    fn compare(&self, all: &[Self], context: &Context<'_>, progress: &Progress) -> Result<Pairing, VerifyError> {
         let Context { parts, distributions, resources, findings, .. } = *context;
         if let (FatForm::Artifacts(artifacts), Some(component)) = (&self.form, &parts.component) {
             let fats = artifacts.of_component(component, resources)?;
             Comparison::new(&fats, None, context).run(progress);
-            return Ok(true);
+            return Ok(Pairing::Compared(None));
         }
-        let mut fat = self.open(!distributions.is_empty(), resources)?.input;
-        let joined = join(&mut fat, resources, &Progress::default());
-        let path = self.path.display();
-        joined.warnings.into_iter().for_each(|warning| findings.note(format!("{path}: {warning}")));
-        let name = Metadata::read(&fat).ok().map(|metadata| normalise(&metadata.name));
         // A directory of wheels, or an installation, may contain several splits, and wheels that none was made of.
         let has_split = distributions.iter().any(Distribution::is_of_split);
         let is_of = |it: &Distribution, fat: &str| {
             if has_split { it.is_made_of(fat) } else { it.name().is_some_and(|(name, _)| name == fat) }
         };
         let is_other = |fat: &String| !distributions.is_empty() && !distributions.iter().any(|it| is_of(it, fat));
-        let other = match &self.build {
-            _ if name.as_ref().is_some_and(is_other) => Some("another distribution"),
-            Some((label, best)) if label.fit(parts).is_some_and(|fit| fit < *best) => {
-                Some("of another version or for another Python, unlike others that are verified")
-            }
-            _ => None,
-        };
-        if let Some(other) = other {
-            let host = parts.location().display();
-            findings.note(format!("{host}: not compared with {path}, which is {other}"));
-            return Ok(false);
+        if self.label.as_ref().is_some_and(|label| is_other(&label.name)) {
+            return Ok(Pairing::OtherDistribution);
+        }
+        if self.is_other_build(parts, all) {
+            return Ok(Pairing::OtherBuild);
+        }
+        let mut fat = self.open(!distributions.is_empty(), resources)?.input;
+        let joined = join(&mut fat, resources, &Progress::default());
+        let path = self.path.display();
+        joined.warnings.into_iter().for_each(|warning| findings.note(format!("{path}: {warning}")));
+        let name = Metadata::read(&fat).ok().map(|metadata| normalise(&metadata.name));
+        if name.as_ref().is_some_and(is_other) {
+            return Ok(Pairing::OtherDistribution);
         }
         Comparison::new(&[fat], name.as_deref(), context).run(progress);
-        Ok(true)
+        Ok(Pairing::Compared(name))
+    }
+
+    fn is_other_build(&self, parts: &Parts, all: &[Self]) -> bool {
+        let Some((label, fit)) = self.label.as_ref().and_then(|label| Some((label, label.fit(parts)?))) else {
+            return false;
+        };
+        let others = all.iter().filter_map(|fat| fat.label.as_ref()).filter(|other| other.name == label.name);
+        let best_here = others.filter_map(|other| other.fit(parts)).max();
+        best_here.max(self.best).is_some_and(|best| fit < best)
     }
 }
 

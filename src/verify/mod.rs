@@ -39,7 +39,7 @@ mod statement;
 mod thin;
 mod views;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::metrics::Progress;
@@ -49,7 +49,7 @@ use binary::{CheckedBinaries, ExpectedForms};
 use choices::Choices;
 use context::Context;
 use distributions::Distribution;
-use fat::FatInput;
+use fat::FatInputs;
 use input::VerifyInput;
 use lookup::OverlaidArchives;
 use owners::SplitFiles;
@@ -63,19 +63,20 @@ pub use error::{Unsplit, VerifyError};
 pub use report::{Check, Counts, Finding, FindingGroup, VerifyReport};
 pub use rules::{Rule, RuleText};
 
-/// Checks everything in `paths`, and compares it with the fat wheel, tree, artifacts or shards `against`.
+/// Checks everything in `paths`, and compares it with the fat wheels, trees, artifacts or shards `against`, if there are any.
 pub fn verify(
     paths: &[PathBuf],
-    against: Option<&Path>,
+    against: &[PathBuf],
     options: &VerifyOptions,
     resources: &Arc<Resources>,
     progress: &Progress,
 ) -> Result<VerifyReport, VerifyError> {
     let findings = Findings::default();
     let inputs = input::open(paths, resources, &findings)?;
-    let fat = against.map(|against| FatInput::find(against, &inputs, resources)).transpose()?;
+    let find = || FatInputs::find(against, &inputs, resources, &findings);
+    let fat = (!against.is_empty()).then(find).transpose()?;
     let run = Run { against: fat.as_ref(), options, resources, findings: &findings, progress };
-    let (mut unsplit, mut fat_files, mut is_compared) = (Vec::new(), Vec::new(), false);
+    let (mut unsplit, mut fat_files) = (Vec::new(), Vec::new());
     for input in &inputs {
         match input {
             VerifyInput::Binary(file) => {
@@ -90,9 +91,9 @@ pub fn verify(
             }
             VerifyInput::Archive(file) if fat.is_some() => return Err(VerifyError::NotComparable(file.path.clone())),
             VerifyInput::Archive(file) => archive::check_file(file, &resources.budget, &findings, progress),
-            VerifyInput::Parts(parts) => is_compared |= run.check_input(parts)?,
+            VerifyInput::Parts(parts) => run.check_input(parts)?,
             VerifyInput::Artifacts { components, is_whole } => {
-                is_compared |= run.check_input(components)?;
+                run.check_input(components)?;
                 if let Some(fat) = fat.as_ref().filter(|_| *is_whole) {
                     fat.check_components(components, &options.components, &findings);
                 }
@@ -107,39 +108,29 @@ pub fn verify(
     for binaries in &fat_files {
         binaries.say_fat(&findings);
     }
-    if let Some(against) = against.filter(|_| !is_compared) {
-        findings.add(Rule::AgainstOther, against.display().to_string(), "nothing that is verified was made of it");
+    if let Some(fat) = &fat {
+        fat.say_unused(&findings);
     }
     Ok(findings.into_report(&options.allow))
 }
 
 /// What all inputs are checked with.
 struct Run<'a> {
-    against: Option<&'a FatInput<'a>>,
+    against: Option<&'a FatInputs>,
     options: &'a VerifyOptions,
     resources: &'a Arc<Resources>,
     findings: &'a Findings,
     progress: &'a Progress,
 }
 
-/// The result of checking parts that belong together.
-struct CheckedParts {
-    /// Whether they were compared with the fat input.
-    is_compared: bool,
-    /// The fat binaries in them, if they are of no split and nothing is wrong.
-    unsplit: Option<CheckedBinaries>,
-}
-
 impl Run<'_> {
-    /// Checks what was named together. Returns whether it was compared with the fat input. Wheels next to a split, and
-    /// directories of packages in its environment, may be of no split, and so may components without device code.
-    fn check_input(&self, all: &[Parts]) -> Result<bool, VerifyError> {
-        let (mut is_compared, mut unsplit) = (false, Vec::new());
+    /// Checks what was named together. Wheels next to a split, and directories of packages in its environment, may be of
+    /// no split, and so may components without device code.
+    fn check_input(&self, all: &[Parts]) -> Result<(), VerifyError> {
+        let mut unsplit = Vec::new();
         let are_components_split = all.iter().any(|parts| parts.component.is_some() && parts.is_split());
         for parts in all {
-            let checked = self.check_parts(parts, are_components_split)?;
-            is_compared |= checked.is_compared;
-            let Some(binaries) = checked.unsplit else { continue };
+            let Some(binaries) = self.check_parts(parts, are_components_split)? else { continue };
             if !parts.is_optional && parts.component.is_none() {
                 return Err(VerifyError::Nothing(looked_at(std::slice::from_ref(parts))));
             }
@@ -154,12 +145,12 @@ impl Run<'_> {
                 None => binaries.note_fat(self.findings),
             }
         }
-        Ok(is_compared)
+        Ok(())
     }
 
     /// Checks parts that belong together. Wheels of no split are checked nevertheless, and so are components next to those
-    /// of a split.
-    fn check_parts(&self, parts: &Parts, are_components_split: bool) -> Result<CheckedParts, VerifyError> {
+    /// of a split. Returns the fat binaries in them, if they are of no split and nothing is wrong.
+    fn check_parts(&self, parts: &Parts, are_components_split: bool) -> Result<Option<CheckedBinaries>, VerifyError> {
         let Self { options, resources, findings, progress, .. } = *self;
         let before = findings.number();
         parts.say_oddities(findings);
@@ -176,7 +167,7 @@ impl Run<'_> {
             binaries.are_of_split() || parts.is_split() || distributions.iter().any(Distribution::is_of_split);
         let is_unsplit = || !is_split && findings.number() == before;
         if is_unsplit() && !parts.are_wheels() && !are_components_split {
-            return Ok(CheckedParts { is_compared: false, unsplit: Some(binaries) });
+            return Ok(Some(binaries));
         }
         if let Some(located) = located.filter(|located| located.statement.is_restricted()) {
             findings.note(format!("{}: the split was made with {}", located.path, located.statement));
@@ -194,13 +185,12 @@ impl Run<'_> {
             resources,
             findings,
         };
-        let is_compared = self.check_context(context)?;
-        let unsplit = is_unsplit().then_some(binaries);
-        Ok(CheckedParts { is_compared, unsplit })
+        self.check_context(context)?;
+        Ok(is_unsplit().then_some(binaries))
     }
 
-    /// Checks everything but the form of binaries. Returns whether it was compared with the fat input.
-    fn check_context(&self, context: &Context<'_>) -> Result<bool, VerifyError> {
+    /// Checks everything but the form of binaries.
+    fn check_context(&self, context: &Context<'_>) -> Result<(), VerifyError> {
         let Context { parts, archives, binaries, distributions, choices, findings, .. } = *context;
         let (against, progress) = (self.against, self.progress);
         let mut code = archives.walk(parts, &binaries.split, choices, findings);
@@ -222,7 +212,7 @@ impl Run<'_> {
         if parts.kind != PartsKind::Installation {
             separation::check(context, &listed);
         }
-        against.map_or(Ok(false), |against| against.compare(context, progress))
+        against.map_or(Ok(()), |against| against.compare(context, progress))
     }
 }
 

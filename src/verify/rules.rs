@@ -314,8 +314,12 @@ rules! {
         "`verify` without --against names the damaged file of a split";
     AgainstOther "against-other" Against:
         "nothing that is verified was made of the input after --against",
-        "--against names the wheel of another distribution",
+        "--against names the wheel of another distribution or build",
         "name the wheel or the tree that was split";
+    AgainstMissing "against-missing" Against:
+        "a distribution of a split is not compared, as no fat input after --against is of it",
+        "--against names the wheels of a part of the release, or of another build",
+        "name all wheels that were split, or their directory";
     AgainstComponent "against-component" Against:
         "a component of the fat artifacts has no artifact in the split",
         "it was not split, or not copied",

@@ -184,8 +184,11 @@ fn builds_for_another_python_are_no_other_splits() {
         further_build(&fat, &out, change);
         let place = out.path().join("wheels");
         let report = verify(std::slice::from_ref(&place), Some(fat.path()), &VerifyOptions::default());
-        assert!(!report.findings.iter().any(|it| it.check == Check::Against), "{:?}", report.findings);
-        assert!(report.notes.iter().any(|note| note.contains("of another version or for another Python")));
+        let found: Vec<_> = report.findings.iter().filter(|it| it.check == Check::Against).collect();
+        let [other] = *found else { panic!("{found:?}") };
+        assert!(
+            other.rule == Rule::AgainstMissing && other.reason.contains("in another version or for another Python")
+        );
         let host = wheel(&out, "fat-1.0-py3");
         fs::remove_file(host).unwrap();
         assert!(has(&against(&place, fat.path()), Rule::AgainstChanged, "fat/version.py"));
@@ -257,13 +260,18 @@ fn the_fat_input_may_be_an_environment() {
     let resources = Resources::new(64 << 20);
     let run = |against: &Path| {
         let paths = [site.path().to_owned()];
-        let report =
-            kpackfs::verify::verify(&paths, Some(against), &VerifyOptions::default(), &resources, &Progress::default());
+        let report = kpackfs::verify::verify(
+            &paths,
+            &[against.to_owned()],
+            &VerifyOptions::default(),
+            &resources,
+            &Progress::default(),
+        );
         report.unwrap_err().to_string()
     };
     assert!(run(venv.path()).contains("it has several directories of packages"));
     let wheels = wheels(&packages("python3.12"), &[]);
-    assert!(run(&wheels.path().join("wheels")).contains("a directory of wheels is no fat input"));
+    assert!(run(&wheels.path().join("wheels")).contains("the host wheel of a split is no fat input"));
 }
 
 #[test]

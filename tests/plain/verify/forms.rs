@@ -13,11 +13,17 @@ use sha2::{Digest, Sha256};
 
 use crate::verify::installations::{fat, installed, wheel, wheels};
 use crate::verify::splits::{Split, edit};
-use crate::verify::wheels::split;
+use crate::verify::wheels::{split, unpacked};
 
 fn run(path: &Path, against: Option<&Path>) -> Result<VerifyReport, VerifyError> {
     let resources = Resources::new(64 << 20);
-    kpackfs::verify::verify(&[path.to_owned()], against, &VerifyOptions::default(), &resources, &Progress::default())
+    kpackfs::verify::verify(
+        &[path.to_owned()],
+        against.map(Path::to_owned).as_slice(),
+        &VerifyOptions::default(),
+        &resources,
+        &Progress::default(),
+    )
 }
 
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -74,9 +80,9 @@ fn what_is_no_fat_input_is_named() {
     fs::write(at("code.kpack"), b"KPAK").unwrap();
     for (name, what) in [
         ("parts", "an output of `split` is no fat input"),
-        ("index", "a package index of several wheels is no fat input"),
-        ("index/simple", "a package index of several wheels is no fat input"),
-        ("wheels", "a directory of wheels is no fat input"),
+        ("index", "the host wheel of a split is no fat input"),
+        ("index/simple", "the host wheel of a split is no fat input"),
+        ("wheels", "the host wheel of a split is no fat input"),
         ("code.kpack", "a .kpack archive is no fat input"),
     ] {
         let error = run(&at("wheels"), Some(&at(name))).unwrap_err();
@@ -152,4 +158,50 @@ fn copies_in_an_index_are_compared() {
     assert_eq!((report.findings.as_slice(), report.counts.files.get()), (&[][..], files));
     edit(&index.join(wheel), |bytes| bytes[100] ^= 1);
     assert!(run(&index, None).is_ok_and(|report| !report.findings.is_empty()));
+}
+
+#[test]
+fn each_split_of_a_release_is_compared_with_its_own_wheel() {
+    let (place, release) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let stage = place.path().join("stage");
+    fs::create_dir(&stage).unwrap();
+    let fats = ["fat", "other", "third"].map(|name| {
+        let fat = tempfile::tempdir().unwrap();
+        unpacked(fat.path(), name, "1.0");
+        if name == "other" {
+            fs::write(fat.path().join("other/version.py"), "version = 2\n").unwrap();
+        }
+        let wheel = stage.join(format!("{name}-1.0-py3-none-any.whl"));
+        packed(fat.path(), &wheel);
+        wheel
+    });
+    let [fat, other, third] = &fats;
+    for (number, wheel) in [fat, other].into_iter().enumerate() {
+        let out = place.path().join(number.to_string());
+        split(wheel, &out, &["--format", "wheel"]);
+        for made in fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()) {
+            fs::rename(&made, release.path().join(made.file_name().unwrap())).unwrap();
+        }
+    }
+    let run = |arguments: &[&Path]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_kpackfs")).arg("verify").args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.code().unwrap(), said)
+    };
+    let (release, against) = (release.path(), Path::new("--against"));
+    let (code, said) = run(&[release, against, fat, other]);
+    assert!(code == 0 && said.contains("0 findings"), "{said}");
+    let (code, said) = run(&[against, fat, release]);
+    let is_missing = said.contains("other-1.0") && said.contains("not compared") && said.contains("[against-missing]");
+    assert!(code == 1 && said.contains("1 finding;") && is_missing, "{said}");
+    let (code, said) = run(&[release, against, &stage]);
+    let is_unused = said.contains("third-1.0-py3-none-any.whl: nothing that is verified was made of it");
+    assert!(code == 1 && said.contains("1 finding;") && is_unused, "{said}");
+    assert_eq!(run(&[against, fat]).0, 2, "nothing is verified");
+    // Of two builds, the fat wheel that fits is taken.
+    let again = tempfile::tempdir().unwrap();
+    unpacked(again.path(), "other", "2.0");
+    packed(again.path(), third);
+    let (code, said) = run(&[release, against, &stage]);
+    assert!(code == 1 && said.contains("1 finding;") && said.contains("third-1.0"), "{said}");
 }

@@ -409,8 +409,14 @@ fn several_splits_in_one_place() {
     };
     for (fat, name) in fats.iter().zip(["fat", "other"]) {
         let report = check(&[place.path().to_owned()], Some(fat.path()));
-        assert_eq!(report.findings, [], "{name}");
-        assert!(report.notes.iter().any(|note| note.contains("which is another distribution")), "{:?}", report.notes);
+        let left = if name == "fat" { "other-1.0" } else { "fat-1.0" };
+        assert!(has(&report, Check::Against, left, "names no fat input of this distribution"), "{:?}", report.findings);
+        assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
+        assert!(
+            report.notes.iter().any(|note| note.contains("needed-") && note.contains("not compared")),
+            "{:?}",
+            report.notes
+        );
         let site = installed(&[one_gpu(0, "fat"), one_gpu(1, "other")].concat());
         assert_eq!(check(&[site.path().to_owned()], Some(fat.path())).findings, [], "{name}");
         let lost = site.path().join(name).join("version.py");

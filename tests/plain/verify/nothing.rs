@@ -12,7 +12,7 @@ use crate::verify::splits::{GFX90A, PLAIN, Split, verify};
 
 pub(crate) fn is_nothing(paths: &[PathBuf]) -> bool {
     let resources = Resources::new(64 << 20);
-    let result = kpackfs::verify::verify(paths, None, &VerifyOptions::default(), &resources, &Progress::default());
+    let result = kpackfs::verify::verify(paths, &[], &VerifyOptions::default(), &resources, &Progress::default());
     matches!(result, Err(VerifyError::Nothing(_)))
 }
 

@@ -102,7 +102,14 @@ fn fill(root: &Path) {
 
 /// Verifies without a command line.
 pub(crate) fn verify(paths: &[PathBuf], against: Option<&Path>, options: &VerifyOptions) -> VerifyReport {
-    kpackfs::verify::verify(paths, against, options, &Resources::new(64 << 20), &Progress::default()).unwrap()
+    kpackfs::verify::verify(
+        paths,
+        against.map(Path::to_owned).as_slice(),
+        options,
+        &Resources::new(64 << 20),
+        &Progress::default(),
+    )
+    .unwrap()
 }
 
 /// Copies a file to a directory, which is created if it does not exist.
