@@ -145,11 +145,16 @@ impl SplitDirectory {
 
     /// The view that shows the whole tree for a GPU.
     pub fn view_for(&self, gpu: &TargetId) -> Option<PathBuf> {
+        self.views_for(gpu).into_iter().next()
+    }
+
+    /// The merged view and the thin view for a GPU, as far as they are there.
+    pub fn views_for(&self, gpu: &TargetId) -> Vec<PathBuf> {
         let chain = BundleKey::of(gpu).packaging_chain();
         let merged = chain.iter().find(|key| self.merged.iter().any(|name| name == key.as_str()));
         let merged = merged.map(|key| format!("{MERGED}/{key}"));
-        let thin = || sets_for(&self.thin, gpu).into_iter().next().map(|name| format!("{THIN}/{name}"));
-        merged.or_else(thin).map(|name| self.path.join(name))
+        let thin = sets_for(&self.thin, gpu).into_iter().next().map(|name| format!("{THIN}/{name}"));
+        merged.into_iter().chain(thin).map(|name| self.path.join(name)).collect()
     }
 
     /// The thin wheels for a GPU.

@@ -39,6 +39,13 @@ impl Cause {
     }
 }
 
+/// Whether a cause says no more than that the code is not where it was looked for.
+pub(super) fn is_of_place(kind: &'static CauseKind) -> bool {
+    let kinds =
+        [&PACKAGE_MISSING, &PACKAGE_VERSION, &PACKAGE_NONE, &NOT_INSTALLED, &ARCHIVES_NONE, &ARCHIVE_ALONE, &NO_CODE];
+    kinds.contains(&kind)
+}
+
 cause_kinds! { KINDS:
     PACKAGE_MISSING "package-missing"
         "the device package of the GPU or of its family is not installed"
@@ -55,6 +62,9 @@ cause_kinds! { KINDS:
     HOST_PART "host-part"
         "the library is in the host part of a split, which has no device code"
         "look at `merged/TARGET`, or install the wheels";
+    OTHER_VIEW "other-view"
+        "the file is in a part or a view of a split, and another view of it is the one for this GPU"
+        "look at `merged/TARGET` or `thin/TARGET`";
     WHEEL_ALONE "wheel-alone"
         "the host wheel was given without the device wheels of the GPU: installed without an extra, it has no kernels"
         "`pip install` with the extra, or with the device wheels";

@@ -8,7 +8,7 @@ use super::answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
 use super::cause::{self, Cause};
 use super::found::{FoundLookups, SeenFiles};
 use super::lookup::{Lookup, Presence};
-use super::unwrapped;
+use super::{part, unwrapped};
 use crate::gpu::TargetId;
 use crate::report::table::counted;
 
@@ -18,8 +18,9 @@ const NAMED: usize = 3;
 impl Question {
     /// The answer, with one sentence.
     pub(super) fn conclude(&self, found: FoundLookups) -> Explanation {
-        let FoundLookups { lookups, mut databases, causes: others, unread, unknown, .. } = found;
+        let FoundLookups { mut lookups, mut databases, causes: others, unread, unknown, .. } = found;
         fail_without_code(&lookups, &mut databases);
+        lead_to_views(&mut lookups, &mut databases);
         let mut causes = Vec::new();
         for lookup in &lookups {
             for cause in lookup.cause.iter().chain(&lookup.further) {
@@ -142,6 +143,20 @@ fn fail_without_code(lookups: &[Lookup], databases: &mut [DatabaseLookup]) {
     let found: BTreeSet<_> = of_lookups.chain(of_databases).cloned().collect();
     for database in databases.iter_mut().filter(|it| !found.contains(&it.target) && it.cause.is_none()) {
         database.cause = database.not_built.take();
+    }
+}
+
+/// What is to be installed is in no view, and is installed elsewhere.
+fn lead_to_views(lookups: &mut [Lookup], databases: &mut [DatabaseLookup]) {
+    for lookup in lookups.iter_mut().filter(|it| it.presence != Presence::ToInstall) {
+        for cause in lookup.cause.iter_mut().chain(&mut lookup.further) {
+            part::lead(&lookup.library, &lookup.target, cause);
+        }
+    }
+    for database in databases {
+        for cause in database.cause.iter_mut().chain(&mut database.remark) {
+            part::lead(&database.library, &database.target, cause);
+        }
     }
 }
 

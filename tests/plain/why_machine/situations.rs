@@ -131,6 +131,14 @@ fn alone(it: &Place) {
     fs::copy(it.at("wheels").join(name), it.at("work").join(name)).unwrap();
 }
 
+/// Views of two GPUs, and a device part.
+fn views(it: &Place) {
+    let views = ["merged/gfx1030", "merged/gfx90a", "thin/gfx1030", "thin/gfx90a"];
+    let views = views.iter().flat_map(|view| ["--view", view]);
+    runs(Command::new(KPACKFS).args(["split", "fat", "-o", "work/views"]).args(views).current_dir(it.0.path()));
+    runs(Command::new("cp").args(["-a", "dirs/gfx90a", "work/views"]).current_dir(it.0.path()));
+}
+
 /// The device wheel for gfx1030 in another version.
 fn other_version(it: &Place, to: &str, version: &str) {
     let wheel = it.at("wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl");
@@ -319,6 +327,33 @@ const CASES: &[Case] = &[
     (|_| (), "--target gfx942 dirs", "no-code", "package-none", "the split has no part for gfx942", None),
     (|_| (), "--target gfx1030 dirs/host", "no-code", "host-part", "dirs/gfx1030 over it in one directory", None),
     (|_| (), "--target gfx1030 views/host", "no-code", "host-part", "views/merged/gfx1030 has both parts", None),
+    // A part or a view that is for another GPU.
+    (
+        views,
+        "--target gfx1030 work/views/merged/gfx90a",
+        "no-code",
+        "other-view",
+        "work/views/merged/gfx1030, the view for gfx1030",
+        None,
+    ),
+    (
+        views,
+        "--target gfx1030 work/views/thin/gfx90a",
+        "no-code",
+        "other-view",
+        "work/views/thin/gfx1030, the view for gfx1030",
+        None,
+    ),
+    (
+        views,
+        "--target gfx1030 work/views/gfx90a",
+        "no-code",
+        "other-view",
+        "work/views/merged/gfx1030, the view for gfx1030",
+        None,
+    ),
+    (views, "--target gfx1030 work/views/merged/gfx1030", "found", "", "is found", None),
+    (|_| (), "--target gfx1030 dirs/gfx90a", "no-code", "other-view", "dirs, which has the parts for gfx1030", None),
     (
         |_| (),
         "--target gfx1030 dirs/gfx1030",
