@@ -5,7 +5,7 @@
 //! | `inspect`, `split`, `diff`, `index`, `kpack` | inputs, and what is next to a file | output, cache, temporary files | start |
 //! | the same with a directory that has directories or symlinks in it | everything: its symlinks, `.pth` files and blobs lead elsewhere | the same | start |
 //! | `collect`, `recombine --output`, `verify` | everything: search paths, links, shards | the same | start |
-//! | `why` | everything: search paths, configurations of pip and uv | temporary files | start; after the interpreter of `--python` |
+//! | `why` | everything: search paths, configurations of pip and uv | temporary files | start; after an interpreter that says where packages are |
 //! | `why --pid` | everything, without Landlock, which hides other processes | | start |
 //! | `mount`, `recombine --mount` | everything, without Landlock, which forbids mount(2) and umount(2) | cache, log | in the daemon, before it reads an input |
 //! | `umount`, `status`, `cache`, `generate` | no input, so they are not confined | | |

@@ -8,6 +8,7 @@ mod collect_output;
 mod collecting;
 mod confinement;
 mod diff;
+mod environment;
 mod failure;
 mod gate;
 mod generate;

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 
 use super::confinement::{self, Opens};
+use super::environment::{PythonEnvironment, is_package, libraries_of};
 use super::failure::text;
 use super::gpus::gpu;
 use super::input::forms;
@@ -45,12 +45,16 @@ const UNKNOWN: u8 = 5;
 /// Exit codes: 0 found, 1 not found, 2 wrong command line, 3 something cannot be read, 4 nothing has device code or no
 /// GPU is known, 5 what was named is not understood or not there.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Example:\n  kpackfs why --python venv/bin/python --target gfx942")]
+#[command(
+    after_long_help = "Examples:\n  kpackfs why\n  kpackfs why torch\n  kpackfs why --python venv --target gfx942"
+)]
 pub(super) struct Why {
     #[arg(
-        required_unless_present_any = ["python", "pid"],
-        help = "What has the code: libraries, an installation, a mount, an archive, …",
-        long_help = concat!("What has the code: libraries, or ", forms!(), ", an archive, a bundle or a code object")
+        help = "Libraries, a mount, a package, …; the active environment if nothing is named",
+        long_help = concat!(
+            "What has the code: libraries, or ", forms!(), ", an archive, a bundle, a code object, or the name of an installed \
+             package. Without it, the active environment is examined: that of VIRTUAL_ENV or CONDA_PREFIX, or of python3"
+        )
     )]
     path: Vec<PathBuf>,
 
@@ -68,8 +72,10 @@ pub(super) struct Why {
     #[arg(long, value_name = "N")]
     wrapper: Option<usize>,
 
-    /// The packages of this Python interpreter
-    #[arg(long, value_name = "PYTHON", conflicts_with_all = ["path", "pid"])]
+    /// The packages of this Python interpreter or environment
+    ///
+    /// All of them, or those that are named.
+    #[arg(long, value_name = "PYTHON", conflicts_with = "pid")]
     python: Option<PathBuf>,
 
     /// The libraries and the environment of this process
@@ -136,13 +142,12 @@ impl Why {
 
     fn answer(&self) -> Result<Explanation, (AnswerStatus, anyhow::Error)> {
         let (unreadable, nothing) = (|error| (AnswerStatus::Unreadable, error), |error| (AnswerStatus::Nothing, error));
-        let mut paths = self.path.clone();
         let mut variables: BTreeMap<_, _> = std::env::vars_os().collect();
-        if let Some(python) = &self.python {
-            paths = vec![site_packages(python).map_err(unreadable)?];
-        }
-        let opens = self.pid.map_or_else(|| Opens::everything(paths.clone()).temporary(), |_| Opens::process());
+        // An interpreter cannot run confined.
+        let sites = self.sites(&variables).map_err(unreadable)?;
+        let opens = self.pid.map_or_else(|| Opens::everything(self.path.clone()).temporary(), |_| Opens::process());
         confinement::confine(&opens);
+        let mut paths = if self.path.is_empty() { sites } else { self.named(&sites)? };
         let resources = Resources::new(self.memory.limit().map_err(unreadable)?);
         let (mut loaded, mut gone) = (None, Vec::new());
         if let Some(pid) = self.pid {
@@ -177,6 +182,45 @@ impl Why {
             warn_of_forced(&question.variables, &question.gpus, &mut answer);
         }
         Ok(answer)
+    }
+
+    /// The directories of packages, or of the whole environment if all of it is examined.
+    fn sites(&self, variables: &BTreeMap<OsString, OsString>) -> anyhow::Result<Vec<PathBuf>> {
+        match &self.python {
+            Some(python) => PythonEnvironment::named(python).sites(),
+            None if self.pid.is_some() => Ok(Vec::new()),
+            None if self.path.is_empty() => {
+                let active = PythonEnvironment::active(variables);
+                eprintln!("kpackfs: nothing is named, so the environment of {} is examined", active.path().display());
+                active.places()
+            }
+            // A word may be a path that is not there, on a machine without Python.
+            None if self.path.iter().any(|word| is_package(word)) => {
+                Ok(PythonEnvironment::active(variables).sites().unwrap_or_default())
+            }
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The paths that were named, and the libraries of packages that were named.
+    fn named(&self, sites: &[PathBuf]) -> Result<Vec<PathBuf>, (AnswerStatus, anyhow::Error)> {
+        let mut paths = Vec::new();
+        for word in &self.path {
+            if self.python.is_none() && !is_package(word) {
+                paths.push(word.clone());
+                continue;
+            }
+            let libraries = libraries_of(word, sites).map_err(|error| (AnswerStatus::Nothing, error))?;
+            paths.extend(libraries.ok_or_else(|| {
+                let shown: Vec<_> = sites.iter().map(|site| site.display().to_string()).collect();
+                let shown =
+                    if shown.is_empty() { "any environment that is active".to_owned() } else { shown.join(", ") };
+                let word = word.display();
+                let path = if self.python.is_some() { ":" } else { ": No such file or directory, and" };
+                (AnswerStatus::Unknown, anyhow!("{word}{path} no package of this name is in {shown}"))
+            })?);
+        }
+        Ok(paths)
     }
 
     /// The GPUs that the command line names; `None` for those of this machine.
@@ -264,15 +308,4 @@ fn seen(nodes: &[GpuNode], variables: &BTreeMap<OsString, OsString>) -> anyhow::
         }
     }
     Ok(gpus)
-}
-
-/// The directory of an interpreter's packages.
-fn site_packages(python: &Path) -> anyhow::Result<PathBuf> {
-    let script = "import sysconfig, sys; sys.stdout.write(sysconfig.get_paths()['platlib'])";
-    let output = Command::new(python).args(["-c", script]).output();
-    let output = output.with_context(|| format!("--python {}", python.display()))?;
-    if !output.status.success() {
-        bail!("--python {}: it does not say where its packages are", python.display());
-    }
-    Ok(OsString::from_vec(output.stdout).into())
 }

@@ -47,7 +47,8 @@ pub(super) fn lead(file: &str, target: &str, cause: &mut Cause) {
     }
     if let Some(right) = right_place(&split, &file, &device).filter(|_| cause::is_of_place(cause.kind)) {
         // Other reasons tell what to install.
-        let here = if *cause.kind == cause::NO_CODE { &*cause.reason } else { "it is in another part or view of the split" };
+        let here =
+            if *cause.kind == cause::NO_CODE { &*cause.reason } else { "it is in another part or view of the split" };
         let reason = format!("{right} for {}; {here}", device.processor());
         *cause = Cause::new(&cause::OTHER_VIEW, reason, None);
     }

@@ -363,6 +363,16 @@ fn each_cause_is_named_and_mended() {
         assert_eq!(code, Some(0), "{said}");
         assert!(said.lines().next().unwrap().contains("is found"), "{said}");
     }
+    for arguments in ["--python venv", "--python venv fat", "", "Fat"] {
+        let (code, said) = environment.why("export VIRTUAL_ENV=$PWD/venv", &format!("{arguments} --target gfx1030"));
+        assert!(code == Some(0) && said.contains("plain.so: code for gfx1030 is found"), "{arguments}: {said}");
+        let (code, said) = environment.why("export VIRTUAL_ENV=$PWD/venv", &format!("{arguments} --target gfx942"));
+        assert!(code == Some(1) && said.contains("plain.so: no code for gfx942"), "{arguments}: {said}");
+    }
+    for (word, expected) in [("nothing", "no package of this name is in"), ("rocm-bootstrap", "has no libraries")] {
+        let (code, said) = environment.why("export VIRTUAL_ENV=$PWD/venv", &format!("{word} --target gfx1030 2>&1"));
+        assert!(code > Some(3) && said.contains(expected), "{word}: {said}");
+    }
     let (code, said) = environment.why("", "--python venv/bin/python --target gfx1030 --all");
     assert!(code == Some(0) && said.contains("model: "), "{said}");
     for (name, spoil, before, arguments, expected, is_mended) in CASES {
