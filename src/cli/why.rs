@@ -46,7 +46,7 @@ const UNKNOWN: u8 = 5;
 /// GPU is known, 5 what was named is not understood or not there.
 #[derive(Debug, Args)]
 #[command(
-    after_long_help = "Examples:\n  kpackfs why\n  kpackfs why torch\n  kpackfs why --python venv --target gfx942"
+    after_long_help = "Examples:\n  kpackfs why\n  kpackfs why torch\n  kpackfs why --python venv --target gfx942\n\nWords: docs/glossary.md"
 )]
 pub(super) struct Why {
     #[arg(

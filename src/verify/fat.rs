@@ -147,9 +147,10 @@ impl FatInputs {
                 Pairing::OtherDistribution => {}
             }
         }
-        let reason = match has_other_build {
-            true => "not compared: --against names it in another version or for another Python only",
-            false => "not compared: --against names no fat input of this distribution",
+        let reason = if has_other_build {
+            "not compared: --against names it in another version or for another Python only"
+        } else {
+            "not compared: --against names no fat input of this distribution"
         };
         let has_host = distributions.iter().any(|it| it.role == Role::Host);
         let is_whole = |it: &&Distribution| it.is_of_split() && !(has_host && it.is_device());
@@ -160,9 +161,10 @@ impl FatInputs {
         let is_made_of = |it: &Distribution, fat: &Option<String>| fat.as_ref().is_none_or(|fat| it.is_made_of(fat));
         for left in wholes.filter(|it| !compared.iter().any(|fat| is_made_of(it, fat))) {
             // In an installation there may be splits that nobody asks about.
-            match compared.is_empty() {
-                true => findings.add(Rule::AgainstMissing, left.label(), reason),
-                false => findings.note(format!("{}: {reason}", left.label())),
+            if compared.is_empty() {
+                findings.add(Rule::AgainstMissing, left.label(), reason);
+            } else {
+                findings.note(format!("{}: {reason}", left.label()));
             }
         }
         Ok(())
