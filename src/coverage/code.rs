@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::binary::FatBinary;
-use crate::fatbin::{Bundle, CODE_HEADER, code_target, is_bundle, is_code};
+use crate::fatbin::{Bundle, CODE_HEADER, code_target, is_bundle, is_code, truncation};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::begins_archive;
@@ -134,6 +134,7 @@ impl LibraryCode {
         let (form, targets) = if is_code(&beginning) {
             let target = code_target(&beginning);
             let target = target.ok_or("a code object whose header names no target that is known")?;
+            truncation(&**content, &beginning).map_or(Ok(()), Err)?;
             (CodePlace::CodeObject, BTreeSet::from([target]))
         } else if is_bundle(&beginning) {
             let bundle = Bundle::read(content, 0, content.size(), resources).map_err(|error| error.to_string())?;

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use super::code::LibraryCode;
 use super::judge::WrapperCode;
 use super::lookup::{
@@ -66,19 +68,27 @@ impl InputDatabases<'_> {
         is_judged: impl Fn(&EntryPath, &str) -> bool,
         is_named: bool,
     ) -> Vec<CoveredDatabase> {
-        let mut databases = BTreeMap::<(EntryPath, Handler, KernelFiles), BTreeSet<Arch>>::new();
+        let mut databases = BTreeMap::<(EntryPath, Handler, KernelFiles), Vec<(&EntryPath, &Arch)>>::new();
         for (path, handler, arch) in &self.files {
             if let Some(kind) = handler.kind(path) {
-                databases.entry((handler.directory(path), *handler, kind)).or_default().insert(arch.clone());
+                databases.entry((handler.directory(path), *handler, kind)).or_default().push((*path, arch));
             }
         }
         databases.retain(|(path, handler, _), _| is_judged(path, handler.name()));
         let readers = self.readers();
         let mut found = Vec::<CoveredDatabase>::new();
-        for ((path, handler, files), archs) in databases {
+        for ((path, handler, files), members) in databases {
+            let archs: BTreeSet<_> = members.iter().map(|(_, arch)| (*arch).clone()).collect();
+            let wanted = archs.iter().filter(|arch| gpus.iter().any(|gpu| serves(arch, gpu))).collect();
+            let damaged = if files == KernelFiles::Catalogue { Vec::new() } else { self.damaged(&members, &wanted) };
             // One answer is for all kinds of files.
             let before = found.last().filter(|it| it.path == path.to_string() && it.library == handler.name());
             let answer = |gpu: &TargetId| {
+                if let Some((file, _, reason)) = damaged.iter().find(|(_, arch, _)| serves(arch, gpu)) {
+                    let name = String::from_utf8_lossy(file.name());
+                    let reason = format!("{name}, which is for {gpu}, cannot be loaded: {reason}");
+                    return Some((gpu.to_string(), DatabaseAnswer::Lacks { file: file.to_string(), reason }));
+                }
                 let answer = self.answer(&readers, (handler, &path), gpu, is_named)?;
                 let answer = if before.is_some() { DatabaseAnswer::Found } else { answer };
                 Some((gpu.to_string(), answer))
@@ -94,6 +104,22 @@ impl InputDatabases<'_> {
             });
         }
         found
+    }
+
+    /// The files for these architectures that cannot be loaded, and why.
+    fn damaged<'b>(
+        &self,
+        files: &[(&'b EntryPath, &'b Arch)],
+        wanted: &BTreeSet<&Arch>,
+    ) -> Vec<(&'b EntryPath, &'b Arch, String)> {
+        let input = InputFiles(self.input);
+        let files = files.par_iter().filter(|(_, arch)| wanted.contains(arch));
+        let damaged = files.filter_map(|&(path, arch)| {
+            let content = input.open(path.as_path())?;
+            let reason = LibraryCode::of_loose(path.clone(), &content, self.resources).err()?;
+            Some((path, arch, reason))
+        });
+        damaged.collect()
     }
 
     /// The libraries of the input that read databases.
@@ -158,6 +184,11 @@ impl InputDatabases<'_> {
         let directory = if files.list(&below).is_ok() { &*below } else { directory };
         missing_of_lazy(handler, directory, device.processor(), &files)
     }
+}
+
+/// Whether a GPU takes the files of an architecture.
+fn serves(arch: &Arch, gpu: &TargetId) -> bool {
+    cell(gpu, &BTreeSet::from([arch.clone()])).is_found()
 }
 
 fn cell(gpu: &TargetId, archs: &BTreeSet<Arch>) -> Cell {

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use super::arch::Arch;
 use super::names::{archs, whole_arch};
-use crate::fatbin::{Bundle, CODE_HEADER, ZSTD, code_target, is_bundle, is_code, targets_of_frame};
+use crate::fatbin::{Bundle, CODE_HEADER, ZSTD, code_target, is_bundle, is_code, targets_of_frame, truncation};
 use crate::gpu::{BundleKey, Processor, TargetId};
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -46,8 +46,8 @@ pub(super) struct LooseCode {
 
 /// What the first bytes of a file show.
 enum Magic {
-    /// Code for a target.
-    Code(TargetId),
+    /// Code for a target, and what is wrong with it.
+    Code(TargetId, Option<String>),
     /// Host code, which every GPU needs.
     Host,
     /// Why a file that is called compressed code is not known to be code for one GPU.
@@ -66,8 +66,9 @@ impl LooseCode {
             named.par_iter().map(|(path, content, _)| Magic::of(path, content, resources)).collect();
         let mut found = Self::default();
         for ((path, _, names), beginning) in named.iter().zip(&beginnings) {
-            let Magic::Code(target) = beginning else { continue };
+            let Magic::Code(target, problem) = beginning else { continue };
             found.files.insert((*path).clone(), Arch::Target(target.clone()));
+            found.warnings.extend(problem.iter().map(|problem| format!("{path}: it cannot be loaded: {problem}")));
             if let (false, Some(name)) = (names.iter().any(|name| fits(name, target)), names.last()) {
                 found
                     .warnings
@@ -105,8 +106,11 @@ impl Magic {
             return Self::Other;
         }
         let is_binary = bytes.first_chunk().is_some_and(|magic| begins_binary(*magic));
-        match code_target(&bytes).filter(|_| is_code(&bytes)).or_else(|| target_of_bundle(&bytes, content, resources)) {
-            Some(target) => Self::Code(target),
+        if let Some(target) = code_target(&bytes).filter(|_| is_code(&bytes)) {
+            return Self::Code(target, truncation(&**content, &bytes));
+        }
+        match target_of_bundle(&bytes, content, resources) {
+            Some(target) => Self::Code(target, None),
             None if is_binary && !is_code(&bytes) => Self::Host,
             None => Self::of_packed(path, content, bytes.starts_with(&ZSTD)),
         }
@@ -117,7 +121,7 @@ impl Magic {
         let targets = if is_zstd { targets_of_frame(&**content).unwrap_or_default() } else { BTreeSet::new() };
         let has_several = targets.len() > 1;
         match only_processor(targets) {
-            Some(target) => Self::Code(target),
+            Some(target) => Self::Code(target, None),
             None if has_several => Self::Unknown("it has code for several GPUs"),
             None if !is_packed_code(path) => Self::Other,
             None if is_zstd => Self::Unknown("its first block shows no code for a GPU"),
@@ -181,7 +185,7 @@ fn own_directories<'a>(
     for (path, beginning) in files {
         for directory in ancestors(path) {
             let Some(name) = target_of_directory(&directory) else { continue };
-            let has_code = || matches!(beginning, Magic::Code(of) if BundleKey::of(of) == BundleKey::of(&name));
+            let has_code = || matches!(beginning, Magic::Code(of, _) if BundleKey::of(of) == BundleKey::of(&name));
             if matches!(beginning, Magic::Host) {
                 with_code.insert(directory, false);
             } else if has_code() {

@@ -81,7 +81,7 @@ pub(crate) fn end_of_tables(code: &[u8]) -> Option<u64> {
 
 /// The end of everything that the headers of an AMDGPU ELF file name: its tables, and its segments. A shorter file is
 /// truncated. `code` is the first [`CODE_HEADER`] bytes of `content`.
-pub(crate) fn end_of_code(content: &dyn Content, code: &[u8]) -> Result<u64, ReadError> {
+fn end_of_code(content: &dyn Content, code: &[u8]) -> Result<u64, ReadError> {
     let Some(end) = end_of_tables(code) else { return Ok(0) };
     let Some((offset, count)) = segment_table(code).filter(|_| end <= content.size()) else { return Ok(end) };
     let length = (size_of::<ProgramHeader64<LE>>() * count) as u64;
@@ -89,7 +89,16 @@ pub(crate) fn end_of_code(content: &dyn Content, code: &[u8]) -> Result<u64, Rea
     Ok(end_of_segments(&table, count, end))
 }
 
-/// The same by the beginning of a code object alone, as far as its program headers are in that.
+/// What is wrong with a code object that is truncated. `code` is the first [`CODE_HEADER`] bytes of `content`.
+pub(crate) fn truncation(content: &dyn Content, code: &[u8]) -> Option<String> {
+    let size = content.size();
+    match end_of_code(content, code) {
+        Ok(end) => (end > size).then(|| format!("it has {size} bytes, but its headers need {end}")),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// The end of everything by the beginning of a code object alone, as far as its program headers are in that.
 pub(crate) fn end_by_beginning(code: &[u8]) -> u64 {
     let Some(end) = end_of_tables(code) else { return 0 };
     let table =

@@ -53,7 +53,7 @@ pub(crate) use equal::BundleClaims;
 pub use error::FatbinError;
 pub(crate) use first_block::{ZSTD, targets_of_frame};
 pub use header::{CODE_HEADER, code_problem, code_target, loaded_code_problem};
-pub(crate) use header::{end_by_beginning, end_of_code, end_of_tables, is_code, tells_features};
+pub(crate) use header::{end_by_beginning, end_of_tables, is_code, tells_features, truncation};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};
 pub(crate) use open::OpenBundle;
 pub(crate) use packing::{CompressedFormat, Method, WINDOW_LOG, content_size, is_absurd, window_of};

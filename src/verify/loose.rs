@@ -12,7 +12,7 @@ use super::parts::PartFile;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use crate::database::{Arch, CatalogueCheck, KernelFiles, tensile};
-use crate::fatbin::{CODE_HEADER, end_of_code, is_bundle, loaded_code_problem};
+use crate::fatbin::{CODE_HEADER, is_bundle, loaded_code_problem, truncation};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{Content, head_mut, to_usize};
@@ -97,12 +97,8 @@ fn check_code(
         }
         return;
     }
-    let cut_off = || match end_of_code(&**content, &beginning) {
-        Ok(end) => (end > size).then(|| format!("it has {size} bytes, but its headers need {end}")),
-        Err(error) => Some(error.to_string()),
-    };
     let problem = target.and_then(|target| loaded_code_problem(&beginning, target));
-    problem.or_else(cut_off).into_iter().for_each(say);
+    problem.or_else(|| truncation(&**content, &beginning)).into_iter().for_each(say);
 }
 
 /// What is wrong if a library looks up code for `target` in a bundle with code for these targets.

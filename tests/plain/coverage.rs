@@ -415,6 +415,32 @@ fn code_that_no_wrapper_leads_to_is_judged() {
     assert_eq!(failed, [["library", "lib", "gfx1100"]]);
 }
 
+/// Files of databases are assigned to GPUs by their names or by their first bytes.
+#[test]
+fn code_of_a_database_that_is_truncated_is_missing() {
+    let place = tempfile::tempdir().unwrap();
+    let whole = code_object(0x4c);
+    for (name, path) in [
+        ("loose", "lib/k_gfx942.co"),
+        ("tensile", "lib/rocblas/library/Kernels.so-000-gfx942.hsaco"),
+        ("aiter", "aiter_meta/hsa/gfx942/fwd.co"),
+        ("other name", "share/kernels_gfx942.bin"),
+    ] {
+        put(place.path(), &format!("{name}/{path}"), &whole);
+        coverage(place.path(), &[name, "--require", "gfx942"], 0);
+        put(place.path(), &format!("{name}/{path}"), &whole[..4000]);
+        let found = coverage(place.path(), &[name, "--require", "gfx942"], 1);
+        let reason = found["failures"][0]["reason"].as_str().unwrap();
+        let file = path.rsplit('/').next().unwrap();
+        let expected =
+            format!("{file}, which is for gfx942, cannot be loaded: it has 4000 bytes, but its headers need 4096");
+        assert!(reason.contains(&expected), "{name}: {reason}");
+        // Another GPU does not need it.
+        put(place.path(), &format!("{name}/{}", path.replace("gfx942", "gfx90a")), &code_object(0x3f));
+        coverage(place.path(), &[name, "--require", "gfx90a"], 0);
+    }
+}
+
 #[test]
 fn what_cannot_be_judged_is_named_and_fails_if_that_is_wanted() {
     let place = tempfile::tempdir().unwrap();
