@@ -206,8 +206,12 @@ impl Tree {
     /// so that modes of files count.
     fn why(&self, before: &str, arguments: &str) -> (Option<i32>, String) {
         fs::set_permissions(self.place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let script =
-            format!("{before}\nexec setpriv --reuid 65534 --regid 65534 --clear-groups \"$KPACKFS\" why {arguments}");
+        let user = if rustix::process::geteuid().is_root() {
+            "setpriv --reuid 65534 --regid 65534 --clear-groups"
+        } else {
+            ""
+        };
+        let script = format!("{before}\nexec {user} \"$KPACKFS\" why {arguments}");
         let mut shell = Command::new("sh");
         shell.args(["-c", &script]).env("KPACKFS", copied_program(self.place.path())).current_dir(self.place.path());
         shell.env("UV_INDEX_URL", "https://wheels.example/simple");

@@ -582,8 +582,7 @@ fn each_situation_has_the_right_answer() {
 #[test]
 fn what_may_not_be_read_is_named() {
     let place = Place::new();
-    let is_root =
-        fs::read("/proc/self/status").is_ok_and(|text| String::from_utf8_lossy(&text).contains("Uid:\t0\t0\t"));
+    let is_root = rustix::process::geteuid().is_root();
     let program = copied_program(place.0.path());
     let why = || {
         let mut command = if is_root { Command::new("setpriv") } else { Command::new(&program) };
@@ -711,7 +710,8 @@ fn libraries_that_a_process_has_loaded_and_that_are_gone_are_named() {
     };
     assert_eq!(why().0, Some(0));
     fs::remove_file(at("host-only.so")).unwrap();
-    assert_eq!(why().0, Some(0), "it has no device code");
+    // The kernel shows only root what was deleted.
+    assert_eq!(why().0, Some(if rustix::process::geteuid().is_root() { 0 } else { 3 }), "it has no device code");
     fs::rename(at("mixed.so"), at("plain.so")).unwrap();
     let (code, answer) = why();
     let gone = |name: &str| {
