@@ -17,7 +17,9 @@ use rayon::prelude::*;
 
 use super::arch::Arch;
 use super::names::{archs, whole_arch};
-use crate::fatbin::{Bundle, CODE_HEADER, ZSTD, code_target, is_bundle, is_code, targets_of_frame, truncation};
+use crate::fatbin::{
+    Bundle, CODE_HEADER, code_target, from_first_frame, is_bundle, is_code, targets_of_frame, truncation,
+};
 use crate::gpu::{BundleKey, Processor, TargetId};
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -112,13 +114,14 @@ impl Magic {
         match target_of_bundle(&bytes, content, resources) {
             Some(target) => Self::Code(target, None),
             None if is_binary && !is_code(&bytes) => Self::Host,
-            None => Self::of_packed(path, content, bytes.starts_with(&ZSTD)),
+            None => Self::of_packed(path, from_first_frame(content).ok().flatten()),
         }
     }
 
     /// The same for a file that may be compressed.
-    fn of_packed(path: &EntryPath, content: &Arc<dyn Content>, is_zstd: bool) -> Self {
-        let targets = if is_zstd { targets_of_frame(&**content).unwrap_or_default() } else { BTreeSet::new() };
+    fn of_packed(path: &EntryPath, frame: Option<Arc<dyn Content>>) -> Self {
+        let is_zstd = frame.is_some();
+        let targets = frame.and_then(|frame| targets_of_frame(&*frame).ok()).unwrap_or_default();
         let has_several = targets.len() > 1;
         match only_processor(targets) {
             Some(target) => Self::Code(target, None),

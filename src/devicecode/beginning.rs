@@ -7,7 +7,9 @@ use super::form::{CodeFrame, DeviceForm, FORMS};
 use super::found::CodePiece;
 use super::frame::{self, Beginning};
 use super::offload_binary;
-use crate::fatbin::{Bundle, CODE_HEADER, code_target, end_by_beginning, is_bundle, is_code};
+use crate::fatbin::{
+    Bundle, CODE_HEADER, code_target, end_by_beginning, from_first_frame, is_bundle, is_code, is_skipped_frame,
+};
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 
@@ -27,13 +29,16 @@ pub fn begins_static_library(beginning: &[u8]) -> bool {
 
 /// The code that a file begins with. All of the file belongs to it.
 pub fn code_of_file(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<CodePiece> {
-    let mut head = vec![0; CODE_HEADER.min(to_usize(content.size()))];
+    let size = content.size();
+    let mut head = vec![0; CODE_HEADER.min(to_usize(size))];
     content.peek(&mut head).ok()?;
-    if !may_begin(&head, MAX_FRAMES) {
+    let begins_skipped = is_skipped_frame(&head);
+    if !begins_skipped && !may_begin(&head, MAX_FRAMES) {
         return None;
     }
-    let piece = read(content, (0, content.size()), resources, &mut Effort::of(content.size()), MAX_FRAMES)?;
-    Some(CodePiece { length: content.size(), ..piece })
+    let content = &if begins_skipped { from_first_frame(content).ok()?? } else { Arc::clone(content) };
+    let piece = read(content, (0, content.size()), resources, &mut Effort::of(size), MAX_FRAMES)?;
+    Some(CodePiece { length: size, ..piece })
 }
 
 /// Whether code may begin with these bytes, or compressions around it of which there are at most `frames`.

@@ -4,26 +4,65 @@
 //! it is also the only block of a frame with the smallest window that holds it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::bundle::targets_by_beginning;
 use super::header::{code_target, is_code};
 use super::packing::{content_size, frame_header_size};
 use crate::gpu::TargetId;
 use crate::memory::{Parser, WholeFile};
-use crate::rope::{Content, ReadError, to_usize};
+use crate::rope::{Content, ReadError, Rope, Segment, head_mut, to_usize};
 
 /// The magic of a zstd frame.
-pub(crate) const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
 /// Bytes of the longest header of a frame, and of that of a block (RFC 8878, 3.1.1.1 and 3.1.1.2).
 const MAX_HEADER: u64 = 18;
 const BLOCK_HEADER: u64 = 3;
+
+/// Bytes of the header of a frame that is skipped: its magic and its length.
+const SKIPPED_HEADER: usize = 8;
 
 /// The most bytes of a block.
 const MAX_BLOCK: u64 = 128 << 10;
 
 /// The header of a frame with a window of [`MAX_BLOCK`], and without a size, a checksum and a dictionary.
 const SMALL_FRAME: [u8; 6] = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x38];
+
+/// The most frames that are skipped.
+const MAX_SKIPPED: usize = 16;
+
+/// Whether this begins as a frame that decoders skip (RFC 8878, 3.1.2).
+pub(crate) fn is_skipped_frame(head: &[u8]) -> bool {
+    matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
+}
+
+/// A zstd file from its first frame on. Frames before it that decoders skip are left out: pzstd writes one.
+/// `None` if it is no such file.
+pub(crate) fn from_first_frame(content: &Arc<dyn Content>) -> Result<Option<Arc<dyn Content>>, ReadError> {
+    let (mut start, size) = (0, content.size());
+    for _ in 0..=MAX_SKIPPED {
+        let mut head = [0; SKIPPED_HEADER];
+        let length = to_usize(size.saturating_sub(start)).min(SKIPPED_HEADER);
+        let bytes = head_mut(&mut head, length);
+        if start == 0 {
+            content.peek(bytes)?
+        } else {
+            content.read_at(start, bytes)?
+        }
+        match head {
+            _ if head.starts_with(&ZSTD) && start == 0 => return Ok(Some(Arc::clone(content))),
+            _ if head.starts_with(&ZSTD) => {
+                return Ok(Some(Arc::new(Rope::new([Segment::range(Arc::clone(content), start, size - start)?])?)));
+            }
+            [_, _, _, _, length @ ..] if is_skipped_frame(&head) => {
+                start = start.saturating_add(SKIPPED_HEADER as u64).saturating_add(u32::from_le_bytes(length).into());
+            }
+            _ => break,
+        }
+    }
+    Ok(None)
+}
 
 /// The targets of the device code in a zstd frame: an uncompressed offload bundle, or a code object. Empty if its first
 /// block shows neither.
@@ -67,8 +106,7 @@ fn beginning(content: &dyn Content, length: u64) -> Result<Vec<u8>, ReadError> {
 
 #[cfg(test)]
 mod tests {
-    use super::targets_of_frame;
-    use crate::rope::{Rope, Segment};
+    use super::{Rope, Segment, targets_of_frame};
 
     /// A bundle with a table of two entries, as clang-offload-bundler writes it, and zeros for code.
     fn bundle(target: &str) -> Vec<u8> {

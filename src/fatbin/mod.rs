@@ -51,7 +51,7 @@ pub(crate) use compressed::{Compressed, DECODER};
 pub(crate) use entry_id::EntryTargets;
 pub(crate) use equal::BundleClaims;
 pub use error::FatbinError;
-pub(crate) use first_block::{ZSTD, targets_of_frame};
+pub(crate) use first_block::{from_first_frame, is_skipped_frame, targets_of_frame};
 pub use header::{CODE_HEADER, code_problem, code_target, loaded_code_problem};
 pub(crate) use header::{end_by_beginning, end_of_tables, is_code, tells_features, truncation};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};

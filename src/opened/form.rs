@@ -81,7 +81,7 @@ pub static FORMS: [FormRow; 18] = [
     FormRow { name: "binary", sign: "the first bytes of ELF or PE", commands: ALL, recognise: binary },
     FormRow {
         name: "package of another kind",
-        sign: "the first bytes of deb, rpm, conda or ar, or the members of an sdist or a docker archive",
+        sign: "the first bytes of deb, rpm, conda or ar, the members of an sdist or a docker archive, or a compressed file that is no tar archive",
         commands: "none; the message names the command that unpacks it",
         recognise: package,
     },

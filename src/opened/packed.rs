@@ -79,10 +79,13 @@ fn of_tar(place: &Place) -> Result<(), OpenedError> {
             "a source distribution, which has no built code",
             format!("build a wheel and name that: pip wheel --no-deps {path}"),
         ),
-        Some(TarredForm::Layout(packing)) => {
+        Some(form @ (TarredForm::Layout(packing) | TarredForm::NoTar(packing))) => {
             let Some((_, program)) = DECOMPRESSORS.iter().find(|(of, _)| *of == packing) else { return Ok(()) };
-            let what = "a compressed archive of images, which is not read as it is";
-            (what, format!("decompress it and name the tar archive: {program} {path}"))
+            let what = match form {
+                TarredForm::NoTar(_) => "a compressed file that is no tar archive",
+                _ => "a compressed archive of images, which is not read as it is",
+            };
+            (what, format!("decompress it and name the result: {program} {path}"))
         }
         Some(TarredForm::Tree) | None => return Ok(()),
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::image::{BLOBS, INDEX, MARK};
-use crate::source::{EntryPath, SourceError, TarCompression, TarNames};
+use crate::source::{EntryPath, SourceError, TarCompression, TarNames, is_no_tar};
 
 /// What a tar archive is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(super) enum TarredForm {
     Sdist,
     /// Anything else.
     Tree,
+    /// None: a compressed file of another kind.
+    NoTar(TarCompression),
 }
 
 /// The list of images in a docker archive (moby, "Docker Image Specification v1.2").
@@ -50,8 +52,8 @@ const IMAGE: [TarSign; 4] = [TarSign::Mark, TarSign::Blob, TarSign::DockerLayer,
 impl TarredForm {
     /// The form of an archive that is compressed in this way.
     pub(super) fn of(path: &Path, packing: TarCompression) -> Result<Self, SourceError> {
-        let names = TarNames::open(path, packing);
-        let names = names.map_err(|source| SourceError::Io { path: path.to_owned(), source })?;
+        let io = |source| SourceError::Io { path: path.to_owned(), source };
+        let names = TarNames::open(path, packing).map_err(io)?;
         let (mut found, mut top) = (BTreeSet::new(), None);
         for (seen, name) in names.filter(|name| !name.is_root()).enumerate() {
             let top = top.get_or_insert_with(|| name.as_bytes().split(|byte| *byte == b'/').next().map(<[u8]>::to_vec));
@@ -62,6 +64,9 @@ impl TarredForm {
             if has(TarSign::Mark) && has(TarSign::Index) || seen > UNSIGNED && !is_image {
                 break;
             }
+        }
+        if top.is_none() && is_no_tar(path, packing).map_err(io)? {
+            return Ok(Self::NoTar(packing));
         }
         let has = |sign| found.contains(&sign);
         let is_named_sdist = packing == TarCompression::Gzip && path.as_os_str().as_encoded_bytes().ends_with(SDIST);

@@ -60,8 +60,8 @@ pub use listing::{DirectoryListing, ListedEntry, ListedKind};
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
 pub(crate) use tar::{
-    BLOCK as TAR_BLOCK, ExtendedRecords, TarCompression, TarMember, TarNames, file_in, kind_name, open_archive,
-    packing_of, path_of, read_extended, read_members,
+    BLOCK as TAR_BLOCK, ExtendedRecords, TarCompression, TarMember, TarNames, file_in, is_no_tar, kind_name,
+    open_archive, packing_of, path_of, read_extended, read_members,
 };
 pub use tree::open_file;
 pub(crate) use unknown::unknown;

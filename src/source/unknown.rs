@@ -15,7 +15,7 @@ const FORMATS: [(&[u8], &str); 10] = [
     (&[0x1f, 0x9d], "compressed with compress; decompress it first"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it first"),
     (b"Rar!", "a RAR archive; unpack it first"),
-    (b"!<arch>\n", "a Debian package or static library; unpack a package with dpkg-deb -x"),
+    (b"!<arch>\n", "a static library, which linkers read; name a directory that has it"),
     (&[0xed, 0xab, 0xee, 0xdb], "an RPM package; unpack it with rpm2cpio and cpio"),
     (b"hsqs", "a squashfs image; mount it first"),
     (b"PK", "a truncated or damaged zip file; download it again"),

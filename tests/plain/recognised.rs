@@ -185,6 +185,8 @@ fn forms_that_have_to_be_unpacked_are_named_with_the_command() {
         ("docker.tar.gz", gzip(&tar(&[(&legacy, 9_000_000)])), "skopeo copy docker-archive:{}"),
         ("layout.tar.gz", gzip(&layout), "gunzip --keep {}"),
         ("layout.tar.zst", zstd::encode_all(&*layout, 1).unwrap(), "unzstd {}"),
+        ("kernels.hsaco.zst", zstd::encode_all(&b"no tar archive"[..], 1).unwrap(), "unzstd {}"),
+        ("readme.gz", gzip(&[7; 9000]), "gunzip --keep {}"),
         ("x-1.0.tar.gz", gzip(&sdist), "pip wheel --no-deps {}"),
         // What is behind the first members is not read.
         ("cut-1.0.tar.gz", gzip(&sdist[..4096]), "pip wheel --no-deps {}"),

@@ -10,7 +10,7 @@ use lzma_rust2::XzReader;
 use tar::{EntryType, Header};
 
 use super::unpacked::{MAX_MEMORY, TarCompression, WINDOW_LOG};
-use super::{BLOCK, is_header, path_of};
+use super::{BLOCK, is_end, is_header, path_of};
 use crate::disk;
 use crate::source::EntryPath;
 
@@ -33,20 +33,35 @@ enum TarBytes {
 impl TarNames {
     /// The members of the archive at `location`.
     pub(crate) fn open(location: &Path, packing: TarCompression) -> io::Result<Self> {
-        let (file, _) = disk::open(location)?;
-        let unpacked = |stream: Box<dyn Read>| TarBytes::Unpacked(Box::new(stream.take(MOST)));
-        let bytes = match packing {
-            TarCompression::Plain => TarBytes::File(file),
-            TarCompression::Gzip => unpacked(Box::new(MultiGzDecoder::new(file))),
-            TarCompression::Zstd => {
-                let mut decoder = zstd::Decoder::new(file)?;
-                decoder.window_log_max(WINDOW_LOG)?;
-                unpacked(Box::new(decoder))
-            }
-            TarCompression::Xz => unpacked(Box::new(XzReader::new_mem_limit(BufReader::new(file), true, MAX_MEMORY))),
+        let bytes = match unpacked(location, packing)? {
+            Some(stream) => TarBytes::Unpacked(Box::new(stream.take(MOST))),
+            None => TarBytes::File(disk::open(location)?.0),
         };
         Ok(Self { bytes, rest: 0 })
     }
+}
+
+/// The bytes of a compressed file.
+fn unpacked(location: &Path, packing: TarCompression) -> io::Result<Option<Box<dyn Read>>> {
+    let (file, _) = disk::open(location)?;
+    Ok(Some(match packing {
+        TarCompression::Plain => return Ok(None),
+        TarCompression::Gzip => Box::new(MultiGzDecoder::new(file)),
+        TarCompression::Zstd => {
+            let mut decoder = zstd::Decoder::new(file)?;
+            decoder.window_log_max(WINDOW_LOG)?;
+            Box::new(decoder)
+        }
+        TarCompression::Xz => Box::new(XzReader::new_mem_limit(BufReader::new(file), true, MAX_MEMORY)),
+    }))
+}
+
+/// Whether a file is compressed, and is no tar archive by what is in it. One that cannot be decompressed may be one.
+pub(crate) fn is_no_tar(location: &Path, packing: TarCompression) -> io::Result<bool> {
+    let Some(stream) = unpacked(location, packing)? else { return Ok(false) };
+    let mut first = Vec::new();
+    let is_readable = stream.take(BLOCK).read_to_end(&mut first).is_ok();
+    Ok(is_readable && !is_header(&first) && !is_end(&first))
 }
 
 impl TarBytes {
