@@ -72,8 +72,9 @@ pub(super) fn find<'a>(parts: &'a Parts, findings: &Findings) -> Vec<Distributio
 
 fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distribution<'a>> {
     let entries = &part.input.entries;
-    // Where the files that RECORD names were deleted, the directory is left, which stands for nothing.
-    let filled: BTreeSet<_> = entries.iter().map(|entry| entry.path.directory()).collect();
+    // Where the files that RECORD names were deleted, the directories are left, which stand for nothing.
+    let files = entries.iter().filter(|entry| !matches!(entry.kind, EntryKind::Directory));
+    let filled: BTreeSet<_> = files.filter_map(|entry| entry.path.components().next()).collect();
     let directories = entries
         .iter()
         .filter(|it| it.path.is_dist_info() && matches!(it.kind, EntryKind::Directory))

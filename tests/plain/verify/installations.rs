@@ -121,7 +121,7 @@ fn wheels_for_one_gpu() {
 /// A change to an installation, the check and a part of the path that the finding must name, and a part of its reason.
 type Damage = (&'static str, fn(&Path), Check, &'static str, &'static str);
 
-const DAMAGES: [Damage; 20] = [
+const DAMAGES: [Damage; 21] = [
     (
         "an archive where no marker leads to",
         |at| {
@@ -160,6 +160,16 @@ const DAMAGES: [Damage; 20] = [
         |at| {
             fs::remove_dir_all(at.join(HOST)).unwrap();
             fs::create_dir(at.join(HOST)).unwrap();
+        },
+        Check::Distribution,
+        DEVICE,
+        "it belongs to fat==1.0, which is not among what is verified",
+    ),
+    (
+        "empty directories in place of the host",
+        |at| {
+            fs::remove_dir_all(at.join(HOST)).unwrap();
+            fs::create_dir_all(at.join(HOST).join("licenses")).unwrap();
         },
         Check::Distribution,
         DEVICE,
