@@ -175,6 +175,11 @@ impl Distribution<'_> {
         self.statement.as_ref().and_then(Statement::thin)
     }
 
+    /// The ID of its split, if its statement has one.
+    pub(super) fn split_id(&self) -> Option<&str> {
+        self.statement.as_ref()?.split_id()
+    }
+
     /// The files that its RECORD names, without metadata of distributions.
     pub(super) fn payload(&self) -> impl Iterator<Item = EntryPath> {
         let named = self.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok());

@@ -72,9 +72,9 @@ impl Context<'_> {
         let read = part.read(&path, Parser::Manifest).map_err(|error| error.to_string());
         let manifest = self.parsed(&place, read);
         let statement = distribution.statement.as_ref();
-        let stated = statement.and_then(|statement| statement.split_id());
+        let stated = distribution.split_id();
         let split_id = manifest.as_ref().map(|manifest| manifest.split_id.as_str()).or(stated)?.to_owned();
-        if self.is_of_input(part, &split_id) {
+        if self.is_earlier(part, &split_id) {
             return None;
         }
         let has_statement = part.input.entry(&directory.child(STATEMENT.as_bytes())).is_some();
@@ -103,9 +103,14 @@ impl Context<'_> {
         })
     }
 
-    /// Whether a split ID in the dist-info of an installation is that of an earlier split. If an installation is split,
-    /// the dist-info of what was installed there stays as it was.
-    fn is_of_input(&self, part: &Part, split_id: &str) -> bool {
+    /// Whether a distribution states the ID of an earlier split. If an installation is split, the dist-info of what was
+    /// installed there stays as it was.
+    pub(super) fn is_of_input(&self, distribution: &Distribution<'_>) -> bool {
+        distribution.split_id().is_some_and(|id| self.is_earlier(distribution.part, id))
+    }
+
+    /// The same for an ID in a part.
+    fn is_earlier(&self, part: &Part, split_id: &str) -> bool {
         let of_directory = self.parts.statement.as_ref();
         let is_of_directory = of_directory.is_some_and(|it| it.statement.split_id() == Some(split_id));
         part.input.dist_info().is_none() && self.is_output() && !is_of_directory
@@ -217,11 +222,7 @@ impl Context<'_> {
 
     /// Notes parts without a manifest whose split stated an ID, and those whose manifest is of an earlier split.
     fn note_unproven(&self, stated: &[StatedPart<'_>]) {
-        let id = |it: &&Distribution<'_>| {
-            it.statement.as_ref().and_then(|statement| statement.split_id()).map(str::to_owned)
-        };
-        let is_earlier = |it: &&Distribution<'_>| id(it).is_some_and(|id| self.is_of_input(it.part, &id));
-        if let Some(first) = self.distributions.iter().find(is_earlier) {
+        if let Some(first) = self.distributions.iter().find(|it| self.is_of_input(it)) {
             let of = self.parts.statement.as_ref().map_or("this split", |located| located.path.as_str());
             self.findings.note(format!(
                 "{} and others are of an earlier split, so their manifests are not compared: {of} is that of a split of an installation",

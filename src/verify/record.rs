@@ -186,7 +186,7 @@ impl Context<'_> {
         let Some(path) = path.and_then(|path| distribution.part.recorded(path)) else { return false };
         if distribution.is_of_split() {
             // Installers write INSTALLER, splits never do. So this distribution was installed before it was split again.
-            if !self.is_output() || !distribution.is_installed() {
+            if !self.is_output() || !distribution.is_installed() && !self.is_of_input(distribution) {
                 return false;
             }
             if self.binaries.thin.contains(&path) || names_archive(&path) {

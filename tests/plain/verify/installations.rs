@@ -503,3 +503,14 @@ fn an_installation_with_a_package_called_host_is_one() {
     write_at(&site.path().join("fat/version.py"), 0, b"#");
     assert!(has(&check(&[site.path().to_owned()], None), Check::Record, "fat/version.py", ""));
 }
+
+/// A merged view, and a mount with --arch, have the dist-info of what was split, without the files of installers.
+#[test]
+fn a_split_of_a_merged_view() {
+    let out = wheels(fat().path(), &[]);
+    let view = installed(&["fat-1.0", "amd_fat_device_gfx1100-", "amd_fat_device_gfx11-"].map(|it| wheel(&out, it)));
+    let again = tempfile::tempdir().unwrap();
+    split(view.path(), &again.path().join("out"), &[]);
+    let report = verify(&[again.path().join("out")], None, &VerifyOptions::default());
+    assert_eq!(report.findings, []);
+}
