@@ -45,7 +45,7 @@ pub use model::{CollectReport, CollectedFile, MissingKind, MissingPiece, Reason}
 pub use options::CollectOptions;
 pub use origin::CollectedInput;
 pub use sizes::{CollectedCode, code_of};
-pub use statement::{form_name, stated_gpus, thin_gpus};
+pub use statement::{collected_gpus, form_name, stated_gpus};
 
 /// The stem of the HIP runtime's name.
 const RUNTIME: &str = "amdhip64";

@@ -36,7 +36,7 @@ struct StatedCollection {
 }
 
 /// The GPUs of a result whose libraries have the code of some GPUs only, by its statement; `None` for anything else.
-pub fn thin_gpus(result: &Input) -> Option<GpuSet> {
+pub fn collected_gpus(result: &Input) -> Option<GpuSet> {
     let EntryKind::File { content, .. } = &result.entry(&place().1)?.kind else { return None };
     stated_gpus(&WholeFile::of(Parser::Collection, &**content).ok()?)
 }

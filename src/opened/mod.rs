@@ -26,7 +26,7 @@ pub use mounted::shows_nothing_of_its_own;
 pub use recognise::{Named, recognise, recognise_unproved};
 pub use site::{Site, outside};
 pub use split::SplitDirectory;
-pub use statement::{LocatedStatement, thin_gpus};
+pub use statement::{LocatedStatement, statement_in, thin_gpus};
 pub use wheels::{WheelDirectory, wheel_in_tree};
 
 pub use crate::source::{DirectoryListing, ListedEntry, ListedKind};

@@ -20,12 +20,17 @@ pub struct LocatedStatement {
     pub statement: Statement,
 }
 
+/// The statement in a `*.dist-info` directory; `None` if there is none that can be read.
+pub fn statement_in(input: &Input, dist_info: &EntryPath) -> Option<Statement> {
+    let path = dist_info.child(wheel::STATEMENT.as_bytes());
+    let EntryKind::File { content, .. } = &input.entry(&path)?.kind else { return None };
+    let bytes = WholeFile::of(Parser::Statement, &**content).ok()?;
+    Statement::parse(&bytes).ok()
+}
+
 /// The GPUs of a thin wheel, by the statement in it; `None` for any other input.
 pub fn thin_gpus(wheel: &Input) -> Option<GpuSet> {
-    let path = wheel.dist_info()?.child(wheel::STATEMENT.as_bytes());
-    let EntryKind::File { content, .. } = &wheel.entry(&path)?.kind else { return None };
-    let bytes = WholeFile::of(Parser::Statement, &**content).ok()?;
-    Statement::parse(&bytes).ok()?.thin()
+    statement_in(wheel, wheel.dist_info()?)?.thin()
 }
 
 /// The same directory; the current one has no empty path.

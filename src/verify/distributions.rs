@@ -9,11 +9,11 @@ use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use crate::database::named_arch;
 use crate::gpu::{BundleKey, GpuSet};
-use crate::memory::{Parser, ParserMemory, TableError, WholeFile};
-use crate::rope::ReadError;
+use crate::memory::{Parser, ParserMemory, TableError};
+use crate::opened::statement_in;
 use crate::source::{EntryKind, EntryPath, InputKind};
 use crate::split::{HOST, PartManifest, Statement};
-use crate::wheel::{Claims, Metadata, PART_MANIFEST, STATEMENT, Stated, accepts, normalise};
+use crate::wheel::{Claims, Metadata, PART_MANIFEST, Stated, accepts, normalise};
 
 /// A `*.dist-info` directory.
 #[derive(Debug)]
@@ -81,16 +81,16 @@ fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distri
         .filter(|it| filled.contains(it.path.as_bytes()));
     let open = |directory: &EntryPath| {
         let (record_path, table) = (directory.child(b"RECORD"), ParserMemory::new(Parser::RecordLines));
-        let bytes = read(part, &record_path, Parser::Record);
+        let bytes = part.read(&record_path, Parser::Record);
         let rows = bytes.and_then(|bytes| Ok(bytes.map(|bytes| rows(&bytes, &table)).transpose()?));
         let rows = rows.unwrap_or_else(|error| {
             findings.add(Rule::RecordUnreadable, part.label(&record_path), error);
             None
         });
         let path = directory.child(b"METADATA");
-        let metadata = read(part, &path, Parser::Metadata).ok().flatten();
+        let metadata = part.read(&path, Parser::Metadata).ok().flatten();
         let metadata = metadata.and_then(|bytes| Metadata::parse(bytes.into_bytes(), &path).ok());
-        let statement = statement(part, directory);
+        let statement = statement_in(&part.input, directory);
         let (directory, role) = (directory.clone(), Role::Other);
         let mut found = Distribution { number, part, directory, metadata, statement, role, rows, table };
         found.role = found.find_role();
@@ -104,17 +104,6 @@ pub(super) fn named_by(directory: &EntryPath) -> Option<(String, &str)> {
     let name = std::str::from_utf8(directory.name()).ok()?.strip_suffix(".dist-info")?;
     let (name, version) = name.split_once('-')?;
     Some((normalise(name), version))
-}
-
-/// The statement in a `*.dist-info` directory, if there is one.
-pub(super) fn statement(part: &Part, directory: &EntryPath) -> Option<Statement> {
-    let bytes = read(part, &directory.child(STATEMENT.as_bytes()), Parser::Statement).ok()??;
-    Statement::parse(&bytes).ok()
-}
-
-/// The content of a file of a part; `None` if there is no such file.
-fn read(part: &Part, path: &EntryPath, parser: Parser) -> Result<Option<WholeFile>, ReadError> {
-    part.read(path, parser)
 }
 
 /// The lines of a RECORD, sorted by path.
@@ -132,7 +121,7 @@ fn rows(bytes: &[u8], table: &ParserMemory) -> Result<Vec<RecordRow>, TableError
 pub(super) fn is_same_record(path: &EntryPath, one: &Part, other: &Part) -> bool {
     let table = ParserMemory::new(Parser::RecordLines);
     let rows = |part: &Part| -> Option<BTreeMap<EntryPath, Stated>> {
-        let bytes = read(part, path, Parser::Record).ok()??;
+        let bytes = part.read(path, Parser::Record).ok()??;
         let row = |row: RecordRow| Some((part.recorded(&EntryPath::new(&row.path).ok()?)?, row.stated));
         rows(&bytes, &table).ok()?.into_iter().map(row).collect()
     };
@@ -199,7 +188,7 @@ impl Distribution<'_> {
 
     /// Whether its manifest lists an archive; `None` without a manifest.
     pub(super) fn lists_archives(&self) -> Option<bool> {
-        let bytes = read(self.part, &self.directory.child(PART_MANIFEST.as_bytes()), Parser::Manifest).ok()??;
+        let bytes = self.part.read(&self.directory.child(PART_MANIFEST.as_bytes()), Parser::Manifest).ok()??;
         Some(PartManifest::parse(&bytes).ok()?.files.iter().any(|file| file.entries.is_some()))
     }
 

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::devices;
-use super::distributions::statement;
 use super::error::VerifyError;
 use super::overlaid::{laid_over, overlaid_keys, take_off};
 use super::parts::{Part, Parts, PartsKind};
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use crate::gpu::BundleKey;
-use crate::opened::{self, LocatedStatement};
+use crate::opened::{LocatedStatement, statement_in, thin_gpus};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::begins_binary;
@@ -185,7 +184,7 @@ impl PartCandidate {
 /// Whether a part is a thin wheel. It is self-contained, even if it has nothing but databases, and is no host of device
 /// wheels of its version.
 fn is_thin(part: &Part) -> bool {
-    opened::thin_gpus(&part.input).is_some()
+    thin_gpus(&part.input).is_some()
 }
 
 /// Whether a part is a device part: it says so, or contains archives or databases, and no other code. A host part that
@@ -204,7 +203,7 @@ fn is_device(part: &Part) -> bool {
 /// a device wheel may hold anything.
 fn says_device(part: &Part) -> bool {
     let Some(directory) = part.input.dist_info() else { return false };
-    if let Some(statement) = statement(part, directory) {
+    if let Some(statement) = statement_in(&part.input, directory) {
         return statement.part().is_some_and(|part| part != HOST);
     }
     let is_named = |it: &Metadata| devices::key(&normalise(&it.name)).is_some() && it.pins().next().is_some();

@@ -9,10 +9,10 @@ use super::parts::Parts;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use crate::binary::FatBinary;
-use crate::collect::thin_gpus;
+use crate::collect::collected_gpus;
 use crate::fatbin::CodeObject;
 use crate::gpu::{BundleKey, GpuSet, TargetId};
-use crate::opened;
+use crate::opened::thin_gpus;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::EntryPath;
@@ -70,7 +70,7 @@ fn of_place(parts: &Parts) -> Option<GpuSet> {
     let place = input.location.canonicalize().ok()?;
     let is_view = place.is_dir() && place.parent()?.ends_with(THIN);
     let named = place.file_name().and_then(|name| name.to_str()?.parse().ok()).filter(|_| is_view);
-    named.or_else(|| thin_gpus(input))
+    named.or_else(|| collected_gpus(input))
 }
 
 /// Checks that a thin wheel is in no directory for other GPUs. Its statement tells which form it is. A view of an
@@ -83,7 +83,7 @@ pub(super) fn check_place(parts: &Parts, findings: &Findings) {
     let named = directory.and_then(|it| it.file_name()?.to_str()?.parse::<GpuSet>().ok());
     let is_gpu = |target: &TargetId| target.is_known() && !target.is_generic();
     let Some(named) = named.filter(|named| named.targets().iter().all(is_gpu)) else { return };
-    let Some(stated) = opened::thin_gpus(&part.input) else { return };
+    let Some(stated) = thin_gpus(&part.input) else { return };
     let is_named = |target: &TargetId| named.targets().iter().any(|it| it.is_same_gpu(target));
     if stated.targets().iter().all(is_gpu) && !stated.targets().iter().any(is_named) {
         let reason = format!("it is the thin form for {stated}, in the directory for {named}");
