@@ -10,8 +10,8 @@ use super::site::Site;
 use super::split::SplitDirectory;
 use super::wheels::WheelDirectory;
 use crate::artifact::FoundArtifacts;
-use crate::image::ImageReference;
-use crate::source::{DirectoryListing, unknown};
+use crate::image::{ImageReference, LayoutForm, is_layout};
+use crate::source::{DirectoryListing, SourceError, unknown};
 
 /// What the user named.
 #[derive(Debug)]
@@ -47,7 +47,12 @@ pub enum Named {
 /// Recognises an input by the first of the [`FORMS`] that fits. Reads names, statements and first bytes only.
 pub fn recognise(path: &Path) -> Result<Named, OpenedError> {
     if let Some(image) = ImageReference::parse(path) {
-        return if image.layout.exists() { Ok(Named::Image(image)) } else { Err(OpenedError::NotThere(image.layout)) };
+        let place = Place::new(&image.layout)?;
+        if image.form == LayoutForm::Directory && !is_layout(&place.path) {
+            let what = "no layout of images, which has the file oci-layout";
+            return Err(SourceError::UnknownKind { path: place.path, what }.into());
+        }
+        return Ok(Named::Image(image));
     }
     packed::of_reference(path)?;
     let place = Place::new(path)?;

@@ -232,3 +232,16 @@ fn trees_in_tar_archives_that_look_like_these_stay_trees() {
         assert!(matches!(recognise(&path), Ok(Named::Tar)), "{name}");
     }
 }
+
+#[test]
+fn references_to_no_layout_are_not_understood() {
+    let place = tempdir().unwrap();
+    for (name, what) in [
+        (format!("oci:{}", place.path().display()), "no layout of images"),
+        (format!("oci:{}/absent:tag", place.path().display()), "No such file"),
+        (format!("oci-archive:{}/absent.tar", place.path().display()), "No such file"),
+    ] {
+        let error = recognise(name.as_ref()).expect_err(&name);
+        assert!(error.is_not_understood() && error.to_string().contains(what), "{name}: {error}");
+    }
+}
