@@ -110,10 +110,6 @@ fn open_component(
     }
     let mut parts = Vec::new();
     if !has_generic {
-        if !is_one {
-            let reason = format!("there are device parts, but no {}", ArtifactName::new(&component, GENERIC));
-            findings.add(Rule::ArtifactHost, component.as_str(), reason);
-        }
         parts.push(missing_host(families.first().map_or(Path::new(""), |(_, path)| path), resources)?);
     }
     for (family, path) in families {
@@ -127,7 +123,13 @@ fn open_component(
     let is_fragment = is_one || !has_generic;
     let kind = if is_fragment { PartsKind::Fragment } else { PartsKind::of_split(located.as_ref()) };
     let all = parts.into_iter().map(Arc::new).collect();
-    Ok(Parts { component: Some(component), statement: located, ..Parts::new(kind, all) })
+    let parts = Parts { component: Some(component.clone()), statement: located, ..Parts::new(kind, all) };
+    // An artifact that was never split is whole.
+    if !has_generic && !is_one && parts.is_split() {
+        let reason = format!("there are device parts, but no {}", ArtifactName::new(&component, GENERIC));
+        findings.add(Rule::ArtifactHost, component, reason);
+    }
+    Ok(parts)
 }
 
 /// The statement of a component's split: in its parts, or in the directory around them (kpackfs 0.2.0, mounts).

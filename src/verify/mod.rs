@@ -76,13 +76,19 @@ pub fn verify(
     let find = || FatInputs::find(against, &inputs, resources, &findings);
     let fat = (!against.is_empty()).then(find).transpose()?;
     let run = Run { against: fat.as_ref(), options, resources, findings: &findings, progress };
-    let (mut unsplit, mut fat_files) = (Vec::new(), Vec::new());
+    let (mut unsplit, mut nothing, mut fat_files) = (Vec::new(), Vec::new(), Vec::new());
     for input in &inputs {
         match input {
             VerifyInput::Binary(file) => {
                 let binaries = CheckedBinaries::of_file(file, resources, &findings);
                 if binaries.are_of_split() && fat.is_some() {
                     return Err(VerifyError::NotComparable(file.path.clone()));
+                }
+                if binaries.are_of_split() {
+                    findings.note(format!(
+                        "{}: its form was checked, and not whether there is code for it: name the installation or the split it is in",
+                        file.path.display()
+                    ));
                 }
                 let is_binary = usize::from(group::is_binary(&file.content));
                 let looked_at = Unsplit { path: file.path.clone(), files: 1, binaries: is_binary };
@@ -91,9 +97,9 @@ pub fn verify(
             }
             VerifyInput::Archive(file) if fat.is_some() => return Err(VerifyError::NotComparable(file.path.clone())),
             VerifyInput::Archive(file) => archive::check_file(file, &resources.budget, &findings, progress),
-            VerifyInput::Parts(parts) => run.check_input(parts)?,
+            VerifyInput::Parts(parts) => nothing.extend(run.check_input(parts)?),
             VerifyInput::Artifacts { components, is_whole } => {
-                run.check_input(components)?;
+                nothing.extend(run.check_input(components)?);
                 if let Some(fat) = fat.as_ref().filter(|_| *is_whole) {
                     fat.check_components(components, &options.components, &findings);
                 }
@@ -101,8 +107,13 @@ pub fn verify(
         }
     }
     // A binary without device code cannot be verified, but may be named together with others.
-    let is_nothing = unsplit.len() == inputs.len() && findings.number() == 0;
-    if let Some(first) = unsplit.into_iter().next().filter(|_| is_nothing) {
+    if unsplit.len() == inputs.len() {
+        nothing.append(&mut unsplit);
+    }
+    if findings.number() > 0 {
+        nothing.drain(..).for_each(|unsplit| findings.note(unsplit.to_string()));
+    }
+    if let Some(first) = nothing.into_iter().next() {
         return Err(VerifyError::Nothing(first));
     }
     for binaries in &fat_files {
@@ -125,19 +136,19 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Checks what was named together. Wheels next to a split, and directories of packages in its environment, may be of
-    /// no split, and so may components without device code.
-    fn check_input(&self, all: &[Parts]) -> Result<(), VerifyError> {
+    /// no split, and so may components without device code. Returns what was looked at if nothing was split.
+    fn check_input(&self, all: &[Parts]) -> Result<Option<Unsplit>, VerifyError> {
         let mut unsplit = Vec::new();
         let are_components_split = all.iter().any(|parts| parts.component.is_some() && parts.is_split());
         for parts in all {
             let Some(binaries) = self.check_parts(parts, are_components_split)? else { continue };
             if !parts.is_optional && parts.component.is_none() {
-                return Err(VerifyError::Nothing(looked_at(std::slice::from_ref(parts))));
+                return Ok(Some(looked_at(std::slice::from_ref(parts))));
             }
             unsplit.push((parts, binaries));
         }
         if !all.is_empty() && unsplit.len() == all.len() {
-            return Err(VerifyError::Nothing(looked_at(all)));
+            return Ok(Some(looked_at(all)));
         }
         for (parts, binaries) in &unsplit {
             match &parts.component {
@@ -145,7 +156,7 @@ impl Run<'_> {
                 None => binaries.note_fat(self.findings),
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Checks parts that belong together. Wheels of no split are checked nevertheless, and so are components next to those

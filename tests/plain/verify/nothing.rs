@@ -56,6 +56,21 @@ fn nothing_to_verify_is_an_error() {
     // Binaries are often named by a pattern, which may match other files as well.
     let report = verify(&[at("plain/a.so"), split.out().join(PLAIN)], None, &VerifyOptions::default());
     assert_eq!((report.findings.as_slice(), report.counts.binaries.get()), (&[][..], 1));
+    assert!(report.notes.iter().any(|note| note.contains("its form was checked")), "{:?}", report.notes);
+}
+
+#[test]
+fn what_is_odd_about_what_was_never_split_is_found() {
+    let place = tempfile::tempdir().unwrap();
+    let library = place.path().join("math_generic/math/lib/stage/lib/a.so");
+    fs::create_dir_all(library.parent().unwrap()).unwrap();
+    fs::copy("tests/fixtures/host-only.so", library).unwrap();
+    fs::write(place.path().join("math_generic/artifact_manifest.txt"), "math/lib/stage\n").unwrap();
+    assert!(is_nothing(&[place.path().to_owned()]));
+    fs::create_dir(place.path().join("base_generic")).unwrap();
+    let report = verify(&[place.path().to_owned()], None, &VerifyOptions::default());
+    assert!(report.findings.iter().any(|it| it.path == "base_generic"), "{:?}", report.findings);
+    assert!(report.notes.iter().any(|note| note.contains("nothing there was split")), "{:?}", report.notes);
 }
 
 /// A directory of packages with one distribution looks like an unpacked wheel.
