@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::terminal::message;
 use crate::gpu::{BundleKey, GpuSet};
+use crate::opened::LocatedStatement;
 use crate::source::{EntryPath, Input};
 use crate::tree::{ROOT, Tree};
 use crate::view::{THIN, THIN_WHEELS};
@@ -59,7 +60,15 @@ pub(super) fn thin_wheels(
     }
     let mut places = Vec::new();
     for name in names {
-        let view = directory().child(name.as_bytes());
+        let directory = output.join(&name);
+        if let Some(split) = LocatedStatement::of_part(&directory)? {
+            bail!(
+                "{}: it is a part of a split ({}); write thin wheels to another directory",
+                directory.display(),
+                split.path
+            );
+        }
+        let view = directory_of_wheels().child(name.as_bytes());
         let wheel = tree.resolve(ROOT, &view).and_then(|view| tree.children(view)?.next());
         let Some(wheel) = wheel else {
             bail!(
@@ -68,7 +77,7 @@ pub(super) fn thin_wheels(
             );
         };
         let gpus: GpuSet = name.parse().with_context(|| format!("--view {name}"))?;
-        places.push((view.child(wheel.name), output.join(&name).join(wheels.thin_file_name(&gpus)?)));
+        places.push((view.child(wheel.name), directory.join(wheels.thin_file_name(&gpus)?)));
     }
     Ok(places)
 }
@@ -99,13 +108,13 @@ pub(super) fn warn_of_signatures(input: &Input) {
     }
 }
 
-fn directory() -> EntryPath {
+fn directory_of_wheels() -> EntryPath {
     EntryPath::root().child(THIN_WHEELS.as_bytes())
 }
 
 /// The GPUs for which a mount lists thin wheels.
 fn listed(tree: &Tree) -> Vec<String> {
-    let children = tree.resolve(ROOT, &directory()).and_then(|directory| tree.children(directory));
+    let children = tree.resolve(ROOT, &directory_of_wheels()).and_then(|directory| tree.children(directory));
     children.into_iter().flatten().map(|child| String::from_utf8_lossy(child.name).into_owned()).collect()
 }
 

@@ -96,6 +96,20 @@ fn what_is_no_fat_input_is_named() {
     assert!(absent(run(&at("absent"), None).unwrap_err()));
 }
 
+#[test]
+fn thin_wheels_are_not_written_into_parts_of_a_split() {
+    let (fat, place) = (fat(), tempfile::tempdir().unwrap());
+    let out = place.path().join("out");
+    split(fat.path(), &out, &[]);
+    let mut command = assert_cmd::Command::cargo_bin("kpackfs").unwrap();
+    let command =
+        command.args(["split", "--format", "thin-wheel", "--force", "--gpu-targets", "gfx90a", "-o"]).arg(&out);
+    let assert = command.arg(fat.path()).assert().code(1);
+    let message = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    assert!(message.contains("out/gfx90a: it is a part of a split"), "{message}");
+    assert_eq!(run(&out, None).unwrap().findings, []);
+}
+
 /// A layout with one image of one layer.
 fn layout(root: &Path, layout: &Path) {
     let blobs = layout.join("blobs/sha256");
