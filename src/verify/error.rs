@@ -36,6 +36,17 @@ pub enum VerifyError {
         /// One of the directories.
         first: PathBuf,
     },
+    /// Packages are installed in directories of a tree that is compared with a wheel.
+    #[error(
+        "{}: packages are installed below it, such as that of {record}: name their directory to compare it, and unpack an \
+         archive or an image first", path.display()
+    )]
+    InstalledBelow {
+        /// The tree.
+        path: PathBuf,
+        /// The RECORD of one of the packages.
+        record: String,
+    },
     /// An artifact's manifest cannot be used.
     #[error(transparent)]
     Manifest(#[from] ManifestError),

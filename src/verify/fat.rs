@@ -114,15 +114,12 @@ impl FatInputs {
         for path in paths {
             all.extend(FatForm::all(path, is_of_artifacts, findings)?);
         }
-        let (are_several, has_builds) = (all.len() > 1, parts.len() > 1 || all.len() > 1);
+        let has_builds = parts.len() > 1 || all.len() > 1;
         let open = |(path, form): (PathBuf, FatForm)| {
             let label = match &form {
                 FatForm::Whole(place) if has_builds => {
                     let fat = Input::open(place, resources)?;
-                    let is_split = || Metadata::read(&fat).is_ok_and(|metadata| !devices(&metadata).is_empty());
-                    if are_several && is_split() {
-                        return Err(VerifyError::NotFat { path, what: "the host wheel of a split" });
-                    }
+                    check_whole(&path, Metadata::read(&fat).ok().as_ref())?;
                     BuildLabel::of_fat(&fat)
                 }
                 _ => None,
@@ -225,12 +222,18 @@ impl FatInput {
             return Ok(Pairing::OtherBuild);
         }
         let mut fat = self.open(!distributions.is_empty(), resources)?.input;
+        let metadata = Metadata::read(&fat).ok();
+        check_whole(&self.path, metadata.as_ref())?;
         let joined = join(&mut fat, resources, &Progress::default());
         let path = self.path.display();
         joined.warnings.into_iter().for_each(|warning| findings.note(format!("{path}: {warning}")));
-        let name = Metadata::read(&fat).ok().map(|metadata| normalise(&metadata.name));
+        let name = metadata.map(|metadata| normalise(&metadata.name));
         if name.as_ref().is_some_and(is_other) {
             return Ok(Pairing::OtherDistribution);
+        }
+        if let Some(record) = context.records_below().first().filter(|_| name.is_some()) {
+            let path = parts.location().to_owned();
+            return Err(VerifyError::InstalledBelow { path, record: record.to_string() });
         }
         Comparison::new(&[fat], name.as_deref(), context).run(progress);
         Ok(Pairing::Compared(name))
@@ -280,6 +283,13 @@ impl BuildLabel {
         let has_tags = self.tags.as_ref().zip(other.tags.as_ref()).is_none_or(|(own, other)| own == other);
         BuildFit { has_version, has_tags }
     }
+}
+
+/// Fails for a host wheel, whose device code is elsewhere.
+fn check_whole(path: &Path, metadata: Option<&Metadata>) -> Result<(), VerifyError> {
+    let is_host = metadata.is_some_and(|metadata| !devices(metadata).is_empty());
+    let refused = || VerifyError::NotFat { path: path.to_owned(), what: "the host wheel of a split" };
+    if is_host { Err(refused()) } else { Ok(()) }
 }
 
 /// The directory of packages of an environment, as of one that is verified.

@@ -254,18 +254,22 @@ impl Context<'_> {
         place.is_file().then(|| open_file(&place, self.resources)).transpose()
     }
 
-    /// Notes RECORDs in a prefix that holds a directory of packages, which is to be named itself.
-    fn note_below(&self) {
-        let [part] = &*self.parts.all else { return };
+    /// The RECORDs in a prefix that holds a directory of packages.
+    pub(super) fn records_below(&self) -> Vec<&EntryPath> {
         if self.parts.kind != PartsKind::Installation || !self.distributions.is_empty() {
-            return;
+            return Vec::new();
         }
         let is_record = |path: &EntryPath| {
             path.name() == b"RECORD" && path.parent().is_some_and(|it| it.name().ends_with(b".dist-info"))
         };
-        let records: Vec<_> = part.files().map(|(path, _)| path).filter(|path| is_record(path)).collect();
+        self.parts.files().map(|file| file.path).filter(|path| is_record(path)).collect()
+    }
+
+    /// Notes these RECORDs. The directory is to be named itself.
+    fn note_below(&self) {
+        let records = self.records_below();
         if let Some(first) = records.first() {
-            let (count, first) = (records.len(), part.label(first));
+            let (count, first) = (records.len(), self.parts.label(0, first));
             self.findings.note(format!(
                 "{count} RECORDs such as {first} were not compared with files: name the directories that they are in"
             ));

@@ -78,11 +78,14 @@ fn what_is_no_fat_input_is_named() {
     split(fat.path(), &at("index"), &["--format", "index"]);
     split(fat.path(), &at("wheels"), &["--format", "wheel"]);
     fs::write(at("code.kpack"), b"KPAK").unwrap();
+    let names = fs::read_dir(at("wheels")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let host = names.filter(|name| name.starts_with("fat-1.0")).map(|name| format!("wheels/{name}")).next().unwrap();
     for (name, what) in [
         ("parts", "an output of `split` is no fat input"),
         ("index", "the host wheel of a split is no fat input"),
         ("index/simple", "the host wheel of a split is no fat input"),
         ("wheels", "the host wheel of a split is no fat input"),
+        (&host, "the host wheel of a split is no fat input"),
         ("code.kpack", "a .kpack archive is no fat input"),
     ] {
         let error = run(&at("wheels"), Some(&at(name))).unwrap_err();
@@ -94,6 +97,27 @@ fn what_is_no_fat_input_is_named() {
     };
     assert!(absent(run(&at("wheels"), Some(&at("absent"))).unwrap_err()));
     assert!(absent(run(&at("absent"), None).unwrap_err()));
+}
+
+#[test]
+fn packages_below_a_tree_are_not_compared_with_a_wheel() {
+    let fat = fat();
+    let place = tempfile::tempdir().unwrap();
+    let against = place.path().join("fat-1.0-py3-none-any.whl");
+    packed(fat.path(), &against);
+    let out = wheels(fat.path(), &[]);
+    let site = installed(&[wheel(&out, "fat-1.0"), wheel(&out, "amd_fat_device_gfx90a")]);
+    let (root, packages) = (place.path().join("root"), place.path().join("root/usr/lib/python3.12/site-packages"));
+    fs::create_dir_all(packages.parent().unwrap()).unwrap();
+    fs::rename(site.path(), &packages).unwrap();
+    fs::create_dir(site.path()).unwrap();
+    assert_eq!(run(&packages, Some(&against)).unwrap().findings, []);
+    let tar = place.path().join("root.tar");
+    assert!(Command::new("tar").arg("-cf").arg(&tar).arg("-C").arg(&root).arg(".").status().unwrap().success());
+    for path in [root, tar] {
+        let error = run(&path, Some(&against)).unwrap_err().to_string();
+        assert!(error.contains("packages are installed below it, such as that of usr/lib/python3.12"), "{error}");
+    }
 }
 
 #[test]
