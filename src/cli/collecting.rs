@@ -12,7 +12,6 @@ use super::terminal::{message, warn};
 use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, collect};
 use crate::coverage::{Coverage, CoverageInput, InputCoverage, Requirement};
 use crate::gpu::{BundleKey, GpuSet, Level, TargetId};
-use crate::opened::OpenedInputs;
 use crate::session::{Prepared, Session, Share};
 use crate::source::{EntryPath, Input};
 use crate::view::{self, HOST, THIN, ThinViews};
@@ -85,12 +84,12 @@ impl Collecting {
             include: self.include.iter().flat_map(|list| pieces(list)).map(str::to_owned).collect(),
             library_path: library_path.collect::<anyhow::Result<_>>()?,
         };
-        let named = |place: &Path, listed: OpenedInputs| {
-            listed.into_vec().into_iter().map(|input| (place.to_owned(), input)).collect::<Vec<_>>()
+        let named = |place: &Path, listed: Vec<Input>| {
+            listed.into_iter().map(|input| (place.to_owned(), input)).collect::<Vec<_>>()
         };
         let (mut of_apps, mut of_trees) = (Vec::new(), Vec::new());
         for app in apps {
-            of_apps.extend(named(app, session.list(std::slice::from_ref(app), Input::open)?));
+            of_apps.extend(named(app, session.list(std::slice::from_ref(app))?.into_vec()));
         }
         for tree in trees {
             of_trees.extend(named(tree, session.list_all(tree)?));

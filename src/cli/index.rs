@@ -18,7 +18,7 @@ use super::terminal::message;
 use crate::report::Sizes;
 use crate::resources::WorkPolicy;
 use crate::session::{Prepared, SessionInputs};
-use crate::source::{EntryKind, Input};
+use crate::source::EntryKind;
 use crate::view::ListedWheel;
 use crate::wheelparts::WheelSet;
 
@@ -55,7 +55,7 @@ impl IndexArguments {
 
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let policy = WorkPolicy { hash_members: true, hash_spliced: false, check_bundles: true };
-        let opened = open(&self.source.paths(), &self.options.clone().with_policy(policy), Input::open)?;
+        let opened = open(&self.source.paths(), &self.options.clone().with_policy(policy))?;
         let resources = match &opened {
             SessionInputs::One(prepared) => &prepared.resources,
             SessionInputs::Several(release) => &release.resources,

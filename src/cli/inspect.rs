@@ -29,7 +29,6 @@ use crate::report::{
     CodeSummary, InspectReport, Judgement, LayerSummary, LookedAt, ReleaseReport, Sizes, Summary, WheelReport,
 };
 use crate::session::{Prepared, PreparedImage, Release, SessionInputs, Share};
-use crate::source::Input;
 use crate::split::{CodeOfFile, device_code};
 
 /// Report the libraries, targets, databases and sizes of an input
@@ -194,7 +193,7 @@ impl Inspect {
             let layers = image.layers()?;
             return Ok((SessionInputs::One(Box::new(image.prepared)), layers));
         }
-        Ok((open(&paths, options, Input::survey)?, Vec::new()))
+        Ok((open(&paths, options)?, Vec::new()))
     }
 
     /// The artifacts of the input, if GPUs are required.

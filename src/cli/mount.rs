@@ -24,7 +24,7 @@ use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
 use crate::mount::{self, Served, autosave};
 use crate::report::LookedAt;
 use crate::session::{Prepared, SessionInputs};
-use crate::source::{Attributes, EntryPath, Input};
+use crate::source::{Attributes, EntryPath};
 use crate::tree::{NodeKind, ROOT};
 use crate::view::{self, PackageIndexes, ThinViews};
 
@@ -98,7 +98,7 @@ impl Mount {
             Some(_) if !arch.is_empty() => bail!("--arch: artifacts are not laid over each other"),
             Some(_) if !self.thin.is_empty() => bail!("--thin: there are no thin views of artifacts"),
             Some(artifacts) => artifacts.served(),
-            None => match open(&inputs, &self.options, Input::open)? {
+            None => match open(&inputs, &self.options)? {
                 SessionInputs::One(prepared) => {
                     warn_of_nothing(&prepared);
                     served(&prepared, &arch, &thin, None)

@@ -12,7 +12,7 @@ use crate::image::ImageReference;
 use crate::index::Index;
 use crate::metrics::{Counters, Progress};
 use crate::mount;
-use crate::opened::{List, Named, recognise};
+use crate::opened::{Named, recognise};
 use crate::resources::Resources;
 use crate::session::{Prepared, Session, SessionInputs, SplitChoices, Stages};
 use crate::threads;
@@ -78,9 +78,9 @@ impl CommandSession {
 }
 
 /// Opens and plans the inputs. Each of several may keep files open.
-pub(super) fn open(inputs: &[PathBuf], options: &SplitOptions, list: List) -> anyhow::Result<SessionInputs> {
+pub(super) fn open(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<SessionInputs> {
     mount::raise_open_files().map_err(|error| anyhow::anyhow!("RLIMIT_NOFILE: {error}"))?;
-    Ok(CommandSession::new(inputs, options)?.session().open(inputs, list)?)
+    Ok(CommandSession::new(inputs, options)?.session().open(inputs)?)
 }
 
 /// Prints notes and warnings on stderr.

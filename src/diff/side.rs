@@ -115,9 +115,9 @@ impl Side {
         match named {
             Named::Artifacts(found) if found.has_any() => side.add_artifacts(location, found, settings, progress)?,
             _ => {
-                let OpenedResult { inputs, notes, warnings } = open_all(location, Input::survey, resources)?;
+                let OpenedResult { inputs, notes, warnings } = open_all(location, resources)?;
                 side.warnings.extend(notes.into_iter().chain(warnings));
-                inputs.into_vec().into_iter().try_for_each(|input| side.add(input, settings, progress))?;
+                inputs.into_iter().try_for_each(|input| side.add(input, settings, progress))?;
             }
         }
         Ok(side)
@@ -197,7 +197,7 @@ impl Side {
         progress: &Progress,
     ) -> Result<(), DiffError> {
         let component = ArtifactName::parse(name).map_or_else(|| name.to_owned(), |name| name.component);
-        let mut input = Input::survey(location, &self.resources).map_err(OpenedError::from)?;
+        let mut input = Input::open(location, &self.resources).map_err(OpenedError::from)?;
         let manifest = Manifest::of(&input)?;
         let prefixes = manifest.present(&input);
         Manifest { prefixes: prefixes.clone() }.keep_installed(&mut input);

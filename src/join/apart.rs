@@ -13,8 +13,8 @@ use crate::source::Input;
 pub enum SeveralWheels {
     /// They belong together, and are one tree.
     Together(Box<Input>),
-    /// They do not. Each is an input, a host wheel together with its device wheels.
-    Apart(Vec<Input>),
+    /// They do not, and why. Each is an input, a host wheel together with its device wheels.
+    Apart(Vec<Input>, WheelsError),
 }
 
 /// Opens several wheels.
@@ -22,7 +22,9 @@ pub fn open_several(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Sev
     let wheels = open_all(paths, resources)?;
     match check(&wheels) {
         Ok(()) => Ok(SeveralWheels::Together(Box::new(as_one(wheels)?))),
-        Err(WheelsError::Twice { .. } | WheelsError::Unrelated(_)) => Ok(SeveralWheels::Apart(apart(wheels)?)),
+        Err(reason @ (WheelsError::Twice { .. } | WheelsError::Unrelated(_))) => {
+            Ok(SeveralWheels::Apart(apart(wheels)?, reason))
+        }
         Err(error) => Err(error),
     }
 }

@@ -21,7 +21,7 @@ mod wheels;
 pub use elsewhere::check_elsewhere;
 pub use error::OpenedError;
 pub use form::{FORMS, FormRow};
-pub use inputs::{List, OpenedInputs, OpenedResult, open, open_all, open_apart, open_together};
+pub use inputs::{OpenedInputs, OpenedResult, open, open_all, open_apart, split_of_parts};
 pub use mounted::shows_nothing_of_its_own;
 pub use recognise::{Named, recognise, recognise_unproved};
 pub use site::{Site, outside};

@@ -134,15 +134,6 @@ impl SplitDirectory {
         keys.iter().filter(is_there).map(|key| self.path.join(key.as_str())).collect()
     }
 
-    /// Only these of its parts, if they are a host part and device parts of it; their paths are real ones.
-    pub fn only(self, parts: &[PathBuf]) -> Option<Self> {
-        let root = self.path.canonicalize().ok()?;
-        let is_given = |name: &str| parts.contains(&root.join(name));
-        let devices: Vec<_> = self.devices.iter().filter(|name| is_given(name)).cloned().collect();
-        let is_split = self.has_host && is_given(HOST) && !devices.is_empty();
-        is_split.then_some(Self { devices, ..self })
-    }
-
     /// The view that shows the whole tree for a GPU.
     pub fn view_for(&self, gpu: &TargetId) -> Option<PathBuf> {
         self.views_for(gpu).into_iter().next()

@@ -8,9 +8,8 @@ use super::error::SessionError;
 use super::plan::{Share, plan};
 use super::prepared::Prepared;
 use super::release::Release;
-use crate::join::WheelsError;
 use crate::kpack::BundleJobs;
-use crate::opened::{self, List, OpenedError, OpenedInputs, OpenedResult};
+use crate::opened::{self, OpenedInputs, OpenedResult};
 use crate::resources::Resources;
 use crate::source::Input;
 
@@ -33,43 +32,35 @@ pub(crate) enum SessionInputs {
 
 impl<S: Stages> Session<'_, S> {
     /// Opens and plans what the user named.
-    pub(crate) fn open(&self, paths: &[PathBuf], list: List) -> Result<SessionInputs, SessionError> {
-        Ok(match self.list(paths, list)? {
+    pub(crate) fn open(&self, paths: &[PathBuf]) -> Result<SessionInputs, SessionError> {
+        Ok(match self.list(paths)? {
             OpenedInputs::One(input) => SessionInputs::One(Box::new(self.plan_alone(*input)?)),
-            OpenedInputs::Several(inputs) => SessionInputs::Several(Release::plan(inputs, self)?),
+            OpenedInputs::Several(inputs, _) => SessionInputs::Several(Release::plan(inputs, self)?),
         })
     }
 
     /// Opens and plans wheels, of which only host wheels and their device wheels belong together.
     pub(crate) fn open_apart(&self, paths: &[PathBuf]) -> Result<Release, SessionError> {
-        Release::plan(self.announce(opened::open_apart(paths, self.resources)?).into_vec(), self)
+        Release::plan(self.announce(opened::open_apart(paths, self.resources)?), self)
     }
 
     /// Opens and plans what the user named as one input.
     pub(crate) fn open_together(&self, paths: &[PathBuf]) -> Result<Prepared, SessionError> {
-        self.plan_alone(self.list_together(paths)?)
-    }
-
-    /// Opens what the user named as one input.
-    pub(crate) fn list_together(&self, paths: &[PathBuf]) -> Result<Input, SessionError> {
-        match self.announce(opened::open_together(paths, Input::open, self.resources)?) {
-            OpenedInputs::One(input) => Ok(*input),
-            OpenedInputs::Several(_) => Err(OpenedError::from(WheelsError::NotAWheel(PathBuf::new())).into()),
-        }
+        self.plan_alone(self.list(paths)?.into_one()?)
     }
 
     /// Opens all that the user named, as [`opened::open_all`] does.
-    pub(crate) fn list_all(&self, path: &Path) -> Result<OpenedInputs, SessionError> {
-        Ok(self.announce(opened::open_all(path, Input::open, self.resources)?))
+    pub(crate) fn list_all(&self, path: &Path) -> Result<Vec<Input>, SessionError> {
+        Ok(self.announce(opened::open_all(path, self.resources)?))
     }
 
     /// Opens what the user named.
-    pub(crate) fn list(&self, paths: &[PathBuf], list: List) -> Result<OpenedInputs, SessionError> {
-        Ok(self.announce(opened::open(paths, list, self.resources)?))
+    pub(crate) fn list(&self, paths: &[PathBuf]) -> Result<OpenedInputs, SessionError> {
+        Ok(self.announce(opened::open(paths, self.resources)?))
     }
 
     /// The inputs. Says what else there is.
-    fn announce(&self, OpenedResult { inputs, notes, warnings }: OpenedResult) -> OpenedInputs {
+    fn announce<I>(&self, OpenedResult { inputs, notes, warnings }: OpenedResult<I>) -> I {
         (self.say)(&notes, &warnings);
         inputs
     }

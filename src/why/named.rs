@@ -1,6 +1,6 @@
 //! What the user named, looked up by its form.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::answer::{DatabaseLookup, FoundCause};
@@ -15,7 +15,7 @@ use crate::coverage::{CoveredDatabase, DATABASE_MISSING, DatabaseAnswer, Library
 use crate::database::Handler;
 use crate::gpu::TargetId;
 use crate::join::WheelsError;
-use crate::opened::{Named, SplitDirectory, outside, recognise};
+use crate::opened::{Named, SplitDirectory, outside, recognise, split_of_parts};
 use crate::packages::InstalledComponent;
 use crate::source::{EntryPath, open_file};
 use crate::wheel::installed_together;
@@ -49,17 +49,19 @@ fn wheels(path: &Path, named: &Named, found: &mut FoundLookups) -> Vec<PathBuf> 
 
 /// Replaces the host part of a split and device parts of it, which were named one by one, by a split that has only these.
 fn join_parts(all: &mut Vec<(PathBuf, Named)>) {
-    let trees = all.iter().filter(|(_, named)| matches!(named, Named::Tree));
-    let parts: Vec<_> = trees.filter_map(|(path, _)| path.canonicalize().ok()).collect();
-    if parts.len() < 2 {
-        return;
+    let mut below = BTreeMap::<_, Vec<PathBuf>>::new();
+    for (path, _) in all.iter().filter(|(_, named)| matches!(named, Named::Tree)) {
+        below
+            .entry(path.canonicalize().ok().and_then(|real| Some(real.parent()?.to_owned())))
+            .or_default()
+            .push(path.clone());
     }
-    for root in parts.iter().filter_map(|part| part.parent()).collect::<BTreeSet<_>>() {
-        let Ok(Named::Split(split)) = recognise(root) else { continue };
-        let Some(split) = split.only(&parts) else { continue };
-        let is_of_it = |path: &Path| path.canonicalize().is_ok_and(|real| split.parts().any(|part| part == real));
-        all.retain(|(path, named)| !matches!(named, Named::Tree) || !is_of_it(path));
-        all.push((root.to_owned(), Named::Split(Box::new(split))));
+    for parts in below.into_values().filter(|parts| parts.len() > 1) {
+        let Ok(Some(split)) = split_of_parts(&parts) else { continue };
+        if split.has_host {
+            all.retain(|(path, _)| !parts.contains(path));
+            all.push((split.path.clone(), Named::Split(Box::new(split))));
+        }
     }
 }
 

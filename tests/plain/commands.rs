@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-use crate::common::fixture;
+use crate::common::{copied_program, fixture};
 use tempfile::TempDir;
 
 /// A directory with inputs, in which commands run.
@@ -524,4 +524,31 @@ fn rules_that_the_input_breaks_are_named() {
     assert!(place.ends(1, &["verify", "out"]).contains(&format!("{problem} [binary-form]")));
     place.ends(0, &["verify", "out", "--allow", "binary-form"]);
     assert!(!place.ends(0, &["split", "fat", "-o", "whole"]).contains("broke rules"));
+}
+
+/// The commands run as a user without privileges, so that modes count.
+#[test]
+fn a_tree_with_a_directory_that_may_not_be_listed_has_no_answer() {
+    let place = Place::new();
+    place.file("fat/closed/notes", b"text");
+    let set =
+        |path: &str, mode| fs::set_permissions(place.0.path().join(path), fs::Permissions::from_mode(mode)).unwrap();
+    set("", 0o755);
+    set("fat/closed", 0);
+    let program = copied_program(place.0.path());
+    for (code, arguments) in [(1, "inspect fat"), (2, "inspect fat --require gfx90a"), (2, "diff fat fat")] {
+        let mut command = Command::new(&program);
+        if rustix::process::geteuid().is_root() {
+            command = Command::new("setpriv");
+            command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
+        }
+        let Output { status, stderr, .. } =
+            command.args(arguments.split(' ')).current_dir(place.0.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&stderr);
+        assert!(
+            status.code() == Some(code) && said.contains("closed: Permission denied"),
+            "{arguments}: {status} {said}"
+        );
+    }
+    set("fat/closed", 0o755);
 }
