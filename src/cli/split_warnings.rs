@@ -14,7 +14,7 @@ pub(super) fn warn_of_others(output: &Path, views: &[(EntryPath, PathBuf)]) {
     let entries = std::fs::read_dir(output).into_iter().flatten().filter_map(Result::ok);
     let is_key = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
-        path.is_dir() && name.is_some_and(|name| name.parse().is_ok_and(|key: BundleKey| key.is_known()))
+        path.is_dir() && name.is_some_and(BundleKey::is_name)
     };
     let mut others: Vec<_> = entries.map(|entry| entry.path()).filter(is_key).collect();
     others.retain(|path| !views.iter().any(|(_, place)| place == path));

@@ -40,6 +40,11 @@ impl BundleKey {
         &self.0
     }
 
+    /// Whether a name is that of a key that the hierarchy knows.
+    pub fn is_name(name: &str) -> bool {
+        name.parse().is_ok_and(|key: Self| key.is_known())
+    }
+
     /// Whether the hierarchy knows it.
     pub fn is_known(&self) -> bool {
         find_bundle(self.as_str()).is_some() || find_target(self.as_str()).is_some()

@@ -66,7 +66,7 @@ impl SplitDirectory {
         };
         let statement = LocatedStatement::of_split(&listing.path)?;
         // Most directories have neither.
-        let is_any = |name: &String| RESERVED.contains(&name.as_str()) || is_set(name) || is_key(name);
+        let is_any = |name: &String| RESERVED.contains(&name.as_str()) || is_set(name) || BundleKey::is_name(name);
         if statement.is_none() && !names.iter().any(is_any) {
             return Ok(None);
         }
@@ -80,7 +80,7 @@ impl SplitDirectory {
         let has_wheels = WheelDirectory::of(&of_wheels).is_some();
         // A package of an installation may have the name of a view.
         let is_view = (has_host || has_wheels || !thin.is_empty() || !thin_wheels.is_empty() || !devices.is_empty())
-            || !merged.is_empty() && merged.iter().all(|name| is_key(name));
+            || !merged.is_empty() && merged.iter().all(|name| BundleKey::is_name(name));
         if is_installation || !is_view && statement.is_none() {
             return Ok(None);
         }
@@ -203,7 +203,7 @@ fn sets_for<'a>(names: &'a [String], gpu: &TargetId) -> Vec<&'a String> {
 /// Whether an entry may be in the directory of a split: a view, a wheel, or something hidden.
 fn may_be_in_split(entry: &ListedEntry) -> bool {
     let name = entry.name.to_string_lossy();
-    let is_view = || RESERVED.contains(&&*name) || name == UNKNOWN || is_set(&name) || is_key(&name);
+    let is_view = || RESERVED.contains(&&*name) || name == UNKNOWN || is_set(&name) || BundleKey::is_name(&name);
     let is_known = match entry.kind {
         ListedKind::Directory => is_view(),
         ListedKind::File | ListedKind::Other => entry.has_extension("whl"),
@@ -227,16 +227,13 @@ fn devices(
     let is_reserved = |name: &String| name == REPORTS || RESERVED.contains(&name.as_str());
     // `split --format thin-wheel` writes directories with the names of device parts.
     let has_thin_wheel = |name: &String| thin_wheels.iter().any(|wheel| wheel.starts_with(path.join(name)));
-    let is_device = |name: &&String| !is_reserved(name) && (is_key(name) || is_named(name)) && !has_thin_wheel(name);
+    let is_device =
+        |name: &&String| !is_reserved(name) && (BundleKey::is_name(name) || is_named(name)) && !has_thin_wheel(name);
     Ok(names.iter().filter(is_device).cloned().collect())
 }
 
 fn is_around(wheels: &[PathBuf], listing: &DirectoryListing, name: &str) -> bool {
     wheels.iter().any(|wheel| wheel.starts_with(listing.path.join(name)))
-}
-
-fn is_key(name: &str) -> bool {
-    name.parse().is_ok_and(|key: BundleKey| key.is_known())
 }
 
 fn is_set(name: &str) -> bool {

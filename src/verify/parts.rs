@@ -121,7 +121,7 @@ impl Part {
         let of_wheel = input.dist_info().map(|path| path.to_text().split('-').next().unwrap_or_default().to_owned());
         let of_wheel = of_wheel.and_then(|name| Some(devices::key(&normalise(&name))?.to_string()));
         let of_path = input.location.file_name().map(|name| name.to_string_lossy().into_owned());
-        let name = of_path.clone().filter(|name| is_key(name)).or(of_wheel).or(of_path).unwrap_or_default();
+        let name = of_path.clone().filter(|name| BundleKey::is_name(name)).or(of_wheel).or(of_path).unwrap_or_default();
         let (origins, databases) = (origins.moved, Databases::all());
         Ok(Self { name, label, input, origins, data, links, databases, oddities }.with_databases(resources))
     }
@@ -224,11 +224,6 @@ impl Part {
     }
 }
 
-/// Whether a part has the name of one for GPUs.
-fn is_key(name: &str) -> bool {
-    name.parse().is_ok_and(|key: BundleKey| key.is_known())
-}
-
 fn labelled(label: &str, path: &EntryPath) -> String {
     if label.is_empty() { path.to_string() } else { format!("{label}/{path}") }
 }
@@ -295,7 +290,7 @@ impl Parts {
         let is_form = self.kind.is_separate() && (self.component.is_none() || self.all.len() > 1);
         let has_archive = || self.files().any(|file| is_archive(file.path, file.content));
         let has_databases = |part: &Part| part.files().any(|(path, _)| part.databases.classify(path).is_some());
-        let is_device_part = |part: &Arc<Part>| is_key(&part.name) && has_databases(part);
+        let is_device_part = |part: &Arc<Part>| BundleKey::is_name(&part.name) && has_databases(part);
         is_form && self.files().next().is_some()
             || self.statement.is_some()
             || self.all.iter().any(is_device_part)

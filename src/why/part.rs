@@ -12,7 +12,7 @@ use crate::view::{MERGED, THIN};
 fn split_around(file: &Path) -> Option<Box<SplitDirectory>> {
     let is_part = |directory: &&Path| {
         let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        [HOST, MERGED, THIN].contains(&name) || name.parse().is_ok_and(|key: BundleKey| key.is_known())
+        [HOST, MERGED, THIN].contains(&name) || BundleKey::is_name(name)
     };
     let splits = file.ancestors().skip(1).filter(is_part).filter_map(|part| match recognise(part.parent()?) {
         Ok(Named::Split(split)) => Some(split),
