@@ -17,6 +17,9 @@ use crate::rope::{Content, ReadError, Sha256, equal, to_usize};
 use crate::source::EntryPath;
 use crate::split::targets_of_bundle_file;
 
+/// A fat binary of one build, with the code objects of each of its wrappers.
+type FatBuild = (FatBinary, Vec<Vec<CodeObject>>);
+
 /// The code objects of a wrapper in one build, in the order of their bundle.
 type FatCode<'a> = Vec<&'a CodeObject>;
 
@@ -50,27 +53,14 @@ impl Comparison<'_> {
         }
         // A thin tree of split input contains split binaries without code for its GPUs.
         let thin = self.context.thin.gpus(path).filter(|_| !self.context.binaries.split.contains_key(path));
-        if let (Some(gpus), [(binary, bundles)]) = (thin, &*fat) {
-            return self.compare_thin(path, (binary, bundles), split, gpus);
+        if let (Some(gpus), [fat]) = (thin, &*fat) {
+            return self.compare_thin(path, fat, split, gpus);
         }
         let Some(requests) = self.context.binaries.split.get(path) else {
             // It is still fat, which has been reported. Nothing is lost if the file is unchanged.
             return false;
         };
-        let differences: Vec<_> = fat.iter().map(|(binary, _)| binary.first_difference(split)).collect();
-        if !differences.iter().any(|difference| matches!(difference, Ok(None))) {
-            match differences.into_iter().next() {
-                Some(Ok(Some(difference))) => self.say(Rule::AgainstBinary, path, difference),
-                Some(Err(error)) => self.say(Rule::AgainstUnreadable, path, error),
-                Some(Ok(None)) | None => {}
-            }
-        }
-        if let Some((_, bundles)) = fat.iter().find(|(_, bundles)| bundles.len() != requests.len()) {
-            self.say(
-                Rule::AgainstBinary,
-                path,
-                format!("it had {} wrappers and has {}", bundles.len(), requests.len()),
-            );
+        if !self.has_form(path, &fat, split, requests.len()) {
             return true;
         }
         requests.par_iter().enumerate().with_max_len(1).for_each(|(position, request)| {
@@ -82,6 +72,24 @@ impl Comparison<'_> {
             }
         });
         true
+    }
+
+    /// Compares everything but device code with that of each build: it must be the same as in one of them. `false` if the
+    /// numbers of wrappers differ, so that these cannot be compared.
+    fn has_form(&self, path: &EntryPath, fat: &[FatBuild], made: &Arc<dyn Content>, wrappers: usize) -> bool {
+        let differences: Vec<_> = fat.iter().map(|(binary, _)| binary.first_difference(made)).collect();
+        if !differences.iter().any(|difference| matches!(difference, Ok(None))) {
+            match differences.into_iter().next() {
+                Some(Ok(Some(difference))) => self.say(Rule::AgainstBinary, path, difference),
+                Some(Err(error)) => self.say(Rule::AgainstUnreadable, path, error),
+                Some(Ok(None)) | None => {}
+            }
+        }
+        let other = fat.iter().map(|(_, bundles)| bundles.len()).find(|number| *number != wrappers);
+        if let Some(had) = other {
+            self.say(Rule::AgainstBinary, path, format!("it had {had} wrappers and has {wrappers}"));
+        }
+        other.is_none()
     }
 
     /// The code objects of a bundle.
@@ -112,27 +120,11 @@ impl Comparison<'_> {
 
     /// Compares a thin binary: it must contain exactly the code of the fat one that the GPUs can run. `false` if it is
     /// still fat, so that it must be unchanged.
-    fn compare_thin(
-        &self,
-        path: &EntryPath,
-        (fat, bundles): (&FatBinary, &[Vec<CodeObject>]),
-        thin: &Arc<dyn Content>,
-        gpus: &GpuSet,
-    ) -> bool {
+    fn compare_thin(&self, path: &EntryPath, fat: &FatBuild, thin: &Arc<dyn Content>, gpus: &GpuSet) -> bool {
         // An unreadable file has been reported.
         let Ok(Some(binary)) = FatBinary::scan(thin) else { return false };
-        match fat.first_difference(thin) {
-            Ok(None) => {}
-            Ok(Some(difference)) => self.say(Rule::AgainstBinary, path, difference),
-            Err(error) => self.say(Rule::AgainstUnreadable, path, error),
-        }
-        let wrappers = binary.wrappers();
-        if wrappers.len() != bundles.len() {
-            self.say(
-                Rule::AgainstBinary,
-                path,
-                format!("it had {} wrappers and has {}", bundles.len(), wrappers.len()),
-            );
+        let (wrappers, bundles) = (binary.wrappers(), &fat.1);
+        if !self.has_form(path, std::slice::from_ref(fat), thin, wrappers.len()) {
             return true;
         }
         wrappers.par_iter().zip(bundles).enumerate().with_max_len(1).for_each(|(position, (wrapper, bundle))| {

@@ -211,9 +211,9 @@ impl Run<'_> {
         names::check_directories(distributions, findings);
         names::check_readable(distributions, findings);
         requirements::check(distributions, against.is_some(), findings);
-        payload::check_code(parts, distributions, &code, findings);
-        payload::check_payload(parts, distributions, archives, findings);
-        payload::check_archives(parts, distributions, archives, &choices.databases, findings);
+        payload::check_code(context, &code);
+        payload::check_payload(context);
+        payload::check_archives(context);
         let listed = context.check_manifests(&context.check_records(progress), progress);
         // Of a split, the code objects are read all the same: its input, or the machine that split it, may have been faulty.
         let proves = parts.kind == PartsKind::Installation && against.is_none();

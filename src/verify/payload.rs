@@ -2,25 +2,21 @@
 
 use std::collections::HashSet;
 
+use super::context::Context;
 use super::devices::key;
 use super::distributions::{Distribution, Role};
-use super::lookup::{LookupResults, OverlaidArchives, Unreached};
+use super::lookup::{LookupResults, Unreached};
 use super::parts::{Parts, PartsKind};
-use super::report::{Findings, enumerate};
+use super::report::enumerate;
 use super::rules::Rule;
-use crate::database::Databases;
 use crate::gpu::{BundleKey, TargetId};
 use crate::source::EntryPath;
 
 /// Checks that there is code for each distribution, or for the whole input if no distribution is a host part. An
 /// installation for one GPU need not have code for every binary, but must have some for one of them.
-pub(super) fn check_code(
-    parts: &Parts,
-    distributions: &[Distribution<'_>],
-    code: &LookupResults<'_>,
-    findings: &Findings,
-) {
+pub(super) fn check_code(context: &Context<'_>, code: &LookupResults<'_>) {
     const REASON: &str = "no archive has code for any of its split binaries";
+    let Context { parts, distributions, findings, .. } = *context;
     if !parts.kind.is_partial() {
         return;
     }
@@ -75,12 +71,8 @@ fn is_here(parts: &Parts, device: &Distribution<'_>) -> bool {
 }
 
 /// Checks that device distributions of an installation contain code of their own GPU only, and any code.
-pub(super) fn check_payload(
-    parts: &Parts,
-    distributions: &[Distribution<'_>],
-    archives: &OverlaidArchives,
-    findings: &Findings,
-) {
+pub(super) fn check_payload(context: &Context<'_>) {
+    let Context { parts, archives, distributions, findings, .. } = *context;
     if parts.kind != PartsKind::Installation {
         return;
     }
@@ -113,13 +105,8 @@ pub(super) fn check_payload(
 
 /// Checks that markers lead to all archives that device distributions installed. Archives of other packages may have
 /// other uses.
-pub(super) fn check_archives(
-    parts: &Parts,
-    distributions: &[Distribution<'_>],
-    archives: &OverlaidArchives,
-    databases: &Databases,
-    findings: &Findings,
-) {
+pub(super) fn check_archives(context: &Context<'_>) {
+    let Context { parts, archives, distributions, choices, findings, .. } = *context;
     // A missing host part is the cause, and has been reported.
     let lacks_host =
         distributions.iter().any(Distribution::is_of_split) && !distributions.iter().any(|it| it.role == Role::Host);
@@ -129,7 +116,7 @@ pub(super) fn check_archives(
     let devices = distributions.iter().filter(|it| it.role == Role::Device);
     let named: HashSet<_> = devices.flat_map(Distribution::recorded).collect();
     for archive in archives.list.iter().filter(|archive| named.contains(&archive.path) && !archive.is_reached()) {
-        if databases.classify(&archive.path).is_none() {
+        if choices.databases.classify(&archive.path).is_none() {
             findings.add(Rule::OrphanArchive, archive.label.as_str(), "no marker leads to it");
         }
     }
