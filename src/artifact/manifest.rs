@@ -57,8 +57,7 @@ impl Manifest {
     /// is damaged or misplaced.
     pub fn of(input: &Input) -> Result<Self, ManifestError> {
         let missing = || ManifestError::Missing(input.location.clone());
-        let entry = input.entry(&manifest_path()).ok_or_else(missing)?;
-        let EntryKind::File { content, .. } = &entry.kind else { return Err(missing()) };
+        let content = input.content(&manifest_path()).ok_or_else(missing)?;
         let path = input.location.join(MANIFEST);
         let unreadable = |reason: String| ManifestError::Unreadable { path: path.clone(), reason };
         let bytes = WholeFile::of(Parser::ArtifactManifest, &**content).map_err(|it| unreadable(it.to_string()))?;

@@ -18,7 +18,6 @@ use super::terminal::message;
 use crate::report::Sizes;
 use crate::resources::WorkPolicy;
 use crate::session::{Prepared, SessionInputs};
-use crate::source::EntryKind;
 use crate::view::ListedWheel;
 use crate::wheelparts::WheelSet;
 
@@ -118,15 +117,8 @@ fn record_digests(wheels: &[ListedWheel], prepared: &Prepared) -> anyhow::Result
 fn look_into_members(prepared: &Prepared) {
     let members: Vec<_> = prepared
         .input
-        .entries
-        .iter()
-        .filter_map(|entry| match &entry.kind {
-            EntryKind::File { content, .. } => {
-                let member = content.member().filter(|member| member.packed().deflated);
-                member.map(|member| (&entry.path, member))
-            }
-            EntryKind::Directory | EntryKind::Symlink(_) => None,
-        })
+        .files()
+        .filter_map(|(path, content)| Some((path, content.member().filter(|member| member.packed().deflated)?)))
         .collect();
     show_bytes("Indexing", |progress| {
         progress.expect(members.iter().map(|(_, member)| member.size()).sum());

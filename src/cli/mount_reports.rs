@@ -9,7 +9,7 @@ use crate::page::PageFile;
 use crate::report::Summary;
 use crate::resources::Resources;
 use crate::session::Prepared;
-use crate::source::{EntryKind, Input};
+use crate::source::{Entry, Input};
 use crate::split::STATEMENT;
 use crate::tree::Body;
 use crate::view::{HOST, MANIFESTS, Metrics, Status, fixed};
@@ -58,9 +58,5 @@ pub(super) fn live_reports<'a>(
 
 /// Bytes of all files of an input.
 pub(super) fn total_bytes(input: &Input) -> u64 {
-    let sizes = input.entries.iter().filter_map(|entry| match &entry.kind {
-        EntryKind::File { content, .. } => Some(content.size()),
-        EntryKind::Directory | EntryKind::Symlink(_) => None,
-    });
-    sizes.sum()
+    input.entries.iter().map(Entry::size).sum()
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::error::CollectError;
 use crate::memory::{Parser, WholeFile};
 use crate::opened::LocatedStatement;
-use crate::source::{EntryKind, EntryPath, Input};
+use crate::source::{EntryPath, Input};
 use crate::split::{InputFacts, STATEMENT};
 use crate::view::REPORTS;
 use crate::wheel;
@@ -50,11 +50,8 @@ fn statements(input: &Input) -> impl Iterator<Item = LocatedStatement> {
         let is_in_dist_info = || path.parent().is_some_and(|it| it.name().ends_with(b".dist-info"));
         *path == of_tree || path.name() == wheel::STATEMENT.as_bytes() && is_in_dist_info()
     };
-    input.entries.iter().filter(move |entry| is_statement(&entry.path)).filter_map(|entry| match &entry.kind {
-        EntryKind::File { content, .. } => {
-            let bytes = WholeFile::of(Parser::Statement, &**content).ok()?;
-            LocatedStatement::parse(entry.path.to_string(), &bytes).ok()
-        }
-        _ => None,
+    input.files().filter(move |(path, _)| is_statement(path)).filter_map(|(path, content)| {
+        let bytes = WholeFile::of(Parser::Statement, &**content).ok()?;
+        LocatedStatement::parse(path.to_string(), &bytes).ok()
     })
 }

@@ -148,9 +148,9 @@ impl SearchRoot {
         let (file, content) = match resolve_links(path, Some(&self.input.location), |path| self.kind(path)) {
             Resolved::Outside(link) => return Followed::Outside(link),
             Resolved::Nothing => return Followed::Nothing,
-            Resolved::Entry(file) => match self.kind(&file) {
-                Some(EntryKind::File { content, .. }) => (file, Arc::clone(content)),
-                _ => return Followed::Nothing,
+            Resolved::Entry(file) => match self.kind(&file).and_then(EntryKind::content) {
+                Some(content) => (file, Arc::clone(content)),
+                None => return Followed::Nothing,
             },
         };
         let mut links = Vec::new();

@@ -10,7 +10,7 @@ use super::policy;
 use super::root::{Followed, FoundFile, SearchRoot};
 use crate::binary::{Imports, LinkedMachine};
 use crate::loader::SearchDirectory;
-use crate::source::{EntryKind, EntryPath, may_be_binary};
+use crate::source::{EntryPath, may_be_binary};
 
 /// The most files with the name of a library that are examined for one of the right machine.
 const MAX_CANDIDATES: usize = 64;
@@ -55,21 +55,17 @@ impl<'a> Selector<'a> {
     fn add_application(&mut self) {
         let Some(app) = self.roots.first() else { return };
         let mut unreadable = Vec::new();
-        for entry in &app.input.entries {
-            let EntryKind::File { content, .. } = &entry.kind else { continue };
-            if !may_be_binary(&**content) {
-                continue;
-            }
+        for (path, content) in app.input.files().filter(|(_, content)| may_be_binary(&***content)) {
             let imports = match Imports::read(content) {
                 Ok(Some(imports)) => Arc::new(imports),
                 Ok(None) => continue,
                 Err(error) => {
-                    unreadable.push((entry.path.to_string(), LinkedMachine::of(content), error.to_string()));
+                    unreadable.push((path.to_string(), LinkedMachine::of(content), error.to_string()));
                     continue;
                 }
             };
-            let file = RootedPath { root: 0, path: entry.path.clone() };
-            let (loaded_as, content) = (entry.path.clone(), Arc::clone(content));
+            let file = RootedPath { root: 0, path: path.clone() };
+            let (loaded_as, content) = (path.clone(), Arc::clone(content));
             self.add(LoadedObject {
                 file,
                 loaded_as,

@@ -37,8 +37,7 @@ struct StatedCollection {
 
 /// The GPUs of a result whose libraries have the code of some GPUs only, by its statement; `None` for anything else.
 pub fn collected_gpus(result: &Input) -> Option<GpuSet> {
-    let EntryKind::File { content, .. } = &result.entry(&place().1)?.kind else { return None };
-    stated_gpus(&WholeFile::of(Parser::Collection, &**content).ok()?)
+    stated_gpus(&WholeFile::of(Parser::Collection, &**result.content(&place().1)?).ok()?)
 }
 
 /// The same of the bytes of a statement.

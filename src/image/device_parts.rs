@@ -9,7 +9,7 @@ use crate::gpu::{BundleKey, SPIRV, TargetId};
 use crate::kpack::{ArchiveReader, KpackError};
 use crate::loader::{RuntimeNames, is_archive};
 use crate::rope::Content;
-use crate::source::{EntryKind, EntryPath, Input};
+use crate::source::{EntryPath, Input};
 
 /// The HIP runtime, as the names of its file begin.
 const RUNTIME: &[u8] = b"libamdhip64.so";
@@ -33,14 +33,10 @@ impl DeviceParts {
     /// Those of a root file system before it is joined.
     pub(crate) fn find(root: &Input, databases: &Databases) -> Self {
         let mut parts = Self::default();
-        for entry in &root.entries {
-            if let EntryKind::File { content, .. } = &entry.kind
-                && is_archive(&entry.path, content)
-            {
-                match keys_of(content) {
-                    Ok(keys) => parts.archives.extend(keys.map(|keys| (entry.path.clone(), Arc::new(keys)))),
-                    Err(error) => parts.warnings.push(format!("{}: stays in all images: {error}", entry.path)),
-                }
+        for (path, content) in root.files().filter(|(path, content)| is_archive(path, content)) {
+            match keys_of(content) {
+                Ok(keys) => parts.archives.extend(keys.map(|keys| (path.clone(), Arc::new(keys)))),
+                Err(error) => parts.warnings.push(format!("{path}: stays in all images: {error}")),
             }
         }
         if !parts.archives.is_empty() {
@@ -71,7 +67,7 @@ impl DeviceParts {
             return;
         }
         let path = directory.child(b"RECORD");
-        let Some(EntryKind::File { content, .. }) = root.entry(&path).map(|entry| &entry.kind) else { return };
+        let Some(content) = root.content(&path) else { return };
         let Ok(record) = DistributionRecord::read(&path, &**content) else { return };
         let (mut files, mut keys) = (BTreeSet::from([directory.clone()]), BTreeSet::new());
         for path in record.paths() {
@@ -111,9 +107,7 @@ fn keys_of(archive: &Arc<dyn Content>) -> Result<Option<BTreeSet<BundleKey>>, Kp
 
 /// Whether a HIP runtime reads archives; `None` if there is none that can be read.
 fn reads_archives(root: &Input) -> Option<bool> {
-    let runtimes = root.entries.iter().filter_map(|entry| match &entry.kind {
-        EntryKind::File { content, .. } if entry.path.name().starts_with(RUNTIME) => RuntimeNames::of(&**content),
-        _ => None,
-    });
+    let runtimes = root.files().filter(|(path, _)| path.name().starts_with(RUNTIME));
+    let runtimes = runtimes.filter_map(|(_, content)| RuntimeNames::of(&**content));
     runtimes.map(|names| names.reads_archives()).reduce(|one, other| one || other)
 }

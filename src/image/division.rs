@@ -26,7 +26,7 @@ use super::root::{LinkTarget, LinkTargets, MemberId, RootFiles};
 use crate::gpu::GpuSet;
 use crate::index::Index;
 use crate::rope::{Content, Materialize, Rope, Segment};
-use crate::source::{EntryKind, EntryPath, Input, file_in};
+use crate::source::{EntryPath, Input, file_in};
 use crate::split::{Destination, FatBinaries, Plan, PlanOptions, Statement};
 use crate::wheel::{LineEdit, PART_MANIFEST, STATEMENT};
 
@@ -393,8 +393,6 @@ fn in_thin_form(path: &EntryPath) -> Option<Moved> {
 }
 
 fn content_of(layer: &Layer, member: &LayerMember) -> Result<Arc<dyn Content>, ImageError> {
-    match file_in(&layer.archive, &member.content).map_err(|reason| layer.bad(&member.path, reason))? {
-        EntryKind::File { content, .. } => Ok(content),
-        EntryKind::Directory | EntryKind::Symlink(_) => Ok(Arc::new(Rope::default())),
-    }
+    let kind = file_in(&layer.archive, &member.content).map_err(|reason| layer.bad(&member.path, reason))?;
+    Ok(kind.content().map_or_else(|| Arc::new(Rope::default()) as _, Arc::clone))
 }

@@ -10,7 +10,7 @@ use super::object::code;
 use crate::kpack::TocEntry;
 use crate::loader::{archive_root, is_archive, linked_archives};
 use crate::resources::Resources;
-use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::source::{EntryPath, Input};
 
 /// All archives.
 pub(super) struct InputArchives {
@@ -22,13 +22,11 @@ pub(super) struct InputArchives {
 impl InputArchives {
     pub(super) fn of(input: &Input, installed: impl Fn(&EntryPath) -> EntryPath) -> Self {
         let linked = linked_archives(input);
-        let archive = |entry: &Entry| match &entry.kind {
-            EntryKind::File { content, .. } if is_archive(&entry.path, content) || linked.contains(&entry.path) => {
-                Some(InputArchive::new(entry.path.clone(), installed(&entry.path), Arc::clone(content)))
-            }
-            _ => None,
+        let archives = input.files().filter(|(path, content)| is_archive(path, content) || linked.contains(*path));
+        let archive = |(path, content): (&EntryPath, &Arc<_>)| {
+            InputArchive::new(path.clone(), installed(path), Arc::clone(content))
         };
-        let list: Vec<_> = input.entries.iter().filter_map(archive).collect();
+        let list: Vec<_> = archives.map(archive).collect();
         let mut numbers = HashMap::<_, Vec<_>>::new();
         for (number, archive) in list.iter().enumerate() {
             numbers.entry(archive.installed.clone()).or_default().push(number);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::memory::{Parser, WholeFile};
-use crate::source::{EntryKind, EntryPath, Input, InputKind};
+use crate::source::{EntryPath, Input, InputKind};
 use crate::wheel::{self, Metadata, normalise};
 
 /// Warnings about device wheels in a directory that are not of the version that their host wheel requires.
@@ -30,12 +30,8 @@ pub(super) fn mixed_versions(input: &Input) -> Vec<String> {
 
 /// The METADATA of all distributions. What cannot be read or parsed is not judged here.
 fn metadata(input: &Input) -> Vec<Metadata> {
-    let parse = |path: &EntryPath, kind: &EntryKind| {
-        let EntryKind::File { content, .. } = kind else { return None };
-        if path.depth() != 2 || path.name() != b"METADATA" || !path.is_in_dist_info() {
-            return None;
-        }
-        Metadata::parse(WholeFile::of(Parser::Metadata, &**content).ok()?.into_bytes(), path).ok()
-    };
-    input.entries.iter().filter_map(|entry| parse(&entry.path, &entry.kind)).collect()
+    let is_metadata = |path: &EntryPath| path.depth() == 2 && path.name() == b"METADATA" && path.is_in_dist_info();
+    let files = input.files().filter(|(path, _)| is_metadata(path));
+    let read = files.filter_map(|(path, content)| Some((path, WholeFile::of(Parser::Metadata, &**content).ok()?)));
+    read.filter_map(|(path, text)| Metadata::parse(text.into_bytes(), path).ok()).collect()
 }

@@ -140,11 +140,9 @@ fn examine(
     resources: &Arc<Resources>,
     progress: &Progress,
 ) -> Vec<(usize, Examined)> {
-    let may_be_binary = |(position, entry): (usize, &'_ Entry)| match &entry.kind {
-        EntryKind::File { content, .. } if content.size() >= MIN_BINARY && !archives.has(&entry.path) => {
-            Some((position, installed(&entry.path), Arc::clone(content)))
-        }
-        _ => None,
+    let may_be_binary = |(position, entry): (usize, &'_ Entry)| {
+        let content = entry.content().filter(|it| it.size() >= MIN_BINARY && !archives.has(&entry.path))?;
+        Some((position, installed(&entry.path), Arc::clone(content)))
     };
     let files: Vec<_> = input.entries.iter().enumerate().filter_map(may_be_binary).collect();
     progress.expect(files.iter().map(|(.., content)| content.size()).sum());
@@ -177,9 +175,6 @@ fn replace(
         }
         joined.binaries.insert(entry.path.clone(), Arc::new(form));
     }
-    let content = |entry: &Entry| match &entry.kind {
-        EntryKind::File { content, .. } if decision.used.contains(&entry.path) => Some(Arc::clone(content)),
-        _ => None,
-    };
-    joined.archives = input.entries.iter().filter_map(content).collect();
+    let used = input.files().filter(|(path, _)| decision.used.contains(*path));
+    joined.archives = used.map(|(_, content)| Arc::clone(content)).collect();
 }

@@ -80,10 +80,7 @@ impl<'a> Names<'a> {
 
     /// The file at a path.
     pub(super) fn file(&self, path: &EntryPath) -> Option<&'a Arc<dyn Content>> {
-        match self.kind(path)? {
-            EntryKind::File { content, .. } => Some(content),
-            EntryKind::Directory | EntryKind::Symlink(_) => None,
-        }
+        self.kind(path)?.content()
     }
 
     /// The symlinks of the input, by the path to which they lead.

@@ -37,10 +37,7 @@ pub(crate) fn begins_archive(content: &Arc<dyn Content>) -> bool {
 pub(crate) fn linked_archives(input: &Input) -> HashSet<EntryPath> {
     let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);
     let archive = |link: &Entry| match resolve_links(&link.path, Some(&input.location), kind) {
-        Resolved::Entry(path) => match kind(&path) {
-            Some(EntryKind::File { content, .. }) if begins_archive(content) => Some(path),
-            _ => None,
-        },
+        Resolved::Entry(path) => input.content(&path).is_some_and(begins_archive).then_some(path),
         Resolved::Outside(_) | Resolved::Nothing => None,
     };
     input.entries.iter().filter(|entry| is_archive_link(entry)).filter_map(archive).collect()

@@ -11,9 +11,7 @@ use crate::view::REPORTS;
 /// guess.
 pub fn check_elsewhere(input: &Input) -> Result<(), OpenedError> {
     let files = |is_it: &dyn Fn(&EntryPath) -> bool| -> Vec<String> {
-        let found =
-            input.entries.iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. }) && is_it(&entry.path));
-        found.map(|entry| entry.path.to_string()).collect()
+        input.files().filter(|(path, _)| is_it(path)).map(|(path, _)| path.to_string()).collect()
     };
     let is_statement = |path: &EntryPath| {
         path.name() == STATEMENT.as_bytes() && path.parent().is_some_and(|it| it.name() == REPORTS.as_bytes())

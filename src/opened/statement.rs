@@ -6,7 +6,7 @@ use super::error::OpenedError;
 use crate::disk;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::memory::{Parser, WholeFile};
-use crate::source::{EntryKind, EntryPath, Input, SourceError};
+use crate::source::{EntryPath, Input, SourceError};
 use crate::split::{MERGED, STATEMENT, Statement, StatementError, THIN};
 use crate::view::REPORTS;
 use crate::wheel;
@@ -23,8 +23,7 @@ pub struct LocatedStatement {
 /// The statement in a `*.dist-info` directory; `None` if there is none that can be read.
 pub fn statement_in(input: &Input, dist_info: &EntryPath) -> Option<Statement> {
     let path = dist_info.child(wheel::STATEMENT.as_bytes());
-    let EntryKind::File { content, .. } = &input.entry(&path)?.kind else { return None };
-    let bytes = WholeFile::of(Parser::Statement, &**content).ok()?;
+    let bytes = WholeFile::of(Parser::Statement, &**input.content(&path)?).ok()?;
     Statement::parse(&bytes).ok()
 }
 

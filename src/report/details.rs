@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::SizedParts;
 use crate::gpu::{BundleKey, TargetId};
 use crate::rope::{Content, PackedContent};
-use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::source::{Entry, EntryPath, Input};
 use crate::split::{Destination, Plan, PlannedBinary};
 
 /// The most packages and files. Further ones are summed up.
@@ -162,7 +162,7 @@ impl Weights {
         let codes: BTreeMap<_, _> = plan.binaries.iter().map(|binary| (&binary.path, binary)).collect();
         let mut weights = Self::default();
         for (entry, place) in input.entries.iter().zip(&plan.places) {
-            let (size, packed) = (size(entry), packed_size(entry));
+            let (size, packed) = (entry.size(), packed_size(entry));
             let sum = match place {
                 Destination::Host => &mut weights.host,
                 Destination::Device(key, _) => weights.databases.entry(key.to_string()).or_default(),
@@ -182,7 +182,7 @@ impl Weights {
         }
         for (key, entry) in plan.held.iter().flat_map(|(key, files)| files.iter().map(move |file| (key, file))) {
             let sum = weights.databases.entry(key.to_string()).or_default();
-            *sum = (sum.0 + size(entry), sum.1 + packed_size(entry));
+            *sum = (sum.0 + entry.size(), sum.1 + packed_size(entry));
         }
         weights
     }
@@ -208,18 +208,9 @@ pub(crate) fn part(whole: u64, some: u64, all: u64) -> u64 {
     u64::try_from(part).unwrap_or(u64::MAX).min(whole)
 }
 
-fn size(entry: &Entry) -> u64 {
-    match &entry.kind {
-        EntryKind::File { content, .. } => content.size(),
-        EntryKind::Directory | EntryKind::Symlink(_) => 0,
-    }
-}
-
 fn packed_size(entry: &Entry) -> u64 {
-    match &entry.kind {
-        EntryKind::File { content, .. } => content.member().map_or_else(|| content.size(), PackedContent::packed_size),
-        EntryKind::Directory | EntryKind::Symlink(_) => 0,
-    }
+    let member = entry.content().and_then(|content| content.member());
+    member.map_or_else(|| entry.size(), PackedContent::packed_size)
 }
 
 /// The device part for the code of each target.
@@ -248,7 +239,7 @@ fn databases(input: &Input, plan: &Plan) -> BTreeMap<String, BTreeMap<String, Fi
             let keys = libraries.entry(handler.name().to_owned()).or_default();
             let files = keys.entry(key.to_string()).or_default();
             files.files += 1;
-            files.size += size(entry);
+            files.size += entry.size();
         }
     }
     libraries
@@ -256,7 +247,7 @@ fn databases(input: &Input, plan: &Plan) -> BTreeMap<String, BTreeMap<String, Fi
 
 fn files(input: &Input, plan: &Plan) -> Vec<PlainFile> {
     let host = input.entries.iter().zip(&plan.places).filter(|(_, place)| matches!(place, Destination::Host));
-    let mut files: Vec<_> = host.map(|(entry, _)| (Reverse(size(entry)), &entry.path)).collect();
+    let mut files: Vec<_> = host.map(|(entry, _)| (Reverse(entry.size()), &entry.path)).collect();
     files.retain(|(Reverse(size), _)| *size > 0);
     if files.len() > MAX_LISTED {
         files.select_nth_unstable(MAX_LISTED);
@@ -274,7 +265,7 @@ fn packages(input: &Input, plan: &Plan, root: &EntryPath) -> Vec<DirectoryDetail
         let package = packages
             .entry(package_path(&entry.path, root))
             .or_insert_with(|| DirectoryDetails { name: name(), ..DirectoryDetails::default() });
-        let size = size(entry);
+        let size = entry.size();
         package.files += 1;
         package.size += size;
         match place {
@@ -315,7 +306,7 @@ impl DirectoryDetails {
 }
 
 fn is_file(entry: &Entry) -> bool {
-    matches!(entry.kind, EntryKind::File { .. })
+    entry.content().is_some()
 }
 
 /// The directory that contains all of these files.

@@ -10,7 +10,7 @@ use crate::devicecode::{DeviceForm, begins_static_library, code_of_file};
 use crate::loader::is_archive;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryKind, Input, may_be_binary};
+use crate::source::{Input, may_be_binary};
 use crate::split::{CodeOfFile, Fate};
 
 /// The most files with code that a sentence names.
@@ -39,10 +39,9 @@ impl LookedAt {
     /// Looks at the first block of each file, and at the wrappers of binaries. Their data is not searched.
     pub(crate) fn of<'a>(inputs: impl IntoIterator<Item = &'a Input>, resources: &Arc<Resources>) -> Self {
         let mut all = Self::default();
-        for entry in inputs.into_iter().flat_map(|input| &input.entries) {
-            let EntryKind::File { content, .. } = &entry.kind else { continue };
+        for (path, content) in inputs.into_iter().flat_map(Input::files) {
             all.files += 1;
-            all.archives += usize::from(is_archive(&entry.path, content));
+            all.archives += usize::from(is_archive(path, content));
             all.loose += usize::from(code_of_file(content, resources).is_some());
             all.libraries += usize::from(is_library(&**content));
             if may_be_binary(&**content) {

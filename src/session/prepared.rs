@@ -11,7 +11,7 @@ use crate::join::Joined;
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::ReadError;
-use crate::source::{Entry, EntryKind, Input};
+use crate::source::{Entry, Input};
 use crate::split::{Destination, Packaging, Plan, SplitId, Statement};
 use crate::view::{ListedWheel, MadeTime, TreeManifest, part_manifests};
 use crate::wheelparts::{WheelPart, WheelSet};
@@ -76,11 +76,7 @@ impl Prepared {
     /// Compares the members of a wheel with its RECORD, so that neither wrong digests nor damaged files are copied.
     pub(crate) fn check_claims(&self, progress: &Progress) -> Result<(), ReadError> {
         let Some(wheels) = &self.wheels else { return Ok(()) };
-        let size = |entry: &Entry| match &entry.kind {
-            EntryKind::File { content, .. } => content.size(),
-            EntryKind::Directory | EntryKind::Symlink(_) => 0,
-        };
-        progress.expect(self.input.entries.iter().map(size).sum());
+        progress.expect(self.input.entries.iter().map(Entry::size).sum());
         self.remember_damage(wheels.check_claims(&progress.done))?;
         self.check_members(|_| true)
     }
@@ -89,10 +85,10 @@ impl Prepared {
     /// databases of these keys.
     pub(crate) fn check_members(&self, is_wanted: impl Fn(&BundleKey) -> bool + Sync) -> Result<(), ReadError> {
         let members = self.input.entries.par_iter().zip(&self.plan.places);
-        let checked = members.with_max_len(1).try_for_each(|(entry, place)| match (&entry.kind, place) {
-            (EntryKind::Directory | EntryKind::Symlink(_), _) | (_, Destination::Unwanted(..)) => Ok(()),
+        let checked = members.with_max_len(1).try_for_each(|(entry, place)| match (entry.content(), place) {
+            (None, _) | (_, Destination::Unwanted(..)) => Ok(()),
             (_, Destination::Device(key, _)) if !is_wanted(key) => Ok(()),
-            (EntryKind::File { content, .. }, _) => content.check(),
+            (Some(content), _) => content.check(),
         });
         self.remember_damage(checked)
     }

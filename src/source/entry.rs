@@ -34,7 +34,24 @@ pub enum EntryKind {
     },
 }
 
+impl Entry {
+    /// The bytes of a file; `None` for a directory or a symlink.
+    pub fn content(&self) -> Option<&Arc<dyn Content>> {
+        self.kind.content()
+    }
+
+    /// The size of a file; 0 for others.
+    pub fn size(&self) -> u64 {
+        self.content().map_or(0, |content| content.size())
+    }
+}
+
 impl EntryKind {
+    /// The bytes of a file; `None` for a directory or a symlink.
+    pub fn content(&self) -> Option<&Arc<dyn Content>> {
+        if let Self::File { content, .. } = self { Some(content) } else { None }
+    }
+
     /// Bytes of the target of a symlink; 0 for others.
     pub(crate) fn target_length(&self) -> u64 {
         if let Self::Symlink(target) = self { target.len() as u64 } else { 0 }

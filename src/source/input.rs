@@ -70,10 +70,7 @@ impl Input {
         if let Some(file) = &self.file {
             return vec![Arc::clone(file)];
         }
-        let files = self.entries.iter().filter_map(|entry| match &entry.kind {
-            EntryKind::File { content, .. } if content.size() > 0 => Some(content),
-            _ => None,
-        });
+        let files = self.entries.iter().filter_map(Entry::content).filter(|content| content.size() > 0);
         match self.kind {
             // The stored bytes of a member are read from its wheel; its inflated bytes may be in a cache.
             InputKind::Wheels(_) => {
@@ -86,12 +83,8 @@ impl Input {
     /// Has the first pass over each member of a wheel compute its SHA-256. This spares a second pass if the digests of all
     /// members will be needed.
     pub fn hash_members(&self) {
-        for entry in &self.entries {
-            if let EntryKind::File { content, .. } = &entry.kind
-                && let Some(member) = content.member()
-            {
-                member.hash_in_passing();
-            }
+        for member in self.files().filter_map(|(_, content)| content.member()) {
+            member.hash_in_passing();
         }
     }
 
@@ -100,6 +93,16 @@ impl Input {
         if let (InputKind::Tree, Some(dist_info)) = (&self.kind, find_dist_info(&self.entries)) {
             self.kind = InputKind::UnpackedWheel(dist_info);
         }
+    }
+
+    /// Its files.
+    pub fn files(&self) -> impl Iterator<Item = (&EntryPath, &Arc<dyn Content>)> {
+        self.entries.iter().filter_map(|entry| Some((&entry.path, entry.content()?)))
+    }
+
+    /// The bytes of the file at `path`, if there is one.
+    pub fn content(&self, path: &EntryPath) -> Option<&Arc<dyn Content>> {
+        self.entry(path)?.content()
     }
 
     /// The entry at `path`.

@@ -14,7 +14,7 @@ use crate::memory::{Parser, ParserMemory};
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
-use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::source::{Entry, EntryPath, Input};
 
 /// The smallest files of which is remembered that they have no code, in bytes.
 const MIN_RECORDED: u64 = 64 << 10;
@@ -57,22 +57,18 @@ impl CodeOfFile {
 /// other files. What cannot be read has none here, and
 /// planning has reported it.
 pub fn device_code(input: &Input, plan: &Plan, resources: &Arc<Resources>, progress: &Progress) -> Vec<CodeOfFile> {
-    let size = |entry: &Entry| match &entry.kind {
-        EntryKind::File { content, .. } => content.size(),
-        EntryKind::Directory | EntryKind::Symlink(_) => 0,
-    };
-    progress.expect(input.entries.iter().map(size).sum());
+    progress.expect(input.entries.iter().map(Entry::size).sum());
     let files = input.entries.par_iter().zip(&plan.places).with_max_len(1);
     let found = files.filter_map(|(entry, place)| {
         let found = of_entry(entry, place, plan, resources);
-        progress.advance(size(entry));
+        progress.advance(entry.size());
         found.filter(|found| !found.found.is_empty() || found.is_unfinished)
     });
     found.collect()
 }
 
 fn of_entry(entry: &Entry, place: &Destination, plan: &Plan, resources: &Arc<Resources>) -> Option<CodeOfFile> {
-    let EntryKind::File { content, .. } = &entry.kind else { return None };
+    let content = entry.content()?;
     let mut all = Vec::new();
     let mut code = FileCode::default();
     match place {

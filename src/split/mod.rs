@@ -33,7 +33,7 @@ use crate::join::Joined;
 use crate::kpack::BundleJobs;
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::source::{Entry, EntryPath, Input};
 
 pub use bundles::targets_of_bundle_file;
 pub use device_code::{CodeOfFile, Fate, device_code};
@@ -144,15 +144,13 @@ fn database_places(input: &Input, roots: &Roots, options: &PlanOptions, resource
         Packaging::Processors => roots.installed(&entry.path),
     };
     let names: Vec<_> = input.entries.iter().map(name).collect();
-    let files = input.entries.iter().zip(&names).filter_map(|(entry, name)| match &entry.kind {
-        EntryKind::File { content, .. } => Some((name, content)),
-        EntryKind::Directory | EntryKind::Symlink(_) => None,
-    });
+    let files = input.entries.iter().zip(&names).filter_map(|(entry, name)| Some((name, entry.content()?)));
     let databases = options.databases.of(files, resources);
     let (mut modes, mut generic) = (BTreeMap::new(), BTreeMap::new());
     let place = |(entry, name): (&Entry, &EntryPath)| {
-        let is_file = matches!(entry.kind, EntryKind::File { .. });
-        let Some(found) = databases.classify(name).filter(|_| is_file) else { return Destination::Host };
+        let Some(found) = databases.classify(name).filter(|_| entry.content().is_some()) else {
+            return Destination::Host;
+        };
         let key = options.packaging.key_of_database(&found.arch);
         let is_mode = |feature: &str| matches!(feature.trim_end_matches(['+', '-']), "sramecc" | "xnack");
         if let Arch::Target(target) = &found.arch

@@ -1,7 +1,6 @@
 //! The comparison with the fat input: nothing lost, nothing changed, nothing added.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rayon::prelude::*;
@@ -11,11 +10,11 @@ use super::context::Context;
 use super::lookup::names_archive;
 use super::parts::{Part, PartsKind};
 use super::rules::Rule;
-use crate::database::{Arch, Databases, NamedFile};
+use crate::database::{Arch, Databases};
 use crate::gpu::BundleKey;
 use crate::loader::resolve;
 use crate::metrics::Progress;
-use crate::rope::{Content, equal};
+use crate::rope::equal;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::wheel::is_elsewhere;
 
@@ -34,7 +33,7 @@ impl<'a> Comparison<'a> {
     pub(super) fn new(fats: &'a [Input], fat_name: Option<&'a str>, context: &'a Context<'a>) -> Self {
         let Context { parts, choices, resources, .. } = *context;
         let of_parts = parts.files().map(|file| (file.path, file.content));
-        let databases = choices.databases.of(fats.iter().flat_map(files).chain(of_parts), resources);
+        let databases = choices.databases.of(fats.iter().flat_map(Input::files).chain(of_parts), resources);
         let own = OwnFiles::of(context, fats, fat_name, &databases);
         Self { fats, context, databases, own, accounted: Mutex::default() }
     }
@@ -44,7 +43,7 @@ impl<'a> Comparison<'a> {
         for entry in self.fats.iter().flat_map(|fat| &fat.entries).filter(|entry| !Part::is_metadata(&entry.path)) {
             entries.entry(&entry.path).or_default().push(entry);
         }
-        let size = |versions: &Vec<&Entry>| versions.iter().map(|entry| size(entry)).sum::<u64>();
+        let size = |versions: &Vec<&Entry>| versions.iter().map(|entry| entry.size()).sum::<u64>();
         let mut entries: Vec<_> = entries.into_values().collect();
         entries.sort_by_key(|versions| std::cmp::Reverse(size(versions)));
         progress.expect(entries.iter().map(size).sum());
@@ -105,7 +104,7 @@ impl<'a> Comparison<'a> {
             let path = resolve(&directory, std::str::from_utf8(text).ok()?)?;
             target = self.fats.iter().find_map(|fat| fat.entry(&path))?;
         }
-        matches!(target.kind, EntryKind::File { .. }).then(|| Entry { path: entry.path.clone(), ..target.clone() })
+        target.content().is_some().then(|| Entry { path: entry.path.clone(), ..target.clone() })
     }
 
     /// A directory may be missing from the host part if it contained nothing but databases, which are compared
@@ -165,16 +164,16 @@ impl<'a> Comparison<'a> {
             );
         }
         self.compare_mode(versions, counterpart);
-        let EntryKind::File { content: other, .. } = &counterpart.kind else {
+        let Some(other) = counterpart.content() else {
             return self.say(Rule::AgainstChanged, &entry.path, "it was a file");
         };
-        let contents: Vec<_> = versions.iter().filter_map(|entry| content(entry)).collect();
+        let contents: Vec<_> = versions.iter().filter_map(|entry| entry.content()).collect();
         if self.compare_bundle_file(&entry.path, &contents, other)
             || database.is_none() && self.compare_code(&entry.path, &contents, other)
         {
             return;
         }
-        let others = rest.iter().filter(|_| is_shared).filter_map(|(_, counterpart)| content(counterpart));
+        let others = rest.iter().filter(|_| is_shared).filter_map(|(_, counterpart)| counterpart.content());
         for other in std::iter::once(other).chain(others) {
             let equal = contents.iter().map(|content| equal(&***content, &**other));
             match equal.reduce(|one, next| Ok(one? || next?)) {
@@ -273,21 +272,6 @@ fn is_of_device_part(path: &EntryPath) -> bool {
     names_archive(path) || path.name().ends_with(b".kpm")
 }
 
-fn content(entry: &Entry) -> Option<&Arc<dyn Content>> {
-    match &entry.kind {
-        EntryKind::File { content, .. } => Some(content),
-        EntryKind::Directory | EntryKind::Symlink(_) => None,
-    }
-}
-
-fn files(input: &Input) -> impl Iterator<Item = NamedFile<'_>> {
-    input.entries.iter().filter_map(|entry| Some((&entry.path, content(entry)?)))
-}
-
 fn is_symlink(entry: &Entry, to: &[u8]) -> bool {
     matches!(&entry.kind, EntryKind::Symlink(target) if **target == *to)
-}
-
-fn size(entry: &Entry) -> u64 {
-    content(entry).map_or(0, |content| content.size())
 }

@@ -16,7 +16,7 @@ use crate::kpack::ArchiveReader;
 use crate::loader::is_archive;
 use crate::metrics::{Portion, Progress};
 use crate::rope::{Content, Xxh3, read_range};
-use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};
+use crate::source::{EntryPath, InputKind, SourceError};
 use crate::split::{FileDigest, HOST, PartManifest, StatedCode, StatedPartFile};
 use crate::wheel::{Claim, is_elsewhere};
 
@@ -122,18 +122,9 @@ impl Context<'_> {
         stated: &StatedPart<'_>,
         path: &EntryPath,
     ) -> Result<Option<Arc<dyn Content>>, SourceError> {
-        let part = stated.part;
-        let place = self.place(part, path);
-        let entry = part.input.entry(&place).filter(|_| self.parts.component.is_none());
-        if let Some(EntryKind::File { content, .. }) = entry.map(|entry| &entry.kind) {
-            return Ok(Some(Arc::clone(content)));
-        }
-        if let InputKind::Wheel(_) = part.input.kind {
-            return Ok(None);
-        }
-        // There may be symlinks on the way.
-        let place = part.input.location.join(place.as_path());
-        place.is_file().then(|| open_file(&place, self.resources)).transpose()
+        let place = self.place(stated.part, path);
+        let own = Some(&place).filter(|_| self.parts.component.is_none());
+        stated.part.file(own, place.as_path(), self.resources)
     }
 
     /// The names under which a split binary looks for its code.
@@ -172,12 +163,11 @@ impl Context<'_> {
                 && is_as_recorded(path)
                 && !self.is_former_link(stated, path, manifest)
         };
-        let is_about = |path: &EntryPath| match part.input.entry(path).map(|entry| &entry.kind) {
-            Some(EntryKind::File { .. }) if is_copy(path) => true,
-            Some(EntryKind::File { content, .. }) if is_host => is_archive(path, content),
-            Some(EntryKind::File { content, .. }) => part.is_device_file(path, content),
-            _ => false,
+        let is_device = |path: &EntryPath, content: &Arc<dyn Content>| {
+            if is_host { is_archive(path, content) } else { part.is_device_file(path, content) }
         };
+        let is_about =
+            |path: &EntryPath| part.input.content(path).is_some_and(|it| is_copy(path) || is_device(path, it));
         let own: Vec<EntryPath> = if let Some(distribution) = stated.distribution {
             let rows = distribution.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok());
             rows.filter(|path| !listed.contains(&place(path)) && path.below(&distribution.directory).is_none())

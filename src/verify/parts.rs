@@ -18,7 +18,7 @@ use crate::memory::{Parser, WholeFile};
 use crate::opened::LocatedStatement;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
-use crate::source::{EntryKind, EntryPath, Input, InputKind};
+use crate::source::{EntryKind, EntryPath, Input, InputKind, SourceError, open_file};
 use crate::split::{HOST, Packaging};
 use crate::view::REPORTS;
 use crate::wheel::{self, Metadata, is_elsewhere, normalise};
@@ -146,10 +146,7 @@ impl Part {
 
     /// Its files.
     pub(super) fn files(&self) -> impl Iterator<Item = (&EntryPath, &Arc<dyn Content>)> {
-        self.input.entries.iter().filter_map(|entry| match &entry.kind {
-            EntryKind::File { content, .. } => Some((&entry.path, content)),
-            EntryKind::Directory | EntryKind::Symlink(_) => None,
-        })
+        self.input.files()
     }
 
     /// Whether a file of this part is an archive or belongs to a database.
@@ -164,10 +161,23 @@ impl Part {
 
     /// The content of a file, as far as the parser may read it; `None` if there is no such file.
     pub(super) fn read(&self, path: &EntryPath, parser: Parser) -> Result<Option<WholeFile>, ReadError> {
-        let Some(EntryKind::File { content, .. }) = self.input.entry(path).map(|entry| &entry.kind) else {
-            return Ok(None);
-        };
-        WholeFile::of(parser, &**content).map(Some)
+        self.input.content(path).map(|content| WholeFile::of(parser, &**content)).transpose()
+    }
+
+    /// The file at a path. In a directory also what is at `written`: there may be symlinks on the way, and installers that
+    /// save space install symlinks to their caches.
+    pub(super) fn file(
+        &self,
+        path: Option<&EntryPath>,
+        written: &Path,
+        resources: &Arc<Resources>,
+    ) -> Result<Option<Arc<dyn Content>>, SourceError> {
+        if let Some(content) = path.and_then(|path| self.input.content(path)) {
+            return Ok(Some(Arc::clone(content)));
+        }
+        let place = self.input.location.join(written);
+        let is_there = !matches!(self.input.kind, InputKind::Wheel(_)) && place.is_file();
+        is_there.then(|| open_file(&place, resources)).transpose()
     }
 
     /// The path of a file that a RECORD names.

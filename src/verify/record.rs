@@ -2,7 +2,7 @@
 //! named.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -18,7 +18,7 @@ use crate::database::named_arch;
 use crate::loader::is_archive;
 use crate::metrics::{Portion, Progress};
 use crate::rope::{Content, Sha256};
-use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};
+use crate::source::{EntryPath, InputKind, SourceError};
 use crate::wheel::{Claim, Stated};
 
 /// Files of a dist-info directory for which RECORD has no digest, or which it need not name (Recording installed
@@ -238,20 +238,13 @@ impl Context<'_> {
     ) -> Result<Option<Arc<dyn Content>>, SourceError> {
         let part = distribution.part;
         let installed = path.map_or_else(|| script_of_target(&row.path), |path| part.recorded(path));
-        let entry = installed.as_ref().and_then(|path| part.input.entry(path));
-        if let Some(EntryKind::File { content, .. }) = entry.map(|entry| &entry.kind) {
-            return Ok(Some(Arc::clone(content)));
-        }
-        if let InputKind::Wheel(_) = part.input.kind {
-            return Ok(None);
-        }
-        // Scripts are installed elsewhere, and installers that save space install symlinks to their caches.
-        let written = installed.as_ref().unwrap_or(&EntryPath::root()).as_path().to_owned();
-        let place = match path {
-            Some(_) => part.input.location.join(written),
-            None => part.input.location.join(PathBuf::from(String::from_utf8_lossy(&row.path).into_owned())),
+        let row = String::from_utf8_lossy(&row.path);
+        // Scripts are installed elsewhere.
+        let written = match path {
+            Some(_) => installed.as_ref().map_or(Path::new(""), EntryPath::as_path),
+            None => Path::new(&*row),
         };
-        place.is_file().then(|| open_file(&place, self.resources)).transpose()
+        part.file(installed.as_ref(), written, self.resources)
     }
 
     /// The RECORDs in a prefix that holds a directory of packages.

@@ -100,11 +100,8 @@ fn device_files(input: &Input, plan: &Plan, key: &BundleKey, digest: FileDigest)
     };
     let archives = plan.archives.iter().filter(|planned| planned.key == *key);
     let archives = archives.map(|it| TreePartFile::new(&it.path, FileSource::Archive(Arc::clone(&it.archive)), digest));
-    let held = plan.held.get(key).into_iter().flatten().filter_map(|entry| match &entry.kind {
-        EntryKind::File { content, .. } => {
-            Some(TreePartFile::new(&entry.path, FileSource::Plain(Arc::clone(content)), digest))
-        }
-        EntryKind::Directory | EntryKind::Symlink(_) => None,
+    let held = plan.held.get(key).into_iter().flatten().filter_map(|entry| {
+        Some(TreePartFile::new(&entry.path, FileSource::Plain(Arc::clone(entry.content()?)), digest))
     });
     input.entries.iter().zip(&plan.places).filter_map(database).chain(archives).chain(held).collect()
 }

@@ -14,7 +14,7 @@ use crate::index::{Index, RecordKind};
 use crate::memory::Parser;
 use crate::rope::{Content, Identity};
 use crate::simple::{IndexedWheel, PackageIndex, WheelSums};
-use crate::source::{Attributes, EntryKind, EntryPath, Input, InputKind};
+use crate::source::{Attributes, EntryPath, Input, InputKind};
 use crate::split::{SIMPLE, SIMPLE_THIN, WHEELS};
 use crate::tree::{Body, NodeKind, Origin, OriginKind, ROOT, Tree, TreeError};
 use crate::wheel::{GPG, Metadata, WheelError, WheelName, signatures_of, unusable_signatures};
@@ -68,10 +68,7 @@ impl ListedWheel {
         let mut indexed = IndexedWheel::new(WheelName::parse(&name)?, &Metadata::read(input)?, &input.location);
         let signatures = signatures(&input.location)?;
         indexed.has_gpg_signature = signatures.iter().any(|signature| signature.suffix == GPG);
-        let metadata = match input.entry(&dist_info.child(METADATA)).map(|entry| &entry.kind) {
-            Some(EntryKind::File { content, .. }) => Arc::clone(content),
-            _ => return Err(WheelError::NotAWheel.into()),
-        };
+        let metadata = input.content(&dist_info.child(METADATA)).cloned().ok_or(WheelError::NotAWheel)?;
         let identity = content.identity().map(|of| Identity::describe("whole wheel").add(&of.0).finish());
         let (body, origin) = (Body::Ready(Arc::clone(content)), OriginKind::Unchanged);
         let attributes = Attributes { mode: 0o644, ..file_attributes(&input.location)? };

@@ -3,7 +3,7 @@
 use super::{Claims, Metadata, Stated, WheelError, WheelFile};
 use crate::memory::{Parser, WholeFile};
 use crate::rope::{Content, PackedContent};
-use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::source::{Entry, EntryPath, Input};
 
 impl Metadata {
     /// Reads the METADATA of a wheel, packed or unpacked.
@@ -44,9 +44,9 @@ impl Claims {
 
     /// A problem that is visible without reading the files.
     pub(crate) fn problem(&self, input: &Input) -> Option<String> {
-        let has_another_size = |entry: &Entry| match (&entry.kind, self.get(&entry.path)) {
-            (EntryKind::File { content, .. }, Some(claim)) => content.size() != claim.size,
-            _ => false,
+        let has_another_size = |entry: &Entry| {
+            let sizes = entry.content().zip(self.get(&entry.path));
+            sizes.is_some_and(|(content, claim)| content.size() != claim.size)
         };
         let several = self.rows().filter(|(_, stated)| *stated == Stated::Several).map(|(path, _)| path);
         let entries = input.entries.iter().filter(|entry| has_another_size(entry)).map(|entry| entry.path.as_bytes());
@@ -72,11 +72,7 @@ pub(crate) fn text(input: &Input, path: &EntryPath) -> Result<WholeFile, WheelEr
 }
 
 fn limited(input: &Input, path: &EntryPath, parser: Parser) -> Result<WholeFile, WheelError> {
-    let content = match input.entry(path).map(|entry| &entry.kind) {
-        Some(EntryKind::File { content, .. }) => Some(&**content),
-        _ => None,
-    };
-    whole(path, content, parser)
+    whole(path, input.content(path).map(|content| &**content), parser)
 }
 
 fn whole(path: &EntryPath, content: Option<&dyn Content>, parser: Parser) -> Result<WholeFile, WheelError> {

@@ -9,7 +9,7 @@ use super::listed_files::ListedFiles;
 use super::sboms;
 use crate::resources::Resources;
 use crate::rope::ReadError;
-use crate::source::{EntryKind, EntryPath, Input, InputKind};
+use crate::source::{EntryPath, Input, InputKind};
 use crate::split::{InputId, Plan, Statement};
 use crate::wheel::{self, Added, Metadata, Paths, STATEMENT, WheelError, WheelFile, WheelName, normalise};
 
@@ -126,8 +126,7 @@ impl FatWheel {
             format!("{path}: left out, since it states digests of files that the split rewrites; make SBOMs of the new wheels")
         }));
         let has_others = |directory: &EntryPath| {
-            let files = input.entries.iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. }));
-            files.map(|file| &file.path).any(|path| path.is_below(directory) && !self.stale_sboms.contains(path))
+            input.files().any(|(path, _)| path.is_below(directory) && !self.stale_sboms.contains(path))
         };
         let parents = self.stale_sboms.iter().flat_map(|path| std::iter::successors(path.parent(), EntryPath::parent));
         let emptied: Vec<_> = parents.filter(|parent| !has_others(parent)).collect();

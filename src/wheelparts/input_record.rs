@@ -17,7 +17,7 @@ use crate::memory::{Reclaim, Reservation};
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
-use crate::source::{EntryKind, EntryPath, Input, InputKind};
+use crate::source::{EntryPath, Input, InputKind};
 use crate::wheel::{Claims, WheelError};
 
 /// The RECORD of the input.
@@ -69,10 +69,7 @@ impl InputRecord {
         joined: Option<&BTreeSet<EntryPath>>,
         resources: &Arc<Resources>,
     ) -> Arc<Self> {
-        let content = match input.entry(&path).map(|entry| &entry.kind) {
-            Some(EntryKind::File { content, .. }) => Some(Arc::clone(content)),
-            _ => None,
-        };
+        let content = input.content(&path).cloned();
         // The other files are members of the same wheel, so that none of them can change by itself.
         let is_all = matches!(input.kind, InputKind::Wheel(_)) && joined.is_none();
         let identity = content.as_ref().filter(|_| is_all).and_then(|content| content.identity());
@@ -182,7 +179,7 @@ mod tests {
     use super::*;
     use crate::index::Index;
     use crate::rope::{ReadError, Rope, Segment, copy_from};
-    use crate::source::{Attributes, Entry};
+    use crate::source::{Attributes, Entry, EntryKind};
     use crate::wheelparts::Digest;
 
     /// A member that counts how often it is read.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::source::{EntryKind, EntryPath, Input};
+use crate::source::{Entry, EntryPath, Input};
 use crate::split::FieldSum;
 use crate::wheel::{Claims, Stated, installed, is_elsewhere, is_of_installer};
 
@@ -44,8 +44,5 @@ impl ListedFiles {
 
 /// Bytes of a file; 0 if it does not exist.
 fn size(input: &Input, path: &EntryPath) -> u64 {
-    match input.entry(path).map(|entry| &entry.kind) {
-        Some(EntryKind::File { content, .. }) => content.size(),
-        _ => 0,
-    }
+    input.entry(path).map_or(0, Entry::size)
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::FatWheel;
 use crate::rope::{Content, ReadError, Sha256, read_all};
-use crate::source::{EntryKind, EntryPath, Input};
+use crate::source::{EntryPath, Input};
 use crate::split::{Destination, Plan, hex};
 use crate::wheel::is_made_again;
 
@@ -28,7 +28,7 @@ pub(super) fn stale(input: &Input, plan: &Plan, fat: &FatWheel) -> Result<BTreeS
     let changed = ChangedFiles::of(input, plan, fat)?;
     let mut stale = BTreeSet::new();
     for entry in sboms {
-        if let EntryKind::File { content, .. } = &entry.kind
+        if let Some(content) = entry.content()
             && changed.are_in(&**content)?
         {
             stale.insert(entry.path.clone());
@@ -50,7 +50,7 @@ impl ChangedFiles {
     fn of(input: &Input, plan: &Plan, fat: &FatWheel) -> Result<Self, ReadError> {
         let mut changed = Self::default();
         for (entry, place) in input.entries.iter().zip(&plan.places) {
-            let EntryKind::File { content, .. } = &entry.kind else { continue };
+            let Some(content) = entry.content() else { continue };
             if matches!(place, Destination::Rewritten { .. }) {
                 changed.paths.insert(entry.path.name().to_vec());
             } else if !is_made_again(&fat.dist_info, &entry.path) {

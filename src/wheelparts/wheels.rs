@@ -230,10 +230,7 @@ fn identity_of(input: &Input, options: &Identity) -> Option<Identity> {
 fn identity_of_input(input: &Input) -> Option<Identity> {
     let mut identity = Identity::describe("input");
     if let InputKind::Wheel(_) = input.kind {
-        let mut files = input.entries.iter().filter_map(|entry| match &entry.kind {
-            EntryKind::File { content, .. } => content.identity(),
-            EntryKind::Directory | EntryKind::Symlink(_) => None,
-        });
+        let mut files = input.files().filter_map(|(_, content)| content.identity());
         return Some(identity.add(&files.next()?.0).finish());
     }
     let of_devices = input.host_wheel().into_iter().flat_map(|host| &host.devices).flat_map(|device| &device.files);
@@ -251,13 +248,8 @@ fn identity_of_input(input: &Input) -> Option<Identity> {
 /// The binaries of the input that are rewritten.
 fn originals(input: &Input, plan: &Plan) -> Vec<(EntryPath, Arc<dyn Content>)> {
     let places = input.entries.iter().zip(&plan.places);
-    let originals = places.filter_map(|(entry, place)| match (&entry.kind, place) {
-        (EntryKind::File { content, .. }, Destination::Rewritten { .. }) => {
-            Some((entry.path.clone(), Arc::clone(content)))
-        }
-        _ => None,
-    });
-    originals.collect()
+    let originals = places.filter(|(_, place)| matches!(place, Destination::Rewritten { .. }));
+    originals.filter_map(|(entry, _)| Some((entry.path.clone(), Arc::clone(entry.content()?)))).collect()
 }
 
 /// A warning for each symlink of the input, with its target.

@@ -22,7 +22,7 @@ use crate::opened::SplitDirectory;
 use crate::packages::InstalledComponent;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{Entry, EntryKind, EntryPath, Input, may_be_binary};
+use crate::source::{EntryPath, Input, may_be_binary};
 use crate::wheel::{Metadata, WheelLabel, accepts, normalise};
 
 /// The files with code of what is put together, and how much was looked at.
@@ -131,11 +131,15 @@ type LocatedCode = (PathBuf, Result<LibraryCode, WhyError>);
 fn files(mut input: Input, location: &Path, assembly: Assembly, question: &AssemblyQuestion<'_>) -> AssembledFiles {
     let resources = question.resources;
     let left_out = input.warnings.first().cloned();
-    let mut seen = SeenFiles { files: input_files(&input).count(), left_out, ..SeenFiles::default() };
-    let archives: BTreeMap<_, _> = input.entries.iter().filter_map(archive).collect();
+    let mut seen = SeenFiles { files: input.files().count(), left_out, ..SeenFiles::default() };
+    let archives: BTreeMap<_, _> = input
+        .files()
+        .filter(|(path, content)| is_archive(path, content))
+        .map(|(path, content)| (path.clone(), Arc::clone(content)))
+        .collect();
     let joined = join(&mut input, resources, &Progress::default());
     let mut found = Vec::new();
-    for (entry, content) in input_files(&input) {
+    for (entry, content) in input.files() {
         let path = location.join(entry.as_path());
         let code = match joined.binaries.get(entry) {
             Some(form) => {
@@ -166,21 +170,12 @@ fn databases(
     question: &AssemblyQuestion<'_>,
 ) -> Vec<(PathBuf, CoveredDatabase)> {
     let resources = question.resources;
-    let known = Databases::all().of(input_files(input), resources);
-    let files =
-        input_files(input).filter_map(|(path, _)| known.classify(path).map(|file| (path, file.handler, file.arch)));
+    let known = Databases::all().of(input.files(), resources);
+    let files = input.files().filter_map(|(path, _)| known.classify(path).map(|file| (path, file.handler, file.arch)));
     let libraries: Vec<_> = found.iter().filter_map(|(_, code)| code.as_ref().ok()).collect();
     let databases = InputDatabases { input, files: files.collect(), libraries: &libraries, resources };
     let judged = databases.judge(question.devices, |_, _| true, false).into_iter();
     judged.map(|database| (location.join(&database.path), database)).collect()
-}
-
-/// The files of an input.
-fn input_files(input: &Input) -> impl Iterator<Item = (&EntryPath, &Arc<dyn Content>)> {
-    input.entries.iter().filter_map(|entry| match &entry.kind {
-        EntryKind::File { content, .. } => Some((&entry.path, content)),
-        _ => None,
-    })
 }
 
 /// The archives, bundles and code objects of an input.
@@ -195,7 +190,7 @@ fn without_libraries(
         let code = LibraryCode::of_archive(entry.clone(), content).map_err(WhyError::at(&path));
         (path, code)
     };
-    let loose = input_files(input).filter(|(path, _)| !archives.contains_key(path)).filter_map(|(entry, content)| {
+    let loose = input.files().filter(|(path, _)| !archives.contains_key(path)).filter_map(|(entry, content)| {
         let path = location.join(entry.as_path());
         let code = LibraryCode::of_loose(entry.clone(), content, resources).map_err(WhyError::at(&path)).transpose()?;
         Some((path, code))
@@ -223,15 +218,6 @@ fn damage(joined: &Joined, path: &EntryPath) -> Option<WhyError> {
     let prefix = format!("{path}: ");
     let found = joined.warnings.iter().find_map(|warning| warning.strip_prefix(&prefix))?;
     Some(WhyError::at(path.as_path())(found))
-}
-
-fn archive(entry: &Entry) -> Option<(EntryPath, Arc<dyn Content>)> {
-    match &entry.kind {
-        EntryKind::File { content, .. } if is_archive(&entry.path, content) => {
-            Some((entry.path.clone(), Arc::clone(content)))
-        }
-        _ => None,
-    }
 }
 
 impl GivenWheel {

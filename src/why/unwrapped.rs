@@ -8,7 +8,7 @@ use crate::binary::FileCode;
 use crate::devicecode::CodeOfForm;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryKind, Input, open_file};
+use crate::source::{Input, open_file};
 
 /// The files with such code, each with its forms. What cannot be read has none here.
 pub(super) fn find(path: &Path, resources: &Arc<Resources>) -> Vec<String> {
@@ -17,12 +17,8 @@ pub(super) fn find(path: &Path, resources: &Arc<Resources>) -> Vec<String> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         return content.and_then(|content| forms_of(&name, &content, resources)).into_iter().collect();
     }
-    let entries = Input::survey(path, resources).map(|input| input.entries).unwrap_or_default();
-    let files = entries.iter().filter_map(|entry| match &entry.kind {
-        EntryKind::File { content, .. } => forms_of(&entry.path.to_string(), content, resources),
-        EntryKind::Directory | EntryKind::Symlink(_) => None,
-    });
-    files.collect()
+    let Ok(input) = Input::survey(path, resources) else { return Vec::new() };
+    input.files().filter_map(|(path, content)| forms_of(&path.to_string(), content, resources)).collect()
 }
 
 fn forms_of(name: &str, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<String> {
