@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use serde::Serialize;
 
 use super::input::InputOptions;
@@ -21,7 +21,7 @@ use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::artifact::{ArtifactName, GENERIC, MANIFEST, ManifestError};
 use crate::export::{Inputs, Output, Replace, StatementChange};
 use crate::kpack::{ArchiveRope, BundleJobs};
-use crate::mount::{Served, autosave};
+use crate::mount::Served;
 use crate::opened::{Named, recognise};
 use crate::packages::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
 use crate::page::Page;
@@ -255,7 +255,6 @@ pub(super) fn serve(
     statement: &Statement,
     resources: &Arc<Resources>,
 ) -> anyhow::Result<Served> {
-    autosave(resources).context("cannot start a thread")?;
     let archives = parts
         .iter()
         .flat_map(|part| part.archives().map(|(path, archive)| (format!("{}/{path}", part.name), Arc::clone(archive))));

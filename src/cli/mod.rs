@@ -48,6 +48,7 @@ mod thin_wheels;
 mod tips;
 mod unbundle;
 mod verify;
+mod views;
 mod why;
 mod writing;
 

@@ -2,31 +2,24 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
 
-use super::artifacts::artifacts_of;
 use super::collecting::{Collecting, warn_of_missing};
 use super::failure::text;
 use super::gpus::AUTO;
 use super::input::{SHORT_FORMS, forms};
 use super::lists::pieces;
-use super::mount_reports::{live_reports, reports, total_bytes};
-use super::mounted_release::served_release;
 use super::options::SplitOptions;
-use super::prepare::{absolute_input, open};
+use super::prepare::absolute_input;
 use super::serving::{Serving, absolute};
 use super::terminal::message;
+use super::views::{served, views};
 use crate::export::Inputs;
 use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
-use crate::mount::{self, Served, autosave};
-use crate::report::LookedAt;
-use crate::session::{Prepared, SessionInputs};
-use crate::source::{Attributes, EntryPath};
-use crate::tree::{NodeKind, ROOT};
-use crate::view::{self, PackageIndexes, ThinViews};
+use crate::mount::{self, Served};
+use crate::view::ThinViews;
 
 /// Show a wheel, an install tree, or artifacts as if they had been split
 ///
@@ -79,9 +72,6 @@ pub(super) struct Mount {
     collecting: Collecting,
 }
 
-/// The link to the view of what was collected.
-const COLLECTED: &str = "collected";
-
 impl Mount {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let inputs = self.input.iter().map(|input| absolute_input(input)).collect::<anyhow::Result<Vec<_>>>();
@@ -94,21 +84,7 @@ impl Mount {
             self.serving.serve(&input, &self.place, || self.collected(&inputs))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let prepare = || match artifacts_of(&inputs, &self.options)? {
-            Some(_) if !arch.is_empty() => bail!("--arch: artifacts are not laid over each other"),
-            Some(_) if !self.thin.is_empty() => bail!("--thin: there are no thin views of artifacts"),
-            Some(artifacts) => artifacts.served(),
-            None => match open(&inputs, &self.options)? {
-                SessionInputs::One(prepared) => {
-                    warn_of_nothing(&prepared);
-                    served(&prepared, &arch, &thin, None)
-                }
-                SessionInputs::Several(_) if !arch.is_empty() || !self.thin.is_empty() => {
-                    bail!("--arch and --thin are for one wheel; each of several has views in merged/ and thin/")
-                }
-                SessionInputs::Several(release) => served_release(&input, &release),
-            },
-        };
+        let prepare = || views(&inputs, &self.options, &arch, &thin);
         self.serving.serve(&input, &self.place, prepare)?;
         Ok(ExitCode::SUCCESS)
     }
@@ -158,52 +134,6 @@ fn names<'a>(option: &str, lists: &'a [String]) -> anyhow::Result<Vec<&'a str>> 
         bail!("{option}: the list is empty; name GPUs such as gfx942, or \"auto\" for those of this machine");
     }
     Ok(lists.iter().flat_map(|list| pieces(list)).collect())
-}
-
-/// Says that a mount has a host part only. Probably another input was meant.
-fn warn_of_nothing(prepared: &Prepared) {
-    if prepared.has_nothing_to_split() {
-        let input = prepared.input.location.display();
-        let text =
-            format!("{input}: {}; so host/ is the whole input", LookedAt::of([&prepared.input], &prepared.resources));
-        eprintln!("kpackfs: warning: {}", message(&text));
-    }
-}
-
-/// The tree of a mount. `collected` is the view that is also shown as what was collected.
-fn served(
-    prepared: &Prepared,
-    arch: &[BundleKey],
-    thin: &ThinViews,
-    collected: Option<&EntryPath>,
-) -> anyhow::Result<Served> {
-    let Prepared { input, plan, wheels, resources, .. } = prepared;
-    autosave(resources)?;
-    let mut reports = reports(prepared, arch)?;
-    reports.extend(live_reports(&input.location, resources, [(String::new(), prepared)]));
-    let reports = reports.iter().map(|(name, body)| (name.as_str(), body.clone())).collect();
-    let (mut tree, thin) = view::lay_out_listed((input, plan, wheels.as_ref()), arch, thin, reports)?;
-    let made = arch.iter().fold(prepared.made.clone(), |made, key| made.and(key.as_str())).seconds();
-    tree.date(made);
-    let root = Attributes { mode: 0o755, ..input.root };
-    let mut indexes = PackageIndexes::default();
-    if let Some(wheels) = wheels {
-        indexes.add_split((input, wheels), &thin, made)?;
-    } else if plan.keeps_wheels {
-        prepared.listed()?.into_iter().for_each(|wheel| indexes.add_whole(wheel.dated(made)));
-        view::show_all_wheels(&mut tree, root, &indexes.wheels)?;
-    }
-    if !indexes.wheels.is_empty() {
-        indexes.show(&mut tree, root, &resources.index)?;
-    }
-    tree.shrink();
-    if let Some(view) = collected {
-        let link = NodeKind::Symlink(view.as_bytes().into());
-        tree.insert(ROOT, &EntryPath::root().child(COLLECTED.as_bytes()), input.root, link)?;
-    }
-    // Memory used for planning is returned to the system after a while.
-    resources.budget.touch();
-    Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes: total_bytes(input) })
 }
 
 /// Unmount a kpackfs mount

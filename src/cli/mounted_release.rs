@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 
 use super::mount_reports::{live_reports, reports, total_bytes};
-use crate::mount::{Served, autosave};
+use crate::mount::Served;
 use crate::session::{Release, ReleasedWheel};
 use crate::simple::PackageIndex;
 use crate::source::EntryPath;
@@ -19,7 +19,6 @@ use crate::wheel::normalise;
 /// The tree of a mount of several wheels: the views of each in a directory of its own, and `wheels/` and indexes of all.
 pub(super) fn served_release(location: &Path, release: &Release) -> anyhow::Result<Served> {
     let Release { wheels, resources } = release;
-    autosave(resources).context("cannot start a thread")?;
     let Some(root) = release.root() else { bail!("there are no wheels") };
     let mut tree = Tree::new(root);
     let mut indexes = PackageIndexes::default();

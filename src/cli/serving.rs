@@ -11,7 +11,7 @@ use super::failure::text;
 use super::log;
 use crate::artifact::{FoundArtifacts, find, shards};
 use crate::export::Inputs;
-use crate::mount::{self, MountOptions, ReadyFile, ServeOptions, Served, Transport};
+use crate::mount::{self, MountOptions, ReadyFile, ServeOptions, Served, Transport, autosave};
 use crate::source::is_stream;
 
 /// Options of mounting and serving.
@@ -160,7 +160,8 @@ impl Serving {
         };
         let prepare = || {
             confinement::confine_mounting();
-            prepare().map_err(|error| text(&error))
+            let served = prepare().and_then(|served| Ok(autosave(&served.resources).map(|()| served)?));
+            served.map_err(|error| text(&error))
         };
         mount::serve(options, prepare, usable)?;
         Ok(())
