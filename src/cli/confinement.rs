@@ -2,7 +2,7 @@
 //!
 //! | command | reads | writes | from when |
 //! |---|---|---|---|
-//! | `inspect`, `split`, `diff`, `index`, `kpack` | inputs, and what is next to a file | output, cache, temporary files | start |
+//! | `inspect`, `ls`, `cat`, `split`, `diff`, `index`, `kpack` | inputs, and what is next to a file | output, cache, temporary files | start |
 //! | the same with a directory that has directories or symlinks in it | everything: its symlinks, `.pth` files and blobs lead elsewhere | the same | start |
 //! | `collect`, `recombine --output`, `verify` | everything: search paths, links, shards | the same | start |
 //! | `why` | everything: search paths, configurations of pip and uv | temporary files | start; after an interpreter that says where packages are |

@@ -3,6 +3,7 @@
 mod artifacts;
 mod bare_mount;
 mod cache;
+mod cat;
 mod collect;
 mod collect_output;
 mod collecting;
@@ -23,6 +24,7 @@ mod kpack;
 mod limits;
 mod lists;
 mod log;
+mod ls;
 mod memory;
 mod mount;
 mod mount8;
@@ -48,6 +50,7 @@ mod thin_wheels;
 mod tips;
 mod unbundle;
 mod verify;
+mod viewed_input;
 mod views;
 mod why;
 mod writing;
@@ -89,6 +92,8 @@ enum Command {
     Umount(mount::Umount),
     Status(status::StatusArguments),
     Inspect(inspect::Inspect),
+    Ls(ls::Ls),
+    Cat(cat::Cat),
     Split(split::Split),
     Collect(Box<collect::Collect>),
     Recombine(Box<recombine::Recombine>),
@@ -187,6 +192,8 @@ impl Command {
     fn opens(&self) -> Option<Opens> {
         match self {
             Self::Inspect(command) => Some(command.opens()),
+            Self::Ls(command) => Some(command.opens()),
+            Self::Cat(command) => Some(command.opens()),
             Self::Split(command) => Some(command.opens()),
             Self::Collect(command) => Some(command.opens()),
             Self::Recombine(command) => command.opens(),
@@ -206,6 +213,8 @@ impl Command {
             Self::Umount(command) => command.run(),
             Self::Status(command) => command.run(),
             Self::Inspect(command) => command.run(),
+            Self::Ls(command) => command.run(),
+            Self::Cat(command) => command.run(),
             Self::Split(command) => command.run(),
             Self::Collect(command) => command.run(),
             Self::Recombine(command) => command.run(),

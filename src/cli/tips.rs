@@ -8,12 +8,14 @@ use clap::{Command, Error};
 use super::bare_mount::is_input;
 
 /// Commands of other programs, and what is used here.
-const OTHER_COMMANDS: [(&[&str], &str); 5] = [
-    (&["cat", "info", "list", "ls", "show"], LOOK),
+const OTHER_COMMANDS: [(&[&str], &str); 6] = [
+    (&["info", "show"], LOOK),
+    (&["dir", "list", "tree"], "'kpackfs ls INPUT [PATH]' lists what a mount would show"),
     (&["check", "test"], "'kpackfs verify INPUT' checks a split"),
     (
         &["extract", "unpack", "unzip"],
-        "'kpackfs split INPUT -o DIR' writes the parts; 'kpackfs kpack extract' writes the code objects of an archive",
+        "'kpackfs split INPUT -o DIR' writes the parts; 'kpackfs cat INPUT PATH' prints a file of them; 'kpackfs kpack extract' writes the code \
+         objects of an archive",
     ),
     (&["completion", "completions"], "'kpackfs generate DIR' writes shell completions and man pages"),
     (&["version"], VERSION),
@@ -26,7 +28,8 @@ const OTHER_OPTIONS: [(&[&str], &str); 3] = [
     (&["-V", "--version"], VERSION),
 ];
 
-const LOOK: &str = "'kpackfs inspect INPUT' reports what it is; 'kpackfs mount INPUT DIR' shows its files in the existing directory DIR";
+const LOOK: &str = "'kpackfs inspect INPUT' reports what it is; 'kpackfs ls INPUT' lists its views; 'kpackfs mount INPUT DIR' shows them in the existing directory \
+     DIR";
 const VERSION: &str = "'kpackfs --version' prints it";
 
 /// What options that name GPUs are called in commands of kpackfs, rocm-kpack and compilers.

@@ -8,20 +8,17 @@ use rustix::io::Errno;
 use crate::rope::ReadError;
 
 /// Why a request is answered with an error.
-#[derive(Debug)]
-pub(super) enum Failure {
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
     /// The bytes cannot be read.
-    Read(ReadError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// Answering the request panicked.
+    #[error("{0}")]
     Panic(String),
     /// The request is not valid for the node.
+    #[error(transparent)]
     Plain(Errno),
-}
-
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Self {
-        Self::Read(error)
-    }
 }
 
 impl Failure {

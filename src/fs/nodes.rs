@@ -36,7 +36,7 @@ struct Written {
 
 /// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileKind {
+pub(crate) enum FileKind {
     Directory,
     Symlink,
     File,
@@ -44,19 +44,19 @@ pub(super) enum FileKind {
 
 /// The attributes of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NodeAttributes {
+pub(crate) struct NodeAttributes {
     /// The inode number.
     pub(super) number: NodeId,
-    pub(super) kind: FileKind,
+    pub(crate) kind: FileKind,
     /// Bytes; `None` while the size is unknown. Then the kernel has to ask again before a program sees the attributes.
-    pub(super) size: Option<u64>,
+    pub(crate) size: Option<u64>,
     /// Permissions.
-    pub(super) mode: u16,
+    pub(crate) mode: u16,
     pub(super) links: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
     /// Time of change.
-    pub(super) time: SystemTime,
+    pub(crate) time: SystemTime,
     /// Whether the kernel has to look up the name each time, because a live report is written again then.
     pub(super) is_live: bool,
 }

@@ -11,6 +11,25 @@ use super::{Entry, EntryKind, EntryPath};
 /// The most links that are followed on the way to a file, as in Linux (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;
 
+/// What is at a path on the way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PathStep<'a> {
+    Directory,
+    File,
+    /// With its target.
+    Symlink(&'a [u8]),
+}
+
+impl<'a> From<&'a EntryKind> for PathStep<'a> {
+    fn from(kind: &'a EntryKind) -> Self {
+        match kind {
+            EntryKind::Directory => Self::Directory,
+            EntryKind::File { .. } => Self::File,
+            EntryKind::Symlink(target) => Self::Symlink(target),
+        }
+    }
+}
+
 /// The place to which a path of an input leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resolved {
@@ -25,10 +44,10 @@ pub(crate) enum Resolved {
 /// Follows all symlinks on the way to a path, as the operating system does. `kind` returns the kind of the entry at a
 /// path. `location` is the directory of the input. A symlink may lead out of it and back into it; the names outside are
 /// then looked up on the disk, and no file there is read.
-pub(crate) fn resolve<'a>(
+pub(crate) fn resolve<'a, K: Into<PathStep<'a>>>(
     path: &EntryPath,
     location: Option<&Path>,
-    kind: impl Fn(&EntryPath) -> Option<&'a EntryKind>,
+    kind: impl Fn(&EntryPath) -> Option<K>,
 ) -> Resolved {
     let mut at = EntryPath::root();
     let mut is_file = false;
@@ -60,17 +79,17 @@ pub(crate) fn resolve<'a>(
             _ => {}
         }
         let next = at.child(&name);
-        match kind(&next) {
+        match kind(&next).map(Into::into) {
             None => return Resolved::Nothing,
-            Some(EntryKind::Directory) => at = next,
-            Some(EntryKind::File { .. }) => (at, is_file) = (next, true),
-            Some(EntryKind::Symlink(target)) => {
+            Some(PathStep::Directory) => at = next,
+            Some(PathStep::File) => (at, is_file) = (next, true),
+            Some(PathStep::Symlink(target)) => {
                 followed += 1;
                 if followed > MAX_LINKS {
                     return Resolved::Nothing;
                 }
                 let others = ahead.len();
-                let mut relative = &**target;
+                let mut relative = target;
                 if target.starts_with(b"/") {
                     at = EntryPath::root();
                     if let Some(below) = location.and_then(|location| below(target, location)) {

@@ -8,6 +8,7 @@
 mod binary;
 mod block_index;
 mod bundle_headers;
+mod calendar;
 mod central;
 mod checkpoint;
 mod chunks;
@@ -49,12 +50,13 @@ use crate::resources::Resources;
 
 pub use binary::begins_binary;
 pub(crate) use binary::{MIN_BINARY, may_be_binary};
+pub(crate) use calendar::date;
 pub(crate) use central::ends_as_zip;
 pub use entry::{Attributes, Entry, EntryKind};
 pub use error::SourceError;
 pub use host_wheel::{DeviceWheel, HostWheel, OnePath};
 pub use input::{Input, InputKind, Witnesses};
-pub(crate) use links::{Resolved, resolve as resolve_links};
+pub(crate) use links::{PathStep, Resolved, resolve as resolve_links};
 pub use listed_state::ListedState;
 pub use listing::{DirectoryListing, ListedEntry, ListedKind};
 pub use path::{EntryPath, PathError};

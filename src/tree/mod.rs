@@ -26,7 +26,7 @@ use self::found::LookupCache;
 use self::links::Links;
 use self::node::{index_of, number};
 use self::stack::Shown;
-use crate::source::{Attributes, EntryPath};
+use crate::source::{Attributes, EntryPath, Resolved, resolve_links};
 
 pub use self::body::{Body, LiveReport};
 pub use self::build::TreeError;
@@ -141,6 +141,11 @@ impl Tree {
     /// The node at a path below `start`. Symlinks are not followed.
     pub fn resolve(&self, start: NodeId, path: &EntryPath) -> Option<NodeId> {
         path.components().try_fold(start, |node, name| self.lookup(node, name))
+    }
+
+    /// The place to which a path below the root leads. Absolute symlinks lead out of the tree.
+    pub(crate) fn follow(&self, path: &EntryPath) -> Resolved {
+        resolve_links(path, None, |path| Some(&self.node(self.resolve(ROOT, path)?)?.kind))
     }
 
     /// The directory that contains a node. The root is its own parent.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::body::Body;
 use super::origin::Origin;
-use crate::source::Attributes;
+use crate::source::{Attributes, PathStep};
 
 /// Number of a node. The upper half is the number of its view, or 0 for stored nodes. The lower half is its index, from
 /// 1 (the root) upwards. The same input and options give the same numbers.
@@ -41,6 +41,16 @@ pub enum NodeKind {
         /// Nodes in the same view with the same number are hard links to one file.
         link_group: Option<u64>,
     },
+}
+
+impl<'a> From<&'a NodeKind> for PathStep<'a> {
+    fn from(kind: &'a NodeKind) -> Self {
+        match kind {
+            NodeKind::Directory(_) => Self::Directory,
+            NodeKind::Symlink(target) => Self::Symlink(target),
+            NodeKind::File { .. } => Self::File,
+        }
+    }
 }
 
 impl NodeKind {

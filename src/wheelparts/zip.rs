@@ -7,6 +7,7 @@
 use super::WheelEntry;
 use super::writer::Writer;
 use crate::rope::Rope;
+use crate::source::date;
 use crate::wheel::WheelError;
 
 /// The value of a 32-bit field whose real value is in the Zip64 extra field (APPNOTE.TXT 4.4.8, 4.4.9, 4.4.16).
@@ -40,16 +41,7 @@ impl DosTime {
         const LAST: i64 = 4_354_819_198;
         let seconds = seconds.clamp(FIRST, LAST);
         let (days, clock) = (seconds / 86_400, seconds % 86_400);
-        // Days since 0000-03-01: the leap day becomes the last day of its year, every 5 months have 153 days, and 400
-        // years have 146097 days.
-        let days = days + 719_468;
-        let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-        let day = day - (365 * year + year / 4 - year / 100);
-        let shifted = (5 * day + 2) / 153;
-        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-        let year = era * 400 + year + i64::from(month <= 2);
-        let day = day - (153 * shifted + 2) / 5 + 1;
+        let (year, month, day) = date(days);
         let date = (year - 1980) << 9 | month << 5 | day;
         let time = ((clock / 3600) << 11) | ((clock / 60 % 60) << 5) | (clock % 60 / 2);
         Self { date: u16::try_from(date).unwrap_or(0x21), time: u16::try_from(time).unwrap_or(0) }

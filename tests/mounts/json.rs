@@ -80,6 +80,8 @@ fn commands_print_what_the_schemas_say() {
         let count = |list: &str| judged["coverage"][list].as_array().unwrap().len();
         assert!(["failures", "libraries", "databases"].map(count).iter().all(|&count| count > 0), "{judged}");
     }
+    let listed = check("ls", &printed(&["ls", "--json", "torch.whl", "wheels"]));
+    assert_eq!(listed["entries"][0]["size"], Value::Null);
     let wheel = check("inspect", &printed(&["inspect", "--json", "--sizes", "torch.whl"]));
     assert!(wheel["host_wheels"][0]["size"].as_u64().unwrap() > 0);
     let page = printed(&["inspect", "--html", "-", "torch.whl"]);

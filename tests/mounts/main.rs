@@ -19,4 +19,5 @@ mod mount;
 mod mounting;
 mod reflink;
 mod rough;
+mod unmounted;
 mod wheels_mount;

@@ -379,9 +379,10 @@ fn tips(said: &str) -> Vec<&str> {
 fn words_of_other_programs_lead_to_those_of_this_one() {
     let place = Place::new();
     for (arguments, wanted) in [
-        (&["ls", "fat"][..], "kpackfs inspect INPUT"),
+        (&["list", "fat"][..], "kpackfs ls INPUT"),
         (&["info", "fat"], "kpackfs inspect INPUT"),
-        (&["help", "list"], "kpackfs inspect INPUT"),
+        (&["help", "list"], "kpackfs ls INPUT"),
+        (&["extract", "fat", "x"], "kpackfs cat INPUT PATH"),
         (&["test", "fat"], "kpackfs verify INPUT"),
         (&["unpack", "fat", "-o", "out"], "kpackfs split INPUT -o DIR"),
         (&["completions", "bash"], "kpackfs generate DIR"),

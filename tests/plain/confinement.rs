@@ -60,7 +60,12 @@ fn a_command_that_is_taken_over_can_do_nothing_but_its_own_work() {
         return;
     }
     let place = place();
-    for arguments in [&["split", "in/fat.tar", "-o", "out", "-j", "3"][..], &["inspect", "in/fat.tar", "-j", "3"]] {
+    for arguments in [
+        &["split", "in/fat.tar", "-o", "out", "-j", "3"][..],
+        &["inspect", "in/fat.tar", "-j", "3"],
+        &["ls", "in/fat.tar", "-j", "3"],
+        &["cat", "in/fat.tar", "host/lib/libx.so", "-j", "3"],
+    ] {
         let (tried, threads) = attempts(place.path(), arguments, &FILES);
         for (what, outcome) in &tried {
             assert_eq!(

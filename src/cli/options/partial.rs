@@ -84,6 +84,31 @@ impl DiffOptions {
     }
 }
 
+/// The options of a split that change which views there are.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ViewOptions {
+    #[command(flatten)]
+    targets: TargetOptions,
+
+    #[command(flatten)]
+    databases: DatabaseOptions,
+
+    #[command(flatten)]
+    pub(in crate::cli) resources: ResourceOptions,
+}
+
+impl ViewOptions {
+    pub(in crate::cli) fn of_split(&self) -> SplitOptions {
+        let Self { targets, databases, resources } = self;
+        SplitOptions {
+            targets: targets.clone(),
+            databases: databases.clone(),
+            resources: resources.clone(),
+            ..SplitOptions::default()
+        }
+    }
+}
+
 /// The options of a split that packages have.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct RecombineOptions {

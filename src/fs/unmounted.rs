@@ -1,0 +1,135 @@
+//! What a mount of a tree would show, without one: its names, attributes and bytes.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use super::failure::Failure;
+use super::nodes::{NodeAttributes, Nodes};
+use crate::rope::Content;
+use crate::source::{EntryPath, PathError, Resolved};
+use crate::tree::{NodeId, NodeKind, ROOT, Tree};
+
+/// Why a path of a tree cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnmountedError {
+    /// It is no path below a mount point.
+    #[error("{path}: {source}")]
+    Path { path: String, source: PathError },
+    /// Nothing has this name.
+    #[error("there is no {path} in the views; `kpackfs ls INPUT{}` lists what is there", argument(.existing))]
+    NotThere { path: EntryPath, existing: EntryPath },
+    /// A symlink leads out of the tree.
+    #[error("{path}: its symlink {link} leads out of the views")]
+    Outside { path: EntryPath, link: EntryPath },
+    /// A directory has no bytes.
+    #[error("{} is a directory; `kpackfs ls -R INPUT{}` lists the files in it", if .0.is_root() { ".".to_owned() } else { .0.to_string() }, argument(.0))]
+    Directory(EntryPath),
+    /// The bytes or the size cannot be read.
+    #[error("{path}: {source}")]
+    Read { path: EntryPath, source: Failure },
+}
+
+fn argument(path: &EntryPath) -> String {
+    if path.is_root() { String::new() } else { format!(" {path}") }
+}
+
+/// A tree that is not mounted.
+#[derive(Debug)]
+pub(crate) struct Unmounted {
+    tree: Arc<Tree>,
+    nodes: Nodes,
+}
+
+/// A node at the path that was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct ViewedNode {
+    pub(crate) path: EntryPath,
+    node: NodeId,
+}
+
+impl Unmounted {
+    pub(crate) fn new(tree: Arc<Tree>) -> Self {
+        Self { nodes: Nodes::new(Arc::clone(&tree)), tree }
+    }
+
+    /// The root.
+    pub(crate) fn root() -> ViewedNode {
+        ViewedNode { path: EntryPath::root(), node: ROOT }
+    }
+
+    /// The file that a program would open at a path.
+    pub(crate) fn open_file(&self, path: &OsStr) -> Result<ViewedNode, UnmountedError> {
+        let place = self.open(path)?;
+        if self.is_directory(&place) { Err(UnmountedError::Directory(place.path)) } else { Ok(place) }
+    }
+
+    /// What is at a path. Symlinks are followed.
+    fn open(&self, path: &OsStr) -> Result<ViewedNode, UnmountedError> {
+        let path = parse(path)?;
+        match self.tree.follow(&path) {
+            Resolved::Entry(end) => self.tree.resolve(ROOT, &end).map(|node| ViewedNode { path: path.clone(), node }),
+            Resolved::Outside(link) => return Err(UnmountedError::Outside { path, link }),
+            Resolved::Nothing => None,
+        }
+        .ok_or_else(|| self.not_there(path))
+    }
+
+    /// What is at a path, for a listing: a symlink to a directory is that directory, and another one is itself.
+    pub(crate) fn find(&self, path: &OsStr) -> Result<ViewedNode, UnmountedError> {
+        let opened = self.open(path);
+        if opened.as_ref().is_ok_and(|place| self.is_directory(place)) {
+            return opened;
+        }
+        let path = parse(path)?;
+        let directory = path.parent().map(|above| self.tree.follow(&above));
+        let Some(Resolved::Entry(directory)) = directory else { return opened };
+        let node = self.tree.resolve(ROOT, &directory).and_then(|above| self.tree.lookup(above, path.name()));
+        node.map_or(opened, |node| Ok(ViewedNode { path, node }))
+    }
+
+    fn not_there(&self, path: EntryPath) -> UnmountedError {
+        let above = std::iter::successors(path.parent(), EntryPath::parent);
+        let existing = above.into_iter().find(|above| self.tree.resolve(ROOT, above).is_some());
+        UnmountedError::NotThere { path, existing: existing.unwrap_or_else(EntryPath::root) }
+    }
+
+    pub(crate) fn is_directory(&self, place: &ViewedNode) -> bool {
+        self.tree.node(place.node).is_some_and(|node| matches!(node.kind, NodeKind::Directory(_)))
+    }
+
+    /// What a listing of a directory shows, in order.
+    pub(crate) fn children(&self, directory: &ViewedNode) -> impl Iterator<Item = ViewedNode> {
+        let place = |name: &[u8], node| ViewedNode { path: directory.path.child(name), node };
+        self.nodes.children(directory.node, 0).map(move |(_, child)| place(child.name, child.node))
+    }
+
+    /// The attributes. Makes a file of unknown size if `is_sized`.
+    pub(crate) fn attributes(&self, place: &ViewedNode, is_sized: bool) -> Result<NodeAttributes, UnmountedError> {
+        let node = place.node;
+        let found = if is_sized || self.nodes.is_sized(node) {
+            self.nodes.renew(node).and_then(|()| self.nodes.attributes(node))
+        } else {
+            self.nodes.without_size(node)
+        };
+        found.map_err(|source| UnmountedError::Read { path: place.path.clone(), source })
+    }
+
+    /// The target, if it is a symlink.
+    pub(crate) fn target(&self, place: &ViewedNode) -> Option<&[u8]> {
+        self.nodes.target(place.node).ok()
+    }
+
+    /// The bytes of a file. Makes them if necessary.
+    pub(crate) fn content(&self, file: &ViewedNode) -> Result<Arc<dyn Content>, UnmountedError> {
+        self.nodes.content(file.node).map_err(|source| UnmountedError::Read { path: file.path.clone(), source })
+    }
+}
+
+/// A path below a mount point, in any spelling that does not leave it.
+fn parse(path: &OsStr) -> Result<EntryPath, UnmountedError> {
+    let names = path.as_bytes().split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+    let names = names.collect::<Vec<_>>().join(&b'/');
+    let parsed = if names.is_empty() { Ok(EntryPath::root()) } else { EntryPath::new(&names) };
+    parsed.map_err(|source| UnmountedError::Path { path: path.to_string_lossy().into_owned(), source })
+}
