@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::confinement::Opens;
 use super::failure::{code, is_broken_pipe, text};
+use super::gate::print_verdict;
 use super::input::forms;
 use super::inspect::{check_page, write_page};
 use super::json;
@@ -158,14 +159,13 @@ impl Compare {
             first.write(&mut out, style)?;
         }
         writeln!(out, "{}\n", style.line(&diff.sentence()))?;
-        if let Some(gate) = &diff.gate {
-            let mark = if gate.is_passed() { "Passed" } else { "Failed" };
-            writeln!(out, "{mark}: {}\n", style.line(&gate.sentence))?;
-        }
         for table in tables {
             table.write(&mut out, style)?;
         }
-        Ok(())
+        match &diff.gate {
+            Some(gate) => print_verdict(gate.is_passed(), &gate.sentence, style, &mut out),
+            None => Ok(()),
+        }
     }
 }
 

@@ -96,7 +96,10 @@ impl RequireOptions {
             let (name, code) = (wheel.name()?.to_string(), search(&wheel.prepared));
             Ok(judged(&wheel.prepared, &code, (Some(&name), &[]), &own))
         });
-        Ok(Some(Coverage::of(&requirement, of_wheels.collect::<anyhow::Result<_>>()?)))
+        let covered = of_wheels.collect::<anyhow::Result<_>>()?;
+        let distributions = release.wheels.iter().map(|wheel| Ok(wheel.name()?.to_string()));
+        let distributions = distributions.collect::<anyhow::Result<_>>()?;
+        Ok(Some(Coverage { distributions, ..Coverage::of(&requirement, covered) }))
     }
 
     /// The answer about artifacts. `examine` plans one of them, and finds its device code.
@@ -145,15 +148,24 @@ fn of_each(release: &Release, requirement: &Requirement) -> Vec<Requirement> {
     thin.iter().map(of_wheel).collect()
 }
 
-/// Prints the answer as text.
-pub(super) fn print(coverage: &Coverage, style: Style, out: &mut impl Write) -> anyhow::Result<()> {
-    let mark = if coverage.passed { "Passed" } else { "Failed" };
-    writeln!(out, "{mark}: {}\n", style.line(&coverage.sentence))?;
+/// Prints the tables of the answer.
+pub(super) fn print_tables(coverage: &Coverage, style: Style, out: &mut impl Write) -> anyhow::Result<()> {
     let most = if let Style::Markdown = style { MAX_ROWS_OF_SUMMARY } else { MAX_ROWS };
     for table in coverage.tables(most) {
         table.write(out, style)?;
     }
     Ok(())
+}
+
+/// Prints the verdict of a gate, which comes last.
+pub(super) fn print_verdict(
+    has_passed: bool,
+    sentence: &str,
+    style: Style,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let mark = if has_passed { "Passed" } else { "Failed" };
+    Ok(writeln!(out, "{mark}: {}", style.line(sentence))?)
 }
 
 /// The exit code, with a sentence on stderr if it is not 0.

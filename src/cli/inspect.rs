@@ -14,7 +14,7 @@ use super::failure::{TOO_LARGE, is_broken_pipe};
 use super::gate::{self, RequireOptions};
 use super::input::InputOptions;
 use super::json;
-use super::limits::{self, LimitOptions, is_kept, parts_of_input, wheels_of_release};
+use super::limits::{LimitOptions, is_kept, parts_of_input, wheels_of_release};
 use super::options::{InspectOptions, SplitOptions};
 use super::prepare::{CommandSession, open, save_index};
 use super::progress::show_bytes;
@@ -230,7 +230,7 @@ impl Inspect {
         let printed = if self.json {
             json::write(&mut out, &JudgedArtifacts { artifacts, coverage: &coverage })
         } else {
-            gate::print(&coverage, style, &mut out)
+            print_gates((Some(&coverage), None), style, &mut out).map(drop)
         };
         match printed {
             Err(error) if !is_broken_pipe(&error) => Err(error),
@@ -308,8 +308,10 @@ fn print_gates(
     style: Style,
     out: &mut impl Write,
 ) -> anyhow::Result<bool> {
-    coverage.map_or(Ok(()), |coverage| gate::print(coverage, style, out))?;
-    limit.map_or(Ok(()), |limit| limits::print(limit, style, out))?;
+    coverage.map_or(Ok(()), |coverage| gate::print_tables(coverage, style, out))?;
+    limit.map_or(Ok(()), |limit| limit.table().write(out, style))?;
+    coverage.map_or(Ok(()), |coverage| gate::print_verdict(coverage.passed, &coverage.sentence, style, out))?;
+    limit.map_or(Ok(()), |limit| gate::print_verdict(limit.passed, &limit.sentence, style, out))?;
     Ok(coverage.is_some() || limit.is_some())
 }
 

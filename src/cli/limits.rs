@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::gate::print_verdict;
 use super::split_views::directories;
 use super::table::Style;
 use super::terminal::message;
@@ -160,9 +161,8 @@ pub(super) fn parts_of_input(prepared: &Prepared) -> anyhow::Result<Vec<SizedPar
 
 /// Prints what the limit says.
 pub(super) fn print(judgement: &Judgement, style: Style, out: &mut impl Write) -> anyhow::Result<()> {
-    let mark = if judgement.passed { "Passed" } else { "Failed" };
-    writeln!(out, "{mark}: {}\n", style.line(&judgement.sentence))?;
-    Ok(judgement.table().write(out, style)?)
+    judgement.table().write(out, style)?;
+    print_verdict(judgement.passed, &judgement.sentence, style, out)
 }
 
 /// Whether the limit was kept. If not, a sentence on stderr says so.

@@ -39,6 +39,9 @@ pub(crate) struct Coverage {
     pub metadata: Vec<Contradiction>,
     /// Code that is not judged.
     pub not_judged: Vec<UnjudgedCode>,
+    /// The distributions that have tables of their own, if there are several. Paths begin with their names.
+    #[serde(skip)]
+    pub distributions: Vec<String>,
 }
 
 /// Something that lacks code.
@@ -286,6 +289,7 @@ impl Coverage {
             unreachable,
             metadata,
             not_judged,
+            distributions: Vec::new(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The tables of the result.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Cell, CellKind, Coverage, CoverageFailure};
 use crate::database::KernelFiles;
@@ -18,13 +18,8 @@ fn table(title: &'static str, failures: &[CoverageFailure]) -> Table {
 impl Coverage {
     /// The tables. All failures are listed, and of the others at most `most` rows in each table.
     pub(crate) fn tables(&self, most: usize) -> Vec<Table> {
-        let mut tables = vec![
-            self.matrix(),
-            self.unjudged_table(),
-            self.generic_table(),
-            self.unreachable_table(),
-            self.metadata_table(),
-        ];
+        let of_all = [self.unjudged_table(), self.generic_table(), self.unreachable_table(), self.metadata_table()];
+        let mut tables: Vec<_> = self.matrices().into_iter().chain(of_all).collect();
         for table in &mut tables {
             table.shorten(most);
         }
@@ -32,21 +27,31 @@ impl Coverage {
         tables
     }
 
-    /// What each library and each database has for each GPU, those first that lack some.
-    fn matrix(&self) -> Table {
-        let mut table = Table::new("Code for each GPU", "in | kind | wrappers #");
+    fn matrices(&self) -> Vec<Table> {
+        if self.distributions.is_empty() {
+            return vec![self.matrix("Code for each GPU".to_owned(), "")];
+        }
+        let names: BTreeSet<_> = self.distributions.iter().collect();
+        names.into_iter().map(|name| self.matrix(format!("Code for each GPU in {name}"), &format!("{name}/"))).collect()
+    }
+
+    /// What each library and each database at paths with this prefix has for each GPU, those first that lack some.
+    fn matrix(&self, title: String, prefix: &str) -> Table {
+        let mut table = Table::new(title, "in | kind | wrappers #");
         for gpu in &self.require {
             table.add_column(gpu);
         }
         let mut rows = Vec::new();
         for library in &self.libraries {
+            let Some(path) = library.path.strip_prefix(prefix) else { continue };
             let cells = self.cells(&library.gpus);
             let (kind, wrappers) = (library.form.into_str().to_owned(), library.wrappers.to_string());
-            rows.push((library.path.clone(), kind, wrappers, cells, library.problem.is_some()));
+            rows.push((path.to_owned(), kind, wrappers, cells, library.problem.is_some()));
         }
         for database in &self.databases {
+            let Some(path) = database.path.strip_prefix(prefix) else { continue };
             let kind = format!("{}{}", database.library, files(database.files));
-            rows.push((database.path.clone(), kind, String::new(), self.cells(&database.gpus), false));
+            rows.push((path.to_owned(), kind, String::new(), self.cells(&database.gpus), false));
         }
         rows.sort_by_key(|(_, _, _, cells, _)| std::cmp::Reverse(cells.iter().map(|cell| cell.rank()).max()));
         for (path, kind, wrappers, cells, is_unreadable) in rows {

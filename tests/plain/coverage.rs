@@ -211,7 +211,8 @@ fn markdown_is_short_and_escaped() {
     (0..70).for_each(|number| put(place.path(), &format!("tree/lib_{number:02}.so"), &fixture("plain.so")));
     put(place.path(), "tree/lib_x|y.so", &fixture("mixed.so"));
     let printed = text(place.path(), &["tree", "--require", "gfx1030,gfx1100", "--markdown"], 1);
-    assert!(printed.starts_with("Failed: Code for gfx1100 is missing: lib\\_00.so: no code for gfx1100;"));
+    let verdict = printed.lines().last().unwrap();
+    assert!(verdict.starts_with("Failed: Code for gfx1100 is missing: lib\\_00.so: no code for gfx1100;"), "{verdict}");
     assert!(
         printed.contains(
             "\n### Code for each GPU\n\n| in | kind | wrappers | gfx1030 | gfx1100 |\n|---|---|---:|---|---|\n"
@@ -354,6 +355,45 @@ fn metadata_of_a_wheel_is_compared_with_code() {
     assert_eq!(contradictions(named, &[], &both), ["its name says gfx942, without code"]);
 }
 
+/// A wheel of this name with a library, in the directory `dist`.
+fn wheel_with(place: &Path, name: &str, library: &[u8]) -> String {
+    let root = format!("unpacked-{name}");
+    let info = format!("{root}/{name}-1.0.dist-info");
+    put(place, &format!("{root}/{name}/lib{name}.so"), library);
+    put(place, &format!("{info}/METADATA"), format!("Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n").as_bytes());
+    put(place, &format!("{info}/WHEEL"), b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n");
+    put(place, &format!("{info}/RECORD"), b"");
+    let file = format!("{name}-1.0-py3-none-any.whl");
+    let script = "import shutil, sys, os; os.makedirs('dist', exist_ok=True); \
+                  os.rename(shutil.make_archive('made', 'zip', sys.argv[1]), 'dist/' + sys.argv[2])";
+    succeeds(Command::new("python3").args(["-c", script, &root, &file]).current_dir(place));
+    file
+}
+
+#[test]
+fn each_distribution_has_a_table_and_all_have_one_verdict() {
+    let place = tempfile::tempdir().unwrap();
+    let sound = wheel_with(place.path(), "sound", &fixture("plain.so"));
+    let other = wheel_with(place.path(), "other", &fixture("plain.so"));
+    succeeds(
+        program()
+            .args(["split", "--format", "wheel", "-o", "parts"])
+            .arg(format!("dist/{other}"))
+            .current_dir(place.path()),
+    );
+    let arguments = |gpu: &'static str| [&format!("dist/{sound}"), "parts", "--require", gpu].map(str::to_owned);
+    for (gpu, code, mark) in
+        [("gfx90a", 0, "Passed: All code for gfx90a is there: 2 libraries."), ("gfx942", 1, "Failed: ")]
+    {
+        let printed = text(place.path(), &arguments(gpu).each_ref().map(String::as_str), code);
+        let titles: Vec<_> = printed.lines().filter(|line| line.starts_with("Code for each GPU")).collect();
+        assert_eq!(titles, [&other, &sound].map(|name| format!("Code for each GPU in {name}")));
+        assert!(printed.contains("\n  sound/libsound.so") && printed.contains("\n  other/libother.so"), "{printed}");
+        assert!(printed.lines().last().unwrap().starts_with(mark), "{printed}");
+        assert_eq!(printed.matches("Passed: ").count() + printed.matches("Failed: ").count(), 1, "{printed}");
+    }
+}
+
 /// A code object for gfx942 (`EF_AMDGPU_MACH` 0x4c) or gfx90a (0x3f), with section headers at its end.
 fn code_object(mach: u8) -> Vec<u8> {
     let mut bytes = b"\x7fELF\x02\x01\x01\x40\x02".to_vec();
@@ -459,7 +499,11 @@ fn what_cannot_be_judged_is_named_and_fails_if_that_is_wanted() {
     coverage(place.path(), &[&tree[..], &["--require-judged", "--require-in", "plain.so"]].concat(), 0);
     put(place.path(), "packed/lib/packed.so", &library(b"UPX! and what it packed"));
     let said = text(place.path(), &["packed", "--require", "gfx90a"], 1);
-    assert!(said.starts_with("Failed: Whether there is code for gfx90a is not known. Not judged: 1 file, "), "{said}");
+    let verdict = said.lines().last().unwrap();
+    assert!(
+        verdict.starts_with("Failed: Whether there is code for gfx90a is not known. Not judged: 1 file, "),
+        "{verdict}"
+    );
     let said = text(place.path(), &["packed"], 0);
     assert!(said.contains("packed by UPX") && !said.contains("no device code"), "{said}");
 }
