@@ -163,10 +163,10 @@ impl PreparedArtifacts {
     }
 
     /// The HTML page about them.
-    pub(super) fn page(&self) -> Page {
+    pub(super) fn page(&self, has_sizes: bool) -> Page {
         let name = self.input.canonicalize().ok();
         let name = name.as_deref().unwrap_or(&self.input).file_name().unwrap_or(self.input.as_os_str());
-        Page::of_artifacts(&name.to_string_lossy(), &self.artifacts.split)
+        Page::of_artifacts(&name.to_string_lossy(), &self.artifacts.split, has_sizes)
     }
 
     /// Prints the content of the artifacts, or what the limit says about it.

@@ -155,7 +155,7 @@ impl Collect {
             None => {}
         }
         if let Some(file) = &self.html {
-            write_page(file, &Page::new(&prepared.input, &prepared.plan, None, None).html())?;
+            write_page(file, &Page::new((&prepared.input, &prepared.plan, None), None, true).html())?;
         }
         save_index(&prepared.resources);
         match self.print(&collected) {

@@ -124,14 +124,14 @@ impl Inspect {
         let summaries = Some(CodeSummary::all(&code));
         save_index(&prepared.resources);
         if let Some(file) = &self.html {
-            let page = Page::new(&prepared.input, &prepared.plan, wheels, summaries.clone());
+            let page = Page::new((&prepared.input, &prepared.plan, wheels), summaries.clone(), self.sizes);
             write_page(file, &page.with_layers(layers.clone()).html())?;
             if !self.json && !self.markdown {
                 return Ok(conclude(coverage.as_ref(), limit.as_ref()));
             }
         }
-        let report =
-            InspectReport { layers, ..InspectReport::known(&prepared.input, &prepared.plan, wheels, summaries) };
+        let planned = (&prepared.input, &prepared.plan, wheels);
+        let report = InspectReport { layers, ..InspectReport::of(planned, summaries, self.sizes) };
         let notes = wheels.map(|wheels| wheels.notes.as_slice()).unwrap_or_default();
         let nothing = prepared.has_nothing_to_split().then(|| looked_at(&prepared, &code));
         if let (Some(_), Some(nothing)) = (&coverage, &nothing) {
@@ -151,7 +151,7 @@ impl Inspect {
             artifacts.make_sizes()?;
         }
         if let Some(file) = &self.html {
-            write_page(file, &artifacts.page().html())?;
+            write_page(file, &artifacts.page(self.sizes).html())?;
         }
         let limit = artifacts.judge(self.limits)?;
         if self.html.is_none() || self.json || self.markdown {
@@ -255,7 +255,7 @@ impl Inspect {
         let limit = self.limits.judge(|| wheels_of_release(release), measure)?;
         for wheel in &release.wheels {
             let Prepared { input, plan, wheels: set, .. } = &wheel.prepared;
-            let report = InspectReport::known(input, plan, set.as_ref(), None);
+            let report = InspectReport::of((input, plan, set.as_ref()), None, self.sizes);
             wheels.push(WheelReport { name: wheel.name()?.to_string(), is_whole: set.is_none(), report });
         }
         save_index(&release.resources);

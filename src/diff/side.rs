@@ -262,7 +262,7 @@ impl SidePart {
 
     fn downloads(&self) -> Downloads {
         let Self { input, plan, wheels, .. } = self;
-        let known = InspectReport::known(input, plan, wheels.as_ref(), None).sizes;
+        let known = InspectReport::of((input, plan, wheels.as_ref()), None, true).sizes;
         let details = Details::of(input, plan, &SizedParts::of(input, plan, wheels.as_ref()));
         Downloads {
             whole: file_size(&input.location),

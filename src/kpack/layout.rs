@@ -133,6 +133,11 @@ impl ArchiveRope {
         if self.compression == Compression::None { &[] } else { &self.entries }
     }
 
+    /// Whether its size needs no work.
+    pub fn has_plain_size(&self) -> bool {
+        self.compressed().is_empty()
+    }
+
     /// The lengths of its frames in archive order, if all are known. Empty without compression.
     pub fn lengths(&self) -> Option<Vec<u64>> {
         self.frames().map(|frame| frame.known_length()).collect()

@@ -112,10 +112,10 @@ impl Outline {
         }
     }
 
-    /// The page with the sizes that are known now.
-    fn page(self, device_code: Option<Vec<CodeSummary>>) -> Page {
+    /// The page, with sizes if they `are_made`.
+    fn page(self, device_code: Option<Vec<CodeSummary>>, are_made: bool) -> Page {
         let Self { input, summary, details, parts } = self;
-        let sizes = parts.known(&summary);
+        let sizes = parts.sizes(&summary, are_made);
         let report = InspectReport::new(summary, sizes, device_code);
         let mut page = Page { input, report, details, folded: Folded::default() };
         page.fold();
@@ -132,14 +132,13 @@ impl PageFile {
 }
 
 impl Page {
-    /// The page about an input with the sizes that are known now. Reads nothing, and makes no HTML yet.
+    /// The page about an input, with sizes if they `are_made`. Reads nothing, and makes no HTML yet.
     pub(crate) fn new(
-        input: &Input,
-        plan: &Plan,
-        wheels: Option<&WheelSet>,
+        (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
         device_code: Option<Vec<CodeSummary>>,
+        are_made: bool,
     ) -> Self {
-        Outline::of(input, plan, wheels, Summary::of(input, plan)).page(device_code)
+        Outline::of(input, plan, wheels, Summary::of(input, plan)).page(device_code, are_made)
     }
 
     /// The page with these layers of an image.
@@ -149,8 +148,8 @@ impl Page {
     }
 
     /// The page about artifacts, each of which is a package. `name` is that of their directory.
-    pub(crate) fn of_artifacts(name: &str, artifacts: &[SplitArtifact]) -> Self {
-        Outline::of_artifacts(name, artifacts).page(None)
+    pub(crate) fn of_artifacts(name: &str, artifacts: &[SplitArtifact], are_made: bool) -> Self {
+        Outline::of_artifacts(name, artifacts).page(None, are_made)
     }
 
     /// Removes the smallest libraries and the last warnings.
@@ -222,7 +221,7 @@ impl Materialize for PageFile {
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
         let mut outline = self.outline.lock();
         if let Some(outline) = outline.take() {
-            let rope = Rope::new([Segment::literal(outline.page(None).html().into_bytes())])?;
+            let rope = Rope::new([Segment::literal(outline.page(None, true).html().into_bytes())])?;
             self.html.get_or_init(|| Arc::new(rope));
         }
         self.made().ok_or_else(|| ReadError::damaged(&"report.html".into(), "it could not be written"))

@@ -6,7 +6,7 @@ use super::bars::{Bar, bars};
 use super::cells::{bytes, columns, ratio, section, table};
 use super::treemap::{Area, treemap};
 use super::{Page, percent, shown};
-use crate::report::details::{ThinEstimate, part};
+use crate::report::details::{ESTIMATE_ERROR, ThinEstimate, part};
 use crate::report::table::{counted, size};
 use crate::report::{BinarySummary, UserSize};
 
@@ -80,7 +80,7 @@ impl Page {
             "Fat, every user " (verb) " " strong { (size(all)) } ". "
             @if let Some((least, most)) = ends {
                 "With the code of one GPU it would be about " (range((least.0, &least.1), (most.0, &most.1)))
-                "; this is an estimate: " code { "--sizes" } " computes the sizes of the split."
+                "; this is an estimate (± " (ESTIMATE_ERROR) " %): " code { "--sizes" } " computes the sizes of the split."
             } @else { "There is no device code in it that could be split off." }
         }
     }
@@ -214,7 +214,7 @@ impl Page {
                 @if sizes.users.values().any(|user| user.installed_size.is_none()) {
                     "Without " code { "--sizes" } ", what the split takes is not known; bars then show the estimates for thin. "
                 }
-                "Thin is one part with the code of one GPU; its sizes are estimates, which take code to be as compressible for one GPU as for another."
+                "Thin is one part with the code of one GPU; its sizes are estimates (± " (ESTIMATE_ERROR) " %), which take code to be as compressible for one GPU as for another."
             }
         };
         section("users", "What a user of each GPU needs", true, &table)

@@ -74,6 +74,9 @@ pub(crate) struct Files {
     pub(crate) size: u64,
 }
 
+/// The error of estimates in percent, up to which those of real wheels and trees are right (docs/report.md).
+pub(crate) const ESTIMATE_ERROR: u8 = 10;
+
 /// An estimate. It assumes that the code of a binary compresses equally for all GPUs.
 #[derive(Debug, Serialize)]
 pub(crate) struct ThinEstimate {
@@ -191,14 +194,21 @@ impl Weights {
     /// wheel.
     fn kept(&self, keys: &[String]) -> (u64, u64) {
         let databases = keys.iter().filter_map(|key| self.databases.get(key)).copied();
-        let binaries = self.binaries.iter().map(|binary| {
-            let wanted = keys.iter().filter_map(|key| binary.code.get(key)).sum();
-            let device = binary.size.saturating_sub(binary.host_size);
-            let kept = binary.host_size + part(device, wanted, binary.code.values().sum());
-            (kept, part(binary.packed, kept, binary.size))
-        });
+        let binaries = self.binaries.iter().map(|binary| binary.kept(keys));
         let sum = |a: (u64, u64), b: (u64, u64)| (a.0 + b.0, a.1 + b.1);
         databases.chain(binaries).fold(self.host, sum)
+    }
+}
+
+impl Binary {
+    /// The same of one binary.
+    fn kept(&self, keys: &[String]) -> (u64, u64) {
+        let device = self.size.saturating_sub(self.host_size);
+        let (wanted, all) = (keys.iter().filter_map(|key| self.code.get(key)).sum(), self.code.values().sum());
+        // Code that is compressed in the binary takes as much in a wheel.
+        let packed_device = if all > device { device.min(self.packed) } else { part(self.packed, device, self.size) };
+        let packed_host = self.packed - packed_device;
+        (self.host_size + part(device, wanted, all), packed_host + part(packed_device, wanted, all))
     }
 }
 
@@ -333,4 +343,19 @@ fn package_path<'a>(path: &'a EntryPath, root: &EntryPath) -> &'a [u8] {
     let start = if root.is_root() { 0 } else { root.as_bytes().len() + 1 };
     let first = path.get(start..).and_then(|below| memchr::memchr(b'/', below));
     first.and_then(|length| path.get(..start + length)).unwrap_or(b".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BTreeMap, Binary};
+
+    #[test]
+    fn compressed_code_takes_as_much_in_a_wheel() {
+        let code = |size| BTreeMap::from(["gfx90a", "gfx942"].map(|key| (key.to_owned(), size)));
+        let binary = |code_size| Binary { size: 1100, packed: 400, host_size: 900, code: code(code_size) };
+        let one = ["gfx942".to_owned()];
+        assert_eq!(binary(5000).kept(&one), (1000, 300));
+        assert_eq!(binary(100).kept(&one), (1000, 364));
+        assert_eq!(binary(5000).kept(&[]), (900, 200));
+    }
 }

@@ -50,15 +50,14 @@ pub(crate) struct InspectReport {
 }
 
 impl InspectReport {
-    /// The report with the sizes that are known now; see [`Sizes::make`].
-    pub(crate) fn known(
-        input: &Input,
-        plan: &Plan,
-        wheels: Option<&WheelSet>,
+    /// The report, with sizes if they `are_made`; see [`Sizes::make`].
+    pub(crate) fn of(
+        (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
         device_code: Option<Vec<CodeSummary>>,
+        are_made: bool,
     ) -> Self {
         let summary = Summary::of(input, plan);
-        let sizes = SizedParts::of(input, plan, wheels).known(&summary);
+        let sizes = SizedParts::of(input, plan, wheels).sizes(&summary, are_made);
         Self::new(summary, sizes, device_code)
     }
 

@@ -109,12 +109,18 @@ impl SizedParts {
         }
     }
 
-    /// The sizes that are known now: all of them after [`Sizes::make`]. Assembles wheels whose parts are all known.
-    pub(crate) fn known(&self, summary: &Summary) -> Sizes {
-        let host_wheels: Vec<_> = self.hosts.iter().filter_map(WheelSize::of).collect();
+    /// The sizes after [`Sizes::make`] if they `are_made`, and otherwise those that need no work, whatever an earlier run has
+    /// recorded.
+    pub(crate) fn sizes(&self, summary: &Summary, are_made: bool) -> Sizes {
+        let wheel = |part: &Arc<WheelPart>| WheelSize::of(part, are_made);
+        let host_wheels: Vec<_> = self.hosts.iter().filter_map(wheel).collect();
+        let archive = |archive: &Arc<ArchiveRope>| {
+            let made = archive.made().filter(|_| are_made || archive.has_plain_size());
+            made.map(|content| content.size())
+        };
         let part = |device: &SizedDevice| PartSize {
-            archive_size: device.archives.iter().map(|archive| archive.made().map(|content| content.size())).sum(),
-            wheel: device.wheel.as_ref().and_then(WheelSize::of),
+            archive_size: device.archives.iter().map(archive).sum(),
+            wheel: device.wheel.as_ref().and_then(wheel),
         };
         let parts: BTreeMap<_, _> = self.devices.iter().map(|(key, device)| (key.clone(), part(device))).collect();
         let user = |(keys, served_by): &(Vec<String>, ServedBy)| {
@@ -177,7 +183,8 @@ impl UserSize {
 }
 
 impl WheelSize {
-    fn of(part: &Arc<WheelPart>) -> Option<Self> {
-        Some(Self { name: part.file_name().ok()?, size: part.known_size() })
+    fn of(part: &Arc<WheelPart>, is_made: bool) -> Option<Self> {
+        let is_known = is_made || part.archives().all(ArchiveRope::has_plain_size);
+        Some(Self { name: part.file_name().ok()?, size: part.known_size().filter(|_| is_known) })
     }
 }

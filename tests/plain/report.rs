@@ -175,6 +175,10 @@ fn every_number_is_that_of_the_json() {
         add_up(&page, &json);
         let again = kpackfs(place.path(), &[&["inspect", input, "--html", "-"], sizes].concat());
         assert!(page == again, "{input}: the page is deterministic");
+        // What was measured is in the cache now.
+        let without = kpackfs(place.path(), &["inspect", input, "--html", "-"]);
+        let uncached = kpackfs(place.path(), &["inspect", input, "--html", "-", "--no-cache"]);
+        assert!(without == uncached, "{input}: the page does not depend on the cache");
     }
 }
 
