@@ -24,11 +24,11 @@ use crate::coverage::Coverage;
 use crate::export::Inputs;
 use crate::opened::{Named, recognise};
 use crate::packages::{ArtifactError, InstalledComponent};
-use crate::page::Page;
+use crate::page::{Page, ReleasePage};
 use crate::report::{
     CodeSummary, InspectReport, Judgement, LayerSummary, LookedAt, ReleaseReport, Sizes, Summary, WheelReport,
 };
-use crate::session::{Prepared, PreparedImage, Release, SessionInputs, Share};
+use crate::session::{Prepared, PreparedImage, Release, ReleasedWheel, SessionInputs, Share};
 use crate::split::{CodeOfFile, device_code};
 
 /// Report the libraries, targets, databases and sizes of an input
@@ -240,9 +240,6 @@ impl Inspect {
 
     /// Reports what is in each of several wheels.
     fn inspect_release(&self, release: &Release, style: Style) -> anyhow::Result<ExitCode> {
-        if self.html.is_some() {
-            bail!("--html: these wheels do not belong together; write a page for each of them");
-        }
         let mut wheels = Vec::with_capacity(release.wheels.len());
         let measure = || {
             let made = release.wheels.iter().map(|wheel| &wheel.prepared).filter(|prepared| prepared.wheels.is_some());
@@ -260,6 +257,15 @@ impl Inspect {
         }
         save_index(&release.resources);
         let coverage = self.gate.judge_release(release, search)?;
+        if let Some(file) = &self.html {
+            let page = |ReleasedWheel { prepared: it, .. }: &ReleasedWheel| {
+                Page::new((&it.input, &it.plan, it.wheels.as_ref()), Some(CodeSummary::all(&search(it))), self.sizes)
+            };
+            write_page(file, &ReleasePage(release.wheels.iter().map(page).collect()).html())?;
+            if !self.json && !self.markdown {
+                return Ok(conclude(coverage.as_ref(), limit.as_ref()));
+            }
+        }
         let report = ReleaseReport { wheels };
         let mut out = std::io::stdout().lock();
         if self.json {

@@ -29,7 +29,7 @@ pub(super) fn section(id: &str, title: &str, is_shown: bool, body: &Markup) -> M
 /// A table that scrolls by itself if the window is narrow.
 pub(super) fn table(id: &str, caption: &str, head: &Markup, body: &Markup) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-labelledby={ (id) "-caption" } {
+        div class={ "scroll " (id) } tabindex="0" role="region" aria-labelledby={ (id) "-caption" } {
             table id=(id) { caption id={ (id) "-caption" } { (caption) } thead { tr { (head) } } tbody { (body) } }
         }
     }

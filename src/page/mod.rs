@@ -8,6 +8,7 @@ mod cells;
 mod diff;
 mod lists;
 mod matrices;
+mod release;
 mod sections;
 mod treemap;
 
@@ -29,6 +30,8 @@ use crate::source::Input;
 use crate::split::Plan;
 use crate::view::JSON_VERSION;
 use crate::wheelparts::WheelSet;
+
+pub(crate) use self::release::ReleasePage;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -173,7 +176,17 @@ impl Page {
         let Self { report, details, folded, .. } = self;
         let data = InspectData { json_version: JSON_VERSION, report, details, folded };
         let title = html! { (shown(&self.input)) " by GPU architecture" };
-        document(&title, &self.body(), &data)
+        let body = html! { (self.head()) main { (self.sections()) } (foot()) };
+        document(&title, &body, &data)
+    }
+}
+
+/// The end of a page about inputs.
+fn foot() -> Markup {
+    html! {
+        footer {
+            p { "Made by kpackfs " (env!("CARGO_PKG_VERSION")) ". Sizes are in powers of 1024; exact numbers of bytes are in the JSON of this file (" code { "script#data" } ") and in " code { "kpackfs inspect --json" } "." }
+        }
     }
 }
 

@@ -29,28 +29,28 @@ const KINDS: [(&str, &str); 9] = [
 ];
 
 impl Page {
-    pub(super) fn body(&self) -> Markup {
+    pub(super) fn head(&self) -> Markup {
         html! {
             header {
                 h1 { (shown(&self.input)) }
                 p.lead { (self.answer()) }
                 (self.tiles())
             }
-            main {
-                div.first { (self.map()) (self.users()) }
-                (self.layers())
-                (self.matrix())
-                (self.compression())
-                (self.databases())
-                (self.libraries())
-                (self.device_code())
-                (self.packages())
-                (self.parts())
-                (self.warnings())
-            }
-            footer {
-                p { "Made by kpackfs " (env!("CARGO_PKG_VERSION")) ". Sizes are in powers of 1024; exact numbers of bytes are in the JSON of this file (" code { "script#data" } ") and in " code { "kpackfs inspect --json" } "." }
-            }
+        }
+    }
+
+    pub(super) fn sections(&self) -> Markup {
+        html! {
+            div.first { (self.map()) (self.users()) }
+            (self.layers())
+            (self.matrix())
+            (self.compression())
+            (self.databases())
+            (self.libraries())
+            (self.device_code())
+            (self.packages())
+            (self.parts())
+            (self.warnings())
         }
     }
 

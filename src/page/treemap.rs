@@ -42,10 +42,9 @@ impl Area {
 pub(super) fn treemap(class: &str, name: &str, about: &str, root: &Area, width: u32, height: u32) -> Markup {
     let (title, desc) = (format!("{class}-title"), format!("{class}-desc"));
     let view_box = format!("0 0 {width} {height}");
-    let labels = format!("{title} {desc}");
     let rect = Rect { x: 0.0, y: 0.0, w: f64::from(width), h: f64::from(height) };
     html! {
-        svg class={ "treemap " (class) } viewBox=(view_box) role="img" aria-labelledby=(labels) {
+        svg class={ "treemap " (class) } viewBox=(view_box) role="img" aria-labelledby=(title) aria-describedby=(desc) {
             title id=(title) { (name) }
             desc id=(desc) { (about) }
             (parts(root, rect, root.size))

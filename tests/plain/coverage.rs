@@ -1,5 +1,6 @@
 //! `inspect --require` names each library, wrapper and database that lacks code for a GPU, and fails then.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -391,6 +392,20 @@ fn each_distribution_has_a_table_and_all_have_one_verdict() {
         assert!(printed.contains("\n  sound/libsound.so") && printed.contains("\n  other/libother.so"), "{printed}");
         assert!(printed.lines().last().unwrap().starts_with(mark), "{printed}");
         assert_eq!(printed.matches("Passed: ").count() + printed.matches("Failed: ").count(), 1, "{printed}");
+    }
+    let json: Value =
+        serde_json::from_str(&text(place.path(), &[&format!("dist/{sound}"), "parts", "--json"], 0)).unwrap();
+    let page = text(place.path(), &[&format!("dist/{sound}"), "parts", "--html", "-"], 0);
+    let ids: Vec<_> = page.split(" id=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    let unique: BTreeSet<_> = ids.iter().collect();
+    assert!(unique.len() == ids.len() && ids.len() > 40, "{ids:?}");
+    let named =
+        ["aria-labelledby=\"", "aria-describedby=\""].map(|name| page.split(name).skip(1).collect::<Vec<_>>()).concat();
+    assert!(named.iter().all(|rest| unique.contains(&rest.split('"').next().unwrap())));
+    let (_, data) = page.split_once("id=\"data\">").unwrap();
+    let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    for number in 0..2 {
+        assert_eq!(data["wheels"][number]["binaries"], json["wheels"][number]["binaries"]);
     }
 }
 
