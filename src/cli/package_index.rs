@@ -11,6 +11,7 @@ use super::limits::{LimitOptions, wheels_of_release};
 use super::options::SplitOptions;
 use super::prepare::{CommandSession, check_claims, save_index};
 use super::progress::show_bytes;
+use super::split_warnings::note_runtime;
 use super::terminal::{message, warn};
 use super::thin_wheels::warn_of_signatures;
 use super::writing::Writing;
@@ -108,6 +109,7 @@ fn check(wheel: &ReleasedWheel) -> anyhow::Result<()> {
     for note in &wheels.notes {
         eprintln!("kpackfs: note: {}", message(&format!("{name}: {note}")));
     }
+    note_runtime(&wheel.prepared);
     warn_of_signatures(&wheel.prepared.input);
     check_claims(&wheel.prepared)
 }

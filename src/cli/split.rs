@@ -20,8 +20,8 @@ use super::package_index::IndexOutput;
 use super::prepare::{CommandSession, check_claims, place_of, save_index};
 use super::progress::show_bytes;
 use super::split_views::directories;
-use super::split_warnings::{is_part, names, warn_of_fat, warn_of_missing_devices, warn_of_others};
-use super::terminal::{message, warn};
+use super::split_warnings::{is_part, names, warn_of_fat, warn_of_others, warn_of_use};
+use super::terminal::warn;
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
 use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::export::{Inputs, Output, ReadyViews, Replace, StatementChange, WantedSums};
@@ -141,10 +141,9 @@ impl Split {
             wheels.has_local_versions = self.versions.are_local();
         }
         self.check(&prepared)?;
-        prepared.wheels.iter().for_each(warn_of_missing_devices);
-        for note in prepared.wheels.iter().flat_map(|wheels| &wheels.notes) {
-            eprintln!("kpackfs: note: {}", message(note));
-        }
+        let is_whole = |view: &String| [FAT, THIN].iter().any(|name| view.trim_start_matches('/').starts_with(name));
+        let has_archives = is_compared && (self.view.is_empty() || !self.view.iter().all(is_whole));
+        warn_of_use(&prepared, has_archives);
         if is_compared {
             check_claims(&prepared)?;
         }

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::terminal::message;
 use crate::gpu::{BundleKey, begins_device_part};
+use crate::loader::OwnRuntime;
+use crate::session::Prepared;
 use crate::source::EntryPath;
 use crate::split::{Plan, RESERVED};
 use crate::tree::{ROOT, Tree};
@@ -35,8 +37,34 @@ pub(super) fn warn_of_fat(plan: &Plan) {
     }
 }
 
+/// Says what users of the parts should know before they are written.
+pub(super) fn warn_of_use(prepared: &Prepared, has_archives: bool) {
+    prepared.wheels.iter().for_each(warn_of_missing_devices);
+    prepared.wheels.iter().flat_map(|wheels| &wheels.notes).for_each(|text| note(text));
+    if has_archives {
+        note_runtime(prepared);
+    }
+}
+
+/// Says that the HIP runtime of the input reads no archives, so that programs which use it find no kernels.
+pub(super) fn note_runtime(Prepared { input, plan, wheels, .. }: &Prepared) {
+    let runtime = if plan.archives.is_empty() { None } else { OwnRuntime::of(input) };
+    if let Some(OwnRuntime { path, .. }) = runtime.filter(|runtime| !runtime.reads_archives) {
+        let thin = if wheels.is_some() { "--format thin-wheel" } else { "--view thin/GPU" };
+        note(&format!(
+            "{}: the HIP runtime in it, {path}, does not read .kpack archives, and would find no kernels; use one of ROCm 7.13 or \
+             later, or write {thin}",
+            input.location.display()
+        ));
+    }
+}
+
+fn note(text: &str) {
+    eprintln!("kpackfs: note: {}", message(&text));
+}
+
 /// Reports device wheels of a host wheel that were not given. New host wheels do not require them any more.
-pub(super) fn warn_of_missing_devices(wheels: &WheelSet) {
+fn warn_of_missing_devices(wheels: &WheelSet) {
     if let [first, rest @ ..] = &*wheels.missing_devices() {
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
         eprintln!("kpackfs: warning: {}{more}: not given, so what is written lacks this code", message(first));

@@ -7,12 +7,9 @@ use super::distribution_record::{DistributionRecord, is_dist_info};
 use crate::database::Databases;
 use crate::gpu::{BundleKey, SPIRV, TargetId};
 use crate::kpack::{ArchiveReader, KpackError};
-use crate::loader::{RuntimeNames, is_archive};
+use crate::loader::{OwnRuntime, is_archive};
 use crate::rope::Content;
 use crate::source::{EntryPath, Input};
-
-/// The HIP runtime, as the names of its file begin.
-const RUNTIME: &[u8] = b"libamdhip64.so";
 
 /// The parts that need a file: an image for a GPU has it if it needs one of them.
 pub(super) type PartKeys = Arc<BTreeSet<BundleKey>>;
@@ -40,7 +37,7 @@ impl DeviceParts {
             }
         }
         if !parts.archives.is_empty() {
-            parts.reads_archives = reads_archives(root);
+            parts.reads_archives = OwnRuntime::of(root).map(|runtime| runtime.reads_archives);
             root.entries.iter().for_each(|entry| parts.add_distribution(root, &entry.path, databases));
         }
         parts
@@ -103,11 +100,4 @@ fn keys_of(archive: &Arc<dyn Content>) -> Result<Option<BTreeSet<BundleKey>>, Kp
         (target.processor() != SPIRV && !target.is_unknown()).then(|| BundleKey::of(&target))
     };
     Ok(targets.into_iter().map(key).collect::<Option<BTreeSet<_>>>().filter(|keys| !keys.is_empty()))
-}
-
-/// Whether a HIP runtime reads archives; `None` if there is none that can be read.
-fn reads_archives(root: &Input) -> Option<bool> {
-    let runtimes = root.files().filter(|(path, _)| path.name().starts_with(RUNTIME));
-    let runtimes = runtimes.filter_map(|(_, content)| RuntimeNames::of(&**content));
-    runtimes.map(|names| names.reads_archives()).reduce(|one, other| one || other)
 }

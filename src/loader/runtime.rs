@@ -3,6 +3,7 @@
 use memchr::memmem;
 
 use crate::rope::{Content, read_all};
+use crate::source::{EntryKind, EntryPath, Input};
 
 /// The library with which runtimes read archives, as its name begins.
 pub(crate) const ARCHIVE_LIBRARY: &str = "librocm_kpack.so";
@@ -83,9 +84,53 @@ impl RuntimeNames {
     }
 }
 
+/// The HIP runtime, as its name begins.
+pub(crate) const RUNTIME: &str = "libamdhip64.so";
+
+/// Whether a file is named as a library whose name begins so, or as auditwheel names it (libamdhip64-69e34bce.so.7).
+pub(crate) fn is_library(file: &[u8], library: &str) -> bool {
+    let rest = file.strip_prefix(library.trim_end_matches(".so").as_bytes());
+    rest.is_some_and(|rest| rest.starts_with(b".so") || rest.starts_with(b"-") && memmem::find(rest, b".so").is_some())
+}
+
+/// A HIP runtime in an input.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnRuntime {
+    pub(crate) path: EntryPath,
+    pub(crate) reads_archives: bool,
+}
+
+impl OwnRuntime {
+    /// A runtime that reads archives, or else another one; `None` if there is none that can be read.
+    pub(crate) fn of(input: &Input) -> Option<Self> {
+        let runtimes = input.entries.iter().filter_map(|entry| match &entry.kind {
+            EntryKind::File { content, .. } if is_library(entry.path.name(), RUNTIME) => {
+                let names = RuntimeNames::of(&**content)?;
+                Some(Self { path: entry.path.clone(), reads_archives: names.reads_archives() })
+            }
+            _ => None,
+        });
+        runtimes.reduce(|one, other| if other.reads_archives && !one.reads_archives { other } else { one })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn libraries_have_versions_and_hashes_in_their_names() {
+        for (file, is) in [
+            ("libamdhip64.so", true),
+            ("libamdhip64.so.7.2", true),
+            ("libamdhip64-69e34bce.so.7", true),
+            ("libamdhip64-5.list", false),
+            ("libamdhip64.a", false),
+            ("libamdhip64x.so", false),
+        ] {
+            assert_eq!(is_library(file.as_bytes(), RUNTIME), is, "{file}");
+        }
+    }
 
     #[test]
     fn names_are_found_wherever_a_piece_ends() {

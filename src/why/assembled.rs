@@ -16,7 +16,7 @@ use crate::database::Databases;
 use crate::gpu::TargetId;
 use crate::image::{ImageReference, open_root};
 use crate::join::{Joined, join, lay_over, open_wheels};
-use crate::loader::is_archive;
+use crate::loader::{OwnRuntime, is_archive};
 use crate::metrics::Progress;
 use crate::opened::SplitDirectory;
 use crate::packages::InstalledComponent;
@@ -49,9 +49,15 @@ pub(super) struct AssembledFile {
     pub(super) assembly: Arc<Assembly>,
 }
 
-/// What is put together.
+/// What is put together, with the HIP runtime that it has.
 #[derive(Debug)]
-pub(super) enum Assembly {
+pub(super) struct Assembly {
+    form: AssemblyForm,
+    pub(super) runtime: Option<OwnRuntime>,
+}
+
+#[derive(Debug)]
+enum AssemblyForm {
     /// Wheels that are installed together, and those that were given and cannot be read.
     Wheels { wheels: Vec<GivenWheel>, unread: Vec<PathBuf> },
     /// The host part of a split with device parts: their names.
@@ -81,18 +87,18 @@ pub(super) fn of_wheels(
         [only] => Input::open(only, resources)?,
         several => open_wheels(several, resources)?,
     };
-    let assembly = Assembly::Wheels { wheels: wheels.iter().copied().cloned().collect(), unread: unread.to_vec() };
+    let assembly = AssemblyForm::Wheels { wheels: wheels.iter().copied().cloned().collect(), unread: unread.to_vec() };
     Ok(files(input, paths.first().map_or(Path::new(""), PathBuf::as_path), assembly, question))
 }
 
 /// The files of any other packed input, such as a tar archive.
 pub(super) fn of_packed(path: &Path, question: &AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError> {
-    Ok(files(Input::open(path, question.resources)?, path, Assembly::Other, question))
+    Ok(files(Input::open(path, question.resources)?, path, AssemblyForm::Other, question))
 }
 
 /// The files of an image's root file system.
 pub(super) fn of_image(image: &ImageReference, question: &AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError> {
-    Ok(files(open_root(image, question.resources)?, Path::new("/"), Assembly::Other, question))
+    Ok(files(open_root(image, question.resources)?, Path::new("/"), AssemblyForm::Other, question))
 }
 
 /// The files of artifacts in the directory `place` that are installed together.
@@ -102,12 +108,12 @@ pub(super) fn of_component(
     question: &AssemblyQuestion<'_>,
 ) -> Result<AssembledFiles, WhyError> {
     let place = component.name.as_ref().map_or_else(|| place.to_owned(), |name| place.join(name));
-    Ok(files(component.open(question.resources)?, &place, Assembly::Artifacts, question))
+    Ok(files(component.open(question.resources)?, &place, AssemblyForm::Artifacts, question))
 }
 
 /// The files of a directory without libraries, such as a device part, or code objects.
 pub(super) fn of_directory(path: &Path, question: &AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError> {
-    Ok(files(Input::survey(path, question.resources)?, path, Assembly::Other, question))
+    Ok(files(Input::survey(path, question.resources)?, path, AssemblyForm::Other, question))
 }
 
 /// The files of a split, of which `devices` are the parts for the GPU of the question.
@@ -120,7 +126,7 @@ pub(super) fn of_parts(
     // Parts of other GPUs tell what the split has for each.
     let parts = split.parts().map(|part| Input::survey(&part, question.resources)).collect::<Result<_, _>>()?;
     let names = devices.iter().filter_map(|part| Some(part.file_name()?.to_string_lossy().into_owned()));
-    let assembly = if split.has_host { Assembly::Parts(names.collect()) } else { Assembly::Other };
+    let assembly = if split.has_host { AssemblyForm::Parts(names.collect()) } else { AssemblyForm::Other };
     Ok(files(lay_over(parts)?, &first, assembly, question))
 }
 
@@ -128,7 +134,7 @@ pub(super) fn of_parts(
 type LocatedCode = (PathBuf, Result<LibraryCode, WhyError>);
 
 /// The files with code: libraries, or archives, bundles and code objects if there are no libraries.
-fn files(mut input: Input, location: &Path, assembly: Assembly, question: &AssemblyQuestion<'_>) -> AssembledFiles {
+fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &AssemblyQuestion<'_>) -> AssembledFiles {
     let resources = question.resources;
     let left_out = input.warnings.first().cloned();
     let mut seen = SeenFiles { files: input.files().count(), left_out, ..SeenFiles::default() };
@@ -157,7 +163,9 @@ fn files(mut input: Input, location: &Path, assembly: Assembly, question: &Assem
     if found.is_empty() {
         found = without_libraries(&input, &archives, location, resources);
     }
-    let assembly = Arc::new(assembly);
+    let is_split = |(_, code): &LocatedCode| code.as_ref().is_ok_and(|code| code.form == CodePlace::Split);
+    let runtime = if found.iter().any(is_split) { OwnRuntime::of(&input) } else { None };
+    let assembly = Arc::new(Assembly { form, runtime });
     let files = found.into_iter().map(|(path, code)| AssembledFile { path, code, assembly: Arc::clone(&assembly) });
     AssembledFiles { files: files.collect(), databases, seen }
 }
@@ -238,47 +246,47 @@ impl GivenWheel {
 
 impl Assembly {
     pub(super) fn presence(&self) -> Presence {
-        match self {
-            Self::Wheels { .. } | Self::Parts(_) | Self::Artifacts => Presence::ToInstall,
-            Self::Other => Presence::Contained,
+        match &self.form {
+            AssemblyForm::Wheels { .. } | AssemblyForm::Parts(_) | AssemblyForm::Artifacts => Presence::ToInstall,
+            AssemblyForm::Other => Presence::Contained,
         }
     }
 
     /// What is known of an archive or a library before code is looked up.
     pub(super) fn describe(&self, form: CodePlace, lookup: &mut Lookup) {
-        match (self, form) {
-            (Self::Wheels { wheels, .. }, CodePlace::Archive) => {
+        match (&self.form, form) {
+            (AssemblyForm::Wheels { wheels, .. }, CodePlace::Archive) => {
                 for (name, version) in wheels.first().into_iter().flat_map(|wheel| wheel.metadata.pins()) {
                     lookup.follows(format!("an installer takes {name} {version} with it, as the wheel requires"));
                 }
             }
-            (Self::Wheels { wheels, .. }, _) => {
+            (AssemblyForm::Wheels { wheels, .. }, _) => {
                 let names: Vec<_> =
                     wheels.iter().map(|it| format!("{} {}", it.metadata.name, it.metadata.version)).collect();
                 lookup.follows(format!("{} is installed as it is in the wheel", names.join(" with ")));
             }
-            (Self::Parts(parts), _) => {
+            (AssemblyForm::Parts(parts), _) => {
                 lookup.follows(format!("the host part is installed with {}", some_or_none(parts)));
             }
-            (Self::Artifacts | Self::Other, _) => {}
+            (AssemblyForm::Artifacts | AssemblyForm::Other, _) => {}
         }
     }
 
     /// Whether what is installed with an archive has the library that leads to it: of a device wheel, what it requires.
     pub(super) fn brings_libraries(&self) -> bool {
-        matches!(self, Self::Wheels { .. })
+        matches!(self.form, AssemblyForm::Wheels { .. })
     }
 
     /// Why a split library has no code for a GPU.
     pub(super) fn explain(&self, device: &TargetId, lookup: &mut Lookup) {
-        let cause = match self {
-            Self::Wheels { wheels, unread } => cause_of_wheels(wheels, unread, device),
-            Self::Artifacts | Self::Other => nothing_has_archives(),
-            Self::Parts(parts) if parts.is_empty() => {
+        let cause = match &self.form {
+            AssemblyForm::Wheels { wheels, unread } => cause_of_wheels(wheels, unread, device),
+            AssemblyForm::Artifacts | AssemblyForm::Other => nothing_has_archives(),
+            AssemblyForm::Parts(parts) if parts.is_empty() => {
                 let reason = format!("the split has no part for {}", device.processor());
                 Cause::new(&cause::PACKAGE_NONE, reason, None)
             }
-            Self::Parts(parts) => {
+            AssemblyForm::Parts(parts) => {
                 let reason = format!("{} of the split has nothing for it", parts.join(" and "));
                 Cause::new(&cause::ARCHIVES_NONE, reason, None)
             }

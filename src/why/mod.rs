@@ -169,6 +169,11 @@ impl Question {
                     assembly.describe(form, &mut lookup);
                 }
                 held::look_up(code, assembly.as_deref(), self.wrapper, &device, &mut lookup);
+                let split = assembly.as_deref().filter(|_| form == CodePlace::Split);
+                let cause = split.and_then(|assembly| runtime::judge_own(assembly.runtime.as_ref(), &mut lookup));
+                if let Some(cause) = cause {
+                    lookup.fail(cause);
+                }
             }
         }
         Some(lookup)

@@ -11,12 +11,11 @@ use super::installed;
 use super::lookup::Lookup;
 use super::pieces::read_pieces;
 use crate::binary::Imports;
-use crate::loader::{ARCHIVE_LIBRARY, RuntimeNames, SearchDirectory};
+use crate::loader::{ARCHIVE_LIBRARY, OwnRuntime, RUNTIME, RuntimeNames, SearchDirectory, is_library};
 use crate::resources::Resources;
 use crate::source::open_file;
 
-/// The prefix of the runtime's file name.
-const RUNTIME: &str = "libamdhip64.so";
+const READS_NONE: &str = "does not read .kpack archives";
 
 /// Records the runtime of a split library. Returns a cause if the runtime cannot read archives.
 pub(super) fn judge(
@@ -57,11 +56,32 @@ pub(super) fn judge(
         }
         return None;
     }
-    let reason = format!("the HIP runtime {} does not read .kpack archives", found.display());
-    let command = is_override.then(|| "unset LD_LIBRARY_PATH".to_owned());
-    let reason =
-        if is_override { reason } else { reason + "; use one of ROCm 7.13 or later, or a thin view (docs/why.md)" };
-    Some(Cause::new(&cause::RUNTIME_OLD, reason, command))
+    if is_override {
+        let reason = format!("the HIP runtime {} {READS_NONE}", found.display());
+        return Some(Cause::new(&cause::RUNTIME_OLD, reason, Some("unset LD_LIBRARY_PATH".to_owned())));
+    }
+    Some(too_old(&found))
+}
+
+/// Records the runtime of what is put together. Returns a cause if it cannot read archives.
+pub(super) fn judge_own(runtime: Option<&OwnRuntime>, lookup: &mut Lookup) -> Option<Cause> {
+    let Some(OwnRuntime { path, reads_archives }) = runtime else {
+        lookup.follows(format!(
+            "no {RUNTIME}* is in it; a HIP runtime older than ROCm 7.13 {READS_NONE}, and would find no code"
+        ));
+        return None;
+    };
+    let what = if *reads_archives { "reads archives" } else { "does not read archives" };
+    lookup.follows(format!("a process would load {path} of it, which {what} (by the symbols in it)"));
+    (!reads_archives).then(|| too_old(path.as_path()))
+}
+
+fn too_old(runtime: &Path) -> Cause {
+    let reason = format!(
+        "the HIP runtime {} {READS_NONE}; use one of ROCm 7.13 or later, or a thin view (docs/why.md)",
+        runtime.display()
+    );
+    Cause::new(&cause::RUNTIME_OLD, reason, None)
 }
 
 /// The library with this prefix that would be loaded, and whether only `LD_LIBRARY_PATH` leads to it. That comes before a
@@ -102,15 +122,11 @@ fn search(
 
 fn first_in(directory: &Path, begin: &str) -> Option<PathBuf> {
     let names = fs::read_dir(directory).ok()?.filter_map(Result::ok).map(|entry| entry.path());
-    let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| begins(name, begin));
+    let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| is_library(name.as_encoded_bytes(), begin));
     names.filter(is_it).min()
-}
-
-fn begins(name: &OsStr, begin: &str) -> bool {
-    name.as_encoded_bytes().starts_with(begin.as_bytes())
 }
 
 /// Whether a file is named as the HIP runtime is.
 pub(crate) fn is_runtime(name: &OsStr) -> bool {
-    begins(name, RUNTIME)
+    is_library(name.as_encoded_bytes(), RUNTIME)
 }

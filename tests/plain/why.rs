@@ -516,3 +516,44 @@ fn what_cannot_be_read_is_no_answer() {
         }
     }
 }
+
+/// Both are rules of ROCm 7.13: it reads archives, and earlier ones do not.
+#[test]
+fn the_runtime_of_a_split_is_judged_in_every_form() {
+    let reader = [fs::read(fixture("host-only.so")).unwrap(), b"kpack_load_code_object".to_vec()].concat();
+    for (runtime, code) in [(fs::read(fixture("host-only.so")).unwrap(), 1), (reader, 0)] {
+        let place = tempfile::tempdir().unwrap();
+        let at = |path: &str| place.path().join(path);
+        unpacked(&at("fat"), "fat", "", LIBRARY, &fs::read(fixture("plain.so")).unwrap());
+        fs::write(at("fat/fat/lib/libamdhip64.so.7"), runtime).unwrap();
+        let split = |arguments: &[&str]| {
+            let output = Command::new(KPACKFS).arg("split").args(arguments).current_dir(place.path()).output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.success(), "{said}");
+            said.contains("fat/lib/libamdhip64.so.7, does not read .kpack archives")
+        };
+        assert_eq!(split(&["fat", "-o", "out"]), code == 1);
+        assert_eq!(split(&["fat", "-o", "wheels", "--format", "wheel"]), code == 1);
+        assert!(!split(&["fat", "-o", "thin", "--view", "thin/gfx90a"]), "any runtime finds the code there");
+        let flat = "mkdir flat && cp -a out/host/. out/gfx90a/. flat && tar -cf flat.tar -C flat .";
+        runs(Command::new("sh").args(["-c", flat]).current_dir(place.path()));
+        for form in ["out", "wheels", "flat", "flat.tar"] {
+            let output =
+                Command::new(KPACKFS).args(["why", form, "--target", "gfx90a"]).current_dir(place.path()).output();
+            let output = output.unwrap();
+            let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            assert_eq!(output.status.code(), Some(code), "{form}: {said}");
+            let first = said.lines().next().unwrap();
+            assert_eq!(
+                first.contains("libamdhip64.so.7 does not read .kpack archives; use"),
+                code == 1,
+                "{form}: {said}"
+            );
+        }
+        let thin = Command::new(KPACKFS)
+            .args(["why", "thin/thin/gfx90a", "--target", "gfx90a"])
+            .current_dir(place.path())
+            .output();
+        assert_eq!(thin.unwrap().status.code(), Some(0));
+    }
+}
