@@ -17,7 +17,7 @@ use super::input::forms;
 use super::json;
 use super::lists::pieces;
 use super::memory::MemoryOption;
-use super::terminal::message;
+use super::terminal::{escaped, message};
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
 use crate::memory::check_tables;
 use crate::resources::Resources;
@@ -233,14 +233,15 @@ impl Why {
     }
 
     fn print(&self, answer: &Explanation, out: &mut impl Write) -> anyhow::Result<()> {
+        // A command is whole, so that it can be run.
         let run = |command: &Option<String>| match command {
-            Some(command) => format!("; run: {command}"),
+            Some(command) => format!("; run: {}", escaped(command)),
             None => String::new(),
         };
-        writeln!(out, "{}", message(&format!("{}{}", answer.sentence, run(&answer.command))))?;
+        writeln!(out, "{}{}", message(&answer.sentence), run(&answer.command))?;
         for FoundCause { cause, targets, paths } in answer.causes.iter().skip(1) {
             let place = format!("{} on {}", paths.join(", "), targets.join(", "));
-            writeln!(out, "also: {}", message(&format!("{place}: {}{}", cause.reason, run(&cause.command))))?;
+            writeln!(out, "also: {}{}", message(&format!("{place}: {}", cause.reason)), run(&cause.command))?;
         }
         for problem in &answer.unread {
             writeln!(out, "not read: {}", message(problem))?;
@@ -253,7 +254,7 @@ impl Why {
         for lookup in &answer.databases {
             if let Some(remark) = &lookup.remark {
                 let place = format!("{} on {}", lookup.library, lookup.target);
-                writeln!(out, "note: {}", message(&format!("{place}: {}{}", remark.reason, run(&remark.command))))?;
+                writeln!(out, "note: {}{}", message(&format!("{place}: {}", remark.reason)), run(&remark.command))?;
             }
         }
         for it in answer.lookups.iter().filter(|it| self.all || it.cause.is_some() || answer.lookups.len() == 1) {

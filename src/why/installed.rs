@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ring::digest::{Context, SHA256};
 
 use super::cause::{self, Cause};
-use super::installer::{Installer, Remedy};
+use super::installer::{Installer, Remedy, is_read_only};
 use super::lookup::Lookup;
 use super::pieces::read_pieces;
 use super::wanted::WantedPackages;
@@ -187,8 +187,9 @@ fn copy(library: &Path, site: &Path, distributions: &[InstalledDistribution], lo
     lookup.follows("archives are looked for next to the file that is loaded, symlinks resolved");
     let maker = if library.components().any(|it| it.as_os_str() == DEVELOPMENT) { "that rocm-sdk made " } else { "" };
     let reason = format!("it is a copy {maker}of {}, and the archives are where that is", original.display());
-    let command = format!("ln -sf {} {}", quoted(&original), quoted(library));
-    Some(Cause::new(&cause::COPIED_LIBRARY, reason, Some(command)))
+    let can_link = !library.parent().is_some_and(is_read_only);
+    let command = can_link.then(|| format!("ln -sf {} {}", quoted(&original), quoted(library)));
+    Some(Cause::new(&cause::COPIED_LIBRARY, reason, command))
 }
 
 fn open(info: &Path) -> Option<InstalledDistribution> {

@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
 use super::origin::{PackageOrigin, directory_of, wheel_in};
 use super::wanted::WantedPackages;
 use crate::coverage::quoted;
@@ -15,6 +18,8 @@ pub(super) struct Installer {
     /// `PYTHON -m pip install`, or the same for uv. `None` if no command is known.
     start: Option<String>,
     is_uv: bool,
+    /// Whether the file system lets nobody install there.
+    is_read_only: bool,
     /// Whether an installer put the package there. Unpacked wheels have no `INSTALLER`.
     pub(super) has_installed: bool,
     prefix: Option<PathBuf>,
@@ -35,8 +40,9 @@ impl Installer {
         let is_uv = name.as_ref().is_some_and(|name| name.trim() == "uv");
         let prefix = site.ancestors().nth(3).filter(|_| python_of(&site).is_some()).map(Path::to_owned);
         let python = prefix.as_ref().and_then(|prefix| interpreter(prefix, python_of(&site)?));
+        let is_read_only = is_read_only(&site);
         let start = match &python {
-            _ if name.is_none() => None,
+            _ if name.is_none() || is_read_only => None,
             Some(python) if is_uv => Some(format!("uv pip install --python {}", quoted(python))),
             Some(python) if site.join("pip").is_dir() => Some(format!("{} -m pip install", quoted(python))),
             Some(python) => Some(format!("pip --python {} install", quoted(python))),
@@ -44,7 +50,14 @@ impl Installer {
             // pip replaces whole directories there (`pip install --target`), and so removes what it is to add to.
             None => Some(format!("uv pip install --target {}", quoted(&site))),
         };
-        Self { site, start, is_uv: is_uv || python.is_none(), has_installed: name.is_some(), prefix }
+        // It was installed with this option, or in a release of the system that did not need it.
+        let option = if (python.is_some() || is_of_user(&site)) && is_managed(python.as_deref(), &site) {
+            " --break-system-packages"
+        } else {
+            ""
+        };
+        let start = start.map(|start| start + option);
+        Self { site, start, is_read_only, is_uv: is_uv || python.is_none(), has_installed: name.is_some(), prefix }
     }
 
     /// The directory.
@@ -76,6 +89,12 @@ impl Installer {
         let what = requirements.iter().map(|it| format!("'{it}'")).collect::<Vec<_>>().join(" ");
         let plain = requirements.join(", ");
         let without = |advice: String| Remedy { command: None, advice };
+        if self.is_read_only {
+            return without(format!(
+                "; {} is on a read-only file system: install {plain} where it comes from, from where you have {name}",
+                self.site.display()
+            ));
+        }
         let Some(start) = &self.start else {
             let names: Vec<_> = packages.iter().map(|(name, version)| format!("{name} {version}")).collect();
             return without(format!(
@@ -129,6 +148,18 @@ fn interpreter(prefix: &Path, python: &str) -> Option<PathBuf> {
     let of_debian = Path::new("/usr/bin").join(python);
     let is_debian = prefix == Path::new("/usr/local");
     of_prefix.into_iter().chain(is_debian.then_some(of_debian)).find(|python| python.exists())
+}
+
+/// Whether the file system lets nobody change anything in a directory.
+pub(super) fn is_read_only(directory: &Path) -> bool {
+    access(directory, Access::WRITE_OK) == Err(Errno::ROFS)
+}
+
+/// Whether the system manages the packages of an interpreter, so that installers refuse to add any (PEP 668).
+fn is_managed(python: Option<&Path>, site: &Path) -> bool {
+    let prefix = python.map_or(Some(Path::new("/usr")), |python| python.ancestors().nth(2));
+    let library = prefix.zip(python_of(site)).map(|(prefix, version)| prefix.join("lib").join(version));
+    library.is_some_and(|library| library.join("EXTERNALLY-MANAGED").exists())
 }
 
 /// Whether packages there are those of a user (PEP 370).

@@ -557,3 +557,16 @@ fn the_runtime_of_a_split_is_judged_in_every_form() {
         assert_eq!(thin.unwrap().status.code(), Some(0));
     }
 }
+
+#[test]
+fn a_command_is_whole_however_long() {
+    let place = tempfile::tempdir().unwrap();
+    let deep = place.path().join(["x".repeat(200), "y".repeat(200), "z".repeat(200)].join("/"));
+    unpacked(&place.path().join("fat"), "fat", "", LIBRARY, &fs::read(fixture("plain.so")).unwrap());
+    runs(Command::new(KPACKFS).args(["split", "--format", "wheel", "fat", "-o"]).arg(&deep).current_dir(place.path()));
+    let wheel = |name: &str| deep.join(format!("{name}-1.0-py3-none-any.whl")).display().to_string();
+    let output = Command::new(KPACKFS).arg("why").arg(wheel("fat")).args(["--target", "gfx1030"]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let (_, command) = said.lines().next().unwrap().split_once("; run: ").unwrap();
+    assert_eq!(command, format!("pip install {} {}", wheel("fat"), wheel(DEVICE)));
+}

@@ -12,6 +12,7 @@ use super::Question;
 use super::answer::DatabaseLookup;
 use super::cause::Cause;
 use super::installed;
+use super::installer::is_read_only;
 use super::libraries::LibraryFile;
 use super::lookup::Lookup;
 use crate::coverage::{
@@ -206,7 +207,8 @@ impl ExaminedDatabase<'_> {
             Some(variable) => format!("export {variable}={}", quoted(&found)),
             None => format!("ln -s {} {}", quoted(&found), quoted(&place.directory)),
         };
-        let can_link = self.reader.variable.is_some() || !place.directory.exists();
+        let can_link = self.reader.variable.is_some()
+            || !place.directory.exists() && !place.directory.parent().is_some_and(is_read_only);
         Some(Cause::new(problem.kind, reason, can_link.then_some(command)))
     }
 
