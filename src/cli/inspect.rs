@@ -353,6 +353,9 @@ fn search(prepared: &Prepared) -> Vec<CodeOfFile> {
         let reason = "not searched to the end for device code: too much in it looks like some";
         eprintln!("kpackfs: warning: {}", message(&format!("{}: {reason}", file.path)));
     }
+    for (file, reason) in found.iter().flat_map(|file| file.damage.values().map(move |reason| (file, reason))) {
+        eprintln!("kpackfs: warning: {}", message(&format!("{}: it cannot be loaded: {reason}", file.path)));
+    }
     found
 }
 

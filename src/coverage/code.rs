@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::binary::FatBinary;
-use crate::fatbin::{Bundle, CODE_HEADER, code_target, is_bundle, is_code, truncation};
+use crate::fatbin::{Bundle, CODE_HEADER, code_damage, code_target, is_bundle, is_code};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::begins_archive;
@@ -111,8 +111,10 @@ impl LibraryCode {
         resources: &Arc<Resources>,
     ) -> Result<Option<Self>, String> {
         let wrappers = binary.wrappers().into_iter();
-        let bundles = wrappers.map(|wrapper| Bundle::read(content, wrapper.bundle, wrapper.limit, resources));
-        let targets = bundles.map(|bundle| Ok(bundle.map_err(|error| error.to_string())?.targets()));
+        let targets = wrappers.map(|wrapper| {
+            let bundle = Bundle::read(content, wrapper.bundle, wrapper.limit, resources);
+            loadable(&bundle.map_err(|error| error.to_string())?, content, resources)
+        });
         let code = Self::new(path, CodePlace::Fat, targets.collect::<Result<_, String>>()?);
         Ok((!code.targets().is_empty()).then_some(code))
     }
@@ -134,11 +136,11 @@ impl LibraryCode {
         let (form, targets) = if is_code(&beginning) {
             let target = code_target(&beginning);
             let target = target.ok_or("a code object whose header names no target that is known")?;
-            truncation(&**content, &beginning).map_or(Ok(()), Err)?;
+            code_damage(&**content, &beginning).map_or(Ok(()), Err)?;
             (CodePlace::CodeObject, BTreeSet::from([target]))
         } else if is_bundle(&beginning) {
             let bundle = Bundle::read(content, 0, content.size(), resources).map_err(|error| error.to_string())?;
-            (CodePlace::Bundle, bundle.targets())
+            (CodePlace::Bundle, loadable(&bundle, content, resources)?)
         } else {
             return Ok(None);
         };
@@ -159,6 +161,16 @@ impl LibraryCode {
     pub(crate) fn targets(&self) -> BTreeSet<&TargetId> {
         self.wrappers.sets.iter().flatten().collect()
     }
+}
+
+/// The targets of a bundle. An error says why nothing can load its code for one of them.
+fn loadable(
+    bundle: &Bundle,
+    content: &Arc<dyn Content>,
+    resources: &Arc<Resources>,
+) -> Result<BTreeSet<TargetId>, String> {
+    let damage = bundle.damage(content, resources).next();
+    damage.map_or_else(|| Ok(bundle.targets()), |(_, reason)| Err(reason))
 }
 
 #[cfg(test)]

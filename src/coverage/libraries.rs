@@ -12,17 +12,27 @@ use crate::source::{EntryKind, EntryPath};
 use crate::split::{CodeOfFile, Plan, PlannedBinary};
 
 /// All libraries with device code, or that ask for some in archives, sorted by path.
-pub(super) fn find(examined: &CoverageInput<'_>) -> Vec<LibraryCode> {
-    let mut libraries: Vec<_> = planned(examined.plan).collect();
+pub(super) fn find(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Vec<LibraryCode> {
+    let mut libraries: Vec<_> = damaged(examined, gpus).collect();
+    libraries.extend(planned(examined.plan));
     libraries.extend(unsplit(examined));
-    let known: BTreeSet<_> =
-        libraries.iter().filter(|library| !library.targets().is_empty()).map(|library| library.path.clone()).collect();
+    let is_known = |library: &&LibraryCode| library.problem.is_some() || !library.targets().is_empty();
+    let known: BTreeSet<_> = libraries.iter().filter(is_known).map(|library| library.path.clone()).collect();
     let others = examined.code.iter().filter_map(|file| other(file, examined));
     libraries.extend(together(others.filter(|library| !known.contains(&library.path))));
     libraries.retain(|library| library.problem.is_some() || !library.targets().is_empty());
     libraries.sort_by(|a, b| a.path.cmp(&b.path));
     libraries.dedup_by(|a, b| a.path == b.path);
     libraries
+}
+
+/// The files with code for a required GPU that nothing can load.
+fn damaged(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> impl Iterator<Item = LibraryCode> {
+    examined.code.iter().filter_map(|file| {
+        let is_wanted = |target: &TargetId| gpus.iter().any(|gpu| gpu.served_by(&[target]).kind.is_some());
+        let (_, reason) = file.damage.iter().find(|(target, _)| is_wanted(target))?;
+        Some(LibraryCode::unknown(file.path.clone(), CodePlace::Unreadable, reason.clone()))
+    })
 }
 
 /// Takes files with code for one GPU out of `libraries` if a required GPU does not run it: whether it needs one, nothing says.

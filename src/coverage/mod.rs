@@ -55,7 +55,7 @@ impl InputCoverage {
             let path = within.as_ref().unwrap_or(path);
             requirement.patterns.is_empty() || requirement.patterns.iter().any(|it| it.matches(path, name))
         };
-        let mut libraries = libraries::find(examined);
+        let mut libraries = libraries::find(examined, &requirement.gpus);
         let mut not_judged = libraries::unjudged(examined);
         not_judged.extend(libraries::of_other_gpu(&mut libraries, &requirement.gpus));
         let metadata = metadata::compare(examined, &libraries);

@@ -18,7 +18,8 @@ use rayon::prelude::*;
 use super::arch::Arch;
 use super::names::{archs, whole_arch};
 use crate::fatbin::{
-    Bundle, CODE_HEADER, code_target, from_first_frame, is_bundle, is_code, targets_of_frame, truncation,
+    Bundle, CODE_HEADER, code_damage, code_target, damage_of_file, from_first_frame, is_bundle, is_code,
+    targets_of_frame,
 };
 use crate::gpu::{BundleKey, Processor, TargetId};
 use crate::resources::Resources;
@@ -109,10 +110,13 @@ impl Magic {
         }
         let is_binary = bytes.first_chunk().is_some_and(|magic| begins_binary(*magic));
         if let Some(target) = code_target(&bytes).filter(|_| is_code(&bytes)) {
-            return Self::Code(target, truncation(&**content, &bytes));
+            return Self::Code(target, code_damage(&**content, &bytes));
         }
         match target_of_bundle(&bytes, content, resources) {
-            Some(target) => Self::Code(target, None),
+            Some(target) => {
+                let damage = damage_of_file(content, resources).into_iter().next();
+                Self::Code(target, damage.map(|(_, reason)| reason))
+            }
             None if is_binary && !is_code(&bytes) => Self::Host,
             None => Self::of_packed(path, from_first_frame(content).ok().flatten()),
         }

@@ -8,15 +8,16 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::CodeObject;
 use super::compressed::Compressed;
 use super::entry_id::EntryTargets;
 use super::error::{FatbinError, malformed};
+use super::header::{code_damage, code_target};
 use super::packing::{self, CompressedHeader};
+use super::{CODE_HEADER, CodeObject};
 use crate::gpu::TargetId;
 use crate::memory::{Parser, ParserMemory, TableError, WholeFile};
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, Rope, Segment};
+use crate::rope::{Content, ReadError, Rope, Segment, to_usize};
 
 /// Magic of an uncompressed bundle.
 pub(super) const MAGIC: &[u8; 24] = b"__CLANG_OFFLOAD_BUNDLE__";
@@ -147,6 +148,21 @@ impl Bundle {
         Ok(self.device_entries().map(object).collect::<Result<_, _>>()?)
     }
 
+    /// The targets whose code objects nothing can load, and why. Those of compressed bundles are not read.
+    pub(crate) fn damage(
+        &self,
+        content: &Arc<dyn Content>,
+        resources: &Arc<Resources>,
+    ) -> impl Iterator<Item = (TargetId, String)> {
+        let objects = (!self.is_compressed()).then(|| self.objects(content, resources).unwrap_or_default());
+        objects.into_iter().flatten().filter_map(|CodeObject { target, content, .. }| {
+            let mut header = vec![0; CODE_HEADER.min(to_usize(content.size()))];
+            content.read_at(0, &mut header).ok()?;
+            let reason = format!("the code object for {target}: {}", code_damage(&*content, &header)?);
+            Some((target, reason))
+        })
+    }
+
     /// Whether it is compressed.
     pub fn is_compressed(&self) -> bool {
         self.compressed.is_some()
@@ -172,6 +188,19 @@ pub fn read_bundle(
     resources: &Arc<Resources>,
 ) -> Result<Vec<CodeObject>, FatbinError> {
     Bundle::read(content, offset, limit, resources)?.objects(content, resources)
+}
+
+/// The targets whose code in a file nothing can load, and why, if the file is a code object or a bundle.
+pub(crate) fn damage_of_file(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Vec<(TargetId, String)> {
+    let mut head = vec![0; CODE_HEADER.min(to_usize(content.size()))];
+    if content.peek(&mut head).is_err() {
+        return Vec::new();
+    }
+    if is_bundle(&head) {
+        let bundle = Bundle::read(content, 0, content.size(), resources);
+        return bundle.map(|bundle| bundle.damage(content, resources).collect()).unwrap_or_default();
+    }
+    code_target(&head).zip(code_damage(&**content, &head)).into_iter().collect()
 }
 
 /// Bytes that show whether a bundle begins: the length of the longest magic.

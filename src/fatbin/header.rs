@@ -71,7 +71,7 @@ pub(crate) fn is_code(code: &[u8]) -> bool {
 }
 
 /// The end of the tables that the header of an AMDGPU ELF file names: a shorter file is truncated.
-pub(crate) fn end_of_tables(code: &[u8]) -> Option<u64> {
+fn end_of_tables(code: &[u8]) -> Option<u64> {
     let header = header(code)?;
     let end = |offset: u64, size: u16, count: u16| offset.checked_add(u64::from(size) * u64::from(count));
     let sections = end(header.e_shoff.get(LE), header.e_shentsize.get(LE), header.e_shnum.get(LE))?;
@@ -89,9 +89,13 @@ fn end_of_code(content: &dyn Content, code: &[u8]) -> Result<u64, ReadError> {
     Ok(end_of_segments(&table, count, end))
 }
 
-/// What is wrong with a code object that is truncated. `code` is the first [`CODE_HEADER`] bytes of `content`.
-pub(crate) fn truncation(content: &dyn Content, code: &[u8]) -> Option<String> {
+/// Why nothing can load a code object: it is no 64-bit file, or truncated. `code` is the first [`CODE_HEADER`] bytes of
+/// `content`.
+pub(crate) fn code_damage(content: &dyn Content, code: &[u8]) -> Option<String> {
     let size = content.size();
+    if header(code).is_some_and(|header| header.e_ident.class != elf::ELFCLASS64) {
+        return Some("its header is that of no 64-bit file".to_owned());
+    }
     match end_of_code(content, code) {
         Ok(end) => (end > size).then(|| format!("it has {size} bytes, but its headers need {end}")),
         Err(error) => Some(error.to_string()),

@@ -46,6 +46,7 @@ use std::sync::Arc;
 use crate::gpu::TargetId;
 use crate::rope::{Content, to_usize};
 
+pub(crate) use bundle::damage_of_file;
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
 pub(crate) use compressed::{Compressed, DECODER};
 pub(crate) use entry_id::EntryTargets;
@@ -53,7 +54,7 @@ pub(crate) use equal::BundleClaims;
 pub use error::FatbinError;
 pub(crate) use first_block::{from_first_frame, is_skipped_frame, targets_of_frame};
 pub use header::{CODE_HEADER, code_problem, code_target, loaded_code_problem};
-pub(crate) use header::{end_by_beginning, end_of_tables, is_code, tells_features, truncation};
+pub(crate) use header::{code_damage, end_by_beginning, is_code, tells_features};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};
 pub(crate) use open::OpenBundle;
 pub(crate) use packing::{CompressedFormat, Method, WINDOW_LOG, content_size, is_absurd, window_of};

@@ -1,5 +1,6 @@
 //! All device code of an input, and what becomes of it in a split.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -9,6 +10,8 @@ use super::scan::{DeviceCode, Holder, find};
 use super::{Destination, Plan};
 use crate::binary::FileCode;
 use crate::devicecode::{CodeOfForm, CodePiece, CodeTally, DeviceCodePlace, code_by_name, code_of_file};
+use crate::fatbin::damage_of_file;
+use crate::gpu::TargetId;
 use crate::index::RecordKind;
 use crate::memory::{Parser, ParserMemory};
 use crate::metrics::Progress;
@@ -42,6 +45,8 @@ pub struct CodeOfFile {
     pub archives: Vec<String>,
     /// Whether the search stopped early, because too much looks like code.
     pub is_unfinished: bool,
+    /// The targets whose code behind wrappers or in a file nothing can load, and why.
+    pub damage: BTreeMap<TargetId, String>,
     /// The memory of its targets.
     _memory: ParserMemory,
 }
@@ -62,7 +67,7 @@ pub fn device_code(input: &Input, plan: &Plan, resources: &Arc<Resources>, progr
     let found = files.filter_map(|(entry, place)| {
         let found = of_entry(entry, place, plan, resources);
         progress.advance(entry.size());
-        found.filter(|found| !found.found.is_empty() || found.is_unfinished)
+        found.filter(|found| !found.found.is_empty() || found.is_unfinished || !found.damage.is_empty())
     });
     found.collect()
 }
@@ -70,7 +75,7 @@ pub fn device_code(input: &Input, plan: &Plan, resources: &Arc<Resources>, progr
 fn of_entry(entry: &Entry, place: &Destination, plan: &Plan, resources: &Arc<Resources>) -> Option<CodeOfFile> {
     let content = entry.content()?;
     let mut all = Vec::new();
-    let mut code = FileCode::default();
+    let (mut code, mut damage) = (FileCode::default(), BTreeMap::new());
     match place {
         Destination::Device(..) | Destination::Unwanted(..) | Destination::Held => {
             let found = tally(DeviceCodePlace::File, code_of_file(content, resources));
@@ -78,13 +83,14 @@ fn of_entry(entry: &Entry, place: &Destination, plan: &Plan, resources: &Arc<Res
         }
         Destination::Rewritten { content, .. } => {
             let is_joined = plan.joined.contains(&entry.path);
-            let found = if is_joined { Vec::new() } else { wrapped(content.original(), resources) };
+            let found = if is_joined { Vec::new() } else { wrapped(content.original(), resources, &mut damage) };
             all.extend(found.into_iter().map(|found| (Fate::Split, found)));
             code = searched(content.original(), true, resources);
         }
         Destination::Host => {
             let is_unsplit = plan.unsplit.contains(&entry.path);
-            let found = if is_unsplit { wrapped(content, resources) } else { Vec::new() };
+            let found = if is_unsplit { wrapped(content, resources, &mut damage) } else { Vec::new() };
+            damage.extend(damage_of_file(content, resources));
             code = searched(content, !found.is_empty(), resources);
             let named = code.found.is_empty().then(|| code_by_name(entry.path.name(), &**content)).flatten();
             let found = found.into_iter().chain(tally(DeviceCodePlace::File, named));
@@ -98,14 +104,19 @@ fn of_entry(entry: &Entry, place: &Destination, plan: &Plan, resources: &Arc<Res
     let is_kept = targets.try_for_each(|target| memory.add_entry(target.processor().as_bytes())).is_ok();
     let found = if is_kept { all } else { Vec::new() };
     let is_unfinished = is_unfinished || !is_kept;
-    Some(CodeOfFile { path: entry.path.clone(), found, archives, is_unfinished, _memory: memory })
+    Some(CodeOfFile { path: entry.path.clone(), found, archives, is_unfinished, damage, _memory: memory })
 }
 
-/// The bundles behind the wrappers of a binary.
-fn wrapped(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Vec<CodeOfForm> {
+/// The bundles behind the wrappers of a binary. Adds what is wrong with their code.
+fn wrapped(
+    content: &Arc<dyn Content>,
+    resources: &Arc<Resources>,
+    damage: &mut BTreeMap<TargetId, String>,
+) -> Vec<CodeOfForm> {
     let code = find(content, Holder::Binary, resources).ok().and_then(|(code, _)| code);
-    let bundles = code.iter().flat_map(DeviceCode::bundles);
-    tally(DeviceCodePlace::Wrapper, bundles.map(CodePiece::of_bundle))
+    let bundles = || code.iter().flat_map(DeviceCode::bundles);
+    damage.extend(bundles().flat_map(|bundle| bundle.damage(content, resources)));
+    tally(DeviceCodePlace::Wrapper, bundles().map(CodePiece::of_bundle))
 }
 
 fn tally(place: DeviceCodePlace, pieces: impl IntoIterator<Item = CodePiece>) -> Vec<CodeOfForm> {

@@ -11,8 +11,8 @@ use super::manifest_files::ProvenFiles;
 use super::parts::PartFile;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
-use crate::database::{Arch, CatalogueCheck, KernelFiles, tensile};
-use crate::fatbin::{CODE_HEADER, is_bundle, loaded_code_problem, truncation};
+use crate::database::{Arch, CODE_SUFFIXES, CatalogueCheck, KernelFiles, tensile};
+use crate::fatbin::{CODE_HEADER, code_damage, damage_of_file, is_bundle, loaded_code_problem};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{Content, head_mut, to_usize};
@@ -35,7 +35,8 @@ impl Context<'_> {
     pub(super) fn check_databases(&self, listed: &ProvenFiles) {
         let is_proven = |file: &PartFile<'_>| self.is_as_listed(listed, file.part, file.path);
         let files = self.parts.files().filter_map(|file| Some((file, self.kind_of(file.path)?)));
-        let files: Vec<_> = files.filter(|(file, _)| !is_proven(file)).collect();
+        let (proven, files): (Vec<_>, Vec<_>) = files.partition(|(file, _)| is_proven(file));
+        proven.iter().for_each(|(file, _)| self.note_flaws(file));
         files.par_iter().with_max_len(1).for_each(|(file, kind)| {
             let label = self.parts.label(file.part, file.path);
             let say = |rule, reason: String| self.findings.add(rule, label.as_str(), reason);
@@ -51,6 +52,14 @@ impl Context<'_> {
                 }
             }
         });
+    }
+
+    /// Says what is wrong with a file that is as the split wrote it, which changes no such file.
+    fn note_flaws(&self, file: &PartFile<'_>) {
+        for (_, reason) in damage_of_file(file.content, self.resources) {
+            let label = self.parts.label(file.part, file.path);
+            self.findings.note(format!("{label}: {reason}; the input of the split has it so"));
+        }
     }
 
     /// `None` for files that may be in any form.
@@ -70,9 +79,9 @@ impl Context<'_> {
     }
 }
 
-/// Names of Tensile's, MIOpen's and AITER's files. Other files of databases may be in any form.
+/// Names of Tensile's, MIOpen's, AITER's and Blender's files. Other files of databases may be in any form.
 fn is_code_object(path: &EntryPath) -> bool {
-    tensile::CODE.iter().any(|end| path.name().ends_with(end.as_bytes()))
+    CODE_SUFFIXES.iter().any(|end| path.name().ends_with(end.as_bytes()))
 }
 
 fn check_code(
@@ -98,7 +107,7 @@ fn check_code(
         return;
     }
     let problem = target.and_then(|target| loaded_code_problem(&beginning, target));
-    problem.or_else(|| truncation(&**content, &beginning)).into_iter().for_each(say);
+    problem.or_else(|| code_damage(&**content, &beginning)).into_iter().for_each(say);
 }
 
 /// What is wrong if a library looks up code for `target` in a bundle with code for these targets.

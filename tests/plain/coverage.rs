@@ -496,6 +496,45 @@ fn code_of_a_database_that_is_truncated_is_missing() {
     }
 }
 
+/// The table of a bundle may name less of a code object than its headers need.
+#[test]
+fn truncated_code_in_a_bundle_is_missing_for_its_gpu() {
+    let place = tempfile::tempdir().unwrap();
+    let mut library = fixture("plain.so");
+    let id = memchr::memmem::find(&library, b"hipv4-amdgcn-amd-amdhsa--gfx90a").unwrap();
+    let size = u64::from_le_bytes(library[id - 16..id - 8].try_into().unwrap());
+    library[id - 16..id - 8].copy_from_slice(&(size / 2).to_le_bytes());
+    let start = memchr::memmem::find(&library, b"__CLANG_OFFLOAD_BUNDLE__").unwrap();
+    let end = start + memchr::memmem::find(&library[start + 24..], b"__CLANG_OFFLOAD_BUNDLE__").unwrap() + 24;
+    put(place.path(), "wrapper/lib/liba.so", &library);
+    put(place.path(), "file/share/k.fatbin", &library[start..end]);
+    for (name, file) in [("wrapper", "lib/liba.so"), ("file", "share/k.fatbin")] {
+        let found = coverage(place.path(), &[name, "--require", "gfx90a"], 1);
+        assert_eq!(failures(&found), [["library", file, "gfx90a"]]);
+        let reason = found["failures"][0]["reason"].as_str().unwrap();
+        let half = size / 2;
+        assert!(reason.contains(&format!("the code object for gfx90a: it has {half} bytes, but its headers need")));
+        coverage(place.path(), &[name, "--require", "gfx1030"], 0);
+        let path = format!("{name}/{file}");
+        let why = program().args(["why", &path, "--target", "gfx90a"]).current_dir(place.path()).output().unwrap();
+        assert_eq!(why.status.code(), Some(3), "{}", String::from_utf8_lossy(&why.stdout));
+    }
+}
+
+/// A split moves files of databases unchanged.
+#[test]
+fn verify_names_truncated_code_that_the_input_had() {
+    let place = tempfile::tempdir().unwrap();
+    put(place.path(), "in/lib/k_gfx942.hsaco", &code_object(0x4c)[..4000]);
+    succeeds(program().args(["split", "in", "-o", "out"]).current_dir(place.path()));
+    let said = succeeds(program().args(["verify", "out"]).current_dir(place.path()));
+    let expected = "k_gfx942.hsaco: it has 4000 bytes, but its headers need 4096; the input of the split has it so";
+    assert!(
+        String::from_utf8_lossy(&said.stdout).contains(expected)
+            || String::from_utf8_lossy(&said.stderr).contains(expected)
+    );
+}
+
 #[test]
 fn what_cannot_be_judged_is_named_and_fails_if_that_is_wanted() {
     let place = tempfile::tempdir().unwrap();

@@ -783,7 +783,7 @@ const FURTHER: &[Damage] = &[
         },
         "",
         ". --target gfx90a",
-        "_gfx90a.co is damaged: it is truncated",
+        "bytes, but its headers need",
         false,
     ),
     (

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files::{LibraryFiles, NoListing};
-use crate::fatbin::{Bundle, CODE_HEADER, code_target, end_of_tables, is_bundle, is_code};
+use crate::fatbin::{Bundle, CODE_HEADER, code_damage, code_target, is_bundle, is_code};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::to_usize;
@@ -60,14 +60,15 @@ pub(super) fn code_state(files: &dyn LibraryFiles, path: &Path, resources: &Arc<
         damaged("it is empty")
     } else if is_bundle(&beginning) {
         let bundle = Bundle::read(&content, 0, content.size(), resources);
-        bundle.map_or_else(|_| damaged("it is no whole bundle"), |bundle| CodeState::For(bundle.targets()))
+        let Ok(bundle) = bundle else { return damaged("it is no whole bundle") };
+        let damage = bundle.damage(&content, resources).next().map(|(_, reason)| CodeState::Damaged(reason));
+        damage.unwrap_or_else(|| CodeState::For(bundle.targets()))
     } else if beginning.len() < CODE_HEADER && beginning.starts_with(b"\x7fELF") {
         damaged("it is truncated")
     } else if !is_code(&beginning) {
         damaged("it is no code object")
-    } else if end_of_tables(&beginning).is_none_or(|end| end > content.size()) {
-        damaged("it is truncated")
     } else {
-        CodeState::For(code_target(&beginning).into_iter().collect())
+        let damage = code_damage(&*content, &beginning).map(CodeState::Damaged);
+        damage.unwrap_or_else(|| CodeState::For(code_target(&beginning).into_iter().collect()))
     }
 }
