@@ -47,7 +47,7 @@ impl CodeAmount {
 #[derive(Debug)]
 pub struct CodePiece {
     /// Its form.
-    pub(super) form: DeviceForm,
+    pub form: DeviceForm,
     /// The compressions around it, the outermost first.
     pub(super) frames: Vec<CodeFrame>,
     /// Its bytes in the file.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::device_code::CodeSummary;
 use super::table::counted;
 use crate::binary::SplitBinary;
-use crate::devicecode::{DeviceForm, begins_static_library, code_of_file};
+use crate::devicecode::{DeviceForm, begins_static_library, code_by_name, code_of_file};
 use crate::loader::is_archive;
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -27,7 +27,7 @@ pub(crate) struct LookedAt {
     split: usize,
     /// Archives with code of libraries that the input does not have.
     archives: usize,
-    /// Files that begin with device code.
+    /// Files that begin with device code, or are called so.
     loose: usize,
     /// Files with code that stays, with that code; `None` if the data of binaries was not searched.
     found: Option<Vec<String>>,
@@ -42,7 +42,8 @@ impl LookedAt {
         for (path, content) in inputs.into_iter().flat_map(Input::files) {
             all.files += 1;
             all.archives += usize::from(is_archive(path, content));
-            all.loose += usize::from(code_of_file(content, resources).is_some());
+            let named = || code_by_name(path.name(), &**content);
+            all.loose += usize::from(code_of_file(content, resources).or_else(named).is_some());
             all.libraries += usize::from(is_library(&**content));
             if may_be_binary(&**content) {
                 all.binaries += 1;
@@ -93,7 +94,7 @@ impl fmt::Display for LookedAt {
             (0, 0) if *loose > 0 => write!(
                 formatter,
                 "has {} of no library and of no database that is split",
-                counted(*loose, "code object or bundle", "code objects or bundles")
+                counted(*loose, "file with device code", "files with device code")
             ),
             (0, 0) if self.is_unsearched() || self.is_unfinished => write!(
                 formatter,
