@@ -27,6 +27,7 @@ use crate::packages::{ArtifactError, InstalledComponent};
 use crate::page::{Page, ReleasePage};
 use crate::report::{
     CodeSummary, InspectReport, Judgement, LayerSummary, LookedAt, ReleaseReport, Sizes, Summary, WheelReport,
+    not_searched,
 };
 use crate::session::{Prepared, PreparedImage, Release, ReleasedWheel, SessionInputs, Share};
 use crate::split::{CodeOfFile, device_code};
@@ -352,6 +353,10 @@ fn search(prepared: &Prepared) -> Vec<CodeOfFile> {
     for file in found.iter().filter(|file| file.is_unfinished) {
         let reason = "not searched to the end for device code: too much in it looks like some";
         eprintln!("kpackfs: warning: {}", message(&format!("{}: {reason}", file.path)));
+    }
+    let packed = found.iter().filter(|file| file.is_packed_tree).map(|file| file.path.to_string());
+    if let Some(warning) = not_searched(&packed.collect::<Vec<_>>()) {
+        eprintln!("kpackfs: warning: {}", message(&format!("{}: {warning}", input.location.display())));
     }
     for (file, reason) in found.iter().flat_map(|file| file.damage.values().map(move |reason| (file, reason))) {
         eprintln!("kpackfs: warning: {}", message(&format!("{}: it cannot be loaded: {reason}", file.path)));

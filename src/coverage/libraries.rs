@@ -69,7 +69,8 @@ pub(super) fn unjudged(examined: &CoverageInput<'_>) -> Vec<UnjudgedCode> {
             code(format!("{}: {}", name(found), found.form.row().stays.unwrap_or("its target is not known")))
         });
         let unfinished = file.is_unfinished.then(|| code("not searched to the end".to_owned()));
-        of_forms.chain(unfinished).collect()
+        let packed = file.is_packed_tree.then(|| code("an archive, which is not searched".to_owned()));
+        of_forms.chain(unfinished).chain(packed).collect()
     };
     examined.code.iter().flat_map(of_file).collect()
 }

@@ -7,6 +7,27 @@ use crate::rope::{Content, to_usize};
 /// Names of code before `.xz`: those of hipcc, Tensile, Triton and Blender.
 const SUFFIXES: [&[u8]; 4] = [b".hsaco.xz", b".co.xz", b".fatbin.xz", b".hipfb.xz"];
 
+/// Names of archives. What is in them is not looked for.
+const ARCHIVES: [&[u8]; 12] = [
+    b".tar",
+    b".tar.bz2",
+    b".tar.gz",
+    b".tar.xz",
+    b".tar.zst",
+    b".tbz2",
+    b".tgz",
+    b".txz",
+    b".zip",
+    b".conda",
+    b".deb",
+    b".rpm",
+];
+
+/// Whether a file is an archive by its name, in which device code may be.
+pub(crate) fn is_packed_tree(name: &[u8]) -> bool {
+    ARCHIVES.iter().any(|suffix| name.ends_with(suffix))
+}
+
 /// The code in a file of this name, if it begins as such a file does.
 pub(crate) fn code_by_name(name: &[u8], content: &dyn Content) -> Option<CodePiece> {
     let is_cache = name.starts_with(b"rocfft_kernel_cache") && name.ends_with(b".db");

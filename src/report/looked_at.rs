@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::device_code::CodeSummary;
 use super::table::counted;
 use crate::binary::SplitBinary;
-use crate::devicecode::{DeviceForm, begins_static_library, code_by_name, code_of_file};
+use crate::devicecode::{DeviceForm, begins_static_library, code_by_name, code_of_file, is_packed_tree};
 use crate::loader::is_archive;
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -33,6 +33,8 @@ pub(crate) struct LookedAt {
     found: Option<Vec<String>>,
     /// Whether a search stopped early.
     is_unfinished: bool,
+    /// Archives, which are not searched.
+    packed: Vec<String>,
 }
 
 impl LookedAt {
@@ -45,6 +47,7 @@ impl LookedAt {
             let named = || code_by_name(path.name(), &**content);
             all.loose += usize::from(code_of_file(content, resources).or_else(named).is_some());
             all.libraries += usize::from(is_library(&**content));
+            all.packed.extend(is_packed_tree(path.name()).then(|| path.to_string()));
             if may_be_binary(&**content) {
                 all.binaries += 1;
                 all.split +=
@@ -65,10 +68,27 @@ impl LookedAt {
         self
     }
 
-    /// Whether more than the data of its binaries and libraries is known.
-    fn is_unsearched(&self) -> bool {
-        self.found.is_none() && self.binaries + self.libraries > 0
+    /// What was not searched, in words.
+    fn unsearched(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        if self.is_unfinished {
+            parts.push("data was not searched to the end".to_owned());
+        } else if self.found.is_none() && self.binaries + self.libraries > 0 {
+            parts.push("data was not searched, \"kpackfs inspect\" does that".to_owned());
+        }
+        parts.extend(not_searched(&self.packed));
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
+}
+
+/// That archives are not searched, if there are some.
+pub(crate) fn not_searched(archives: &[String]) -> Option<String> {
+    let count = counted(archives.len(), "archive in it is", "archives in it are");
+    let first = archives.first()?;
+    Some(format!(
+        "{count} not searched ({}{first}): unpack, or name each",
+        if archives.len() > 1 { "such as " } else { "" }
+    ))
 }
 
 /// Whether a file is a static library.
@@ -81,7 +101,7 @@ fn is_library(content: &dyn Content) -> bool {
 impl fmt::Display for LookedAt {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { files, binaries, split, archives, loose, found, .. } = self;
-        let found = found.as_deref().unwrap_or_default();
+        let (found, unsearched) = (found.as_deref().unwrap_or_default(), self.unsearched());
         match (split, archives) {
             (0, 0) if !found.is_empty() => {
                 let named: Vec<_> = found.iter().take(NAMED).map(String::as_str).collect();
@@ -96,16 +116,12 @@ impl fmt::Display for LookedAt {
                 "has {} of no library and of no database that is split",
                 counted(*loose, "file with device code", "files with device code")
             ),
-            (0, 0) if self.is_unsearched() || self.is_unfinished => write!(
+            (0, 0) if unsearched.is_some() => write!(
                 formatter,
                 "has no HIP wrappers with code and no kernel databases: {}, {}; {}",
                 counted(*files, "file", "files"),
                 counted(*binaries, "binary", "binaries"),
-                if self.is_unfinished {
-                    "data was not searched to the end"
-                } else {
-                    "data was not searched, \"kpackfs inspect\" does that"
-                }
+                unsearched.unwrap_or_default()
             ),
             (0, 0) => write!(
                 formatter,

@@ -24,7 +24,7 @@ use crate::wheelparts::WheelSet;
 pub(crate) use device_code::{CodeSummary, EmbeddedSummary};
 pub(crate) use layers::LayerSummary;
 pub(crate) use limit::{Judgement, PartChoice, PartLimit, TooLarge};
-pub(crate) use looked_at::LookedAt;
+pub(crate) use looked_at::{LookedAt, not_searched};
 pub(crate) use part::{PartGpus, SizedPart};
 pub(crate) use release::{ReleaseReport, WheelReport};
 pub(crate) use sizes::{PartSize, SizedParts, Sizes, UserSize};

@@ -9,7 +9,9 @@ use serde::Serialize;
 use super::scan::{DeviceCode, Holder, find};
 use super::{Destination, Plan};
 use crate::binary::FileCode;
-use crate::devicecode::{CodeOfForm, CodePiece, CodeTally, DeviceCodePlace, code_by_name, code_of_file};
+use crate::devicecode::{
+    CodeOfForm, CodePiece, CodeTally, DeviceCodePlace, code_by_name, code_of_file, is_packed_tree,
+};
 use crate::fatbin::damage_of_file;
 use crate::gpu::TargetId;
 use crate::index::RecordKind;
@@ -45,6 +47,8 @@ pub struct CodeOfFile {
     pub archives: Vec<String>,
     /// Whether the search stopped early, because too much looks like code.
     pub is_unfinished: bool,
+    /// Whether it is an archive, which is not searched.
+    pub is_packed_tree: bool,
     /// The targets whose code behind wrappers or in a file nothing can load, and why.
     pub damage: BTreeMap<TargetId, String>,
     /// The memory of its targets.
@@ -67,7 +71,7 @@ pub fn device_code(input: &Input, plan: &Plan, resources: &Arc<Resources>, progr
     let found = files.filter_map(|(entry, place)| {
         let found = of_entry(entry, place, plan, resources);
         progress.advance(entry.size());
-        found.filter(|found| !found.found.is_empty() || found.is_unfinished || !found.damage.is_empty())
+        found.filter(|it| !it.found.is_empty() || it.is_unfinished || it.is_packed_tree || !it.damage.is_empty())
     });
     found.collect()
 }
@@ -76,6 +80,7 @@ fn of_entry(entry: &Entry, place: &Destination, plan: &Plan, resources: &Arc<Res
     let content = entry.content()?;
     let mut all = Vec::new();
     let (mut code, mut damage) = (FileCode::default(), BTreeMap::new());
+    let is_packed_tree = matches!(place, Destination::Host) && is_packed_tree(entry.path.name());
     match place {
         Destination::Device(..) | Destination::Unwanted(..) | Destination::Held => {
             let found = tally(DeviceCodePlace::File, code_of_file(content, resources));
@@ -104,7 +109,8 @@ fn of_entry(entry: &Entry, place: &Destination, plan: &Plan, resources: &Arc<Res
     let is_kept = targets.try_for_each(|target| memory.add_entry(target.processor().as_bytes())).is_ok();
     let found = if is_kept { all } else { Vec::new() };
     let is_unfinished = is_unfinished || !is_kept;
-    Some(CodeOfFile { path: entry.path.clone(), found, archives, is_unfinished, damage, _memory: memory })
+    let path = entry.path.clone();
+    Some(CodeOfFile { path, found, archives, is_unfinished, is_packed_tree, damage, _memory: memory })
 }
 
 /// The bundles behind the wrappers of a binary. Adds what is wrong with their code.

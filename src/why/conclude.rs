@@ -72,7 +72,7 @@ impl Question {
             let first = unwrapped.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
             return format!(
                 "{}: no wrapper and no archive there leads to device code, so a runtime looks nothing up; {} with code that programs load \
-                 themselves, or that linkers read: {first}{}",
+                 themselves, that linkers read, or that is not searched: {first}{}",
                 paths.join(", "),
                 counted(unwrapped.len(), "file", "files"),
                 if unwrapped.len() > NAMED { ", …" } else { "" }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::binary::FileCode;
-use crate::devicecode::{CodeOfForm, code_by_name};
+use crate::devicecode::{CodeOfForm, code_by_name, is_packed_tree};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Input, open_file};
@@ -22,11 +22,14 @@ pub(super) fn find(path: &Path, resources: &Arc<Resources>) -> Vec<String> {
 }
 
 fn forms_of(name: &str, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<String> {
+    let file = name.rsplit('/').next().unwrap_or_default();
+    if is_packed_tree(file.as_bytes()) {
+        return Some(format!("{name} (an archive, which is not searched)"));
+    }
     let code = FileCode::of(content, false, resources).ok()?;
     let mut forms: Vec<_> = code.found.iter().filter(|found| found.form.is_amd()).map(form).collect();
     forms.dedup();
     if forms.is_empty() {
-        let file = name.rsplit('/').next().unwrap_or_default();
         let named = code_by_name(file.as_bytes(), &**content);
         forms.extend(named.map(|code| code.form.row().name.to_owned()));
     }

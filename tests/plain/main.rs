@@ -30,6 +30,7 @@ mod shapes;
 mod splice_inflaters;
 mod split_id;
 mod split_input;
+mod unsearched;
 mod verify;
 mod wheels;
 mod why;

@@ -155,6 +155,7 @@ fn code_that_programs_load_themselves_is_named() {
     std::fs::create_dir(place.at("other")).unwrap();
     std::fs::write(place.at("other/kernels.bin"), zstd::encode_all(&*object, 3).unwrap()).unwrap();
     let answer = place.why(&[], "--target gfx942 other");
-    let expected = "1 file with code that programs load themselves, or that linkers read: kernels.bin (";
+    let expected =
+        "1 file with code that programs load themselves, that linkers read, or that is not searched: kernels.bin (";
     assert!(sentence(&answer).contains(expected) && sentence(&answer).contains("gfx942"), "{answer:#}");
 }
