@@ -10,9 +10,7 @@ use super::question::Requirement;
 use crate::database::KernelFiles;
 use crate::gpu::CodeKind;
 use crate::report::table::counted;
-
-/// The most failures in a sentence.
-const NAMED: usize = 3;
+use crate::report::text::NAMED;
 
 /// Which code an input has for the required GPUs.
 #[derive(Debug, Serialize)]

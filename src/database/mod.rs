@@ -32,6 +32,7 @@ use memchr::memmem::Finder;
 use serde::Serialize;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
+use crate::devicecode::SQLITE;
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
@@ -222,9 +223,7 @@ impl Handler {
     /// How its files begin, and what others are not; `None` if their names are enough.
     fn magic(self) -> Option<(&'static [&'static [u8]], &'static str)> {
         match self {
-            Self::Rocfft => {
-                Some((&[rocfft::SQLITE], "its name is that of a cache of rocFFT, but it is no SQLite file"))
-            }
+            Self::Rocfft => Some((&[SQLITE], "its name is that of a cache of rocFFT, but it is no SQLite file")),
             Self::Rocshmem => Some((&rocshmem::BITCODE, "its name is that of bitcode, but it is none")),
             _ => None,
         }

@@ -21,8 +21,6 @@ pub(super) const READER: DatabaseReader = DatabaseReader {
 
 /// How the names of caches begin.
 pub const CACHES: &str = "rocfft_kernel_cache";
-/// How `SQLite` files begin (the file format of `SQLite`, 1.2).
-pub(super) const SQLITE: &[u8] = b"SQLite format 3\0";
 
 /// The name of the file for a processor.
 pub fn cache_name(processor: &str) -> String {

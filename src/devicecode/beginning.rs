@@ -17,7 +17,7 @@ use crate::rope::{Content, to_usize};
 const FIRST: u64 = 1024;
 
 /// The most compressions around each other that are looked through.
-const MAX_FRAMES: usize = 3;
+pub(super) const MAX_FRAMES: usize = 3;
 
 /// `ARMAG` of ar(5), which a static library begins with.
 const ARCHIVE: &[u8] = b"!<arch>\n";

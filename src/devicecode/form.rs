@@ -65,6 +65,9 @@ pub struct DeviceFormRow {
     pub stays: Option<&'static str>,
 }
 
+/// How `SQLite` files begin (the file format of `SQLite`, 1.2).
+pub const SQLITE: &[u8] = b"SQLite format 3\0";
+
 /// The forms in the order in which they are looked for.
 pub const FORMS: [DeviceFormRow; 9] = [
     DeviceFormRow {
@@ -105,7 +108,7 @@ pub const FORMS: [DeviceFormRow; 9] = [
     DeviceFormRow {
         form: DeviceForm::KernelCache,
         name: "kernel cache",
-        magic: b"SQLite format 3\0",
+        magic: SQLITE,
         rule: "called rocfft_kernel_cache*.db (rocFFT's rtc_cache.cpp)",
         stays: Some("what is in it for which GPU is not read"),
     },

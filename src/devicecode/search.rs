@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::beginning::{beginnings, read};
+use super::beginning::{MAX_FRAMES, beginnings, read};
 use super::effort::Effort;
 use super::form::DeviceCodePlace;
 use super::found::CodeTally;
@@ -17,9 +17,6 @@ const STEP: u64 = 256 << 10;
 
 /// Bytes of the longest magic.
 const MAGIC: u64 = 24;
-
-/// The most compressions around each other that are looked through.
-const MAX_FRAMES: usize = 3;
 
 /// Why a search failed.
 #[derive(Debug, thiserror::Error)]

@@ -4,9 +4,7 @@ use serde::Serialize;
 
 use super::model::Diff;
 use crate::report::table::size;
-
-/// The most names in a sentence.
-const NAMED: usize = 3;
+use crate::report::text::NAMED;
 
 /// The limit, and what exceeded it.
 #[derive(Debug, Serialize)]

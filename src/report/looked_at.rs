@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::device_code::CodeSummary;
 use super::table::counted;
+use super::text::NAMED;
 use crate::binary::SplitBinary;
 use crate::devicecode::{DeviceForm, begins_static_library, code_by_name, code_of_file, is_packed_tree};
 use crate::loader::is_archive;
@@ -12,9 +13,6 @@ use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Input, may_be_binary};
 use crate::split::{CodeOfFile, Fate};
-
-/// The most files with code that a sentence names.
-const NAMED: usize = 3;
 
 /// What was looked at in an input that has nothing to split.
 #[derive(Clone, Debug, Default)]

@@ -3,6 +3,9 @@
 
 use std::borrow::Cow;
 
+/// The most names that a sentence gives before it counts the others.
+pub(crate) const NAMED: usize = 3;
+
 /// A text on one line without invisible characters. Control characters, and those that change the direction or the
 /// place of what follows, are written as in Rust (`\n`, `\u{1b}`).
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {

@@ -11,9 +11,7 @@ use super::lookup::{Lookup, Presence};
 use super::{part, unwrapped};
 use crate::gpu::TargetId;
 use crate::report::table::counted;
-
-/// The most files that are named.
-const NAMED: usize = 3;
+use crate::report::text::NAMED;
 
 impl Question {
     /// The answer, with one sentence.

@@ -32,15 +32,10 @@ pub(super) fn look_up(
     trail: &mut LookupEvidence,
 ) -> Option<Problem> {
     let base = &place.directory;
-    let listing = match DatabaseListing::of(files, base) {
+    let listing = match DatabaseListing::of_database(files, base, trail, Problem::denied) {
         Ok(listing) => listing,
-        Err(NoListing::Denied) => return Some(denied(base)),
-        Err(NoListing::Absent) => {
-            let reason = format!("{} is not there", base.display());
-            return Some(printing(base, Problem::new(&problem::DATABASE_MISSING, reason, base).doubtful()));
-        }
+        Err(problem) => return Some(printing(base, problem)),
     };
-    trail.directory = Some(base.display().to_string());
     let (own, others): (Vec<_>, Vec<_>) = listing.names.iter().partition(|name| is_for(name, device));
     if own.is_empty() {
         let others: Vec<_> = others.iter().filter_map(|name| name.strip_prefix("amd-")).collect();

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files::{LibraryFiles, NoListing};
+use super::problem::{self, Problem};
+use super::trail::LookupEvidence;
 use crate::fatbin::{Bundle, CODE_HEADER, code_damage, code_target, is_bundle, is_code};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
@@ -28,6 +30,25 @@ pub(super) enum CodeState {
 impl DatabaseListing {
     pub(super) fn of(files: &dyn LibraryFiles, directory: &Path) -> Result<Self, NoListing> {
         Ok(Self { directory: directory.to_owned(), names: files.list(directory)? })
+    }
+
+    /// The listing of a database, which `trail` names then, or why there is none. `denied` is the problem of a directory
+    /// that may not be read.
+    pub(super) fn of_database(
+        files: &dyn LibraryFiles,
+        directory: &Path,
+        trail: &mut LookupEvidence,
+        denied: fn(&Path) -> Problem,
+    ) -> Result<Self, Problem> {
+        let listing = Self::of(files, directory).map_err(|error| match error {
+            NoListing::Denied => denied(directory),
+            NoListing::Absent => {
+                let reason = format!("{} is not there", directory.display());
+                Problem::new(&problem::DATABASE_MISSING, reason, directory).doubtful()
+            }
+        })?;
+        trail.directory = Some(directory.display().to_string());
+        Ok(listing)
     }
 
     pub(super) fn has(&self, name: &str) -> bool {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::files::{LibraryFiles, NoListing};
+use super::files::LibraryFiles;
 use super::listing::DatabaseListing;
 use super::place::DatabasePlace;
 use super::problem::{self, Problem};
@@ -27,15 +27,10 @@ pub(super) fn look_up(
     trail: &mut LookupEvidence,
 ) -> Option<Problem> {
     let directory = &place.directory;
-    let listing = match DatabaseListing::of(files, directory) {
+    let listing = match DatabaseListing::of_database(files, directory, trail, denied) {
         Ok(listing) => listing,
-        Err(NoListing::Denied) => return Some(denied(directory)),
-        Err(NoListing::Absent) => {
-            let reason = format!("{} is not there", directory.display());
-            return Some(Problem::new(&problem::DATABASE_MISSING, reason, directory).doubtful());
-        }
+        Err(problem) => return Some(problem),
     };
-    trail.directory = Some(directory.display().to_string());
     let own: Vec<_> = listing.names.iter().map(String::as_str).filter(|name| is_for(name, device)).collect();
     if own.is_empty() {
         // Most releases have no files for most GPUs.
