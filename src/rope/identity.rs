@@ -1,11 +1,9 @@
 //! A content's identity: a hash of what it is made of, in 16 bytes.
 
-use std::io::{self, Read};
-
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
-use super::{head, head_mut, to_usize};
+use super::head;
 
 /// Identifies a content across sessions without reading it. Two contents have the same identity only if they are made
 /// of the same bytes of the same unchanged files in the same way. A fact that is recorded about one of them therefore
@@ -14,9 +12,6 @@ use super::{head, head_mut, to_usize};
 /// It is the first half of a SHA-256 over a description, so a crafted file cannot take the identity of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Identity(pub [u8; 16]);
-
-/// Bytes read at once.
-const PIECE: usize = 64 << 10;
 
 /// Describes a content field by field. A copy describes one that begins alike.
 #[derive(Clone, derive_more::Debug)]
@@ -38,21 +33,6 @@ impl Identifier {
         self.number(field.len() as u64);
         self.0.update(field);
         self
-    }
-
-    /// Adds a field of `length` bytes, which are read in pieces.
-    pub fn add_read(&mut self, length: u64, mut reader: impl Read) -> io::Result<&mut Self> {
-        self.number(length);
-        let mut piece = vec![0; PIECE];
-        let mut rest = length;
-        while rest > 0 {
-            let count = to_usize(rest).min(PIECE);
-            let piece = head_mut(&mut piece, count);
-            reader.read_exact(piece)?;
-            self.0.update(piece);
-            rest -= count as u64;
-        }
-        Ok(self)
     }
 
     /// Adds a number.
