@@ -41,7 +41,8 @@ pub(super) fn assign(
     let fat: HashSet<_> = together.iter().flat_map(|((root, _), binaries)| of_root((root, binaries))).collect();
     for ((root, stem), binaries) in &mut together {
         binaries.sort_by_key(|binary| binary.fat.entry);
-        plan.warnings.extend(stems.note(root, stem));
+        let first = binaries.first().and_then(|binary| input.entries.get(binary.fat.entry));
+        plan.warnings.extend(stems.note(root, first.map_or(root, |entry| &entry.path), stem));
         let of_set = orphans.iter().filter(|code| code.root == *root && code.stem == *stem);
         let is_replaced = |code: &OrphanCode| {
             let name = code.key.rsplit_once('#').map(|(name, _)| name.to_owned());

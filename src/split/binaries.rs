@@ -110,7 +110,7 @@ impl Naming<'_> {
         root: EntryPath,
     ) -> Result<(ArchiveSet, NamedBinary, Arc<Rewritten>), String> {
         let archive_root = self.roots.installed(&root);
-        let stem = self.stems.of(&archive_root);
+        let stem = self.stems.of(&archive_root, path);
         let as_before = kept(&fat, (&archive_root, &stem), self.options)
             .filter(|it| !self.names.contains(&(it.root.clone(), it.stem.clone(), it.kernel_name.as_str().into())));
         let named = match &as_before {
@@ -178,9 +178,16 @@ fn name(
     let name = if packaging == Packaging::Processors { path } else { &installed };
     let kernel_name = std::str::from_utf8(name.as_bytes())
         .map_err(|_| BinaryError::Unsupported("its name is not UTF-8, which archives need".to_owned()))?;
-    let up = "../".repeat(installed.depth() - 1);
-    let marker = marker(kernel_name, &[format!("{up}{DOT_KPACK}/{group}_@GFXARCH@{DOT_KPACK}")]);
+    let way = way(path, root);
+    let marker = marker(kernel_name, &[format!("{way}{DOT_KPACK}/{group}_@GFXARCH@{DOT_KPACK}")]);
     Ok((kernel_name.into(), marker))
+}
+
+/// The way from the directory of a binary to an overlay root, which ends with a slash if there is one to go.
+fn way(path: &EntryPath, root: &EntryPath) -> String {
+    let common = path.common_depth(root);
+    let up = "../".repeat(path.depth() - 1 - common);
+    root.components().skip(common).fold(up, |way, name| format!("{way}{}/", String::from_utf8_lossy(name)))
 }
 
 /// The binary without device code.

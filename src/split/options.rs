@@ -18,9 +18,10 @@ pub struct PlanOptions {
     /// How device parts are divided.
     pub packaging: Packaging,
     /// Directories that contain a `.kpack` directory each. If `None`, these are the top-level packages of a wheel that
-    /// have device code, or the root of an install tree.
+    /// have device code, or the root of an install tree; in `usr` and `opt` of a tree, the directories of binaries.
     pub overlay_roots: Option<Vec<EntryPath>>,
-    /// First part of the archives' names. If `None`, the name of the wheel, or `rocm` for an install tree.
+    /// First part of the archives' names. If `None`, the name of the wheel, or `rocm` for an install tree; in its `usr` and
+    /// `opt`, the name of the binary.
     pub group: Option<String>,
     /// The compression of code objects.
     pub compression: Compression,

@@ -5,17 +5,21 @@ use super::options::{Packaging, PlanOptions};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::wheel;
 
+/// The longest group, which leaves room for a target in the name of a file.
+const MAX_GROUP: usize = 100;
+
 /// The directories that may contain archives, and the paths of files after installation.
 pub(super) struct Roots {
     kind: RootKind,
     is_wheel: bool,
     packaging: Packaging,
+    has_group: bool,
 }
 
 enum RootKind {
     /// Given by the user.
     Given(Vec<EntryPath>),
-    /// The root of the input.
+    /// The root of an install tree, or in a tree of packages the directory of each binary.
     Tree,
     /// Every top-level package.
     Packages,
@@ -24,7 +28,7 @@ enum RootKind {
 impl Roots {
     pub(super) fn new(input: &Input, options: &PlanOptions) -> Result<Self, SplitError> {
         let is_wheel = input.dist_info().is_some();
-        let roots = |kind| Self { kind, is_wheel, packaging: options.packaging };
+        let roots = |kind| Self { kind, is_wheel, packaging: options.packaging, has_group: options.group.is_some() };
         let Some(given) = &options.overlay_roots else {
             return Ok(roots(if is_wheel { RootKind::Packages } else { RootKind::Tree }));
         };
@@ -49,9 +53,22 @@ impl Roots {
                 let rest = below(path).or_else(in_package)?;
                 Some(first_components(path, path.depth() - rest.depth()))
             }
+            RootKind::Tree if is_of_distribution(path) => directory_of(path),
             RootKind::Tree => Some(EntryPath::root()),
             RootKind::Packages => Some(package(path)),
         }
+    }
+
+    /// The first part of the names of a binary's archives, if it is the binary's own: packages share the directories of
+    /// a distribution, and a library is in one package only.
+    pub(super) fn own_group(&self, path: &EntryPath) -> Option<String> {
+        let is_own = matches!(self.kind, RootKind::Tree) && !self.has_group && is_of_distribution(path);
+        let root = self.of(path).filter(|_| is_own)?;
+        // A program and a library may have one name: bin_foo, foo.
+        let name = path.below(&root).or_else(|| path.below(&root.parent()?))?;
+        let name = fine(&name.to_text());
+        let name = name.strip_prefix('.').map_or(name.clone(), |rest| format!("_{rest}"));
+        Some(name.chars().take(MAX_GROUP).collect())
     }
 
     /// The path of a file of the host part or a device part after all parts are installed.
@@ -63,6 +80,19 @@ impl Roots {
             Packaging::Processors => in_prefix().unwrap_or_else(|| path.clone()),
         }
     }
+}
+
+/// Whether a file is where packages of a distribution have files (Filesystem Hierarchy Standard 3.0), which have none in
+/// the root directory.
+fn is_of_distribution(path: &EntryPath) -> bool {
+    path.components().next().is_some_and(|first| matches!(first, b"usr" | b"opt")) && path.depth() > 1
+}
+
+/// The directory of a binary; of a program the directory `lib` next to its own, in which subdirectories are not allowed
+/// (Filesystem Hierarchy Standard 3.0, 4.4).
+fn directory_of(path: &EntryPath) -> Option<EntryPath> {
+    let directory = path.parent()?;
+    if matches!(directory.name(), b"bin" | b"sbin") { Some(directory.parent()?.child(b"lib")) } else { Some(directory) }
 }
 
 /// The top-level package of a file in a wheel. Files in a `*.data` directory are installed from its second level
@@ -80,7 +110,6 @@ fn first_components(path: &EntryPath, count: usize) -> EntryPath {
 /// The first part of archive names: the given group, or the wheel's name in lower case with underscores. For a single
 /// binary it is the whole file name, so that archives of two libraries can be in one directory.
 pub(super) fn group(input: &Input, options: &PlanOptions) -> Result<String, GroupError> {
-    let is_fine = |letter: char| letter.is_ascii_alphanumeric() || "._-+".contains(letter);
     let name = match (&options.group, input.dist_info()) {
         (Some(given), _) => given.clone(),
         (None, Some(dist_info)) => {
@@ -89,15 +118,22 @@ pub(super) fn group(input: &Input, options: &PlanOptions) -> Result<String, Grou
             name.to_lowercase().replace(|letter: char| !letter.is_ascii_alphanumeric(), "_")
         }
         (None, None) if input.kind == InputKind::Binary => {
-            let name = input.entries.first().map(|entry| entry.path.to_string()).unwrap_or_default();
-            name.replace(|letter| !is_fine(letter), "_")
+            input.entries.first().map(|entry| fine(&entry.path.to_string())).unwrap_or_default()
         }
         (None, None) => "rocm".to_owned(),
     };
-    if name.is_empty() || name.starts_with('.') || name.len() > 100 || !name.chars().all(is_fine) {
+    if name.is_empty() || name.starts_with('.') || name.len() > MAX_GROUP || !name.chars().all(is_fine) {
         return Err(GroupError(name));
     }
     Ok(name)
+}
+
+fn is_fine(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "._-+".contains(letter)
+}
+
+fn fine(name: &str) -> String {
+    name.replace(|letter| !is_fine(letter), "_")
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::wheel;
 
 /// The number of the naming scheme: how binaries are named in archives, where archives are and for which targets, what
 /// markers say, and which files all handlers together take for databases. Parts of different schemes do not fit together.
-pub(crate) const NAMING: u32 = 2;
+pub(crate) const NAMING: u32 = 3;
 
 /// Characters of an ID.
 pub const ID_TEXT: usize = 64;

@@ -33,7 +33,8 @@ impl CompressionOptions {
 pub(in crate::cli) struct ArchiveNames {
     /// First part of the archives' names
     ///
-    /// The default is the name of the wheel or the binary, and "rocm" for an install tree.
+    /// The default is the name of the wheel or the binary, and "rocm" for an install tree. Each binary below usr or opt of a
+    /// tree has archives with its own name.
     #[arg(long, value_name = "NAME", alias = "artifact-prefix", help_heading = "Split")]
     group: Option<String>,
 
@@ -44,7 +45,7 @@ pub(in crate::cli) struct ArchiveNames {
     /// Directory that gets a .kpack directory
     ///
     /// It may be given several times. The default is every top-level package of a wheel with device code, and the root of an
-    /// install tree.
+    /// install tree. For binaries below usr or opt of a tree it is their directory, as packages of a distribution need it.
     #[arg(long, value_name = "DIR", help_heading = "Split", hide_short_help = true)]
     overlay_root: Vec<String>,
 }

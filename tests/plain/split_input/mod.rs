@@ -3,6 +3,7 @@
 
 mod archives;
 mod device_wheels;
+mod distributions;
 mod links;
 mod mixed;
 mod requirements;
