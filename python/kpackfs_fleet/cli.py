@@ -159,7 +159,7 @@ def _split(given: argparse.Namespace) -> int:
             import distributed  # noqa: F401
             import fsspec  # noqa: F401
         except ImportError as error:
-            return _fail(f"{error.name} is not installed: pip install 'kpackfs[fleet]'")
+            return _fail(f"{error.name} is not installed: pip install 'dask[distributed]' fsspec")
         from . import plan
         from .kpackfs import KpackfsError, version
         from .report import Report
