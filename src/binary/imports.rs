@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{BinaryError, coff, elf, starts_with};
+use super::BinaryError;
 use crate::memory::ParserMemory;
 use crate::rope::{Content, ReadError};
 
@@ -27,15 +27,6 @@ pub enum LinkedMachine {
 }
 
 impl LinkedMachine {
-    /// The machine of a program or a library by its header, which may be the only part that can be read. `None` for other
-    /// files.
-    pub fn of(content: &Arc<dyn Content>) -> Option<Self> {
-        if starts_with(content, b"MZ").ok()? {
-            return Some(Self::Pe);
-        }
-        elf::machine(content).map(Self::Elf)
-    }
-
     /// Whether programs run on it. Files with code for GPUs are ELF files, too.
     pub fn is_host(self) -> bool {
         const OF_DEVICES: [u16; 3] = [object::elf::EM_AMDGPU.0, object::elf::EM_CUDA.0, object::elf::EM_BPF.0];
@@ -75,20 +66,6 @@ pub struct Imports {
     pub versions: BTreeSet<Vec<u8>>,
     /// Their memory.
     pub(super) _table: ParserMemory,
-}
-
-impl Imports {
-    /// Reads a program or a shared library; `Ok(None)` if the file is neither, or is for a machine without 64-bit
-    /// addresses.
-    pub fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        if starts_with(content, &object::elf::ELFMAG)? {
-            elf::imports(content)
-        } else if starts_with(content, b"MZ")? {
-            coff::imports(content)
-        } else {
-            Ok(None)
-        }
-    }
 }
 
 /// Reads a name that ends with a zero byte, and counts it in `table`.

@@ -179,6 +179,31 @@ pub fn is_signed(content: &Arc<dyn Content>) -> bool {
     starts_with(content, b"MZ").unwrap_or(false) && coff::is_signed(content)
 }
 
+impl LinkedMachine {
+    /// The machine of a program or a library by its header, which may be the only part that can be read. `None` for other
+    /// files.
+    pub fn of(content: &Arc<dyn Content>) -> Option<Self> {
+        if starts_with(content, b"MZ").ok()? {
+            return Some(Self::Pe);
+        }
+        elf::machine(content).map(Self::Elf)
+    }
+}
+
+impl Imports {
+    /// Reads a program or a shared library; `Ok(None)` if the file is neither, or is for a machine without 64-bit
+    /// addresses.
+    pub fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
+        if starts_with(content, &object::elf::ELFMAG)? {
+            elf::imports(content)
+        } else if starts_with(content, b"MZ")? {
+            coff::imports(content)
+        } else {
+            Ok(None)
+        }
+    }
+}
+
 fn starts_with(content: &Arc<dyn Content>, magic: &[u8]) -> Result<bool, BinaryError> {
     let mut bytes = vec![0; magic.len()];
     if content.size() < magic.len() as u64 {
