@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{transport, wait_until};
+use kpackfs::fs::PassthroughChoice;
 use kpackfs::mount::{MountError, MountOptions, ServeOptions, Served, find_mount, list_mounts, serve, umount};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Rope, Segment};
@@ -37,7 +38,7 @@ fn options(place: &Path) -> MountOptions {
         source: "/in/wheel.whl".into(),
         allow_other: false,
         no_exec: false,
-        no_passthrough: false,
+        passthrough: PassthroughChoice::Auto,
         transport: transport(),
     }
 }

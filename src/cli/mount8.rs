@@ -141,7 +141,7 @@ mod tests {
     fn help_names_the_options() {
         let help = help("mount.kpackfs", &Cli::command());
         for text in
-            ["Usage: mount.kpackfs INPUT DIRECTORY", "gpu-targets=VALUE", "no-passthrough,", "kpackfs mount --help"]
+            ["Usage: mount.kpackfs INPUT DIRECTORY", "gpu-targets=VALUE", "passthrough=VALUE,", "kpackfs mount --help"]
         {
             assert!(help.contains(text), "{text}: {help}");
         }
@@ -165,6 +165,8 @@ mod tests {
             ("log-file", true),
             ("allow-other", false),
             ("noexec", false),
+            ("passthrough", true),
+            ("no-passthrough", false),
         ] {
             assert!(known.contains(&KnownOption { name: name.to_owned(), takes_value }), "{name}");
         }

@@ -11,6 +11,7 @@ use super::failure::text;
 use super::log;
 use crate::artifact::{FoundArtifacts, find, shards};
 use crate::export::Inputs;
+use crate::fs::PassthroughChoice;
 use crate::mount::{self, MountOptions, ReadyFile, ServeOptions, Served, Transport, autosave};
 use crate::source::is_stream;
 
@@ -31,10 +32,12 @@ pub(super) struct Serving {
     #[arg(long, hide_short_help = true, help_heading = "Mount")]
     noexec: bool,
 
-    /// Do not let the kernel read files by itself (FUSE passthrough)
-    ///
-    /// The mount can then be a layer of an overlayfs that is a layer of another one, as in containers in containers.
-    #[arg(long, hide_short_help = true, help_heading = "Mount")]
+    /// Let the kernel read files by itself (FUSE passthrough)
+    #[arg(long, hide_short_help = true, value_enum, value_name = "WHEN", default_value_t = PassthroughWhen::Auto, help_heading = "Mount")]
+    passthrough: PassthroughWhen,
+
+    /// The same as `--passthrough off`
+    #[arg(long, hide = true, conflicts_with = "passthrough", help_heading = "Mount")]
     no_passthrough: bool,
 
     /// How requests of the kernel travel
@@ -60,6 +63,18 @@ pub(super) struct Serving {
     /// Mount in this mount namespace, such as /proc/PID/ns/mnt
     #[arg(long, hide = true, value_name = "FILE", help_heading = "Mount")]
     namespace: Option<PathBuf>,
+}
+
+/// When the kernel reads files by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PassthroughWhen {
+    /// If at least half of the bytes are in unchanged files of a tree of 4 MiB or more
+    Auto,
+    /// Where the kernel can. It then asks kpackfs at each open and close of any file
+    On,
+    /// Never. The mount can then be a layer of an overlayfs that is a layer of another one, as in containers in
+    /// containers
+    Off,
 }
 
 /// How requests of the kernel travel.
@@ -116,6 +131,15 @@ fn check_mountable(source: &Path) -> anyhow::Result<()> {
 }
 
 impl Serving {
+    fn passthrough(&self) -> PassthroughChoice {
+        match self.passthrough {
+            _ if self.no_passthrough => PassthroughChoice::Off,
+            PassthroughWhen::Auto => PassthroughChoice::Auto,
+            PassthroughWhen::On => PassthroughChoice::On,
+            PassthroughWhen::Off => PassthroughChoice::Off,
+        }
+    }
+
     /// Fails if messages would be written to an input.
     pub(super) fn check_log(&self, inputs: &Inputs) -> anyhow::Result<()> {
         self.log_file.as_ref().map_or(Ok(()), |file| inputs.check_written(file).context("--log-file"))
@@ -141,7 +165,7 @@ impl Serving {
             source: source.to_owned(),
             allow_other: self.allow_other,
             no_exec: self.noexec,
-            no_passthrough: self.no_passthrough,
+            passthrough: self.passthrough(),
             transport: self.transport.resolve()?,
         };
         let options = ServeOptions { mount, foreground: self.foreground, is_fake: self.fake, ready };

@@ -25,8 +25,10 @@ use super::filesystem::{BLOCK, Filesystem, LONGEST_NAME, PageCache};
 use super::listing::{NameSink, NamesAndAttributes};
 use super::nodes::{FileKind, NodeAttributes};
 use super::passthrough::{Opening, Passthrough};
+use super::passthrough_choice::PassthroughChoice;
 use super::uring::{PAYLOAD, RingAnswers};
 use crate::metrics::RequestKind;
+use crate::rope::Content;
 use crate::tree::NodeId;
 
 /// The most background requests of the kernel in flight (readahead, releases). With its default of 12, a few slow reads
@@ -35,9 +37,6 @@ const MAX_BACKGROUND: u16 = 64;
 
 /// The largest read request in bytes. fuser derives `max_pages` from it.
 const MAX_REQUEST: u32 = 1 << 20;
-
-/// From this size on, in bytes, passing one file through is worth more than opening all others without a request.
-const MIN_PASSTHROUGH: u64 = 4 << 20;
 
 /// The stack depth of this mount: it counts as one stacked file system, and the input's must not be stacked itself. The
 /// kernel allows two (`FILESYSTEM_MAX_STACK_DEPTH`), so one is left for a filesystem on top of this mount.
@@ -58,17 +57,18 @@ const CAPABILITIES: [InitFlags; 5] = [
 pub(crate) struct Adapter {
     fs: Arc<Filesystem>,
     passthrough: Passthrough<BackingId>,
-    /// Whether files may be passed through. Then the mount counts as one of the two stacked file systems that the
-    /// kernel allows.
-    may_pass: bool,
+    /// The largest file that could be passed through, if that is wanted. Then the mount counts as one of the two stacked
+    /// file systems that the kernel allows.
+    sample: Option<Arc<dyn Content>>,
     /// If requests travel through rings: what answers them. Only what the kernel does not send that way, such as FORGET,
     /// comes here.
     rings: Option<Arc<RingAnswers>>,
 }
 
 impl Adapter {
-    pub(crate) fn new(fs: Arc<Filesystem>, may_pass: bool, rings: Option<Arc<RingAnswers>>) -> Self {
-        Self { fs, passthrough: Passthrough::default(), may_pass, rings }
+    pub(crate) fn new(fs: Arc<Filesystem>, choice: PassthroughChoice, rings: Option<Arc<RingAnswers>>) -> Self {
+        let sample = fs.nodes.to_pass_through(choice);
+        Self { fs, passthrough: Passthrough::default(), sample, rings }
     }
 }
 
@@ -100,8 +100,7 @@ impl fuser::Filesystem for Adapter {
             config.set_max_readahead(PAYLOAD).ok();
             rings.agree();
         }
-        if self.may_pass
-            && let Some(sample) = self.fs.nodes.largest_backed(MIN_PASSTHROUGH)
+        if let Some(sample) = self.sample.take()
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
         {
             config.set_max_stack_depth(STACK_DEPTH).ok();

@@ -12,6 +12,7 @@ use dashmap::DashMap;
 use rustix::io::Errno;
 
 use super::failure::Failure;
+use super::passthrough_choice::{ByteShare, PassthroughChoice};
 use crate::rope::{Content, to_usize};
 use crate::source::Attributes;
 use crate::tree::{Body, Child, Node, NodeId, NodeKind, OriginKind, ROOT, Tree};
@@ -125,14 +126,18 @@ impl Nodes {
         matches!(self.body(node), Some(Body::Live(_)))
     }
 
-    /// The largest file of at least `size` bytes with a backing file.
-    pub(super) fn largest_backed(&self, size: u64) -> Option<Arc<dyn Content>> {
-        let files = self.tree.stored().filter_map(|node| match &node.kind {
-            NodeKind::File { body: Body::Ready(content), .. } => Some(content),
-            _ => None,
-        });
-        let backed = files.filter(|content| content.size() >= size && content.backing().is_some());
-        backed.max_by_key(|content| content.size()).cloned()
+    /// The largest file with a backing file, if passing files through is worthwhile.
+    pub(super) fn to_pass_through(&self, choice: PassthroughChoice) -> Option<Arc<dyn Content>> {
+        let ready = || {
+            self.tree.stored().filter_map(|node| match &node.kind {
+                NodeKind::File { body: Body::Ready(content), .. } => Some(content),
+                _ => None,
+            })
+        };
+        let largest = ready().filter(|content| content.backing().is_some()).max_by_key(|content| content.size())?;
+        let mut share = ByteShare::default();
+        ready().for_each(|content| share.add(content.size(), content.backing().is_some()));
+        choice.is_worthwhile(share).then(|| Arc::clone(largest))
     }
 
     /// The children that a listing shows, from the `first` one on, with their positions.

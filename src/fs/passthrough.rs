@@ -2,8 +2,9 @@
 //! input.
 //!
 //! Passthrough needs a kernel that supports it (6.9), `CAP_SYS_ADMIN` outside of any user namespace, and an input that
-//! is not on a stacked file system. With passthrough, the kernel has to ask at each open. So a mount uses either
-//! passthrough or opens without requests: see [`Passthrough::is_usable`].
+//! is not on a stacked file system. With passthrough, the kernel has to ask at each open of every file, and at each close.
+//! So a mount uses either passthrough or opens without requests: see [`super::passthrough_choice`] and
+//! [`Passthrough::is_usable`].
 
 use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering};

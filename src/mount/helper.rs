@@ -93,6 +93,7 @@ fn options(how: &MountOptions) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::PassthroughChoice;
 
     fn of(source: &OsStr) -> MountOptions {
         MountOptions {
@@ -100,7 +101,7 @@ mod tests {
             source: source.into(),
             allow_other: false,
             no_exec: true,
-            no_passthrough: false,
+            passthrough: PassthroughChoice::Auto,
             transport: super::super::Transport::DevFuse,
         }
     }

@@ -33,7 +33,7 @@ use crate::confine::can_mount;
 use crate::disk::{
     KPACKFS, MOUNTINFO, MountEntry, absolute_mount_point, is_dead, list_all_mounts, mount_around, topmost_mount,
 };
-use crate::fs::{Adapter, Filesystem, KernelPages, Rings, check_rings};
+use crate::fs::{Adapter, Filesystem, KernelPages, PassthroughChoice, Rings, check_rings};
 use crate::resources::Resources;
 use crate::threads;
 use crate::tree::Tree;
@@ -66,8 +66,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Whether to prevent execution of programs, and loading of libraries, from the mount.
     pub no_exec: bool,
-    /// Whether to read every file through the daemon, even those that the kernel could read itself.
-    pub no_passthrough: bool,
+    /// Whether the kernel shall read files by itself.
+    pub passthrough: PassthroughChoice,
     /// How requests and replies travel.
     pub transport: Transport,
 }
@@ -115,6 +115,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
     let fs = Filesystem::new(place, served.tree, served.resources, served.total_bytes);
     // Before the mount: from then on, nothing may fail.
     let prepared = transport::prepare(options.transport, &fs)?;
+    let adapter = Adapter::new(Arc::clone(&fs), options.passthrough, prepared.as_ref().ok().map(Rings::answers));
     // fuser starts its threads when the mount has been reported as ready.
     threads::check(SESSION_THREADS + 1)?;
     let (device, place, entry) = match target {
@@ -132,7 +133,6 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
     };
     let gone = Arc::new(AtomicBool::new(false));
     let mut mounted = Mounted { unmounter: Unmounter { place, entry, gone: Arc::clone(&gone) }, session: None };
-    let adapter = Adapter::new(Arc::clone(&fs), !options.no_passthrough, prepared.as_ref().ok().map(Rings::answers));
     let mut config = Config::default();
     config.n_threads = Some(SESSION_THREADS);
     // The kernel decides who may use the mount (`allow_other`). fuser's own check would in addition refuse set-uid

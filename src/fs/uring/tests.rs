@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use super::entry::RingEntry;
 use super::*;
-use crate::fs::Adapter;
+use crate::fs::{Adapter, PassthroughChoice};
 use crate::resources::Resources;
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::{Attributes, EntryPath};
@@ -77,7 +77,7 @@ impl Fuser {
     fn new(fs: &Arc<Filesystem>) -> Self {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let (fuser, adapter) = (Self(ours), Adapter::new(Arc::clone(fs), false, None));
+        let (fuser, adapter) = (Self(ours), Adapter::new(Arc::clone(fs), PassthroughChoice::Off, None));
         thread::spawn(move || {
             let session = Session::from_fd(adapter, theirs, SessionACL::All, Config::default()).unwrap();
             // The session ends with the socket.
@@ -247,7 +247,7 @@ fn requests_are_recorded() {
     let options = std::ffi::CString::new(options).unwrap();
     rustix::mount::mount("recorded", &mount, "fuse.kpackfs", rustix::mount::MountFlags::RDONLY, &*options).unwrap();
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-    let (ours, adapter) = (Arc::new(ours), Adapter::new(filesystem(), false, None));
+    let (ours, adapter) = (Arc::new(ours), Adapter::new(filesystem(), PassthroughChoice::Off, None));
     thread::spawn(|| Session::from_fd(adapter, theirs, SessionACL::All, Config::default()).unwrap().run());
     let (socket, to) = (Arc::clone(&ours), Arc::clone(&device));
     thread::spawn(move || {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use kpackfs::fs::PassthroughChoice;
 use kpackfs::mount::{MountOptions, Mounted, Served, mount};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, ReadError, copy_from};
@@ -173,7 +174,7 @@ fn faulty_disk(name: &str, bytes: Vec<u8>, place: &Path, fails: &Arc<AtomicBool>
         source: "/disk".into(),
         allow_other: false,
         no_exec: false,
-        no_passthrough: false,
+        passthrough: PassthroughChoice::Auto,
         transport: transport(),
     };
     mount(&options, Served { tree: Arc::new(tree), resources: Resources::new(0), total_bytes: 0 }).unwrap()

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kpackfs::fs::PassthroughChoice;
 use kpackfs::mount::{MountError, MountOptions, Served, list_mounts, mount, umount};
 use kpackfs::resources::Resources;
 use kpackfs::tree::Tree;
@@ -75,7 +76,7 @@ fn bad_targets_are_refused() {
             source: source.to_owned(),
             allow_other: false,
             no_exec: false,
-            no_passthrough: false,
+            passthrough: PassthroughChoice::Auto,
             transport: transport(),
         };
         let tree = Arc::new(Tree::new(DIRECTORY));

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use kpackfs::fs::PassthroughChoice;
 use kpackfs::metrics::RequestKind;
 use kpackfs::mount::{MountOptions, Mounted, Served, Transport, mount};
 use kpackfs::resources::Resources;
@@ -136,6 +137,10 @@ impl Mount {
 
     /// A mount of another tree.
     pub(crate) fn of(tree: Tree, resources: &Arc<Resources>) -> Option<Self> {
+        Self::with(tree, resources, PassthroughChoice::Auto)
+    }
+
+    pub(crate) fn with(tree: Tree, resources: &Arc<Resources>, passthrough: PassthroughChoice) -> Option<Self> {
         if !can_mount() {
             return None;
         }
@@ -146,7 +151,7 @@ impl Mount {
             source: SOURCE.into(),
             allow_other: false,
             no_exec: false,
-            no_passthrough: false,
+            passthrough,
             transport: transport(),
         };
         let mounted = mount(&options, Served { tree, resources: resources.clone(), total_bytes: 10_000_000 });

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kpackfs::fs::PassthroughChoice;
 use kpackfs::metrics::RequestKind;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Rope, Segment};
@@ -165,6 +166,45 @@ fn without_large_files_everything_is_opened_without_asking() {
     assert_eq!((mount.of_kind(RequestKind::Open), mount.of_kind(RequestKind::Release)), (1, 0));
     assert_eq!(mount.resources.counters.passthrough_opens.get(), 0);
     assert_eq!(mount.of_kind(RequestKind::Read), 2, "a file of 100 KB and one of 5 KB, once each");
+}
+
+/// A mount of a file of [`LARGE`] bytes and of as many small files.
+fn with_small(input: &Path, small: usize, choice: PassthroughChoice) -> Option<Mount> {
+    let resources = Resources::new(1 << 20);
+    let mut tree = Tree::new(DIRECTORY);
+    for number in 0..=small {
+        let name = number.to_string();
+        fs::write(input.join(&name), pattern(if number == 0 { LARGE } else { 300_000 })).unwrap();
+        let body = Body::Ready(open_file(&input.join(&name), &resources).unwrap());
+        let kind = NodeKind::File { body, link_group: None };
+        tree.insert(ROOT, &EntryPath::new(name.as_bytes()).unwrap(), FILE, kind).unwrap();
+    }
+    Mount::with(tree, &resources, choice)
+}
+
+/// The kernel asks for each open of any file, or for none.
+#[test]
+fn many_small_files_are_opened_without_asking_beside_a_large_one() {
+    use PassthroughChoice::{Auto, Off, On};
+    let input = tempfile::tempdir().unwrap();
+    let Some(mount) = of_input(input.path(), LARGE) else { return };
+    if !is_passed_through(&mount) {
+        return;
+    }
+    for (choice, small, is_passed) in [(Auto, 5, true), (Auto, 20, false), (On, 20, true), (Off, 5, false)] {
+        let Some(mount) = with_small(input.path(), small, choice) else { return };
+        let read = || (0..=small).for_each(|number| drop(fs::read(mount.at(number.to_string())).unwrap()));
+        read();
+        let files = small as u64 + 1;
+        let warm = mount.requests(read);
+        // A release may come after the next open.
+        let expected = if is_passed { files..=2 * files + 1 } else { 0..=0 };
+        assert!(
+            expected.contains(&warm),
+            "{choice:?} with {small} small files: {warm} requests for {files} warm files"
+        );
+        assert_eq!(mount.resources.counters.passthrough_opens.get(), if is_passed { 2 * files } else { 0 });
+    }
 }
 
 #[test]
