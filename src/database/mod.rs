@@ -316,18 +316,37 @@ impl Databases {
     /// The same handlers for these files, with the loose code objects among them.
     #[must_use]
     pub fn of<'a>(&self, files: impl IntoIterator<Item = NamedFile<'a>>, resources: &Arc<Resources>) -> Self {
+        self.claim(files, resources).0
+    }
+
+    /// Like [`Databases::of`]. Also returns what [`Databases::classify`] says of each file.
+    pub fn claim<'a>(
+        &self,
+        files: impl IntoIterator<Item = NamedFile<'a>>,
+        resources: &Arc<Resources>,
+    ) -> (Self, Vec<Option<DatabaseFile>>) {
         let by_name = Self::with_handlers(self.handlers.clone());
-        let (mut unconfirmed, mut unclaimed) = (BTreeMap::new(), Vec::new());
-        for (path, content) in files.into_iter().filter(|(path, _)| names_processor(path)) {
-            match by_name.classify(path).map(|found| not_confirmed(found.handler, &**content)) {
-                Some(Some(reason)) => drop(unconfirmed.insert(path.clone(), reason)),
-                Some(None) => {}
-                None => unclaimed.push((path, content)),
+        let (mut unconfirmed, mut unclaimed, mut claims) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for (path, content) in files {
+            let mut found = by_name.classify(path);
+            if let Some(reason) = found.as_ref().and_then(|found| not_confirmed(found.handler, &**content)) {
+                unconfirmed.insert(path.clone(), reason);
+                found = None;
+            } else if found.is_none() && names_processor(path) {
+                unclaimed.push((claims.len(), (path, content)));
             }
+            claims.push(found);
         }
         let with_code = self.handlers.contains(&Handler::Codeobject);
-        let code = if with_code { LooseCode::find(unclaimed, resources) } else { LooseCode::default() };
-        Self { code: Arc::new(code), unconfirmed: Arc::new(unconfirmed), ..by_name }
+        let candidates = unclaimed.iter().filter(|_| with_code).map(|(_, file)| *file);
+        let code = Arc::new(LooseCode::find(candidates.collect(), resources));
+        let databases = Self { code, unconfirmed: Arc::new(unconfirmed), ..by_name };
+        for (number, (path, _)) in unclaimed {
+            if let Some(claim) = claims.get_mut(number) {
+                *claim = databases.classify(path);
+            }
+        }
+        (databases, claims)
     }
 
     /// Warnings for the user.

@@ -145,12 +145,11 @@ fn database_places(input: &Input, roots: &Roots, options: &PlanOptions, resource
     };
     let names: Vec<_> = input.entries.iter().map(name).collect();
     let files = input.entries.iter().zip(&names).filter_map(|(entry, name)| Some((name, entry.content()?)));
-    let databases = options.databases.of(files, resources);
+    let (databases, claims) = options.databases.claim(files, resources);
+    let mut claims = claims.into_iter();
     let (mut modes, mut generic) = (BTreeMap::new(), BTreeMap::new());
-    let place = |(entry, name): (&Entry, &EntryPath)| {
-        let Some(found) = databases.classify(name).filter(|_| entry.content().is_some()) else {
-            return Destination::Host;
-        };
+    let place = |entry: &Entry| {
+        let Some(found) = entry.content().and_then(|_| claims.next().flatten()) else { return Destination::Host };
         let key = options.packaging.key_of_database(&found.arch);
         let is_mode = |feature: &str| matches!(feature.trim_end_matches(['+', '-']), "sramecc" | "xnack");
         if let Arch::Target(target) = &found.arch
@@ -170,6 +169,6 @@ fn database_places(input: &Input, roots: &Roots, options: &PlanOptions, resource
             Destination::Unwanted(key, found.handler)
         }
     };
-    let places = input.entries.iter().zip(&names).map(place).collect();
+    let places = input.entries.iter().map(place).collect();
     FoundDatabases { places, modes, generic, warnings: databases.warnings() }
 }

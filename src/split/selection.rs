@@ -15,7 +15,7 @@ pub fn is_wanted(key: &BundleKey, wanted: Option<&[BundleKey]>, excluded: &[Bund
 // A generic ISA is wanted or excluded together with its family.
 
 fn is_excluded(key: &BundleKey, excluded: &[BundleKey]) -> bool {
-    key.family_of_generic().packaging_chain().iter().any(|key| excluded.contains(key))
+    !excluded.is_empty() && key.family_of_generic().packaging_chain().iter().any(|key| excluded.contains(key))
 }
 
 fn is_among(key: &BundleKey, wanted: Option<&[BundleKey]>) -> bool {
