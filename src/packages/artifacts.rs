@@ -15,7 +15,7 @@ use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{Attributes, EntryPath, Input, SourceError};
 use crate::split::{HOST, Packaging, Plan, PlanOptions, SplitError, SplitFacts, SplitId};
-use crate::view::items::{Item, ItemKind, add_directories, device_part, host_part};
+use crate::view::items::{Item, ItemKind, add_directories, device_parts, host_part};
 use crate::view::{TreeManifest, part_manifests};
 
 /// Why an artifact cannot be shown.
@@ -322,8 +322,7 @@ impl SplitArtifact {
         }
         add_directories(&mut generic, known);
         let mut parts = vec![part(GENERIC, manifest.prefixes.clone(), generic)];
-        for key in &plan.keys {
-            let mut items = device_part(input, plan, key);
+        for (key, mut items) in device_parts(input, plan) {
             let prefixes: BTreeSet<_> =
                 items.iter().filter_map(|item| manifest.prefix_of(&item.path)).cloned().collect();
             add_directories(&mut items, known);

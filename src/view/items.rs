@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use crate::gpu::BundleKey;
-use crate::rope::{Materialize, ReadError};
+use crate::rope::ReadError;
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, PlannedArchive};
 use crate::tree::{Body, NodeId, NodeKind, Origin, OriginKind, Tree, TreeError};
@@ -175,21 +175,31 @@ pub(crate) fn fat_items(input: &Input, plan: &Plan) -> Vec<Item> {
     input.entries.iter().map(|entry| unmoved_item(entry, plan)).collect()
 }
 
-/// The databases and archives of a key, and what its device wheel holds.
-pub(crate) fn device_part(input: &Input, plan: &Plan, key: &BundleKey) -> Vec<Item> {
-    let databases = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
-        Destination::Device(of, _) if of == key => {
-            Some(Item { origin: Origin::of(OriginKind::Database, &entry.path), ..Item::of(entry) })
+/// The databases and archives of each key, and what its device wheel holds.
+pub(crate) fn device_parts<'a>(input: &Input, plan: &'a Plan) -> BTreeMap<&'a BundleKey, Vec<Item>> {
+    let mut parts: BTreeMap<_, Vec<_>> = plan.keys.iter().map(|key| (key, Vec::new())).collect();
+    let mut add = |key: &BundleKey, item| {
+        if let Some(part) = parts.get_mut(key) {
+            part.push(item);
         }
-        _ => None,
-    });
-    let archives = plan.archives.iter().filter(|archive| archive.key == *key).map(archive_item);
-    databases.chain(archives).chain(plan.held.get(key).into_iter().flatten().map(Item::of)).collect()
+    };
+    for (entry, place) in input.entries.iter().zip(&plan.places) {
+        if let Destination::Device(key, _) = place {
+            add(key, Item { origin: Origin::of(OriginKind::Database, &entry.path), ..Item::of(entry) });
+        }
+    }
+    for archive in &plan.archives {
+        add(&archive.key, archive_item(archive));
+    }
+    for (key, entry) in plan.held.iter().flat_map(|(key, held)| held.iter().map(move |entry| (key, entry))) {
+        add(key, Item::of(entry));
+    }
+    parts
 }
 
+/// Whether its size is known already is found out at the first request for it.
 fn archive_item(planned: &PlannedArchive) -> Item {
-    let make: Arc<dyn Materialize> = planned.archive.clone();
-    let body = make.made().map_or(Body::Made(make), Body::Ready);
+    let body = Body::Made(planned.archive.clone());
     let (path, kind) = (planned.path.clone(), ItemKind::File(body, None));
     Item { path, attributes: planned.attributes, kind, origin: Origin::made(OriginKind::Archive) }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::error::ViewError;
 use super::installed::Installed;
-use super::items::{Item, ItemKind, add_directories, device_part, fat_items, fill, host_part, layer};
+use super::items::{Item, ItemKind, add_directories, device_parts, fat_items, fill, host_part, layer};
 use super::report::fixed;
 use super::served::ServedGpus;
 use super::thin::{DistInfo, Layers, ThinLayout, ThinViews, show_thin};
@@ -109,14 +109,14 @@ struct PartItems<'a> {
 
 fn parts<'a>(input: &Input, plan: &'a Plan, wheels: Option<&WheelSet>) -> Result<PartItems<'a>, ViewError> {
     let mut host = host_part(input, plan);
-    let mut devices: BTreeMap<_, _> = plan.keys.iter().map(|key| (key, device_part(input, plan, key))).collect();
+    let mut devices = device_parts(input, plan);
     if let Some(wheels) = wheels {
         if let Some(part) = wheels.hosts.first() {
-            become_unpacked_wheel(&mut host, input, wheels, part)?;
+            become_unpacked_wheel(&mut host, (input, plan, wheels), part)?;
         }
         for (key, items) in &mut devices {
             if let Some(part) = wheels.devices.get(*key) {
-                become_unpacked_wheel(items, input, wheels, part)?;
+                become_unpacked_wheel(items, (input, plan, wheels), part)?;
             }
         }
     }
@@ -180,7 +180,7 @@ fn show_fat(
     }
     let mut items = fat_items(input, plan);
     if let Some((part, wheels)) = fat_wheel {
-        become_unpacked_wheel(&mut items, input, wheels, part)?;
+        become_unpacked_wheel(&mut items, (input, plan, wheels), part)?;
     }
     let fat = layer(tree, input.root, items)?;
     tree.show(&below(base, &[FAT]), View { layers: vec![fat], ..View::default() })?;
@@ -276,8 +276,7 @@ pub(crate) fn directory(tree: &mut Tree, name: &str, attributes: Attributes) -> 
 /// Replaces the input's dist-info with that of the part's wheel, so that the part is that wheel unpacked.
 fn become_unpacked_wheel(
     items: &mut Vec<Item>,
-    input: &Input,
-    wheels: &WheelSet,
+    (input, plan, wheels): (&Input, &Plan, &WheelSet),
     part: &Arc<WheelPart>,
 ) -> Result<(), ViewError> {
     let stated = Arc::new(PartRecord(Box::new(Arc::clone(part))));
@@ -299,8 +298,8 @@ fn become_unpacked_wheel(
         items.push(Item { path, attributes, kind: ItemKind::File(body, None), origin });
     }
     let record = RecordFile(Arc::clone(part));
-    let body =
-        if part.archives().next().is_some() { Body::Made(Arc::new(record)) } else { Body::Ready(record.make()?) };
+    // With an archive anywhere, there are files of unknown size anyway.
+    let body = if plan.archives.is_empty() { Body::Ready(record.make()?) } else { Body::Made(Arc::new(record)) };
     let path = part.record_path()?;
     items.push(Item { path, attributes, kind: ItemKind::File(body, None), origin: Origin::default() });
     items.sort_by(|a, b| a.path.cmp(&b.path));

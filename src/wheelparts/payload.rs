@@ -1,5 +1,6 @@
 //! The files of each wheel, without its dist-info.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::{Digest, SplitWheel, Unchanged, WheelEntry, Wheels};
@@ -69,20 +70,26 @@ pub(crate) fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Resul
     Ok(payload)
 }
 
+/// The entries of the databases of each key.
+pub(crate) fn database_entries<'a>(input: &'a Input, plan: &'a Plan) -> BTreeMap<&'a BundleKey, Vec<&'a Entry>> {
+    let mut entries = BTreeMap::<_, Vec<_>>::new();
+    for (entry, place) in input.entries.iter().zip(&plan.places) {
+        if let Destination::Device(key, _) = place {
+            entries.entry(key).or_default().push(entry);
+        }
+    }
+    entries
+}
+
 /// The databases and archives of a key, and what its device wheel holds.
 pub(crate) fn device_payload(
-    input: &Input,
+    databases: &[&Entry],
     plan: &Plan,
     wheels: &Wheels,
     key: &BundleKey,
 ) -> Result<Vec<Payload>, WheelError> {
     let paths = wheels.paths(&SplitWheel::Device(key.clone()))?;
-    let mut payload = Vec::new();
-    for (entry, place) in input.entries.iter().zip(&plan.places) {
-        if matches!(place, Destination::Device(of, _) if of == key) {
-            payload.extend(unchanged(wheels, &paths, entry));
-        }
-    }
+    let mut payload: Vec<_> = databases.iter().filter_map(|entry| unchanged(wheels, &paths, entry)).collect();
     if let Some(held) = plan.held.get(key) {
         payload.extend(held.iter().filter_map(|entry| unchanged(wheels, &paths, entry)));
         // Files of the input come first, in its order.

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::nearby;
 use super::part_manifest::wrapper_counts;
-use super::payload::{Payload, device_payload, fat_payload, host_payload};
+use super::payload::{Payload, database_entries, device_payload, fat_payload, host_payload};
 use super::stated_split::StatedSplit;
 use super::wheel_part::WheelPart;
 use super::{AssemblyOptions, Digest, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
@@ -293,8 +293,10 @@ fn wheel_files(
     let variant = options.variant.as_ref().map(|label| (SplitWheel::Variant(label.clone()), host.clone()));
     let mut contents = vec![(SplitWheel::Host, host)];
     contents.extend(variant);
+    let databases = database_entries(input, plan);
     for key in &plan.keys {
-        contents.push((SplitWheel::Device(key.clone()), device_payload(input, plan, wheels, key)?));
+        let databases = databases.get(key).map_or(&[][..], Vec::as_slice);
+        contents.push((SplitWheel::Device(key.clone()), device_payload(databases, plan, wheels, key)?));
     }
     if is_split {
         contents.push((SplitWheel::Fat, fat_payload(input, plan, wheels)?));
