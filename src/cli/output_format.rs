@@ -16,3 +16,10 @@ pub(super) enum OutputFormat {
     /// An image for each GPU, with its name as the tag, in an OCI image layout. INPUT is an image (oci:DIR:TAG)
     Oci,
 }
+
+impl OutputFormat {
+    /// Whether all archives of a split are written in this format, to the output itself.
+    pub(super) fn has_archives(self) -> bool {
+        matches!(self, Self::Directory | Self::Wheel)
+    }
+}

@@ -71,6 +71,14 @@ impl CommandSession {
         Ok(Self { choices: options.choices()?, resources, is_quiet: false })
     }
 
+    /// For a command that writes all archives to this directory. It exists, unless the command is not confined.
+    pub(super) fn with_output(self, directory: Option<&Path>) -> Self {
+        if let Some(directory) = directory.filter(|directory| directory.is_dir()) {
+            self.resources.store.spool_to(directory);
+        }
+        self
+    }
+
     pub(super) fn session(&self) -> Session<'_, Bars> {
         let say = if self.is_quiet { |_: &[String], _: &[String]| () } else { say };
         Session { choices: &self.choices, resources: &self.resources, stages: Bars, say }

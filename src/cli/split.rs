@@ -127,7 +127,6 @@ impl Split {
         if let Some(artifacts) = artifacts(&self.source, &options)? {
             return match self.format {
                 OutputFormat::Directory => {
-                    let (force, writing, limits) = (self.force, self.writing, self.limits);
                     artifacts.write(&self.view, self.output(), self.keep_set_id, force, (writing, limits))
                 }
                 OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index | OutputFormat::Oci => {
@@ -136,7 +135,9 @@ impl Split {
             };
         }
         let paths = self.source.paths();
-        let mut prepared = CommandSession::new(&paths, &options)?.session().open_together(&paths)?;
+        let archives_to = (self.view.is_empty() && self.format.has_archives()).then(|| self.output());
+        let session = CommandSession::new(&paths, &options)?.with_output(archives_to);
+        let mut prepared = session.session().open_together(&paths)?;
         if let Some(wheels) = &mut prepared.wheels {
             wheels.has_local_versions = self.versions.are_local();
         }

@@ -211,6 +211,11 @@ pub fn is_bundle(beginning: &[u8]) -> bool {
     beginning.starts_with(MAGIC) || beginning.starts_with(packing::MAGIC)
 }
 
+/// Whether an uncompressed bundle begins with these bytes.
+pub(crate) fn is_plain_bundle(beginning: &[u8]) -> bool {
+    beginning.starts_with(MAGIC)
+}
+
 /// Bytes of the bundle at `offset`, which has to end at `limit` or before. `None` if there is no bundle, or if it does
 /// not state its size (version 1 of CCOB).
 pub fn bundle_size(content: &Arc<dyn Content>, offset: u64, limit: u64) -> Option<u64> {

@@ -119,6 +119,11 @@ impl BundleJobs {
         }
     }
 
+    /// Makes a frame before it belongs to an archive, on this thread. Its code object is in no compressed bundle.
+    pub(crate) fn make_early(&self, frame: &Frame) -> Result<(), ReadError> {
+        contained(|| frame.make(&mut OpenBundle::None, &self.growing)).map(drop)
+    }
+
     /// The bytes of a frame.
     pub fn bytes(self: &Arc<Self>, frame: &Arc<Frame>) -> Result<Vec<u8>, ReadError> {
         let length = self.get(frame)?.length();

@@ -5,6 +5,7 @@ mod binaries;
 mod bundles;
 mod claims;
 mod device_code;
+mod early_frames;
 mod error;
 mod file_digest;
 mod held;

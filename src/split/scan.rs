@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::early_frames::EarlyFrames;
 use super::options::PlanOptions;
 use super::parts::RESERVED;
 use super::plain::PlainFiles;
@@ -173,7 +174,12 @@ fn scan_file(
     jobs: &Arc<BundleJobs>,
 ) -> Result<Option<Fat>, ScanError> {
     let resources = jobs.resources();
-    let (code, binary) = find(content, Holder::Binary, resources)?;
+    let (holder, mut early) = (Holder::Binary, EarlyFrames::default());
+    let examine = || {
+        early = EarlyFrames::make(content, options, jobs);
+        examine(content, holder, resources)
+    };
+    let (code, binary) = holder.indexed(&**content, resources).map_or_else(examine, Ok)?;
     let Some(code) = code else { return Ok(None) };
     let table = ParserMemory::new(Parser::Bundle);
     code.bundles.iter().try_for_each(|bundle| bundle.count(&table))?;
@@ -186,7 +192,8 @@ fn scan_file(
         if let Some(compressed) = objects.iter().find_map(|object| object.bundle.as_ref()) {
             compressed.set_name(&file, first_wrappers.get(&number).copied());
         }
-        Ok(Arc::new(objects.into_iter().map(|object| Arc::new(Frame::new(object, level, resources))).collect()))
+        let frame = |object| early.take(&object).unwrap_or_else(|| Arc::new(Frame::new(object, level, resources)));
+        Ok(Arc::new(objects.into_iter().map(frame).collect()))
     };
     let unfound = code.bundles.iter().flat_map(|bundle| bundle.unfound_ids(content, resources)).collect();
     let of_code = code.bundles.iter().find_map(absurd_claim).into_iter().chain(unfound_code(&unfound));
@@ -292,6 +299,12 @@ impl Holder {
         })
     }
 
+    /// What the index has of a content.
+    fn indexed(self, content: &dyn Content, resources: &Resources) -> Option<CodeAndBinary> {
+        let code: Option<DeviceCode> = resources.index.get(RecordKind::Scan, &self.identity(content)?)?;
+        code.as_ref().is_none_or(DeviceCode::is_complete).then_some((code, None))
+    }
+
     pub(super) fn scan(self, content: &Arc<dyn Content>) -> Result<Option<FatBinary>, BinaryError> {
         match self {
             Self::Binary => FatBinary::scan(content),
@@ -300,21 +313,24 @@ impl Holder {
     }
 }
 
-/// The device code of a file, from the index or by scanning; `None` if it has none.
+/// The device code of a file, `None` if it has none; and the file as a binary, unless the index has what is known of it.
+type CodeAndBinary = (Option<DeviceCode>, Option<FatBinary>);
+
+/// The device code of a file, from the index or by scanning.
 pub(super) fn find(
     content: &Arc<dyn Content>,
     holder: Holder,
     resources: &Arc<Resources>,
-) -> Result<(Option<DeviceCode>, Option<FatBinary>), ScanError> {
-    let identity = holder.identity(&**content);
-    let indexed = identity.as_ref().and_then(|identity| resources.index.get(RecordKind::Scan, identity));
-    if let Some(code) = indexed.filter(|code: &Option<DeviceCode>| code.as_ref().is_none_or(DeviceCode::is_complete)) {
-        return Ok((code, None));
-    }
+) -> Result<CodeAndBinary, ScanError> {
+    holder.indexed(&**content, resources).map_or_else(|| examine(content, holder, resources), Ok)
+}
+
+fn examine(content: &Arc<dyn Content>, holder: Holder, resources: &Arc<Resources>) -> Result<CodeAndBinary, ScanError> {
     let binary = holder.scan(content)?;
     let code = binary.as_ref().map(|binary| device_code(content, binary, resources)).transpose()?;
     // Binaries without device code share one record.
-    if let Some(identity) = identity.filter(|_| code.is_some() || matches!(holder, Holder::BundleFile)) {
+    let identity = holder.identity(&**content).filter(|_| code.is_some() || matches!(holder, Holder::BundleFile));
+    if let Some(identity) = identity {
         resources.index.put(RecordKind::Scan, &identity, &code);
     }
     Ok((code, binary))

@@ -100,9 +100,12 @@ impl FrameStore {
     }
 
     /// Prepares for output to `directory`: new frames go to an unnamed file there. If the user chose a limit, only
-    /// frames beyond it do.
+    /// frames beyond it do. A directory for which it is prepared already changes nothing.
     pub fn spool_to(&self, directory: &Path) {
         let mut state = self.state.lock();
+        if state.sinks.iter().any(|sink| matches!(sink, Sink::Output(other) if other == directory)) {
+            return;
+        }
         state.sinks.retain(|sink| self.is_chosen && matches!(sink, Sink::Folder));
         state.sinks.push_back(Sink::Output(directory.to_owned()));
         (state.segment, state.bytes, state.left) = (None, 0, 0);

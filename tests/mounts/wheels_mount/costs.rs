@@ -47,11 +47,14 @@ fn line((path, content): &(&str, Vec<u8>)) -> String {
     format!("{path},sha256={},{}\n", str::from_utf8(&sum).unwrap(), content.len())
 }
 
-/// Splits with little memory; these counters.
+/// Splits, with little memory unless `arguments` say how much; these counters.
 fn work<const N: usize>(directory: &TempDir, input: &Path, arguments: &[&str], counters: [&str; N]) -> [u64; N] {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
     command.arg("split").arg(input).arg("-o").arg(directory.path().join("out")).args(arguments);
-    command.args(["--no-cache", "--memory", "16", "--force"]).env("RUST_LOG", "kpackfs=debug");
+    command.args(["--no-cache", "--force"]).env("RUST_LOG", "kpackfs=debug");
+    if !arguments.contains(&"--memory") {
+        command.args(["--memory", "16"]);
+    }
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
@@ -85,6 +88,68 @@ fn a_fat_member_is_inflated_twice_and_any_other_at_most_once() {
     assert_eq!(complaints(&out) + &complaints(&out.join("gfx90a")), "");
     let thin = unpacked(&out.join("gfx90a/costs-1.0-py3-none-any.whl"));
     assert!(thin.iter().any(|(path, content)| path.ends_with("data.txt") && *content == members[1].1));
+}
+
+/// An uncompressed bundle.
+fn bundle(entries: [(&str, &[u8]); 2]) -> Vec<u8> {
+    let mut table = [b"__CLANG_OFFLOAD_BUNDLE__".as_slice(), &2_u64.to_le_bytes()].concat();
+    let mut code = Vec::new();
+    for (target, object) in entries {
+        let id = format!("hipv4-amdgcn-amd-amdhsa--{target}");
+        table.extend(
+            [4096 + code.len(), object.len(), id.len()].into_iter().flat_map(|field| (field as u64).to_le_bytes()),
+        );
+        table.extend(id.as_bytes());
+        code.extend(object);
+    }
+    table.resize(4096, 0);
+    [table, code].concat()
+}
+
+/// A library whose wrappers lead to these bundles, if `cc` can make one.
+fn linked(directory: &TempDir, bundles: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let section = |(number, bundle): (usize, &Vec<u8>)| {
+        std::fs::write(directory.path().join(format!("bundle{number}")), bundle).unwrap();
+        format!(
+            ".section .hip_fatbin,\"a\",@progbits\n.p2align 12\nbundle{number}: .incbin \"bundle{number}\"\n.p2align 12\n\
+             .section .hipFatBinSegment,\"aw\",@progbits\n.p2align 3\n.long 0x48495046, 1\n.quad bundle{number}, 0\n"
+        )
+    };
+    let text = bundles.iter().enumerate().map(section).collect::<Vec<_>>().concat();
+    // Libraries without this name are passed over. As in real ones, there is data after the code.
+    let text = text + ".data\n.quad __hipRegisterFatBinary\n.fill 524288, 1, 7\n";
+    std::fs::write(directory.path().join("library.s"), text).unwrap();
+    let mut command = Command::new("cc");
+    command.args(["-shared", "-nostdlib", "-o", "library.so", "library.s"]).current_dir(directory.path());
+    if command.output().is_ok_and(|output| output.status.success()) {
+        return Some(std::fs::read(directory.path().join("library.so")).unwrap());
+    }
+    eprintln!("\n*** SKIPPED: cc cannot build a library; its code objects were NOT compressed ***\n");
+    None
+}
+
+/// The pass that finds the device code of a deflated library at its end has compressed the code by then.
+#[test]
+fn uncompressed_code_is_inflated_once_whatever_the_number_of_threads() {
+    let directory = tempfile::tempdir().unwrap();
+    let (code, size) = (data(4 << 20), 3 << 20);
+    let object = |number: usize| &code[number << 16..(number << 16) + size];
+    let bundle = |number: usize| bundle([("gfx1100", object(2 * number)), ("gfx942", object(2 * number + 1))]);
+    let Some(library) = linked(&directory, &[0, 1, 2].map(bundle)) else { return };
+    let of_code = 2 * 6 * size as u64;
+    let members = [("costs/liba.so", library.clone()), ("costs/libb.so", library)];
+    let total: u64 = members.iter().map(|(_, content)| content.len() as u64).sum();
+    let input = wheel(&directory, "costs", &members);
+    for threads in ["2", "24", "64"] {
+        let counters = ["bytes_inflated", "bytes_compressed"];
+        for (targets, part) in [(&[][..], 1), (&["--gpu-targets", "gfx1100"], 2)] {
+            let arguments = [&["--format", "wheel", "--memory", "64", "-j", threads], targets].concat();
+            let [inflated, compressed] = work(&directory, &input, &arguments, counters);
+            // The ends are read again: headers, and tables of sections.
+            assert!(inflated <= total + total / 4, "-j {threads} {targets:?}: {inflated} of {total}");
+            assert_eq!(compressed, of_code / part, "-j {threads} {targets:?}");
+        }
+    }
 }
 
 /// Digests of what is written are computed while it is written.
