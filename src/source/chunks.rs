@@ -5,6 +5,7 @@
 //! in one pass.
 
 mod guard;
+mod pass;
 
 use std::sync::OnceLock;
 
@@ -15,7 +16,7 @@ use super::damage::{self, DamageExtent, DecodeError, StreamDamage};
 use super::decoder::{Decoder, INPUT};
 use super::decoders::{CHUNK, Decoders};
 use super::facts::MemberFacts;
-use super::inflate::WINDOW;
+use super::inflate::{Stops, WINDOW};
 use super::open_members::ListedMember;
 use super::stream::Stream;
 use super::stream_index::StreamIndex;
@@ -47,7 +48,7 @@ pub(super) struct Chunks {
     progress: Condvar,
     /// Where the last captured bundle header ends.
     header_end: AtomicU64,
-    /// SHA-256 of the content, once the indexing pass has computed it.
+    /// SHA-256 of the content, once a pass over all of it has computed it.
     sha256: OnceLock<[u8; 32]>,
     /// Whether a pass over the whole stream, in this session or an earlier one, has found sizes and CRC-32 right.
     is_passed: AtomicBool,
@@ -158,10 +159,10 @@ impl Chunks {
         self.with_complete_index(|index| index.boundaries.as_slice().into())
     }
 
-    /// Decodes whatever is not indexed yet, so that sizes and CRC-32 are compared.
+    /// Decodes what was not decoded yet, so that sizes and CRC-32 are compared.
     pub(super) fn check_all(&self) -> Result<(), ReadError> {
         let is_passed = self.is_passed.load(Ordering::Relaxed);
-        if is_passed { self.check(self.stream.size) } else { self.with_complete_index(|_| ()) }
+        if is_passed || self.pass() { self.check(self.stream.size) } else { self.with_complete_index(|_| ()) }
     }
 
     fn with_complete_index<T>(&self, take: impl Fn(&BlockIndex) -> T) -> Result<T, ReadError> {
@@ -180,9 +181,9 @@ impl Chunks {
         }
     }
 
-    /// The SHA-256 of the content, if the pass that builds the index computes it. An index of an earlier session has none.
+    /// The SHA-256 of the content, if a pass over all of it computes it. An index of an earlier session has none.
     pub(super) fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
-        if self.sha256.get().is_none() && self.stream.hashes.load(Ordering::Relaxed) {
+        if self.sha256.get().is_none() && self.stream.hashes.load(Ordering::Relaxed) && !self.pass() {
             self.with_complete_index(|_| ())?;
         }
         Ok(self.sha256.get().copied())
@@ -304,7 +305,7 @@ impl Chunks {
         while decoder.output < until.output {
             let length = usize::try_from(until.output - decoder.output).unwrap_or(WINDOW).min(WINDOW);
             let piece = buffer.get_mut(..length).unwrap_or_default();
-            decoder.fill(&self.stream, piece, None)?;
+            decoder.fill(&self.stream, piece, Stops::Never, None)?;
             crc.update(piece);
         }
         if crc.finalize() != until.crc32 {

@@ -72,15 +72,15 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes until `buffer` is full. `observer` sees what is decoded. At the end of the content it also sees the end of the
-    /// stream, where sizes and checksums are compared.
+    /// Decodes until `buffer` is full. `observer` sees what is decoded, up to where the decoder `stops`. At the end of the
+    /// content it also sees the end of the stream, where sizes and checksums are compared.
     pub(super) fn fill(
         &mut self,
         stream: &Stream,
         buffer: &mut [u8],
+        stops: Stops,
         mut observer: Option<Observer<'_>>,
     ) -> Result<(), DecodeError> {
-        let stops = if observer.is_some() { Stops::AtBlocks } else { Stops::Never };
         let mut room = buffer;
         // One byte more than claimed, to detect a stream that holds more.
         let mut beyond = [0];

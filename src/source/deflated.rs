@@ -8,6 +8,7 @@ use super::damage::{StreamDamage, UnreadableContent};
 use super::decoder::INPUT;
 use super::decoders::{CHUNK, Decoders};
 use super::facts::MemberFacts;
+use super::inflate::Stops;
 use super::open_members::ListedMember;
 use super::stream::Stream;
 use crate::rope::{
@@ -137,7 +138,7 @@ pub(super) fn peek(stream: &Stream, decoders: &Decoders, buffer: &mut [u8]) -> R
     let _permit = decoders.permit();
     let input = if buffer.len() > PEEK_INPUT { INPUT } else { PEEK_INPUT };
     let mut decoder = decoders.seek(stream, &Checkpoint::default(), input)?;
-    decoder.fill(stream, buffer, None).map_err(|failed| failed.error)?;
+    decoder.fill(stream, buffer, Stops::Never, None).map_err(|failed| failed.error)?;
     decoders.put_back(None, decoder);
     Ok(())
 }

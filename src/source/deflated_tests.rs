@@ -431,3 +431,20 @@ fn a_damaged_member_serves_no_captured_headers() {
     read(&content, whole.len() - 1, 1).unwrap_err();
     read(&content, 4096, 24).unwrap_err();
 }
+
+/// Databases are compared with RECORD and copied as they are, so that nobody needs their blocks.
+#[test]
+fn a_pass_for_digests_inflates_once_and_leaves_no_index() {
+    let whole = data((1 << 20) + 1000, 7);
+    let packed = deflated(&whole, 6, whole.len(), Z_NO_FLUSH);
+    let (content, resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 1 << 20);
+    content.hash_in_passing();
+    let mut sha256 = Sha256::default();
+    sha256.update(&whole);
+    assert_eq!(content.sha256().unwrap(), Some(sha256.finish()));
+    content.check().unwrap();
+    let counters = &resources.counters;
+    assert_eq!((counters.bytes_inflated.get(), counters.bytes_hashed.get()), (whole.len() as u64, whole.len() as u64));
+    assert!(content.export().is_none(), "there is no index");
+    assert_eq!(read(&content, whole.len() - 9, 9).unwrap(), whole[whole.len() - 9..]);
+}

@@ -1,6 +1,6 @@
 //! A decode in flight, as the thread that runs it has it.
 
-use super::{Chunks, DecodeError, Decoder, IndexBuilder, MemoryClass, RecordKind, StreamIndex, key};
+use super::{Chunks, DecodeError, Decoder, IndexBuilder, MemoryClass, RecordKind, Stops, StreamIndex, key};
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 
@@ -29,9 +29,9 @@ impl DecodeGuard<'_> {
     pub(super) fn fill(&mut self, decoder: &mut Decoder, buffer: &mut [u8]) -> Result<(), DecodeError> {
         let start = decoder.output;
         let Chunks { stream, decoders, header_end, .. } = self.chunks;
-        let Some(builder) = &mut self.builder else { return decoder.fill(stream, buffer, None) };
+        let Some(builder) = &mut self.builder else { return decoder.fill(stream, buffer, Stops::Never, None) };
         let mut observe = |decoder: &Decoder, piece: &[u8], place| builder.observe(stream, decoder, piece, place);
-        decoder.fill(stream, buffer, Some(&mut observe))?;
+        decoder.fill(stream, buffer, Stops::AtBlocks, Some(&mut observe))?;
         // There is one builder at a time.
         if !builder.is_indexed(start) {
             let before = header_end.load(Ordering::Relaxed);
