@@ -141,7 +141,7 @@ class Inputs:
         return Package(path, modules, wheel.big)
 
     def torch_wheel(self, size):
-        out = self.work / "torch"
+        out = self.work / f"torch-{size}"
         out.mkdir()
         command = [sys.executable, ROOT / "scripts" / "make-torch-wheel", out, "--size", size, "--corpus", self.corpus]
         if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
@@ -209,6 +209,10 @@ class Corpus(Inputs):
     def torch(self):
         return self.given_torch.resolve() if self.given_torch else self.torch_wheel("small")
 
+    @cached_property
+    def seed(self):
+        return self.given_torch.resolve() if self.given_torch else self.torch_wheel("seed")
+
 
 class Fixtures(Inputs):
     """Small inputs that are in the repository or made of what is."""
@@ -232,6 +236,10 @@ class Fixtures(Inputs):
     @cached_property
     def torch(self):
         return self.torch_wheel("tiny")
+
+    @cached_property
+    def seed(self):
+        return self.torch
 
     @cached_property
     def wheels(self):
