@@ -72,6 +72,7 @@ pub mod mount;
 pub mod opened;
 #[doc(hidden)]
 pub mod packages;
+pub mod remote;
 mod session;
 #[doc(hidden)]
 pub mod simple;

@@ -67,7 +67,7 @@ impl Place {
             let io = |source| SourceError::Io { path: self.path.clone(), source };
             let mut head = Vec::new();
             disk::open(&self.path).map_err(io)?.0.take(HEAD).read_to_end(&mut head).map_err(io)?;
-            Ok(head)
+            Ok::<_, SourceError>(head)
         };
         Ok(self.head.get_or_try_init(read)?)
     }

@@ -79,7 +79,7 @@ struct SizedDevice {
 impl SizedParts {
     pub(crate) fn of(input: &Input, plan: &Plan, wheels: Option<&WheelSet>) -> Self {
         let input_wheel_size = match input.kind {
-            InputKind::Wheel(_) => input.location.metadata().ok().map(|metadata| metadata.len()),
+            InputKind::Wheel(_) => input.file.as_ref().map(|file| file.size()),
             InputKind::Tree | InputKind::Binary | InputKind::UnpackedWheel(_) | InputKind::Wheels(_) => None,
         };
         Self { input_wheel_size, ..Self::of_plans(&[plan], wheels) }

@@ -119,21 +119,23 @@ fn one_by_one<T>(
     Ok(Parsed::All(members, start))
 }
 
-fn begins_as_zip(window: &mut Window<'_>) -> bool {
-    let mut begin = [0; BEGIN.len()];
-    window.rewind().and_then(|()| window.read_exact(&mut begin)).is_ok() && begin == BEGIN
+/// The first bytes, as many as tell formats apart.
+fn head(window: &mut Window<'_>) -> Vec<u8> {
+    let mut head = Vec::new();
+    window.rewind().and_then(|()| window.take(unknown::HEAD).read_to_end(&mut head)).ok();
+    head
 }
 
 /// Fails if the file has no directory, or one that may have too many members for a table of all names.
 fn check_claims(window: &mut Window<'_>, location: &Path) -> Result<(), SourceError> {
     let claimed = claimed_members(window).map_err(|source| SourceError::Io { path: location.to_owned(), source })?;
     let reason = match claimed {
-        None if begins_as_zip(window) => {
+        None if head(window).starts_with(BEGIN) => {
             "it is truncated or damaged: it begins as a zip file, and has no directory at its \
                                           end; download it again"
                 .to_owned()
         }
-        None => return Err(unknown::unknown(location)),
+        None => return Err(unknown::begins_with(location, &head(window))),
         Some(members) if members > MAX_MEMBERS => format!("it has {members} members, and the limit is {MAX_MEMBERS}"),
         Some(_) => return Ok(()),
     };
@@ -143,7 +145,7 @@ fn check_claims(window: &mut Window<'_>, location: &Path) -> Result<(), SourceEr
 /// The length of what is before the zip file, if the file ends as wheels do: with the end of a directory that lies just before
 /// it, without a comment and without Zip64. Then nothing else has to be read to find the directory.
 fn plain_end(window: &mut Window<'_>) -> io::Result<Option<u64>> {
-    let Some(start) = window.wheel.stamp.size.checked_sub(END) else { return Ok(None) };
+    let Some(start) = window.wheel.bytes.size().checked_sub(END) else { return Ok(None) };
     let mut record = [0; 22];
     window.seek(SeekFrom::Start(start))?;
     window.read_exact(&mut record)?;
@@ -175,7 +177,7 @@ pub(crate) fn ends_as_zip(location: &Path) -> io::Result<bool> {
 /// The largest number of members that any possible end of the central directory claims; `None` if there is no such end.
 /// The parser allocates memory for that many, so the number is checked first.
 fn claimed_members(window: &mut Window<'_>) -> io::Result<Option<u64>> {
-    let size = window.wheel.stamp.size;
+    let size = window.wheel.bytes.size();
     let start = size.saturating_sub(END + LOCATOR + u64::from(u16::MAX));
     let mut tail = vec![0; usize::try_from(size - start).unwrap_or(0)];
     window.seek(SeekFrom::Start(start))?;
@@ -200,7 +202,7 @@ fn claimed_members(window: &mut Window<'_>) -> io::Result<Option<u64>> {
 fn zip64_members(window: &mut Window<'_>, offset: u64) -> io::Result<u64> {
     // 4.3.14: signature 0, total number of entries 32.
     let mut record = [0; 40];
-    if offset.checked_add(record.len() as u64).is_none_or(|end| end > window.wheel.stamp.size) {
+    if offset.checked_add(record.len() as u64).is_none_or(|end| end > window.wheel.bytes.size()) {
         return Ok(0);
     }
     window.seek(SeekFrom::Start(offset))?;
@@ -253,7 +255,7 @@ impl Window<'_> {
 
 impl Read for Window<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let size = self.wheel.stamp.size;
+        let size = self.wheel.bytes.size();
         if self.at >= size || buffer.is_empty() {
             return Ok(0);
         }
@@ -280,7 +282,7 @@ impl Seek for Window<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {
             SeekFrom::Start(at) => Some(at),
-            SeekFrom::End(by) => self.wheel.stamp.size.checked_add_signed(by),
+            SeekFrom::End(by) => self.wheel.bytes.size().checked_add_signed(by),
             SeekFrom::Current(by) => self.at.checked_add_signed(by),
         };
         self.at = at.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;

@@ -7,6 +7,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::tar::MAX_RATIO;
 use crate::memory::TableError;
+use crate::remote::RemoteError;
 
 /// Why an input cannot be listed.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +31,9 @@ pub enum SourceError {
         /// The limit.
         limit: u64,
     },
+    /// It is on a server, which does not give it.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
     /// It is nothing that can be read.
     #[error(
         "{}: {what}. An input is a directory, a wheel or another zip file, a binary (ELF or PE), or a tar archive, which may be \

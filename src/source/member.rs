@@ -1,6 +1,5 @@
 //! The members of a wheel as contents.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -11,9 +10,10 @@ use super::deflated::{Deflated, peek};
 use super::facts::MemberFacts;
 use super::open_members::ListedMember;
 use super::path::EntryPath;
-use super::stamp::{Label, Stamp, is_cached, read_unchanged};
+use super::stamp::Label;
 use super::stored::StoredMember;
 use super::stream::Stream;
+use super::wheel_bytes::WheelBytes;
 use crate::resources::Resources;
 use crate::rope::{Content, Identifier, Identity, Packed, ReadError, check_range};
 use crate::sync::Arc;
@@ -27,9 +27,8 @@ pub(super) const LOCAL_HEADER: u64 = 30;
 pub(super) struct OpenWheel {
     /// Its path.
     pub(super) path: Box<Path>,
-    pub(super) file: File,
-    pub(super) stamp: Stamp,
-    /// The beginning of each member's identity: the file's, computed from its stamp.
+    pub(super) bytes: WheelBytes,
+    /// The beginning of each member's identity: the file's.
     pub(super) member: Identifier,
     pub(super) resources: Arc<Resources>,
     pub(super) decoders: Arc<Decoders>,
@@ -38,16 +37,16 @@ pub(super) struct OpenWheel {
 }
 
 impl OpenWheel {
-    pub(super) fn new(path: &Path, file: File, stamp: Stamp, resources: &Arc<Resources>) -> Arc<Self> {
+    pub(super) fn new(path: &Path, bytes: WheelBytes, resources: &Arc<Resources>) -> Arc<Self> {
         let mut member = Identity::describe("member");
-        member.add(&stamp.identity().0);
+        member.add(&bytes.identity().0);
         let (decoders, hashes, resources) = (Decoders::of(resources), Arc::default(), Arc::clone(resources));
-        Arc::new(Self { path: path.into(), file, stamp, member, resources, decoders, hashes })
+        Arc::new(Self { path: path.into(), bytes, member, resources, decoders, hashes })
     }
 
     /// Reads for a member. A change concerns the wheel, so its error names that instead.
     pub(super) fn read(&self, entry: &impl Label, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let read = read_unchanged(&self.file, &self.stamp, entry, offset, buffer, &self.resources);
+        let read = self.bytes.read(entry, offset, buffer, &self.resources);
         read.map_err(|error| match error {
             ReadError::Changed { .. } => ReadError::Changed { entry: self.label() },
             other => other,
@@ -240,7 +239,7 @@ impl Content for Raw {
     }
 
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
-        self.data.get().is_some_and(|data| is_cached(&self.place.wheel.file, data.saturating_add(offset), length))
+        self.data.get().is_some_and(|data| self.place.wheel.bytes.is_cached(data.saturating_add(offset), length))
     }
 
     fn identity(&self) -> Option<Identity> {

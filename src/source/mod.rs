@@ -41,11 +41,13 @@ pub(crate) mod testing;
 mod tree;
 mod unknown;
 mod wheel;
+mod wheel_bytes;
 mod whole_wheel;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::remote::{RemoteProblem, is_url};
 use crate::resources::Resources;
 
 pub use binary::begins_binary;
@@ -75,13 +77,19 @@ impl Input {
     }
 
     /// Like [`Input::open`], but omits what this user may not list, with a warning. Such an input is incomplete: no
-    /// output may be made of it.
+    /// output may be made of it. It may be a wheel on a server, of which ranges are read.
     pub fn survey(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
+        if is_url(location) {
+            return wheel::list_remote(location.to_owned(), resources);
+        }
         Self::list(location, false, resources)
     }
 
     fn list(location: &Path, is_strict: bool, resources: &Arc<Resources>) -> Result<Self, SourceError> {
         let path = location;
+        if is_url(path) {
+            return Err(RemoteProblem::not_taken(path).into());
+        }
         let io = |source| SourceError::Io { path: path.to_owned(), source };
         let location = path.canonicalize().map_err(io)?;
         let metadata = location.metadata().map_err(io)?;

@@ -18,6 +18,7 @@ use super::stamp::{Stamp, check_unchanged, is_cached, read_unchanged};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links};
 use crate::disk::{self, NotRegular};
 use crate::memory::{Parser, ParserMemory};
+use crate::remote::{RemoteProblem, is_url};
 use crate::resources::Resources;
 use crate::rope::{Backing, Content, Identity, ReadError, to_usize};
 
@@ -182,6 +183,9 @@ fn has_vanished(error: &io::Error) -> bool {
 
 /// A single file as a content.
 pub fn open_file(path: &Path, resources: &Arc<Resources>) -> Result<Arc<dyn Content>, SourceError> {
+    if is_url(path) {
+        return Err(RemoteProblem::not_taken(path).into());
+    }
     let io = |source| SourceError::Io { path: path.to_owned(), source };
     let metadata = fs::metadata(path).map_err(io)?;
     NotRegular::check(&metadata).map_err(io)?;

@@ -21,14 +21,21 @@ const FORMATS: [(&[u8], &str); 10] = [
     (b"PK", "a truncated or damaged zip file; download it again"),
 ];
 
+/// Bytes by which formats are told apart.
+pub(super) const HEAD: u64 = 16;
+
 /// The error about the file at `location`.
 pub(crate) fn unknown(location: &Path) -> SourceError {
     let mut head = Vec::new();
-    let path = location.to_owned();
-    match disk::open(location).and_then(|(file, _)| file.take(16).read_to_end(&mut head)) {
-        Ok(_) => SourceError::UnknownKind { path, what: describe(&head) },
-        Err(source) => SourceError::Io { path, source },
+    match disk::open(location).and_then(|(file, _)| file.take(HEAD).read_to_end(&mut head)) {
+        Ok(_) => begins_with(location, &head),
+        Err(source) => SourceError::Io { path: location.to_owned(), source },
     }
+}
+
+/// The error about a file with these first bytes.
+pub(super) fn begins_with(location: &Path, head: &[u8]) -> SourceError {
+    SourceError::UnknownKind { path: location.to_owned(), what: describe(head) }
 }
 
 fn describe(head: &[u8]) -> &'static str {

@@ -13,10 +13,12 @@ use super::error::is_named_wheel;
 use super::input::find_dist_info;
 use super::member::{self, CentralHeader, LOCAL_HEADER, OpenWheel};
 use super::stamp::Stamp;
+use super::wheel_bytes::{WheelBytes, remote_attributes};
 use super::whole_wheel::WholeWheel;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links};
 use crate::disk;
 use crate::memory::{Parser, ParserMemory};
+use crate::remote::{MemberAccess, RemoteFile, check_remote};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 
@@ -38,13 +40,29 @@ const SYMLINK: u32 = 0o120_000;
 /// says that it is a wheel.
 pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Input, SourceError> {
     let (file, metadata) = disk::open(&location).map_err(|source| SourceError::not_opened(&location, source))?;
-    let wheel = OpenWheel::new(&location, file, Stamp::of(&metadata), resources);
     let owner = Attributes::of(&metadata);
+    list_members(OpenWheel::new(&location, WheelBytes::Disk(file, Stamp::of(&metadata)), resources), owner, location)
+}
+
+/// The same of a file on a server.
+pub(super) fn list_remote(location: PathBuf, resources: &Arc<Resources>) -> Result<Input, SourceError> {
+    let file = RemoteFile::open(&location, resources)?;
+    let wheel = OpenWheel::new(&location, WheelBytes::Remote(Box::new(file)), resources);
+    let listed = list_members(wheel, remote_attributes(), location);
+    // Why bytes are missing says more than what was not found in them.
+    check_remote()?;
+    listed
+}
+
+fn list_members(wheel: Arc<OpenWheel>, owner: Attributes, location: PathBuf) -> Result<Input, SourceError> {
     let table = ParserMemory::new(Parser::CentralDirectory);
     let (members, directory_start) = members(&wheel, &location, &table)?;
     let limits = limits(&members, directory_start, &location);
     // Members of one name may be one.
     let limits = limits.map_err(|error| twice(&members, &location).unwrap_or(error))?;
+    wheel
+        .bytes
+        .set_members(members.iter().map(WheelMember::access).zip(&limits).map(|(access, &limit)| (limit, access)));
     let mut warnings = Vec::new();
     let root = Attributes { mode: 0o755, mtime: newest(&members), mtime_nanoseconds: 0, ..owner };
     let entry = |(member, limit): (WheelMember, u64)| {
@@ -198,7 +216,17 @@ fn seconds(time: DateTime) -> i64 {
     (days - 719_468) * 86_400 + clock
 }
 
+/// What names of binaries have.
+const OF_BINARIES: [&str; 4] = [".so", ".dll", ".pyd", ".exe"];
+
 impl WheelMember {
+    /// How it is likely to be read: all of a deflated binary is inflated.
+    fn access(&self) -> MemberAccess {
+        let name = String::from_utf8_lossy(self.path.name());
+        let is_binary = OF_BINARIES.iter().any(|suffix| name.contains(suffix));
+        if is_binary && self.claims.method == 8 { MemberAccess::Whole } else { MemberAccess::Pieces }
+    }
+
     fn kind(self, wheel: &Arc<OpenWheel>, limit: u64, warnings: &mut Vec<String>) -> EntryKind {
         if self.directory {
             return EntryKind::Directory;

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::sync::Arc;
 
 use super::member::OpenWheel;
-use super::stamp::{check_unchanged, is_cached};
+use super::stamp::check_unchanged;
+use super::wheel_bytes::WheelBytes;
 use crate::disk;
 use crate::rope::{Backing, Content, Identity, ReadError};
 
@@ -13,7 +14,7 @@ pub(super) struct WholeWheel(pub(super) Arc<OpenWheel>);
 
 impl Content for WholeWheel {
     fn size(&self) -> u64 {
-        self.0.stamp.size
+        self.0.bytes.size()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
@@ -21,15 +22,15 @@ impl Content for WholeWheel {
     }
 
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
-        is_cached(&self.0.file, offset, length)
+        self.0.bytes.is_cached(offset, length)
     }
 
     fn identity(&self) -> Option<Identity> {
-        Some(self.0.stamp.identity())
+        Some(self.0.bytes.identity())
     }
 
     fn backing(&self) -> Option<&dyn Backing> {
-        Some(self)
+        matches!(self.0.bytes, WheelBytes::Disk(..)).then_some(self)
     }
 }
 
@@ -42,6 +43,9 @@ impl Backing for WholeWheel {
     }
 
     fn check(&self, file: &File) -> Result<(), ReadError> {
-        check_unchanged(file, &self.0.stamp, &self.0.label())
+        match &self.0.bytes {
+            WheelBytes::Disk(_, stamp) => check_unchanged(file, stamp, &self.0.label()),
+            WheelBytes::Remote(_) => Err(ReadError::Changed { entry: self.0.label() }),
+        }
     }
 }

@@ -24,6 +24,8 @@ pub(crate) const READER: u8 = 71;
 pub(crate) const DECODERS: u8 = 80;
 /// The list of open members.
 pub(crate) const MEMBERS: u8 = 90;
+/// The requests for a file on a server.
+pub(crate) const REMOTE: u8 = 95;
 /// The entries of a cache.
 pub(crate) const CACHE: u8 = 100;
 /// The idle values of a pool.

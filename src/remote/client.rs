@@ -1,0 +1,195 @@
+//! Requests for ranges of one file, which are repeated where that helps.
+
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustls::crypto::ring;
+use ureq::config::RedirectAuthHeaders;
+use ureq::http::Uri;
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, ResponseExt};
+
+use super::error::{RemoteProblem, TRIES};
+use super::response::{AskedRange, RangeAnswer, Validators};
+use super::window::BLOCK;
+use super::{certificates, credentials, url};
+
+/// The longest time without a byte of an answer.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// The slowest server that is waited for, in bytes per second.
+const SLOWEST: u64 = 32 << 10;
+
+/// The most redirects before the file.
+const REDIRECTS: u32 = 5;
+
+/// Bytes read at a time.
+const PIECE: usize = 64 << 10;
+
+/// A client that reads one file.
+#[derive(Debug)]
+pub(super) struct RangeClient {
+    /// The URL, for messages.
+    name: PathBuf,
+    agent: Agent,
+    /// The URL that the user named.
+    named: Uri,
+    /// Where redirects from it led.
+    found: Mutex<Option<Uri>>,
+    /// What the first answer said.
+    validators: OnceLock<Validators>,
+    silence: Duration,
+}
+
+impl RangeClient {
+    pub(super) fn new(name: &Path) -> Result<Self, RemoteProblem> {
+        let named = url::of_name(name)?;
+        let is_secure = !url::is_insecure(name);
+        let certificates = certificates::read();
+        // A redirect from HTTP may lead to HTTPS.
+        let certificates = if is_secure { certificates? } else { certificates.unwrap_or_default() };
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::new_with_certs(&certificates))
+            .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()));
+        let silence = silence();
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .https_only(is_secure)
+            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+            .user_agent(concat!("kpackfs/", env!("CARGO_PKG_VERSION")))
+            .accept_encoding("identity")
+            .tls_config(tls.build())
+            .timeout_resolve(Some(silence))
+            .timeout_connect(Some(silence))
+            .timeout_per_read(Some(silence))
+            .timeout_per_write(Some(silence))
+            .timeout_recv_response(Some(silence * 2));
+        let agent = Agent::new_with_config(config.build());
+        Ok(Self { name: name.to_owned(), agent, named, found: Mutex::default(), validators: OnceLock::new(), silence })
+    }
+
+    /// What the first answer said.
+    pub(super) fn validators(&self) -> Option<&Validators> {
+        self.validators.get()
+    }
+
+    /// The last bytes of the file, as many as `length`, or all.
+    pub(super) fn tail(&self, length: u64) -> Result<Vec<u8>, RemoteProblem> {
+        let mut tail = Vec::new();
+        let first = match self.answer(&AskedRange::Tail(length)) {
+            // Not every server with ranges has those that count from the end.
+            Err(RemoteProblem::NoRanges(_) | RemoteProblem::Status(400 | 416 | 501)) => {
+                self.answer(&AskedRange::Bytes(0..1))?.validators.total.saturating_sub(length)
+            }
+            answer => {
+                let answer = answer?;
+                let first = answer.range.start;
+                // What is missing is asked for below.
+                hand_over(answer, &mut |bytes| tail.extend_from_slice(bytes)).ok();
+                first
+            }
+        };
+        let total = self.validators.get().map_or(0, |it| it.total);
+        self.get(first + tail.len() as u64..total, &mut |bytes| tail.extend_from_slice(bytes))?;
+        Ok(tail)
+    }
+
+    /// Hands over bytes of the file, in order and in pieces.
+    pub(super) fn get(&self, range: Range<u64>, take: &mut dyn FnMut(&[u8])) -> Result<(), RemoteProblem> {
+        let (mut at, mut tries) = (range.start, 0);
+        while at < range.end {
+            let answer = self.answer(&AskedRange::Bytes(at..range.end))?;
+            let before = at;
+            let taken = hand_over(answer, &mut |bytes| {
+                at += bytes.len() as u64;
+                take(bytes);
+            });
+            tries = if at - before >= BLOCK { 0 } else { tries + 1 };
+            match taken {
+                Err(problem) if tries >= TRIES => return Err(problem),
+                Err(_) => thread::sleep(self.silence / 60),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer to a request, which is made again while the server is busy.
+    fn answer(&self, asked: &AskedRange) -> Result<RangeAnswer, RemoteProblem> {
+        let mut tries = 0;
+        loop {
+            let found = self.found.lock().clone();
+            let problem = match self.ask(asked, found.as_ref()) {
+                Ok(answer) => return Ok(answer),
+                Err(problem) => problem,
+            };
+            // A link to which a redirect led may expire.
+            if found.is_some_and(|found| found != self.named) && problem.may_be_expired() {
+                *self.found.lock() = None;
+                continue;
+            }
+            tries += 1;
+            thread::sleep(problem.pause(tries, self.silence / 120).ok_or(problem)?);
+        }
+    }
+
+    /// Makes a request, of the place where the file was found before.
+    fn ask(&self, asked: &AskedRange, found: Option<&Uri>) -> Result<RangeAnswer, RemoteProblem> {
+        let uri = found.unwrap_or(&self.named);
+        let redirects = if found.is_some() { 0 } else { REDIRECTS };
+        let length = match asked {
+            AskedRange::Tail(length) => *length,
+            AskedRange::Bytes(range) => range.end - range.start,
+        };
+        let slowest = self.silence + Duration::from_secs(length / SLOWEST);
+        let request = self.agent.get(uri).config().max_redirects(redirects).timeout_recv_body(Some(slowest)).build();
+        let mut request = request.header("range", asked.header());
+        if let Some(tag) = self.validators.get().and_then(Validators::strong_tag) {
+            request = request.header("if-match", tag);
+        }
+        if let Some(authorization) = credentials::authorization(uri, &self.named) {
+            request = request.header("authorization", authorization);
+        }
+        let response = request.call()?;
+        let place = response.get_uri().clone();
+        let answer = RangeAnswer::check(response, asked, self.validators.get(), &self.name.to_string_lossy())?;
+        *self.found.lock() = Some(place);
+        self.validators.get_or_init(|| answer.validators.clone());
+        Ok(answer)
+    }
+}
+
+/// Hands over the body of an answer.
+fn hand_over(mut answer: RangeAnswer, take: &mut dyn FnMut(&[u8])) -> Result<(), RemoteProblem> {
+    let mut left = answer.range.end - answer.range.start;
+    let mut reader = answer.body.as_reader();
+    let mut piece = vec![0; PIECE];
+    loop {
+        let length = reader.read(&mut piece)?;
+        let bytes = piece.get(..length).unwrap_or_default();
+        left = match left.checked_sub(bytes.len() as u64) {
+            Some(0) if bytes.is_empty() => return Ok(()),
+            Some(_) if bytes.is_empty() => return Err(RemoteProblem::Closed),
+            Some(left) => left,
+            None => {
+                let answer_range = format!("more than {} bytes", answer.range.end - answer.range.start);
+                return Err(RemoteProblem::OtherRange { asked: answer.range.clone(), answer: answer_range });
+            }
+        };
+        take(bytes);
+    }
+}
+
+/// The longest time without a byte; in tests less.
+fn silence() -> Duration {
+    #[cfg(debug_assertions)]
+    if let Some(milliseconds) = std::env::var("KPACKFS_SILENCE").ok().and_then(|it| it.parse().ok()) {
+        return Duration::from_millis(milliseconds);
+    }
+    SILENCE
+}

@@ -1,0 +1,119 @@
+//! A file on a server as bytes at offsets.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use super::client::RangeClient;
+use super::error::{RemoteError, RemoteProblem, check, fail};
+use super::in_flight::InFlight;
+use super::window::{self, BLOCK, FileParts, MemberAccess, WindowFacts};
+use crate::memory::ByteCache;
+use crate::metrics::MemoryClass;
+use crate::resources::Resources;
+use crate::rope::{Identity, to_usize};
+
+/// Bytes of the first request, which are kept: most central directories are not longer.
+const TAIL: u64 = 64 << 10;
+
+/// A file on a server. Blocks of it are kept within the memory budget.
+#[derive(derive_more::Debug)]
+#[debug("RemoteFile({})", name.display())]
+pub(crate) struct RemoteFile {
+    name: Box<Path>,
+    client: RangeClient,
+    size: u64,
+    tail: Vec<u8>,
+    blocks: ByteCache<u64, Arc<[u8]>>,
+    in_flight: InFlight,
+    /// The members, once they are listed.
+    parts: OnceLock<FileParts>,
+    resources: Arc<Resources>,
+}
+
+impl RemoteFile {
+    /// Makes the first request.
+    pub(crate) fn open(name: &Path, resources: &Arc<Resources>) -> Result<Self, RemoteError> {
+        let failed = |problem: RemoteProblem| fail(problem.at(name));
+        let client = RangeClient::new(name).map_err(failed)?;
+        let tail = client.tail(TAIL).map_err(failed)?;
+        let size = client.validators().map_or(0, |it| it.total);
+        resources.counters.bytes_read.add(tail.len() as u64);
+        let blocks = ByteCache::bounded(&resources.budget, MemoryClass::Spans, resources.budget.capacity() / 2);
+        let (in_flight, parts, resources) = (InFlight::default(), OnceLock::new(), Arc::clone(resources));
+        Ok(Self { name: name.into(), client, size, tail, blocks, in_flight, parts, resources })
+    }
+
+    /// Its length in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The identity of its bytes in this session.
+    pub(crate) fn identity(&self) -> Identity {
+        let mut identity = Identity::describe("file on a server");
+        identity.add(self.name.as_os_str().as_encoded_bytes()).number(self.size);
+        if let Some(known) = self.client.validators() {
+            for field in [&known.tag, &known.modified] {
+                identity.add(field.as_deref().unwrap_or_default().as_bytes());
+            }
+        }
+        identity.finish()
+    }
+
+    /// States where the members of a wheel end and how they are read, by which requests are planned.
+    pub(crate) fn set_members(&self, members: Vec<(u64, MemberAccess)>) {
+        self.parts.get_or_init(|| FileParts::of_members(members, window::most(self.blocks.capacity())));
+    }
+
+    /// Fills `buffer` with the bytes at `offset`, which are in the file.
+    pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), RemoteError> {
+        let (mut at, mut rest) = (offset, buffer);
+        let kept = self.size - self.tail.len() as u64;
+        while !rest.is_empty() {
+            let block = if at < kept { Some(self.block(at..at + rest.len() as u64, kept)?) } else { None };
+            let (start, bytes) = block.as_deref().map_or((kept, &*self.tail), |block| (at / BLOCK * BLOCK, block));
+            let bytes = bytes.get(to_usize(at.saturating_sub(start))..).unwrap_or_default();
+            let here = bytes.len().min(rest.len());
+            let (piece, after) = rest.split_at_mut(here);
+            let bytes = bytes.get(..here).filter(|bytes| !bytes.is_empty());
+            let beyond = RemoteProblem::OtherRange { asked: at..at + 1, answer: format!("{} bytes", self.size) };
+            piece.copy_from_slice(bytes.ok_or_else(|| beyond.at(&self.name))?);
+            (at, rest) = (at + here as u64, after);
+        }
+        Ok(())
+    }
+
+    /// The first block of what is read. What lies from `end` on is kept in any case.
+    fn block(&self, wanted: Range<u64>, end: u64) -> Result<Arc<[u8]>, RemoteError> {
+        check()?;
+        let number = wanted.start / BLOCK;
+        let window = |is_coming: &dyn Fn(u64) -> bool| {
+            let is_there = |block| is_coming(block) || self.blocks.contains(&block);
+            let most = window::most(self.blocks.capacity());
+            WindowFacts { size: end, parts: self.parts.get(), most, is_there: &is_there }.blocks(&wanted)
+        };
+        let (flight, blocks) = match self.in_flight.start(number, || self.blocks.get(&number), window) {
+            Ok(block) => return Ok(block),
+            Err(chosen) => chosen,
+        };
+        let (mut next, mut pending, mut found) = (blocks.start, Vec::new(), None);
+        let range = blocks.start * BLOCK..(blocks.end * BLOCK).min(end);
+        let length = |block: u64| to_usize(BLOCK.min(range.end - block * BLOCK));
+        let got = self.client.get(range.clone(), &mut |bytes| {
+            self.resources.counters.bytes_read.add(bytes.len() as u64);
+            pending.extend_from_slice(bytes);
+            while next < blocks.end && pending.len() >= length(next) {
+                let block: Arc<[u8]> = pending.drain(..length(next)).collect();
+                if next == number {
+                    found = Some(Arc::clone(&block));
+                }
+                self.blocks.put(next, block);
+                next += 1;
+                flight.has_come_to(next);
+            }
+        });
+        got.map_err(|problem| fail(problem.at(&self.name)))?;
+        found.ok_or_else(|| fail(RemoteProblem::Closed.at(&self.name)))
+    }
+}

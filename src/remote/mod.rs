@@ -1,0 +1,20 @@
+//! A file on a server, read by ranges of HTTP (RFC 9110, section 14). Nothing of it is kept on disk.
+//!
+//! The first request asks for the end of the file, which has the central directory of a wheel. Its answer says how long the file is, where
+//! redirects lead, and by which validators a change is noticed. Each later answer is compared with it.
+
+mod certificates;
+mod client;
+mod credentials;
+mod error;
+mod file;
+mod in_flight;
+mod response;
+mod url;
+mod window;
+
+pub(crate) use error::check as check_remote;
+pub use error::{RemoteError, RemoteProblem};
+pub(crate) use file::RemoteFile;
+pub(crate) use url::is_url;
+pub(crate) use window::MemberAccess;

@@ -1,0 +1,179 @@
+//! What the answer to a request for a range says, and whether it is what was asked for.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use ureq::Body;
+use ureq::http::{HeaderMap, Response, StatusCode};
+
+use super::error::RemoteProblem;
+
+/// The bytes that a request asks for.
+#[derive(Clone, Debug)]
+pub(super) enum AskedRange {
+    /// The last ones, as many as these.
+    Tail(u64),
+    /// These.
+    Bytes(Range<u64>),
+}
+
+impl AskedRange {
+    /// The value of the header `Range`.
+    pub(super) fn header(&self) -> String {
+        match self {
+            Self::Tail(length) => format!("bytes=-{length}"),
+            Self::Bytes(range) => format!("bytes={}-{}", range.start, range.end.saturating_sub(1)),
+        }
+    }
+
+    /// The bytes in a file of this length.
+    pub(super) fn within(&self, total: u64) -> Range<u64> {
+        match self {
+            Self::Tail(length) => total.saturating_sub(*length)..total,
+            Self::Bytes(range) => range.clone(),
+        }
+    }
+}
+
+/// By what a change of a file is noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Validators {
+    /// The length.
+    pub(super) total: u64,
+    /// The entity tag.
+    pub(super) tag: Option<String>,
+    /// The time of the last change, as the server writes it.
+    pub(super) modified: Option<String>,
+}
+
+impl Validators {
+    fn of(headers: &HeaderMap, total: u64) -> Self {
+        Self { total, tag: text(headers, "etag"), modified: text(headers, "last-modified") }
+    }
+
+    /// The tag, if a server can compare it: the comparison of `If-Match` fails for weak ones (RFC 9110, section 13.1.1).
+    pub(super) fn strong_tag(&self) -> Option<&str> {
+        self.tag.as_deref().filter(|tag| tag.starts_with('"'))
+    }
+
+    /// Whether an answer with other validators may be one of the same file. Some servers leave them out of some answers.
+    fn is_same(&self, other: &Self) -> bool {
+        let differ = |one: &Option<String>, other: &Option<String>| matches!((one, other), (Some(one), Some(other)) if one != other);
+        // Servers behind one name have copies with different times.
+        let is_other_time = differ(&self.modified, &other.modified) && (self.tag.is_none() || other.tag.is_none());
+        self.total == other.total && !differ(&self.tag, &other.tag) && !is_other_time
+    }
+}
+
+/// An answer with the bytes that were asked for.
+pub(super) struct RangeAnswer {
+    pub(super) range: Range<u64>,
+    pub(super) validators: Validators,
+    pub(super) body: Body,
+}
+
+impl RangeAnswer {
+    /// Checks an answer. `known` is what earlier ones said.
+    pub(super) fn check(
+        response: Response<Body>,
+        asked: &AskedRange,
+        known: Option<&Validators>,
+        name: &str,
+    ) -> Result<Self, RemoteProblem> {
+        let (head, body) = response.into_parts();
+        let headers = &head.headers;
+        if let Some(encoding) = text(headers, "content-encoding").filter(|it| it != "identity") {
+            return Err(RemoteProblem::Encoded(encoding));
+        }
+        let (range, total) = match head.status {
+            StatusCode::PARTIAL_CONTENT => {
+                let answer = text(headers, "content-range").unwrap_or_default();
+                let found = content_range(&answer).filter(|(range, total)| *range == asked.within(*total));
+                found.ok_or_else(|| RemoteProblem::OtherRange {
+                    asked: asked.within(known.map_or(u64::MAX, |it| it.total)),
+                    answer,
+                })?
+            }
+            // A range of all bytes may be answered so.
+            StatusCode::OK => {
+                let total = body.content_length().filter(|total| asked.within(*total) == (0..*total));
+                total.map(|total| (0..total, total)).ok_or_else(|| RemoteProblem::NoRanges(name.to_owned()))?
+            }
+            status => return Err(refusal(status, headers, known.is_some())),
+        };
+        let validators = Validators::of(headers, total);
+        if known.is_some_and(|known| !known.is_same(&validators)) {
+            return Err(RemoteProblem::Changed);
+        }
+        Ok(Self { range, validators, body })
+    }
+}
+
+fn refusal(status: StatusCode, headers: &HeaderMap, is_known: bool) -> RemoteProblem {
+    match status.as_u16() {
+        401 | 403 | 407 => RemoteProblem::Denied(status.as_u16()),
+        404 | 410 => RemoteProblem::NotThere(status.as_u16()),
+        412 => RemoteProblem::Changed,
+        // The range was one of the file.
+        416 if is_known => RemoteProblem::Changed,
+        status @ (429 | 503) => {
+            let after = text(headers, "retry-after").and_then(|it| it.parse().ok()).map(Duration::from_secs);
+            RemoteProblem::Busy { status, after }
+        }
+        status => RemoteProblem::Status(status),
+    }
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+/// The bytes, and the length of the file, of a header `Content-Range` (RFC 9110, section 14.4).
+fn content_range(value: &str) -> Option<(Range<u64>, u64)> {
+    let (range, total) = value.strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let (first, end) = (first.parse().ok()?, last.parse::<u64>().ok()?.checked_add(1)?);
+    let total = total.parse().ok()?;
+    (first < end && end <= total).then_some((first..end, total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Validators, content_range};
+
+    #[test]
+    fn ranges_that_make_no_sense_are_none() {
+        assert_eq!(content_range("bytes 0-9/10"), Some((0..10, 10)));
+        for value in [
+            "",
+            "bytes 0-9/*",
+            "bytes 5-4/10",
+            "bytes 0-10/10",
+            "items 0-9/10",
+            "bytes 0-18446744073709551615/1",
+            "bytes -1-2/3",
+        ] {
+            assert_eq!(content_range(value), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_the_same_by_length_and_tag_or_else_by_time() {
+        let of = |total, tag: &str, modified: &str| {
+            let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+            Validators { total, tag: some(tag), modified: some(modified) }
+        };
+        let one = of(1, "\"a\"", "then");
+        for (other, is_same) in [
+            (of(1, "\"a\"", "then"), true),
+            (of(1, "\"a\"", "later"), true),
+            (of(1, "", ""), true),
+            (of(1, "", "later"), false),
+            (of(1, "\"b\"", "then"), false),
+            (of(2, "\"a\"", "then"), false),
+        ] {
+            assert_eq!(one.is_same(&other), is_same, "{other:?}");
+        }
+        assert_eq!((one.strong_tag(), of(1, "W/\"a\"", "").strong_tag()), (Some("\"a\""), None));
+    }
+}

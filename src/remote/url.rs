@@ -1,0 +1,89 @@
+//! URLs that the user named.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
+use ureq::http::Uri;
+
+use super::error::RemoteProblem;
+
+/// URLs by their names, if these are not the same. A query may be a signature and stands in no message, so that only the client has it.
+static WHOLE: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
+
+const HTTPS: &str = "https://";
+const HTTP: &str = "http://";
+
+/// Whether an input is a URL.
+pub(crate) fn is_url(input: &Path) -> bool {
+    input.to_str().is_some_and(|text| text.starts_with(HTTPS) || text.starts_with(HTTP))
+}
+
+/// Whether an input is a URL whose bytes travel in the clear.
+pub(crate) fn is_insecure(input: &Path) -> bool {
+    input.to_str().is_some_and(|text| text.starts_with(HTTP))
+}
+
+/// The name of an input, by which it can be opened. That of a URL has no password, no query and no fragment, and ends with the name of a
+/// file as it is on disk.
+pub(crate) fn without_secrets(input: PathBuf) -> PathBuf {
+    let Some(text) = input.to_str().filter(|_| is_url(&input)) else { return input };
+    let Some((scheme, rest)) = text.split_once("://") else { return input };
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (above, file) = path.rsplit_once('/').map_or(("", path), |(above, file)| (above, file));
+    let decoded = percent_decode_str(file).decode_utf8().ok().filter(|it| !it.contains(['/', '?', '#', '%']));
+    let file = decoded.filter(|it| !it.contains(char::is_control)).unwrap_or(file.into());
+    let above = if above.is_empty() { String::new() } else { format!("{above}/") };
+    let name = PathBuf::from(format!("{scheme}://{host}/{above}{file}"));
+    let whole = text.split('#').next().unwrap_or_default();
+    if name.to_str() != Some(whole) {
+        WHOLE.lock().insert(name.clone(), whole.to_owned());
+    }
+    name
+}
+
+/// The URL behind a name.
+pub(super) fn of_name(name: &Path) -> Result<Uri, RemoteProblem> {
+    let whole = WHOLE.lock().get(name).cloned();
+    let text = whole.as_deref().or(name.to_str()).unwrap_or_default();
+    let uri: Uri = text.parse().map_err(|_| RemoteProblem::NoUrl)?;
+    match uri.authority() {
+        Some(authority) if authority.as_str().contains('@') => Err(RemoteProblem::Password),
+        Some(authority) if !authority.host().is_empty() => Ok(uri),
+        _ => Err(RemoteProblem::NoUrl),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{is_insecure, is_url, of_name, without_secrets};
+    use crate::remote::RemoteProblem;
+
+    #[test]
+    fn names_have_no_secrets_and_lead_to_the_whole_url() {
+        for (given, name, whole) in [
+            ("https://h/a/x.whl", "https://h/a/x.whl", Some("https://h/a/x.whl")),
+            ("https://h/x.whl#sha256=1", "https://h/x.whl", Some("https://h/x.whl")),
+            ("https://h:1/x.whl?key=secret", "https://h:1/x.whl", Some("https://h:1/x.whl?key=secret")),
+            ("https://h/x.whl?a/b@c", "https://h/x.whl", Some("https://h/x.whl?a/b@c")),
+            ("https://h/b/x-1%2Bcpu.whl", "https://h/b/x-1+cpu.whl", Some("https://h/b/x-1%2Bcpu.whl")),
+            ("https://h/b/x%2F..%2Fy.whl", "https://h/b/x%2F..%2Fy.whl", Some("https://h/b/x%2F..%2Fy.whl")),
+            ("https://u:secret@h/x.whl", "https://h/x.whl", None),
+            ("http://h", "http://h/", Some("http://h/")),
+        ] {
+            let found = without_secrets(given.into());
+            assert_eq!(found, Path::new(name));
+            assert_eq!(of_name(&found).ok().map(|uri| uri.to_string()).as_deref(), whole, "{given}");
+            assert!(is_url(&found) && is_insecure(&found) == given.starts_with("http:"));
+        }
+        assert!(matches!(of_name(&without_secrets("https://u:secret@h/y.whl".into())), Err(RemoteProblem::Password)));
+        for other in ["a.whl", "s3://b/x.whl", "oci:x", "https:x"] {
+            assert!(!is_url(&without_secrets(other.into())), "{other}");
+        }
+    }
+}

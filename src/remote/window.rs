@@ -1,0 +1,174 @@
+//! Which bytes a request asks for, so that few requests are made and few bytes come that nobody reads.
+
+use std::ops::Range;
+
+use crate::rope::to_usize;
+
+/// Bytes of a block, the unit in which a file is kept.
+pub(super) const BLOCK: u64 = 16 << 10;
+
+/// The most bytes of one request.
+const MOST: u64 = 8 << 20;
+
+/// Members that take less are read with their neighbours: reading these takes no longer than another request.
+const SMALL: u64 = 256 << 10;
+
+/// A reader that has read some bytes in order will read this multiple of them.
+const GROWTH: u64 = 16;
+
+/// How a member is likely to be read. A wrong guess costs requests or bytes, and no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemberAccess {
+    /// To its end, which is where a binary has the table of its sections.
+    Whole,
+    /// Its beginning, or pieces of it.
+    Pieces,
+}
+
+/// A part of the file.
+#[derive(Clone, Copy, Debug)]
+struct FilePart {
+    end: u64,
+    /// Whether it is read at once.
+    is_group: bool,
+    access: MemberAccess,
+}
+
+/// The parts of a file, in order.
+#[derive(Debug, Default)]
+pub(super) struct FileParts(Vec<FilePart>);
+
+impl FileParts {
+    /// The parts of a file whose members end here. At most `most` bytes are read at a time.
+    pub(super) fn of_members(mut members: Vec<(u64, MemberAccess)>, most: u64) -> Self {
+        members.sort_unstable_by_key(|(end, _)| *end);
+        let mut parts: Vec<FilePart> = Vec::new();
+        let (mut start, mut of_group) = (0, 0);
+        for (end, access) in members {
+            let is_group = end - start <= if access == MemberAccess::Whole { most } else { SMALL };
+            let group = parts.last_mut().filter(|last| last.is_group && is_group && end - of_group <= most);
+            if let Some(group) = group {
+                group.end = end;
+            } else {
+                of_group = start;
+                parts.push(FilePart { end, is_group, access });
+            }
+            start = end;
+        }
+        Self(parts)
+    }
+
+    /// Where the part with this byte begins, and the part.
+    fn at(&self, offset: u64) -> Option<(u64, FilePart)> {
+        let number = self.0.partition_point(|part| part.end <= offset);
+        let start = number.checked_sub(1).and_then(|before| self.0.get(before)).map_or(0, |before| before.end);
+        Some((start, *self.0.get(number)?))
+    }
+}
+
+/// What a request is decided by.
+pub(super) struct WindowFacts<'a> {
+    /// The bytes that are not kept from the beginning.
+    pub(super) size: u64,
+    /// The parts, once they are known.
+    pub(super) parts: Option<&'a FileParts>,
+    /// The most bytes of one request.
+    pub(super) most: u64,
+    /// Whether a block is there, or is on its way.
+    pub(super) is_there: &'a dyn Fn(u64) -> bool,
+}
+
+/// The most bytes of one request with a cache of this size, in which those of several readers have room.
+pub(super) fn most(cache: u64) -> u64 {
+    MOST.min(cache / 16).max(BLOCK)
+}
+
+impl WindowFacts<'_> {
+    /// The blocks to ask for if these bytes are read, the first of which are missing.
+    pub(super) fn blocks(&self, wanted: &Range<u64>) -> Range<u64> {
+        let first = wanted.start / BLOCK;
+        let rest = FilePart { end: self.size, is_group: false, access: MemberAccess::Pieces };
+        let (start, part) = self.parts.and_then(|parts| parts.at(wanted.start)).unwrap_or((0, rest));
+        let end = part.end.min(self.size).div_ceil(BLOCK).max(first + 1);
+        if part.is_group {
+            let before = (start / BLOCK..first).rev().take_while(|block| !(self.is_there)(*block)).count() as u64;
+            return self.missing(first - before, first, end);
+        }
+        let most = self.most / BLOCK;
+        let read = (0..first).rev().take(to_usize(most / GROWTH + 1)).take_while(|block| (self.is_there)(*block));
+        let (read, asked) = (read.count() as u64, wanted.end.div_ceil(BLOCK) - first);
+        // The directory is read to its end, which is near that of the file.
+        let is_directory = self.parts.is_none() && end - first <= most;
+        let is_begun = part.access == MemberAccess::Whole && (read > 0 || first == start / BLOCK);
+        let length = if is_directory || is_begun { most } else { asked.max(read * GROWTH).clamp(1, most) };
+        self.missing(first, first, end.min(first + length))
+    }
+
+    /// The blocks up to the first behind `wanted` that is there.
+    fn missing(&self, start: u64, wanted: u64, end: u64) -> Range<u64> {
+        start..(wanted + 1..end).find(|block| (self.is_there)(*block)).unwrap_or(end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    use super::MemberAccess::{self, Pieces, Whole};
+    use super::{BLOCK, FileParts, SMALL, WindowFacts, most};
+
+    /// The requests for a file of this size when these bytes are read in order.
+    fn requests(
+        size: u64,
+        members: Option<Vec<(u64, MemberAccess)>>,
+        reads: impl IntoIterator<Item = u64>,
+    ) -> Vec<(u64, u64)> {
+        let most = most(128 << 20);
+        let parts = members.map(|members| FileParts::of_members(members, most));
+        let there = RefCell::new(BTreeSet::new());
+        let is_there = |block: u64| there.borrow().contains(&block);
+        let facts = WindowFacts { size, parts: parts.as_ref(), most, is_there: &is_there };
+        let mut made = Vec::new();
+        for offset in reads {
+            if !is_there(offset / BLOCK) {
+                let blocks = facts.blocks(&(offset..offset + 1));
+                assert!(blocks.contains(&(offset / BLOCK)) && blocks.clone().all(|block| !is_there(block)));
+                made.push((blocks.start, blocks.end));
+                there.borrow_mut().extend(blocks);
+            }
+        }
+        made
+    }
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_large_member_costs_a_block_or_few_requests() {
+        let members = |access| Some(vec![(SMALL / 2, Pieces), (100 * MIB, access)]);
+        assert_eq!(requests(100 * MIB, members(Pieces), [SMALL / 2]), [(8, 9)]);
+        for (access, more) in [(Pieces, 4), (Whole, 1)] {
+            let read = requests(100 * MIB, members(access), (SMALL / 2..100 * MIB).step_by(4096));
+            assert!(read.len() as u64 <= 100 / 8 + more, "{read:?}");
+            assert_eq!(read.last().unwrap().1, 100 * MIB / BLOCK);
+        }
+    }
+
+    #[test]
+    fn members_that_are_read_anyway_are_read_together_in_any_order() {
+        for (length, access) in [(10_000, Pieces), (1_000_000, Whole)] {
+            let members: Vec<_> = (1..=100_000_000 / length).map(|number| (number * length, access)).collect();
+            for order in [members.clone(), members.iter().rev().copied().collect()] {
+                let made = requests(100_000_000, Some(members.clone()), order.iter().map(|(end, _)| end - 5000));
+                assert!(made.len() <= 13, "{made:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_is_read_at_once() {
+        let size = 500 * MIB;
+        assert_eq!(requests(size, None, (size - MIB..size).step_by(4096)), [((size - MIB) / BLOCK, size / BLOCK)]);
+        assert_eq!(requests(size, None, [0]), [(0, 1)]);
+    }
+}
