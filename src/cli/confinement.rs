@@ -3,6 +3,7 @@
 //! | command | reads | writes | from when |
 //! |---|---|---|---|
 //! | `inspect`, `ls`, `cat`, `split`, `diff`, `index`, `kpack` | inputs, and what is next to a file | output, cache, temporary files | start |
+//! | `inspect` of a URL | certificates, credentials, what resolves names | output | start |
 //! | the same with a directory that has directories or symlinks in it | everything: its symlinks, `.pth` files and blobs lead elsewhere | the same | start |
 //! | `collect`, `recombine --output`, `verify` | everything: search paths, links, shards | the same | start |
 //! | `why` | everything: search paths, configurations of pip and uv | temporary files | start; after an interpreter that says where packages are |
@@ -20,6 +21,7 @@ use rustix::thread::CapabilitySet;
 
 use crate::confine::{self, Calls, FileRules, WriteAccess};
 use crate::disk::{create_private, parent};
+use crate::remote::{is_url, remote_files};
 
 /// Reading files of others, as root.
 const READER: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
@@ -61,12 +63,18 @@ impl Opens {
     /// These inputs, and what is next to those that are files.
     pub(super) fn inputs(inputs: Vec<PathBuf>) -> Self {
         let read = inputs.iter().map(|input| places(input)).collect::<Option<Vec<_>>>().map(|places| places.concat());
-        Self { inputs, rules: Ok(FileRules { read, written: Vec::new() }), capabilities: READER }
+        let connects = inputs.iter().any(|input| is_url(input));
+        Self { inputs, rules: Ok(FileRules { read, written: Vec::new(), connects }), capabilities: READER }
     }
 
     /// These inputs, and what they lead to.
     pub(super) fn everything(inputs: Vec<PathBuf>) -> Self {
         Self { inputs, rules: Ok(FileRules::default()), capabilities: READER }
+    }
+
+    /// Whether an input is on a server. Nothing of it is kept on disk.
+    pub(super) fn is_remote(&self) -> bool {
+        self.rules.as_ref().is_ok_and(|rules| rules.connects)
     }
 
     /// A process, and what it has mapped.
@@ -160,6 +168,9 @@ impl Opens {
 
 /// What is read of an input; `None` if it may lead anywhere.
 fn places(input: &Path) -> Option<Vec<PathBuf>> {
+    if is_url(input) {
+        return Some(remote_files());
+    }
     let real = input.canonicalize().ok()?;
     if !real.is_dir() {
         return is_packed(&real).then(|| vec![parent(input).to_owned(), parent(&real).to_owned()]);
@@ -200,7 +211,7 @@ pub(super) fn confine(opens: &Opens) {
     confine::keep_capabilities(opens.capabilities);
     confine::refuse_new_privileges();
     confine::restrict_files(opens.rules.as_ref().map_err(|reason| *reason));
-    confine::restrict_calls(Calls::Command);
+    confine::restrict_calls(if opens.is_remote() { Calls::Remote } else { Calls::Command });
     probe();
 }
 

@@ -6,6 +6,7 @@ use std::io;
 use super::terminal::message;
 use crate::confine::{self, FILES};
 use crate::opened::OpenedError;
+use crate::remote::RemoteError;
 use crate::report::TooLarge;
 use crate::source::SourceError;
 
@@ -28,8 +29,11 @@ pub(super) const TOO_LARGE: u8 = 1;
 /// The exit code of an error; `other` if the input was understood.
 pub(super) fn code(error: &anyhow::Error, other: u8) -> u8 {
     let is_not_understood = |cause: &(dyn Error + 'static)| {
-        let is_unknown = |error: &SourceError| matches!(error, SourceError::UnknownKind { .. });
-        cause.downcast_ref().is_some_and(OpenedError::is_not_understood) || cause.downcast_ref().is_some_and(is_unknown)
+        let is_unknown =
+            |error: &SourceError| matches!(error, SourceError::UnknownKind { .. } | SourceError::Remote(_));
+        cause.downcast_ref().is_some_and(OpenedError::is_not_understood)
+            || cause.downcast_ref().is_some_and(is_unknown)
+            || cause.is::<RemoteError>()
     };
     if error.is::<TooLarge>() {
         TOO_LARGE

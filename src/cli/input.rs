@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use super::options::note;
 use super::prepare::place_of;
+use crate::remote::{RemoteProblem, is_insecure, take_urls, without_secrets};
 
 /// The forms that commands take, in the same words (docs/inputs.md).
 macro_rules! forms {
@@ -25,6 +27,7 @@ pub(super) const SHORT_FORMS: &str = "A wheel, an install tree, a directory of w
 pub(super) struct InputOptions {
     #[arg(
         required_unless_present_any = ["input_path", "artifact_dir", "input_dir"],
+        value_parser = PathBufValueParser::new().map(without_secrets),
         help = SHORT_FORMS,
         long_help = concat!("The input: ", forms!(), "; several wheels, or parts of one split")
     )]
@@ -67,5 +70,24 @@ impl InputOptions {
             note("--input-dir");
         }
         self.artifact_dir.as_deref().or(self.input_dir.as_deref().filter(|_| !is_named))
+    }
+}
+
+/// How servers are asked.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct RemoteOptions {
+    /// Read URLs of http, not only of https
+    ///
+    /// Others on the way can read and change what http carries.
+    #[arg(long)]
+    allow_http: bool,
+}
+
+impl RemoteOptions {
+    /// Lets the command read URLs. Fails if bytes would travel in the clear without being allowed to.
+    pub(super) fn take_urls(self, inputs: &[PathBuf]) -> anyhow::Result<()> {
+        take_urls();
+        let in_the_clear = inputs.iter().find(|input| !self.allow_http && is_insecure(input));
+        in_the_clear.map_or(Ok(()), |input| Err(RemoteProblem::InTheClear.at(input).into()))
     }
 }

@@ -12,7 +12,7 @@ use super::artifacts::{PreparedArtifacts, artifacts, print_artifacts};
 use super::confinement::Opens;
 use super::failure::{TOO_LARGE, is_broken_pipe};
 use super::gate::{self, RequireOptions};
-use super::input::InputOptions;
+use super::input::{InputOptions, RemoteOptions};
 use super::json;
 use super::limits::{LimitOptions, is_kept, parts_of_input, wheels_of_release};
 use super::options::{InspectOptions, SplitOptions};
@@ -25,6 +25,7 @@ use crate::export::Inputs;
 use crate::opened::{Named, recognise};
 use crate::packages::{ArtifactError, InstalledComponent};
 use crate::page::{Page, ReleasePage};
+use crate::remote::check_remote;
 use crate::report::{
     CodeSummary, InspectReport, Judgement, LayerSummary, LookedAt, ReleaseReport, Sizes, Summary, WheelReport,
     not_searched,
@@ -33,6 +34,8 @@ use crate::session::{Prepared, PreparedImage, Release, ReleasedWheel, SessionInp
 use crate::split::{CodeOfFile, device_code};
 
 /// Report the libraries, targets, databases and sizes of an input
+///
+/// INPUT may also be the URL of a wheel (https://…), of which only the ranges are read that the answer needs.
 ///
 /// With --require it checks instead whether there is code for some GPUs, and names what lacks it.
 ///
@@ -50,6 +53,9 @@ pub(super) struct Inspect {
     /// Measure sizes by doing the work of a split
     #[arg(long)]
     sizes: bool,
+
+    #[command(flatten)]
+    remote: RemoteOptions,
 
     #[command(flatten)]
     gate: RequireOptions,
@@ -92,6 +98,7 @@ impl Inspect {
         if self.html.as_deref() == Some(Path::new("-")) && (self.json || self.markdown) {
             bail!("--html -: stdout is for the page then, not for --json or --markdown");
         }
+        self.remote.take_urls(&self.source.paths())?;
         check_page(self.html.as_deref(), &self.source.places())?;
         let style = if self.markdown { Style::Markdown } else { Style::Text };
         let mut options = self.options.of_split();
@@ -123,6 +130,7 @@ impl Inspect {
         let code = search(&prepared);
         let coverage = self.gate.judge(&prepared, &code, &self.source.paths());
         let summaries = Some(CodeSummary::all(&code));
+        check_remote()?;
         save_index(&prepared.resources);
         if let Some(file) = &self.html {
             let page = Page::new((&prepared.input, &prepared.plan, wheels), summaries.clone(), self.sizes);

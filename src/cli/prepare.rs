@@ -9,10 +9,11 @@ use super::options::SplitOptions;
 use super::progress::show_bytes;
 use super::terminal::{message, warn};
 use crate::image::ImageReference;
-use crate::index::Index;
+use crate::index::{FrameStore, Index};
 use crate::metrics::{Counters, Progress};
 use crate::mount;
 use crate::opened::{Named, recognise};
+use crate::remote::is_url;
 use crate::resources::Resources;
 use crate::session::{Prepared, Session, SessionInputs, SplitChoices, Stages};
 use crate::threads;
@@ -26,6 +27,7 @@ pub(super) fn place_of(input: &Path) -> PathBuf {
 /// or not understood, before a daemon is started, whose errors have one exit code.
 pub(super) fn absolute_input(input: &Path) -> anyhow::Result<PathBuf> {
     let named = recognise(input)?;
+    named.check_local(input)?;
     named.check_input(input)?;
     match named {
         Named::Image(image) => {
@@ -36,11 +38,14 @@ pub(super) fn absolute_input(input: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The resources, with the user's limits on threads and memory.
+/// The resources, with the user's limits on threads and memory. Of a wheel on a server nothing is kept on disk.
 pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<Arc<Resources>> {
     let memory = options.resources.memory.limit()?;
     threads::start_pool(options.resources.threads.jobs)?;
     options.note_ignored();
+    if is_url(input) {
+        return Ok(Resources::with_store(memory, Index::default(), FrameStore::default(), options.policy));
+    }
     let cache = options.resources.cache.safe_directory();
     let index = cache.as_ref().map_or_else(Index::default, |directory| Index::open(directory, input));
     Ok(Resources::with_store(memory, index, options.resources.frame_store(cache.as_deref(), input), options.policy))

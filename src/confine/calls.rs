@@ -19,15 +19,19 @@ use seccompiler::{
 pub(crate) enum Calls {
     /// Commands that end by themselves.
     Command,
+    /// The same with an input on a server.
+    Remote,
     /// A daemon until its mount is ready.
     Mounting,
     /// A daemon afterwards.
     Mounted,
 }
 
-const ALL: &[Calls] = &[Calls::Command, Calls::Mounting, Calls::Mounted];
+const ALL: &[Calls] = &[Calls::Command, Calls::Remote, Calls::Mounting, Calls::Mounted];
 const MOUNT: &[Calls] = &[Calls::Mounting, Calls::Mounted];
 const MOUNTING: &[Calls] = &[Calls::Mounting];
+const SOCKETS: &[Calls] = &[Calls::Remote, Calls::Mounting, Calls::Mounted];
+const REMOTE: &[Calls] = &[Calls::Remote];
 
 /// A system call, and the processes for which it is allowed.
 struct Allowed {
@@ -87,6 +91,7 @@ fn conditions(number: c_long, calls: Calls) -> Result<Vec<SeccompRule>, BackendE
             Ok(vec![rule(2, MaskedEq(u64::from(libc::PROT_EXEC.cast_unsigned())), 0)?])
         }
         libc::SYS_ioctl if calls == Calls::Command => any(1, IOCTLS),
+        libc::SYS_ioctl if calls == Calls::Remote => any(1, &[IOCTLS, &[libc::FIONREAD]].concat()),
         libc::SYS_ioctl => any(1, &[IOCTLS, FUSE_IOCTLS].concat()),
         libc::SYS_prctl if calls == Calls::Mounting => {
             any(0, &[libc::PR_SET_NAME, libc::PR_SET_NO_NEW_PRIVS].map(|it| u64::from(it.cast_unsigned())))
@@ -95,6 +100,10 @@ fn conditions(number: c_long, calls: Calls) -> Result<Vec<SeccompRule>, BackendE
         // This process, but no other one.
         libc::SYS_kill | libc::SYS_tgkill => only(0, getpid().as_raw_nonzero().get()),
         libc::SYS_prlimit64 => only(0, 0),
+        // The server, and those that know its address.
+        libc::SYS_socket if calls == Calls::Remote => {
+            any(0, &[libc::AF_INET, libc::AF_INET6].map(|it| u64::from(it.cast_unsigned())))
+        }
         // The system's log, the service manager, `kpackfs umount`.
         libc::SYS_socket => only(0, libc::AF_UNIX),
         _ => Ok(Vec::new()),
@@ -116,9 +125,11 @@ mod tests {
             let (head, reason) = row.split_once(", \"").unwrap();
             let (name, processes) = head.split_once(", ").unwrap();
             let processes = match processes {
-                "ALL" => vec!["command", "mounting", "mounted"],
+                "ALL" => vec!["command", "remote", "mounting", "mounted"],
                 "MOUNT" => vec!["mounting", "mounted"],
                 "MOUNTING" => vec!["mounting"],
+                "SOCKETS" => vec!["remote", "mounting", "mounted"],
+                "REMOTE" => vec!["remote"],
                 other => panic!("{other}"),
             };
             (name, (processes, reason))
@@ -168,8 +179,10 @@ mod tests {
         for name in ["mount", "seccomp"] {
             assert_eq!(rows[name].0, ["mounting"]);
         }
-        for name in ["socket", "io_uring_setup"] {
-            assert_eq!(rows[name].0, ["mounting", "mounted"]);
+        assert_eq!(rows["io_uring_setup"].0, ["mounting", "mounted"]);
+        for name in ["socket", "connect"] {
+            assert_eq!(rows[name].0, ["remote", "mounting", "mounted"]);
         }
+        assert_eq!(rows["bind"].0, ["mounting", "mounted"]);
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct FileRules {
     pub(crate) read: Option<Vec<PathBuf>>,
     /// What it writes.
     pub(crate) written: Vec<(PathBuf, WriteAccess)>,
+    /// Whether it connects to a server.
+    pub(crate) connects: bool,
 }
 
 /// What is written at a path.
@@ -75,7 +77,9 @@ fn enforce(rules: &FileRules) -> Result<RestrictionStatus, RulesetError> {
     // The first version refuses every rename between directories, which publishing needs: then there is no restriction at all.
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::SoftRequirement).handle_access(AccessFs::Refer)?;
     let ruleset = ruleset.set_compatibility(CompatLevel::BestEffort).handle_access(handled)?;
-    let ruleset = ruleset.handle_access(AccessNet::from_all(TESTED))?.scope(Scope::from_all(TESTED))?;
+    let net =
+        AccessNet::from_all(TESTED) & !if rules.connects { AccessNet::ConnectTcp.into() } else { BitFlags::EMPTY };
+    let ruleset = ruleset.handle_access(net)?.scope(Scope::from_all(TESTED))?;
     let mut ruleset = ruleset.create()?;
     if let Some(read) = &rules.read {
         ruleset =

@@ -111,6 +111,7 @@ impl Side {
         progress: &Progress,
     ) -> Result<Self, DiffError> {
         let named = recognise(location)?;
+        named.check_local(location)?;
         let mut side = Self::new(location, &named, resources);
         match named {
             Named::Artifacts(found) if found.has_any() => side.add_artifacts(location, found, settings, progress)?,

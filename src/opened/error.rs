@@ -86,7 +86,7 @@ impl OpenedError {
     pub fn is_not_understood(&self) -> bool {
         match self {
             Self::NotThere(_) | Self::DeadMount { .. } | Self::Packed { .. } | Self::NotLookedInto { .. } => true,
-            Self::Source(error) => matches!(error, SourceError::UnknownKind { .. }),
+            Self::Source(error) => matches!(error, SourceError::UnknownKind { .. } | SourceError::Remote(_)),
             Self::Wheels(_) | Self::Image(_) | Self::Statement { .. } | Self::SeveralViews { .. } => false,
         }
     }

@@ -22,6 +22,7 @@ pub struct FormRow {
     pub sign: &'static str,
     /// The commands that take it.
     pub commands: &'static str,
+    /// A URL is recognised before, since it is no place.
     pub(super) recognise: fn(&Place) -> Result<Option<Named>, OpenedError>,
 }
 
@@ -29,7 +30,13 @@ pub struct FormRow {
 const ALL: &str = "all";
 
 /// All forms. The first that fits is the answer.
-pub static FORMS: [FormRow; 18] = [
+pub static FORMS: [FormRow; 19] = [
+    FormRow {
+        name: "wheel on a server",
+        sign: "https://HOST/…, or http://HOST/… with --allow-http",
+        commands: "inspect",
+        recognise: |_| Ok(None),
+    },
     FormRow {
         name: "OCI layout",
         sign: "a directory with the file oci-layout, or oci:DIR[:TAG]",

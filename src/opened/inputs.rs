@@ -11,8 +11,9 @@ use super::split::SplitDirectory;
 use super::wheels::WheelDirectory;
 use crate::image;
 use crate::join::{self, SeveralWheels, WheelsError};
+use crate::remote::RemoteProblem;
 use crate::resources::Resources;
-use crate::source::Input;
+use crate::source::{Input, SourceError};
 use crate::split::HOST;
 
 /// What the user named, listed.
@@ -129,6 +130,7 @@ impl OpenedResult<()> {
     fn wheels_of(&mut self, path: &Path) -> Result<Vec<PathBuf>, OpenedError> {
         match recognise(path)? {
             Named::Wheel => Ok(vec![path.to_owned()]),
+            Named::Remote => Err(SourceError::from(RemoteProblem::not_taken(path)).into()),
             Named::Wheels(directory) => Ok(self.keep(directory)),
             Named::Split(split) if split.has_wheels_only() => Ok(split.all_wheels()),
             _ => Err(WheelsError::NotAWheel(path.to_owned()).into()),
@@ -165,6 +167,7 @@ fn one(path: &Path, named: Named, resources: &Arc<Resources>) -> Result<OpenedIn
         | Named::Environment(_)
         | Named::Tree
         | Named::Wheel
+        | Named::Remote
         | Named::Tar
         | Named::Zip
         | Named::Archive
@@ -226,6 +229,14 @@ fn wheels(wheels: &[PathBuf], resources: &Arc<Resources>) -> Result<OpenedInputs
 }
 
 impl Named {
+    /// Fails for a wheel on a server. It is for commands that cannot read one.
+    pub fn check_local(&self, path: &Path) -> Result<(), OpenedError> {
+        match self {
+            Self::Remote => Err(SourceError::from(RemoteProblem::not_taken(path)).into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Fails for a file that is a part of something, and no input by itself.
     pub fn check_input(&self, path: &Path) -> Result<(), OpenedError> {
         let name = path.display();

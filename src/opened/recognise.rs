@@ -11,6 +11,7 @@ use super::split::SplitDirectory;
 use super::wheels::WheelDirectory;
 use crate::artifact::FoundArtifacts;
 use crate::image::{ImageReference, LayoutForm, is_layout};
+use crate::remote::is_url;
 use crate::source::{DirectoryListing, SourceError, unknown};
 
 /// What the user named.
@@ -30,6 +31,8 @@ pub enum Named {
     Tree,
     /// A wheel.
     Wheel,
+    /// A wheel on a server.
+    Remote,
     /// A tar archive.
     Tar,
     /// A zip file that is no wheel by its name, perhaps behind other bytes.
@@ -46,6 +49,9 @@ pub enum Named {
 
 /// Recognises an input by the first of the [`FORMS`] that fits. Reads names, statements and first bytes only.
 pub fn recognise(path: &Path) -> Result<Named, OpenedError> {
+    if is_url(path) {
+        return Ok(Named::Remote);
+    }
     if let Some(image) = ImageReference::parse(path) {
         let place = Place::new(&image.layout)?;
         if image.form == LayoutForm::Directory && !is_layout(&place.path) {

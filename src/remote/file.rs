@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::client::RangeClient;
@@ -15,6 +16,14 @@ use crate::rope::{Identity, to_usize};
 
 /// Bytes of the first request, which are kept: most central directories are not longer.
 const TAIL: u64 = 64 << 10;
+
+/// Whether files on servers are read.
+static TAKES_URLS: AtomicBool = AtomicBool::new(false);
+
+/// Reads files on servers from now on. Commands that write, or that read more of an input, leave it out.
+pub(crate) fn take_urls() {
+    TAKES_URLS.store(true, Ordering::Relaxed);
+}
 
 /// A file on a server. Blocks of it are kept within the memory budget.
 #[derive(derive_more::Debug)]
@@ -34,6 +43,9 @@ pub(crate) struct RemoteFile {
 impl RemoteFile {
     /// Makes the first request.
     pub(crate) fn open(name: &Path, resources: &Arc<Resources>) -> Result<Self, RemoteError> {
+        if !TAKES_URLS.load(Ordering::Relaxed) {
+            return Err(RemoteProblem::not_taken(name));
+        }
         let failed = |problem: RemoteProblem| fail(problem.at(name));
         let client = RangeClient::new(name).map_err(failed)?;
         let tail = client.tail(TAIL).map_err(failed)?;

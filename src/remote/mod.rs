@@ -15,6 +15,17 @@ mod window;
 
 pub(crate) use error::check as check_remote;
 pub use error::{RemoteError, RemoteProblem};
-pub(crate) use file::RemoteFile;
-pub(crate) use url::is_url;
+pub(crate) use file::{RemoteFile, take_urls};
+pub(crate) use url::{is_insecure, is_url, without_secrets};
 pub(crate) use window::MemberAccess;
+
+use std::path::PathBuf;
+
+/// By what a name is resolved (resolver(3)).
+const RESOLVER: [&str; 5] = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
+
+/// The files that are read to reach a server.
+pub(crate) fn remote_files() -> Vec<PathBuf> {
+    let resolver = RESOLVER.map(PathBuf::from);
+    resolver.into_iter().chain(certificates::files()).chain(credentials::files()).collect()
+}

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::memory::MemoryNeeded;
 use crate::opened::OpenedError;
+use crate::remote::RemoteError;
 use crate::rope::ReadError;
 use crate::simple::SameWheel;
 use crate::split::SplitError;
@@ -31,6 +32,9 @@ pub(crate) enum SessionError {
     /// Its tables take too much memory.
     #[error(transparent)]
     Memory(#[from] MemoryNeeded),
+    /// Bytes of it are missing, since a server does not send them.
+    #[error("{0}")]
+    Remote(#[from] RemoteError),
     /// Bytes cannot be read, or are not what a RECORD states.
     #[error(transparent)]
     Read(#[from] ReadError),

@@ -8,6 +8,7 @@ use super::prepared::Prepared;
 use crate::join;
 use crate::kpack::BundleJobs;
 use crate::memory::check_tables;
+use crate::remote::check_remote;
 use crate::resources::Resources;
 use crate::source::{Input, InputKind};
 use crate::split::{Packaging, Plan, SplitFacts, Statement};
@@ -45,6 +46,7 @@ pub(super) fn plan(
     let plan = |progress: &_| Plan::of_joined(&input, &joined, &choices.plan, jobs, progress);
     let plan = stages.stage("Planning", plan)?;
     check_tables()?;
+    check_remote()?;
     let is_whole = plan.keeps_wheels || share == Share::Wheel && is_whole(&input, &plan);
     let wheels = (!is_whole).then(|| WheelSet::new(&input, &plan, &choices.wheels, resources)).transpose()?.flatten();
     let warnings = warnings(&input, &plan, wheels.as_ref(), share);

@@ -47,7 +47,7 @@ mod whole_wheel;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::remote::{RemoteProblem, is_url};
+use crate::remote::is_url;
 use crate::resources::Resources;
 
 pub use binary::begins_binary;
@@ -71,24 +71,21 @@ pub use tree::open_file;
 pub(crate) use unknown::unknown;
 
 impl Input {
-    /// Lists the directory, wheel, tar archive or binary at `location`.
+    /// Lists the directory, wheel, tar archive or binary at `location`, or of a command that takes URLs the wheel there.
     pub fn open(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
         Self::list(location, true, resources)
     }
 
     /// Like [`Input::open`], but omits what this user may not list, with a warning. Such an input is incomplete: no
-    /// output may be made of it. It may be a wheel on a server, of which ranges are read.
+    /// output may be made of it.
     pub fn survey(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
-        if is_url(location) {
-            return wheel::list_remote(location.to_owned(), resources);
-        }
         Self::list(location, false, resources)
     }
 
     fn list(location: &Path, is_strict: bool, resources: &Arc<Resources>) -> Result<Self, SourceError> {
         let path = location;
         if is_url(path) {
-            return Err(RemoteProblem::not_taken(path).into());
+            return wheel::list_remote(path, resources);
         }
         let io = |source| SourceError::Io { path: path.to_owned(), source };
         let location = path.canonicalize().map_err(io)?;

@@ -45,10 +45,10 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
 }
 
 /// The same of a file on a server.
-pub(super) fn list_remote(location: PathBuf, resources: &Arc<Resources>) -> Result<Input, SourceError> {
-    let file = RemoteFile::open(&location, resources)?;
-    let wheel = OpenWheel::new(&location, WheelBytes::Remote(Box::new(file)), resources);
-    let listed = list_members(wheel, remote_attributes(), location);
+pub(super) fn list_remote(location: &Path, resources: &Arc<Resources>) -> Result<Input, SourceError> {
+    let file = RemoteFile::open(location, resources)?;
+    let wheel = OpenWheel::new(location, WheelBytes::Remote(Box::new(file)), resources);
+    let listed = list_members(wheel, remote_attributes(), location.to_owned());
     // Why bytes are missing says more than what was not found in them.
     check_remote()?;
     listed

@@ -94,9 +94,13 @@ impl FatForm {
             Named::Archive => refused("a .kpack archive"),
             Named::Bundle => refused("an offload bundle"),
             Named::CodeObject => refused("a code object"),
-            Named::Tree | Named::Artifacts(_) | Named::Wheel | Named::Tar | Named::Zip | Named::Binary => {
-                one(Self::Whole(path.to_owned()))
-            }
+            Named::Tree
+            | Named::Artifacts(_)
+            | Named::Wheel
+            | Named::Remote
+            | Named::Tar
+            | Named::Zip
+            | Named::Binary => one(Self::Whole(path.to_owned())),
         }
     }
 }

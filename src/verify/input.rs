@@ -89,6 +89,7 @@ pub(super) fn open(
                 inputs.push(VerifyInput::Parts(vec![Parts { thin, ..Parts::of_one(part) }]));
             }
             Named::Binary | Named::Bundle | Named::CodeObject => inputs.push(VerifyInput::Binary(file()?)),
+            Named::Remote => form.check_local(path)?,
             Named::Archive => inputs.push(VerifyInput::Archive(file()?)),
             Named::Tree | Named::Artifacts(_) if shows_nothing_of_its_own(path) => {}
             Named::Tree | Named::Artifacts(_) | Named::Wheel | Named::Tar | Named::Zip => {

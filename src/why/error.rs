@@ -59,7 +59,7 @@ impl WhyError {
     pub(crate) fn is_not_understood(&self) -> bool {
         match self {
             Self::Opened(error) => error.is_not_understood(),
-            Self::Source(error) => matches!(error, SourceError::UnknownKind { .. }),
+            Self::Source(error) => matches!(error, SourceError::UnknownKind { .. } | SourceError::Remote(_)),
             _ => false,
         }
     }

@@ -117,6 +117,7 @@ impl Question {
             Named::Tar | Named::Zip => {
                 self.add_assembled(assembled::of_packed(path, &self.of_assembly(&self.devices())), gpus, found);
             }
+            Named::Remote => named.check_local(path)?,
             Named::Archive | Named::Bundle | Named::CodeObject => {
                 let content = open_file(path, resources)?;
                 let at = EntryPath::root;

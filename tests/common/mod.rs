@@ -5,6 +5,7 @@
 pub(crate) mod links;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
+pub(crate) mod server;
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};

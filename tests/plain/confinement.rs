@@ -6,6 +6,8 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::mounts;
+use crate::common::server::{Reply, Server};
 use crate::common::{fixture, program, run, skipped, succeeds};
 use tempfile::TempDir;
 
@@ -85,6 +87,35 @@ fn a_command_that_is_taken_over_can_do_nothing_but_its_own_work() {
         assert!(threads.len() > 3 && threads.iter().all(|status| *status == expected), "{threads:?}");
     }
     assert!(place.path().join("out/host/lib/libx.so").exists() && !place.path().join("next").exists());
+}
+
+/// A wheel on a server is read without any file but those by which it is reached.
+#[test]
+fn a_command_that_reads_from_a_server_can_connect_and_open_no_input() {
+    if !is_confined() {
+        return;
+    }
+    let place = place();
+    let wheel = mounts::wheel(place.path());
+    let server = Server::start(fs::read(wheel).unwrap(), |_| Reply::Right);
+    let url = server.url("demo-1.0-py3-none-any.whl");
+    fs::write(place.path().join("home/.netrc"), "").unwrap();
+    let files = [&FILES[..], &["in", "in/fat.tar", "home/.netrc=", "cache/new="]].concat();
+    let mut inspect = command(place.path(), &["inspect", "--allow-http", &url, "-j", "3"]);
+    let output = succeeds(inspect.env("HOME", place.path().join("home")).env("KPACKFS_PROBE", files.join(":")));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let tried: BTreeMap<_, _> =
+        said.lines().filter_map(|line| line.strip_prefix("probe: ")?.split_once(": ")).collect();
+    let expected = |what: &str| match what {
+        // Nothing listens there.
+        "connect" => "Some(111)",
+        _ if files.iter().any(|file| file.strip_suffix('=').unwrap_or(file) == what) => ACCESS,
+        _ => NONE,
+    };
+    for (what, outcome) in tried.iter().filter(|(what, _)| **what != "thread") {
+        assert_eq!(*outcome, if what.starts_with("cache/") { "Some(2)" } else { expected(what) }, "{what}");
+    }
+    assert!(!place.path().join("cache").exists());
 }
 
 /// Otherwise the attempts would fail for another reason.

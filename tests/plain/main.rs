@@ -24,6 +24,7 @@ mod identity;
 mod images;
 mod outputs;
 mod recognised;
+mod remote;
 mod report;
 mod requirements;
 mod shapes;
