@@ -3,7 +3,7 @@
 //! | command | reads | writes | from when |
 //! |---|---|---|---|
 //! | `inspect`, `ls`, `cat`, `split`, `diff`, `index`, `kpack` | inputs, and what is next to a file | output, cache, temporary files | start |
-//! | `inspect` of a URL | certificates, credentials, what resolves names | output | start |
+//! | `inspect`, `verify` and `why` of URLs | certificates, credentials, what resolves names; the list of GPUs | output | start |
 //! | the same with a directory that has directories or symlinks in it | everything: its symlinks, `.pth` files and blobs lead elsewhere | the same | start |
 //! | `collect`, `recombine --output`, `verify` | everything: search paths, links, shards | the same | start |
 //! | `why` | everything: search paths, configurations of pip and uv | temporary files | start; after an interpreter that says where packages are |
@@ -67,14 +67,31 @@ impl Opens {
         Self { inputs, rules: Ok(FileRules { read, written: Vec::new(), connects }), capabilities: READER }
     }
 
-    /// These inputs, and what they lead to.
+    /// These inputs, and what they lead to. Those on servers lead nowhere.
     pub(super) fn everything(inputs: Vec<PathBuf>) -> Self {
-        Self { inputs, rules: Ok(FileRules::default()), capabilities: READER }
+        let mut remote = inputs.iter().map(|input| is_url(input));
+        if !inputs.is_empty() && remote.clone().all(|it| it) {
+            return Self::inputs(inputs);
+        }
+        let rules = FileRules { connects: remote.any(|it| it), ..FileRules::default() };
+        Self { inputs, rules: Ok(rules), capabilities: READER }
     }
 
-    /// Whether an input is on a server. Nothing of it is kept on disk.
-    pub(super) fn is_remote(&self) -> bool {
+    /// Whether nothing is read but what is on servers, and files by which these are reached. Of that nothing is kept on disk.
+    fn is_remote(&self) -> bool {
+        self.connects() && self.inputs.iter().all(|input| is_url(input))
+    }
+
+    fn connects(&self) -> bool {
         self.rules.as_ref().is_ok_and(|rules| rules.connects)
+    }
+
+    /// What is read in addition.
+    pub(super) fn also(mut self, path: &Path) -> Self {
+        if let Ok(FileRules { read: Some(read), .. }) = &mut self.rules {
+            read.push(path.to_owned());
+        }
+        self
     }
 
     /// A process, and what it has mapped.
@@ -155,11 +172,15 @@ impl Opens {
 
     /// The cache directory.
     pub(super) fn cache(self, directory: Option<PathBuf>) -> Self {
+        let directory = directory.filter(|_| !self.is_remote());
         directory.into_iter().fold(self, |opens, directory| opens.created(&directory, create_private))
     }
 
     /// The directories of temporary files.
     pub(super) fn temporary(self) -> Self {
+        if self.is_remote() {
+            return self;
+        }
         let named = std::env::var_os("TMPDIR").map(PathBuf::from);
         let places = named.into_iter().chain([PathBuf::from("/var/tmp")]);
         places.fold(self, |opens, place| opens.written(place, WriteAccess::Files))
@@ -211,7 +232,7 @@ pub(super) fn confine(opens: &Opens) {
     confine::keep_capabilities(opens.capabilities);
     confine::refuse_new_privileges();
     confine::restrict_files(opens.rules.as_ref().map_err(|reason| *reason));
-    confine::restrict_calls(if opens.is_remote() { Calls::Remote } else { Calls::Command });
+    confine::restrict_calls(if opens.connects() { Calls::Remote } else { Calls::Command });
     probe();
 }
 

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 
 use super::confinement::Opens;
 use super::failure::{code, text};
-use super::input::forms;
+use super::input::{RemoteOptions, forms};
 use super::json;
 use super::memory::MemoryOption;
 use super::options::{DatabaseOptions, Ignored, TargetOptions, ThreadOptions};
@@ -21,6 +21,7 @@ use super::terminal::message;
 use crate::artifact;
 use crate::gpu::GpuSet;
 use crate::memory::check_tables;
+use crate::remote::{check_remote, without_secrets};
 use crate::resources::Resources;
 use crate::rope::to_usize;
 use crate::split::Packaging;
@@ -38,6 +39,7 @@ const UNREADABLE: u8 = 2;
 ///
 /// If there is a RECORD, as in wheels, every file in it is compared with its SHA-256 and size. METADATA shows which
 /// wheels belong together. A split that was restricted by --gpu-targets and the like contains a statement of that.
+/// Wheels may also be URLs (https://…), all of whose bytes are read.
 ///
 /// Exit codes: 0 everything was checked and nothing is wrong, 1 something is wrong, 2 wrong command line, unreadable
 /// input, or nothing there was split, 5 an input is not there or not understood.
@@ -48,6 +50,7 @@ const UNREADABLE: u8 = 2;
 pub(super) struct Verify {
     #[arg(
         required_unless_present_any = ["artifacts_dir", "against"],
+        value_parser = PathBufValueParser::new().map(without_secrets),
         help = "What was split: any form of a split, or the host part and device parts",
         long_help = concat!("What was split: ", forms!(), ", or an archive; or the host part and the device parts in any order")
     )]
@@ -61,7 +64,7 @@ pub(super) struct Verify {
     ///
     /// They are wheels, directories of wheels, an install tree, artifacts or a directory of shards. PATH comes first: after
     /// this option, it can follow one FAT only.
-    #[arg(long, value_name = "FAT", num_args = 1..)]
+    #[arg(long, value_name = "FAT", num_args = 1.., value_parser = PathBufValueParser::new().map(without_secrets))]
     against: Vec<PathBuf>,
 
     /// PATH is a copy of a thin view for these GPUs
@@ -87,6 +90,9 @@ pub(super) struct Verify {
     component: Vec<String>,
 
     #[command(flatten)]
+    remote: RemoteOptions,
+
+    #[command(flatten)]
     targets: TargetOptions,
 
     #[command(flatten)]
@@ -110,7 +116,7 @@ fn rule_parser() -> impl TypedValueParser<Value = Rule> {
 
 impl Verify {
     pub(super) fn opens(&self) -> Opens {
-        Opens::everything(self.path.clone()).temporary()
+        Opens::everything(self.path.iter().chain(&self.against).cloned().collect()).temporary()
     }
 
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
@@ -141,6 +147,8 @@ impl Verify {
     fn verify(&self) -> anyhow::Result<VerifyReport> {
         self.ignored.note();
         let (paths, against) = self.paths()?;
+        self.remote.take_urls(&paths)?;
+        self.remote.take_urls(against)?;
         let is_artifact = |path: &PathBuf| artifact::find(path).ok().flatten().is_some();
         let packaging = if paths.iter().all(is_artifact) { Packaging::Processors } else { Packaging::Bundles };
         let options = VerifyOptions {
@@ -155,6 +163,7 @@ impl Verify {
         let resources = Resources::new(self.memory.limit()?);
         let report =
             show_bytes("Verifying", |progress| verify::verify(&paths, against, &options, &resources, progress));
+        check_remote()?;
         // Missing memory is the cause of another error, and has the exit code of all errors here.
         check_tables()?;
         Ok(report?)

@@ -8,18 +8,20 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use super::confinement::{self, Opens};
 use super::environment::{PythonEnvironment, is_package, libraries_of};
 use super::failure::text;
 use super::gpus::gpu;
-use super::input::forms;
+use super::input::{RemoteOptions, forms};
 use super::json;
 use super::lists::pieces;
 use super::memory::MemoryOption;
 use super::terminal::{escaped, message};
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
 use crate::memory::check_tables;
+use crate::remote::{check_remote, without_secrets};
 use crate::resources::Resources;
 use crate::threads;
 use crate::why::{
@@ -40,7 +42,7 @@ const UNKNOWN: u8 = 5;
 ///
 /// It follows the steps of a runtime for each library, without loading it: wrappers, marker, environment, all archives
 /// in order, packages, and the runtime itself. The first line is the answer. Lines marked "model" are not observed but
-/// follow from how runtimes work.
+/// follow from how runtimes work. PATH may also be the URL of a wheel (https://…), which is the only one then.
 ///
 /// Exit codes: 0 found, 1 not found, 2 wrong command line, 3 something cannot be read, 4 nothing has device code or no
 /// GPU is known, 5 what was named is not understood or not there.
@@ -50,6 +52,7 @@ const UNKNOWN: u8 = 5;
 )]
 pub(super) struct Why {
     #[arg(
+        value_parser = PathBufValueParser::new().map(without_secrets),
         help = "Libraries, a mount, a package, …; the active environment if nothing is named",
         long_help = concat!(
             "What has the code: libraries, or ", forms!(), ", an archive, a bundle, a code object, or the name of an installed \
@@ -57,6 +60,9 @@ pub(super) struct Why {
         )
     )]
     path: Vec<PathBuf>,
+
+    #[command(flatten)]
+    remote: RemoteOptions,
 
     /// The GPUs in the order in which the runtime sees them
     ///
@@ -145,7 +151,9 @@ impl Why {
         let mut variables: BTreeMap<_, _> = std::env::vars_os().collect();
         // An interpreter cannot run confined.
         let sites = self.sites(&variables).map_err(unreadable)?;
-        let opens = self.pid.map_or_else(|| Opens::everything(self.path.clone()).temporary(), |_| Opens::process());
+        self.remote.take_urls(&self.path).map_err(|error| (AnswerStatus::Unknown, error))?;
+        let opens = || Opens::everything(self.path.clone()).also(&self.topology).temporary();
+        let opens = self.pid.map_or_else(opens, |_| Opens::process());
         confinement::confine(&opens);
         let mut paths = if self.path.is_empty() { sites } else { self.named(&sites)? };
         let resources = Resources::new(self.memory.limit().map_err(unreadable)?);
@@ -171,7 +179,9 @@ impl Why {
         let (binary, wrapper) = (self.binary.clone(), self.wrapper);
         threads::start_pool(None).map_err(|error| unreadable(error.into()))?;
         let question = Question { paths, gpus, visible, binary, wrapper, variables, loaded, gone, resources };
-        let mut answer = match question.answer() {
+        let answer = question.answer();
+        check_remote().map_err(|error| (AnswerStatus::Unknown, error.into()))?;
+        let mut answer = match answer {
             Ok(answer) => answer,
             Err(error @ (WhyError::Nothing(_) | WhyError::NoWrapper(_))) => return Err(nothing(error.into())),
             Err(error) => return Err(unreadable(error.into())),

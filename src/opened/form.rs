@@ -34,7 +34,7 @@ pub static FORMS: [FormRow; 19] = [
     FormRow {
         name: "wheel on a server",
         sign: "https://HOST/…, or http://HOST/… with --allow-http",
-        commands: "inspect",
+        commands: "inspect, why, verify",
         recognise: |_| Ok(None),
     },
     FormRow {

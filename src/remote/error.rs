@@ -26,7 +26,9 @@ pub enum RemoteProblem {
     #[error("it is not the URL of a file")]
     NoUrl,
     /// The command does not read it, or not with other inputs.
-    #[error("this command does not read it from a server, or not with other inputs; download it: curl -LO {0}")]
+    #[error(
+        "wheels on servers are read by `verify`, and one at a time by `inspect` and `why`; download it: curl -LO {0}"
+    )]
     NotTaken(String),
     /// Its bytes would travel without TLS.
     #[error("others on the way can read and change what http carries; name the https URL, or give --allow-http")]

@@ -89,10 +89,9 @@ pub(super) fn open(
                 inputs.push(VerifyInput::Parts(vec![Parts { thin, ..Parts::of_one(part) }]));
             }
             Named::Binary | Named::Bundle | Named::CodeObject => inputs.push(VerifyInput::Binary(file()?)),
-            Named::Remote => form.check_local(path)?,
             Named::Archive => inputs.push(VerifyInput::Archive(file()?)),
             Named::Tree | Named::Artifacts(_) if shows_nothing_of_its_own(path) => {}
-            Named::Tree | Named::Artifacts(_) | Named::Wheel | Named::Tar | Named::Zip => {
+            Named::Tree | Named::Artifacts(_) | Named::Wheel | Named::Remote | Named::Tar | Named::Zip => {
                 note_wheels(path, findings)?;
                 grouped.push(NamedInput { path: path.clone(), is_listed: false });
             }

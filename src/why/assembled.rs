@@ -91,6 +91,13 @@ pub(super) fn of_wheels(
     Ok(files(input, paths.first().map_or(Path::new(""), PathBuf::as_path), assembly, question))
 }
 
+/// The files of a wheel on a server.
+pub(super) fn of_remote(path: &Path, question: &AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError> {
+    let input = Input::open(path, question.resources)?;
+    let assembly = AssemblyForm::Wheels { wheels: vec![GivenWheel::of(path, &input)?], unread: Vec::new() };
+    Ok(files(input, path, assembly, question))
+}
+
 /// The files of any other packed input, such as a tar archive.
 pub(super) fn of_packed(path: &Path, question: &AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError> {
     Ok(files(Input::open(path, question.resources)?, path, AssemblyForm::Other, question))
@@ -230,8 +237,11 @@ fn damage(joined: &Joined, path: &EntryPath) -> Option<WhyError> {
 
 impl GivenWheel {
     pub(super) fn read(path: &Path, resources: &Arc<Resources>) -> Result<Self, WhyError> {
-        let input = Input::open(path, resources)?;
-        let metadata = Metadata::read(&input).map_err(WhyError::at(path))?;
+        Self::of(path, &Input::open(path, resources)?)
+    }
+
+    fn of(path: &Path, input: &Input) -> Result<Self, WhyError> {
+        let metadata = Metadata::read(input).map_err(WhyError::at(path))?;
         Ok(Self { path: path.to_owned(), metadata })
     }
 

@@ -117,7 +117,10 @@ impl Question {
             Named::Tar | Named::Zip => {
                 self.add_assembled(assembled::of_packed(path, &self.of_assembly(&self.devices())), gpus, found);
             }
-            Named::Remote => named.check_local(path)?,
+            Named::Remote if self.paths.len() > 1 => named.check_local(path)?,
+            Named::Remote => {
+                self.add_assembled(assembled::of_remote(path, &self.of_assembly(&self.devices())), gpus, found);
+            }
             Named::Archive | Named::Bundle | Named::CodeObject => {
                 let content = open_file(path, resources)?;
                 let at = EntryPath::root;

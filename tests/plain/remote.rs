@@ -9,8 +9,8 @@ use std::thread;
 use tempfile::TempDir;
 
 use crate::common::mounts::wheel;
-use crate::common::program;
 use crate::common::server::{Asked, Reply, Server};
+use crate::common::{program, succeeds};
 
 /// A wheel of 6 MB, with deflated libraries, and large members that are deflated and stored.
 fn demo() -> &'static PathBuf {
@@ -29,9 +29,13 @@ type Answer = (Option<i32>, String, String);
 const NAME: &str = "demo-1.0-py3-none-any.whl";
 
 fn inspect(input: &str, options: &[&str]) -> Command {
+    command(&[&["inspect", input], options].concat())
+}
+
+fn command(arguments: &[&str]) -> Command {
     let mut command = program();
     let home = demo().parent().unwrap();
-    command.args(["inspect", "--allow-http", input]).args(options).current_dir(home).env("HOME", home);
+    command.args(arguments).arg("--allow-http").current_dir(home).env("HOME", home);
     command.env("KPACKFS_CACHE_DIR", home.join("cache")).env("KPACKFS_SILENCE", "300").env_remove("KPACKFS_TOKEN");
     command
 }
@@ -86,13 +90,49 @@ fn a_wheel_on_a_server_has_the_answers_of_a_file_by_few_requests() {
 }
 
 #[test]
+fn why_and_verify_say_of_a_wheel_on_a_server_what_they_say_of_a_file() {
+    let split = tempfile::tempdir().unwrap();
+    succeeds(program().args(["split", "--format", "wheel"]).arg(demo()).arg("-o").arg(split.path()));
+    // What is next to a file says more about it.
+    let alone = tempfile::tempdir().unwrap();
+    let host = alone.path().join(NAME);
+    fs::copy(split.path().join(NAME), &host).unwrap();
+    let target = ["--target", "gfx90a", "--json"];
+    for (file, options, code) in [
+        (demo(), [&["why", "FILE"][..], &target].concat(), 0),
+        (demo(), vec!["why", "FILE", "--target", "gfx1201", "--all"], 1),
+        (&host, [&["why", "FILE"][..], &target].concat(), 1),
+        (demo(), vec!["verify", "FILE", "--json"], 2),
+        (&host, vec!["verify", "FILE", "--json"], 1),
+        (demo(), vec!["verify", split.path().to_str().unwrap(), "--json", "--against", "FILE"], 0),
+    ] {
+        let server = Server::start(fs::read(file).unwrap(), |_| Reply::Right);
+        let say = |input: &str| {
+            let words: Vec<_> = options.iter().map(|word| if *word == "FILE" { input } else { word }).collect();
+            let (code, out, err) = said(&command(&words).output().unwrap());
+            (code, out.replace(input, "FILE"), err.replace(input, "FILE"))
+        };
+        let found = say(&server.url(NAME));
+        assert_eq!(found.0, Some(code), "{options:?}: {} {}", found.1, found.2);
+        same(&found, &say(file.to_str().unwrap()), &format!("{options:?}"));
+        let dies =
+            Server::start(fs::read(file).unwrap(), |it| if it.number == 0 { Reply::Right } else { Reply::Close });
+        let words: Vec<_> = options.iter().map(|word| word.replace("FILE", &dies.url(NAME))).collect();
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let (code, out, err) = said(&command(&words).output().unwrap());
+        let text = format!("{out}{err}");
+        assert!(code == Some(5) && text.contains("before the end of an answer"), "{words:?}: {code:?} {text}");
+    }
+}
+
+#[test]
 fn small_wheels_take_one_request() {
     let bytes = fs::read(demo()).unwrap();
     let place = tempfile::tempdir().unwrap();
     let small = place.path().join("small-1.0-py3-none-any.whl");
     let script = "import sys, zipfile\nfrom_, to = (zipfile.ZipFile(name, mode) for name, mode in zip(sys.argv[1:], 'rw'))\n\
                   for it in from_.infolist():\n if it.file_size < 100000: to.writestr(it, from_.read(it))\nto.close()";
-    crate::common::succeeds(Command::new("python3").args(["-c", script]).args([demo(), &small]));
+    succeeds(Command::new("python3").args(["-c", script]).args([demo(), &small]));
     let bytes_of_small = fs::read(&small).unwrap();
     assert!(bytes_of_small.len() < 64 << 10 && bytes.len() > 64 << 10);
     // A server without ranges sends it as well.
@@ -284,15 +324,14 @@ fn other_commands_name_the_one_that_downloads() {
     let place = tempfile::tempdir().unwrap();
     fs::create_dir(place.path().join("in")).unwrap();
     let url = "https://host.invalid/demo-1.0-py3-none-any.whl";
-    let commands: [&[&str]; 11] = [
+    let commands: [&[&str]; 10] = [
         &["split", url, "-o", "out"],
         &["split", "--format", "index", url, "-o", "out"],
         &["mount", url, "."],
         &["index", url],
         &["diff", url, "."],
         &["diff", ".", url],
-        &["verify", url],
-        &["why", url, "--target", "gfx942"],
+        &["why", url, url, "--target", "gfx942"],
         &["collect", url, "--from", "in", "--gpu-targets", "gfx942", "-o", "out"],
         &["kpack", "list", url],
         &["inspect", url, url],

@@ -46,7 +46,7 @@ pub(in crate::cli) struct ResourceOptions {
 impl ResourceOptions {
     /// What a command with these options opens in addition.
     pub(in crate::cli) fn opens(&self, opens: Opens) -> Opens {
-        if opens.is_remote() { opens } else { opens.cache(self.cache.checked_directory()).temporary() }
+        opens.cache(self.cache.checked_directory()).temporary()
     }
 
     /// The frame store of an input, with this cache directory.
