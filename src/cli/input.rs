@@ -7,7 +7,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use super::options::note;
 use super::prepare::place_of;
-use crate::remote::{RemoteProblem, is_insecure, take_urls, without_secrets};
+use crate::remote::{RemoteProblem, allow_downloads, is_insecure, take_urls, without_secrets};
 
 /// The forms that commands take, in the same words (docs/inputs.md).
 macro_rules! forms {
@@ -81,12 +81,21 @@ pub(super) struct RemoteOptions {
     /// Others on the way can read and change what http carries.
     #[arg(long)]
     allow_http: bool,
+
+    /// Read all of a wheel from a server that sends no ranges
+    ///
+    /// It is kept in memory, in half of --memory.
+    #[arg(long)]
+    download: bool,
 }
 
 impl RemoteOptions {
     /// Lets the command read URLs. Fails if bytes would travel in the clear without being allowed to.
     pub(super) fn take_urls(self, inputs: &[PathBuf]) -> anyhow::Result<()> {
         take_urls();
+        if self.download {
+            allow_downloads();
+        }
         let in_the_clear = inputs.iter().find(|input| !self.allow_http && is_insecure(input));
         in_the_clear.map_or(Ok(()), |input| Err(RemoteProblem::InTheClear.at(input).into()))
     }

@@ -18,6 +18,7 @@ use super::error::{RemoteProblem, TRIES};
 use super::response::{AskedRange, RangeAnswer, Validators};
 use super::window::BLOCK;
 use super::{certificates, credentials, url};
+use crate::rope::to_usize;
 
 /// The longest time without a byte of an answer.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -99,6 +100,21 @@ impl RangeClient {
         Ok(tail)
     }
 
+    /// All bytes of the file, if they are at most `most`. Without ranges, a download that breaks off begins again.
+    pub(super) fn whole(&self, most: u64) -> Result<Vec<u8>, RemoteProblem> {
+        let mut tries = 0;
+        loop {
+            let answer = self.answer(&AskedRange::Whole(most))?;
+            let mut whole = Vec::with_capacity(to_usize(answer.range.end));
+            tries += 1;
+            match hand_over(answer, &mut |bytes| whole.extend_from_slice(bytes)) {
+                Ok(()) => return Ok(whole),
+                Err(problem) if tries >= TRIES => return Err(problem),
+                Err(_) => thread::sleep(self.silence / 60),
+            }
+        }
+    }
+
     /// Hands over bytes of the file, in order and in pieces.
     pub(super) fn get(&self, range: Range<u64>, take: &mut dyn FnMut(&[u8])) -> Result<(), RemoteProblem> {
         let (mut at, mut tries) = (range.start, 0);
@@ -142,13 +158,12 @@ impl RangeClient {
     fn ask(&self, asked: &AskedRange, found: Option<&Uri>) -> Result<RangeAnswer, RemoteProblem> {
         let uri = found.unwrap_or(&self.named);
         let redirects = if found.is_some() { 0 } else { REDIRECTS };
-        let length = match asked {
-            AskedRange::Tail(length) => *length,
-            AskedRange::Bytes(range) => range.end - range.start,
-        };
-        let slowest = self.silence + Duration::from_secs(length / SLOWEST);
-        let request = self.agent.get(uri).config().max_redirects(redirects).timeout_recv_body(Some(slowest)).build();
-        let mut request = request.header("range", asked.header());
+        let slowest = self.silence + Duration::from_secs(asked.most() / SLOWEST);
+        let mut request =
+            self.agent.get(uri).config().max_redirects(redirects).timeout_recv_body(Some(slowest)).build();
+        if let Some(range) = asked.header() {
+            request = request.header("range", range);
+        }
         if let Some(tag) = self.validators.get().and_then(Validators::strong_tag) {
             request = request.header("if-match", tag);
         }

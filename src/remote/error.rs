@@ -25,7 +25,7 @@ pub enum RemoteProblem {
     /// It cannot be parsed.
     #[error("it is not the URL of a file")]
     NoUrl,
-    /// The command does not read it, or not with other inputs.
+    /// The command does not read URLs, or not with other inputs.
     #[error(
         "wheels on servers are read by `verify`, and one at a time by `inspect` and `why`; download it: curl -LO {0}"
     )]
@@ -45,8 +45,21 @@ pub enum RemoteProblem {
     )]
     Denied(u16),
     /// The server sends whole files only.
-    #[error("the server does not answer requests for ranges; download it: curl -LO {0}")]
+    #[error(
+        "the server does not answer requests for ranges; give --download to read all of it, or download it: curl -LO {0}"
+    )]
     NoRanges(String),
+    /// It sends whole files only, and this one has no room in memory.
+    #[error(
+        "the server does not answer requests for ranges, and its {size} bytes are more than half of --memory; \
+         give more, or download it: curl -LO {name}"
+    )]
+    TooLarge {
+        /// The bytes of the file.
+        size: u64,
+        /// The URL.
+        name: String,
+    },
     /// Other bytes were sent than those that were asked for.
     #[error("the server was asked for the bytes {}-{} and answered {answer}; download the file", asked.start, asked.end.saturating_sub(1))]
     OtherRange {

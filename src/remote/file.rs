@@ -9,7 +9,7 @@ use super::client::RangeClient;
 use super::error::{RemoteError, RemoteProblem, check, fail};
 use super::in_flight::InFlight;
 use super::window::{self, BLOCK, FileParts, MemberAccess, WindowFacts};
-use crate::memory::ByteCache;
+use crate::memory::{ByteCache, Reservation};
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
 use crate::rope::{Identity, to_usize};
@@ -25,6 +25,14 @@ pub(crate) fn take_urls() {
     TAKES_URLS.store(true, Ordering::Relaxed);
 }
 
+/// Whether all of a file is read from a server that has no ranges (`--download`).
+static DOWNLOADS: AtomicBool = AtomicBool::new(false);
+
+/// Reads all of a file from now on if its server has no ranges.
+pub(crate) fn allow_downloads() {
+    DOWNLOADS.store(true, Ordering::Relaxed);
+}
+
 /// A file on a server. Blocks of it are kept within the memory budget.
 #[derive(derive_more::Debug)]
 #[debug("RemoteFile({})", name.display())]
@@ -32,7 +40,10 @@ pub(crate) struct RemoteFile {
     name: Box<Path>,
     client: RangeClient,
     size: u64,
+    /// The last bytes, or all.
     tail: Vec<u8>,
+    /// The memory of these.
+    _memory: Reservation,
     blocks: ByteCache<u64, Arc<[u8]>>,
     in_flight: InFlight,
     /// The members, once they are listed.
@@ -48,12 +59,18 @@ impl RemoteFile {
         }
         let failed = |problem: RemoteProblem| fail(problem.at(name));
         let client = RangeClient::new(name).map_err(failed)?;
-        let tail = client.tail(TAIL).map_err(failed)?;
+        let half = resources.budget.capacity() / 2;
+        let tail = match client.tail(TAIL) {
+            Err(RemoteProblem::NoRanges(_)) if DOWNLOADS.load(Ordering::Relaxed) => client.whole(half),
+            tail => tail,
+        };
+        let tail = tail.map_err(failed)?;
         let size = client.validators().map_or(0, |it| it.total);
         resources.counters.bytes_read.add(tail.len() as u64);
-        let blocks = ByteCache::bounded(&resources.budget, MemoryClass::Spans, resources.budget.capacity() / 2);
+        let memory = resources.budget.account(MemoryClass::Spans, tail.len() as u64);
+        let blocks = ByteCache::bounded(&resources.budget, MemoryClass::Spans, half);
         let (in_flight, parts, resources) = (InFlight::default(), OnceLock::new(), Arc::clone(resources));
-        Ok(Self { name: name.into(), client, size, tail, blocks, in_flight, parts, resources })
+        Ok(Self { name: name.into(), client, size, tail, _memory: memory, blocks, in_flight, parts, resources })
     }
 
     /// Its length in bytes.

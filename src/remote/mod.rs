@@ -15,7 +15,7 @@ mod window;
 
 pub(crate) use error::check as check_remote;
 pub use error::{RemoteError, RemoteProblem};
-pub(crate) use file::{RemoteFile, take_urls};
+pub(crate) use file::{RemoteFile, allow_downloads, take_urls};
 pub(crate) use url::{is_insecure, is_url, without_secrets};
 pub(crate) use window::MemberAccess;
 

@@ -15,14 +15,25 @@ pub(super) enum AskedRange {
     Tail(u64),
     /// These.
     Bytes(Range<u64>),
+    /// All, if they are no more than these.
+    Whole(u64),
 }
 
 impl AskedRange {
     /// The value of the header `Range`.
-    pub(super) fn header(&self) -> String {
+    pub(super) fn header(&self) -> Option<String> {
         match self {
-            Self::Tail(length) => format!("bytes=-{length}"),
-            Self::Bytes(range) => format!("bytes={}-{}", range.start, range.end.saturating_sub(1)),
+            Self::Tail(length) => Some(format!("bytes=-{length}")),
+            Self::Bytes(range) => Some(format!("bytes={}-{}", range.start, range.end.saturating_sub(1))),
+            Self::Whole(_) => None,
+        }
+    }
+
+    /// The most bytes of an answer.
+    pub(super) fn most(&self) -> u64 {
+        match self {
+            Self::Tail(length) | Self::Whole(length) => *length,
+            Self::Bytes(range) => range.end - range.start,
         }
     }
 
@@ -31,6 +42,7 @@ impl AskedRange {
         match self {
             Self::Tail(length) => total.saturating_sub(*length)..total,
             Self::Bytes(range) => range.clone(),
+            Self::Whole(_) => 0..total,
         }
     }
 }
@@ -97,7 +109,13 @@ impl RangeAnswer {
             // A range of all bytes may be answered so.
             StatusCode::OK => {
                 let total = body.content_length().filter(|total| asked.within(*total) == (0..*total));
-                total.map(|total| (0..total, total)).ok_or_else(|| RemoteProblem::NoRanges(name.to_owned()))?
+                let total = total.ok_or_else(|| RemoteProblem::NoRanges(name.to_owned()))?;
+                if let AskedRange::Whole(most) = asked
+                    && total > *most
+                {
+                    return Err(RemoteProblem::TooLarge { size: total, name: name.to_owned() });
+                }
+                (0..total, total)
             }
             status => return Err(refusal(status, headers, known.is_some())),
         };

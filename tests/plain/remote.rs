@@ -126,6 +126,36 @@ fn why_and_verify_say_of_a_wheel_on_a_server_what_they_say_of_a_file() {
 }
 
 #[test]
+fn all_of_a_wheel_is_read_from_a_server_without_ranges_if_that_is_allowed() {
+    let expected = local(&["--json"]);
+    let breaks = |it: &Asked| if it.range.is_none() && it.number == 2 { Reply::Cut(100_000) } else { Reply::Whole };
+    for memory in ["256", "16"] {
+        let (found, asked) = ask(breaks, &["--json", "--download", "--memory", memory]);
+        same(&found, &expected, memory);
+        assert_eq!(asked.iter().filter(|it| it.range.is_none()).count(), 2);
+    }
+    assert!(!demo().with_file_name("cache").exists(), "nothing is kept on disk");
+    // With ranges the option changes nothing.
+    let (found, asked) = ask(|_| Reply::Right, &["--json", "--download"]);
+    same(&found, &expected, "ranges");
+    assert!(asked.iter().all(|it| it.range.is_some()));
+
+    let large = Server::start(vec![0; 9 << 20], |_| Reply::Whole);
+    let (code, _, err) = said(&inspect(&large.url(NAME), &["--download", "--memory", "16"]).output().unwrap());
+    assert!(code == Some(5) && err.contains("9437184 bytes are more than half of --memory"), "{err}");
+    for (lie, words) in [
+        (Reply::Cut(7), "before the end of an answer"),
+        (Reply::Encoded("gzip"), "content-encoding"),
+        (Reply::Status(403, String::new()), "refuses it (403)"),
+        (Reply::Silence, "does not answer in time"),
+    ] {
+        let lies = move |it: &Asked| if it.range.is_none() { lie.clone() } else { Reply::Whole };
+        let ((code, out, err), _) = ask(lies, &["--json", "--download"]);
+        assert!((code, &*out) == (Some(5), "") && err.contains(words), "{err}");
+    }
+}
+
+#[test]
 fn small_wheels_take_one_request() {
     let bytes = fs::read(demo()).unwrap();
     let place = tempfile::tempdir().unwrap();
@@ -200,7 +230,11 @@ fn a_server_that_lies_is_named() {
     use Since::{First, Second};
     let status = |status, headers: &str| Reply::Status(status, headers.to_owned());
     let lies = [
-        (First, Whole, "does not answer requests for ranges; download it: curl -LO http://127.0.0.1:"),
+        (
+            First,
+            Whole,
+            "does not answer requests for ranges; give --download to read all of it, or download it: curl -LO http://127.0.0.1:",
+        ),
         (Second, Whole, "does not answer requests for ranges"),
         (First, Shifted(1), "was asked for the bytes"),
         (Second, Shifted(1), "was asked for the bytes"),
