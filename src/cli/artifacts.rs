@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::bail;
@@ -121,7 +120,7 @@ impl PreparedArtifacts {
         )
     }
 
-    /// Writes the parts, or those with these names. Fails at the end if some artifacts could not be split.
+    /// Writes the parts, or those with these names. Returns their places.
     pub(super) fn write(
         &self,
         views: &[String],
@@ -129,7 +128,7 @@ impl PreparedArtifacts {
         keep_set_id: bool,
         force: bool,
         writing: (Writing, LimitOptions),
-    ) -> anyhow::Result<ExitCode> {
+    ) -> anyhow::Result<Vec<PathBuf>> {
         let is_wanted = |part: &&ArtifactPart| views.is_empty() || views.contains(&part.name.to_string());
         let parts: Vec<_> = self.artifacts.parts.iter().filter(is_wanted).cloned().collect();
         if let Some(view) = views.iter().find(|view| !parts.iter().any(|part| part.name.to_string() == **view)) {
@@ -138,9 +137,13 @@ impl PreparedArtifacts {
         let statement = self.statement.clone().with_views(views);
         let inputs = Inputs::of(std::slice::from_ref(&self.input));
         let (writing, limits) = writing;
-        write(&parts, (output, writing, limits), keep_set_id, force, &inputs, &statement, &self.resources)?;
+        write(&parts, (output, writing, limits), keep_set_id, force, &inputs, &statement, &self.resources)
+    }
+
+    /// Fails if some artifacts could not be split.
+    pub(super) fn check_all(&self) -> anyhow::Result<()> {
         match self.artifacts.failures.as_slice() {
-            [] => Ok(ExitCode::SUCCESS),
+            [] => Ok(()),
             failures => bail!("{} could not be split", counted(failures.len(), "artifact", "artifacts")),
         }
     }
@@ -307,7 +310,7 @@ fn manifests(parts: &[ArtifactPart], component: Option<&str>) -> Vec<(String, Tr
     wanted.filter_map(manifest).collect()
 }
 
-/// Writes each part to a directory in `output`.
+/// Writes each part to a directory in `output`. Returns their places.
 pub(super) fn write(
     parts: &[ArtifactPart],
     (output, writing, limits): (&Path, Writing, LimitOptions),
@@ -316,7 +319,7 @@ pub(super) fn write(
     inputs: &Inputs,
     statement: &Statement,
     resources: &Resources,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Vec<PathBuf>> {
     let mut tree = lay_out_artifacts(parts, Vec::new())?;
     if !keep_set_id {
         clear_set_id(&mut tree);
@@ -365,7 +368,7 @@ pub(super) fn write(
     stated.iter().try_for_each(|stated| stated.write(&mut output))?;
     output.publish(writing.durability())?;
     save_index(resources);
-    Ok(())
+    Ok(places)
 }
 
 /// The parts of artifacts, without what is added to them about the split.

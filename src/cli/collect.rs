@@ -19,7 +19,8 @@ use super::interrupt;
 use super::json;
 use super::options::{CompressionOptions, ResourceOptions, SplitOptions, WantedTargets};
 use super::prepare::{CommandSession, place_of, save_index};
-use super::table::{Style, Table, size};
+use super::said::WrittenOutput;
+use super::table::{Style, Table, known_size, size};
 use crate::collect::{CollectReport, CollectedCode, CollectedFile, Reason, code_of, form_name};
 use crate::disk::parent;
 use crate::export::{Inputs, PackedFormat};
@@ -97,6 +98,8 @@ struct Answer<'a> {
     #[serde(flatten)]
     report: &'a CollectReport,
     code: Vec<CollectedCode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    written: Option<&'a WrittenOutput>,
 }
 
 impl Collect {
@@ -137,9 +140,8 @@ impl Collect {
             policy: WorkPolicy { check_bundles: true, ..WorkPolicy::default() },
             ..SplitOptions::default()
         };
-        let collected = self.collecting.collect(&self.app, &self.from, &options)?;
-        let prepared = &collected.prepared;
-        match &self.result.output {
+        let mut collected = self.collecting.collect(&self.app, &self.from, &options)?;
+        let written = match &self.result.output {
             Some(output) => {
                 let resources = &collected.prepared.resources;
                 let again = |gpus: &[TargetId]| {
@@ -147,33 +149,36 @@ impl Collect {
                     let opening = CommandSession { choices, resources, is_quiet: true };
                     self.collecting.collect_for(gpus, &self.app, &self.from, &opening)
                 };
-                self.result.write(&collected, output, &inputs, &again)?;
+                Some(self.result.write(&collected, output, &inputs, &again)?)
             }
             None if self.result.limits.limit().is_some() => {
                 bail!("--max-part needs --output, whose format has the size")
             }
-            None => {}
-        }
+            None => None,
+        };
+        collected.measure()?;
+        let prepared = &collected.prepared;
         if let Some(file) = &self.html {
             write_page(file, &Page::new((&prepared.input, &prepared.plan, None), None, true).html())?;
         }
         save_index(&prepared.resources);
-        match self.print(&collected) {
+        match self.print(&collected, written.as_ref()) {
             Err(error) if !is_broken_pipe(&error) => return Err(error),
             _ => {}
         }
         warn_of_missing(&collected.report);
+        written.iter().filter(|_| !self.json).for_each(WrittenOutput::say);
         Ok(if collected.report.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(MISSING) })
     }
 
-    fn print(&self, collected: &Collected) -> anyhow::Result<()> {
+    fn print(&self, collected: &Collected, written: Option<&WrittenOutput>) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         let Collected { prepared, report, gpus, has_archives } = collected;
         let code = code_of(&prepared.input, &prepared.plan, gpus);
         if self.json {
             let form = form_name(*has_archives);
             let gpu_targets = gpus.iter().map(ToString::to_string).collect();
-            json::write(&mut out, &Answer { gpu_targets, form, report, code })?;
+            json::write(&mut out, &Answer { gpu_targets, form, report, code, written })?;
             return Ok(out.flush()?);
         }
         if !self.explain.is_empty() {
@@ -242,9 +247,10 @@ fn reason(reason: &Reason) -> &'static str {
 fn tables(report: &CollectReport, code: &[CollectedCode], gpus: impl Iterator<Item = String>) -> Vec<Table> {
     let gpus: Vec<_> = gpus.collect();
     let listed = [Reason::Needed, Reason::LoadedByName, Reason::Included];
-    let mut libraries = Table::new("Libraries", "path | needed by | why");
+    let mut libraries = Table::new("Libraries", "path | size # | needed by | why");
     for file in report.files.iter().filter(|file| listed.contains(&file.reason)) {
-        libraries.row([file.path.clone(), file.by.clone().unwrap_or_default(), reason(&file.reason).to_owned()]);
+        let (by, why) = (file.by.clone().unwrap_or_default(), reason(&file.reason).to_owned());
+        libraries.row([file.path.clone(), known_size(file.size), by, why]);
     }
     let mut sizes = Table::new("Device code", "path | shared #");
     for gpu in &gpus {

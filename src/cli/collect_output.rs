@@ -9,9 +9,11 @@ use super::collecting::Collected;
 use super::limits::{LimitOptions, measured};
 use super::output_name::directory_or_packed;
 use super::progress::show_bytes;
+use super::said::WrittenOutput;
 use super::terminal::warn;
 use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::collect::code_of;
+use crate::disk::parent;
 use crate::export::{Inputs, Output, PackedFormat, Replace, WantedSums, write_packed};
 use crate::gpu::{GpuSet, TargetId};
 use crate::report::{Judgement, PartChoice, PartGpus, SizedPart, TooLarge};
@@ -72,10 +74,13 @@ impl ResultOptions {
         output: &Path,
         inputs: &[PathBuf],
         again: CollectFor<'_>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<WrittenOutput> {
         let place = std::path::absolute(output).with_context(|| output.display().to_string())?;
         match self.stage(collected, &place, inputs) {
-            Ok(staged) => Ok(staged.publish(self.writing.durability())?),
+            Ok((staged, places)) => {
+                staged.publish(self.writing.durability())?;
+                said(output, &place, &places, &collected.gpus)
+            }
             Err(error) => match error.downcast::<TooLarge>() {
                 Ok(TooLarge(judgement)) => Err(self.advised(judgement, collected, (&place, inputs), again)?.into()),
                 Err(error) => Err(error),
@@ -84,7 +89,7 @@ impl ResultOptions {
     }
 
     /// Writes what was collected, without its names. Fails if it is too large.
-    fn stage(&self, collected: &Collected, place: &Path, inputs: &[PathBuf]) -> anyhow::Result<Output> {
+    fn stage(&self, collected: &Collected, place: &Path, inputs: &[PathBuf]) -> anyhow::Result<(Output, Vec<PathBuf>)> {
         let Prepared { input, plan, resources, .. } = &collected.prepared;
         let (_, arch, thin) = collected.view();
         let mut tree = view::lay_out_with(input, plan, None, &arch, &thin, Vec::new())?;
@@ -105,7 +110,7 @@ impl ResultOptions {
         };
         let mut staged = Output::prepare(directory, &places, &[], &replace, &Inputs::of(inputs), resources, warn)?;
         self.write_pieces(&tree, &pieces, &mut staged, &collected.prepared)?;
-        Ok(staged)
+        Ok((staged, places))
     }
 
     fn pieces(&self, tree: &mut Tree, collected: &Collected, place: &Path) -> anyhow::Result<Vec<WrittenPiece>> {
@@ -215,6 +220,23 @@ fn sized(tree: &Tree, piece: &WrittenPiece) -> Option<SizedPart> {
     let node = tree.resolve(ROOT, &piece.view)?;
     let name = piece.place.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Some(SizedPart::of_node(name, piece.gpus.clone(), (tree, node)))
+}
+
+/// What was written, by the name that the user gave it.
+fn said(output: &Path, place: &Path, places: &[PathBuf], gpus: &[TargetId]) -> anyhow::Result<WrittenOutput> {
+    let named = |it: &PathBuf| match it.strip_prefix(parent(place)) {
+        Ok(name) if it != place => output.with_file_name(name),
+        _ => output.to_owned(),
+    };
+    let places: Vec<_> = places.iter().map(named).collect();
+    let written = WrittenOutput::at(("piece", "pieces"), output, &places)?;
+    Ok(match (&*written.paths(), gpus.first()) {
+        ([only], Some(gpu)) if Path::new(only).is_dir() => {
+            written.next(["kpackfs", "why", only, "--target", &gpu.to_string()])
+        }
+        ([first, ..], _) => written.next(["kpackfs", "inspect", first]),
+        ([], _) => written,
+    })
 }
 
 /// The place of a piece: in a directory, or next to a file.

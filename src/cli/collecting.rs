@@ -1,5 +1,6 @@
 //! What `collect` and `mount --collect` share: options, and the planned collection.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -14,6 +15,7 @@ use crate::coverage::{Coverage, CoverageInput, InputCoverage, Requirement};
 use crate::gpu::{BundleKey, GpuSet, Level, TargetId};
 use crate::session::{Prepared, Session, Share};
 use crate::source::{EntryPath, Input};
+use crate::tree::{Body, ROOT};
 use crate::view::{self, HOST, THIN, ThinViews};
 
 /// Options about what is collected.
@@ -143,6 +145,20 @@ fn coverage(prepared: &Prepared, gpus: &[TargetId]) -> Coverage {
 }
 
 impl Collected {
+    /// Takes note of the sizes that are known without more work.
+    pub(super) fn measure(&mut self) -> anyhow::Result<()> {
+        let (view, arch, thin) = self.view();
+        let Prepared { input, plan, .. } = &self.prepared;
+        let tree = view::lay_out_with(input, plan, None, &arch, &thin, Vec::new())?;
+        let files = tree.resolve(ROOT, &view).map(|root| tree.files_below(root)).unwrap_or_default();
+        let known = |(path, body): (EntryPath, Body)| Some((path.to_string(), body.bounds().known()?));
+        let sizes: HashMap<_, _> = files.into_iter().filter_map(known).collect();
+        for file in &mut self.report.files {
+            file.size = sizes.get(&file.path).copied();
+        }
+        Ok(())
+    }
+
     /// The view of the result in the tree of its split, and what makes that view: the targets to overlay on the host part,
     /// and the sets of GPUs of thin views.
     pub(super) fn view(&self) -> (EntryPath, Vec<BundleKey>, ThinViews) {

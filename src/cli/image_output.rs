@@ -11,11 +11,14 @@ use super::limits::LimitOptions;
 use super::options::SplitOptions;
 use super::prepare::{CommandSession, place_of, save_index};
 use super::progress::show_bytes;
+use super::said::{SaidPiece, WrittenOutput};
 use super::split_warnings::warn_of_fat;
 use super::terminal::{message, warn};
 use super::writing::Writing;
 use crate::deflate::DeflateLevel;
-use crate::export::{ImageLayout, ImageWriteError, ImagesToWrite, Inputs, LayerCompression};
+use crate::export::{
+    ImageLayout, ImageWriteError, ImagesToWrite, Inputs, LayerCompression, WrittenImage, WrittenImages,
+};
 use crate::gpu::{GpuSet, TargetId};
 use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, LayerPart, first_names};
 use crate::opened::{Named, recognise};
@@ -85,7 +88,7 @@ pub(super) struct ImageOutput<'a> {
 
 impl ImageOutput<'_> {
     /// Writes an image for each GPU.
-    pub(super) fn write(&self) -> anyhow::Result<()> {
+    pub(super) fn write(&self) -> anyhow::Result<WrittenOutput> {
         let Named::Image(reference) = recognise(self.input)? else {
             let input = self.input.display();
             bail!(
@@ -126,10 +129,16 @@ impl ImageOutput<'_> {
         if let Err(ImageWriteError::TooLarge(layers)) = &written {
             self.limits.check(|| Ok(layers_of(layers, &division)), PartChoice::Gpus)?;
         }
-        let counts = written?;
+        let WrittenImages { counts, images, size } = written?;
         tracing::debug!(unchanged = counts.unchanged, written = counts.written, found = counts.found, "layers");
         save_index(&prepared.resources);
-        Ok(())
+        let first = images.first().map(|image| format!("oci:{}:{}", layout.directory().display(), image.tag));
+        let piece = |image: WrittenImage| {
+            let WrittenImage { tag: name, digest, size } = image;
+            SaidPiece { name, size, files: None, digest: Some(digest) }
+        };
+        let written = WrittenOutput::images(layout.directory(), size, images.into_iter().map(piece).collect());
+        Ok(written.next(["kpackfs", "inspect"].into_iter().chain(first.as_deref())))
     }
 
     /// The form of what is split already.

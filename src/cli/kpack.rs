@@ -15,9 +15,10 @@ use super::memory::MemoryOption;
 use super::output_name::directory;
 use super::pack::{self, Create};
 use super::replacing::Replacing;
+use super::said::{SaidOptions, WrittenOutput};
 use super::table::{counted, size};
 use super::terminal::{escaped, warn};
-use super::unbundle::unbundle;
+use super::unbundle::{CODE_OBJECTS, unbundle};
 use crate::export::{Inputs, NewFiles};
 use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, TocEntry};
@@ -63,6 +64,8 @@ enum KpackCommand {
         output: PathBuf,
         #[command(flatten)]
         replacing: Replacing,
+        #[command(flatten)]
+        said: SaidOptions,
     },
     /// Write the code objects of an archive to files
     ///
@@ -85,6 +88,8 @@ enum KpackCommand {
         target: Option<String>,
         #[command(flatten)]
         replacing: Replacing,
+        #[command(flatten)]
+        said: SaidOptions,
     },
     /// Write the code objects of fat binaries and of offload bundles to files
     ///
@@ -101,6 +106,8 @@ enum KpackCommand {
         target: Option<TargetId>,
         #[command(flatten)]
         replacing: Replacing,
+        #[command(flatten)]
+        said: SaidOptions,
     },
 }
 
@@ -126,12 +133,15 @@ impl Kpack {
         match &self.command {
             KpackCommand::List { file, json, summary } => list(file, *json, *summary)?,
             KpackCommand::Create(create) => create.run(memory)?,
-            KpackCommand::Bundle { file, output, replacing } => pack::bundle(file, output, *replacing)?,
-            KpackCommand::Extract { file, output, binary, target, replacing } => {
-                extract(file, output, (binary.as_deref(), target.as_deref()), *replacing)?;
+            KpackCommand::Bundle { file, output, replacing, said } => {
+                said.say(&pack::bundle(file, output, *replacing)?)?;
             }
-            KpackCommand::Unbundle { file, output, target, replacing } => {
-                unbundle(file, output, target.as_ref(), *replacing, memory)?;
+            KpackCommand::Extract { file, output, binary, target, replacing, said } => {
+                let written = extract(file, output, (binary.as_deref(), target.as_deref()), *replacing)?;
+                written.iter().try_for_each(|written| said.say(written))?;
+            }
+            KpackCommand::Unbundle { file, output, target, replacing, said } => {
+                said.say(&unbundle(file, output, target.as_ref(), *replacing, memory)?)?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -178,13 +188,13 @@ fn summarise(reader: &ArchiveReader, out: &mut impl Write) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Writes the code objects of this binary and this target, or of all.
+/// Writes the code objects of this binary and this target, or of all. Returns what was written to files.
 fn extract(
     file: &Path,
     output: &Path,
     (binary, target): (Option<&str>, Option<&str>),
     replacing: Replacing,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<WrittenOutput>> {
     let reader = open(file)?;
     let is_directory = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
     let is_one = binary.is_some() && target.is_some() && !is_directory;
@@ -203,7 +213,9 @@ fn extract(
     let is_stdout = output == Path::new("-");
     let mut new = NewFiles::new(replacing.force);
     match found.as_slice() {
-        [only] if is_stdout => return write(only, &mut std::io::stdout().lock()),
+        [only] if is_stdout => {
+            return write(only, &mut std::io::stdout().lock()).map(|()| None);
+        }
         &[only] if is_one => new.add(output.to_owned(), only.0.to_owned(), only)?,
         _ if is_one || is_stdout => {
             let (file, count) = (file.display(), found.len());
@@ -215,7 +227,9 @@ fn extract(
             }
         }
     }
-    new.write(&Inputs::of(&[file.to_owned()]), warn, |object, mut file, _| write(object, &mut file))
+    let inputs = Inputs::of(&[file.to_owned()]);
+    let places = new.write(&inputs, warn, |object, mut file, _| write(object, &mut file))?;
+    WrittenOutput::at(CODE_OBJECTS, output, &places).map(Some)
 }
 
 /// `lib/libx.so#0` for `gfx942` becomes `lib/libx.so.0.gfx942.hsaco`. A name that leads out of the directory is

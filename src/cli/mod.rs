@@ -40,6 +40,7 @@ mod progress;
 mod recombine;
 mod reference;
 mod replacing;
+mod said;
 mod serving;
 mod split;
 mod split_views;
@@ -71,6 +72,8 @@ use crate::report::table;
 ///
 /// `kpackfs INPUT DIRECTORY` is `kpackfs mount INPUT DIRECTORY`.
 ///
+/// A command that writes something says what it has written; -q does not, and --json prints it as JSON.
+///
 /// Exit codes: 0 success, 1 failure, 2 wrong command line, 5 an input is not there, or what it is was not understood. Some commands have more, which their help lists.
 #[derive(Debug, Parser)]
 #[command(name = "kpackfs", version = version(), max_term_width = 110)]
@@ -83,6 +86,10 @@ struct Cli {
     /// Errors name it. `kpackfs --version --verbose` prints what a command gives up on this machine.
     #[arg(long, global = true, hide = true)]
     no_confinement: bool,
+
+    /// Show no progress, and do not say what was written
+    #[arg(short, long, global = true, hide = true)]
+    quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -130,6 +137,8 @@ pub fn run(commit: Option<&str>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Some(caller) = mount8::caller(&arguments, &Cli::command()) {
+        // mount(8) says nothing, either.
+        said::be_quiet();
         return mount8::run(caller, arguments, &Cli::command(), |command| Ok(Cli::try_parse_from(command)?.run()));
     }
     let arguments = lists::bind(arguments);
@@ -177,6 +186,9 @@ impl Cli {
     fn run(&self) -> anyhow::Result<ExitCode> {
         if self.no_confinement {
             confinement::turn_off();
+        }
+        if self.quiet {
+            said::be_quiet();
         }
         self.command.opens().iter().for_each(confinement::confine);
         let result = self.command.run();
@@ -239,8 +251,8 @@ mod tests {
 
     /// More options than these are not found by a reader.
     const MOST_OPTIONS: usize = 30;
-    /// Options that are of use after a message only, which names them.
-    const NAMED_BY_MESSAGES: [&str; 3] = ["allow-ratio", "keep-set-id", "no-confinement"];
+    /// Options that are of use after a message only, which names them, or that the help of kpackfs names for all commands.
+    const NAMED_ELSEWHERE: [&str; 5] = ["allow-ratio", "json", "keep-set-id", "no-confinement", "quiet"];
     /// A screen of `-h`.
     const MOST_LINES: usize = 50;
 
@@ -248,7 +260,7 @@ mod tests {
     fn spellings(command: &clap::Command, rows: &mut BTreeSet<String>) {
         for argument in command.get_arguments() {
             let Some(long) = argument.get_long() else { continue };
-            let is_elsewhere = argument.get_help_heading() == Some("Mount") || NAMED_BY_MESSAGES.contains(&long);
+            let is_elsewhere = argument.get_help_heading() == Some("Mount") || NAMED_ELSEWHERE.contains(&long);
             if argument.is_hide_set() && !is_elsewhere {
                 rows.insert(format!("| `--{long}` | "));
             }

@@ -12,6 +12,7 @@ use clap::Args;
 
 use super::options::CompressionOptions;
 use super::replacing::Replacing;
+use super::said::{SaidOptions, WrittenOutput};
 use super::terminal::{message, warn};
 use crate::export;
 use crate::export::{Inputs, NewFiles};
@@ -65,6 +66,9 @@ pub(super) struct Create {
 
     #[command(flatten)]
     replacing: Replacing,
+
+    #[command(flatten)]
+    said: SaidOptions,
 }
 
 impl Create {
@@ -94,7 +98,11 @@ impl Create {
             let path = if is_file { self.output.clone() } else { self.output.join(name) };
             new.add(path, format!("the archive for {}", archive.target()), archive)?;
         }
-        new.write(&Inputs::of(&self.inputs()), warn, |archive, file, path| copy(&*archive.make()?, file, path))
+        let inputs = Inputs::of(&self.inputs());
+        let places = new.write(&inputs, warn, |archive, file, path| copy(&*archive.make()?, file, path))?;
+        let written = WrittenOutput::at(("archive", "archives"), &self.output, &places)?;
+        let first = places.first().map(|place| place.to_string_lossy());
+        self.said.say(&written.next(["kpackfs", "kpack", "list"].into_iter().chain(first.as_deref())))
     }
 
     /// The archives that `split` would make for a binary, with their names.
@@ -191,7 +199,7 @@ impl Create {
 }
 
 /// Writes the code objects `files` as one offload bundle.
-pub(super) fn bundle(files: &[PathBuf], output: &Path, replacing: Replacing) -> anyhow::Result<()> {
+pub(super) fn bundle(files: &[PathBuf], output: &Path, replacing: Replacing) -> anyhow::Result<WrittenOutput> {
     let resources = Resources::new(0);
     let mut objects = Vec::<CodeObject>::new();
     for path in files {
@@ -213,7 +221,10 @@ pub(super) fn bundle(files: &[PathBuf], output: &Path, replacing: Replacing) -> 
     objects.sort_by(|one, other| one.target.cmp(&other.target));
     let mut new = NewFiles::new(replacing.force);
     new.add(output.to_owned(), "the bundle".to_owned(), bundle_of(&objects)?)?;
-    new.write(&Inputs::of(files), warn, |bundle, file, path| copy(bundle, file, path))
+    let places = new.write(&Inputs::of(files), warn, |bundle, file, path| copy(bundle, file, path))?;
+    let written = WrittenOutput::at(("bundle", "bundles"), output, &places)?;
+    let target = objects.first().map(|object| object.target.to_string()).unwrap_or_default();
+    Ok(written.next(["kpackfs", "why", "--target", &*target, &*output.to_string_lossy()]))
 }
 
 /// A code object for `target`, or else for the target in its header.

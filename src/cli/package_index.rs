@@ -40,13 +40,15 @@ pub(super) struct IndexOutput<'a> {
 }
 
 impl IndexOutput<'_> {
-    /// Writes an index of all wheels of the inputs, which need not belong together.
-    pub(super) fn write(&self, options: &SplitOptions) -> anyhow::Result<()> {
+    /// Writes an index of all wheels of the inputs, which need not belong together. Returns its place, and whether all of them
+    /// were as they are before any split.
+    pub(super) fn write(&self, options: &SplitOptions) -> anyhow::Result<(Vec<PathBuf>, bool)> {
         mount::raise_open_files().context("RLIMIT_NOFILE")?;
         let release = CommandSession::new(self.inputs, options)?.session().open_apart(self.inputs)?;
         self.write_release(&release)?;
         save_index(&release.resources);
-        Ok(())
+        let are_fat = release.wheels.iter().all(|wheel| wheel.prepared.plan.joined.is_empty());
+        Ok((vec![self.directory.join(SIMPLE)], are_fat))
     }
 
     fn write_release(&self, release: &Release) -> anyhow::Result<()> {

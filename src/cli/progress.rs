@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::said::is_quiet;
 use super::table::size;
 use crate::metrics::Progress;
 
@@ -32,7 +33,7 @@ impl Position {
 /// differ in cost by a factor of a hundred.
 pub(super) fn show_bytes<T: Send>(title: &'static str, work: impl FnOnce(&Progress) -> T + Send) -> T {
     let progress = Progress::default();
-    if !std::io::stderr().is_terminal() {
+    if is_quiet() || !std::io::stderr().is_terminal() {
         return work(&progress);
     }
     let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr()).with_prefix(title);

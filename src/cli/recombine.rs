@@ -14,6 +14,7 @@ use super::options::RecombineOptions;
 use super::output_name::directory;
 use super::prepare::resources;
 use super::progress::show_bytes;
+use super::said::{SaidOptions, WrittenOutput};
 use super::serving::{Serving, absolute};
 use super::writing::Writing;
 use crate::artifact::PackagingConfig;
@@ -76,6 +77,9 @@ pub(super) struct Recombine {
     writing: Writing,
 
     #[command(flatten)]
+    said: SaidOptions,
+
+    #[command(flatten)]
     serving: Serving,
 
     #[command(flatten)]
@@ -101,7 +105,7 @@ impl Recombine {
                 let policy = WorkPolicy { check_bundles: true, ..WorkPolicy::default() };
                 let (recombined, _, resources) = self.prepare(&config, &shards, policy)?;
                 let (statement, inputs) = (self.statement()?, Inputs::of_shards(&config, &shards));
-                write(
+                let places = write(
                     &recombined.parts,
                     (output, self.writing, LimitOptions::default()),
                     true,
@@ -110,6 +114,8 @@ impl Recombine {
                     &statement,
                     &resources,
                 )?;
+                let written = WrittenOutput::at(("package", "packages"), output, &places)?;
+                self.said.say(&written.next(["kpackfs", "verify", &*output.to_string_lossy()]))?;
             }
             (None, Some(mount_point)) => self.serve(mount_point, &config, &shards)?,
             (None, None) => {}

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use super::confinement;
 use super::failure::text;
 use super::log;
+use super::said::say_mounted;
 use crate::artifact::{FoundArtifacts, find, shards};
 use crate::export::Inputs;
 use crate::fs::PassthroughChoice;
@@ -159,7 +160,8 @@ impl Serving {
         if let Some(path) = &self.log_file {
             log::to_file(path)?;
         }
-        let mount_point = absolute(mount_point)?;
+        let place = mount_point;
+        let mount_point = absolute(place)?;
         let mount = MountOptions {
             mount_point: mount_point.clone(),
             source: source.to_owned(),
@@ -188,6 +190,10 @@ impl Serving {
             served.map_err(|error| text(&error))
         };
         mount::serve(options, prepare, usable)?;
+        // A caller that waits for the file knows already, and one that made the mount unmounts it.
+        if !self.foreground && !self.fake && self.ready_fd.is_none() && !place.starts_with("/dev/fd") {
+            say_mounted(place);
+        }
         Ok(())
     }
 }

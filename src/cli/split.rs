@@ -1,11 +1,13 @@
 //! `kpackfs split`.
 
+mod checks;
+mod said;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use clap::error::ErrorKind;
 
 use super::artifacts::artifacts;
 use super::confinement::Opens;
@@ -19,6 +21,7 @@ use super::output_name::directory;
 use super::package_index::IndexOutput;
 use super::prepare::{CommandSession, check_claims, place_of, save_index};
 use super::progress::show_bytes;
+use super::said::{SaidOptions, WrittenOutput};
 use super::split_views::directories;
 use super::split_warnings::{is_part, names, warn_of_fat, warn_of_others, warn_of_use};
 use super::terminal::warn;
@@ -26,7 +29,6 @@ use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
 use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::export::{Inputs, Output, ReadyViews, Replace, StatementChange, WantedSums};
 use crate::kpack::{ArchiveRope, unmade_size};
-use crate::report;
 use crate::resources::WorkPolicy;
 use crate::session::Prepared;
 use crate::source::{Attributes, EntryPath};
@@ -86,7 +88,13 @@ pub(super) struct Split {
 
     #[command(flatten)]
     writing: Writing,
+
+    #[command(flatten)]
+    said: SaidOptions,
 }
+
+/// Where the pieces of an output are.
+type OutputPlaces = Vec<PathBuf>;
 
 impl Split {
     /// Where it writes to, unless images are added to a layout.
@@ -116,18 +124,23 @@ impl Split {
         let (force, writing, limits) = (self.force, self.writing, self.limits);
         if let OutputFormat::Oci = self.format {
             let (images, input, output) = (&self.images, self.source.path(), self.output());
-            ImageOutput { options: images, split: &options, input, output, force, writing, limits }.write()?;
-            return Ok(ExitCode::SUCCESS);
+            let written =
+                ImageOutput { options: images, split: &options, input, output, force, writing, limits }.write()?;
+            return self.said.say(&written).map(|()| ExitCode::SUCCESS);
         }
         if let OutputFormat::Index = self.format {
             let inputs = &self.source.paths();
-            IndexOutput { directory: self.output(), force, inputs, writing, limits }.write(&options)?;
-            return Ok(ExitCode::SUCCESS);
+            let output = IndexOutput { directory: self.output(), force, inputs, writing, limits };
+            let (places, is_fat) = output.write(&options)?;
+            return self.say(&places, is_fat).map(|()| ExitCode::SUCCESS);
         }
         if let Some(artifacts) = artifacts(&self.source, &options)? {
             return match self.format {
                 OutputFormat::Directory => {
-                    artifacts.write(&self.view, self.output(), self.keep_set_id, force, (writing, limits))
+                    let written =
+                        artifacts.write(&self.view, self.output(), self.keep_set_id, force, (writing, limits))?;
+                    self.say(&written, false)?;
+                    artifacts.check_all().map(|()| ExitCode::SUCCESS)
                 }
                 OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index | OutputFormat::Oci => {
                     bail!("{}: wheels can be made of a wheel only", self.source.path().display())
@@ -152,20 +165,21 @@ impl Split {
         if !self.keep_set_id {
             clear_set_id(&mut tree);
         }
-        self.write(&prepared, &tree)?;
+        let places = self.write(&prepared, &tree)?;
         save_index(&prepared.resources);
+        self.say(&places, prepared.plan.joined.is_empty())?;
         Ok(ExitCode::SUCCESS)
     }
 
     /// Writes the output in its format.
-    fn write(&self, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
+    fn write(&self, prepared: &Prepared, tree: &Tree) -> anyhow::Result<OutputPlaces> {
         let views = directories(&self.view, self.output(), &prepared.plan)?;
         let stated = match self.format {
             OutputFormat::Directory => Some(self.stated(prepared, &views)?),
             // Wheels contain their statement.
             OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index | OutputFormat::Oci => None,
         };
-        match (self.format, &prepared.wheels) {
+        let places = match (self.format, &prepared.wheels) {
             (OutputFormat::Directory, Some(wheels)) if self.view.is_empty() => {
                 let place = |part: &WheelPart| {
                     let name = match part.part() {
@@ -175,15 +189,15 @@ impl Split {
                     };
                     Ok(Some((EntryPath::root().child(name.as_bytes()), self.output().join(name))))
                 };
-                self.write_parts(wheels, prepared, tree, Vec::new(), stated.as_ref(), place)?;
+                self.write_parts(wheels, prepared, tree, Vec::new(), stated.as_ref(), place)?
             }
             (OutputFormat::Directory, _) => self.write_directories(prepared, tree, &views, stated.as_ref())?,
             (OutputFormat::Wheel, Some(wheels)) if !self.view.is_empty() => {
-                self.write_fat_wheel(wheels, prepared, tree)?;
+                self.write_fat_wheel(wheels, prepared, tree)?
             }
             (OutputFormat::Wheel, Some(wheels)) => self.write_wheels(wheels, prepared, tree)?,
             (OutputFormat::Wheel, None) if prepared.plan.keeps_wheels && self.view.is_empty() => {
-                self.copy_wheels(prepared)?;
+                self.copy_wheels(prepared)?
             }
             (OutputFormat::ThinWheel, Some(wheels)) => self.write_thin_wheels(wheels, prepared, tree)?,
             (OutputFormat::Wheel | OutputFormat::ThinWheel, None) | (OutputFormat::Index | OutputFormat::Oci, _) => {
@@ -193,12 +207,12 @@ impl Split {
                     self.source.path().display()
                 );
             }
-        }
+        };
         warn_of_signatures(&prepared.input);
         if stated.is_some() && self.view.is_empty() {
             warn_of_others(self.output(), &views);
         }
-        Ok(())
+        Ok(places)
     }
 
     /// The statement for the output directory.
@@ -212,65 +226,13 @@ impl Split {
         Ok(change.with_manifests(self.output(), manifests, views.iter().map(|(view, _)| view)))
     }
 
-    /// Refuses options without effect in this format.
-    fn check_usage(&self) -> Result<(), clap::Error> {
-        let of_wheels = || self.view.iter().any(|view| view.trim_start_matches('/').starts_with(WHEELS));
-        let problem = match self.format {
-            OutputFormat::Wheel if self.view.iter().any(|view| view.trim_matches('/') != FAT) => {
-                "--view chooses directories; of wheels it can choose fat only"
-            }
-            OutputFormat::Index if !self.view.is_empty() => "--view chooses directories; an index has all wheels",
-            OutputFormat::Oci if !self.view.is_empty() => "--view chooses directories; --gpu-targets chooses images",
-            OutputFormat::Oci => return Ok(()),
-            _ if self.images.are_given() => {
-                "--add-to, --form and --layer-compression are about images; they need --format oci"
-            }
-            OutputFormat::Directory | OutputFormat::Wheel | OutputFormat::Index if self.versions.are_given() => {
-                "--local-version is about thin wheels; it needs --format thin-wheel"
-            }
-            OutputFormat::Directory | OutputFormat::ThinWheel if self.variant.label().is_some() && !of_wheels() => {
-                "--generate-variant-wheel makes a wheel; it needs --format wheel"
-            }
-            OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Directory | OutputFormat::Index => {
-                return Ok(());
-            }
-        };
-        Err(clap::Error::raw(ErrorKind::ArgumentConflict, format!("{problem}\n")))
-    }
-
-    /// Fails if there is nothing to do.
-    fn check(&self, prepared: &Prepared) -> anyhow::Result<()> {
-        let (input, plan) = (self.source.path().display(), &prepared.plan);
-        if !matches!(self.format, OutputFormat::Directory)
-            && prepared.wheels.as_ref().is_some_and(|wheels| wheels.has_symlinks)
-        {
-            bail!(
-                "{input}: wheels cannot hold its symlinks; put copies in their place, or remove those that the warnings name"
-            );
-        }
-        if !plan.keys.is_empty() {
-            return Ok(());
-        }
-        if !plan.unsplit.is_empty() {
-            // `verify` reports a host part whose binaries stayed fat.
-            if let OutputFormat::Directory = self.format {
-                return Ok(());
-            }
-            bail!("{input}: none of its fat binaries can be split; the warnings say why");
-        }
-        if prepared.has_nothing_to_split() {
-            bail!("{input}: nothing to split: it {}", report::LookedAt::of([&prepared.input], &prepared.resources));
-        }
-        bail!("{input}: --gpu-targets and --exclude-targets leave nothing of it: nothing to split");
-    }
-
     fn write_directories(
         &self,
         prepared: &Prepared,
         tree: &Tree,
         views: &[(EntryPath, PathBuf)],
         stated: Option<&StatementChange>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<OutputPlaces> {
         if let Some((view, _)) = views.iter().find(|(view, _)| tree.resolve(ROOT, view).is_none()) {
             bail!(
                 "--view {view}: there is no such view; there are {}, and those in {MERGED}/ and {THIN}/",
@@ -291,7 +253,7 @@ impl Split {
         let made = write_with_archives(tree, &written, (&archives, sums), self.writing, check)?;
         output.add_made(made);
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
-        Ok(output.publish(self.writing.durability())?)
+        self.publish(output, views)
     }
 
     /// The parts that are written.
@@ -315,7 +277,7 @@ impl Split {
         Ok(Output::prepare(self.output(), &places, &gone, &replace, &inputs, &prepared.resources, warn)?)
     }
 
-    fn write_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
+    fn write_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<OutputPlaces> {
         let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| self.wheel_place(name)).collect();
         if !index.is_empty() {
             eprintln!(
@@ -327,7 +289,7 @@ impl Split {
     }
 
     /// Writes the wheels of the input as they are.
-    fn copy_wheels(&self, prepared: &Prepared) -> anyhow::Result<()> {
+    fn copy_wheels(&self, prepared: &Prepared) -> anyhow::Result<OutputPlaces> {
         let (wheels, root) = (prepared.listed()?, prepared.input.root);
         let mut tree = Tree::new(Attributes { mode: 0o755, ..root });
         view::show_all_wheels(&mut tree, root, &wheels)?;
@@ -342,7 +304,7 @@ impl Split {
     }
 
     /// Writes the wheel as it was before it was split.
-    fn write_fat_wheel(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
+    fn write_fat_wheel(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<OutputPlaces> {
         let Some(fat) = &wheels.fat else {
             bail!("--view {FAT}: {} is not split, so it is this wheel", self.source.path().display());
         };
@@ -352,16 +314,21 @@ impl Split {
     }
 
     /// Writes files of a tree.
-    fn write_files(&self, views: &[(EntryPath, PathBuf)], prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
+    fn write_files(
+        &self,
+        views: &[(EntryPath, PathBuf)],
+        prepared: &Prepared,
+        tree: &Tree,
+    ) -> anyhow::Result<OutputPlaces> {
         let mut output = self.prepare_output((tree, views), None, prepared)?;
         let (staged, sums) = (output.views(views), WantedSums::new());
         let check = |ready: &_| self.limits.check_ready_of(&self.parts(prepared, tree, views), &output, ready);
         let made = write_with_archives(tree, &staged, (&[], sums), self.writing, check)?;
         output.add_made(made);
-        Ok(output.publish(self.writing.durability())?)
+        self.publish(output, views)
     }
 
-    fn write_thin_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
+    fn write_thin_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<OutputPlaces> {
         let views = thin_wheels(tree, wheels, &self.view, self.output())?;
         // Members are copied in their compressed form, which shows no damage.
         let keys = keys_of(&views);
@@ -380,7 +347,7 @@ impl Split {
         others: Vec<(EntryPath, PathBuf)>,
         stated: Option<&StatementChange>,
         place: impl Fn(&WheelPart) -> anyhow::Result<Option<(EntryPath, PathBuf)>>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<OutputPlaces> {
         let parts: Vec<_> = wheels.hosts.iter().chain(wheels.devices.values()).cloned().collect();
         let views = parts.iter().filter_map(|part| place(part).transpose()).chain(others.into_iter().map(Ok));
         let views = views.collect::<anyhow::Result<Vec<_>>>()?;
@@ -395,6 +362,11 @@ impl Split {
         })?;
         output.add_made(made);
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
-        Ok(output.publish(self.writing.durability())?)
+        self.publish(output, &views)
+    }
+
+    fn publish(&self, output: Output, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<OutputPlaces> {
+        output.publish(self.writing.durability())?;
+        Ok(views.iter().map(|(_, place)| place.clone()).collect())
     }
 }

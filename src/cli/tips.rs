@@ -22,9 +22,8 @@ const OTHER_COMMANDS: [(&[&str], &str); 6] = [
 ];
 
 /// Options of other programs, and what is used here.
-const OTHER_OPTIONS: [(&[&str], &str); 3] = [
+const OTHER_OPTIONS: [(&[&str], &str); 2] = [
     (&["-v", "--verbose"], "RUST_LOG=debug in the environment prints more; 'kpackfs --version' prints the version"),
-    (&["-q", "--quiet"], "there is no progress without a terminal; '2>/dev/null' silences warnings, too"),
     (&["-V", "--version"], VERSION),
 ];
 

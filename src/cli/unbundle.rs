@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use anyhow::{Context, bail};
 
 use super::replacing::Replacing;
+use super::said::WrittenOutput;
 use super::terminal::warn;
 use crate::binary::FatBinary;
 use crate::export;
@@ -16,6 +17,9 @@ use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{Content, copy_from};
 use crate::source::open_file;
+
+/// What code objects are called.
+pub(super) const CODE_OBJECTS: (&str, &str) = ("code object", "code objects");
 
 /// The most padding between two bundles of a file, in bytes.
 const GAP: u64 = 1 << 16;
@@ -27,7 +31,7 @@ pub(super) fn unbundle(
     target: Option<&TargetId>,
     replacing: Replacing,
     memory: u64,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<WrittenOutput> {
     let resources = Resources::new(memory);
     let mut new = NewFiles::new(replacing.force);
     for file in files {
@@ -49,9 +53,10 @@ pub(super) fn unbundle(
         }
     }
     // In pieces, since a code object may be larger than the memory.
-    new.write(&Inputs::of(files), warn, |object, file, path| {
-        Ok(export::copy(&*object.content, file, path, &AtomicU64::new(0))?)
-    })
+    let places = new.write(&Inputs::of(files), warn, |object, file, path| {
+        anyhow::Ok(export::copy(&*object.content, file, path, &AtomicU64::new(0))?)
+    })?;
+    WrittenOutput::at(CODE_OBJECTS, output, &places)
 }
 
 /// The code objects of each wrapper of a binary, or of each bundle in a file of bundles.

@@ -226,7 +226,8 @@ impl<'a> ResultAssembly<'a> {
         let by = by.and_then(|by| self.selection.objects.get(by));
         let by = by.map(|object: &LoadedObject| self.placement.path(&object.file).to_string());
         let (path, source_path) = (path.to_string(), source.path.to_string());
-        self.report.files.push(CollectedFile { path, from: source.root, source: source_path, reason, by, rule });
+        let (from, size) = (source.root, None);
+        self.report.files.push(CollectedFile { path, from, source: source_path, size, reason, by, rule });
     }
 }
 

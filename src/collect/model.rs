@@ -35,6 +35,9 @@ pub struct CollectedFile {
     pub from: usize,
     /// Its path there.
     pub source: String,
+    /// Its size in bytes in the result. Archives have one when they were written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
     /// Why it is in.
     pub reason: Reason,
     /// The path in the result of the file that needs it.

@@ -31,13 +31,13 @@ impl<T> NewFiles<T> {
     }
 
     /// Writes all files by `write`, or none if one of them may not be written. A file has a later second than the one that it
-    /// replaces.
+    /// replaces. Returns their paths.
     pub(crate) fn write<E: From<ExportError>>(
-        &self,
+        self,
         inputs: &Inputs,
         warn: Warn,
         write: impl Fn(&T, &File, &Path) -> Result<(), E>,
-    ) -> Result<(), E> {
+    ) -> Result<Vec<PathBuf>, E> {
         self.check(inputs)?;
         for (path, (_, source)) in &self.files {
             let directory = parent(path);
@@ -47,7 +47,7 @@ impl<T> NewFiles<T> {
             set_apart([(file.temporary_path(), path.clone())], warn)?;
             file.publish(self.may_replace, Durability::Deferred).map_err(at(path))?;
         }
-        Ok(())
+        Ok(self.files.into_keys().collect())
     }
 
     /// Fails if a file would be written to an input, in place of something else, or where a directory has to be.

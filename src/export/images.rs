@@ -76,8 +76,45 @@ pub(crate) struct LayerCounts {
     pub(crate) found: usize,
 }
 
+/// What was written.
+#[derive(Debug)]
+pub(crate) struct WrittenImages {
+    pub(crate) counts: LayerCounts,
+    pub(crate) images: Vec<WrittenImage>,
+    /// Bytes of all layers. Images share some.
+    pub(crate) size: u64,
+}
+
+/// An image of it.
+#[derive(Debug)]
+pub(crate) struct WrittenImage {
+    pub(crate) tag: String,
+    /// That of its manifest.
+    pub(crate) digest: String,
+    /// Bytes of its layers.
+    pub(crate) size: u64,
+}
+
+impl WrittenImages {
+    fn of(counts: LayerCounts, images: &[ImageLayers], entries: &[Descriptor], tags: &[(Arc<GpuSet>, String)]) -> Self {
+        let layers = |image: &ImageLayers| {
+            let blob = |(_, layer): &(LayerPart, ListedLayer)| {
+                (layer.descriptor.digest().to_string(), layer.descriptor.size())
+            };
+            image.iter().map(blob).collect::<HashMap<_, _>>()
+        };
+        let written = images.iter().zip(entries).zip(tags).map(|((image, entry), (_, tag))| WrittenImage {
+            tag: tag.clone(),
+            digest: entry.digest().to_string(),
+            size: layers(image).values().sum(),
+        });
+        let all: HashMap<_, _> = images.iter().flat_map(layers).collect();
+        Self { counts, images: written.collect(), size: all.values().sum() }
+    }
+}
+
 impl ImageLayout<'_> {
-    fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         match self {
             Self::New(directory) | Self::Existing(directory) => directory,
         }
@@ -172,7 +209,7 @@ impl ImagesToWrite<'_> {
         resources: &Arc<Resources>,
         progress: &Progress,
         warn: Warn,
-    ) -> Result<LayerCounts, ImageWriteError> {
+    ) -> Result<WrittenImages, ImageWriteError> {
         let existing = layout.existing(resources)?;
         let layers = existing.as_ref().map(|layout| self.layers_in(layout, warn)).transpose()?.unwrap_or_default();
         layout.check_tags(self, existing.as_ref())?;
@@ -199,7 +236,7 @@ impl ImagesToWrite<'_> {
         let index = existing.as_ref().map(Layout::index).transpose()?;
         output.write_file(&place.join(INDEX), &index_with(index, &entries), Durability::Synced)?;
         output.publish(self.durability)?;
-        Ok(counts)
+        Ok(WrittenImages::of(counts, &images, &entries, self.gpus))
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) use self::blobs::LayerCompression;
 pub(crate) use self::dates::MadeFiles;
 pub use self::error::ExportError;
 pub(crate) use self::files::NewFiles;
-pub(crate) use self::images::{ImageLayout, ImageWriteError, ImagesToWrite};
+pub(crate) use self::images::{ImageLayout, ImageWriteError, ImagesToWrite, WrittenImage, WrittenImages};
 pub(crate) use self::inputs::Inputs;
 pub(crate) use self::job::WantedSums;
 pub(crate) use self::output::{Output, Replace};

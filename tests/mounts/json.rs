@@ -108,6 +108,8 @@ fn commands_print_what_the_schemas_say() {
         );
         assert!(list[field] != Value::Null, "{list}");
     }
+    let written = check("written", &printed(&["split", "--json", "tree", "-o", "written"]));
+    assert!(!written["pieces"].as_array().unwrap().is_empty() && written["next"].is_string(), "{written}");
     let indexes = place.path().join("cache");
     let cache = ["--cache-dir", indexes.to_str().unwrap()];
     let listed = || check("cache-list", &printed(&[&["cache", "list", "--json"], &cache[..]].concat()));
@@ -135,8 +137,10 @@ fn commands_print_what_the_schemas_say() {
         assert_eq!((&why["found"], why["lookups"][0]["cause"].is_null()), (&Value::Bool(false), false), "{why}");
     }
     // There is no library for its needs, and no code for the second GPU.
-    let collected =
-        check("collect", &printed(&["collect", "tree", "--from", "tree", "--gpu-targets", "gfx90a,gfx803", "--json"]));
+    let collected = check(
+        "collect",
+        &printed(&["collect", "tree", "--from", "tree", "--gpu-targets", "gfx90a,gfx803", "-o", "collected", "--json"]),
+    );
     assert!(!collected["missing"].as_array().unwrap().is_empty() && !collected["code"].as_array().unwrap().is_empty());
     let compared = check("diff", &printed(&["diff", "--json", "--fail-above", "0", "tree", "torch.whl"]));
     assert!(!compared["gate"]["exceeded"].as_array().unwrap().is_empty() && compared["metadata"].is_null());

@@ -27,6 +27,7 @@ mod recognised;
 mod remote;
 mod report;
 mod requirements;
+mod said;
 mod shapes;
 mod splice_inflaters;
 mod split_id;

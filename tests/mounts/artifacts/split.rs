@@ -109,7 +109,7 @@ fn options_of_rocm_kpack_are_taken() {
     let place = fat();
     // The output directory is shared with other components, and the options have their old names.
     place.file("shared/base_lib_generic/notes", "there");
-    let early = ["split", "--input-dir", "x_lib_gfx110X", "--component-name", "y_lib", "--output-dir", "shared"];
+    let early = ["-q", "split", "--input-dir", "x_lib_gfx110X", "--component-name", "y_lib", "--output-dir", "shared"];
     assert_eq!(place.succeeds(&early), "");
     let today = ["split", "--artifact-dir", "x_lib_gfx110X", "--artifact-prefix", "z_lib", "--output-dir", "shared"];
     let ignored = [

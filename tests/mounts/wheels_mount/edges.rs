@@ -43,7 +43,7 @@ fn split(directory: &TempDir, input: &Path, more: &[&str]) -> (PathBuf, Output) 
     let out = directory.path().join("out");
     let _ = fs::remove_dir_all(&out);
     let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
-    command.arg("split").arg(input).arg("-o").arg(&out).args(more);
+    command.args(["-q", "split"]).arg(input).arg("-o").arg(&out).args(more);
     (out, command.output().unwrap())
 }
 

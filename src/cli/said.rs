@@ -1,0 +1,235 @@
+//! What a command says after success: what it has written, where, and what to type next. It is said on stderr, or as JSON on
+//! stdout.
+
+use std::collections::HashSet;
+use std::fs::{self, Metadata};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use clap::Args;
+use serde::Serialize;
+
+use super::json;
+use super::table::{counted, size};
+use super::terminal::{escaped, message};
+
+/// The most pieces that are listed for people.
+const MOST: usize = 15;
+
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Keeps success and progress to itself from now on.
+pub(super) fn be_quiet() {
+    IS_QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether success and progress are not shown.
+pub(super) fn is_quiet() -> bool {
+    IS_QUIET.load(Ordering::Relaxed)
+}
+
+/// The option by which success is said to programs.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(super) struct SaidOptions {
+    /// Print what was written as JSON
+    #[arg(long, hide = true)]
+    json: bool,
+}
+
+impl SaidOptions {
+    /// Says what was written.
+    pub(super) fn say(self, written: &WrittenOutput) -> anyhow::Result<()> {
+        if self.json {
+            return json::write(&mut io::stdout().lock(), written);
+        }
+        written.say();
+        Ok(())
+    }
+}
+
+/// What a command has written.
+#[derive(Debug, Serialize)]
+pub(super) struct WrittenOutput {
+    output: String,
+    /// Bytes of all pieces, once if several share them.
+    size: u64,
+    pieces: Vec<SaidPiece>,
+    /// The command that comes next.
+    next: Option<String>,
+    /// What a piece is called, one and several.
+    #[serde(skip)]
+    noun: (&'static str, &'static str),
+}
+
+/// A piece of it: a file, a directory, or an image.
+#[derive(Debug, Serialize)]
+pub(super) struct SaidPiece {
+    /// Its path in the output, or its tag.
+    pub(super) name: String,
+    pub(super) size: u64,
+    /// The files in a directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) files: Option<usize>,
+    /// That of an image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) digest: Option<String>,
+}
+
+impl WrittenOutput {
+    /// What is at `places` now, which are below `output` or are it.
+    pub(super) fn at<'p>(
+        noun: (&'static str, &'static str),
+        output: &Path,
+        places: impl IntoIterator<Item = &'p PathBuf>,
+    ) -> anyhow::Result<Self> {
+        let mut sum = Sum::default();
+        let piece = |place: &'p PathBuf| {
+            let name = place.strip_prefix(output).ok().filter(|name| !name.as_os_str().is_empty());
+            let before = (sum.size, sum.files);
+            sum.add(place).with_context(|| place.display().to_string())?;
+            let files = place.is_dir().then_some(sum.files - before.1);
+            let name = name.unwrap_or(place).display().to_string();
+            Ok(SaidPiece { name, size: sum.size - before.0, files, digest: None })
+        };
+        let pieces = places.into_iter().map(piece).collect::<anyhow::Result<_>>()?;
+        Ok(Self { output: output.display().to_string(), size: sum.size, pieces, next: None, noun })
+    }
+
+    /// Images of `size` bytes together.
+    pub(super) fn images(output: &Path, size: u64, pieces: Vec<SaidPiece>) -> Self {
+        Self { output: output.display().to_string(), size, pieces, next: None, noun: ("image", "images") }
+    }
+
+    /// Adds the command that comes next.
+    pub(super) fn next<'w>(mut self, words: impl IntoIterator<Item = &'w str>) -> Self {
+        self.next = Some(command(words));
+        self
+    }
+
+    /// The paths of its pieces.
+    pub(super) fn paths(&self) -> Vec<String> {
+        let path = |piece: &SaidPiece| Path::new(&self.output).join(&piece.name).display().to_string();
+        self.pieces.iter().map(path).collect()
+    }
+
+    /// Says it on stderr.
+    pub(super) fn say(&self) {
+        if is_quiet() {
+            return;
+        }
+        self.lines().iter().for_each(|line| print(line));
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let what = match &*self.pieces {
+            [only] if only.name == self.output => self.output.clone(),
+            pieces => format!("{} to {}", counted(pieces.len(), self.noun.0, self.noun.1), self.output),
+        };
+        let mut lines = vec![format!("kpackfs: wrote {}, {}", message(&what), size(self.size))];
+        let is_listed = |piece: &&SaidPiece| piece.name != self.output;
+        for piece in self.pieces.iter().filter(is_listed).take(MOST) {
+            let files = piece.files.map(|files| format!(", {}", counted(files, "file", "files")));
+            let digest = piece.digest.as_ref().map(|digest| format!(", {digest}"));
+            let more = files.or(digest).unwrap_or_default();
+            lines.push(format!("  {:>10}  {}{more}", size(piece.size), message(&piece.name)));
+        }
+        let more = self.pieces.len().saturating_sub(MOST);
+        lines.extend((more > 0).then(|| format!("  … and {more} more")));
+        lines.extend(self.next.iter().map(|next| format!("next: {next}")));
+        lines
+    }
+}
+
+/// Prints a line on stderr. What was written is there, whether or not a program reads it.
+fn print(line: &str) {
+    writeln!(io::stderr(), "{}", escaped(line)).ok();
+}
+
+/// Says where something is mounted, and how that ends.
+pub(super) fn say_mounted(place: &Path) {
+    if !is_quiet() {
+        let (shown, place) = (place.display(), place.to_string_lossy());
+        print(&format!("kpackfs: mounted on {shown}; {} ends it", command(["kpackfs", "umount", &*place])));
+        print(&format!("next: {}", command(["ls", &*place])));
+    }
+}
+
+/// The sizes of files, of which one with several names counts once.
+#[derive(Default)]
+struct Sum {
+    size: u64,
+    files: usize,
+    linked: HashSet<(u64, u64)>,
+}
+
+impl Sum {
+    fn add(&mut self, place: &Path) -> io::Result<()> {
+        let found = place.symlink_metadata()?;
+        if found.is_dir() {
+            return fs::read_dir(place)?.try_for_each(|entry| self.add(&entry?.path()));
+        }
+        self.files += 1;
+        if self.is_first(&found) {
+            self.size += found.len();
+        }
+        Ok(())
+    }
+
+    fn is_first(&mut self, file: &Metadata) -> bool {
+        file.is_file() && (file.nlink() == 1 || self.linked.insert((file.dev(), file.ino())))
+    }
+}
+
+/// A command to type into a shell.
+pub(super) fn command<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
+    words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_-./+:=@%,".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_file_with_several_names_counts_once() {
+        let place = tempfile::tempdir().unwrap();
+        let part = place.path().join("host part");
+        fs::create_dir(&part).unwrap();
+        fs::write(part.join("a"), [1; 1000]).unwrap();
+        fs::hard_link(part.join("a"), part.join("b")).unwrap();
+        symlink("a", part.join("c")).unwrap();
+        let output = place.path().join("x");
+        fs::write(&output, [1; 24]).unwrap();
+        let written = WrittenOutput::at(("part", "parts"), place.path(), [&part, &output]).unwrap();
+        let shown = place.path().display();
+        let lines = [
+            format!("kpackfs: wrote 2 parts to {shown}, 1.00 KiB"),
+            "      1000 B  host part, 3 files".to_owned(),
+            "        24 B  x".to_owned(),
+            "next: kpackfs verify 'host part'".to_owned(),
+        ];
+        assert_eq!(written.next(["kpackfs", "verify", "host part"]).lines(), lines);
+        let lines = WrittenOutput::at(("file", "files"), &output, [&output]).unwrap().lines();
+        assert_eq!(lines, [format!("kpackfs: wrote {}, 24 B", output.display())]);
+    }
+
+    #[test]
+    fn shells_read_words_as_they_were() {
+        for (word, expected) in [("a/ä-b.whl", "a/ä-b.whl"), ("", "''"), ("a b", "'a b'"), ("it's$", r"'it'\''s$'")] {
+            assert_eq!(quoted(word), expected);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What `kpackfs split` refuses.
+
+use anyhow::bail;
+use clap::error::ErrorKind;
+
+use super::super::output_format::OutputFormat;
+use super::Split;
+use crate::report;
+use crate::session::Prepared;
+use crate::view::{FAT, WHEELS};
+
+impl Split {
+    /// Refuses options without effect in this format.
+    pub(super) fn check_usage(&self) -> Result<(), clap::Error> {
+        let of_wheels = || self.view.iter().any(|view| view.trim_start_matches('/').starts_with(WHEELS));
+        let problem = match self.format {
+            OutputFormat::Wheel if self.view.iter().any(|view| view.trim_matches('/') != FAT) => {
+                "--view chooses directories; of wheels it can choose fat only"
+            }
+            OutputFormat::Index if !self.view.is_empty() => "--view chooses directories; an index has all wheels",
+            OutputFormat::Oci if !self.view.is_empty() => "--view chooses directories; --gpu-targets chooses images",
+            OutputFormat::Oci => return Ok(()),
+            _ if self.images.are_given() => {
+                "--add-to, --form and --layer-compression are about images; they need --format oci"
+            }
+            OutputFormat::Directory | OutputFormat::Wheel | OutputFormat::Index if self.versions.are_given() => {
+                "--local-version is about thin wheels; it needs --format thin-wheel"
+            }
+            OutputFormat::Directory | OutputFormat::ThinWheel if self.variant.label().is_some() && !of_wheels() => {
+                "--generate-variant-wheel makes a wheel; it needs --format wheel"
+            }
+            OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Directory | OutputFormat::Index => {
+                return Ok(());
+            }
+        };
+        Err(clap::Error::raw(ErrorKind::ArgumentConflict, format!("{problem}\n")))
+    }
+
+    /// Fails if there is nothing to do.
+    pub(super) fn check(&self, prepared: &Prepared) -> anyhow::Result<()> {
+        let (input, plan) = (self.source.path().display(), &prepared.plan);
+        if !matches!(self.format, OutputFormat::Directory)
+            && prepared.wheels.as_ref().is_some_and(|wheels| wheels.has_symlinks)
+        {
+            bail!(
+                "{input}: wheels cannot hold its symlinks; put copies in their place, or remove those that the warnings name"
+            );
+        }
+        if !plan.keys.is_empty() {
+            return Ok(());
+        }
+        if !plan.unsplit.is_empty() {
+            // `verify` reports a host part whose binaries stayed fat.
+            if let OutputFormat::Directory = self.format {
+                return Ok(());
+            }
+            bail!("{input}: none of its fat binaries can be split; the warnings say why");
+        }
+        if prepared.has_nothing_to_split() {
+            bail!("{input}: nothing to split: it {}", report::LookedAt::of([&prepared.input], &prepared.resources));
+        }
+        bail!("{input}: --gpu-targets and --exclude-targets leave nothing of it: nothing to split");
+    }
+}
