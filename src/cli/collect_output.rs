@@ -14,7 +14,7 @@ use super::terminal::warn;
 use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::collect::code_of;
 use crate::disk::parent;
-use crate::export::{Inputs, Output, PackedFormat, Replace, WantedSums, write_packed};
+use crate::export::{Inputs, Output, PackedFormat, ReadyViews, Replace, WantedSums, write_packed};
 use crate::gpu::{GpuSet, TargetId};
 use crate::report::{Judgement, PartChoice, PartGpus, SizedPart, TooLarge};
 use crate::rope::SizeBounds;
@@ -152,6 +152,7 @@ impl ResultOptions {
         let made = write_with_archives(tree, &unpacked, (&archives, WantedSums::new()), self.writing, check)?;
         output.add_made(made);
         show_bytes("Packing", |progress| {
+            progress.foresee(|| ReadyViews::estimate(tree, &packed));
             packed.iter().try_for_each(|(view, place)| match PackedFormat::of(place) {
                 Some(format) => {
                     output.add_made(write_packed(tree, view, place, format, progress)?);

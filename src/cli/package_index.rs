@@ -87,12 +87,13 @@ impl IndexOutput<'_> {
     ) -> anyhow::Result<MadeFiles> {
         let sets: Vec<Vec<Arc<WheelPart>>> = release.wheels.iter().map(|wheel| wheel.prepared.parts()).collect();
         let archives: Vec<&ArchiveRope> = sets.iter().flatten().flat_map(|part| part.archives()).collect();
+        let mut tree = Tree::new(root);
+        view::show_index(&mut tree, SIMPLE, root, wheels)?;
         progress.expect(unmade_size(&archives));
+        progress.foresee(|| unmade_size(&archives) + ReadyViews::estimate(&tree, views));
         for parts in &sets {
             WheelSet::make(parts, true, &progress.done)?;
         }
-        let mut tree = Tree::new(root);
-        view::show_index(&mut tree, SIMPLE, root, wheels)?;
         let ready = ReadyViews::make(&tree, views, sums, progress)?;
         self.limits.check(|| Ok(measured(wheels_of_release(release)?, &ready)), PartChoice::Gpus)?;
         Ok(ready.write(self.writing.reflink(), progress)?)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use super::options::SplitOptions;
-use super::progress::show_bytes;
+use super::progress::{show_bytes, show_opening};
 use super::terminal::{message, warn};
 use crate::image::ImageReference;
 use crate::index::{FrameStore, Index};
@@ -57,6 +57,10 @@ pub(super) struct Bars;
 impl Stages for Bars {
     fn stage<T: Send>(&self, title: &'static str, work: impl FnOnce(&Progress) -> T + Send) -> T {
         show_bytes(title, work)
+    }
+
+    fn opening<T: Send>(&self, inputs: &[PathBuf], resources: &Resources, work: impl FnOnce() -> T + Send) -> T {
+        show_opening(inputs, resources, work)
     }
 }
 

@@ -1,23 +1,57 @@
-//! Progress bars: on a terminal, for work that takes long enough.
+//! Progress on a terminal: of each stage of the work how much of it is done, how long the rest takes, and what is processed.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::said::is_quiet;
 use super::table::size;
+use super::terminal::escaped;
 use crate::metrics::Progress;
+use crate::resources::Resources;
+use crate::source::is_stream;
 
 /// Time between two updates of a bar.
 const PERIOD: Duration = Duration::from_millis(100);
 
+/// A shorter time says nothing about the rest: cached, inflated and compressed bytes differ in cost by a factor of a hundred.
+const SETTLED: Duration = Duration::from_secs(2);
+
 /// The resolution of a bar.
 const STEPS: u64 = 1000;
 
-/// The position of a bar in [`STEPS`]. It never goes back, although `total` may grow.
+/// What is shown of the progress.
+#[derive(Debug, Default)]
+struct Sample {
+    done: u64,
+    total: u64,
+    is_estimate: bool,
+    name: String,
+}
+
+impl Sample {
+    fn of(progress: &Progress) -> Self {
+        let (total, is_estimate) = progress.all();
+        Self { done: progress.done.load(Ordering::Relaxed), total, is_estimate, name: progress.name() }
+    }
+
+    /// "~45 % of ~1.20 GiB, ~2m left, libx.so": an estimate is marked.
+    fn text(&self, position: u64, left: Option<Duration>) -> String {
+        let about = if self.is_estimate { "~" } else { "" };
+        let (percent, total) = (position * 100 / STEPS, size(self.total));
+        let left = left.map(|left| format!(", ~{:#} left", HumanDuration(left))).unwrap_or_default();
+        // Of a path, what fits in a line.
+        let name = self.name.rsplit('/').next().filter(|name| !name.is_empty());
+        let name = name.map(|name| format!(", {}", escaped(name))).unwrap_or_default();
+        format!("{about}{percent} % of {about}{total}{left}{name}")
+    }
+}
+
+/// The position of a bar in [`STEPS`]. It never goes back, although an estimated total may grow.
 #[derive(Default)]
 struct Position(u64);
 
@@ -29,15 +63,34 @@ impl Position {
     }
 }
 
-/// Runs `work`, and shows how much of it is done. The remaining time is not shown: cached, inflated and compressed bytes
-/// differ in cost by a factor of a hundred.
+/// Runs `work`, and shows how much of it is done.
 pub(super) fn show_bytes<T: Send>(title: &'static str, work: impl FnOnce(&Progress) -> T + Send) -> T {
-    let progress = Progress::default();
-    if is_quiet() || !std::io::stderr().is_terminal() {
-        return work(&progress);
+    if !is_shown() {
+        return work(&Progress::default());
     }
+    let progress = Progress::watched();
+    show(title, || Sample::of(&progress), || work(&progress))
+}
+
+/// Runs `work`, which opens `inputs`. How much of them was read is shown if they have to be read as a whole.
+pub(super) fn show_opening<T: Send>(inputs: &[PathBuf], resources: &Resources, work: impl FnOnce() -> T + Send) -> T {
+    let streams: Vec<_> = inputs.iter().filter(|input| is_shown() && is_stream(input)).collect();
+    let Some(first) = streams.first() else { return work() };
+    let name = first.file_name().unwrap_or_default().to_string_lossy();
+    let total = streams.iter().filter_map(|stream| Some(stream.metadata().ok()?.len())).sum();
+    let read = || resources.counters.bytes_read.get();
+    let before = read();
+    let sample = || Sample { done: read().saturating_sub(before), total, name: name.to_string(), is_estimate: false };
+    show("Reading", sample, work)
+}
+
+fn is_shown() -> bool {
+    !is_quiet() && std::io::stderr().is_terminal()
+}
+
+fn show<T: Send>(title: &'static str, sample: impl Fn() -> Sample + Sync, work: impl FnOnce() -> T + Send) -> T {
     let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr()).with_prefix(title);
-    let style = ProgressStyle::with_template("{prefix} [{bar:30}] {msg}");
+    let style = ProgressStyle::with_template("{prefix} [{bar:12}] {wide_msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
     let finished = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -45,17 +98,18 @@ pub(super) fn show_bytes<T: Send>(title: &'static str, work: impl FnOnce(&Progre
             let mut position = Position::default();
             thread::park_timeout(PERIOD);
             while !finished.load(Ordering::Acquire) {
-                let (done, total) = (progress.done.load(Ordering::Relaxed), progress.total.load(Ordering::Relaxed));
-                bar.set_position(position.advance(done, total));
-                // Without the total, which grows with each stage of the work.
-                bar.set_message(size(done));
+                let now = sample();
+                let here = position.advance(now.done, now.total);
+                let left = (here > 0 && bar.elapsed() >= SETTLED).then(|| bar.eta());
+                bar.set_message(now.text(here, left));
+                bar.set_position(here);
                 thread::park_timeout(PERIOD);
             }
             bar.finish_and_clear();
         };
         // Without a thread for it there is no bar.
         let watcher = thread::Builder::new().spawn_scoped(scope, watch);
-        let result = work(&progress);
+        let result = work();
         finished.store(true, Ordering::Release);
         if let Ok(watcher) = watcher {
             watcher.thread().unpark();
@@ -66,7 +120,9 @@ pub(super) fn show_bytes<T: Send>(title: &'static str, work: impl FnOnce(&Progre
 
 #[cfg(test)]
 mod tests {
-    use super::{Position, STEPS};
+    use std::time::Duration;
+
+    use super::{Position, STEPS, Sample};
 
     #[test]
     fn bars_do_not_run_backwards() {
@@ -75,5 +131,14 @@ mod tests {
         let shown = seen.map(|(done, total)| position.advance(done, total));
         assert_eq!(shown, [0, 0, 500, 500, 600, 600, STEPS, STEPS]);
         assert_eq!(Position::default().advance(u64::MAX, u64::MAX), STEPS);
+    }
+
+    #[test]
+    fn an_estimate_is_marked() {
+        let mut sample = Sample { done: 1 << 20, total: 4 << 20, is_estimate: false, name: "lib/x\n.so".to_owned() };
+        let left = Some(Duration::from_secs(90));
+        assert_eq!(sample.text(250, left), r"25 % of 4.00 MiB, ~90s left, x\n.so");
+        sample = Sample { is_estimate: true, name: String::new(), ..sample };
+        assert_eq!(sample.text(250, None), "~25 % of ~4.00 MiB");
     }
 }

@@ -355,6 +355,7 @@ impl Split {
         let archives: Vec<&ArchiveRope> = parts.iter().flat_map(|part| part.archives()).collect();
         let made = show_bytes("Writing", |progress| -> anyhow::Result<_> {
             progress.expect(unmade_size(&archives));
+            progress.foresee(|| unmade_size(&archives) + ReadyViews::estimate(tree, &views));
             WheelSet::make(&parts, matches!(self.format, OutputFormat::Wheel), &progress.done)?;
             let ready = ReadyViews::make(tree, &output.views(&views), WantedSums::new(), progress)?;
             self.limits.check_ready_of(&self.parts(prepared, tree, &views), &output, &ready)?;

@@ -72,6 +72,7 @@ pub(super) fn write_with_archives(
 ) -> anyhow::Result<MadeFiles> {
     show_bytes("Writing", |progress| {
         progress.expect(unmade_size(archives));
+        progress.foresee(|| unmade_size(archives) + ReadyViews::estimate(tree, views));
         make_archives(archives, &progress.done)?;
         let ready = ReadyViews::make(tree, views, sums, progress)?;
         check(&ready)?;

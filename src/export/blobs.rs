@@ -149,7 +149,7 @@ impl BlobWriter<'_> {
             of_input.as_ref().map(Attributes::of).map_or((0, 0), |it| (it.mtime, it.mtime_nanoseconds));
         let attributes = Attributes { mode: MODE, uid, gid, mtime, mtime_nanoseconds };
         let file = Ready { path, content: Arc::clone(content), attributes, is_made: of_input.is_none(), sum: None };
-        Batch::of_one(file).write(&Sharing::new(Linux, self.reflink), &self.progress.done)
+        Batch::of_one(file).write(&Sharing::new(Linux, self.reflink), self.progress)
     }
 
     /// Whether the blob of the layout is this file, as after an earlier run that has linked it.

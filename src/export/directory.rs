@@ -15,6 +15,7 @@ use super::error::{ExportError, at};
 use super::file;
 use super::job::Ready;
 use super::sharing::{Sharing, SystemCalls};
+use crate::metrics::Progress;
 use crate::source::Attributes;
 
 /// A file of at least this many bytes gets a thread of its own.
@@ -59,16 +60,17 @@ impl Batch {
         Self { directory: file.directory(), files: vec![file] }
     }
 
-    /// Writes the files. Adds their bytes to `done`.
-    pub(super) fn write<K: SystemCalls>(&self, sharing: &Sharing<K>, done: &AtomicU64) -> Result<(), ExportError> {
+    /// Writes the files.
+    pub(super) fn write<K: SystemCalls>(&self, sharing: &Sharing<K>, progress: &Progress) -> Result<(), ExportError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = openat(CWD, &self.directory, flags, Mode::empty());
         let directory = directory.map_err(|error| at(&self.directory)(error.into()))?;
         for ready in &self.files {
             let name = ready.path.file_name().unwrap_or_default();
+            progress.at(|| name.to_string_lossy().into_owned());
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = openat(&directory, name, flags, PRIVATE).map_err(|error| at(&ready.path)(error.into()))?;
-            if let Err(error) = ready.fill(&File::from(file), sharing, done) {
+            if let Err(error) = ready.fill(&File::from(file), sharing, &progress.done) {
                 // An incomplete file is removed.
                 unlinkat(&directory, name, AtFlags::empty()).ok();
                 return Err(error);
@@ -152,13 +154,13 @@ mod tests {
     #[test]
     fn a_file_gets_its_bytes_and_attributes() {
         let place = tempfile::tempdir().unwrap();
-        let done = AtomicU64::new(0);
+        let progress = Progress::default();
         let sharing = Sharing::new(Linux, Reflink::Auto);
         let path = place.path().join("x");
-        batches(vec![ready(path.clone(), of(5))])[0].write(&sharing, &done).unwrap();
+        batches(vec![ready(path.clone(), of(5))])[0].write(&sharing, &progress).unwrap();
         let metadata = fs::metadata(&path).unwrap();
         assert_eq!((metadata.permissions().mode() & 0o7777, metadata.mtime(), metadata.mtime_nsec()), (0o4751, -7, 5));
-        assert_eq!((fs::read(&path).unwrap(), done.into_inner()), (b"xxxxx".to_vec(), 5));
+        assert_eq!((fs::read(&path).unwrap(), progress.done.into_inner()), (b"xxxxx".to_vec(), 5));
     }
 
     /// A file that cannot be read.
@@ -181,7 +183,7 @@ mod tests {
         let sharing = Sharing::new(Linux, Reflink::Auto);
         let write = |name: &str, content| {
             let batches = batches(vec![ready(place.path().join(name), content)]);
-            batches[0].write(&sharing, &AtomicU64::new(0)).map_err(|error| error.to_string())
+            batches[0].write(&sharing, &Progress::default()).map_err(|error| error.to_string())
         };
         let said = write("x", Arc::new(Damaged)).unwrap_err();
         assert!(said.contains("/x: lib/x"), "{said}");

@@ -180,6 +180,12 @@ impl ImagesToWrite<'_> {
         unchanged.map(|(number, layer)| (LayerPart { number, gpus: None }, layer.size()))
     }
 
+    /// About how many bytes are written or compressed: layers are compressed to about a third.
+    fn estimate(&self) -> u64 {
+        let layers = self.recipe.image.layers().iter().enumerate();
+        layers.map(|(number, layer)| layer.size() * if self.division.is_divided(number) { 3 } else { 1 }).sum()
+    }
+
     /// Fails if one of these layers is too large.
     fn check(&self, layers: impl Iterator<Item = (LayerPart, u64)>) -> Result<(), ImageWriteError> {
         let Some(max) = self.max_layer else { return Ok(()) };
@@ -215,6 +221,7 @@ impl ImagesToWrite<'_> {
         layout.check_tags(self, existing.as_ref())?;
         self.check(self.unchanged())?;
         let mut output = layout.prepare(self, inputs, resources, warn)?;
+        progress.foresee(|| self.estimate());
         let directory = output.staged(&layout.directory().join(BLOBS));
         fs::create_dir_all(&directory).map_err(at(&directory))?;
         let (compression, reflink) = (self.compression, self.reflink);

@@ -27,7 +27,7 @@ impl LinkedFile {
                 // (FAT). The names that follow are links to the copy.
                 Err(Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP) => {
                     file.path = name;
-                    Batch::of_one(file.clone().ready(progress)?).write(sharing, &progress.done)?;
+                    Batch::of_one(file.clone().ready(progress)?).write(sharing, progress)?;
                 }
                 Err(error) => return Err(at(&name)(error.into())),
             }

@@ -35,7 +35,7 @@ use self::job::{Ready, WriteJob, times};
 use self::links::LinkedFile;
 use self::sharing::{Linux, Sharing, SystemCalls};
 use crate::metrics::Progress;
-use crate::rope::Content;
+use crate::rope::{Content, SizeBounds};
 use crate::source::{Attributes, EntryPath};
 use crate::tree::{NodeId, NodeKind, ROOT, Tree};
 
@@ -112,6 +112,15 @@ pub(crate) struct ReadyViews {
 }
 
 impl ReadyViews {
+    /// About how many bytes the files of views have, before their contents are made.
+    pub(crate) fn estimate(tree: &Tree, views: &[(EntryPath, PathBuf)]) -> u64 {
+        let nodes = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view));
+        let sizes = nodes.flat_map(|node| tree.files_below(node)).map(|(_, body)| body.bounds());
+        // Code is compressed to about a quarter.
+        let about = |size: SizeBounds| size.least.saturating_add((size.most - size.least) / 4);
+        sizes.filter(|size| *size != SizeBounds::UNKNOWN).map(about).fold(0, u64::saturating_add)
+    }
+
     /// Makes the contents of all files. Creates directories and symlinks.
     pub(crate) fn make(
         tree: &Tree,
@@ -129,6 +138,7 @@ impl ReadyViews {
             write_directories(tree, node, path, &mut HashMap::new(), &mut jobs)?;
         }
         let (made, files) = (jobs.made(), ready_files(jobs.files, progress)?);
+        progress.settle();
         Ok(Self { files, links: jobs.links, directories: jobs.directories, made })
     }
 
@@ -231,7 +241,7 @@ fn write_ready<K: SystemCalls>(
 ) -> Result<(), ExportError> {
     let batches = directory::batches(files);
     // In their order: files whose code is in one bundle then continue each other's decoder.
-    batches.into_iter().par_bridge().try_for_each(|batch| batch.write(sharing, &progress.done))
+    batches.into_iter().par_bridge().try_for_each(|batch| batch.write(sharing, progress))
 }
 
 /// Writes a content to a file in pieces. `path` names the file in errors. Adds the bytes to `done`.

@@ -13,15 +13,15 @@ mod limiter;
 mod listing;
 mod nodes;
 mod passthrough;
-mod unmounted;
 mod passthrough_choice;
+mod unmounted;
 mod uring;
 
 pub(crate) use adapter::{Adapter, KernelPages};
 pub(crate) use filesystem::Filesystem;
 pub(crate) use nodes::{FileKind, NodeAttributes};
-pub(crate) use unmounted::{Unmounted, ViewedNode};
 pub use passthrough_choice::PassthroughChoice;
+pub(crate) use unmounted::{Unmounted, ViewedNode};
 #[doc(hidden)]
 pub use uring::{HEADER, Operation, RingError, RingRequest};
 pub(crate) use uring::{Rings, check as check_rings};

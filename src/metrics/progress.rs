@@ -1,20 +1,51 @@
 //! Progress of work in bytes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 /// Progress of work in bytes, for a progress bar.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Bytes to process.
+    /// Bytes to process that are known by now.
     pub total: AtomicU64,
     /// Bytes processed.
     pub done: AtomicU64,
+    /// An estimate of all bytes to process; 0 if `total` has all.
+    estimate: AtomicU64,
+    /// Whether it is shown.
+    is_watched: AtomicBool,
+    /// What is processed now.
+    name: Mutex<String>,
 }
 
 impl Progress {
+    /// Progress that is shown, so that names are worth their text.
+    pub fn watched() -> Self {
+        Self { is_watched: AtomicBool::new(true), ..Self::default() }
+    }
+
     /// Adds bytes to process.
     pub fn expect(&self, bytes: u64) {
         self.total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Estimates all bytes to process, before they are known.
+    pub fn foresee(&self, bytes: impl FnOnce() -> u64) {
+        if self.is_watched.load(Ordering::Relaxed) {
+            self.estimate.store(bytes(), Ordering::Relaxed);
+        }
+    }
+
+    /// Nothing is added to the bytes to process from now on.
+    pub fn settle(&self) {
+        self.estimate.store(0, Ordering::Relaxed);
+    }
+
+    /// All bytes to process, and whether their number is an estimate.
+    pub fn all(&self) -> (u64, bool) {
+        let (known, estimate) = (self.total.load(Ordering::Relaxed), self.estimate.load(Ordering::Relaxed));
+        (known.max(estimate), estimate > 0)
     }
 
     /// A part of the bytes to process, for work that may end before it has read them.
@@ -25,6 +56,18 @@ impl Progress {
     /// Adds processed bytes.
     pub fn advance(&self, bytes: u64) {
         self.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Names what is processed now. Of several at a time, the last one is shown.
+    pub fn at(&self, name: impl FnOnce() -> String) {
+        if self.is_watched.load(Ordering::Relaxed) {
+            *self.name.lock() = name();
+        }
+    }
+
+    /// What is processed now.
+    pub fn name(&self) -> String {
+        self.name.lock().clone()
     }
 }
 
@@ -66,5 +109,20 @@ mod tests {
         drop(portion);
         drop(progress.portion(5));
         assert_eq!(done(), 15);
+    }
+
+    #[test]
+    fn a_total_is_an_estimate_until_all_is_known() {
+        let progress = Progress::watched();
+        progress.foresee(|| 100);
+        progress.expect(20);
+        assert_eq!(progress.all(), (100, true));
+        progress.expect(90);
+        assert_eq!(progress.all(), (110, true));
+        progress.settle();
+        assert_eq!(progress.all(), (110, false));
+        progress.at(|| "libx.so".to_owned());
+        assert_eq!(progress.name(), "libx.so");
+        Progress::default().at(|| unreachable!("nobody looks"));
     }
 }

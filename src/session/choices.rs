@@ -1,6 +1,9 @@
 //! What the user chose, apart from the input.
 
+use std::path::PathBuf;
+
 use crate::metrics::Progress;
+use crate::resources::Resources;
 use crate::split::PlanOptions;
 use crate::view::MadeTime;
 use crate::wheelparts::WheelOptions;
@@ -20,4 +23,7 @@ pub(crate) struct SplitChoices {
 pub(crate) trait Stages {
     /// Runs a stage.
     fn stage<T: Send>(&self, title: &'static str, work: impl FnOnce(&Progress) -> T + Send) -> T;
+
+    /// Runs the stage in which inputs are opened, whose bytes `resources` count.
+    fn opening<T: Send>(&self, inputs: &[PathBuf], resources: &Resources, work: impl FnOnce() -> T + Send) -> T;
 }

@@ -9,7 +9,7 @@ use super::plan::{Share, plan};
 use super::prepared::Prepared;
 use super::release::Release;
 use crate::kpack::BundleJobs;
-use crate::opened::{self, OpenedInputs, OpenedResult};
+use crate::opened::{self, OpenedError, OpenedInputs, OpenedResult};
 use crate::resources::Resources;
 use crate::source::Input;
 
@@ -41,7 +41,7 @@ impl<S: Stages> Session<'_, S> {
 
     /// Opens and plans wheels, of which only host wheels and their device wheels belong together.
     pub(crate) fn open_apart(&self, paths: &[PathBuf]) -> Result<Release, SessionError> {
-        Release::plan(self.announce(opened::open_apart(paths, self.resources)?), self)
+        Release::plan(self.opened(paths, || opened::open_apart(paths, self.resources))?, self)
     }
 
     /// Opens and plans what the user named as one input.
@@ -51,18 +51,23 @@ impl<S: Stages> Session<'_, S> {
 
     /// Opens all that the user named, as [`opened::open_all`] does.
     pub(crate) fn list_all(&self, path: &Path) -> Result<Vec<Input>, SessionError> {
-        Ok(self.announce(opened::open_all(path, self.resources)?))
+        Ok(self.opened(&[path.to_owned()], || opened::open_all(path, self.resources))?)
     }
 
     /// Opens what the user named.
     pub(crate) fn list(&self, paths: &[PathBuf]) -> Result<OpenedInputs, SessionError> {
-        Ok(self.announce(opened::open(paths, self.resources)?))
+        Ok(self.opened(paths, || opened::open(paths, self.resources))?)
     }
 
-    /// The inputs. Says what else there is.
-    fn announce<I>(&self, OpenedResult { inputs, notes, warnings }: OpenedResult<I>) -> I {
+    /// Opens inputs. Says what else there is.
+    fn opened<I: Send>(
+        &self,
+        paths: &[PathBuf],
+        open: impl FnOnce() -> Result<OpenedResult<I>, OpenedError> + Send,
+    ) -> Result<I, OpenedError> {
+        let OpenedResult { inputs, notes, warnings } = self.stages.opening(paths, self.resources, open)?;
         (self.say)(&notes, &warnings);
-        inputs
+        Ok(inputs)
     }
 
     /// Plans the split of the only input of a command.

@@ -42,8 +42,11 @@ mod views;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::kpack::ArchiveReader;
 use crate::metrics::Progress;
 use crate::resources::Resources;
+use crate::rope::Content;
+use crate::source::EntryPath;
 
 use binary::{CheckedBinaries, ExpectedForms};
 use choices::Choices;
@@ -75,6 +78,7 @@ pub fn verify(
     let inputs = input::open(paths, resources, &findings)?;
     let find = || FatInputs::find(against, &inputs, resources, &findings);
     let fat = (!against.is_empty()).then(find).transpose()?;
+    progress.foresee(|| work(&inputs, fat.is_some()));
     let run = Run { against: fat.as_ref(), options, resources, findings: &findings, progress };
     let (mut unsplit, mut nothing, mut fat_files) = (Vec::new(), Vec::new(), Vec::new());
     for input in &inputs {
@@ -123,6 +127,34 @@ pub fn verify(
         fat.say_unused(&findings);
     }
     Ok(findings.into_report(&options.allow))
+}
+
+/// About how many bytes are examined: those of files for their form and for their digests, code without its compression, and all
+/// of that again if it is compared.
+fn work(inputs: &[VerifyInput], is_compared: bool) -> u64 {
+    let of_parts = |all: &[Parts]| {
+        let works = all.iter().flat_map(Parts::files).map(|file| work_of(file.path, file.content, is_compared));
+        works.fold(0, u64::saturating_add)
+    };
+    let of_input = |input: &VerifyInput| match input {
+        VerifyInput::Binary(_) => 0,
+        VerifyInput::Archive(file) => code_of(&file.content).unwrap_or(0),
+        VerifyInput::Parts(_) | VerifyInput::Artifacts { .. } => of_parts(input.parts()),
+    };
+    inputs.iter().map(of_input).fold(0, u64::saturating_add)
+}
+
+fn work_of(path: &EntryPath, content: &Arc<dyn Content>, is_compared: bool) -> u64 {
+    // The end of any other file may have to be inflated.
+    let code = path.name().ends_with(b".kpack").then(|| code_of(content)).flatten();
+    let compared = if is_compared { code.unwrap_or(content.size()) } else { 0 };
+    (2 * content.size()).saturating_add(code.unwrap_or(0)).saturating_add(compared)
+}
+
+/// The bytes of code in an archive.
+fn code_of(archive: &Arc<dyn Content>) -> Option<u64> {
+    let archive = ArchiveReader::open(Arc::clone(archive)).ok()?;
+    Some(archive.entries().map(|(.., entry)| entry.original_size).fold(0, u64::saturating_add))
 }
 
 /// What all inputs are checked with.
