@@ -99,15 +99,21 @@ fn first_rows(page: &[u8], rows: usize, columns: usize) -> Vec<u8> {
 fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>) -> io::Result<()> {
     let text = |name: &str| now.get(name).and_then(Value::as_str).unwrap_or_default();
     let uptime = seconds(now);
-    writeln!(out, "{}", escaped(&format!("{}: {}", place.display(), text("input"))))?;
-    if let Some(name) = now.get("changed").and_then(Value::as_str) {
-        let what = if name.is_empty() { "It" } else { name };
-        writeln!(
-            out,
-            "{} has changed since it was mounted: reading it gives what it was, or fails (ESTALE). Unmount, and mount the input as it is now.",
-            escaped(what)
-        )?;
-    }
+    let input = if text("input").is_empty() { "its input" } else { text("input") };
+    let line = match now.get("changed").and_then(Value::as_str) {
+        Some(name) => {
+            let what = if name.is_empty() { input } else { name };
+            let place = place.display();
+            format!(
+                "{place}: not healthy: {what} has changed since it was mounted: reading it gives what it was, or fails (ESTALE). \
+                 Unmount, and mount the input as it is now."
+            )
+        }
+        None => format!("{}: healthy", place.display()),
+    };
+    writeln!(out, "{}", escaped(&line))?;
+    show_waiting(out, now)?;
+    writeln!(out, "{}", escaped(&format!("Input: {input}")))?;
     writeln!(out, "kpackfs {}, up {}", text("version"), indicatif::HumanDuration(Duration::from_secs_f64(uptime)))?;
 
     show_transport(out, now)?;
@@ -118,6 +124,16 @@ fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>)
     show_requests(out, now)?;
     held(now).write(out, Style::Text)?;
     archives_in_progress(now).write(out, Style::Text)
+}
+
+/// Prints which programs wait for work.
+fn show_waiting(out: &mut impl Write, now: &Value) -> io::Result<()> {
+    for request in now.get("waiting").and_then(Value::as_array).into_iter().flatten() {
+        let kind = request.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let waited = Duration::from_millis(number(request, "milliseconds").unwrap_or(0));
+        writeln!(out, "A program waits for a {}: {waited:?}", escaped(kind))?;
+    }
+    Ok(())
 }
 
 /// Prints how requests travel.
@@ -163,14 +179,16 @@ fn work(now: &Value, before: Option<&Value>) -> Table {
     };
     let columns = "what | so far # | per second #";
     let mut work = Table::new("Work", columns);
-    // While it is watched, what has not happened would only take room.
-    for (name, total) in numbers(now.get("counters")).filter(|(_, total)| before.is_none() || *total > 0) {
+    // What has not happened would only take room.
+    for (name, total) in numbers(now.get("counters")).filter(|(_, total)| *total > 0) {
         let unit = if name.starts_with("bytes_") { size } else { |number: u64| number.to_string() };
         let rate = rate("counters", name, total).map(unit).unwrap_or_default();
         work.row([name.replace('_', " "), unit(total), rate]);
     }
     let hits = counter(now, "cache_hits");
-    work.row(["found in a cache".to_owned(), percent(hits, hits + counter(now, "frames_made")), String::new()]);
+    if hits > 0 {
+        work.row(["found in a cache".to_owned(), percent(hits, hits + counter(now, "frames_made")), String::new()]);
+    }
     work
 }
 
@@ -193,10 +211,10 @@ fn show_requests(out: &mut impl Write, now: &Value) -> io::Result<()> {
 /// What is in use now.
 fn held(now: &Value) -> Table {
     let mut held = Table::new("Now", "what | #");
-    for (name, total) in numbers(now.get("gauges")) {
+    for (name, total) in numbers(now.get("gauges")).filter(|(_, total)| *total > 0) {
         held.row([name.replace('_', " "), total.to_string()]);
     }
-    for (name, total) in numbers(now.get("memory")) {
+    for (name, total) in numbers(now.get("memory")).filter(|(_, total)| *total > 0) {
         let what = if name == "capacity" { "memory at most".to_owned() } else { format!("memory for {name}") };
         held.row([what, size(total)]);
     }
@@ -247,7 +265,8 @@ mod tests {
                 "requests_by_kind": {"lookup": 9, "read": 0},
                 "longest_request": "read", "longest_request_microseconds": 1500,
             },
-            "gauges": {"requests_waiting": 2},
+            "waiting": [{"kind": "getattr", "milliseconds": 1500}],
+            "gauges": {"requests_waiting": 2, "threads": 0},
             "memory": {"capacity": 1 << 28, "frames": 2048},
             "making": [{"archive": "gfx90a/.kpack/torch_gfx90a.kpack", "done": 1 << 20, "total": 4 << 20}],
         })
@@ -265,7 +284,9 @@ mod tests {
     fn everything_is_shown() {
         let text = shown(&status(61.0, 4096), None);
         for line in [
-            "/mnt: /in/torch.whl",
+            "/mnt: healthy",
+            "A program waits for a getattr: 1.5s",
+            "Input: /in/torch.whl",
             "Requests travel through /dev/fuse: it is off",
             "Confinement, files: not restricted: why",
             "bytes read 4.00 KiB",
@@ -279,7 +300,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|other| other == line), "{line:?} in\n{text}");
         }
-        assert!(!text.contains("per second") && !text.contains("read 0\n"), "{text}");
+        assert!(!text.contains("per second") && !text.contains(" 0\n"), "{text}");
     }
 
     #[test]

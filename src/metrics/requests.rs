@@ -1,5 +1,7 @@
 //! Requests of the kernel, counted by kind, and the time of the longest one.
 
+use std::cmp::Reverse;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -45,6 +47,9 @@ pub enum RequestKind {
 /// Upper bounds of the histogram of answer times, in seconds. A last bucket counts longer ones.
 pub(super) const BUCKETS: [f64; 6] = [0.0001, 0.001, 0.01, 0.1, 1.0, 10.0];
 
+/// The most requests that are listed while they wait.
+const LISTED: usize = 8;
+
 /// Request counters. They take no lock.
 #[derive(Debug, Default)]
 pub struct Requests {
@@ -53,6 +58,10 @@ pub struct Requests {
     /// that they change together.
     longest: AtomicU64,
     waiting: AtomicU64,
+    /// Requests that wait: when they arrived, in milliseconds after `since`, in the upper 56 bits, and one more than their kind in
+    /// the lowest byte; 0 for a free place.
+    listed: [AtomicU64; LISTED],
+    since: OnceLock<Instant>,
     /// Answers by the bounds of [`BUCKETS`].
     times: [Counter; BUCKETS.len() + 1],
     /// Sum of all answer times in microseconds.
@@ -65,6 +74,8 @@ pub struct StartedRequest {
     kind: RequestKind,
     at: Instant,
     waits: bool,
+    /// Its place among those that are listed while they wait.
+    place: Option<usize>,
 }
 
 /// A request that is being answered. Drop it when the answer has been given.
@@ -80,13 +91,33 @@ impl Requests {
         if let Some(counter) = self.kinds.get(kind as usize) {
             counter.add(1);
         }
-        StartedRequest { kind, at: Instant::now(), waits: false }
+        StartedRequest { kind, at: Instant::now(), waits: false, place: None }
     }
 
     /// Counts a request as waiting, because a worker will answer it.
     pub fn hand_over(&self, started: StartedRequest) -> StartedRequest {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        StartedRequest { waits: true, ..started }
+        let arrived = self.milliseconds(started.at) << 8 | (started.kind as u64 + 1);
+        let take = |place: &AtomicU64| place.compare_exchange(0, arrived, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        StartedRequest { waits: true, place: self.listed.iter().position(take), ..started }
+    }
+
+    /// Some of the requests that wait, and for how long, those that wait longest first.
+    pub(crate) fn listed(&self) -> Vec<(RequestKind, Duration)> {
+        let now = self.milliseconds(Instant::now());
+        let of = |packed: u64| {
+            let kind = usize::try_from(packed & 0xff).ok()?.checked_sub(1)?;
+            let waited = Duration::from_millis(now.saturating_sub(packed >> 8));
+            Some((*RequestKind::VARIANTS.get(kind)?, waited))
+        };
+        let mut listed: Vec<_> = self.listed.iter().filter_map(|place| of(place.load(Ordering::Relaxed))).collect();
+        listed.sort_by_key(|(_, waited)| Reverse(*waited));
+        listed
+    }
+
+    fn milliseconds(&self, at: Instant) -> u64 {
+        let since = *self.since.get_or_init(|| at);
+        u64::try_from(at.saturating_duration_since(since).as_millis()).unwrap_or(0)
     }
 
     /// Measures time until the result is dropped.
@@ -140,6 +171,9 @@ impl Drop for Answering<'_> {
         // Most requests are not the longest; then nothing is written.
         if packed > self.requests.longest.load(Ordering::Relaxed) {
             self.requests.longest.fetch_max(packed, Ordering::Relaxed);
+        }
+        if let Some(place) = self.started.place.and_then(|place| self.requests.listed.get(place)) {
+            place.store(0, Ordering::Relaxed);
         }
         if self.started.waits {
             self.requests.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -202,8 +236,11 @@ mod tests {
     fn who_was_handed_over_waits_until_it_is_answered() {
         let requests = Requests::default();
         let started = requests.hand_over(requests.begin(RequestKind::Read));
-        assert_eq!(requests.waiting(), 1);
+        let lookup = requests.hand_over(requests.begin(RequestKind::Lookup));
+        assert_eq!((requests.waiting(), requests.listed().len(), requests.listed()[0].0), (2, 2, RequestKind::Read));
         drop(requests.answer(started));
-        assert_eq!(requests.waiting(), 0);
+        assert_eq!((requests.waiting(), requests.listed().len()), (1, 1));
+        drop(requests.answer(lookup));
+        assert_eq!((requests.waiting(), requests.listed().len()), (0, 0));
     }
 }

@@ -1,7 +1,7 @@
 //! The files of `.kpackfs/`, which describe the mount and its costs.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -44,12 +44,23 @@ struct StatusText<'a> {
     transport: Option<&'a TransportState>,
     /// What the daemon has given up; empty if that was not wanted.
     confinement: Vec<ConfinementLayer>,
+    /// Requests that wait, longest first.
+    waiting: Vec<WaitingRequest>,
     counters: &'a Counters,
     gauges: StatusGauges,
     /// Bytes of memory by class.
     memory: Gauges,
     /// Archives that are being made; only the first ones if there are too many.
     making: Vec<UnfinishedArchive<'a>>,
+}
+
+/// A request is named if it waits longer: programs that ask wait for seconds.
+const LONG: Duration = Duration::from_millis(500);
+
+#[derive(Serialize)]
+struct WaitingRequest {
+    kind: &'static str,
+    milliseconds: u64,
 }
 
 #[derive(Serialize)]
@@ -98,6 +109,11 @@ impl Status {
             let done = archive.progress()?;
             Some(UnfinishedArchive { archive: name, done, total: archive.original_size() })
         });
+        let listed = resources.counters.requests.listed().into_iter();
+        let waiting = listed.filter(|(_, waited)| *waited >= LONG).map(|(kind, waited)| WaitingRequest {
+            kind: kind.into_str(),
+            milliseconds: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+        });
         StatusText {
             json_version: JSON_VERSION,
             version: env!("CARGO_PKG_VERSION"),
@@ -106,6 +122,7 @@ impl Status {
             uptime_seconds: self.since.elapsed().as_secs_f64(),
             transport: resources.transport.get(),
             confinement: confine::state(),
+            waiting: waiting.collect(),
             counters: &resources.counters,
             gauges: StatusGauges {
                 requests_waiting: resources.counters.requests.waiting(),
