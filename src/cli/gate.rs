@@ -10,7 +10,7 @@ use super::failure::{self, code};
 use super::gpus::gpu;
 use super::lists::pieces;
 use super::table::Style;
-use super::terminal::message;
+use super::terminal::{message, passed};
 use crate::coverage::{Coverage, CoverageInput, InputCoverage, Pattern, Requirement};
 use crate::gpu::{GpuSet, TargetId};
 use crate::opened::thin_gpus;
@@ -164,8 +164,7 @@ pub(super) fn print_verdict(
     style: Style,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    let mark = if has_passed { "Passed" } else { "Failed" };
-    Ok(writeln!(out, "{mark}: {}", style.line(sentence))?)
+    Ok(writeln!(out, "{}: {}", passed(has_passed, style), style.line(sentence))?)
 }
 
 /// The exit code, with a sentence on stderr if it is not 0.

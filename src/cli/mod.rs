@@ -141,6 +141,7 @@ pub fn run(commit: Option<&str>) -> ExitCode {
         said::be_quiet();
         return mount8::run(caller, arguments, &Cli::command(), |command| Ok(Cli::try_parse_from(command)?.run()));
     }
+    terminal::fit_tables();
     let arguments = lists::bind(arguments);
     match parse(&arguments).unwrap_or_else(|error| error.exit()).run() {
         Ok(code) => code,

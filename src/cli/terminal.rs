@@ -2,11 +2,47 @@
 //! forge a line.
 
 use std::fmt::Display;
+use std::io::{self, IsTerminal};
+
+use anstream::{AutoStream, ColorChoice};
+use anstyle::AnsiColor;
+use rustix::termios::tcgetwinsize;
+
+use super::table::Style;
 
 pub(super) use crate::report::escaped;
+use crate::report::fit;
 
 /// The most characters of a message. Paths can be megabytes long.
 const LONGEST: usize = 600;
+
+/// Fits tables in the terminal, if stdout is one.
+pub(super) fn fit_tables() {
+    if io::stdout().is_terminal()
+        && let Ok(size) = tcgetwinsize(io::stdout())
+    {
+        fit(size.ws_col.into());
+    }
+}
+
+/// A verdict for stdout: green or red on a terminal, unless the environment forbids colours.
+pub(super) fn verdict(text: &str, is_good: bool) -> String {
+    let colour = if is_good { AnsiColor::Green } else { AnsiColor::Red };
+    if AutoStream::choice(&io::stdout()) == ColorChoice::Never {
+        return text.to_owned();
+    }
+    let painted = colour.on_default().bold();
+    format!("{painted}{text}{painted:#}")
+}
+
+/// The beginning of a line with a verdict.
+pub(super) fn passed(is_good: bool, style: Style) -> String {
+    let text = if is_good { "Passed" } else { "Failed" };
+    match style {
+        Style::Text => verdict(text, is_good),
+        Style::Markdown => text.to_owned(),
+    }
+}
 
 /// Prints a warning on stderr.
 pub(super) fn warn(text: &str) {

@@ -17,7 +17,7 @@ use super::memory::MemoryOption;
 use super::options::{DatabaseOptions, Ignored, TargetOptions, ThreadOptions};
 use super::progress::show_bytes;
 use super::table::counted;
-use super::terminal::message;
+use super::terminal::{message, verdict};
 use crate::artifact;
 use crate::gpu::GpuSet;
 use crate::memory::check_tables;
@@ -202,7 +202,7 @@ impl Verify {
         writeln!(
             out,
             "{}; {} files, {} of them compared with RECORD, {} split{thin} binaries with {} wrappers, {} archives with {} code objects",
-            counted(count, "finding", "findings"),
+            verdict(&counted(count, "finding", "findings"), count == 0),
             counts.files.get(),
             counts.recorded_files.get(),
             counts.binaries.get(),

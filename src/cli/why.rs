@@ -40,7 +40,7 @@ const UNKNOWN: u8 = 5;
 
 /// Explain why a HIP runtime finds no kernel, and how to fix it
 ///
-/// It follows the steps of a runtime for each library, without loading it: wrappers, marker, environment, all archives
+/// It follows the steps of a runtime for each library, without loading it: its device code, environment, all archives
 /// in order, packages, and the runtime itself. The first line is the answer. Lines marked "model" are not observed but
 /// follow from how runtimes work. PATH may also be the URL of a wheel (https://…), which is the only one then.
 ///

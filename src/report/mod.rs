@@ -4,6 +4,7 @@
 
 pub(crate) mod details;
 mod device_code;
+mod fitted;
 mod layers;
 mod limit;
 mod looked_at;
@@ -22,6 +23,7 @@ use crate::split::Plan;
 use crate::wheelparts::WheelSet;
 
 pub(crate) use device_code::{CodeSummary, EmbeddedSummary};
+pub(crate) use fitted::fit;
 pub(crate) use layers::LayerSummary;
 pub(crate) use limit::{Judgement, PartChoice, PartLimit, TooLarge};
 pub(crate) use looked_at::{LookedAt, not_searched};

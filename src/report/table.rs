@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::fitted::{limit, narrow, wrapped};
 use super::text::escaped;
 
 /// The format of tables.
@@ -103,18 +104,31 @@ impl Table {
         let titles: Vec<_> = self.columns.iter().map(|column| column.title.clone()).collect();
         let lines = || std::iter::once(&titles).chain(&self.rows);
         let width = |column: usize| lines().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
-        let widths: Vec<_> = (0..titles.len()).map(|column| width(column).unwrap_or(0)).collect();
+        let mut widths: Vec<_> = (0..titles.len()).map(|column| width(column).unwrap_or(0)).collect();
+        if let Some(limit) = limit() {
+            narrow(&mut widths, |column| self.columns.get(column).is_some_and(|it| !it.is_number), limit);
+        }
         writeln!(out, "{}", self.title)?;
         for line in lines() {
-            let cells = line.iter().zip(&widths).zip(&self.columns).map(|((cell, width), column)| {
-                if column.is_number { format!("  {cell:>width$}") } else { format!("  {cell:width$}") }
-            });
-            writeln!(out, "{}", cells.collect::<String>().trim_end())?;
+            self.write_line(line, &widths, out)?;
         }
         if self.left_out > 0 {
             writeln!(out, "  {} more", self.left_out)?;
         }
         writeln!(out)
+    }
+
+    /// Writes a row, in several lines if a cell is wider than its column.
+    fn write_line(&self, line: &[String], widths: &[usize], out: &mut impl Write) -> io::Result<()> {
+        let cells: Vec<_> = line.iter().zip(widths).map(|(cell, width)| wrapped(cell, *width)).collect();
+        for number in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
+            let pieces = cells.iter().map(|cell| cell.get(number).map_or("", String::as_str));
+            let pieces = pieces.zip(widths).zip(&self.columns).map(|((piece, width), column)| {
+                if column.is_number { format!("  {piece:>width$}") } else { format!("  {piece:width$}") }
+            });
+            writeln!(out, "{}", pieces.collect::<String>().trim_end())?;
+        }
+        Ok(())
     }
 
     fn write_markdown(&self, out: &mut impl Write) -> io::Result<()> {

@@ -25,20 +25,20 @@ pub(super) fn look_up(
     let all: BTreeSet<_> = asked.flat_map(|(_, targets)| targets).collect();
     let names = if all.is_empty() { "no GPU".to_owned() } else { list(all.iter().map(ToString::to_string)) };
     lookup.saw(match code.form {
-        CodePlace::Split => format!("its wrappers are HIPK: the device code is in archives, for {names}"),
+        CodePlace::Split => format!("its device code is in archives, for {names}"),
         CodePlace::Archive => format!("it is an archive with {} names and code for {names}", code.wrappers.len()),
         CodePlace::Bundle => format!("it is an offload bundle with code for {names}"),
         CodePlace::CodeObject => format!("it is a code object for {names}, by its header"),
         CodePlace::Object => format!("linkers read it: it has device code for {names}"),
         CodePlace::Fat | CodePlace::Embedded | CodePlace::Unreadable => {
-            format!("its wrappers are HIPF: the device code is in the library, for {names}")
+            format!("its device code is in the library, for {names}")
         }
     });
     let is_library = matches!(code.form, CodePlace::Split | CodePlace::Fat);
     if cell.is_found() {
         lookup.with_code = cell.with_code;
         if is_library || code.form == CodePlace::Archive {
-            let what = if is_library { "wrappers" } else { "names" };
+            let what = if is_library { "bundles" } else { "names" };
             let found = list(cell.found);
             lookup.saw(format!("{} of {} {what} have code: {found}", lookup.with_code, lookup.wrappers));
         }

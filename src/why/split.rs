@@ -54,7 +54,7 @@ pub(super) fn look_up(
     (environment, resources): (&Environment, &Arc<Resources>),
     lookup: &mut Lookup,
 ) {
-    lookup.saw("its wrappers are HIPK: the device code is in archives");
+    lookup.saw("its device code is in archives");
     if environment.is_disabled {
         lookup.saw("ROCM_KPACK_DISABLE is set");
         lookup.fail(Cause::new(
@@ -104,7 +104,7 @@ impl ArchiveSearch<'_> {
             }
             lookup.with_code += 1;
         }
-        lookup.saw(format!("{} of {} wrappers have code", lookup.with_code, lookup.wrappers));
+        lookup.saw(format!("{} of {} bundles have code", lookup.with_code, lookup.wrappers));
         match (lookup.with_code, &last) {
             (0, Some((marker, candidates))) => {
                 let first = missing.first().map(|(_, key)| key.as_str());
@@ -172,7 +172,7 @@ impl ArchiveSearch<'_> {
     /// The archives that a runtime tries, without duplicates.
     fn candidates(&self, marker: &Marker, lookup: &mut Lookup) -> Vec<ArchiveCandidate> {
         lookup.saw(format!(
-            "its marker calls it {} and names {}",
+            "it is known there as {}, and names {}",
             marker.kernel_name,
             marker.kpack_search_paths.join(", ")
         ));
