@@ -156,7 +156,7 @@ impl Collect {
             }
             None => None,
         };
-        collected.measure()?;
+        collected.measure(self.result.output.as_deref().filter(|output| !self.result.shared && output.is_dir()))?;
         let prepared = &collected.prepared;
         if let Some(file) = &self.html {
             write_page(file, &Page::new((&prepared.input, &prepared.plan, None), None, true).html())?;

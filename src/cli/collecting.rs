@@ -145,8 +145,8 @@ fn coverage(prepared: &Prepared, gpus: &[TargetId]) -> Coverage {
 }
 
 impl Collected {
-    /// Takes note of the sizes that are known without more work.
-    pub(super) fn measure(&mut self) -> anyhow::Result<()> {
+    /// Takes note of the sizes that are known without more work, or by what is in `written`.
+    pub(super) fn measure(&mut self, written: Option<&Path>) -> anyhow::Result<()> {
         let (view, arch, thin) = self.view();
         let Prepared { input, plan, .. } = &self.prepared;
         let tree = view::lay_out_with(input, plan, None, &arch, &thin, Vec::new())?;
@@ -154,7 +154,8 @@ impl Collected {
         let known = |(path, body): (EntryPath, Body)| Some((path.to_string(), body.bounds().known()?));
         let sizes: HashMap<_, _> = files.into_iter().filter_map(known).collect();
         for file in &mut self.report.files {
-            file.size = sizes.get(&file.path).copied();
+            let on_disk = || Some(written?.join(&file.path).symlink_metadata().ok()?.len());
+            file.size = sizes.get(&file.path).copied().or_else(on_disk);
         }
         Ok(())
     }

@@ -111,7 +111,13 @@ impl WrittenOutput {
 
     /// The paths of its pieces.
     pub(super) fn paths(&self) -> Vec<String> {
-        let path = |piece: &SaidPiece| Path::new(&self.output).join(&piece.name).display().to_string();
+        let path = |piece: &SaidPiece| {
+            if piece.name == self.output {
+                self.output.clone()
+            } else {
+                Path::new(&self.output).join(&piece.name).display().to_string()
+            }
+        };
         self.pieces.iter().map(path).collect()
     }
 
