@@ -46,9 +46,9 @@ pub(crate) fn from_first_frame(content: &Arc<dyn Content>) -> Result<Option<Arc<
         let length = to_usize(size.saturating_sub(start)).min(SKIPPED_HEADER);
         let bytes = head_mut(&mut head, length);
         if start == 0 {
-            content.peek(bytes)?
+            content.peek(bytes)?;
         } else {
-            content.read_at(start, bytes)?
+            content.read_at(start, bytes)?;
         }
         match head {
             _ if head.starts_with(&ZSTD) && start == 0 => return Ok(Some(Arc::clone(content))),

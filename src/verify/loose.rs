@@ -36,7 +36,9 @@ impl Context<'_> {
         let is_proven = |file: &PartFile<'_>| self.is_as_listed(listed, file.part, file.path);
         let files = self.parts.files().filter_map(|file| Some((file, self.kind_of(file.path)?)));
         let (proven, files): (Vec<_>, Vec<_>) = files.partition(|(file, _)| is_proven(file));
-        proven.iter().for_each(|(file, _)| self.note_flaws(file));
+        for (file, _) in &proven {
+            self.note_flaws(file);
+        }
         files.par_iter().with_max_len(1).for_each(|(file, kind)| {
             let label = self.parts.label(file.part, file.path);
             let say = |rule, reason: String| self.findings.add(rule, label.as_str(), reason);
