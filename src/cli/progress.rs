@@ -137,7 +137,7 @@ mod tests {
     fn an_estimate_is_marked() {
         let mut sample = Sample { done: 1 << 20, total: 4 << 20, is_estimate: false, name: "lib/x\n.so".to_owned() };
         let left = Some(Duration::from_secs(90));
-        assert_eq!(sample.text(250, left), r"25 % of 4.00 MiB, ~90s left, x\n.so");
+        assert_eq!(sample.text(250, left), r"25 % of 4.00 MiB, ~2m left, x\n.so");
         sample = Sample { is_estimate: true, name: String::new(), ..sample };
         assert_eq!(sample.text(250, None), "~25 % of ~4.00 MiB");
     }

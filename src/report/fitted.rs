@@ -51,7 +51,7 @@ mod tests {
     fn texts_share_the_room_and_numbers_keep_theirs() {
         let mut widths = [40, 10, 60, 5];
         narrow(&mut widths, |column| column % 2 == 0, 80);
-        assert_eq!(widths, [28, 10, 29, 5]);
+        assert_eq!(widths, [29, 10, 28, 5]);
         let mut numbers = [50, 50];
         narrow(&mut numbers, |_| false, 80);
         assert_eq!(numbers, [50, 50]);
