@@ -42,7 +42,7 @@ fn a_confined_command_knows_the_gpus_of_this_machine() {
     let said = sandbox.run(
         r#"
         mount -t tmpfs class /sys/class
-        split() { kpackfs split "$IN" --gpu-targets "$@" -o "$D/out" --force && (cd "$D/out" && echo *); }
+        split() { kpackfs split -q "$IN" --gpu-targets "$@" -o "$D/out" --force && (cd "$D/out" && echo *); }
         split auto
         nodes=/sys/class/kfd/kfd/topology/nodes
         mkdir -p $nodes/0 && printf 'simd_count 96\ngfx_target_version 100300\n' >$nodes/0/properties

@@ -51,7 +51,7 @@ impl Sandbox {
         self.directory.path().join(name)
     }
 
-    /// The output of a script, stdout and stderr, with `$D` in place of the directory.
+    /// The output of a script, stdout and stderr, with `$D` in place of the directory, and without what a mount says when it is ready.
     pub(crate) fn run(&self, script: &str) -> String {
         self.run_with(script, &[])
     }
@@ -61,6 +61,8 @@ impl Sandbox {
         let output = self.output(&format!("exec 2>&1\n{script}"), variables);
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{}: {text}", output.status);
+        let is_of_mount = |line: &&str| line.starts_with("kpackfs: mounted on ") || line.starts_with("next: ls ");
+        let text: String = text.split_inclusive('\n').filter(|line| !is_of_mount(line)).collect();
         text.replace(self.directory.path().to_str().unwrap(), "$D")
     }
 
