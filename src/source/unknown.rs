@@ -8,13 +8,14 @@ use super::SourceError;
 use crate::disk;
 
 /// How files begin, and what they are: file(1), "magic".
-const FORMATS: [(&[u8], &str); 10] = [
+const FORMATS: [(&[u8], &str); 11] = [
     (b"BZh", "compressed with bzip2; decompress it first"),
     (&[0x04, 0x22, 0x4d, 0x18], "compressed with lz4; decompress it first"),
     (&[0x5d, 0, 0], "compressed with lzma; decompress it first"),
     (&[0x1f, 0x9d], "compressed with compress; decompress it first"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it first"),
     (b"Rar!", "a RAR archive; unpack it first"),
+    (b"!<arch>\ndebian-b", "a Debian package; unpack it with dpkg-deb -x"),
     (b"!<arch>\n", "a static library, which linkers read; name a directory that has it"),
     (&[0xed, 0xab, 0xee, 0xdb], "an RPM package; unpack it with rpm2cpio and cpio"),
     (b"hsqs", "a squashfs image; mount it first"),

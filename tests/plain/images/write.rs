@@ -325,7 +325,7 @@ fn layers_that_exceed_a_limit_are_not_written() {
     let whole = image(&place.path().join("in"), Form::Gzip, &[layer.done(), Layer::new().file("etc/x", b"x").done()]);
     let split = |out: &str, options: &[String]| {
         let mut command = program();
-        command.arg("split").arg(whole.name("x")).args(["--format", "oci", "--no-cache", "-o"]);
+        command.arg("split").arg(whole.name("x")).args(["--quiet", "--format", "oci", "--no-cache", "-o"]);
         let output = command.arg(place.path().join(out)).args(options).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
