@@ -25,7 +25,7 @@ pub enum WheelsError {
         source: WheelError,
     },
     /// One of them is not a wheel.
-    #[error("{}: of several inputs each has to be a wheel, and this is none", .0.display())]
+    #[error("{}: of several inputs each has to be a wheel, packed or not, and this is none", .0.display())]
     NotAWheel(PathBuf),
     /// Two are wheels of the same distribution.
     #[error("{} and {}: both are {name}; name one of them", first.display(), second.display())]
@@ -85,7 +85,7 @@ pub fn open_wheels(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Inpu
     as_one(wheels)
 }
 
-/// Opens each wheel.
+/// Opens each wheel. One may be unpacked, as the host part of a split is.
 pub(super) fn open_all(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Vec<JoinedWheel>, WheelsError> {
     paths.iter().map(|path| open(path, resources)).collect()
 }
@@ -113,7 +113,7 @@ fn host(wheels: &[JoinedWheel]) -> Option<&JoinedWheel> {
 
 fn open(path: &Path, resources: &Arc<Resources>) -> Result<JoinedWheel, WheelsError> {
     let path = path.to_owned();
-    if path.is_dir() || path.extension().is_none_or(|extension| extension != "whl") {
+    if !path.is_dir() && path.extension().is_none_or(|extension| extension != "whl") {
         return Err(WheelsError::NotAWheel(path));
     }
     let input = Input::open(&path, resources)?;

@@ -8,7 +8,7 @@ use super::error::OpenedError;
 use super::recognise::{Named, recognise};
 use super::site::{Site, outside};
 use super::split::SplitDirectory;
-use super::wheels::WheelDirectory;
+use super::wheels::{WheelDirectory, is_unpacked_wheel};
 use crate::image;
 use crate::join::{self, SeveralWheels, WheelsError};
 use crate::remote::RemoteProblem;
@@ -130,6 +130,7 @@ impl OpenedResult<()> {
     fn wheels_of(&mut self, path: &Path) -> Result<Vec<PathBuf>, OpenedError> {
         match recognise(path)? {
             Named::Wheel => Ok(vec![path.to_owned()]),
+            Named::Tree if is_unpacked_wheel(path)? => Ok(vec![path.to_owned()]),
             Named::Remote => Err(SourceError::from(RemoteProblem::not_taken(path)).into()),
             Named::Wheels(directory) => Ok(self.keep(directory)),
             Named::Split(split) if split.has_wheels_only() => Ok(split.all_wheels()),

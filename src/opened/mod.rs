@@ -27,6 +27,6 @@ pub use recognise::{Named, recognise, recognise_unproved};
 pub use site::{Site, outside};
 pub use split::SplitDirectory;
 pub use statement::{LocatedStatement, statement_in, thin_gpus};
-pub use wheels::{WheelDirectory, wheel_in_tree};
+pub use wheels::{WheelDirectory, is_unpacked_wheel, wheel_in_tree};
 
 pub use crate::source::{DirectoryListing, ListedEntry, ListedKind};

@@ -92,6 +92,11 @@ impl WheelDirectory {
     }
 }
 
+/// Whether a directory may be an unpacked wheel: it has one `*.dist-info` directory.
+pub fn is_unpacked_wheel(directory: &Path) -> Result<bool, SourceError> {
+    Ok(DirectoryListing::read(directory)?.dist_infos().count() == 1)
+}
+
 /// A wheel in a tree or an installation, of which it is no part: in its directory, or in `wheels/`.
 pub fn wheel_in_tree(tree: &Path) -> Result<Option<PathBuf>, SourceError> {
     for place in [tree.to_owned(), tree.join(WHEELS)] {

@@ -15,7 +15,7 @@ use crate::coverage::{CoveredDatabase, DATABASE_MISSING, DatabaseAnswer, Library
 use crate::database::Handler;
 use crate::gpu::TargetId;
 use crate::join::WheelsError;
-use crate::opened::{Named, SplitDirectory, outside, recognise, split_of_parts};
+use crate::opened::{Named, SplitDirectory, is_unpacked_wheel, outside, recognise, split_of_parts};
 use crate::packages::InstalledComponent;
 use crate::source::{EntryPath, open_file};
 use crate::wheel::installed_together;
@@ -86,15 +86,32 @@ impl Question {
         }
         join_parts(&mut all);
         let gpus = self.all_gpus();
-        let places: Vec<_> = all.iter().flat_map(|(path, named)| installed(path, named)).collect();
+        let mut files: Vec<_> = all.iter().flat_map(|(path, named)| wheels(path, named, found)).collect();
+        files.extend(self.unpacked_with(&files, &all));
+        let others = all.iter().filter(|(path, _)| !files.contains(path));
+        let places: Vec<_> = others.flat_map(|(path, named)| installed(path, named)).collect();
         self.look_up_installed(&places, &gpus, found);
-        let files: Vec<_> = all.iter().flat_map(|(path, named)| wheels(path, named, found)).collect();
         self.look_up_wheels(&files, &gpus, found);
         for (path, named) in &all {
             if let Err(error) = self.look_up_form(path, named, &gpus, found) {
                 found.fail(&error);
             }
         }
+    }
+
+    /// The directories that are unpacked wheels, and are installed together with some of these wheels.
+    fn unpacked_with(&self, wheels: &[PathBuf], all: &[(PathBuf, Named)]) -> Vec<PathBuf> {
+        let read = |path: &PathBuf| GivenWheel::read(path, &self.resources).ok();
+        let packed: Vec<_> = wheels.iter().filter_map(read).collect();
+        let is_unpacked = |(path, named): &&(PathBuf, Named)| {
+            !packed.is_empty() && matches!(named, Named::Tree) && is_unpacked_wheel(path).unwrap_or(false)
+        };
+        let unpacked: Vec<_> = all.iter().filter(is_unpacked).filter_map(|(path, _)| read(path)).collect();
+        let labels: Vec<_> = packed.iter().chain(&unpacked).map(GivenWheel::label).collect();
+        let mut sets = installed_together(&labels);
+        sets.retain(|set| set.iter().any(|label| packed.iter().any(|wheel| wheel.path == label.path)));
+        let is_joined = |wheel: &&GivenWheel| sets.iter().flatten().any(|label| label.path == wheel.path);
+        unpacked.iter().filter(is_joined).map(|wheel| wheel.path.clone()).collect()
     }
 
     /// Looks up what is neither installed nor a wheel.

@@ -161,6 +161,9 @@ pub(crate) const ROWS: &[Row] = &[
     // Several.
     split("several wheels", &["wheels/*.whl"]).except(SEVERAL),
     split("host and device parts", &["parts/host", "parts/gfx1030", "parts/gfx90a"]).except(SEVERAL),
+    split("host directory and a device wheel", &["parts/host", "wheels/amd_small_device_gfx90a-1.0-py3-none-any.whl"])
+        .holds(GFX90A)
+        .except(SEVERAL),
     // Prefixes and trees.
     fat("conda prefix, fat", &["conda-fat"]),
     split("conda prefix, split", &["conda-split"]),
