@@ -73,16 +73,22 @@ pub(crate) use unknown::unknown;
 impl Input {
     /// Lists the directory, wheel, tar archive or binary at `location`, or of a command that takes URLs the wheel there.
     pub fn open(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
-        Self::list(location, true, resources)
+        Self::list(location, None, resources)
     }
 
-    /// Like [`Input::open`], but omits what this user may not list, with a warning. Such an input is incomplete: no
+    /// Like [`Input::open`], but omits what this user may not list, and returns it as well. Such an input is incomplete: no
     /// output may be made of it.
-    pub fn survey(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
-        Self::list(location, false, resources)
+    pub fn survey(location: &Path, resources: &Arc<Resources>) -> Result<(Self, Vec<SourceError>), SourceError> {
+        let mut denied = Vec::new();
+        let input = Self::list(location, Some(&mut denied), resources)?;
+        Ok((input, denied))
     }
 
-    fn list(location: &Path, is_strict: bool, resources: &Arc<Resources>) -> Result<Self, SourceError> {
+    fn list(
+        location: &Path,
+        denied: Option<&mut Vec<SourceError>>,
+        resources: &Arc<Resources>,
+    ) -> Result<Self, SourceError> {
         let path = location;
         if is_url(path) {
             return wheel::list_remote(path, resources);
@@ -91,7 +97,7 @@ impl Input {
         let location = path.canonicalize().map_err(io)?;
         let metadata = location.metadata().map_err(io)?;
         if metadata.is_dir() {
-            tree::list(location, is_strict, resources)
+            tree::list(location, denied, resources)
         } else if metadata.is_file() && binary::is_binary(&location).map_err(io)? {
             binary::list(location, resources)
         } else if metadata.is_file() {

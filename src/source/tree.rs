@@ -26,8 +26,12 @@ use crate::rope::{Backing, Content, Identity, ReadError, to_usize};
 const OPEN_FILES: u64 = 128;
 
 /// Lists everything below the directory `location`. Symlinks are not followed. Anything that is neither a file, a
-/// directory nor a symlink is left out with a warning. So is what this user may not list, unless `is_strict`.
-pub(super) fn list(location: PathBuf, is_strict: bool, resources: &Arc<Resources>) -> Result<Input, SourceError> {
+/// directory nor a symlink is left out with a warning. What this user may not list goes to `denied`, or is an error.
+pub(super) fn list(
+    location: PathBuf,
+    denied: Option<&mut Vec<SourceError>>,
+    resources: &Arc<Resources>,
+) -> Result<Input, SourceError> {
     let io = |source| SourceError::Io { path: location.clone(), source };
     let root = fs::symlink_metadata(&location).map_err(io)?;
     if let Some(name) = kernel_file_system(&location) {
@@ -44,7 +48,7 @@ pub(super) fn list(location: PathBuf, is_strict: bool, resources: &Arc<Resources
         tables: vec![ParserMemory::new(Parser::Directories)],
     };
     let files = Arc::new(OpenFiles::new(most_open_files()));
-    let mut lister = Lister { input, directories: vec![(EntryPath::root(), device)], files, resources, is_strict };
+    let mut lister = Lister { input, directories: vec![(EntryPath::root(), device)], files, resources, denied };
     while let Some((directory, device)) = lister.directories.pop() {
         lister.list(&directory, device)?;
     }
@@ -96,7 +100,7 @@ struct Lister<'a> {
     directories: Vec<(EntryPath, u64)>,
     files: Arc<OpenFiles>,
     resources: &'a Arc<Resources>,
-    is_strict: bool,
+    denied: Option<&'a mut Vec<SourceError>>,
 }
 
 impl Lister<'_> {
@@ -155,8 +159,8 @@ impl Lister<'_> {
         Ok(Some(EntryKind::File { content: Arc::new(content), link_group }))
     }
 
-    /// The result of a look-up at a place; `None`, with a warning, if the entry has vanished since its name was read.
-    /// The same holds for what this user may not see, unless `is_strict`.
+    /// The result of a look-up at a place; `None`, with a warning, if the entry has vanished since its name was read, or if this
+    /// user may not see it and `denied` is there for it.
     fn existing<T>(&mut self, found: io::Result<T>, place: &Path) -> Result<Option<T>, SourceError> {
         match found {
             Ok(found) => Ok(Some(found)),
@@ -166,11 +170,13 @@ impl Lister<'_> {
                 self.input.warnings.push(format!("{place}: left out: it was deleted before it was read"));
                 Ok(None)
             }
-            Err(error) if !self.is_strict && error.kind() == io::ErrorKind::PermissionDenied => {
-                self.input.warnings.push(format!("{}: left out: {error}", place.display()));
+            Err(source) => {
+                let is_denied = source.kind() == io::ErrorKind::PermissionDenied;
+                let error = SourceError::Io { path: place.to_owned(), source };
+                let Some(denied) = self.denied.as_mut().filter(|_| is_denied) else { return Err(error) };
+                denied.push(error);
                 Ok(None)
             }
-            Err(source) => Err(SourceError::Io { path: place.to_owned(), source }),
         }
     }
 }

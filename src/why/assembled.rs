@@ -118,9 +118,10 @@ pub(super) fn of_component(
     Ok(files(component.open(question.resources)?, &place, AssemblyForm::Artifacts, question))
 }
 
-/// The files of a directory without libraries, such as a device part, or code objects.
+/// The files of a directory without libraries, such as a device part, or code objects. What cannot be listed is known.
 pub(super) fn of_directory(path: &Path, question: &AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError> {
-    Ok(files(Input::survey(path, question.resources)?, path, AssemblyForm::Other, question))
+    let (input, _) = Input::survey(path, question.resources)?;
+    Ok(files(input, path, AssemblyForm::Other, question))
 }
 
 /// The files of a split, of which `devices` are the parts for the GPU of the question.
@@ -131,7 +132,7 @@ pub(super) fn of_parts(
 ) -> Result<AssembledFiles, WhyError> {
     let Some(first) = split.parts().next() else { return Ok(AssembledFiles::default()) };
     // Parts of other GPUs tell what the split has for each.
-    let parts = split.parts().map(|part| Input::survey(&part, question.resources)).collect::<Result<_, _>>()?;
+    let parts = split.parts().map(|part| Input::open(&part, question.resources)).collect::<Result<_, _>>()?;
     let names = devices.iter().filter_map(|part| Some(part.file_name()?.to_string_lossy().into_owned()));
     let assembly = if split.has_host { AssemblyForm::Parts(names.collect()) } else { AssemblyForm::Other };
     Ok(files(lay_over(parts)?, &first, assembly, question))

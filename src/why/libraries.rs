@@ -46,7 +46,7 @@ pub(super) struct FoundFiles {
     directories: BTreeSet<PathBuf>,
 }
 
-/// All files that may be libraries. What is in a directory that may not be entered cannot be loaded either.
+/// All files that may be libraries.
 pub(super) fn find(paths: &[PathBuf], resources: &Arc<Resources>) -> FoundFiles {
     let mut found = FoundFiles::default();
     for path in paths {
@@ -63,7 +63,9 @@ impl FoundFiles {
         let io = |source| SourceError::Io { path: path.to_owned(), source };
         let place = path.canonicalize().map_err(io)?;
         if place.is_dir() {
-            return self.add_directory(&place, &place, resources);
+            let denied = self.add_directory(&place, &place, resources)?;
+            self.failed.extend(denied.into_iter().map(WhyError::from));
+            return Ok(());
         }
         let link = std::path::absolute(path).map_err(io)?;
         self.seen.add_file(open_file(&place, resources).is_ok_and(|content| may_be_binary(&*content)));
@@ -82,12 +84,17 @@ impl FoundFiles {
         }
     }
 
-    /// Adds what is in the directory `place`, which is also called `name`.
-    fn add_directory(&mut self, place: &Path, name: &Path, resources: &Arc<Resources>) -> Result<(), WhyError> {
+    /// Adds what is in the directory `place`, which is also called `name`. Returns what in it cannot be listed.
+    fn add_directory(
+        &mut self,
+        place: &Path,
+        name: &Path,
+        resources: &Arc<Resources>,
+    ) -> Result<Vec<SourceError>, SourceError> {
         if !self.directories.insert(place.to_owned()) {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let input = Input::survey(place, resources)?;
+        let (input, denied) = Input::survey(place, resources)?;
         self.seen.add(SeenFiles { left_out: input.warnings.into_iter().next(), ..SeenFiles::default() });
         for entry in input.entries {
             let (path, name) = (place.join(entry.path.as_path()), name.join(entry.path.as_path()));
@@ -103,7 +110,7 @@ impl FoundFiles {
                 EntryKind::Directory => {}
             }
         }
-        Ok(())
+        Ok(denied)
     }
 
     /// Adds what a symlink in `directory` leads to. A dangling one leads to nothing.

@@ -17,7 +17,7 @@ pub(super) fn find(path: &Path, resources: &Arc<Resources>) -> Vec<String> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         return content.and_then(|content| forms_of(&name, &content, resources)).into_iter().collect();
     }
-    let Ok(input) = Input::survey(path, resources) else { return Vec::new() };
+    let Ok((input, _)) = Input::survey(path, resources) else { return Vec::new() };
     input.files().filter_map(|(path, content)| forms_of(&path.to_string(), content, resources)).collect()
 }
 
