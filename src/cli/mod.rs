@@ -56,16 +56,19 @@ mod views;
 mod why;
 mod writing;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
 use self::confinement::Opens;
-use self::failure::{FAILURE, code, is_broken_pipe};
-
+use self::failure::{FAILURE, NOT_UNDERSTOOD, code, is_broken_pipe};
+use self::prepare::place_of;
 use crate::memory::{check_tables, limit_tables, set_up_malloc};
+use crate::mount::MountError;
 use crate::report::table;
 
 /// Shows a fat ROCm wheel or install tree as if it had been split by GPU architecture.
@@ -136,6 +139,10 @@ pub fn run(commit: Option<&str>) -> ExitCode {
         print!("{}{}", Cli::command().render_version(), confinement::describe());
         return ExitCode::SUCCESS;
     }
+    if let Err(error) = check_running(&arguments) {
+        eprintln!("kpackfs: {}", terminal::message(&error));
+        return ExitCode::from(NOT_UNDERSTOOD);
+    }
     if let Some(caller) = mount8::caller(&arguments, &Cli::command()) {
         // mount(8) says nothing, either.
         said::be_quiet();
@@ -157,6 +164,19 @@ pub fn run(commit: Option<&str>) -> ExitCode {
             }
         }
     }
+}
+
+/// Fails if an argument leads into a mount whose daemon is stopped. `umount` asks nothing of the daemon.
+fn check_running(arguments: &[OsString]) -> Result<(), MountError> {
+    let is_umount = arguments.get(1).is_some_and(|name| name == "umount" || name == "unmount");
+    let value = |argument: &OsString| {
+        let bytes = argument.as_bytes();
+        let of_long = || bytes.iter().position(|&byte| byte == b'=').map_or(bytes.len(), |equals| equals + 1);
+        let start = if bytes.starts_with(b"--") { of_long() } else { 2 * usize::from(bytes.starts_with(b"-")) };
+        place_of(Path::new(OsStr::from_bytes(bytes.get(start..).unwrap_or_default())))
+    };
+    let paths: Vec<_> = arguments.iter().skip(1).filter(|_| !is_umount).map(value).collect();
+    crate::mount::check_running(paths.iter().filter(|path| !path.as_os_str().is_empty()).map(PathBuf::as_path))
 }
 
 fn described(commit: Option<&str>) -> String {

@@ -14,11 +14,8 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::ExportError;
 use crate::artifact::{FoundArtifacts, shards};
-use crate::disk::{KPACKFS, MountEntry, is_dead, list_all_mounts, mount_around};
+use crate::disk::{KPACKFS, MAX_LINKS, MountEntry, is_dead, list_all_mounts, mount_around};
 use crate::opened::{Named, outside, recognise};
-
-/// The most symlinks that lead to a file (`MAXSYMLINKS` of Linux).
-const MAX_LINKS: u32 = 40;
 
 /// All inputs of a command.
 pub(crate) struct Inputs {

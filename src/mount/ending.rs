@@ -16,8 +16,9 @@ use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::error::MountError;
 use super::sys;
-use crate::disk::{self, MountEntry};
+use crate::disk::{self, KPACKFS, MountEntry};
 use crate::memory::Parser;
 
 /// Names for the daemons of one device. Its number is free as soon as it is unmounted, while its daemon still saves the
@@ -70,6 +71,11 @@ impl Daemons {
         Self((0..NAMES).filter_map(|number| find(number).ok().flatten()).collect())
     }
 
+    /// One that is stopped, if all are.
+    fn stopped(&self) -> Option<Pid> {
+        self.0.iter().all(|daemon| is_stopped(daemon.id)).then(|| self.0.first().map(|daemon| daemon.id))?
+    }
+
     /// Waits for their end, at most some seconds. Returns the first one that goes on.
     pub(super) fn wait(self, place: &Path, is_lazy: bool) -> Option<RunningDaemon> {
         let limit = Instant::now() + if is_lazy { LAZY_PATIENCE } else { PATIENCE };
@@ -81,6 +87,20 @@ impl Daemons {
             is_stopped: is_stopped(running.id),
         })
     }
+}
+
+/// Fails if a path leads into a mount whose daemon is stopped: whatever is asked of it would wait.
+pub fn check_running<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), MountError> {
+    let mut mounts = disk::list_all_mounts().unwrap_or_default();
+    mounts.retain(|mount| mount.kind == KPACKFS);
+    for path in paths.into_iter().filter(|_| !mounts.is_empty()) {
+        let Some(mount) = disk::mount_entered(&mounts, path) else { continue };
+        if let Some(process) = Daemons::of(mount).stopped() {
+            let (path, mount) = (path.to_owned(), mount.mount_point.clone());
+            return Err(MountError::Stopped { path, mount, process: process.as_raw_pid() });
+        }
+    }
+    Ok(())
 }
 
 impl Daemon {

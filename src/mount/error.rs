@@ -68,6 +68,19 @@ pub enum MountError {
         /// The mount that contains it.
         mount: PathBuf,
     },
+    /// A path leads into a mount whose daemon is stopped.
+    #[error(
+        "{}: the daemon of the mount {} is stopped, so that it answers nothing; `kill -CONT {process}` lets it go on",
+        path.display(), mount.display()
+    )]
+    Stopped {
+        /// The path.
+        path: PathBuf,
+        /// The mount that it leads into.
+        mount: PathBuf,
+        /// The number of the daemon's process.
+        process: i32,
+    },
     /// The kernel refused to mount.
     #[error("{}: cannot be mounted on: {source}", path.display())]
     Mount {

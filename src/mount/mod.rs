@@ -43,7 +43,7 @@ pub(crate) use self::announce::tell_failure;
 pub use self::autosave::autosave;
 pub use self::daemon::{ServeOptions, enter_namespace, serve};
 use self::ending::Daemons;
-pub use self::ending::RunningDaemon;
+pub use self::ending::{RunningDaemon, check_running};
 pub use self::error::MountError;
 pub(crate) use self::sys::raise_open_files;
 pub use self::transport::Transport;

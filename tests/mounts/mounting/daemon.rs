@@ -261,6 +261,32 @@ fn umount_says_that_a_daemon_goes_on() {
     assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
 }
 
+/// Whatever is asked of such a mount waits until its daemon goes on.
+#[test]
+fn a_mount_whose_daemon_is_stopped_is_refused() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        kpackfs mount "$IN" "$M"; pid=$(daemon); mkdir "$D/m2"; ln -s "$M" "$D/link"
+        refused() { timeout 20 kpackfs "$@" 2>&1 | grep -c "is stopped.*kill -CONT $pid\`"; echo ${PIPESTATUS[0]}; }
+        kill -STOP $pid
+        refused split "$IN" -o "$M/x"
+        refused split "$IN" "-o$D/link/x"
+        refused inspect "$IN" --html="$M/page.html"
+        refused inspect "$D/link/host"
+        refused verify "oci:$M:tag"
+        refused mount "$M/host" "$D/m2"
+        refused "$IN" "$M"
+        refused status "$M"
+        kpackfs split "$IN" -o "$D/out" -q; echo $?
+        kill -CONT $pid; kpackfs inspect "$M/host" >/dev/null; echo $?
+        kill -STOP $pid; kpackfs umount --lazy "$M" 2>&1 | grep -c stopped; mountpoint -q "$M" || echo unmounted
+        kill -CONT $pid; gone $pid
+        "#,
+    );
+    assert_eq!(text, "1\n5\n".repeat(8) + "0\n0\n1\nunmounted\n");
+}
+
 #[test]
 fn a_missing_proc_or_sys_is_named() {
     let Some(sandbox) = Sandbox::new() else { return };
