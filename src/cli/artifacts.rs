@@ -68,6 +68,9 @@ fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow::Result<Opt
     if !matches!(recognise(input)?, Named::Artifacts(found) if found.has_any()) {
         return Ok(None);
     }
+    if let Some(option) = options.of_wheels().first() {
+        bail!("{option}: it is about wheels, and artifacts are none; leave the option out");
+    }
     if choices.overlay_roots.is_some() {
         bail!("--overlay-root: the manifest of an artifact says what its overlay roots are");
     }

@@ -131,6 +131,9 @@ impl Compare {
             Ok(show_bytes("Planning", |progress| Side::open(location, &settings, &resources, progress))?)
         };
         let (mut before, mut after) = (open(&self.before)?, open(&self.after)?);
+        if let Some(option) = options.of_wheels().first().filter(|_| !before.has_wheels() && !after.has_wheels()) {
+            bail!("{option}: it is about wheels, and no wheel is made of these; leave the option out");
+        }
         before.compare_with(&after);
         after.compare_with(&before);
         if self.sizes {

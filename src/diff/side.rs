@@ -124,6 +124,11 @@ impl Side {
         Ok(side)
     }
 
+    /// Whether wheels are made of it.
+    pub(crate) fn has_wheels(&self) -> bool {
+        self.parts.iter().any(|part| part.wheels.is_some())
+    }
+
     fn new(location: &Path, named: &Named, resources: &Arc<Resources>) -> Self {
         let absolute = location.canonicalize().unwrap_or_else(|_| location.to_owned());
         Self {

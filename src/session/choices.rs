@@ -15,6 +15,8 @@ pub(crate) struct SplitChoices {
     pub(crate) plan: PlanOptions,
     /// Those of wheels.
     pub(crate) wheels: WheelOptions,
+    /// The names of options that the user gave and that do something to wheels only.
+    pub(crate) of_wheels: Vec<&'static str>,
     /// What the time of made files depends on, without the input.
     pub(crate) made: MadeTime,
 }

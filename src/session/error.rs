@@ -38,6 +38,14 @@ pub(crate) enum SessionError {
     /// Bytes cannot be read, or are not what a RECORD states.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// An option is about wheels, and none is made of the input.
+    #[error("{}: {option} is about wheels, and no wheel is made of this; leave the option out", path.display())]
+    NotOfWheels {
+        /// The input.
+        path: PathBuf,
+        /// The option.
+        option: &'static str,
+    },
     /// One of several wheels.
     #[error("{}: {source}", path.display())]
     OfWheel {

@@ -82,7 +82,12 @@ impl<S: Stages> Session<'_, S> {
 
     /// Plans the split of an input. It is no error if there is none for a target.
     pub(crate) fn plan(&self, input: Input, share: Share) -> Result<Prepared, SessionError> {
-        self.plan_with(input, share, &BundleJobs::new(self.resources))
+        let prepared = self.plan_with(input, share, &BundleJobs::new(self.resources))?;
+        let is_without_wheels = prepared.wheels.is_none() && !prepared.plan.keeps_wheels;
+        match self.choices.of_wheels.first().filter(|_| is_without_wheels) {
+            Some(option) => Err(SessionError::NotOfWheels { path: prepared.input.location, option }),
+            None => Ok(prepared),
+        }
     }
 
     /// Plans the split of an input, with the jobs of all inputs.

@@ -302,6 +302,18 @@ fn options_without_effect_are_refused_by_name() {
             assert!(said.contains(&format!("unexpected argument '{name}' found")), "{command:?} {option}: {said}");
         }
     }
+    // What an input is, only its recognition says. No wheel is made of a tree.
+    let of_wheels = ["--device-package-prefix=x", "--device-requires-dist=x==1", "--requirements=split", "--deflate=0"];
+    for option in of_wheels {
+        let name = option.split('=').next().unwrap();
+        for command in [&["split", "plain", "-o", "out"][..], &["index", "plain"]] {
+            let said = place.ends(1, &[command, &[option]].concat());
+            assert!(said.contains(&format!("plain: {name} is about wheels")), "{command:?} {option}: {said}");
+        }
+    }
+    let said = place.ends(2, &["diff", "plain", "plain", "--deflate=0"]);
+    assert!(said.contains("--deflate: it is about wheels"), "{said}");
+    assert!(!place.has("out"));
 }
 
 #[test]

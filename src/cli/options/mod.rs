@@ -134,8 +134,20 @@ impl SplitOptions {
         Ok(SplitChoices {
             plan: self.to_options(Packaging::Bundles)?,
             wheels: self.to_wheel_options()?,
+            of_wheels: self.of_wheels(),
             made: self.made_time()?,
         })
+    }
+
+    /// The names of options that were given and do something to wheels only.
+    pub(super) fn of_wheels(&self) -> Vec<&'static str> {
+        let given = [
+            ("--device-package-prefix", self.wheel_names.device_package_prefix.is_some()),
+            ("--device-requires-dist", !self.requirements.device_requires_dist.is_empty()),
+            ("--requirements", self.requirements.are_chosen()),
+            ("--deflate", self.deflate.is_given()),
+        ];
+        given.into_iter().filter_map(|(option, is_given)| is_given.then_some(option)).collect()
     }
 
     /// What the time of made files depends on, without the input.

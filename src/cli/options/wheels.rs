@@ -26,6 +26,10 @@ pub(in crate::cli) struct DeflateOptions {
 }
 
 impl DeflateOptions {
+    pub(super) fn is_given(&self) -> bool {
+        self.deflate.is_some()
+    }
+
     /// The level; `default` if none is given.
     pub(super) fn level(&self, default: Option<DeflateLevel>) -> Option<DeflateLevel> {
         self.deflate.map_or(default, DeflateLevel::new)
@@ -76,6 +80,10 @@ fn requirement(text: &str) -> Result<String, WheelError> {
 }
 
 impl RequirementOptions {
+    pub(super) fn are_chosen(&self) -> bool {
+        !self.requirements.is_empty()
+    }
+
     pub(super) fn requirements(&self) -> Requirements {
         let stated = self.requirements.iter().filter_map(|form| match form {
             RequirementsForm::SplitWith(extras) => Some(extras.clone()),
