@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::collect_output::ResultOptions;
 use super::collecting::{Collected, Collecting, warn_of_missing};
 use super::confinement::Opens;
-use super::failure::{self, is_broken_pipe};
+use super::failure::{is_broken_pipe, unanswered};
 use super::input::forms;
 use super::inspect::{check_page, write_page};
 use super::interrupt;
@@ -30,8 +30,6 @@ use crate::resources::WorkPolicy;
 
 /// Exit code if something needed is missing.
 const MISSING: u8 = 1;
-/// Exit code if nothing could be collected.
-const FAILED: u8 = 2;
 
 /// Rows of a table.
 const MAX_ROWS: usize = 200;
@@ -118,10 +116,7 @@ impl Collect {
 
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         match self.collect() {
-            Err(error) if !is_broken_pipe(&error) => {
-                failure::print(&error);
-                Ok(ExitCode::from(failure::code(&error, FAILED)))
-            }
+            Err(error) if !is_broken_pipe(&error) => Ok(unanswered(&error)),
             result => result,
         }
     }

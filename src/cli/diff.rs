@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::confinement::Opens;
-use super::failure::{code, is_broken_pipe, text};
+use super::failure::{is_broken_pipe, unanswered};
 use super::gate::print_verdict;
 use super::input::forms;
 use super::inspect::{check_page, write_page};
@@ -24,8 +24,6 @@ use crate::split::Packaging;
 
 /// Exit code if something grew by more than --fail-above allows.
 const EXCEEDED: u8 = 1;
-/// Exit code if the inputs cannot be compared, or the comparison cannot be written.
-const UNREADABLE: u8 = 2;
 
 /// Rows of each table, on a terminal and in a comment of a pull request.
 const MAX_ROWS: usize = 40;
@@ -90,14 +88,14 @@ impl Compare {
         }
         let diff = match self.compare() {
             Ok(diff) => diff,
-            Err(error) => return Ok(unreadable(&error)),
+            Err(error) => return Ok(unanswered(&error)),
         };
         for warning in &diff.warnings {
             eprintln!("kpackfs: warning: {}", message(warning));
         }
         match self.write(&diff) {
             // The reader of the output may stop early. That does not change the exit code.
-            Err(error) if !is_broken_pipe(&error) => return Ok(unreadable(&error)),
+            Err(error) if !is_broken_pipe(&error) => return Ok(unanswered(&error)),
             _ => {}
         }
         let Some(gate) = diff.gate.filter(|gate| !gate.is_passed()) else { return Ok(ExitCode::SUCCESS) };
@@ -170,11 +168,6 @@ impl Compare {
             None => Ok(()),
         }
     }
-}
-
-fn unreadable(error: &anyhow::Error) -> ExitCode {
-    eprintln!("kpackfs: {}", message(&text(error)));
-    ExitCode::from(code(error, UNREADABLE))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::process::ExitCode;
 
 use super::terminal::message;
 use crate::confine::{self, FILES};
@@ -19,6 +20,10 @@ pub(super) const FAILURE: u8 = 1;
 
 /// Exit code if an input is not there, or if its form was not understood, so that there is no answer about it.
 pub(super) const NOT_UNDERSTOOD: u8 = 5;
+
+/// Exit code if there is no answer, for example about a damaged input, of commands whose code 1 is one: gates, `collect`, `diff`
+/// and `verify`.
+const UNANSWERED: u8 = 2;
 
 /// The most parts that are named.
 const NAMED: usize = 100;
@@ -69,6 +74,12 @@ pub(super) fn print(error: &anyhow::Error) {
         judgement.lines().take(NAMED).for_each(|line| eprintln!("kpackfs: {}", message(&line)));
     }
     eprintln!("kpackfs: {}", message(&text(error)));
+}
+
+/// Prints an error of a command whose code 1 is an answer. Returns its exit code.
+pub(super) fn unanswered(error: &anyhow::Error) -> ExitCode {
+    print(error);
+    ExitCode::from(code(error, UNANSWERED))
 }
 
 /// Whether the reader of the output has closed it. `serde_json` wraps the error of a writer.

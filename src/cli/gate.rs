@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::failure::{self, code};
 use super::gpus::gpu;
 use super::lists::pieces;
 use super::table::Style;
@@ -20,8 +19,6 @@ use crate::split::CodeOfFile;
 
 /// Exit code if code is missing.
 const MISSING: u8 = 1;
-/// Exit code if there is no answer.
-const UNREADABLE: u8 = 2;
 
 /// Rows of each table, on a terminal and in the summary of a CI job. All failures are printed.
 const MAX_ROWS: usize = 200;
@@ -115,12 +112,6 @@ impl RequireOptions {
         });
         Ok(Coverage::of(&requirement, of_components.collect::<anyhow::Result<_>>()?))
     }
-}
-
-/// The exit code of an error. It is not taken for missing code, or for a part that is too large.
-pub(super) fn unanswered(error: &anyhow::Error) -> ExitCode {
-    failure::print(error);
-    ExitCode::from(code(error, UNREADABLE))
 }
 
 /// The answer about an input with this device code. `within` is what its paths are in, of several inputs.

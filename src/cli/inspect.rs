@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::artifacts::{PreparedArtifacts, artifacts, print_artifacts};
 use super::confinement::Opens;
-use super::failure::{TOO_LARGE, is_broken_pipe};
+use super::failure::{TOO_LARGE, is_broken_pipe, unanswered};
 use super::gate::{self, RequireOptions};
 use super::input::{InputOptions, RemoteOptions};
 use super::json;
@@ -89,7 +89,7 @@ impl Inspect {
 
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         match self.inspect() {
-            Err(error) if self.gate.is_given() || self.limits.limit().is_some() => Ok(gate::unanswered(&error)),
+            Err(error) if self.gate.is_given() || self.limits.limit().is_some() => Ok(unanswered(&error)),
             result => result,
         }
     }

@@ -10,7 +10,7 @@ use clap::Args;
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 
 use super::confinement::Opens;
-use super::failure::{code, text};
+use super::failure::unanswered;
 use super::input::{RemoteOptions, forms};
 use super::json;
 use super::memory::MemoryOption;
@@ -32,8 +32,6 @@ use crate::verify::{self, FindingGroup, Rule, VerifyOptions, VerifyReport};
 const FOUND: u8 = 1;
 /// More findings than this are preceded by a summary.
 const MAX_WITHOUT_SUMMARY: usize = 10;
-/// Exit code if nothing could be checked.
-const UNREADABLE: u8 = 2;
 
 /// Check a split: binaries, archives, and that every kernel is found
 ///
@@ -122,10 +120,7 @@ impl Verify {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let report = match self.verify() {
             Ok(report) => report,
-            Err(error) => {
-                eprintln!("kpackfs: {}", message(&text(&error)));
-                return Ok(ExitCode::from(code(&error, UNREADABLE)));
-            }
+            Err(error) => return Ok(unanswered(&error)),
         };
         self.print(&report)?;
         Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })

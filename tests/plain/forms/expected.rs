@@ -45,7 +45,7 @@ pub(crate) fn expected(row: &Row, command: Command, place: &Place) -> Option<Cel
         return other.map(Cell::new);
     }
     // What it takes from an input depends on the application, so only what it has to refuse is a matter of this table.
-    if command == Command::Collect && !matches!(row.holds, Holds::Unknown(_)) {
+    if command == Command::Collect && !matches!(row.holds, Holds::Unknown(_) | Holds::Damaged(_)) {
         return None;
     }
     let (all, libraries) = (place.counts(), place.libraries().len());
@@ -63,6 +63,7 @@ pub(crate) fn expected(row: &Row, command: Command, place: &Place) -> Option<Cel
         }
         Holds::Host => host(command, place),
         Holds::Nothing { files, binaries } => nothing(files, binaries, command, place),
+        Holds::Damaged(text) => damaged(command).says(&[text]),
         Holds::Unknown(words) => unknown(words, command),
     })
 }
@@ -121,6 +122,16 @@ fn nothing(files: usize, binaries: usize, command: Command, place: &Place) -> Ce
     }
     cell.may_be_empty = true;
     cell
+}
+
+/// Damaged, so that there is no answer: 1, unless that is an answer of the command.
+fn damaged(command: Command) -> Cell {
+    match command {
+        Command::Require => require(2, 2),
+        Command::Why => why("3 unreadable", "3 unreadable"),
+        Command::Diff | Command::Verify | Command::Against | Command::Collect => Cell::new("2"),
+        Command::Inspect | Command::Split | Command::Mount | Command::Index => Cell::new("1"),
+    }
 }
 
 /// Not understood, or not there: the words name the form and the command that unpacks it.

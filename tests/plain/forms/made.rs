@@ -81,6 +81,7 @@ impl Place {
         others::files(&place);
         others::packages(&place);
         others::empty(&place);
+        others::damaged(&place);
         place
     }
 

@@ -124,6 +124,18 @@ pub(crate) fn packages(place: &Place) {
     gzip.finish().unwrap();
 }
 
+/// Inputs that are damaged.
+pub(crate) fn damaged(place: &Place) {
+    for (name, of) in [("small-1.0-py3-none-any.whl", place.fat()), ("cut.tar", "fat.tar"), ("cut.zip", "asset.zip")] {
+        let bytes = std::fs::read(place.at(of)).unwrap();
+        place.write(&format!("damaged/{name}"), &bytes[..bytes.len() / 2]);
+    }
+    place.write("damaged/image/oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#);
+    place.write("damaged/image/index.json", b"{");
+    place.write("damaged/parts/host/lib/libplain.so", &fixture("plain.so"));
+    place.write("damaged/parts/.kpackfs/split.json", b"{");
+}
+
 /// Inputs without device code.
 pub(crate) fn empty(place: &Place) {
     place.write("notes.txt", b"for everybody\n");

@@ -33,6 +33,8 @@ pub(crate) enum Holds {
     Host,
     /// No device code, in this number of files and binaries.
     Nothing { files: usize, binaries: usize },
+    /// Something damaged, of which nothing can be said. Messages have this text.
+    Damaged(&'static str),
     /// A form that is not understood, with the words that name it and what unpacks it; `|` stands between alternatives.
     Unknown(&'static [&'static str]),
 }
@@ -47,6 +49,10 @@ const fn split(name: &'static str, inputs: &'static [&'static str]) -> Row {
 
 const fn unknown(name: &'static str, inputs: &'static [&'static str], words: &'static [&'static str]) -> Row {
     fat(name, inputs).holds(Holds::Unknown(words))
+}
+
+const fn damaged(name: &'static str, inputs: &'static [&'static str], text: &'static str) -> Row {
+    fat(name, inputs).holds(Holds::Damaged(text))
 }
 
 const fn nothing(name: &'static str, inputs: &'static [&'static str], files: usize, binaries: usize) -> Row {
@@ -203,6 +209,12 @@ pub(crate) const ROWS: &[Row] = &[
     unknown("containers-storage:", &["containers-storage:small"], &["skopeo copy containers-storage:"]),
     unknown("text file", &["notes.txt"], &["notes.txt", "wheel"]),
     unknown("nothing of this name", &["nowhere"], &["nowhere", "no such file|does not exist|is not there"]),
+    // Understood, and damaged.
+    damaged("truncated wheel", &["damaged/small-1.0-py3-none-any.whl"], "small-1.0-py3-none-any.whl"),
+    damaged("truncated tar", &["damaged/cut.tar"], "cut.tar"),
+    damaged("truncated zip", &["damaged/cut.zip"], "cut.zip"),
+    damaged("image without a list", &["damaged/image"], "index.json"),
+    damaged("split with a damaged statement", &["damaged/parts"], "split.json"),
     // Understood, and nothing is there.
     nothing("empty directory", &["empty"], 0, 0),
     nothing("tree without device code", &["host-tree"], 2, 1),
