@@ -21,7 +21,7 @@ use crate::artifact::{ArtifactName, GENERIC, MANIFEST, ManifestError};
 use crate::export::{Inputs, Output, Replace, StatementChange};
 use crate::kpack::{ArchiveRope, BundleJobs};
 use crate::mount::Served;
-use crate::opened::{Named, recognise};
+use crate::opened::NamedPath;
 use crate::packages::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
 use crate::page::Page;
 use crate::report::{Judgement, PartChoice, PartGpus, SizedPart, Sizes, Summary};
@@ -44,30 +44,29 @@ pub(super) struct PreparedArtifacts {
 }
 
 /// The artifacts, if the input is one or contains some.
-pub(super) fn artifacts(source: &InputOptions, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
-    let directory = source.artifact_directory();
-    let found = artifacts_of(&source.paths(), options)?;
-    match (directory, found) {
-        (Some(directory), None) if !directory.exists() => bail!("{}: it does not exist", directory.display()),
+pub(super) fn artifacts(
+    source: &InputOptions,
+    named: &[NamedPath],
+    options: &SplitOptions,
+) -> anyhow::Result<Option<PreparedArtifacts>> {
+    match (source.artifact_directory(), artifacts_of(named, options)?) {
         (Some(directory), None) => bail!("{}: {MANIFEST} not found in it", directory.display()),
         (_, found) => Ok(found),
     }
 }
 
 /// The artifacts, if a single input is one or contains some.
-pub(super) fn artifacts_of(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
-    match inputs {
+pub(super) fn artifacts_of(named: &[NamedPath], options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
+    match named {
         [input] => prepare_artifacts(input, options),
         _ => Ok(None),
     }
 }
 
 /// Plans all artifacts, and prints warnings. `None` if there are none.
-fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
-    let choices = options.to_options(Packaging::Processors)?;
-    if !matches!(recognise(input)?, Named::Artifacts(found) if found.has_any()) {
-        return Ok(None);
-    }
+fn prepare_artifacts(named: &NamedPath, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
+    let Some(found) = named.artifacts() else { return Ok(None) };
+    let (input, choices) = (&named.path, options.to_options(Packaging::Processors)?);
     if let Some(option) = options.of_wheels().first() {
         bail!("{option}: it is about wheels, and artifacts are none; leave the option out");
     }
@@ -75,19 +74,18 @@ fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow::Result<Opt
         bail!("--overlay-root: the manifest of an artifact says what its overlay roots are");
     }
     let resources = resources(input, options)?;
-    let artifacts =
-        show_bytes("Planning", |progress| Artifacts::split(input, &choices, &BundleJobs::new(&resources), progress));
+    let (of, jobs) = ((&**input, found), BundleJobs::new(&resources));
+    let artifacts = show_bytes("Planning", |progress| Artifacts::split(of, &choices, &jobs, progress));
     let artifacts = match artifacts {
         // A tar archive named as an artifact may contain any tree.
         Err(ArtifactError::Manifest(ManifestError::Missing(_))) if input.is_file() => return Ok(None),
         artifacts => artifacts?,
     };
-    let Some(artifacts) = artifacts else { return Ok(None) };
     warn(&artifacts.notes);
     warn(&artifacts.failures);
     let statement = Statement::of(&choices);
     let made = artifacts.inputs.states.iter().fold(options.made_time()?, MadeTime::and_input);
-    Ok(Some(PreparedArtifacts { input: input.to_owned(), artifacts, statement, made, resources }))
+    Ok(Some(PreparedArtifacts { input: input.clone(), artifacts, statement, made, resources }))
 }
 
 /// Prints warnings on stderr.
@@ -127,7 +125,7 @@ impl PreparedArtifacts {
     pub(super) fn write(
         &self,
         views: &[String],
-        output: &Path,
+        (output, inputs): (&Path, &Inputs),
         keep_set_id: bool,
         force: bool,
         writing: (Writing, LimitOptions),
@@ -138,9 +136,8 @@ impl PreparedArtifacts {
             bail!("--view {view}: there is no such part");
         }
         let statement = self.statement.clone().with_views(views);
-        let inputs = Inputs::of(std::slice::from_ref(&self.input));
         let (writing, limits) = writing;
-        write(&parts, (output, writing, limits), keep_set_id, force, &inputs, &statement, &self.resources)
+        write(&parts, (output, writing, limits), keep_set_id, force, inputs, &statement, &self.resources)
     }
 
     /// Fails if some artifacts could not be split.

@@ -25,6 +25,7 @@ use crate::collect::{CollectReport, CollectedCode, CollectedFile, Reason, code_o
 use crate::disk::parent;
 use crate::export::{Inputs, PackedFormat};
 use crate::gpu::TargetId;
+use crate::opened::recognise_all;
 use crate::page::Page;
 use crate::resources::WorkPolicy;
 
@@ -123,11 +124,11 @@ impl Collect {
 
     fn collect(&self) -> anyhow::Result<ExitCode> {
         interrupt::watch()?;
-        let inputs: Vec<_> = self.app.iter().chain(&self.from).cloned().collect();
+        let named: Vec<_> = self.app.iter().chain(&self.from).cloned().collect();
+        let named = recognise_all(&named)?;
+        let (inputs, (app, from)) = (Inputs::of(&named), named.split_at(self.app.len()));
         check_page(self.html.as_deref(), &inputs)?;
-        if let Some(output) = &self.result.output {
-            Inputs::of(&inputs).check_outside(output)?;
-        }
+        self.result.output.iter().try_for_each(|output| inputs.check_outside(output))?;
         let options = SplitOptions {
             targets: self.targets.only(),
             compression: self.compression.clone(),
@@ -135,14 +136,14 @@ impl Collect {
             policy: WorkPolicy { check_bundles: true, ..WorkPolicy::default() },
             ..SplitOptions::default()
         };
-        let mut collected = self.collecting.collect(&self.app, &self.from, &options)?;
+        let mut collected = self.collecting.collect(app, from, &options)?;
         let written = match &self.result.output {
             Some(output) => {
                 let resources = &collected.prepared.resources;
                 let again = |gpus: &[TargetId]| {
                     let (choices, resources) = (options.with_gpus(gpus).choices()?, Arc::clone(resources));
                     let opening = CommandSession { choices, resources, is_quiet: true };
-                    self.collecting.collect_for(gpus, &self.app, &self.from, &opening)
+                    self.collecting.collect_for(gpus, app, from, &opening)
                 };
                 Some(self.result.write(&collected, output, &inputs, &again)?)
             }

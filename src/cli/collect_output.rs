@@ -72,7 +72,7 @@ impl ResultOptions {
         &self,
         collected: &Collected,
         output: &Path,
-        inputs: &[PathBuf],
+        inputs: &Inputs,
         again: CollectFor<'_>,
     ) -> anyhow::Result<WrittenOutput> {
         let place = std::path::absolute(output).with_context(|| output.display().to_string())?;
@@ -89,7 +89,7 @@ impl ResultOptions {
     }
 
     /// Writes what was collected, without its names. Fails if it is too large.
-    fn stage(&self, collected: &Collected, place: &Path, inputs: &[PathBuf]) -> anyhow::Result<(Output, Vec<PathBuf>)> {
+    fn stage(&self, collected: &Collected, place: &Path, inputs: &Inputs) -> anyhow::Result<(Output, Vec<PathBuf>)> {
         let Prepared { input, plan, resources, .. } = &collected.prepared;
         let (_, arch, thin) = collected.view();
         let mut tree = view::lay_out_with(input, plan, None, &arch, &thin, Vec::new())?;
@@ -108,7 +108,7 @@ impl ResultOptions {
             [only] if is_empty(only) => Replace::Only(places.clone()),
             _ => Replace::all(self.force),
         };
-        let mut staged = Output::prepare(directory, &places, &[], &replace, &Inputs::of(inputs), resources, warn)?;
+        let mut staged = Output::prepare(directory, &places, &[], &replace, inputs, resources, warn)?;
         self.write_pieces(&tree, &pieces, &mut staged, &collected.prepared)?;
         Ok((staged, places))
     }
@@ -169,7 +169,7 @@ impl ResultOptions {
         &self,
         judgement: Judgement,
         collected: &Collected,
-        (place, inputs): (&Path, &[PathBuf]),
+        (place, inputs): (&Path, &Inputs),
         again: CollectFor<'_>,
     ) -> anyhow::Result<TooLarge> {
         let (gpus, Some(limit)) = (&collected.gpus, self.limits.limit()) else { return Ok(TooLarge(judgement)) };

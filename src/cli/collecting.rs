@@ -1,7 +1,7 @@
 //! What `collect` and `mount --collect` share: options, and the planned collection.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
@@ -13,6 +13,7 @@ use super::terminal::{message, warn};
 use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, collect};
 use crate::coverage::{Coverage, CoverageInput, InputCoverage, Requirement};
 use crate::gpu::{BundleKey, GpuSet, Level, TargetId};
+use crate::opened::NamedPath;
 use crate::session::{Prepared, Session, Share};
 use crate::source::{EntryPath, Input};
 use crate::tree::{Body, ROOT};
@@ -63,8 +64,8 @@ impl Collecting {
     /// Collects, and plans the split of the result.
     pub(super) fn collect(
         &self,
-        apps: &[PathBuf],
-        trees: &[PathBuf],
+        apps: &[NamedPath],
+        trees: &[NamedPath],
         options: &SplitOptions,
     ) -> anyhow::Result<Collected> {
         self.collect_for(&gpus(options)?, apps, trees, &CommandSession::new(trees, options)?)
@@ -74,8 +75,8 @@ impl Collecting {
     pub(super) fn collect_for(
         &self,
         gpus: &[TargetId],
-        apps: &[PathBuf],
-        trees: &[PathBuf],
+        apps: &[NamedPath],
+        trees: &[NamedPath],
         opening: &CommandSession,
     ) -> anyhow::Result<Collected> {
         let session = opening.session();
@@ -86,8 +87,8 @@ impl Collecting {
             include: self.include.iter().flat_map(|list| pieces(list)).map(str::to_owned).collect(),
             library_path: library_path.collect::<anyhow::Result<_>>()?,
         };
-        let named = |place: &Path, listed: Vec<Input>| {
-            listed.into_iter().map(|input| (place.to_owned(), input)).collect::<Vec<_>>()
+        let named = |it: &NamedPath, listed: Vec<Input>| {
+            listed.into_iter().map(|input| (it.path.clone(), input)).collect::<Vec<_>>()
         };
         let (mut of_apps, mut of_trees) = (Vec::new(), Vec::new());
         for app in apps {

@@ -19,7 +19,9 @@ use super::progress::show_bytes;
 use super::table::Style;
 use super::terminal::message;
 use crate::diff::{Diff, Settings, Side};
+use crate::export::Inputs;
 use crate::memory::{check_tables, limit_tables};
+use crate::opened::NamedPath;
 use crate::split::Packaging;
 
 /// Exit code if something grew by more than --fail-above allows.
@@ -114,7 +116,8 @@ impl Compare {
     }
 
     fn compare(&self) -> anyhow::Result<Diff> {
-        check_page(self.html.as_deref(), &[self.before.clone(), self.after.clone()])?;
+        let named = [NamedPath::of(&self.before)?, NamedPath::of(&self.after)?];
+        check_page(self.html.as_deref(), &Inputs::of(&named))?;
         let mut options = self.options.of_split();
         options.resources.memory = options.resources.memory.halved();
         let settings = Settings {
@@ -122,13 +125,14 @@ impl Compare {
             artifacts: options.to_options(Packaging::Processors)?,
             wheels: options.to_wheel_options()?,
         };
-        let open = |location: &Path| -> anyhow::Result<Side> {
-            let resources = resources(&place_of(location), &options)?;
+        let open = |named: &NamedPath| -> anyhow::Result<Side> {
+            let resources = resources(&place_of(&named.path), &options)?;
             // Both inputs are in memory.
             limit_tables(self.options.resources.memory.bytes());
-            Ok(show_bytes("Planning", |progress| Side::open(location, &settings, &resources, progress))?)
+            Ok(show_bytes("Planning", |progress| Side::open(named, &settings, &resources, progress))?)
         };
-        let (mut before, mut after) = (open(&self.before)?, open(&self.after)?);
+        let [before, after] = &named;
+        let (mut before, mut after) = (open(before)?, open(after)?);
         if let Some(option) = options.of_wheels().first().filter(|_| !before.has_wheels() && !after.has_wheels()) {
             bail!("{option}: it is about wheels, and no wheel is made of these; leave the option out");
         }

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::limits::LimitOptions;
 use super::options::SplitOptions;
-use super::prepare::{CommandSession, place_of, save_index};
+use super::prepare::{CommandSession, save_index};
 use super::progress::show_bytes;
 use super::said::{SaidPiece, WrittenOutput};
 use super::split_warnings::warn_of_fat;
@@ -21,7 +21,7 @@ use crate::export::{
 };
 use crate::gpu::{GpuSet, TargetId};
 use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, LayerPart, first_names};
-use crate::opened::{Named, recognise};
+use crate::opened::{Named, NamedPath};
 use crate::report::{PartChoice, PartGpus, PartLimit, SizedPart};
 use crate::session::{Prepared, PreparedImage};
 use crate::split::{Packaging, PlanOptions, Statement};
@@ -79,6 +79,7 @@ pub(super) struct ImageOutput<'a> {
     pub(super) options: &'a ImageOptions,
     pub(super) split: &'a SplitOptions,
     pub(super) input: &'a Path,
+    pub(super) inputs: &'a Inputs,
     /// The directory of a new layout.
     pub(super) output: &'a Path,
     pub(super) force: bool,
@@ -88,8 +89,8 @@ pub(super) struct ImageOutput<'a> {
 
 impl ImageOutput<'_> {
     /// Writes an image for each GPU.
-    pub(super) fn write(&self) -> anyhow::Result<WrittenOutput> {
-        let Named::Image(reference) = recognise(self.input)? else {
+    pub(super) fn write(&self, named: &[NamedPath]) -> anyhow::Result<WrittenOutput> {
+        let [NamedPath { named: Named::Image(reference), .. }, ..] = named else {
             let input = self.input.display();
             bail!(
                 "{input}: --format oci makes images of an image; name one in an OCI layout, as oci:DIR:TAG or \
@@ -98,8 +99,8 @@ impl ImageOutput<'_> {
         };
         // Which files are divided must not depend on the GPUs, so that images share their layers.
         let all = self.split.for_all_targets();
-        let opening = CommandSession::new(&[self.input.to_owned()], &all)?;
-        let PreparedImage { image, prepared, parts } = PreparedImage::open(&reference, &opening.session())?;
+        let opening = CommandSession::new(named, &all)?;
+        let PreparedImage { image, prepared, parts } = PreparedImage::open(reference, &opening.session())?;
         let gpus = self.gpus(&prepared)?;
         let options = all.to_options(Packaging::Bundles)?;
         let sets: Vec<_> = gpus.iter().map(|(gpus, _)| (**gpus).clone()).collect();
@@ -123,9 +124,8 @@ impl ImageOutput<'_> {
             max_layer: self.limits.limit().map(PartLimit::bytes),
         };
         let layout = self.options.add_to.as_deref().map_or(ImageLayout::New(self.output), ImageLayout::Existing);
-        let inputs = Inputs::of(&[place_of(self.input)]);
         let written =
-            show_bytes("Writing", |progress| to_write.write(&layout, &inputs, &prepared.resources, progress, warn));
+            show_bytes("Writing", |progress| to_write.write(&layout, self.inputs, &prepared.resources, progress, warn));
         if let Err(ImageWriteError::TooLarge(layers)) = &written {
             self.limits.check(|| Ok(layers_of(layers, &division)), PartChoice::Gpus)?;
         }

@@ -54,7 +54,7 @@ impl IndexArguments {
 
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let policy = WorkPolicy { hash_members: true, hash_spliced: false, check_bundles: true };
-        let opened = open(&self.source.paths(), &self.options.clone().with_policy(policy))?;
+        let opened = open(&self.source.named()?, &self.options.clone().with_policy(policy))?;
         let resources = match &opened {
             SessionInputs::One(prepared) => &prepared.resources,
             SessionInputs::Several(release) => &release.resources,

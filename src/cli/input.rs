@@ -7,6 +7,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use super::options::note;
 use super::prepare::place_of;
+use crate::opened::{NamedPath, OpenedError, recognise_all};
 use crate::remote::{RemoteProblem, allow_downloads, is_insecure, take_urls, without_secrets};
 
 /// The forms that commands take, in the same words (docs/inputs.md).
@@ -56,6 +57,11 @@ impl InputOptions {
     /// All inputs.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         if self.input.is_empty() { vec![self.path().to_owned()] } else { self.input.clone() }
+    }
+
+    /// All inputs, recognised.
+    pub(super) fn named(&self) -> Result<Vec<NamedPath>, OpenedError> {
+        recognise_all(&self.paths())
     }
 
     /// The files and directories that are not written to.

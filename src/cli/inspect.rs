@@ -22,7 +22,7 @@ use super::table::Style;
 use super::terminal::message;
 use crate::coverage::Coverage;
 use crate::export::Inputs;
-use crate::opened::{Named, recognise};
+use crate::opened::{Named, NamedPath};
 use crate::packages::{ArtifactError, InstalledComponent};
 use crate::page::{Page, ReleasePage};
 use crate::remote::check_remote;
@@ -99,24 +99,27 @@ impl Inspect {
             bail!("--html -: stdout is for the page then, not for --json or --markdown");
         }
         self.remote.take_urls(&self.source.paths())?;
-        check_page(self.html.as_deref(), &self.source.places())?;
+        let named = &self.source.named()?;
+        check_page(self.html.as_deref(), &Inputs::of(named))?;
         let style = if self.markdown { Style::Markdown } else { Style::Text };
         let mut options = self.options.of_split();
         // A warning names such an archive, and the quota of temporary files holds.
         options.resources.allow_ratio = true;
-        if let Some(components) = self.components()? {
-            return self.judge(&components, &options, style);
+        if let ([only], true) = (&**named, self.gate.is_given())
+            && let Some(found) = only.artifacts()
+        {
+            return self.judge(&InstalledComponent::all(&only.path, found)?, named, &options, style);
         }
-        let artifacts = match artifacts(&self.source, &options) {
+        let artifacts = match artifacts(&self.source, named, &options) {
             Err(error) if matches!(error.downcast_ref(), Some(ArtifactError::Nothing(_))) => {
-                return self.inspect_split_artifacts(&options, style);
+                return self.inspect_split_artifacts(named, &options, style);
             }
             artifacts => artifacts?,
         };
         if let Some(artifacts) = artifacts {
             return self.inspect_artifacts(&artifacts, style);
         }
-        let (opened, layers) = self.open(&options)?;
+        let (opened, layers) = self.open(named, &options)?;
         let prepared = match opened {
             SessionInputs::One(prepared) => prepared,
             SessionInputs::Several(release) => return self.inspect_release(&release, style),
@@ -171,12 +174,19 @@ impl Inspect {
     }
 
     /// Reports what is in artifacts that have been split already: each component as it is installed.
-    fn inspect_split_artifacts(&self, options: &SplitOptions, style: Style) -> anyhow::Result<ExitCode> {
+    fn inspect_split_artifacts(
+        &self,
+        named: &[NamedPath],
+        options: &SplitOptions,
+        style: Style,
+    ) -> anyhow::Result<ExitCode> {
         if self.html.is_some() || self.sizes || self.limits.limit().is_some() {
             bail!("of artifacts that have been split already there is no page, and sizes are those of their files");
         }
-        let opening = CommandSession::new(&self.source.paths(), options)?;
-        let components = InstalledComponent::all(self.source.path())?.unwrap_or_default();
+        let opening = CommandSession::new(named, options)?;
+        let [only] = named else { return Ok(ExitCode::SUCCESS) };
+        let components = only.artifacts().map(|found| InstalledComponent::all(&only.path, found)).transpose()?;
+        let components = components.unwrap_or_default();
         let plan = |component: &InstalledComponent| -> anyhow::Result<Prepared> {
             Ok(opening.session().plan(component.open(&opening.resources)?, Share::All)?)
         };
@@ -188,35 +198,25 @@ impl Inspect {
     }
 
     /// Plans the inputs. An image has layers.
-    fn open(&self, options: &SplitOptions) -> anyhow::Result<(SessionInputs, Vec<LayerSummary>)> {
-        let paths = self.source.paths();
-        if let [input] = &*paths
-            && let Named::Image(reference) = recognise(input)?
-        {
+    fn open(&self, named: &[NamedPath], options: &SplitOptions) -> anyhow::Result<(SessionInputs, Vec<LayerSummary>)> {
+        if let [NamedPath { named: Named::Image(reference), .. }] = named {
             if self.limits.limit().is_some() {
                 bail!(
                     "--max-part: the layers of new images are known when they are made; split --format oci has this option"
                 );
             }
-            let image = PreparedImage::open(&reference, &CommandSession::new(&paths, options)?.session())?;
+            let image = PreparedImage::open(reference, &CommandSession::new(named, options)?.session())?;
             let layers = image.layers()?;
             return Ok((SessionInputs::One(Box::new(image.prepared)), layers));
         }
-        Ok((open(&paths, options)?, Vec::new()))
-    }
-
-    /// The artifacts of the input, if GPUs are required.
-    fn components(&self) -> anyhow::Result<Option<Vec<InstalledComponent>>> {
-        match self.source.paths().as_slice() {
-            [only] if self.gate.is_given() => Ok(InstalledComponent::all(only)?),
-            _ => Ok(None),
-        }
+        Ok((open(named, options)?, Vec::new()))
     }
 
     /// Judges artifacts.
     fn judge(
         &self,
         components: &[InstalledComponent],
+        named: &[NamedPath],
         options: &SplitOptions,
         style: Style,
     ) -> anyhow::Result<ExitCode> {
@@ -225,7 +225,7 @@ impl Inspect {
                 "--require: of artifacts there is no page with it, and no sizes; leave out --html, --sizes and --max-part"
             );
         }
-        let opening = CommandSession::new(&self.source.paths(), options)?;
+        let opening = CommandSession::new(named, options)?;
         let (session, resources) = (opening.session(), &opening.resources);
         let mut artifacts = Vec::new();
         let coverage = self.gate.judge_artifacts(components, |component| {
@@ -378,9 +378,9 @@ fn looked_at(prepared: &Prepared, code: &[CodeOfFile]) -> String {
 }
 
 /// Fails if a page would be written to one of the inputs.
-pub(super) fn check_page(file: Option<&Path>, inputs: &[PathBuf]) -> anyhow::Result<()> {
+pub(super) fn check_page(file: Option<&Path>, inputs: &Inputs) -> anyhow::Result<()> {
     let file = file.filter(|file| *file != Path::new("-"));
-    file.map_or(Ok(()), |file| Inputs::of(inputs).check_written(file).context("--html"))
+    file.map_or(Ok(()), |file| inputs.check_written(file).context("--html"))
 }
 
 /// Writes a page to a file or to stdout.

@@ -227,7 +227,7 @@ fn extract(
             }
         }
     }
-    let inputs = Inputs::of(&[file.to_owned()]);
+    let inputs = Inputs::of_files(&[file.to_owned()]);
     let places = new.write(&inputs, warn, |object, mut file, _| write(object, &mut file))?;
     WrittenOutput::at(CODE_OBJECTS, output, &places).map(Some)
 }

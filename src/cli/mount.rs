@@ -19,6 +19,7 @@ use super::views::{served, views};
 use crate::export::Inputs;
 use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
 use crate::mount::{self, Served};
+use crate::opened::{NamedPath, recognise_all};
 use crate::view::ThinViews;
 
 /// Show a wheel, an install tree, or artifacts as if they had been split
@@ -76,26 +77,26 @@ impl Mount {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let inputs = self.input.iter().map(|input| absolute_input(input)).collect::<anyhow::Result<Vec<_>>>();
         let inputs = inputs.inspect_err(|error| mount::tell_failure(&text(error)))?;
-        self.serving.check_log(&Inputs::of(&inputs))?;
-        let input = inputs.first().cloned().unwrap_or_default();
+        let protected = Inputs::of(&inputs);
+        let source = inputs.first().map_or(Path::new(""), |input| &input.path);
         let arch = self.arch()?;
         let thin = self.thin_views(Path::new(KFD_TOPOLOGY))?;
         if !self.collect.is_empty() {
-            self.serving.serve(&input, &self.place, || self.collected(&inputs))?;
+            self.serving.serve((source, &protected), &self.place, || self.collected(&inputs))?;
             return Ok(ExitCode::SUCCESS);
         }
         let prepare = || views(&inputs, &self.options, &arch, &thin);
-        self.serving.serve(&input, &self.place, prepare)?;
+        self.serving.serve((source, &protected), &self.place, prepare)?;
         Ok(ExitCode::SUCCESS)
     }
 
     /// The views of what an application needs.
-    fn collected(&self, trees: &[PathBuf]) -> anyhow::Result<Served> {
+    fn collected(&self, trees: &[NamedPath]) -> anyhow::Result<Served> {
         if !self.arch.is_empty() || !self.thin.is_empty() {
             bail!("--collect shows the GPUs of --gpu-targets; --arch and --thin have no effect with it");
         }
         let apps = self.collect.iter().map(|app| absolute(app)).collect::<anyhow::Result<Vec<_>>>()?;
-        let collected = self.collecting.collect(&apps, trees, &self.options)?;
+        let collected = self.collecting.collect(&recognise_all(&apps)?, trees, &self.options)?;
         warn_of_missing(&collected.report);
         let (view, arch, thin) = collected.view();
         served(&collected.prepared, &arch, &thin, Some(&view))

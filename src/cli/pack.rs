@@ -98,7 +98,7 @@ impl Create {
             let path = if is_file { self.output.clone() } else { self.output.join(name) };
             new.add(path, format!("the archive for {}", archive.target()), archive)?;
         }
-        let inputs = Inputs::of(&self.inputs());
+        let inputs = Inputs::of_files(&self.inputs());
         let places = new.write(&inputs, warn, |archive, file, path| copy(&*archive.make()?, file, path))?;
         let written = WrittenOutput::at(("archive", "archives"), &self.output, &places)?;
         let first = places.first().map(|place| place.to_string_lossy());
@@ -221,7 +221,7 @@ pub(super) fn bundle(files: &[PathBuf], output: &Path, replacing: Replacing) -> 
     objects.sort_by(|one, other| one.target.cmp(&other.target));
     let mut new = NewFiles::new(replacing.force);
     new.add(output.to_owned(), "the bundle".to_owned(), bundle_of(&objects)?)?;
-    let places = new.write(&Inputs::of(files), warn, |bundle, file, path| copy(bundle, file, path))?;
+    let places = new.write(&Inputs::of_files(files), warn, |bundle, file, path| copy(bundle, file, path))?;
     let written = WrittenOutput::at(("bundle", "bundles"), output, &places)?;
     let target = objects.first().map(|object| object.target.to_string()).unwrap_or_default();
     Ok(written.next(["kpackfs", "why", "--target", &*target, &*output.to_string_lossy()]))

@@ -19,6 +19,7 @@ use crate::export::{self, Inputs, MadeFiles, Output, ReadyViews, Replace, Wanted
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::metrics::Progress;
 use crate::mount;
+use crate::opened::NamedPath;
 use crate::report::{PartChoice, SizedPart};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Sha256, SizeBounds};
@@ -34,7 +35,7 @@ use crate::wheelparts::{WheelPart, WheelSet};
 pub(super) struct IndexOutput<'a> {
     pub(super) directory: &'a Path,
     pub(super) force: bool,
-    pub(super) inputs: &'a [PathBuf],
+    pub(super) inputs: &'a Inputs,
     pub(super) writing: Writing,
     pub(super) limits: LimitOptions,
 }
@@ -42,9 +43,9 @@ pub(super) struct IndexOutput<'a> {
 impl IndexOutput<'_> {
     /// Writes an index of all wheels of the inputs, which need not belong together. Returns its place, and whether all of them
     /// were as they are before any split.
-    pub(super) fn write(&self, options: &SplitOptions) -> anyhow::Result<(Vec<PathBuf>, bool)> {
+    pub(super) fn write(&self, named: &[NamedPath], options: &SplitOptions) -> anyhow::Result<(Vec<PathBuf>, bool)> {
         mount::raise_open_files().context("RLIMIT_NOFILE")?;
-        let release = CommandSession::new(self.inputs, options)?.session().open_apart(self.inputs)?;
+        let release = CommandSession::new(named, options)?.session().open_apart(named)?;
         self.write_release(&release)?;
         save_index(&release.resources);
         let are_fat = release.wheels.iter().all(|wheel| wheel.prepared.plan.joined.is_empty());
@@ -58,9 +59,9 @@ impl IndexOutput<'_> {
         let mut wheels = release.listed()?;
         self.limits.check_bounds(|| wheels_of_release(release), PartChoice::Gpus)?;
         let Some(root) = release.root() else { bail!("there are no wheels") };
-        let (place, inputs, replace) = (self.directory.join(SIMPLE), Inputs::of(self.inputs), Replace::all(self.force));
+        let (place, replace) = (self.directory.join(SIMPLE), Replace::all(self.force));
         let places = std::slice::from_ref(&place);
-        let mut output = Output::prepare(self.directory, places, &[], &replace, &inputs, &release.resources, warn)?;
+        let mut output = Output::prepare(self.directory, places, &[], &replace, self.inputs, &release.resources, warn)?;
         let views = output.views(&[(EntryPath::root().child(SIMPLE.as_bytes()), place)]);
         let [(_, staged)] = views.as_slice() else { bail!("{SIMPLE}: not written") };
         let sums = IndexSums::wanted(&wheels);

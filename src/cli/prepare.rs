@@ -12,7 +12,7 @@ use crate::image::ImageReference;
 use crate::index::{FrameStore, Index};
 use crate::metrics::{Counters, Progress};
 use crate::mount;
-use crate::opened::{Named, recognise};
+use crate::opened::NamedPath;
 use crate::remote::is_url;
 use crate::resources::Resources;
 use crate::session::{Prepared, Session, SessionInputs, SplitChoices, Stages};
@@ -23,19 +23,19 @@ pub(super) fn place_of(input: &Path) -> PathBuf {
     ImageReference::parse(input).map_or_else(|| input.to_owned(), |image| image.layout)
 }
 
-/// An absolute name of an input, which stays valid when a daemon changes its working directory. Fails if the input is not there
+/// An input by its absolute name, which stays valid when a daemon changes its working directory. Fails if the input is not there
 /// or not understood, before a daemon is started, whose errors have one exit code.
-pub(super) fn absolute_input(input: &Path) -> anyhow::Result<PathBuf> {
-    let named = recognise(input)?;
-    named.check_local(input)?;
-    named.check_input(input)?;
-    match named {
-        Named::Image(image) => {
-            let layout = std::path::absolute(&image.layout).with_context(|| image.to_string())?;
-            Ok(ImageReference { layout, ..image }.to_string().into())
-        }
-        _ => std::path::absolute(input).with_context(|| input.display().to_string()),
-    }
+pub(super) fn absolute_input(input: &Path) -> anyhow::Result<NamedPath> {
+    let absolute = |path: &Path| std::path::absolute(path).with_context(|| path.display().to_string());
+    let path = match ImageReference::parse(input) {
+        Some(image) => ImageReference { layout: absolute(&image.layout)?, ..image }.to_string().into(),
+        None if is_url(input) => input.to_owned(),
+        None => absolute(input)?,
+    };
+    let input = NamedPath::of(&path)?;
+    input.named.check_local(&path)?;
+    input.named.check_input(&path)?;
+    Ok(input)
 }
 
 /// The resources, with the user's limits on threads and memory. Of a wheel on a server nothing is kept on disk.
@@ -74,8 +74,8 @@ pub(super) struct CommandSession {
 
 impl CommandSession {
     /// The choices, and resources whose index is that of the first input.
-    pub(super) fn new(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Self> {
-        let first = inputs.first().map_or(Path::new(""), PathBuf::as_path);
+    pub(super) fn new(inputs: &[NamedPath], options: &SplitOptions) -> anyhow::Result<Self> {
+        let first = inputs.first().map_or(Path::new(""), |input| &input.path);
         let resources = resources(&place_of(first), options)?;
         Ok(Self { choices: options.choices()?, resources, is_quiet: false })
     }
@@ -95,7 +95,7 @@ impl CommandSession {
 }
 
 /// Opens and plans the inputs. Each of several may keep files open.
-pub(super) fn open(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<SessionInputs> {
+pub(super) fn open(inputs: &[NamedPath], options: &SplitOptions) -> anyhow::Result<SessionInputs> {
     mount::raise_open_files().map_err(|error| anyhow::anyhow!("RLIMIT_NOFILE: {error}"))?;
     Ok(CommandSession::new(inputs, options)?.session().open(inputs)?)
 }

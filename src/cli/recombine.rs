@@ -125,7 +125,7 @@ impl Recombine {
 
     fn serve(&self, mount_point: &Path, config: &Path, shards: &Path) -> anyhow::Result<()> {
         let (config, shards) = (absolute(config)?, absolute(shards)?);
-        self.serving.check_log(&Inputs::of_shards(&config, &shards))?;
+        let inputs = Inputs::of_shards(&config, &shards);
         let served = || {
             let (recombined, made, resources) = self.prepare(&config, &shards, WorkPolicy::default())?;
             serve(
@@ -137,7 +137,7 @@ impl Recombine {
                 &resources,
             )
         };
-        self.serving.serve(&shards, mount_point, served)
+        self.serving.serve((&shards, &inputs), mount_point, served)
     }
 
     /// The restrictions of the packages.

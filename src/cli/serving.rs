@@ -10,11 +10,9 @@ use super::confinement;
 use super::failure::text;
 use super::log;
 use super::said::say_mounted;
-use crate::artifact::{FoundArtifacts, find, shards};
 use crate::export::Inputs;
 use crate::fs::PassthroughChoice;
 use crate::mount::{self, MountOptions, ReadyFile, ServeOptions, Served, Transport, autosave};
-use crate::source::is_stream;
 
 /// Options of mounting and serving.
 #[derive(Debug, Args)]
@@ -114,15 +112,8 @@ pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// Refuses input that cannot be read at random: compressed streams, also as artifacts.
-fn check_mountable(source: &Path) -> anyhow::Result<()> {
-    let artifacts = |place: &Path| match find(place) {
-        Ok(Some(FoundArtifacts::Several { artifacts, .. })) => artifacts.into_values().collect(),
-        _ => Vec::new(),
-    };
-    let of_shards = shards(source).unwrap_or_default();
-    let places = std::iter::once(source.to_owned()).chain(artifacts(source));
-    let mut places = places.chain(of_shards.values().flat_map(|shard| artifacts(shard)));
-    match places.find(|place| is_stream(place)) {
+fn check_mountable(inputs: &Inputs) -> anyhow::Result<()> {
+    match inputs.stream() {
         Some(stream) => bail!(
             "{}: a mount cannot read a tar archive that is compressed with zstd or xz; unpack it, or write the split with `split -o`",
             stream.display()
@@ -141,20 +132,16 @@ impl Serving {
         }
     }
 
-    /// Fails if messages would be written to an input.
-    pub(super) fn check_log(&self, inputs: &Inputs) -> anyhow::Result<()> {
-        self.log_file.as_ref().map_or(Ok(()), |file| inputs.check_written(file).context("--log-file"))
-    }
-
-    /// Mounts the tree that `prepare` makes from `source`, and serves it. In the background, `prepare` runs in the
-    /// daemon.
+    /// Mounts the tree that `prepare` makes from `source`, which with others is one of `inputs`, and serves it. In the background,
+    /// `prepare` runs in the daemon.
     pub(super) fn serve(
         &self,
-        source: &Path,
+        (source, inputs): (&Path, &Inputs),
         mount_point: &Path,
         prepare: impl FnOnce() -> anyhow::Result<Served>,
     ) -> anyhow::Result<()> {
-        check_mountable(source)?;
+        self.log_file.as_ref().map_or(Ok(()), |file| inputs.check_written(file).context("--log-file"))?;
+        check_mountable(inputs)?;
         // Before any file is opened that could get this number.
         let ready = self.ready_fd.map(ReadyFile::inherit).transpose()?;
         if let Some(path) = &self.log_file {

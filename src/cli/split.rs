@@ -96,6 +96,15 @@ pub(super) struct Split {
 /// Where the pieces of an output are.
 type OutputPlaces = Vec<PathBuf>;
 
+/// What is written.
+#[derive(Clone, Copy)]
+struct SplitWork<'a> {
+    prepared: &'a Prepared,
+    tree: &'a Tree,
+    /// What is not written to.
+    inputs: &'a Inputs,
+}
+
 impl Split {
     /// Where it writes to, unless images are added to a layout.
     fn output(&self) -> &Path {
@@ -115,7 +124,9 @@ impl Split {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         self.check_usage()?;
         interrupt::watch()?;
-        self.output.iter().try_for_each(|output| Inputs::of(&self.source.places()).check_outside(output))?;
+        let named = self.source.named()?;
+        let inputs = &Inputs::of(&named);
+        self.output.iter().try_for_each(|output| inputs.check_outside(output))?;
         // Comparing with RECORD would cost several times as much as making a thin wheel.
         let is_compared = !matches!(self.format, OutputFormat::ThinWheel);
         let policy = WorkPolicy { hash_members: is_compared, hash_spliced: true, check_bundles: true };
@@ -123,22 +134,21 @@ impl Split {
             SplitOptions { variant: self.variant.label().cloned(), policy, ..self.options.clone() }.of_writer();
         let (force, writing, limits) = (self.force, self.writing, self.limits);
         if let OutputFormat::Oci = self.format {
-            let (images, input, output) = (&self.images, self.source.path(), self.output());
-            let written =
-                ImageOutput { options: images, split: &options, input, output, force, writing, limits }.write()?;
+            let (options, split, input, output) = (&self.images, &options, self.source.path(), self.output());
+            let images = ImageOutput { options, split, input, inputs, output, force, writing, limits };
+            let written = images.write(&named)?;
             return self.said.say(&written).map(|()| ExitCode::SUCCESS);
         }
         if let OutputFormat::Index = self.format {
-            let inputs = &self.source.paths();
             let output = IndexOutput { directory: self.output(), force, inputs, writing, limits };
-            let (places, is_fat) = output.write(&options)?;
+            let (places, is_fat) = output.write(&named, &options)?;
             return self.say(&places, is_fat).map(|()| ExitCode::SUCCESS);
         }
-        if let Some(artifacts) = artifacts(&self.source, &options)? {
+        if let Some(artifacts) = artifacts(&self.source, &named, &options)? {
             return match self.format {
                 OutputFormat::Directory => {
-                    let written =
-                        artifacts.write(&self.view, self.output(), self.keep_set_id, force, (writing, limits))?;
+                    let output = (self.output(), inputs);
+                    let written = artifacts.write(&self.view, output, self.keep_set_id, force, (writing, limits))?;
                     self.say(&written, false)?;
                     artifacts.check_all().map(|()| ExitCode::SUCCESS)
                 }
@@ -147,10 +157,9 @@ impl Split {
                 }
             };
         }
-        let paths = self.source.paths();
         let archives_to = (self.view.is_empty() && self.format.has_archives()).then(|| self.output());
-        let session = CommandSession::new(&paths, &options)?.with_output(archives_to);
-        let mut prepared = session.session().open_together(&paths)?;
+        let session = CommandSession::new(&named, &options)?.with_output(archives_to);
+        let mut prepared = session.session().open_together(&named)?;
         if let Some(wheels) = &mut prepared.wheels {
             wheels.has_local_versions = self.versions.are_local();
         }
@@ -165,14 +174,15 @@ impl Split {
         if !self.keep_set_id {
             clear_set_id(&mut tree);
         }
-        let places = self.write(&prepared, &tree)?;
+        let places = self.write(SplitWork { prepared: &prepared, tree: &tree, inputs })?;
         save_index(&prepared.resources);
         self.say(&places, prepared.plan.joined.is_empty())?;
         Ok(ExitCode::SUCCESS)
     }
 
     /// Writes the output in its format.
-    fn write(&self, prepared: &Prepared, tree: &Tree) -> anyhow::Result<OutputPlaces> {
+    fn write(&self, work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
+        let prepared = work.prepared;
         let views = directories(&self.view, self.output(), &prepared.plan)?;
         let stated = match self.format {
             OutputFormat::Directory => Some(self.stated(prepared, &views)?),
@@ -189,17 +199,15 @@ impl Split {
                     };
                     Ok(Some((EntryPath::root().child(name.as_bytes()), self.output().join(name))))
                 };
-                self.write_parts(wheels, prepared, tree, Vec::new(), stated.as_ref(), place)?
+                self.write_parts(wheels, work, Vec::new(), stated.as_ref(), place)?
             }
-            (OutputFormat::Directory, _) => self.write_directories(prepared, tree, &views, stated.as_ref())?,
-            (OutputFormat::Wheel, Some(wheels)) if !self.view.is_empty() => {
-                self.write_fat_wheel(wheels, prepared, tree)?
-            }
-            (OutputFormat::Wheel, Some(wheels)) => self.write_wheels(wheels, prepared, tree)?,
+            (OutputFormat::Directory, _) => self.write_directories(work, &views, stated.as_ref())?,
+            (OutputFormat::Wheel, Some(wheels)) if !self.view.is_empty() => self.write_fat_wheel(wheels, work)?,
+            (OutputFormat::Wheel, Some(wheels)) => self.write_wheels(wheels, work)?,
             (OutputFormat::Wheel, None) if prepared.plan.keeps_wheels && self.view.is_empty() => {
-                self.copy_wheels(prepared)?
+                self.copy_wheels(work)?
             }
-            (OutputFormat::ThinWheel, Some(wheels)) => self.write_thin_wheels(wheels, prepared, tree)?,
+            (OutputFormat::ThinWheel, Some(wheels)) => self.write_thin_wheels(wheels, work)?,
             (OutputFormat::Wheel | OutputFormat::ThinWheel, None) | (OutputFormat::Index | OutputFormat::Oci, _) => {
                 bail!(
                     "{}: wheels can be made of a wheel only, or of a host wheel and device wheels that its extras require; \
@@ -228,18 +236,18 @@ impl Split {
 
     fn write_directories(
         &self,
-        prepared: &Prepared,
-        tree: &Tree,
+        work: SplitWork<'_>,
         views: &[(EntryPath, PathBuf)],
         stated: Option<&StatementChange>,
     ) -> anyhow::Result<OutputPlaces> {
+        let SplitWork { prepared, tree, .. } = work;
         if let Some((view, _)) = views.iter().find(|(view, _)| tree.resolve(ROOT, view).is_none()) {
             bail!(
                 "--view {view}: there is no such view; there are {}, and those in {MERGED}/ and {THIN}/",
                 names(tree)
             );
         }
-        let mut output = self.prepare_output((tree, views), stated, prepared)?;
+        let mut output = self.prepare_output(work, views, stated)?;
         if views.iter().any(|(view, _)| view.components().next() == Some(THIN.as_bytes())) {
             warn_of_fat(&prepared.plan);
         }
@@ -249,7 +257,7 @@ impl Split {
         let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
         let written = output.views(views);
         let sums = stated.map(|stated| stated.sums(&written)).unwrap_or_default();
-        let check = |ready: &_| self.limits.check_ready_of(&self.parts(prepared, tree, views), &output, ready);
+        let check = |ready: &_| self.limits.check_ready_of(&self.parts(work, views), &output, ready);
         let made = write_with_archives(tree, &written, (&archives, sums), self.writing, check)?;
         output.add_made(made);
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
@@ -257,7 +265,8 @@ impl Split {
     }
 
     /// The parts that are written.
-    fn parts<'a>(&self, prepared: &'a Prepared, tree: &'a Tree, views: &'a [(EntryPath, PathBuf)]) -> SplitParts<'a> {
+    fn parts<'a>(&self, work: SplitWork<'a>, views: &'a [(EntryPath, PathBuf)]) -> SplitParts<'a> {
+        let SplitWork { prepared, tree, .. } = work;
         let has_views = !self.view.is_empty();
         SplitParts { prepared, tree, views, has_views, are_wheels: matches!(self.format, OutputFormat::Wheel) }
     }
@@ -265,19 +274,19 @@ impl Split {
     /// Prepares the output for views and their statement, unless one of them is too large.
     fn prepare_output(
         &self,
-        (tree, views): (&Tree, &[(EntryPath, PathBuf)]),
+        work: SplitWork<'_>,
+        views: &[(EntryPath, PathBuf)],
         stated: Option<&StatementChange>,
-        prepared: &Prepared,
     ) -> anyhow::Result<Output> {
-        self.limits.check_bounds_of(&self.parts(prepared, tree, views))?;
+        self.limits.check_bounds_of(&self.parts(work, views))?;
         let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
         let gone: Vec<_> = stated.iter().flat_map(|stated| stated.replaced()).collect();
-        let (inputs, replace) = (Inputs::of(&self.source.places()), Replace::all(self.force));
-        stated.map_or(Ok(()), |stated| stated.check(&inputs))?;
-        Ok(Output::prepare(self.output(), &places, &gone, &replace, &inputs, &prepared.resources, warn)?)
+        let (SplitWork { prepared, inputs, .. }, replace) = (work, Replace::all(self.force));
+        stated.map_or(Ok(()), |stated| stated.check(inputs))?;
+        Ok(Output::prepare(self.output(), &places, &gone, &replace, inputs, &prepared.resources, warn)?)
     }
 
-    fn write_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<OutputPlaces> {
+    fn write_wheels(&self, wheels: &WheelSet, work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
         let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| self.wheel_place(name)).collect();
         if !index.is_empty() {
             eprintln!(
@@ -285,16 +294,17 @@ impl Split {
                  the host wheel next to it, which has no kernels"
             );
         }
-        self.write_parts(wheels, prepared, tree, index, None, |part| Ok(Some(self.wheel_place(&part.file_name()?))))
+        self.write_parts(wheels, work, index, None, |part| Ok(Some(self.wheel_place(&part.file_name()?))))
     }
 
     /// Writes the wheels of the input as they are.
-    fn copy_wheels(&self, prepared: &Prepared) -> anyhow::Result<OutputPlaces> {
+    fn copy_wheels(&self, work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
+        let prepared = work.prepared;
         let (wheels, root) = (prepared.listed()?, prepared.input.root);
         let mut tree = Tree::new(Attributes { mode: 0o755, ..root });
         view::show_all_wheels(&mut tree, root, &wheels)?;
         let views: Vec<_> = wheels.iter().map(|wheel| self.wheel_place(&wheel.file_name())).collect();
-        self.write_files(&views, prepared, &tree)
+        self.write_files(&views, SplitWork { tree: &tree, ..work })
     }
 
     /// Where a wheel is in the tree, and where it is written.
@@ -304,37 +314,33 @@ impl Split {
     }
 
     /// Writes the wheel as it was before it was split.
-    fn write_fat_wheel(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<OutputPlaces> {
+    fn write_fat_wheel(&self, wheels: &WheelSet, work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
         let Some(fat) = &wheels.fat else {
             bail!("--view {FAT}: {} is not split, so it is this wheel", self.source.path().display());
         };
         let name = fat.file_name()?;
         let place = EntryPath::root().child(FAT_WHEEL.as_bytes()).child(name.as_bytes());
-        self.write_files(&[(place, self.output().join(name))], prepared, tree)
+        self.write_files(&[(place, self.output().join(name))], work)
     }
 
     /// Writes files of a tree.
-    fn write_files(
-        &self,
-        views: &[(EntryPath, PathBuf)],
-        prepared: &Prepared,
-        tree: &Tree,
-    ) -> anyhow::Result<OutputPlaces> {
-        let mut output = self.prepare_output((tree, views), None, prepared)?;
+    fn write_files(&self, views: &[(EntryPath, PathBuf)], work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
+        let mut output = self.prepare_output(work, views, None)?;
         let (staged, sums) = (output.views(views), WantedSums::new());
-        let check = |ready: &_| self.limits.check_ready_of(&self.parts(prepared, tree, views), &output, ready);
-        let made = write_with_archives(tree, &staged, (&[], sums), self.writing, check)?;
+        let check = |ready: &_| self.limits.check_ready_of(&self.parts(work, views), &output, ready);
+        let made = write_with_archives(work.tree, &staged, (&[], sums), self.writing, check)?;
         output.add_made(made);
         self.publish(output, views)
     }
 
-    fn write_thin_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<OutputPlaces> {
+    fn write_thin_wheels(&self, wheels: &WheelSet, work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
+        let SplitWork { prepared, tree, .. } = work;
         let views = thin_wheels(tree, wheels, &self.view, self.output())?;
         // Members are copied in their compressed form, which shows no damage.
         let keys = keys_of(&views);
         prepared.check_members(|key| keys.contains(key))?;
         warn_of_fat(&prepared.plan);
-        self.write_files(&views, prepared, tree)
+        self.write_files(&views, work)
     }
 
     /// Writes the parts of a wheel, and `others`. `place` returns the node of a part in the tree, and the path to write
@@ -342,8 +348,7 @@ impl Split {
     fn write_parts(
         &self,
         wheels: &WheelSet,
-        prepared: &Prepared,
-        tree: &Tree,
+        work: SplitWork<'_>,
         others: Vec<(EntryPath, PathBuf)>,
         stated: Option<&StatementChange>,
         place: impl Fn(&WheelPart) -> anyhow::Result<Option<(EntryPath, PathBuf)>>,
@@ -351,14 +356,14 @@ impl Split {
         let parts: Vec<_> = wheels.hosts.iter().chain(wheels.devices.values()).cloned().collect();
         let views = parts.iter().filter_map(|part| place(part).transpose()).chain(others.into_iter().map(Ok));
         let views = views.collect::<anyhow::Result<Vec<_>>>()?;
-        let mut output = self.prepare_output((tree, &views), stated, prepared)?;
+        let mut output = self.prepare_output(work, &views, stated)?;
         let archives: Vec<&ArchiveRope> = parts.iter().flat_map(|part| part.archives()).collect();
         let made = show_bytes("Writing", |progress| -> anyhow::Result<_> {
             progress.expect(unmade_size(&archives));
-            progress.foresee(|| unmade_size(&archives) + ReadyViews::estimate(tree, &views));
+            progress.foresee(|| unmade_size(&archives) + ReadyViews::estimate(work.tree, &views));
             WheelSet::make(&parts, matches!(self.format, OutputFormat::Wheel), &progress.done)?;
-            let ready = ReadyViews::make(tree, &output.views(&views), WantedSums::new(), progress)?;
-            self.limits.check_ready_of(&self.parts(prepared, tree, &views), &output, &ready)?;
+            let ready = ReadyViews::make(work.tree, &output.views(&views), WantedSums::new(), progress)?;
+            self.limits.check_ready_of(&self.parts(work, &views), &output, &ready)?;
             Ok(ready.write(self.writing.reflink(), progress)?)
         })?;
         output.add_made(made);

@@ -53,7 +53,7 @@ pub(super) fn unbundle(
         }
     }
     // In pieces, since a code object may be larger than the memory.
-    let places = new.write(&Inputs::of(files), warn, |object, file, path| {
+    let places = new.write(&Inputs::of_files(files), warn, |object, file, path| {
         anyhow::Ok(export::copy(&*object.content, file, path, &AtomicU64::new(0))?)
     })?;
     WrittenOutput::at(CODE_OBJECTS, output, &places)

@@ -18,9 +18,9 @@ use super::options::{DatabaseOptions, Ignored, TargetOptions, ThreadOptions};
 use super::progress::show_bytes;
 use super::table::counted;
 use super::terminal::{message, verdict};
-use crate::artifact;
 use crate::gpu::GpuSet;
 use crate::memory::check_tables;
+use crate::opened::{Named, NamedPath, recognise_all_unproved};
 use crate::remote::{check_remote, without_secrets};
 use crate::resources::Resources;
 use crate::rope::to_usize;
@@ -144,8 +144,9 @@ impl Verify {
         let (paths, against) = self.paths()?;
         self.remote.take_urls(&paths)?;
         self.remote.take_urls(against)?;
-        let is_artifact = |path: &PathBuf| artifact::find(path).ok().flatten().is_some();
-        let packaging = if paths.iter().all(is_artifact) { Packaging::Processors } else { Packaging::Bundles };
+        let named = recognise_all_unproved(&paths)?;
+        let is_artifact = |it: &NamedPath| matches!(it.named, Named::Artifacts(_));
+        let packaging = if named.iter().all(is_artifact) { Packaging::Processors } else { Packaging::Bundles };
         let options = VerifyOptions {
             databases: self.databases.chosen()?,
             gpu_targets: self.targets.gpu_targets(packaging),
@@ -157,7 +158,7 @@ impl Verify {
         threads::start_pool(self.threads.jobs)?;
         let resources = Resources::new(self.memory.limit()?);
         let report =
-            show_bytes("Verifying", |progress| verify::verify(&paths, against, &options, &resources, progress));
+            show_bytes("Verifying", |progress| verify::verify(&named, against, &options, &resources, progress));
         check_remote()?;
         // Missing memory is the cause of another error, and has the exit code of all errors here.
         check_tables()?;

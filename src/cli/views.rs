@@ -1,6 +1,6 @@
 //! The tree of an input's views, which `mount` serves, and `ls` and `cat` read.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::bail;
@@ -13,6 +13,7 @@ use super::prepare::open;
 use super::terminal::message;
 use crate::gpu::BundleKey;
 use crate::mount::Served;
+use crate::opened::NamedPath;
 use crate::report::LookedAt;
 use crate::session::{Prepared, SessionInputs};
 use crate::source::{Attributes, EntryPath};
@@ -22,9 +23,9 @@ use crate::view::{self, PackageIndexes, ThinViews};
 /// The link to the view of what was collected.
 const COLLECTED: &str = "collected";
 
-/// The views of the inputs, whose names are absolute. `arch` is laid over the host part, and `thin` is listed, too.
+/// The views of the inputs. `arch` is laid over the host part, and `thin` is listed, too.
 pub(super) fn views(
-    inputs: &[PathBuf],
+    inputs: &[NamedPath],
     options: &SplitOptions,
     arch: &[BundleKey],
     thin: &ThinViews,
@@ -43,7 +44,7 @@ pub(super) fn views(
                 bail!("--arch and --thin are for one wheel; each of several has views in merged/ and thin/")
             }
             SessionInputs::Several(release) => {
-                served_release(inputs.first().map_or(Path::new(""), PathBuf::as_path), &release)
+                served_release(inputs.first().map_or(Path::new(""), |input| &input.path), &release)
             }
         },
     }

@@ -12,7 +12,7 @@ use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest}
 use crate::gpu::{BundleKey, Level};
 use crate::kpack::BundleJobs;
 use crate::metrics::Progress;
-use crate::opened::{Named, OpenedError, OpenedResult, open_all, recognise};
+use crate::opened::{Named, NamedPath, OpenedError, OpenedResult, open_all};
 use crate::report::details::Details;
 use crate::report::{InspectReport, SizedParts, Sizes};
 use crate::resources::Resources;
@@ -105,21 +105,20 @@ pub(super) struct Downloads {
 impl Side {
     /// Lists and plans an input.
     pub(crate) fn open(
-        location: &Path,
+        input: &NamedPath,
         settings: &Settings,
         resources: &Arc<Resources>,
         progress: &Progress,
     ) -> Result<Self, DiffError> {
-        let named = recognise(location)?;
-        named.check_local(location)?;
-        let mut side = Self::new(location, &named, resources);
-        match named {
-            Named::Artifacts(found) if found.has_any() => side.add_artifacts(location, found, settings, progress)?,
-            _ => {
-                let OpenedResult { inputs, notes, warnings } = open_all(location, resources)?;
-                side.warnings.extend(notes.into_iter().chain(warnings));
-                inputs.into_iter().try_for_each(|input| side.add(input, settings, progress))?;
-            }
+        let location = &*input.path;
+        input.named.check_local(location)?;
+        let mut side = Self::new(location, &input.named, resources);
+        if let Some(found) = input.artifacts() {
+            side.add_artifacts(location, found.clone(), settings, progress)?;
+        } else {
+            let OpenedResult { inputs, notes, warnings } = open_all(input, resources)?;
+            side.warnings.extend(notes.into_iter().chain(warnings));
+            inputs.into_iter().try_for_each(|input| side.add(input, settings, progress))?;
         }
         Ok(side)
     }

@@ -15,7 +15,8 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use super::ExportError;
 use crate::artifact::{FoundArtifacts, shards};
 use crate::disk::{KPACKFS, MAX_LINKS, MountEntry, is_dead, list_all_mounts, mount_around};
-use crate::opened::{Named, outside, recognise};
+use crate::opened::{Named, NamedPath, outside};
+use crate::source::is_stream;
 
 /// All inputs of a command.
 pub(crate) struct Inputs {
@@ -42,15 +43,27 @@ struct DevicePath {
 }
 
 impl Inputs {
-    /// The inputs at these paths: also the wheels and artifacts in directories, which may be symlinks.
-    pub(crate) fn of(paths: &[PathBuf]) -> Self {
-        Self::at(paths.iter().flat_map(|path| parts_of(path).into_iter().map(|part| (path.clone(), part))).collect())
+    /// These inputs: also the wheels and artifacts in directories, which may be symlinks.
+    pub(crate) fn of(named: &[NamedPath]) -> Self {
+        let parts = |it: &NamedPath| parts_of(it).into_iter().map(|part| (it.path.clone(), part)).collect::<Vec<_>>();
+        Self::at(named.iter().flat_map(parts).collect())
+    }
+
+    /// Files that are read as they are.
+    pub(crate) fn of_files(files: &[PathBuf]) -> Self {
+        Self::at(files.iter().map(|file| (file.clone(), file.clone())).collect())
+    }
+
+    /// One of them that a mount cannot read at any place: a compressed stream.
+    pub(crate) fn stream(&self) -> Option<&Path> {
+        self.inputs.iter().map(|input| &*input.path).find(|path| is_stream(path))
     }
 
     /// The inputs of `recombine`.
     pub(crate) fn of_shards(config: &Path, directory: &Path) -> Self {
         let of_shards = shards(directory).unwrap_or_default();
-        let parts = of_shards.values().flat_map(|shard| parts_of(shard));
+        let shards = of_shards.values().filter_map(|shard| NamedPath::of(shard).ok());
+        let parts = shards.flat_map(|shard| parts_of(&shard));
         let parts = parts.chain([directory.to_owned()]).map(|part| (directory.to_owned(), part));
         Self::at(parts.chain([(config.to_owned(), config.to_owned())]).collect())
     }
@@ -209,16 +222,16 @@ impl DevicePath {
 
 /// An input, and what it consists of that may be elsewhere: wheels and artifacts, which may be symlinks, the layout of an
 /// image, and directories of packages.
-fn parts_of(input: &Path) -> Vec<PathBuf> {
-    let parts = match recognise(input) {
-        Ok(Named::Image(image)) => return vec![image.layout],
-        Ok(Named::Artifacts(FoundArtifacts::Several { artifacts, .. })) => artifacts.into_values().collect(),
-        Ok(Named::Wheels(found)) => found.wheels,
-        Ok(Named::Split(split)) => split.all_wheels(),
-        Ok(Named::Environment(sites)) => outside(input, &sites),
+fn parts_of(NamedPath { path, named }: &NamedPath) -> Vec<PathBuf> {
+    let parts = match named {
+        Named::Image(image) => return vec![image.layout.clone()],
+        Named::Artifacts(FoundArtifacts::Several { artifacts, .. }) => artifacts.values().cloned().collect(),
+        Named::Wheels(found) => found.wheels.clone(),
+        Named::Split(split) => split.all_wheels(),
+        Named::Environment(sites) => outside(path, sites),
         _ => Vec::new(),
     };
-    std::iter::once(input.to_owned()).chain(parts).collect()
+    std::iter::once(path.clone()).chain(parts).collect()
 }
 
 /// The path without symlinks. Its end need not exist.

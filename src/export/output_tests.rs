@@ -7,7 +7,7 @@ use super::*;
 
 fn prepare(output: &Path, names: &[&str], force: bool, input: &Path) -> Result<Output, ExportError> {
     let places: Vec<_> = names.iter().map(|name| output.join(name)).collect();
-    let inputs = Inputs::of(&[input.to_owned()]);
+    let inputs = Inputs::of_files(&[input.to_owned()]);
     Output::prepare(output, &places, &[], &Replace::all(force), &inputs, &Resources::new(0), |_| ())
 }
 
@@ -153,7 +153,7 @@ fn parts_that_nothing_takes_the_place_of_go_at_the_end() {
         for place in &gone {
             fs::create_dir_all(place.join("x")).unwrap();
         }
-        let (inputs, replace) = (Inputs::of(std::slice::from_ref(&input)), Replace::all(force));
+        let (inputs, replace) = (Inputs::of_files(std::slice::from_ref(&input)), Replace::all(force));
         Output::prepare(&output, &[output.join("part")], &gone, &replace, &inputs, &Resources::new(0), |_| ())
     };
     assert!(prepare(false).err().unwrap().to_string().contains("part"));

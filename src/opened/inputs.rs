@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::OpenedError;
-use super::recognise::{Named, recognise};
+use super::recognise::{Named, NamedPath, recognise};
 use super::site::{Site, outside};
 use super::split::SplitDirectory;
 use super::wheels::{WheelDirectory, is_unpacked_wheel};
@@ -37,23 +37,22 @@ pub enum OpenedInputs {
 }
 
 /// Lists what the user named.
-pub fn open(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<OpenedResult<OpenedInputs>, OpenedError> {
+pub fn open(named: &[NamedPath], resources: &Arc<Resources>) -> Result<OpenedResult<OpenedInputs>, OpenedError> {
     let mut said = OpenedResult::default();
-    let inputs = match paths {
-        [only] => match recognise(only)? {
-            Named::Wheels(directory) => wheels(&said.keep(directory), resources)?,
-            named => {
-                if let Named::Environment(sites) = &named {
-                    said.note_added(sites);
-                }
-                one(only, named, resources)?
+    let inputs = match named {
+        [NamedPath { named: Named::Wheels(directory), .. }] => wheels(&said.keep(directory), resources)?,
+        [only] => {
+            if let Named::Environment(sites) = &only.named {
+                said.note_added(sites);
             }
-        },
+            one(only, resources)?
+        }
         several => {
-            if let Some(split) = split_of_parts(several)? {
+            let paths: Vec<_> = several.iter().map(|it| it.path.clone()).collect();
+            if let Some(split) = split_of_parts(&paths)? {
                 lay_over(&split.parts().collect::<Vec<_>>(), resources)?
             } else {
-                let named = several.iter().map(|path| said.wheels_of(path)).collect::<Result<Vec<_>, _>>()?;
+                let named = several.iter().map(|it| said.wheels_of(it)).collect::<Result<Vec<_>, _>>()?;
                 wheels(&named.concat(), resources)?
             }
         }
@@ -62,13 +61,13 @@ pub fn open(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<OpenedResul
 }
 
 /// Lists wheels, of which only host wheels and their device wheels belong together. Anything else is one input.
-pub fn open_apart(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<OpenedResult<Vec<Input>>, OpenedError> {
+pub fn open_apart(named: &[NamedPath], resources: &Arc<Resources>) -> Result<OpenedResult<Vec<Input>>, OpenedError> {
     let mut said = OpenedResult::default();
-    let wheels = paths.iter().map(|path| said.wheels_of(path)).collect::<Result<Vec<_>, _>>();
-    match (wheels, paths) {
+    let wheels = named.iter().map(|it| said.wheels_of(it)).collect::<Result<Vec<_>, _>>();
+    match (wheels, named) {
         (Ok(wheels), _) => Ok(said.with(join::open_apart(&wheels.concat(), resources)?)),
         (Err(OpenedError::Wheels(WheelsError::NotAWheel(_))), [_]) => {
-            let OpenedResult { inputs, notes, warnings } = open(paths, resources)?;
+            let OpenedResult { inputs, notes, warnings } = open(named, resources)?;
             Ok(OpenedResult { inputs: inputs.into_vec(), notes, warnings })
         }
         (Err(error), _) => Err(error),
@@ -77,16 +76,16 @@ pub fn open_apart(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Opene
 
 /// Lists all that the user named: of wheels, only host wheels and their device wheels are laid over each other, and an
 /// environment has the directories of packages outside of it as well.
-pub fn open_all(path: &Path, resources: &Arc<Resources>) -> Result<OpenedResult<Vec<Input>>, OpenedError> {
+pub fn open_all(named: &NamedPath, resources: &Arc<Resources>) -> Result<OpenedResult<Vec<Input>>, OpenedError> {
     let mut said = OpenedResult::default();
-    let inputs = match recognise(path)? {
+    let inputs = match &named.named {
         Named::Wheels(directory) => join::open_apart(&said.keep(directory), resources)?,
         Named::Split(split) if split.has_wheels_only() => join::open_apart(&split.all_wheels(), resources)?,
         Named::Environment(sites) => {
-            let places = std::iter::once(path.to_owned()).chain(outside(path, &sites));
+            let places = std::iter::once(named.path.clone()).chain(outside(&named.path, sites));
             places.map(|place| Input::open(&place, resources)).collect::<Result<_, _>>()?
         }
-        named => one(path, named, resources)?.into_vec(),
+        _ => one(named, resources)?.into_vec(),
     };
     Ok(said.with(inputs))
 }
@@ -127,14 +126,14 @@ impl OpenedInputs {
 
 impl OpenedResult<()> {
     /// The wheels that one of several paths names.
-    fn wheels_of(&mut self, path: &Path) -> Result<Vec<PathBuf>, OpenedError> {
-        match recognise(path)? {
-            Named::Wheel => Ok(vec![path.to_owned()]),
-            Named::Tree if is_unpacked_wheel(path)? => Ok(vec![path.to_owned()]),
-            Named::Remote => Err(SourceError::from(RemoteProblem::not_taken(path)).into()),
+    fn wheels_of(&mut self, NamedPath { path, named }: &NamedPath) -> Result<Vec<PathBuf>, OpenedError> {
+        named.check_local(path)?;
+        match named {
+            Named::Wheel => Ok(vec![path.clone()]),
+            Named::Tree if is_unpacked_wheel(path)? => Ok(vec![path.clone()]),
             Named::Wheels(directory) => Ok(self.keep(directory)),
             Named::Split(split) if split.has_wheels_only() => Ok(split.all_wheels()),
-            _ => Err(WheelsError::NotAWheel(path.to_owned()).into()),
+            _ => Err(WheelsError::NotAWheel(path.clone()).into()),
         }
     }
 
@@ -147,10 +146,10 @@ impl OpenedResult<()> {
     }
 
     /// The wheels of a directory. Keeps what is said about the others.
-    fn keep(&mut self, mut directory: WheelDirectory) -> Vec<PathBuf> {
-        self.notes.append(&mut directory.notes);
-        self.warnings.append(&mut directory.warnings);
-        directory.wheels
+    fn keep(&mut self, directory: &WheelDirectory) -> Vec<PathBuf> {
+        self.notes.extend_from_slice(&directory.notes);
+        self.warnings.extend_from_slice(&directory.warnings);
+        directory.wheels.clone()
     }
 
     fn with<I>(self, inputs: I) -> OpenedResult<I> {
@@ -158,11 +157,11 @@ impl OpenedResult<()> {
     }
 }
 
-fn one(path: &Path, named: Named, resources: &Arc<Resources>) -> Result<OpenedInputs, OpenedError> {
+fn one(NamedPath { path, named }: &NamedPath, resources: &Arc<Resources>) -> Result<OpenedInputs, OpenedError> {
     named.check_input(path)?;
     let input = match named {
-        Named::Image(image) => image::open_root(&image, resources)?,
-        Named::Split(split) => return of_split(&split, path, resources),
+        Named::Image(image) => image::open_root(image, resources)?,
+        Named::Split(split) => return of_split(split, path, resources),
         Named::Wheels(_)
         | Named::Artifacts(_)
         | Named::Environment(_)

@@ -1,6 +1,6 @@
 //! Recognising what the user named.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::error::OpenedError;
 use super::form::FORMS;
@@ -47,6 +47,46 @@ pub enum Named {
     CodeObject,
 }
 
+/// A path that the user named, and what it is.
+#[derive(Debug)]
+pub struct NamedPath {
+    /// The path.
+    pub path: PathBuf,
+    /// What it is.
+    pub named: Named,
+}
+
+/// Recognises each input of a command.
+pub fn recognise_all(paths: &[PathBuf]) -> Result<Vec<NamedPath>, OpenedError> {
+    paths.iter().map(|path| NamedPath::of(path)).collect()
+}
+
+impl NamedPath {
+    /// Recognises an input.
+    pub fn of(path: &Path) -> Result<Self, OpenedError> {
+        Ok(Self { path: path.to_owned(), named: recognise(path)? })
+    }
+
+    /// The artifacts, if it is one or contains some.
+    pub fn artifacts(&self) -> Option<&FoundArtifacts> {
+        match &self.named {
+            Named::Artifacts(found) if found.has_any() => Some(found),
+            _ => None,
+        }
+    }
+}
+
+/// The same for `verify`: a tree that has views among other things is a split, and it says what it does not check.
+pub fn recognise_all_unproved(paths: &[PathBuf]) -> Result<Vec<NamedPath>, OpenedError> {
+    let mut all = recognise_all(paths)?;
+    for NamedPath { path, named } in all.iter_mut().filter(|it| matches!(it.named, Named::Tree)) {
+        if let Some(split) = SplitDirectory::of(&DirectoryListing::read(path)?)? {
+            *named = Named::Split(Box::new(split));
+        }
+    }
+    Ok(all)
+}
+
 /// Recognises an input by the first of the [`FORMS`] that fits. Reads names, statements and first bytes only.
 pub fn recognise(path: &Path) -> Result<Named, OpenedError> {
     if is_url(path) {
@@ -68,14 +108,4 @@ pub fn recognise(path: &Path) -> Result<Named, OpenedError> {
         }
     }
     Err(unknown(path).into())
-}
-
-/// The same, but a tree that has views among other things is a split. `verify` says what it does not check.
-pub fn recognise_unproved(path: &Path) -> Result<Named, OpenedError> {
-    let named = recognise(path)?;
-    if !matches!(named, Named::Tree) {
-        return Ok(named);
-    }
-    let split = SplitDirectory::of(&DirectoryListing::read(path)?)?;
-    Ok(split.map_or(named, |split| Named::Split(Box::new(split))))
 }

@@ -111,19 +111,17 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
-    /// The parts of the artifact at `location`, or of all artifacts in that directory that are neither split nor
-    /// generic. `None` if it is not an artifact and contains none.
+    /// The parts of the artifact at `location`, or of all artifacts that were found in that directory and are neither split
+    /// nor generic.
     pub fn split(
-        location: &Path,
+        (location, found): (&Path, &FoundArtifacts),
         options: &PlanOptions,
         jobs: &Arc<BundleJobs>,
         progress: &Progress,
-    ) -> Result<Option<Self>, ArtifactError> {
-        let io = |source| SourceError::Io { path: location.to_owned(), source };
+    ) -> Result<Self, ArtifactError> {
         let mut artifacts = Self::default();
-        match find(location).map_err(io)? {
-            None => return Ok(None),
-            Some(FoundArtifacts::One) => {
+        match found {
+            FoundArtifacts::One => {
                 let mut options = options.clone();
                 if options.group.is_none() {
                     options.group = Some(name_of(location)?.component);
@@ -133,13 +131,13 @@ impl Artifacts {
                     return Err(error);
                 }
             }
-            Some(FoundArtifacts::Several { artifacts: found, others, archives }) => {
+            FoundArtifacts::Several { artifacts: found, others, archives } => {
                 if options.group.is_some() {
                     return Err(ArtifactError::OneName(location.to_owned()));
                 }
-                artifacts.note_others(location, &others, &archives);
-                for (name, place) in &found {
-                    match kind(name, &found) {
+                artifacts.note_others(location, others, archives);
+                for (name, place) in found {
+                    match kind(name, found) {
                         Some((name, ArtifactRole::Fat)) => {
                             let options = PlanOptions { group: Some(name.component), ..options.clone() };
                             artifacts.add_fat(place, options, jobs, progress);
@@ -159,7 +157,7 @@ impl Artifacts {
                 }
             }
         }
-        Ok(Some(artifacts))
+        Ok(artifacts)
     }
 
     /// The parts of a shard, of these components or of all. Split artifacts are taken unchanged.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::artifacts::{ArtifactError, open};
-use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, ManifestError, find};
+use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, ManifestError};
 use crate::resources::Resources;
-use crate::source::{Input, InputKind, SourceError};
+use crate::source::{Input, InputKind};
 
 /// Artifacts that are installed together.
 #[derive(Debug)]
@@ -18,30 +18,25 @@ pub struct InstalledComponent {
 }
 
 impl InstalledComponent {
-    /// The components of the artifact at `location`, or of all artifacts in that directory. Device parts belong to the
-    /// generic part next to them. `None` if there is no artifact.
-    pub fn all(location: &Path) -> Result<Option<Vec<Self>>, ArtifactError> {
-        let io = |source| SourceError::Io { path: location.to_owned(), source };
-        let (found, archives) = match find(location).map_err(io)? {
-            None => return Ok(None),
-            Some(found) if !found.has_any() => return Ok(None),
-            Some(FoundArtifacts::One) => {
-                return Ok(Some(vec![Self { name: None, locations: vec![location.to_owned()] }]));
-            }
-            Some(FoundArtifacts::Several { artifacts, archives, .. }) => (artifacts, archives),
+    /// The components of the artifact at `location`, or of all artifacts that were found in that directory. Device parts
+    /// belong to the generic part next to them.
+    pub fn all(location: &Path, found: &FoundArtifacts) -> Result<Vec<Self>, ArtifactError> {
+        let (found, archives) = match found {
+            FoundArtifacts::One => return Ok(vec![Self { name: None, locations: vec![location.to_owned()] }]),
+            FoundArtifacts::Several { artifacts, archives, .. } => (artifacts, archives),
         };
         if let Some(archive) = archives.first() {
             return Err(ArtifactError::Archive(location.join(archive)));
         }
         let mut components = BTreeMap::<String, Self>::new();
-        for (name, place) in &found {
+        for (name, place) in found {
             let parsed = ArtifactName::parse(name).ok_or_else(|| ArtifactError::Name(place.clone()))?;
             let is_split = found.contains_key(&ArtifactName::new(&parsed.component, GENERIC).to_string());
             let name = if is_split { parsed.component } else { name.clone() };
             let component = components.entry(name.clone());
             component.or_insert_with(|| Self { name: Some(name), locations: Vec::new() }).locations.push(place.clone());
         }
-        Ok(Some(components.into_values().collect()))
+        Ok(components.into_values().collect())
     }
 
     /// The directory of its only artifact; `None` if it has several, or one in a tar archive.

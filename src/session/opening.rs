@@ -1,6 +1,5 @@
 //! Opening and planning what the user named.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::choices::{SplitChoices, Stages};
@@ -9,7 +8,7 @@ use super::plan::{Share, plan};
 use super::prepared::Prepared;
 use super::release::Release;
 use crate::kpack::BundleJobs;
-use crate::opened::{self, OpenedError, OpenedInputs, OpenedResult};
+use crate::opened::{self, NamedPath, OpenedError, OpenedInputs, OpenedResult};
 use crate::resources::Resources;
 use crate::source::Input;
 
@@ -32,40 +31,41 @@ pub(crate) enum SessionInputs {
 
 impl<S: Stages> Session<'_, S> {
     /// Opens and plans what the user named.
-    pub(crate) fn open(&self, paths: &[PathBuf]) -> Result<SessionInputs, SessionError> {
-        Ok(match self.list(paths)? {
+    pub(crate) fn open(&self, named: &[NamedPath]) -> Result<SessionInputs, SessionError> {
+        Ok(match self.list(named)? {
             OpenedInputs::One(input) => SessionInputs::One(Box::new(self.plan_alone(*input)?)),
             OpenedInputs::Several(inputs, _) => SessionInputs::Several(Release::plan(inputs, self)?),
         })
     }
 
     /// Opens and plans wheels, of which only host wheels and their device wheels belong together.
-    pub(crate) fn open_apart(&self, paths: &[PathBuf]) -> Result<Release, SessionError> {
-        Release::plan(self.opened(paths, || opened::open_apart(paths, self.resources))?, self)
+    pub(crate) fn open_apart(&self, named: &[NamedPath]) -> Result<Release, SessionError> {
+        Release::plan(self.opened(named, || opened::open_apart(named, self.resources))?, self)
     }
 
     /// Opens and plans what the user named as one input.
-    pub(crate) fn open_together(&self, paths: &[PathBuf]) -> Result<Prepared, SessionError> {
-        self.plan_alone(self.list(paths)?.into_one()?)
+    pub(crate) fn open_together(&self, named: &[NamedPath]) -> Result<Prepared, SessionError> {
+        self.plan_alone(self.list(named)?.into_one()?)
     }
 
     /// Opens all that the user named, as [`opened::open_all`] does.
-    pub(crate) fn list_all(&self, path: &Path) -> Result<Vec<Input>, SessionError> {
-        Ok(self.opened(&[path.to_owned()], || opened::open_all(path, self.resources))?)
+    pub(crate) fn list_all(&self, named: &NamedPath) -> Result<Vec<Input>, SessionError> {
+        Ok(self.opened(std::slice::from_ref(named), || opened::open_all(named, self.resources))?)
     }
 
     /// Opens what the user named.
-    pub(crate) fn list(&self, paths: &[PathBuf]) -> Result<OpenedInputs, SessionError> {
-        Ok(self.opened(paths, || opened::open(paths, self.resources))?)
+    pub(crate) fn list(&self, named: &[NamedPath]) -> Result<OpenedInputs, SessionError> {
+        Ok(self.opened(named, || opened::open(named, self.resources))?)
     }
 
     /// Opens inputs. Says what else there is.
     fn opened<I: Send>(
         &self,
-        paths: &[PathBuf],
+        named: &[NamedPath],
         open: impl FnOnce() -> Result<OpenedResult<I>, OpenedError> + Send,
     ) -> Result<I, OpenedError> {
-        let OpenedResult { inputs, notes, warnings } = self.stages.opening(paths, self.resources, open)?;
+        let paths: Vec<_> = named.iter().map(|it| it.path.clone()).collect();
+        let OpenedResult { inputs, notes, warnings } = self.stages.opening(&paths, self.resources, open)?;
         (self.say)(&notes, &warnings);
         Ok(inputs)
     }

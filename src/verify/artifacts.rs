@@ -13,8 +13,7 @@ use super::statement::check_parts;
 use crate::artifact::{
     ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive, shards,
 };
-use crate::opened::LocatedStatement;
-use crate::opened::{DirectoryListing, Named};
+use crate::opened::{DirectoryListing, LocatedStatement, Named, NamedPath};
 use crate::resources::Resources;
 use crate::source::{EntryPath, Input, SourceError};
 use crate::split::{STATEMENT, component_of_statement, statement_of_component};
@@ -22,14 +21,14 @@ use crate::view::REPORTS;
 
 /// The components of the artifacts among the inputs; `None` if these are not artifacts.
 pub(super) fn open(
-    named: &[(PathBuf, Named)],
+    named: &[NamedPath],
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> Result<Option<Vec<Parts>>, VerifyError> {
     let mut artifacts = BTreeMap::new();
     let mut lacking = Vec::new();
-    for (path, form) in named {
-        match form {
+    for NamedPath { path, named } in named {
+        match named {
             Named::Artifacts(FoundArtifacts::One) => drop(artifacts.insert(name_of(path), path.clone())),
             Named::Artifacts(FoundArtifacts::Several { artifacts: found, others, .. }) if !found.is_empty() => {
                 artifacts.extend(found.clone());
@@ -53,7 +52,7 @@ pub(super) fn open(
             None => findings.add(Rule::ArtifactName, name, "its name is no artifact's: <component>_<family>"),
         }
     }
-    for (path, _) in named {
+    for NamedPath { path, .. } in named {
         check_components_of(path, &components, findings)?;
     }
     let open = |(component, families)| open_component(component, families, named, resources, findings);
@@ -92,18 +91,18 @@ fn name_of(path: &Path) -> String {
 fn open_component(
     component: String,
     mut families: Vec<(String, PathBuf)>,
-    named: &[(PathBuf, Named)],
+    named: &[NamedPath],
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> Result<Parts, VerifyError> {
     // The host part comes first.
     families.sort_by_key(|(family, _)| family != GENERIC);
     let has_generic = families.first().is_some_and(|(family, _)| family == GENERIC);
-    let is_alone = |form: &Named| matches!(form, Named::Artifacts(FoundArtifacts::One));
-    let is_one = families.len() == 1 && named.iter().any(|(_, form)| is_alone(form));
+    let is_alone = |it: &NamedPath| matches!(it.named, Named::Artifacts(FoundArtifacts::One));
+    let is_one = families.len() == 1 && named.iter().any(is_alone);
     let directory = families.first().and_then(|(_, path)| path.parent().map(Path::to_owned));
     let located = statement(&component, &families, directory.as_deref())?;
-    let is_named = |directory: &PathBuf| named.iter().any(|(path, _)| path == directory);
+    let is_named = |directory: &PathBuf| named.iter().any(|it| it.path == *directory);
     if let (Some(located), Some(directory)) = (&located, directory.filter(is_named)) {
         let existing = families.iter().map(|(family, _)| ArtifactName::new(&component, family).to_string());
         check_parts(located, &directory, existing, findings)?;

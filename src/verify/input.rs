@@ -11,9 +11,7 @@ use super::report::Findings;
 use super::views;
 use crate::artifact::FoundArtifacts;
 use crate::image;
-use crate::opened::{
-    Named, OpenedError, Site, WheelDirectory, recognise_unproved, shows_nothing_of_its_own, wheel_in_tree,
-};
+use crate::opened::{Named, NamedPath, OpenedError, Site, WheelDirectory, shows_nothing_of_its_own, wheel_in_tree};
 use crate::resources::Resources;
 use crate::rope::{Content, equal};
 use crate::source::{Input, SourceError, open_file};
@@ -54,22 +52,20 @@ impl VerifyInput {
 
 /// Opens what the user named. Directories and wheels are grouped by their content; everything else is separate.
 pub(super) fn open(
-    paths: &[PathBuf],
+    named: &[NamedPath],
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> Result<Vec<VerifyInput>, VerifyError> {
-    let named = paths.iter().map(|path| Ok((path.clone(), recognise_unproved(path)?)));
-    let named = named.collect::<Result<Vec<_>, OpenedError>>()?;
-    if let Some(components) = artifacts::open(&named, resources, findings)? {
-        let is_directory = |form: &Named| matches!(form, Named::Artifacts(FoundArtifacts::Several { .. }));
-        let is_whole = named.iter().any(|(_, form)| is_directory(form));
+    if let Some(components) = artifacts::open(named, resources, findings)? {
+        let is_directory = |it: &NamedPath| matches!(it.named, Named::Artifacts(FoundArtifacts::Several { .. }));
+        let is_whole = named.iter().any(is_directory);
         return Ok(vec![VerifyInput::Artifacts { components, is_whole }]);
     }
     let (mut grouped, mut inputs) = (Vec::new(), Vec::new());
-    for (path, form) in &named {
+    for NamedPath { path, named: form } in named {
         let file = || Ok::<_, VerifyError>(SingleFile { path: path.clone(), content: open_file(path, resources)? });
         match form {
-            Named::Wheels(wheels) => grouped.extend(wheels_of(wheels, &named, resources, findings)),
+            Named::Wheels(wheels) => grouped.extend(wheels_of(wheels, named, resources, findings)),
             Named::Split(split) => {
                 inputs.push(VerifyInput::Parts(views::open(split, "", resources, findings)?));
                 if !split.sites.is_empty() {
@@ -120,12 +116,12 @@ fn open_sites(sites: &[Site], resources: &Arc<Resources>) -> Result<VerifyInput,
 /// same ones in its directory of wheels, which may be named as well.
 fn wheels_of(
     wheels: &WheelDirectory,
-    named: &[(PathBuf, Named)],
+    named: &[NamedPath],
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> Vec<NamedInput> {
     wheels.notes.iter().chain(&wheels.warnings).for_each(|note| findings.note(note.clone()));
-    let others = named.iter().filter_map(|(_, form)| match form {
+    let others = named.iter().filter_map(|it| match &it.named {
         Named::Wheels(other) if wheels.is_index && !other.is_index => Some(&other.wheels),
         _ => None,
     });

@@ -44,6 +44,7 @@ use std::sync::Arc;
 
 use crate::kpack::ArchiveReader;
 use crate::metrics::Progress;
+use crate::opened::NamedPath;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::EntryPath;
@@ -66,16 +67,16 @@ pub use error::{Unsplit, VerifyError};
 pub use report::{Check, Counts, Finding, FindingGroup, VerifyReport};
 pub use rules::{Rule, RuleText};
 
-/// Checks everything in `paths`, and compares it with the fat wheels, trees, artifacts or shards `against`, if there are any.
+/// Checks everything that was named, and compares it with the fat wheels, trees, artifacts or shards `against`, if there are any.
 pub fn verify(
-    paths: &[PathBuf],
+    named: &[NamedPath],
     against: &[PathBuf],
     options: &VerifyOptions,
     resources: &Arc<Resources>,
     progress: &Progress,
 ) -> Result<VerifyReport, VerifyError> {
     let findings = Findings::default();
-    let inputs = input::open(paths, resources, &findings)?;
+    let inputs = input::open(named, resources, &findings)?;
     let find = || FatInputs::find(against, &inputs, resources, &findings);
     let fat = (!against.is_empty()).then(find).transpose()?;
     progress.foresee(|| work(&inputs, fat.is_some()));

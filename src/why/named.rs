@@ -262,7 +262,7 @@ impl Question {
             FoundArtifacts::One => Vec::new(),
             FoundArtifacts::Several { others, .. } => others.iter().map(|name| path.join(name)).collect(),
         };
-        for component in InstalledComponent::all(path)?.unwrap_or_default() {
+        for component in InstalledComponent::all(path, artifacts)? {
             match component.directory() {
                 Some(directory) => places.push(directory.to_owned()),
                 None => self.add_assembled(

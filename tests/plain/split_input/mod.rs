@@ -272,8 +272,7 @@ fn the_split_of_a_mixed_tree_can_be_verified_against_it() {
     let verify = |against: &str| {
         let (options, resources) = (verify::VerifyOptions::default(), Resources::new(64 << 20));
         let out = [trees.at("again")];
-        verify::verify(&out, &[trees.at(against)], &options, &resources, &kpackfs::metrics::Progress::default())
-            .unwrap()
+        crate::verify::try_verify(&out, &[trees.at(against)], &options, &resources).unwrap()
     };
     for against in ["installed", "fat"] {
         let report = verify(against);

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::verify::{Check, Finding, Rule, VerifyOptions};
 use tempfile::TempDir;
@@ -260,13 +259,8 @@ fn the_fat_input_may_be_an_environment() {
     let resources = Resources::new(64 << 20);
     let run = |against: &Path| {
         let paths = [site.path().to_owned()];
-        let report = kpackfs::verify::verify(
-            &paths,
-            &[against.to_owned()],
-            &VerifyOptions::default(),
-            &resources,
-            &Progress::default(),
-        );
+        let report =
+            crate::verify::splits::try_verify(&paths, &[against.to_owned()], &VerifyOptions::default(), &resources);
         report.unwrap_err().to_string()
     };
     assert!(run(venv.path()).contains("it has several directories of packages"));

@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kpackfs::metrics::Progress;
 use kpackfs::opened::OpenedError;
 use kpackfs::resources::Resources;
 use kpackfs::verify::{Rule, VerifyError, VerifyOptions, VerifyReport};
@@ -17,12 +16,11 @@ use crate::verify::wheels::{split, unpacked};
 
 fn run(path: &Path, against: Option<&Path>) -> Result<VerifyReport, VerifyError> {
     let resources = Resources::new(64 << 20);
-    kpackfs::verify::verify(
+    crate::verify::splits::try_verify(
         &[path.to_owned()],
         against.map(Path::to_owned).as_slice(),
         &VerifyOptions::default(),
         &resources,
-        &Progress::default(),
     )
 }
 

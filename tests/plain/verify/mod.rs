@@ -25,6 +25,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kpackfs::verify::{Check, VerifyOptions};
+pub(crate) use splits::try_verify;
 use splits::{FEATURES, GFX90A, PLAIN, Split, copy, expect, verify};
 
 #[test]

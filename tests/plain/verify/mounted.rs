@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::verify::{Rule, VerifyOptions, VerifyReport};
 use tempfile::TempDir;
@@ -251,7 +250,7 @@ fn an_index_stands_for_its_wheels() {
         let other = at(place).join("other_-1.0-py3-none-any.whl");
         fs::write(&other, &fs::read(&wheel).unwrap()[..1000]).unwrap();
         let (options, resources) = (VerifyOptions::default(), Resources::new(64 << 20));
-        let error = kpackfs::verify::verify(&[at("first")], &[], &options, &resources, &Progress::default());
+        let error = crate::verify::splits::try_verify(&[at("first")], &[], &options, &resources);
         assert!(error.unwrap_err().to_string().contains("other_-1.0"), "{place}");
         fs::remove_file(other).unwrap();
     }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::verify::{VerifyError, VerifyOptions};
 
@@ -12,7 +11,7 @@ use crate::verify::splits::{GFX90A, PLAIN, Split, verify};
 
 pub(crate) fn is_nothing(paths: &[PathBuf]) -> bool {
     let resources = Resources::new(64 << 20);
-    let result = kpackfs::verify::verify(paths, &[], &VerifyOptions::default(), &resources, &Progress::default());
+    let result = crate::verify::splits::try_verify(paths, &[], &VerifyOptions::default(), &resources);
     matches!(result, Err(VerifyError::Nothing(_)))
 }
 

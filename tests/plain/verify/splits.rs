@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kpackfs::gpu::BundleKey;
 use kpackfs::kpack::{BundleJobs, Toc};
@@ -11,7 +12,7 @@ use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{self, Plan};
-use kpackfs::verify::{Check, Finding, VerifyOptions, VerifyReport};
+use kpackfs::verify::{Check, Finding, VerifyError, VerifyOptions, VerifyReport};
 use kpackfs::{export, view};
 use object::LittleEndian as LE;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader};
@@ -100,16 +101,20 @@ fn fill(root: &Path) {
     symlink("plain.so", root.join("lib/link.so")).unwrap();
 }
 
+/// Recognises inputs, and verifies them.
+pub(crate) fn try_verify(
+    paths: &[PathBuf],
+    against: &[PathBuf],
+    options: &VerifyOptions,
+    resources: &Arc<Resources>,
+) -> Result<VerifyReport, VerifyError> {
+    let named = kpackfs::opened::recognise_all_unproved(paths)?;
+    kpackfs::verify::verify(&named, against, options, resources, &Progress::default())
+}
+
 /// Verifies without a command line.
 pub(crate) fn verify(paths: &[PathBuf], against: Option<&Path>, options: &VerifyOptions) -> VerifyReport {
-    kpackfs::verify::verify(
-        paths,
-        against.map(Path::to_owned).as_slice(),
-        options,
-        &Resources::new(64 << 20),
-        &Progress::default(),
-    )
-    .unwrap()
+    try_verify(paths, against.map(Path::to_owned).as_slice(), options, &Resources::new(64 << 20)).unwrap()
 }
 
 /// Copies a file to a directory, which is created if it does not exist.
