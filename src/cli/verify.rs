@@ -26,7 +26,7 @@ use crate::resources::Resources;
 use crate::rope::to_usize;
 use crate::split::Packaging;
 use crate::threads;
-use crate::verify::{self, FindingGroup, Rule, VerifyOptions, VerifyReport};
+use crate::verify::{self, FindingGroup, Rule, Unsplit, VerifyError, VerifyOptions, VerifyReport};
 
 /// Exit code if something is wrong with what was verified.
 const FOUND: u8 = 1;
@@ -120,7 +120,14 @@ impl Verify {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let report = match self.verify() {
             Ok(report) => report,
-            Err(error) => return Ok(unanswered(&error)),
+            Err(error) => {
+                if let Some(VerifyError::Nothing(Unsplit { notes, .. })) = error.downcast_ref() {
+                    for note in notes {
+                        eprintln!("kpackfs: note: {}", message(note));
+                    }
+                }
+                return Ok(unanswered(&error));
+            }
         };
         self.print(&report)?;
         Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })

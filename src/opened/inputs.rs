@@ -42,8 +42,10 @@ pub fn open(named: &[NamedPath], resources: &Arc<Resources>) -> Result<OpenedRes
     let inputs = match named {
         [NamedPath { named: Named::Wheels(directory), .. }] => wheels(&said.keep(directory), resources)?,
         [only] => {
-            if let Named::Environment(sites) = &only.named {
-                said.note_added(sites);
+            match &only.named {
+                Named::Environment(sites) => said.note_added(sites),
+                Named::Split(split) if !split.is_mount && !split.is_tree() => said.note_others(split),
+                _ => {}
             }
             one(only, resources)?
         }
@@ -145,6 +147,15 @@ impl OpenedResult<()> {
         self.notes.extend(added.map(note));
     }
 
+    /// Notes the directories next to the parts of a split.
+    fn note_others(&mut self, split: &SplitDirectory) {
+        if !split.others.is_empty() {
+            let names = join::some_of(&split.others.iter().map(String::as_str).collect());
+            let path = split.path.display();
+            self.notes.push(format!("{path}: left out, since only the parts of the split in it are used: {names}"));
+        }
+    }
+
     /// The wheels of a directory. Keeps what is said about the others.
     fn keep(&mut self, directory: &WheelDirectory) -> Vec<PathBuf> {
         self.notes.extend_from_slice(&directory.notes);
@@ -195,8 +206,7 @@ fn of_split(split: &SplitDirectory, path: &Path, resources: &Arc<Resources>) -> 
     {
         return Err(several(path, parts.len(), first));
     }
-    // Without a host part they are a tree, whose directories have the names of GPUs.
-    if !parts.is_empty() || split.has_nothing() {
+    if split.is_tree() {
         return tree(path);
     }
     if let [(first, _), ..] = &*split.splits {

@@ -41,7 +41,7 @@ pub struct SplitDirectory {
     pub splits: Vec<(String, Self)>,
     /// The directories of packages, if it is an environment as well.
     pub sites: Vec<Site>,
-    /// Names of directories that are none of these: an index and, next to nothing but whole trees and wheels, any other.
+    /// Names of directories that are none of these, such as an index. Those of an environment are its own.
     pub others: Vec<String>,
 }
 
@@ -53,8 +53,10 @@ impl SplitDirectory {
         if is_prefix(listing)? && split.statement.is_none() {
             return Ok(None);
         }
-        let sites = if is_environment(listing) { sites_of(listing)? } else { Vec::new() };
-        Ok(Some(Self { sites, ..split }))
+        if !is_environment(listing) {
+            return Ok(Some(split));
+        }
+        Ok(Some(Self { sites: sites_of(listing)?, others: Vec::new(), ..split }))
     }
 
     fn among(listing: &DirectoryListing) -> Result<Option<Self>, OpenedError> {
@@ -91,10 +93,9 @@ impl SplitDirectory {
             Ok::<_, OpenedError>(Self::among(&DirectoryListing::read(&place)?)?.map(|split| (name, split)))
         });
         let splits = splits.filter_map(Result::transpose).collect::<Result<_, _>>()?;
-        let is_alone = !has_host && devices.is_empty() && statement.is_none();
-        let is_other = |name: &String| !RESERVED.contains(&name.as_str()) && !is_around(&thin_wheels, listing, name);
+        let is_part = |name: &String| RESERVED.contains(&name.as_str()) || devices.contains(name);
         let mut others = listing.directory_names();
-        others.retain(|name| name == SIMPLE || is_alone && is_other(name));
+        others.retain(|name| name == SIMPLE || !is_part(name) && !is_around(&thin_wheels, listing, name));
         let (path, sites) = (listing.path.clone(), Vec::new());
         Ok(Some(Self {
             path,
@@ -175,6 +176,12 @@ impl SplitDirectory {
     /// Whether it has a statement alone: what it names is elsewhere.
     pub fn has_nothing(&self) -> bool {
         self.has_wheels_only() && self.all_wheels().is_empty()
+    }
+
+    /// Whether it is read as a tree, with all that is in it: without a host part, device parts are directories with names of
+    /// GPUs.
+    pub fn is_tree(&self) -> bool {
+        !self.has_host && (!self.devices.is_empty() || self.has_nothing())
     }
 
     /// Whether it is `thin/` or `merged/` of a split, so that what looks like device parts are whole trees.

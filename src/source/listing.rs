@@ -67,10 +67,10 @@ impl DirectoryListing {
         self.directories().map(|entry| entry.name.to_string_lossy().into_owned()).collect()
     }
 
-    /// The names of directories that are no symlinks, hidden ones as well.
+    /// The names of directories that are no symlinks, hidden ones as well. One that is not UTF-8 names nothing that is known.
     pub fn own_directories(&self) -> Vec<String> {
         let own = self.entries.iter().filter(|entry| entry.kind == ListedKind::Directory && !entry.is_symlink);
-        own.map(|entry| entry.name.to_string_lossy().into_owned()).collect()
+        own.filter_map(|entry| Some(entry.name.to_str()?.to_owned())).collect()
     }
 
     /// The paths of regular files with an extension. Symlinks to files count.

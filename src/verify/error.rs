@@ -68,11 +68,13 @@ pub struct Unsplit {
     pub files: usize,
     /// The number of binaries among them.
     pub binaries: usize,
+    /// What was noted of all inputs.
+    pub notes: Vec<String>,
 }
 
 impl fmt::Display for Unsplit {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, files, binaries } = self;
+        let Self { path, files, binaries, .. } = self;
         let files = if *files == 1 { "1 file".to_owned() } else { format!("{files} files") };
         let binaries = if *binaries == 1 { "1 binary".to_owned() } else { format!("{binaries} binaries") };
         write!(to, "{}: nothing there was split: {files}, {binaries}", path.display())

@@ -96,7 +96,7 @@ pub fn verify(
                     ));
                 }
                 let is_binary = usize::from(group::is_binary(&file.content));
-                let looked_at = Unsplit { path: file.path.clone(), files: 1, binaries: is_binary };
+                let looked_at = Unsplit { path: file.path.clone(), files: 1, binaries: is_binary, notes: Vec::new() };
                 unsplit.extend((!binaries.are_of_split()).then_some(looked_at));
                 fat_files.push(binaries);
             }
@@ -119,7 +119,7 @@ pub fn verify(
         nothing.drain(..).for_each(|unsplit| findings.note(unsplit.to_string()));
     }
     if let Some(first) = nothing.into_iter().next() {
-        return Err(VerifyError::Nothing(first));
+        return Err(VerifyError::Nothing(Unsplit { notes: findings.into_report(&[]).notes, ..first }));
     }
     for binaries in &fat_files {
         binaries.say_fat(&findings);
@@ -265,5 +265,5 @@ fn looked_at(all: &[Parts]) -> Unsplit {
     let files = || all.iter().flat_map(Parts::files);
     let binaries = files().filter(|file| group::is_binary(file.content)).count();
     let path = all.first().map(|parts| parts.location().to_owned()).unwrap_or_default();
-    Unsplit { path, files: files().count(), binaries }
+    Unsplit { path, files: files().count(), binaries, notes: Vec::new() }
 }

@@ -245,3 +245,41 @@ fn references_to_no_layout_are_not_understood() {
         assert!(error.is_not_understood() && error.to_string().contains(what), "{name}: {error}");
     }
 }
+
+/// What is next to the parts of a split belongs to no answer, and is named.
+#[test]
+fn directories_next_to_a_split_are_noted() {
+    let place = tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let [fat, out] = ["fat", "out"].map(|name| at(name).to_str().unwrap().to_owned());
+    fs::create_dir(&fat).unwrap();
+    fs::write(at("fat/libplain.so"), fixture("plain.so")).unwrap();
+    assert_eq!(said(&["split", &fat, "-o", &out]).0, Some(0));
+    assert!(!said(&["inspect", &out]).1.contains("left out"));
+    fs::create_dir(at("out/notes")).unwrap();
+    let unknown = std::os::unix::ffi::OsStringExt::from_vec(b"gfx90a\xff".to_vec());
+    fs::create_dir(at("out").join::<std::ffi::OsString>(unknown)).unwrap();
+    for has_statement in [true, false] {
+        for command in [&["inspect", &out][..], &["why", &out, "--target", "gfx90a"], &["verify", &out]] {
+            let (code, text) = said(command);
+            // Without a statement, each directory whose name is text counts as a part.
+            let is_named = text.contains("gfx90a\u{fffd}") && (text.contains("notes") || !has_statement);
+            assert!(code == Some(0) && (is_named || command[0] == "why"), "{command:?}: {text}");
+        }
+        fs::remove_dir_all(at("out/.kpackfs")).unwrap();
+        fs::remove_dir(at("out/notes")).ok();
+        fs::create_dir(at("out/.kpackfs")).unwrap();
+    }
+}
+
+/// The notes about what was not looked at come with the sentence that nothing there was split.
+#[test]
+fn notes_of_verify_are_printed_if_nothing_was_split() {
+    let place = tempdir().unwrap();
+    fs::create_dir_all(place.path().join("tree/lib")).unwrap();
+    fs::write(place.path().join("tree/lib/libplain.so"), fixture("plain.so")).unwrap();
+    fs::write(place.path().join("tree/x-1.0-py3-none-any.whl"), "").unwrap();
+    let (code, text) = said(&["verify", place.path().join("tree").to_str().unwrap()]);
+    assert!(code == Some(2) && text.contains("x-1.0-py3-none-any.whl: wheels in a tree"), "{text}");
+    assert!(text.contains("nothing there was split"), "{text}");
+}
