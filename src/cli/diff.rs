@@ -118,7 +118,8 @@ impl Compare {
     fn compare(&self) -> anyhow::Result<Diff> {
         let named = [NamedPath::of(&self.before)?, NamedPath::of(&self.after)?];
         check_page(self.html.as_deref(), &Inputs::of(&named))?;
-        let mut options = self.options.of_split();
+        // The sizes are those of what split writes.
+        let mut options = self.options.of_split().of_writer();
         options.resources.memory = options.resources.memory.halved();
         let settings = Settings {
             options: options.to_options(Packaging::Bundles)?,

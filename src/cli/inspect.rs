@@ -102,7 +102,8 @@ impl Inspect {
         let named = &self.source.named()?;
         check_page(self.html.as_deref(), &Inputs::of(named))?;
         let style = if self.markdown { Style::Markdown } else { Style::Text };
-        let mut options = self.options.of_split();
+        // The sizes are those of what split writes.
+        let mut options = self.options.of_split().of_writer();
         // A warning names such an archive, and the quota of temporary files holds.
         options.resources.allow_ratio = true;
         if let ([only], true) = (&**named, self.gate.is_given())
