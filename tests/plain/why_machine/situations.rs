@@ -619,7 +619,10 @@ fn what_may_not_be_read_is_named() {
     closed(&format!("{SITE}/demo/closed"), 0o711);
     let (code, answer) = why();
     assert_eq!((code, &answer["status"]), (3, &"unreadable".into()), "{answer:#}");
-    assert!(answer["unread"][0].as_str().unwrap().ends_with("demo/closed: Permission denied (os error 13)"), "{answer:#}");
+    assert!(
+        answer["unread"][0].as_str().unwrap().ends_with("demo/closed: Permission denied (os error 13)"),
+        "{answer:#}"
+    );
 }
 
 /// A process that reads an object of an archive whole needs as much memory as the object has bytes.
