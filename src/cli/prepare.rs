@@ -32,10 +32,11 @@ pub(super) fn absolute_input(input: &Path) -> anyhow::Result<NamedPath> {
         None if is_url(input) => input.to_owned(),
         None => absolute(input)?,
     };
-    let input = NamedPath::of(&path)?;
-    input.named.check_local(&path)?;
-    input.named.check_input(&path)?;
-    Ok(input)
+    // An error has the name that the user gave.
+    let found = NamedPath::of(&path).or_else(|_| NamedPath::of(input))?;
+    found.named.check_local(input)?;
+    found.named.check_input(input)?;
+    Ok(found)
 }
 
 /// The resources, with the user's limits on threads and memory. Of a wheel on a server nothing is kept on disk.
