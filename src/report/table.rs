@@ -1,8 +1,9 @@
 //! Tables as text: with aligned columns, or in Markdown.
 
 use std::io::{self, Write};
+use std::ops::Range;
 
-use super::fitted::{limit, narrow, wrapped};
+use super::fitted::{DEEPER, fitted, limit, wrapped};
 use super::text::escaped;
 
 /// The format of tables.
@@ -105,12 +106,13 @@ impl Table {
         let lines = || std::iter::once(&titles).chain(&self.rows);
         let width = |column: usize| lines().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
         let mut widths: Vec<_> = (0..titles.len()).map(|column| width(column).unwrap_or(0)).collect();
-        if let Some(limit) = limit() {
-            narrow(&mut widths, |column| self.columns.get(column).is_some_and(|it| !it.is_number), limit);
-        }
+        let is_text = |column: usize| self.columns.get(column).is_some_and(|it| !it.is_number);
+        let all = fitted(&mut widths, is_text, limit().unwrap_or(usize::MAX));
         writeln!(out, "{}", self.title)?;
-        for line in lines() {
-            self.write_line(line, &widths, out)?;
+        for row in lines() {
+            for columns in &all {
+                self.write_line(row, columns, &widths, out)?;
+            }
         }
         if self.left_out > 0 {
             writeln!(out, "  {} more", self.left_out)?;
@@ -118,15 +120,23 @@ impl Table {
         writeln!(out)
     }
 
-    /// Writes a row, in several lines if a cell is wider than its column.
-    fn write_line(&self, line: &[String], widths: &[usize], out: &mut impl Write) -> io::Result<()> {
-        let cells: Vec<_> = line.iter().zip(widths).map(|(cell, width)| wrapped(cell, *width)).collect();
-        for number in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
-            let pieces = cells.iter().map(|cell| cell.get(number).map_or("", String::as_str));
-            let pieces = pieces.zip(widths).zip(&self.columns).map(|((piece, width), column)| {
+    /// Writes these columns of a row, in several lines if a cell is wider than its column.
+    fn write_line(
+        &self,
+        row: &[String],
+        columns: &Range<usize>,
+        widths: &[usize],
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        let begin = if columns.start == 0 { 0 } else { DEEPER };
+        let row = row.iter().zip(widths).zip(&self.columns).take(columns.end).skip(columns.start);
+        let cells: Vec<_> = row.map(|((cell, width), column)| (wrapped(cell, *width), width, column)).collect();
+        for number in 0..cells.iter().map(|(cell, ..)| cell.len()).max().unwrap_or(0) {
+            let pieces = cells.iter().map(|(cell, width, column)| {
+                let piece = cell.get(number).map_or("", String::as_str);
                 if column.is_number { format!("  {piece:>width$}") } else { format!("  {piece:width$}") }
             });
-            writeln!(out, "{}", pieces.collect::<String>().trim_end())?;
+            writeln!(out, "{:begin$}{}", "", pieces.collect::<String>().trim_end())?;
         }
         Ok(())
     }
