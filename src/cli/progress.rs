@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -19,6 +19,7 @@ use crate::source::is_stream;
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// A shorter time says nothing about the rest: cached, inflated and compressed bytes differ in cost by a factor of a hundred.
+/// Nor does a rate, if nothing has been counted for longer: a large member counts when it is done.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// The resolution of a bar.
@@ -96,11 +97,16 @@ fn show<T: Send>(title: &'static str, sample: impl Fn() -> Sample + Sync, work: 
     thread::scope(|scope| {
         let watch = || {
             let mut position = Position::default();
+            let (mut done, mut moved) = (0, Instant::now());
             thread::park_timeout(PERIOD);
             while !finished.load(Ordering::Acquire) {
                 let now = sample();
                 let here = position.advance(now.done, now.total);
-                let left = (here > 0 && bar.elapsed() >= SETTLED).then(|| bar.eta());
+                if now.done != done {
+                    (done, moved) = (now.done, Instant::now());
+                }
+                let is_known = here > 0 && bar.elapsed() >= SETTLED && moved.elapsed() < SETTLED;
+                let left = is_known.then(|| bar.eta());
                 bar.set_message(now.text(here, left));
                 bar.set_position(here);
                 thread::park_timeout(PERIOD);

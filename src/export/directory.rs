@@ -67,7 +67,7 @@ impl Batch {
         let directory = directory.map_err(|error| at(&self.directory)(error.into()))?;
         for ready in &self.files {
             let name = ready.path.file_name().unwrap_or_default();
-            progress.at(|| name.to_string_lossy().into_owned());
+            let _named = progress.at(|| name.to_string_lossy().into_owned());
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = openat(&directory, name, flags, PRIVATE).map_err(|error| at(&ready.path)(error.into()))?;
             if let Err(error) = ready.fill(&File::from(file), sharing, &progress.done) {

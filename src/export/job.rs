@@ -42,7 +42,7 @@ impl WriteJob {
     /// Makes the content, and adds its size to the bytes to write.
     pub(super) fn ready(self, progress: &Progress) -> Result<Ready, ExportError> {
         let Self { path, body, attributes, is_made, sum } = self;
-        progress.at(|| path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        let _named = progress.at(|| path.file_name().unwrap_or_default().to_string_lossy().into_owned());
         let content = body.content().map_err(reading(&path))?;
         progress.expect(content.size());
         Ok(Ready { path, content, attributes, is_made, sum })

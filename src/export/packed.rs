@@ -111,7 +111,7 @@ impl Packer<'_> {
                 self.linked.extend(link_group.map(|group| (group, name.clone())));
                 let Some(body) = self.tree.body(node) else { return Ok(()) };
                 let content = body.content().map_err(reading(self.path))?;
-                self.progress.at(|| name.to_string());
+                let _named = self.progress.at(|| name.to_string());
                 self.add_file(name, attributes, &content)
             }
         }

@@ -147,7 +147,7 @@ fn examine(
     let files: Vec<_> = input.entries.iter().enumerate().filter_map(may_be_binary).collect();
     progress.expect(files.iter().map(|(.., content)| content.size()).sum());
     let examined = files.par_iter().with_max_len(1).map(|(position, path, content)| {
-        progress.at(|| path.to_string());
+        let _named = progress.at(|| path.to_string());
         let found = join_file(path, content, (archives, names), resources);
         progress.advance(content.size());
         (*position, found)

@@ -1,5 +1,6 @@
 //! Progress of work in bytes.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -15,8 +16,10 @@ pub struct Progress {
     estimate: AtomicU64,
     /// Whether it is shown.
     is_watched: AtomicBool,
-    /// What is processed now.
-    name: Mutex<String>,
+    /// What is processed now, by the order in which that began.
+    names: Mutex<BTreeMap<u64, String>>,
+    /// How many names there were.
+    named: AtomicU64,
 }
 
 impl Progress {
@@ -58,16 +61,36 @@ impl Progress {
         self.done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Names what is processed now. Of several at a time, the last one is shown.
-    pub fn at(&self, name: impl FnOnce() -> String) {
-        if self.is_watched.load(Ordering::Relaxed) {
-            *self.name.lock() = name();
-        }
+    /// Names what is processed until the result is dropped.
+    #[must_use = "the name is shown as long as this lives"]
+    pub fn at(&self, name: impl FnOnce() -> String) -> ShownName<'_> {
+        let number = self.is_watched.load(Ordering::Relaxed).then(|| {
+            let number = self.named.fetch_add(1, Ordering::Relaxed);
+            self.names.lock().insert(number, name());
+            number
+        });
+        ShownName { progress: self, number }
     }
 
-    /// What is processed now.
+    /// What is processed now. Of several at a time, it is what takes longest.
     pub fn name(&self) -> String {
-        self.name.lock().clone()
+        self.names.lock().values().next().cloned().unwrap_or_default()
+    }
+}
+
+/// The name of what is processed, while that lasts.
+#[derive(Debug)]
+pub struct ShownName<'a> {
+    progress: &'a Progress,
+    /// `None` if nobody looks.
+    number: Option<u64>,
+}
+
+impl Drop for ShownName<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.progress.names.lock().remove(&number);
+        }
     }
 }
 
@@ -121,8 +144,19 @@ mod tests {
         assert_eq!(progress.all(), (110, true));
         progress.settle();
         assert_eq!(progress.all(), (110, false));
-        progress.at(|| "libx.so".to_owned());
+    }
+
+    #[test]
+    fn the_name_is_that_of_what_takes_longest() {
+        let progress = Progress::watched();
+        let large = progress.at(|| "libx.so".to_owned());
+        drop(progress.at(|| "entry_points.txt".to_owned()));
+        let last = progress.at(|| "liby.so".to_owned());
         assert_eq!(progress.name(), "libx.so");
-        Progress::default().at(|| unreachable!("nobody looks"));
+        drop(large);
+        assert_eq!(progress.name(), "liby.so");
+        drop(last);
+        assert_eq!(progress.name(), "");
+        drop(Progress::default().at(|| unreachable!("nobody looks")));
     }
 }

@@ -69,7 +69,7 @@ pub fn device_code(input: &Input, plan: &Plan, resources: &Arc<Resources>, progr
     progress.expect(input.entries.iter().map(Entry::size).sum());
     let files = input.entries.par_iter().zip(&plan.places).with_max_len(1);
     let found = files.filter_map(|(entry, place)| {
-        progress.at(|| entry.path.to_string());
+        let _named = progress.at(|| entry.path.to_string());
         let found = of_entry(entry, place, plan, resources);
         progress.advance(entry.size());
         found.filter(|it| !it.found.is_empty() || it.is_unfinished || it.is_packed_tree || !it.damage.is_empty())

@@ -80,7 +80,7 @@ pub(super) fn scan(
     progress.expect(candidates.iter().map(|it| it.content.size()).sum());
     let scan = |candidate| {
         let ScanCandidate { position, entry, content, .. } = candidate;
-        progress.at(|| entry.path.to_string());
+        let _named = progress.at(|| entry.path.to_string());
         let result = match joined.binaries.get(&entry.path) {
             Some(split) => take_over(position, split, options, &jobs).map(Some),
             None => scan_file(position, (&|| entry.path.to_text().into(), content), options, &jobs),

@@ -48,7 +48,7 @@ impl<'a> Comparison<'a> {
         entries.sort_by_key(|versions| std::cmp::Reverse(size(versions)));
         progress.expect(entries.iter().map(size).sum());
         entries.par_iter().with_max_len(1).for_each(|versions| {
-            progress.at(|| versions.first().map(|entry| entry.path.to_string()).unwrap_or_default());
+            let _named = progress.at(|| versions.first().map(|entry| entry.path.to_string()).unwrap_or_default());
             self.compare(versions);
             progress.advance(size(versions));
         });

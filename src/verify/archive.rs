@@ -130,7 +130,7 @@ fn check_entries(
     progress.expect(entries.iter().map(|(.., entry)| entry.original_size).fold(0, u64::saturating_add));
     entries.par_iter().with_max_len(1).for_each(|&(key, target, entry)| {
         let say = |rule, reason: String| findings.add(rule, label, format!("{key} for {target}: {reason}"));
-        progress.at(|| label.to_owned());
+        let _named = progress.at(|| label.to_owned());
         // Only the headers are inspected. The rest is read to check that it is readable.
         let mut beginning = Vec::new();
         let read = reader.read(entry, budget, |piece| {

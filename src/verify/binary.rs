@@ -135,7 +135,7 @@ pub(super) fn check_all(
         .with_max_len(1)
         .map(|file| {
             let label = parts.label(file.part, file.path);
-            progress.at(|| label.clone());
+            let _named = progress.at(|| label.clone());
             let form = check(file.content, &label, expected.of(file), resources, findings);
             progress.advance(counted(file));
             (file.path.clone(), label, form)

@@ -225,7 +225,7 @@ impl FatInput {
         if self.is_other_build(parts, all) {
             return Ok(Pairing::OtherBuild);
         }
-        progress.at(|| self.path.display().to_string());
+        let _named = progress.at(|| self.path.display().to_string());
         let mut fat = self.open(!distributions.is_empty(), resources)?.input;
         let metadata = Metadata::read(&fat).ok();
         check_whole(&self.path, metadata.as_ref())?;

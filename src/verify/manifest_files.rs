@@ -41,7 +41,7 @@ impl Context<'_> {
             };
             self.findings.counts.listed_files.add(1);
             let portion = progress.portion(file.size);
-            progress.at(|| file.path.clone());
+            let _named = progress.at(|| file.path.clone());
             if self.check_file(stated, (&path, file), manifest.digest, compared, &portion) {
                 as_listed.lock().insert((stated.number, self.place(stated.part, &path)));
             }

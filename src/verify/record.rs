@@ -81,7 +81,7 @@ impl Context<'_> {
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(size(row)));
         progress.expect(rows.iter().map(|(_, row)| size(row)).fold(0, u64::saturating_add));
         rows.par_iter().with_max_len(1).for_each(|(distribution, row)| {
-            progress.at(|| String::from_utf8_lossy(&row.path).into_owned());
+            let _named = progress.at(|| String::from_utf8_lossy(&row.path).into_owned());
             self.check_row(distribution, row, &results, &progress.portion(size(row)));
         });
         self.check_forms();
