@@ -95,7 +95,7 @@ impl ServedGpus {
     }
 
     /// The GPUs that the input is for: those with code or databases of their own, or for their generic processor, and those
-    /// of families that have nothing but what they share.
+    /// of families that have nothing but what they share. All of them are wanted.
     fn gpus(&self) -> BTreeSet<TargetId> {
         let native = self.code.iter().filter(|code| BundleKey::of(code).level() == Level::Target && !code.is_generic());
         let native = native.map(TargetId::without_features).filter(|code| code.to_string().starts_with("gfx"));
@@ -113,6 +113,7 @@ impl ServedGpus {
         let alone = families.into_iter().filter(|members| !members.iter().any(|gpu| gpus.contains(gpu)));
         let alone: Vec<_> = alone.flatten().filter(has_view).collect();
         gpus.extend(alone);
+        gpus.retain(|gpu| self.targets.contains(&BundleKey::of(gpu)));
         gpus
     }
 
