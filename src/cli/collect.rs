@@ -152,7 +152,8 @@ impl Collect {
             }
             None => None,
         };
-        collected.measure(self.result.output.as_deref().filter(|output| !self.result.shared && output.is_dir()))?;
+        let common = self.result.output.as_deref().map(|output| self.result.common(output));
+        collected.measure(common.as_deref().filter(|common| common.is_dir()))?;
         let prepared = &collected.prepared;
         if let Some(file) = &self.html {
             write_page(file, &Page::new((&prepared.input, &prepared.plan, None), None, true).html())?;

@@ -79,7 +79,7 @@ impl ResultOptions {
         match self.stage(collected, &place, inputs) {
             Ok((staged, places)) => {
                 staged.publish(self.writing.durability())?;
-                said(output, &place, &places, &collected.gpus)
+                self.said(output, &place, &places, &collected.gpus)
             }
             Err(error) => match error.downcast::<TooLarge>() {
                 Ok(TooLarge(judgement)) => Err(self.advised(judgement, collected, (&place, inputs), again)?.into()),
@@ -193,6 +193,41 @@ impl ResultOptions {
         }
         Ok(TooLarge(judgement.with_gpus(limit, Vec::new())))
     }
+
+    /// The directory with what all GPUs share.
+    pub(super) fn common(&self, output: &Path) -> PathBuf {
+        if self.shared { place_of_piece(output, view::COMMON) } else { output.to_owned() }
+    }
+
+    /// What was written, by the names that follow from that which the user gave.
+    fn said(
+        &self,
+        output: &Path,
+        place: &Path,
+        places: &[PathBuf],
+        gpus: &[TargetId],
+    ) -> anyhow::Result<WrittenOutput> {
+        let named = |it: &PathBuf| match it.strip_prefix(parent(place)) {
+            Ok(name) if it != place => output.with_file_name(name),
+            _ => output.to_owned(),
+        };
+        let places: Vec<_> = places.iter().map(named).collect();
+        // The pieces of a packed file are next to each other.
+        let directory = match output.parent() {
+            Some(parent) if self.shared && PackedFormat::of(place).is_some() => parent,
+            _ => output,
+        };
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        let written = WrittenOutput::at(("piece", "pieces"), directory, &places)?;
+        Ok(match (&*written.paths(), gpus.first()) {
+            ([only], Some(gpu)) if Path::new(only).is_dir() => {
+                written.next(["kpackfs", "why", only, "--target", &gpu.to_string()])
+            }
+            // The first one of several is for no GPU.
+            ([.., last], _) => written.next(["kpackfs", "inspect", last]),
+            ([], _) => written,
+        })
+    }
 }
 
 /// The pieces that are directories.
@@ -221,23 +256,6 @@ fn sized(tree: &Tree, piece: &WrittenPiece) -> Option<SizedPart> {
     let node = tree.resolve(ROOT, &piece.view)?;
     let name = piece.place.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Some(SizedPart::of_node(name, piece.gpus.clone(), (tree, node)))
-}
-
-/// What was written, by the name that the user gave it.
-fn said(output: &Path, place: &Path, places: &[PathBuf], gpus: &[TargetId]) -> anyhow::Result<WrittenOutput> {
-    let named = |it: &PathBuf| match it.strip_prefix(parent(place)) {
-        Ok(name) if it != place => output.with_file_name(name),
-        _ => output.to_owned(),
-    };
-    let places: Vec<_> = places.iter().map(named).collect();
-    let written = WrittenOutput::at(("piece", "pieces"), output, &places)?;
-    Ok(match (&*written.paths(), gpus.first()) {
-        ([only], Some(gpu)) if Path::new(only).is_dir() => {
-            written.next(["kpackfs", "why", only, "--target", &gpu.to_string()])
-        }
-        ([first, ..], _) => written.next(["kpackfs", "inspect", first]),
-        ([], _) => written,
-    })
 }
 
 /// The place of a piece: in a directory, or next to a file.

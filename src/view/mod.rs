@@ -28,7 +28,7 @@ pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Materialize;
 pub use served::{ServedBy, gpus_of, serves, users_of};
-pub use shared::show_shared;
+pub use shared::{COMMON, show_shared};
 pub use simple::{ListedWheel, PackageIndexes, show_all_wheels, show_index, show_pages};
 pub use thin::ThinViews;
 pub use thin_wheels::ThinWheelOfView;

@@ -9,7 +9,7 @@ use crate::split::{MERGED, THIN};
 use crate::tree::{NodeId, OriginKind, ROOT, Tree};
 
 /// The piece that all GPUs share.
-const COMMON: &str = "common";
+pub const COMMON: &str = "common";
 
 /// The directory of the pieces in a tree.
 const SHARED: &str = "shared";
