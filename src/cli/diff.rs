@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::confinement::Opens;
 use super::failure::{is_broken_pipe, unanswered};
-use super::gate::print_verdict;
+use super::gate::{print_verdict, say_failure};
 use super::input::forms;
 use super::inspect::{check_page, write_page};
 use super::json;
@@ -101,7 +101,7 @@ impl Compare {
             _ => {}
         }
         let Some(gate) = diff.gate.filter(|gate| !gate.is_passed()) else { return Ok(ExitCode::SUCCESS) };
-        eprintln!("kpackfs: {}", message(&gate.sentence));
+        say_failure(&gate.sentence);
         Ok(ExitCode::from(EXCEEDED))
     }
 

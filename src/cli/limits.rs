@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::gate::print_verdict;
+use super::gate::{print_verdict, say_failure};
 use super::split_views::directories;
 use super::table::Style;
-use super::terminal::message;
 use crate::export::{Output, ReadyViews};
 use crate::report::{Judgement, PartChoice, PartGpus, PartLimit, SizedPart, TooLarge};
 use crate::rope::SizeBounds;
@@ -168,6 +167,6 @@ pub(super) fn print(judgement: &Judgement, style: Style, out: &mut impl Write) -
 /// Whether the limit was kept. If not, a sentence on stderr says so.
 pub(super) fn is_kept(judgement: Option<&Judgement>) -> bool {
     let Some(judgement) = judgement.filter(|judgement| !judgement.passed) else { return true };
-    eprintln!("kpackfs: {}", message(&judgement.sentence));
+    say_failure(&judgement.sentence);
     false
 }
