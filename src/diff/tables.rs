@@ -80,7 +80,9 @@ impl Diff {
         row("unpacked", before.files.size, after.files.size);
         row("host part", before.host_size, after.host_size);
         row("device code", before.code.size, after.code.size);
-        row("kernel databases", before.databases.size, after.databases.size);
+        if before.databases.size + after.databases.size > 0 {
+            row("kernel databases", before.databases.size, after.databases.size);
+        }
         let mut row = |name: &str, of: [u64; 3], changes: &Changes| {
             let [old, new, equal] = of;
             let equal = if changes.equal().is_some() { format!("{equal} equal") } else { String::new() };
@@ -141,7 +143,8 @@ impl Diff {
 
     fn targets_table(&self) -> Table {
         let columns = "target | code before # | code after # | change # | databases before # | databases after # | \
-            equal objects # | changed # | added # | removed # | equal kernels # | changed # | added # | removed #";
+            equal objects # | changed objects # | added objects # | removed objects # | \
+            equal kernels # | changed kernels # | added kernels # | removed kernels #";
         let mut table = Table::new("Targets", columns);
         for (name, it) in &self.targets {
             let [before, after] = [(it.code.before, it.databases.before), (it.code.after, it.databases.after)]
@@ -155,8 +158,8 @@ impl Diff {
     }
 
     fn libraries_table(&self) -> Table {
-        let columns = "library | change | host before # | host after # | change # | code before # | code after # | \
-            change # | equal objects # | equal kernels #";
+        let columns = "library | change | host before # | host after # | host change # | code before # | code after # | \
+            code change # | equal objects # | equal kernels #";
         let mut table = Table::new("Libraries with device code", columns);
         for library in &self.libraries {
             let Pair { before, after } = library.host_size;
@@ -197,7 +200,7 @@ impl Diff {
     }
 
     fn packages_table(&self) -> Table {
-        let columns = "package | host before # | host after # | change # | code before # | code after # | \
+        let columns = "package | host before # | host after # | host change # | code before # | code after # | \
             databases before # | databases after #";
         let mut table = Table::new("Packages", columns);
         for it in &self.packages {
