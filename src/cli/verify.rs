@@ -200,14 +200,16 @@ impl Verify {
             writeln!(out, "hint: {rule}: {}", rule.text().remedy)?;
         }
         let counts = &report.counts;
+        // Only wheels and their installations have one.
+        let recorded = counts.recorded_files.get();
+        let recorded = if recorded > 0 { format!(", {recorded} of them compared with RECORD") } else { String::new() };
         let thin = counts.thin_binaries.get();
         let thin = if thin > 0 { format!(" and {thin} thin") } else { String::new() };
         writeln!(
             out,
-            "{}; {} files, {} of them compared with RECORD, {} split{thin} binaries with {} wrappers, {} archives with {} code objects",
+            "{}; {} files{recorded}, {} split{thin} binaries with {} wrappers, {} archives with {} code objects",
             verdict(&counted(count, "finding", "findings"), count == 0),
             counts.files.get(),
-            counts.recorded_files.get(),
             counts.binaries.get(),
             counts.wrappers.get(),
             counts.archives.get(),
