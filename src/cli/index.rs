@@ -53,6 +53,11 @@ impl IndexArguments {
     }
 
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        if self.options.resources.cache.directory().is_none() {
+            bail!(
+                "an index is kept in the cache directory: leave out --no-cache, or name a directory with --cache-dir"
+            );
+        }
         let policy = WorkPolicy { hash_members: true, hash_spliced: false, check_bundles: true };
         let opened = open(&self.source.named()?, &self.options.clone().with_policy(policy))?;
         let resources = match &opened {

@@ -58,7 +58,7 @@ pub(super) fn improve(error: Error, cli: &Command, arguments: &[OsString]) -> Er
     match error.kind() {
         ErrorKind::InvalidSubcommand => with_tip(error, |error| tip_of_command(error, innermost(cli, arguments))),
         ErrorKind::UnknownArgument => with_tip(error, |error| tip_of_option(error, innermost(cli, arguments))),
-        ErrorKind::MissingRequiredArgument => of_mount_point(error),
+        ErrorKind::MissingRequiredArgument if innermost(cli, arguments).get_name() == "mount" => of_mount_point(error),
         _ => error,
     }
 }

@@ -278,6 +278,18 @@ fn the_cache_is_named_before_or_behind_what_to_do() {
 fn an_index_of_nothing_is_no_failure() {
     let place = Place::new();
     assert_eq!(place.ends(0, &["index", "plain"]), "plain: there is nothing to keep about it\n");
+    let nowhere = place.ends(1, &["index", "--no-cache", "nowhere"]);
+    assert!(nowhere.contains("leave out --no-cache"), "{nowhere}");
+}
+
+#[test]
+fn only_gpus_that_were_chosen_have_views_and_users() {
+    let place = Place::new();
+    assert_eq!(place.ends(0, &["ls", "fat", "merged"]), "gfx1030\ngfx90a\n");
+    assert_eq!(place.ends(0, &["ls", "fat", "merged", "--gpu-targets", "gfx90a"]), "gfx90a\n");
+    assert_eq!(place.ends(0, &["ls", "fat", "merged", "--exclude-targets", "gfx9"]), "gfx1030\n");
+    let said = place.ends(0, &["inspect", "fat", "--gpu-targets", "gfx90a"]);
+    assert!(said.contains("host + gfx90a") && !said.contains("of its family"), "{said}");
 }
 
 /// An option of a split that changes nothing of what a command does is no option of it.
@@ -417,6 +429,10 @@ fn a_missing_mount_point_is_named() {
     let said = place.ends(2, &["mount", "fat"]);
     assert!(said.contains("were not provided:\n  <MOUNT_POINT>\n"), "{said}");
     assert!(place.ends(2, &["mount"]).contains("<INPUT>"));
+    for command in ["inspect", "index"] {
+        let said = place.ends(2, &[command]);
+        assert!(said.contains("were not provided:\n  <INPUT>...\n"), "{said}");
+    }
     assert!(place.ends(1, &["unmount", "fat"]).contains("not a mount point"));
 }
 
