@@ -3,11 +3,11 @@
 use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 
-use super::cells::{bytes, columns, count, section, table};
+use super::cells::{bytes, columns, count, ratio, section, table};
 use super::{Folded, Page, document, foot, shown};
-use crate::report::InspectReport;
 use crate::report::details::Details;
 use crate::report::table::counted;
+use crate::report::{InspectReport, needed_of};
 use crate::view::JSON_VERSION;
 
 /// A page about several distributions: a table of them, and then what the page of each has.
@@ -43,6 +43,7 @@ impl ReleasePage {
         let body = html! {
             main {
                 (self.list())
+                (self.users())
                 @for (number, page) in self.0.iter().enumerate() {
                     (with_own_ids(html! { article { (page.head()) (page.sections()) } }, number))
                 }
@@ -61,6 +62,17 @@ impl ReleasePage {
             td { (shown(&report.summary.device.keys().cloned().collect::<Vec<_>>().join(" "))) }
         } } };
         section("wheels", &counted(self.0.len(), "wheel", "wheels"), true, &table("wheels", "The wheels", &head, &body))
+    }
+
+    fn users(&self) -> Markup {
+        let users = needed_of(self.0.iter().map(|page| &page.report));
+        let head = columns("GPU | wheels # | download # | of fat # | installed #");
+        let body = html! { @for (gpu, needed) in &users { tr {
+            th scope="row" { (shown(gpu)) }
+            (count(needed.wheels)) (bytes(needed.download)) (ratio(needed.download, needed.fat)) (bytes(needed.installed))
+        } } };
+        let title = "What a user of all wheels with code for a GPU needs";
+        section("users", title, !users.is_empty(), &table("users", "Downloads and installations by GPU", &head, &body))
     }
 }
 

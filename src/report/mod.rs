@@ -28,7 +28,7 @@ pub(crate) use layers::LayerSummary;
 pub(crate) use limit::{Judgement, PartChoice, PartLimit, TooLarge};
 pub(crate) use looked_at::{LookedAt, not_searched};
 pub(crate) use part::{PartGpus, SizedPart};
-pub(crate) use release::{ReleaseReport, WheelReport};
+pub(crate) use release::{ReleaseReport, WheelReport, needed_of};
 pub(crate) use sizes::{PartSize, SizedParts, Sizes, UserSize};
 pub(crate) use summary::{BinarySummary, Summary};
 pub(crate) use text::escaped;

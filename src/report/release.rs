@@ -26,13 +26,32 @@ pub(crate) struct WheelReport {
     pub report: InspectReport,
 }
 
-/// What users of a GPU need of all wheels.
-#[derive(Default)]
-struct Needed {
-    wheels: usize,
-    download: Option<u64>,
-    fat: Option<u64>,
-    installed: Option<u64>,
+/// What users of a GPU need of all wheels with code for it. A sum is unknown if a part of it is.
+pub(crate) struct Needed {
+    pub(crate) wheels: usize,
+    pub(crate) download: Option<u64>,
+    /// The wheels as they were before the split.
+    pub(crate) fat: Option<u64>,
+    pub(crate) installed: Option<u64>,
+}
+
+/// What users of each GPU need of several wheels.
+pub(crate) fn needed_of<'a>(reports: impl Iterator<Item = &'a InspectReport>) -> BTreeMap<&'a str, Needed> {
+    let mut users = BTreeMap::<&str, Needed>::new();
+    for report in reports {
+        for (gpu, user) in &report.sizes.users {
+            let first = Needed { wheels: 0, download: Some(0), fat: Some(0), installed: Some(0) };
+            let needed = users.entry(gpu).or_insert(first);
+            let add = |sum: Option<u64>, one: Option<u64>| Some(sum?.saturating_add(one?));
+            *needed = Needed {
+                wheels: needed.wheels + 1,
+                download: add(needed.download, user.download_size),
+                fat: add(needed.fat, report.sizes.input_wheel_size),
+                installed: add(needed.installed, user.installed_size),
+            };
+        }
+    }
+    users
 }
 
 impl ReleaseReport {
@@ -65,25 +84,10 @@ impl ReleaseReport {
         table
     }
 
-    /// Sums over the wheels with code for a GPU. A sum is unknown if a part of it is.
     fn users(&self) -> Table {
-        let mut users = BTreeMap::<&str, Needed>::new();
-        for WheelReport { report, .. } in &self.wheels {
-            for (gpu, user) in &report.sizes.users {
-                let first = Needed { wheels: 0, download: Some(0), fat: Some(0), installed: Some(0) };
-                let needed = users.entry(gpu).or_insert(first);
-                let add = |sum: Option<u64>, one: Option<u64>| Some(sum?.saturating_add(one?));
-                *needed = Needed {
-                    wheels: needed.wheels + 1,
-                    download: add(needed.download, user.download_size),
-                    fat: add(needed.fat, report.sizes.input_wheel_size),
-                    installed: add(needed.installed, user.installed_size),
-                };
-            }
-        }
         let columns = "GPU | wheels # | download # | of the fat wheels # | installed #";
         let mut table = Table::new("What a user of all wheels with code for a GPU needs", columns);
-        for (gpu, needed) in users {
+        for (gpu, needed) in needed_of(self.wheels.iter().map(|wheel| &wheel.report)) {
             let share = needed.download.zip(needed.fat).map(|(download, fat)| percent(download, fat));
             table.row([
                 gpu.to_owned(),
