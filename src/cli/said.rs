@@ -35,7 +35,7 @@ pub(super) fn is_quiet() -> bool {
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(super) struct SaidOptions {
     /// Print what was written as JSON
-    #[arg(long, hide = true)]
+    #[arg(long)]
     json: bool,
 }
 
