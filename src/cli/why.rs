@@ -18,6 +18,7 @@ use super::input::{RemoteOptions, forms};
 use super::json;
 use super::lists::pieces;
 use super::memory::MemoryOption;
+use super::table::counted;
 use super::terminal::{escaped, message};
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
 use crate::memory::check_tables;
@@ -267,8 +268,20 @@ impl Why {
                 writeln!(out, "note: {}{}", message(&format!("{place}: {}", remark.reason)), run(&remark.command))?;
             }
         }
+        let mut printed = Vec::new();
+        let mut alike = 0;
         for it in answer.lookups.iter().filter(|it| self.all || it.cause.is_some() || answer.lookups.len() == 1) {
+            let reason = it.cause.as_ref().map(|cause| &cause.reason);
+            if !self.all && printed.contains(&(reason, &it.target)) {
+                alike += 1;
+                continue;
+            }
+            printed.push((reason, &it.target));
             print_evidence(&it.library, &it.target, &it.evidence, it.cause.as_ref(), out)?;
+        }
+        if alike > 0 {
+            let others = counted(alike, "other look-up has", "other look-ups have");
+            writeln!(out, "\n{others} one of these causes; --all prints the evidence of each")?;
         }
         let is_printed = |it: &&DatabaseLookup| self.all || it.cause.is_some() || it.remark.is_some();
         for it in answer.databases.iter().filter(is_printed) {
