@@ -89,7 +89,7 @@ pub(super) struct Why {
     #[arg(long, value_name = "PID", conflicts_with = "path")]
     pid: Option<u32>,
 
-    /// Print the evidence for all libraries, not only for those without code
+    /// Print the evidence for all libraries, not only for one of each cause
     #[arg(long)]
     all: bool,
 
