@@ -56,13 +56,16 @@ fn narrow(widths: &mut [usize], is_text: impl Fn(usize) -> bool, limit: usize) -
     true
 }
 
-/// The lines of a cell of this width. They end where words, paths or names have a joint.
+/// The lines of a cell of this width. They end behind a word, such as an option, or where a path or a name has a joint.
 pub(super) fn wrapped(cell: &str, width: usize) -> Vec<String> {
     let (mut lines, mut line) = (Vec::new(), Vec::new());
     for letter in cell.chars() {
         if line.len() >= width.max(1) {
             // One at the begin would leave a line of one letter.
-            let joint = line.iter().rposition(|letter: &char| " /,_-".contains(*letter)).filter(|&joint| joint > 0);
+            let last = |joints: &str| {
+                line.iter().rposition(|letter: &char| joints.contains(*letter)).filter(|&joint| joint > 0)
+            };
+            let joint = last(" ").or_else(|| last("/,_-"));
             let rest = line.split_off(joint.map_or(line.len(), |joint| joint + 1));
             lines.push(line.iter().collect::<String>().trim_end().to_owned());
             line = rest;
@@ -111,6 +114,7 @@ mod tests {
     fn no_text_is_truncated() {
         assert_eq!(wrapped("gfx90a gfx942 gfx1100", 14), ["gfx90a gfx942", "gfx1100"]);
         assert_eq!(wrapped("lib/rocblas/library", 8), ["lib/", "rocblas/", "library"]);
+        assert_eq!(wrapped("a tree; give --from", 15), ["a tree; give", "--from"]);
         assert_eq!(wrapped("abcdefgh", 3), ["abc", "def", "gh"]);
         assert_eq!(wrapped("_abc_def", 4), ["_abc", "_def"]);
         assert_eq!(wrapped("", 3), [""]);
