@@ -76,7 +76,7 @@ fn archives(examined: &CoverageInput<'_>) -> Vec<UnreachableCode> {
         }
         let path = entry.path.to_string();
         let target = named_target(&path).map(str::to_owned);
-        let reason = match ArchiveReader::open(content.clone()) {
+        let reason = match ArchiveReader::list(content.clone()) {
             Err(error) => error.to_string(),
             Ok(_) => "no binary of the input was joined with this archive".to_owned(),
         };

@@ -56,7 +56,8 @@ impl InputArchive {
     /// A fat binary that has replaced a split one with code in this archive.
     pub(super) fn fat_binary(&self, is_fat: impl Fn(&EntryPath) -> bool) -> Option<EntryPath> {
         let root = self.name()?.root;
-        let keys = self.reader().ok()?.names();
+        let reader = ArchiveReader::list(Arc::clone(&self.content)).ok()?;
+        let keys = reader.names();
         let names: BTreeSet<_> = keys.filter_map(|key| key.rsplit_once('#')).map(|(name, _)| name.as_bytes()).collect();
         let names = names.into_iter().filter_map(|name| EntryPath::new(name).ok());
         names.map(|name| root.child(name.as_bytes())).find(is_fat)

@@ -90,6 +90,7 @@ impl InputArchives {
                 let Some(binary) = archive.fat_binary(&is_fat) else { continue };
                 let path = &archive.path;
                 decision.warnings.push(format!("{path}: not used, since {binary} contains its own code"));
+                archive.reader().ok();
             }
             let reader = match archive.opened() {
                 Some(Ok(reader)) => reader,

@@ -38,7 +38,7 @@ pub struct ArchiveReader {
     entries: Vec<PlacedEntry>,
     targets: Vec<Box<str>>,
     /// The memory of all of this.
-    _memory: ParserMemory,
+    memory: ParserMemory,
 }
 
 /// A code object, with the numbers of its name and of its target.
@@ -61,14 +61,22 @@ fn check_tail(content: &dyn Content) -> Result<(), Error> {
 }
 
 impl ArchiveReader {
-    /// Reads the header and the table of contents, and locates all code objects.
+    /// Reads the header and the table of contents, and locates all code objects: compressed ones by the lengths in front of
+    /// them.
     pub fn open(content: Arc<dyn Content>) -> Result<Self, Error> {
+        let reader = Self::list(content)?;
+        let index = reader.archive.index()?.len().saturating_mul(size_of::<Blob>());
+        reader.memory.grow(index as u64).map_err(|error| Error::Read(error.into()))?;
+        Ok(reader)
+    }
+
+    /// Reads the header and the table of contents, for names and targets.
+    pub fn list(content: Arc<dyn Content>) -> Result<Self, Error> {
         check_tail(&*content)?;
         let archive = Archive::open(ArchiveContent(Arc::clone(&content)))?;
         let memory = ParserMemory::new(Parser::Archive);
         let count = |bytes: usize| memory.grow(bytes as u64).map_err(|error| Error::Read(error.into()));
         count(archive.toc_size().saturating_add(archive.name_count().saturating_mul(4)))?;
-        count(archive.index()?.len().saturating_mul(size_of::<Blob>()))?;
         let (mut entries, mut numbers, mut targets) = (Vec::new(), HashMap::<Box<str>, u32>::new(), Vec::new());
         let mut refused = None;
         archive.each_entry(|name, target, entry| {
@@ -87,7 +95,7 @@ impl ArchiveReader {
         })?;
         refused.map_or(Ok(()), Err)?;
         let head = archive.head()?;
-        Ok(Self { content, archive, head, entries, targets, _memory: memory })
+        Ok(Self { content, archive, head, entries, targets, memory })
     }
 
     /// The table of contents without code objects and blobs.
