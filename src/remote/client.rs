@@ -14,10 +14,11 @@ use ureq::http::Uri;
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, ResponseExt};
 
+use super::credentials::Credentials;
 use super::error::{RemoteProblem, TRIES};
 use super::response::{AskedRange, RangeAnswer, Validators};
 use super::window::BLOCK;
-use super::{certificates, credentials, url};
+use super::{certificates, url};
 use crate::rope::to_usize;
 
 /// The longest time without a byte of an answer.
@@ -44,6 +45,7 @@ pub(super) struct RangeClient {
     found: Mutex<Option<Uri>>,
     /// What the first answer said.
     validators: OnceLock<Validators>,
+    credentials: Option<Credentials>,
     silence: Duration,
 }
 
@@ -71,7 +73,9 @@ impl RangeClient {
             .timeout_per_write(Some(silence))
             .timeout_recv_response(Some(silence * 2));
         let agent = Agent::new_with_config(config.build());
-        Ok(Self { name: name.to_owned(), agent, named, found: Mutex::default(), validators: OnceLock::new(), silence })
+        let credentials = Credentials::of(&named);
+        let (name, found, validators) = (name.to_owned(), Mutex::default(), OnceLock::new());
+        Ok(Self { name, agent, named, found, validators, credentials, silence })
     }
 
     /// What the first answer said.
@@ -167,7 +171,10 @@ impl RangeClient {
         if let Some(tag) = self.validators.get().and_then(Validators::strong_tag) {
             request = request.header("if-match", tag);
         }
-        if let Some(authorization) = credentials::authorization(uri, &self.named) {
+        // Links to which that host redirects are signed, and servers refuse requests with both.
+        if let Some(Credentials(authorization)) = &self.credentials
+            && uri.authority() == self.named.authority()
+        {
             request = request.header("authorization", authorization);
         }
         let response = request.call()?;

@@ -1,11 +1,13 @@
 //! Credentials: `~/.netrc`, or the file in `NETRC`, as curl and pip read it; or a token in `KPACKFS_TOKEN`, for the host that the user named.
 
-use std::fs;
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ureq::http::Uri;
+
+use crate::disk;
 
 /// The variable with a token (RFC 6750).
 const TOKEN: &str = "KPACKFS_TOKEN";
@@ -16,19 +18,30 @@ pub(crate) fn files() -> Vec<PathBuf> {
     named.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".netrc"))).into_iter().collect()
 }
 
-/// The header `Authorization` for a request to `uri`; `None` if that is not on the host that the user named. Links to which that redirects
-/// are signed, and servers refuse requests with both.
-pub(super) fn authorization(uri: &Uri, named: &Uri) -> Option<String> {
-    if uri.authority() != named.authority() {
-        return None;
+/// Bytes of a netrc file that are read. Those of people have some lines.
+const MOST: u64 = 1 << 20;
+
+/// The value of the header `Authorization` for the host that the user named.
+#[derive(derive_more::Debug)]
+pub(super) struct Credentials(#[debug(skip)] pub(super) String);
+
+impl Credentials {
+    /// Those for the host of a URL.
+    pub(super) fn of(named: &Uri) -> Option<Self> {
+        if let Some(token) = std::env::var(TOKEN).ok().filter(|token| !token.is_empty()) {
+            return Some(Self(format!("Bearer {}", token.trim())));
+        }
+        let text = files().iter().find_map(|file| read(file))?;
+        let (user, password) = of_host(&text, named.host()?)?;
+        Some(Self(format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))))
     }
-    if let Some(token) = std::env::var(TOKEN).ok().filter(|token| !token.is_empty()) {
-        return Some(format!("Bearer {}", token.trim()));
-    }
-    #[expect(clippy::disallowed_methods, reason = "the user names a regular file")]
-    let text = files().iter().find_map(|file| fs::read_to_string(file).ok())?;
-    let (user, password) = of_host(&text, uri.host()?)?;
-    Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
+}
+
+/// The text of a file, if it is one of people.
+fn read(file: &Path) -> Option<String> {
+    let mut text = String::new();
+    disk::open(file).ok()?.0.take(MOST + 1).read_to_string(&mut text).ok()?;
+    (text.len() as u64 <= MOST).then_some(text)
 }
 
 /// The user name and the password of a host (netrc(5)). Macros and accounts do not occur with HTTP.
