@@ -19,7 +19,16 @@ pub struct WorkPolicy {
     /// Each compressed bundle that is opened is decompressed to its end, so that damage behind the code that is needed, and
     /// a wrong checksum, are found.
     pub check_bundles: bool,
+    /// Files are searched for all device code when planning scans them, while what was read of them is at hand. The pass that
+    /// it makes over deflated members of a wheel keeps the offsets that this finds in their bytes.
+    pub find: Option<FindOffsets>,
 }
+
+/// The offsets in some bytes of things that have at most [`MAX_FOUND`] bytes.
+pub type FindOffsets = fn(&[u8]) -> Vec<usize>;
+
+/// Bytes of the longest thing that is looked for in passing.
+pub const MAX_FOUND: usize = 24;
 
 /// Resources that all work on one input shares.
 #[derive(Debug)]

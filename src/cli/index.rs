@@ -58,7 +58,7 @@ impl IndexArguments {
                 "an index is kept in the cache directory: leave out --no-cache, or name a directory with --cache-dir"
             );
         }
-        let policy = WorkPolicy { hash_members: true, hash_spliced: false, check_bundles: true };
+        let policy = WorkPolicy { hash_members: true, check_bundles: true, ..WorkPolicy::default() };
         let opened = open(&self.source.named()?, &self.options.clone().with_policy(policy))?;
         let resources = match &opened {
             SessionInputs::One(prepared) => &prepared.resources,

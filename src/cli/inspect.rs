@@ -21,6 +21,7 @@ use super::progress::show_bytes;
 use super::table::Style;
 use super::terminal::message;
 use crate::coverage::Coverage;
+use crate::devicecode::beginnings;
 use crate::export::Inputs;
 use crate::opened::{Named, NamedPath};
 use crate::packages::{ArtifactError, InstalledComponent};
@@ -30,6 +31,7 @@ use crate::report::{
     CodeSummary, InspectReport, Judgement, LayerSummary, LookedAt, ReleaseReport, Sizes, Summary, WheelReport,
     not_searched,
 };
+use crate::resources::WorkPolicy;
 use crate::session::{Prepared, PreparedImage, Release, ReleasedWheel, SessionInputs, Share};
 use crate::split::{CodeOfFile, device_code};
 
@@ -106,6 +108,7 @@ impl Inspect {
         let mut options = self.options.of_split().of_writer();
         // A warning names such an archive, and the quota of temporary files holds.
         options.resources.allow_ratio = true;
+        options.policy = WorkPolicy { find: Some(beginnings), ..options.policy };
         if let ([only], true) = (&**named, self.gate.is_given())
             && let Some(found) = only.artifacts()
         {

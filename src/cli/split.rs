@@ -129,7 +129,8 @@ impl Split {
         self.output.iter().try_for_each(|output| inputs.check_outside(output))?;
         // Comparing with RECORD would cost several times as much as making a thin wheel.
         let is_compared = !matches!(self.format, OutputFormat::ThinWheel);
-        let policy = WorkPolicy { hash_members: is_compared, hash_spliced: true, check_bundles: true };
+        let policy =
+            WorkPolicy { hash_members: is_compared, hash_spliced: true, check_bundles: true, ..WorkPolicy::default() };
         let options =
             SplitOptions { variant: self.variant.label().cloned(), policy, ..self.options.clone() }.of_writer();
         let (force, writing, limits) = (self.force, self.writing, self.limits);

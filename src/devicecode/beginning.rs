@@ -110,7 +110,7 @@ fn code_object(head: &[u8], available: u64) -> Option<CodePiece> {
 }
 
 /// Offsets in some bytes at which code may begin, in ascending order.
-pub(super) fn beginnings(bytes: &[u8]) -> Vec<usize> {
+pub(crate) fn beginnings(bytes: &[u8]) -> Vec<usize> {
     let forms = FORMS.iter().filter(|row| row.form <= DeviceForm::OffloadBinary).map(|row| row.magic);
     let magics = forms.chain(CodeFrame::ALL.map(CodeFrame::magic));
     let mut found: Vec<_> = magics.flat_map(|magic| memchr::memmem::find_iter(bytes, magic)).collect();

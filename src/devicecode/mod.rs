@@ -12,6 +12,7 @@ mod named;
 mod offload_binary;
 mod search;
 
+pub(crate) use beginning::beginnings;
 pub use beginning::{begins_static_library, code_of_file};
 pub use effort::Effort;
 pub use form::{CodeFrame, DeviceCodePlace, DeviceForm, DeviceFormRow, FORMS, SQLITE};

@@ -9,14 +9,11 @@ use super::effort::Effort;
 use super::form::DeviceCodePlace;
 use super::found::CodeTally;
 use crate::memory::TableError;
-use crate::resources::Resources;
+use crate::resources::{MAX_FOUND, Resources};
 use crate::rope::{Content, ReadError, head_mut, to_usize};
 
 /// Bytes searched at a time, so that they stay in the cache of a processor for all magics.
 const STEP: u64 = 256 << 10;
-
-/// Bytes of the longest magic.
-const MAGIC: u64 = 24;
 
 /// Why a search failed.
 #[derive(Debug, thiserror::Error)]
@@ -39,33 +36,37 @@ pub fn search(
     effort: &mut Effort,
     found: &mut CodeTally,
 ) -> Result<(), SearchError> {
-    let mut buffer = vec![0; to_usize(STEP.min(range.end.saturating_sub(range.start)))];
-    let mut at = range.start;
     // Where the last piece ends.
     let mut end = range.start;
+    let mut look_at = |starts: &mut dyn Iterator<Item = u64>| -> Result<u64, TableError> {
+        for start in starts {
+            if start < end || effort.is_spent() {
+                continue;
+            }
+            end = start + 1;
+            if let Some(code) = read(content, (start, range.end), resources, effort, MAX_FRAMES) {
+                end = start.saturating_add(code.length).max(end);
+                found.add(place, code)?;
+            }
+        }
+        Ok(if effort.is_spent() { u64::MAX } else { end })
+    };
+    if let Some(known) = content.found(&range) {
+        look_at(&mut known.into_iter())?;
+        return Ok(());
+    }
+    let mut buffer = vec![0; to_usize(STEP.min(range.end.saturating_sub(range.start)))];
+    let mut at = range.start;
     while at < range.end {
         let length = to_usize(STEP.min(range.end - at));
         let piece = head_mut(&mut buffer, length);
         content.read_at(at, piece)?;
-        for start in beginnings(piece).into_iter().map(|position| at + position as u64) {
-            if start < end {
-                continue;
-            }
-            if effort.is_spent() {
-                return Ok(());
-            }
-            if let Some(code) = read(content, (start, range.end), resources, effort, MAX_FRAMES) {
-                end = start.saturating_add(code.length).max(start + 1);
-                found.add(place, code)?;
-            }
-        }
+        let end = look_at(&mut beginnings(piece).into_iter().map(|position| at + position as u64))?;
         if at + length as u64 == range.end {
             break;
         }
-        // A magic may reach into the next piece. One that is found twice is at the beginning of the last code, or is none.
-        at += length as u64 - (MAGIC - 1);
-        // Device code is not read.
-        at = at.max(end.min(range.end));
+        // A magic may reach into the next piece. Device code is not read.
+        at = (at + length as u64 - (MAX_FOUND as u64 - 1)).max(end.min(range.end));
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What can be read: contents, members of zip files, and contents that are made on demand.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Backing, Extent, ExtentSource, Identity, ReadError, SizeBounds};
@@ -56,6 +57,18 @@ pub trait Content: Send + Sync + fmt::Debug {
 
     /// What is computed of all bytes while they are read for another purpose; `None` if nothing is, or if it is known.
     fn in_passing(&self) -> Option<Box<dyn InPassing + '_>> {
+        None
+    }
+
+    /// Where it begins in a file that is best read in order, as one on a server is.
+    fn place(&self) -> Option<u64> {
+        None
+    }
+
+    /// The offsets in a range that were found in passing, when all of it was read for another purpose; `None` if nothing was
+    /// looked for in all of the range.
+    fn found(&self, range: &Range<u64>) -> Option<Vec<u64>> {
+        let _ = range;
         None
     }
 

@@ -21,6 +21,12 @@ const KINDS: [(&[u8], usize); 2] = [(b"__CLANG_OFFLOAD_BUNDLE__", PAGE), (b"CCOB
 /// Captured headers take at most the budget divided by this.
 const PART: u64 = 8;
 
+/// The bytes that are read of something that was found. Code objects in bundles are at pages, and their headers are read. What
+/// is elsewhere may be compressed, and its first block is read.
+fn reach(found: u64) -> u64 {
+    if found.is_multiple_of(PAGE as u64) { PAGE as u64 } else { 3 * PAGE as u64 }
+}
+
 /// Captured headers of all members, by page. The least recently used pages are evicted first, and all of them when
 /// nothing is read for a while.
 #[derive(Debug)]
@@ -31,9 +37,9 @@ impl BundleHeaderCache {
         Self(ByteCache::bounded(budget, MemoryClass::Streams, budget.capacity() / PART))
     }
 
-    /// Captures the pages of bundle headers in `bytes`, which are at `offset` of a member. `end` is where the previous
-    /// header ends. Returns where the last header ends.
-    pub(super) fn observe(&self, member: usize, offset: u64, bytes: &[u8], mut end: u64) -> u64 {
+    /// Captures the pages of bundle headers in `bytes`, which are at `offset` of a member, and those of what was `found` in
+    /// them. `end` is where the previous header ends. Returns where the last header ends.
+    pub(super) fn observe(&self, member: usize, offset: u64, bytes: &[u8], mut end: u64, found: &[u64]) -> u64 {
         let first = offset.next_multiple_of(PAGE as u64);
         let skipped = to_usize(first - offset);
         let mut at = first;
@@ -41,10 +47,13 @@ impl BundleHeaderCache {
             if let Some((_, length)) = KINDS.iter().find(|(magic, _)| page.starts_with(magic)) {
                 end = end.max(at.saturating_add(*length as u64));
             }
+            let page_end = at.saturating_add(PAGE as u64);
+            let reaches = found.iter().filter(|it| (at..page_end).contains(it)).map(|it| it.saturating_add(reach(*it)));
+            end = reaches.fold(end, u64::max);
             if at < end {
                 self.0.put((member, at / PAGE as u64), page.into());
             }
-            at = at.saturating_add(PAGE as u64);
+            at = page_end;
         }
         end
     }
@@ -93,7 +102,7 @@ mod tests {
             let (mut at, mut last) = (100, 0);
             while at < bytes.len() {
                 let end = (at + step).next_multiple_of(PAGE).min(bytes.len());
-                last = cache.observe(MEMBER, at as u64, &bytes[at..end], last);
+                last = cache.observe(MEMBER, at as u64, &bytes[at..end], last, &[]);
                 at = end;
             }
             assert_eq!(found(&cache, PAGE + 8, 10), None);
@@ -108,6 +117,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_was_found_is_captured_as_far_as_it_is_read() {
+        let cache = BundleHeaderCache::new(&Budget::new(16 << 20));
+        let bytes: Vec<u8> = (0..16 * PAGE).map(|at| u8::try_from(at % 251).unwrap()).collect();
+        let (half, places) = (8 * PAGE, [2 * PAGE, 7 * PAGE + 10].map(|at| at as u64));
+        let last = cache.observe(MEMBER, 0, &bytes[..half], 0, &places);
+        cache.observe(MEMBER, half as u64, &bytes[half..], last, &[]);
+        for (at, length) in [(2 * PAGE, PAGE), (7 * PAGE, 4 * PAGE)] {
+            assert_eq!(found(&cache, at, length).unwrap(), bytes[at..at + length]);
+            assert!(found(&cache, at - 1, 2).is_none() && found(&cache, at + length - 1, 2).is_none());
+        }
+    }
+
     /// Many members full of overlapping headers.
     #[test]
     fn memory_is_bounded_for_all_members_and_given_back_when_idle() {
@@ -117,7 +139,7 @@ mod tests {
         page[..4].copy_from_slice(b"CCOB");
         let pages = page.repeat(200);
         for member in 0..=MEMBER {
-            cache.observe(member, 0, &pages, 0);
+            cache.observe(member, 0, &pages, 0, &[]);
         }
         assert_eq!(found(&cache, 199 * PAGE, PAGE).unwrap(), page, "the last one is there");
         assert_eq!(budget.gauges().streams, budget.capacity() / PART);

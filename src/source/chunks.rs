@@ -16,6 +16,7 @@ use super::damage::{self, DamageExtent, DecodeError, StreamDamage};
 use super::decoder::{Decoder, INPUT};
 use super::decoders::{CHUNK, Decoders};
 use super::facts::MemberFacts;
+use super::found::FoundOffsets;
 use super::inflate::{Stops, WINDOW};
 use super::open_members::ListedMember;
 use super::stream::Stream;
@@ -48,6 +49,8 @@ pub(super) struct Chunks {
     progress: Condvar,
     /// Where the last captured bundle header ends.
     header_end: AtomicU64,
+    /// What the pass that builds the index has found.
+    pub(super) found: parking_lot::Mutex<FoundOffsets>,
     /// SHA-256 of the content, once a pass over all of it has computed it.
     sha256: OnceLock<[u8; 32]>,
     /// Whether a pass over the whole stream, in this session or an earlier one, has found sizes and CRC-32 right.
@@ -118,6 +121,7 @@ impl Chunks {
             state: Mutex::new(state),
             progress: Condvar::new(),
             header_end: AtomicU64::new(0),
+            found: parking_lot::Mutex::default(),
             sha256: facts.sha256.map_or_else(OnceLock::new, OnceLock::from),
             is_passed: AtomicBool::new(facts.is_passed),
         })
@@ -213,9 +217,9 @@ impl Chunks {
         self.decoders.headers.read(id, offset, buffer)
     }
 
-    /// Updates the account of the index's memory.
+    /// Updates the account of the memory of the index and of what was found.
     fn account(&self, state: &ChunksState) {
-        self.listed.account(state.index.bytes());
+        self.listed.account(state.index.bytes() + self.found.lock().bytes());
     }
 
     /// Finds out what a reader has to do for a chunk. Waits while another thread decodes it.

@@ -2,7 +2,7 @@
 //! or only their first bytes are. So nothing is kept of a closed one but its place in the file, and what is known about it.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use super::decoders::Decoders;
 use super::deflated::Deflated;
@@ -37,6 +37,11 @@ pub(super) trait Openable: fmt::Debug + Send + Sync + 'static {
 
     /// Number of these bytes.
     fn packed_size(&self) -> u64;
+
+    /// Where it begins in a file that is best read in order.
+    fn place(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// See the [module](self).
@@ -154,6 +159,14 @@ impl<M: Openable> Content for Closable<M> {
 
     fn identity(&self) -> Option<Identity> {
         Some(self.member.identity())
+    }
+
+    fn place(&self) -> Option<u64> {
+        self.member.place()
+    }
+
+    fn found(&self, range: &Range<u64>) -> Option<Vec<u64>> {
+        self.opened()?.found(range)
     }
 
     fn check(&self) -> Result<(), ReadError> {

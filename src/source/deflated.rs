@@ -1,5 +1,6 @@
 //! Random access inside a raw deflate stream, and readahead for sequential readers.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::checkpoint::Checkpoint;
@@ -222,6 +223,10 @@ impl Content for Deflated {
 
     fn identity(&self) -> Option<Identity> {
         Some(self.stream().identity)
+    }
+
+    fn found(&self, range: &Range<u64>) -> Option<Vec<u64>> {
+        self.chunks.found.lock().within(range)
     }
 
     fn check(&self) -> Result<(), ReadError> {

@@ -282,4 +282,8 @@ impl Openable for MemberPlace {
     fn packed_size(&self) -> u64 {
         self.packed_size
     }
+
+    fn place(&self) -> Option<u64> {
+        matches!(self.wheel.bytes, WheelBytes::Remote(_)).then_some(self.header_start)
+    }
 }

@@ -20,6 +20,7 @@ mod deflated;
 mod entry;
 mod error;
 mod facts;
+mod found;
 mod host_wheel;
 mod inflate;
 mod input;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::binary_code::{Holder, find};
 use super::plan::{BundleFile, Destination};
-use super::scan::{Holder, find};
 use crate::database::CODE_SUFFIXES;
 use crate::gpu::TargetId;
 use crate::resources::Resources;

@@ -6,23 +6,17 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::scan::{DeviceCode, Holder, find};
+use super::content_code::{ContentCode, searched, tally, wrapped};
 use super::{Destination, Plan};
 use crate::binary::FileCode;
-use crate::devicecode::{
-    CodeOfForm, CodePiece, CodeTally, DeviceCodePlace, code_by_name, code_of_file, is_packed_tree,
-};
+use crate::devicecode::{CodeOfForm, DeviceCodePlace, code_by_name, code_of_file, is_packed_tree};
 use crate::fatbin::damage_of_file;
 use crate::gpu::TargetId;
-use crate::index::RecordKind;
 use crate::memory::{Parser, ParserMemory};
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::rope::{Content, Identity};
+use crate::rope::Content;
 use crate::source::{Entry, EntryPath, Input};
-
-/// The smallest files of which is remembered that they have no code, in bytes.
-const MIN_RECORDED: u64 = 64 << 10;
 
 /// What becomes of device code in a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -67,18 +61,27 @@ impl CodeOfFile {
 /// planning has reported it.
 pub fn device_code(input: &Input, plan: &Plan, resources: &Arc<Resources>, progress: &Progress) -> Vec<CodeOfFile> {
     progress.expect(input.entries.iter().map(Entry::size).sum());
-    let files = input.entries.par_iter().zip(&plan.places).with_max_len(1);
-    let found = files.filter_map(|(entry, place)| {
+    let files = input.entries.par_iter().zip(&plan.places).enumerate().with_max_len(1);
+    let found = files.filter_map(|(position, (entry, place))| {
         let _named = progress.at(|| entry.path.to_string());
-        let found = of_entry(entry, place, plan, resources);
+        let found = of_entry((position, entry), place, plan, resources);
         progress.advance(entry.size());
         found.filter(|it| !it.found.is_empty() || it.is_unfinished || it.is_packed_tree || !it.damage.is_empty())
     });
     found.collect()
 }
 
-fn of_entry(entry: &Entry, place: &Destination, plan: &Plan, resources: &Arc<Resources>) -> Option<CodeOfFile> {
+fn of_entry(
+    (position, entry): (usize, &Entry),
+    place: &Destination,
+    plan: &Plan,
+    resources: &Arc<Resources>,
+) -> Option<CodeOfFile> {
     let content = entry.content()?;
+    let known = |is_fat: bool, content: &Arc<dyn Content>| {
+        let known = plan.searched.get(&position).map(|known| known.as_deref().cloned().unwrap_or_default());
+        known.filter(|it| it.is_fat == is_fat).unwrap_or_else(|| ContentCode::of(content, is_fat, resources))
+    };
     let mut all = Vec::new();
     let (mut code, mut damage) = (FileCode::default(), BTreeMap::new());
     let is_packed_tree = matches!(place, Destination::Host) && is_packed_tree(entry.path.name());
@@ -87,17 +90,25 @@ fn of_entry(entry: &Entry, place: &Destination, plan: &Plan, resources: &Arc<Res
             let found = tally(DeviceCodePlace::File, code_of_file(content, resources));
             all.extend(found.into_iter().map(|found| (Fate::Moved, found)));
         }
-        Destination::Rewritten { content, .. } => {
-            let is_joined = plan.joined.contains(&entry.path);
-            let found = if is_joined { Vec::new() } else { wrapped(content.original(), resources, &mut damage) };
-            all.extend(found.into_iter().map(|found| (Fate::Split, found)));
+        Destination::Rewritten { content, .. } if plan.joined.contains(&entry.path) => {
             code = searched(content.original(), true, resources);
+        }
+        Destination::Rewritten { content, .. } => {
+            let known = known(true, content.original());
+            all.extend(known.wrapped.into_iter().map(|found| (Fate::Split, found)));
+            (code, damage) = (known.code, known.damage);
         }
         Destination::Host => {
             let is_unsplit = plan.unsplit.contains(&entry.path);
             let found = if is_unsplit { wrapped(content, resources, &mut damage) } else { Vec::new() };
-            damage.extend(damage_of_file(content, resources));
-            code = searched(content, !found.is_empty(), resources);
+            if found.is_empty() {
+                let known = known(false, content);
+                damage.extend(known.damage);
+                code = known.code;
+            } else {
+                damage.extend(damage_of_file(content, resources));
+                code = searched(content, true, resources);
+            }
             let named = code.found.is_empty().then(|| code_by_name(entry.path.name(), &**content)).flatten();
             let found = found.into_iter().chain(tally(DeviceCodePlace::File, named));
             all.extend(found.map(|found| (Fate::Stays, found)));
@@ -112,41 +123,4 @@ fn of_entry(entry: &Entry, place: &Destination, plan: &Plan, resources: &Arc<Res
     let is_unfinished = is_unfinished || !is_kept;
     let path = entry.path.clone();
     Some(CodeOfFile { path, found, archives, is_unfinished, is_packed_tree, damage, _memory: memory })
-}
-
-/// The bundles behind the wrappers of a binary. Adds what is wrong with their code.
-fn wrapped(
-    content: &Arc<dyn Content>,
-    resources: &Arc<Resources>,
-    damage: &mut BTreeMap<TargetId, String>,
-) -> Vec<CodeOfForm> {
-    let code = find(content, Holder::Binary, resources).ok().and_then(|(code, _)| code);
-    let bundles = || code.iter().flat_map(DeviceCode::bundles);
-    damage.extend(bundles().flat_map(|bundle| bundle.damage(content, resources)));
-    tally(DeviceCodePlace::Wrapper, bundles().map(CodePiece::of_bundle))
-}
-
-fn tally(place: DeviceCodePlace, pieces: impl IntoIterator<Item = CodePiece>) -> Vec<CodeOfForm> {
-    let mut tally = CodeTally::default();
-    // What has too many targets was refused by planning.
-    pieces.into_iter().try_for_each(|piece| tally.add(place, piece)).ok();
-    tally.into_found()
-}
-
-/// What a search of a file finds, from the index or by searching.
-fn searched(content: &Arc<dyn Content>, has_wrappers: bool, resources: &Arc<Resources>) -> FileCode {
-    let identity = content.identity().map(|identity| {
-        let subject = if has_wrappers { "device code in data" } else { "device code in all sections" };
-        Identity::describe(subject).add(&identity.0).finish()
-    });
-    if let Some(known) = identity.as_ref().and_then(|identity| resources.index.get(RecordKind::Scan, identity)) {
-        return known;
-    }
-    let Ok(found) = FileCode::of(content, has_wrappers, resources) else { return FileCode::default() };
-    // Searching a small file costs less than a record of it.
-    let is_worth = content.size() >= MIN_RECORDED || !found.found.is_empty();
-    if let Some(identity) = identity.filter(|_| !found.is_unfinished && is_worth) {
-        resources.index.put(RecordKind::Scan, &identity, &found);
-    }
-    found
 }

@@ -2,8 +2,10 @@
 
 mod archives;
 mod binaries;
+mod binary_code;
 mod bundles;
 mod claims;
+mod content_code;
 mod device_code;
 mod early_frames;
 mod error;
@@ -25,7 +27,7 @@ mod stems;
 mod thin;
 mod unserved;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::database::{Arch, Handler};
@@ -101,6 +103,7 @@ impl Plan {
             made: BTreeSet::new(),
             unsplit: Vec::new(),
             of_wheels: BTreeSet::new(),
+            searched: HashMap::new(),
             tables: Vec::new(),
         };
         let fat = scan::scan(input, joined, &mut plan, options, progress);

@@ -1,8 +1,9 @@
 //! The plan: the decisions about an input.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::content_code::ContentCode;
 use super::file_digest::FileDigest;
 use super::options::Packaging;
 use super::selection::Targets;
@@ -59,6 +60,8 @@ pub struct Plan {
     pub unsplit: Vec<EntryPath>,
     /// The parts that have device wheels in the input, also those that are not wanted.
     pub(super) of_wheels: BTreeSet<BundleKey>,
+    /// The device code that scanning found in entries, by their positions in the input; `None` if there is none.
+    pub(super) searched: HashMap<usize, Option<Box<ContentCode>>>,
     /// The memory of what was read of the input's bundles.
     pub(super) tables: Vec<ParserMemory>,
 }

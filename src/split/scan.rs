@@ -5,22 +5,21 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
+use super::binary_code::{Holder, ScanError, examine};
+use super::content_code::ContentCode;
 use super::early_frames::EarlyFrames;
 use super::options::PlanOptions;
 use super::parts::RESERVED;
 use super::plain::PlainFiles;
 use super::plan::{Destination, Plan};
-use crate::binary::{BinaryError, FatBinary, is_signed};
-use crate::fatbin::{Bundle, CodeObject, FatbinError};
-use crate::gpu::{TargetId, UNKNOWN};
-use crate::index::RecordKind;
+use crate::binary::{FatBinary, is_signed};
+use crate::fatbin::{Bundle, CodeObject};
+use crate::gpu::UNKNOWN;
 use crate::join::{self, Joined, SplitForm};
 use crate::kpack::{BundleJobs, Frame};
-use crate::memory::{Parser, ParserMemory, TableError};
+use crate::memory::{Parser, ParserMemory};
 use crate::metrics::Progress;
-use crate::resources::Resources;
 use crate::rope::{Content, Identity};
 use crate::source::{Entry, EntryKind, Input, MIN_BINARY};
 
@@ -51,20 +50,6 @@ impl Fat {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ScanError {
-    #[error(transparent)]
-    Binary(#[from] BinaryError),
-    #[error(transparent)]
-    Fatbin(#[from] FatbinError),
-    #[error("a bundle has two code objects for {0}")]
-    Twice(TargetId),
-    #[error("a bundle has a code object for {0}, which is no target's name")]
-    Reserved(TargetId),
-    #[error("the tables of its bundles: {0}")]
-    Tables(#[from] TableError),
-}
-
 /// The files with device code, in the order of the input. Files that cannot be split stay unchanged, with a warning.
 pub(super) fn scan(
     input: &Input,
@@ -85,14 +70,18 @@ pub(super) fn scan(
             Some(split) => take_over(position, split, options, &jobs).map(Some),
             None => scan_file(position, (&|| entry.path.to_text().into(), content), options, &jobs),
         };
+        let is_searched = resources.policy.find.is_some() && !joined.binaries.contains_key(&entry.path);
+        let fat = result.as_ref().ok().filter(|_| is_searched).map(Option::is_some);
+        let code = fat.map(|is_fat| ContentCode::of(content, is_fat, resources));
         progress.advance(content.size());
-        (candidate, result)
+        (candidate, result, code)
     };
     // Splitting the list in halves would process the second largest file last.
     let mut results: Vec<_> = candidates.into_iter().par_bridge().map(scan).collect();
-    results.sort_by_key(|(candidate, _)| candidate.position);
+    results.sort_by_key(|(candidate, ..)| candidate.position);
     let mut fat = Vec::new();
-    for (ScanCandidate { entry, identity, among_files, links, .. }, result) in results {
+    for (ScanCandidate { position, entry, identity, among_files, links, .. }, result, code) in results {
+        plan.searched.extend(code.map(|code| (position, code.into_box())));
         match result {
             Ok(None) => {
                 for file in links.iter().map(|(_, file)| *file).chain([among_files]) {
@@ -133,8 +122,8 @@ struct ScanCandidate<'a> {
     links: Vec<(usize, usize)>,
 }
 
-/// The files that may have device code, the largest first; and for each file that can be a binary its identity if it is
-/// known to have none.
+/// The files that may have device code, the largest first, or those on a server in their order; and for each file that can be
+/// a binary its identity if it is known to have none.
 fn candidates<'a>(
     input: &'a Input,
     joined: &Joined,
@@ -164,7 +153,7 @@ fn candidates<'a>(
             None => candidates.push(ScanCandidate { position, entry, content, identity, among_files, links: vec![] }),
         }
     }
-    candidates.sort_by_key(|it| Reverse(it.content.size()));
+    candidates.sort_by_key(|it| (it.content.place(), Reverse(it.content.size())));
     (candidates, without_code)
 }
 
@@ -233,9 +222,6 @@ fn absurd_claim(bundle: &Bundle) -> Option<String> {
     ))
 }
 
-/// The most problems of a file that a warning names.
-const MAX_PROBLEMS: usize = 4;
-
 /// A warning about rules that a file breaks before it is split. Rewriting mends some of them.
 fn own_problems(problems: &[String]) -> Option<String> {
     let warning = || {
@@ -252,113 +238,6 @@ fn own_problems(problems: &[String]) -> Option<String> {
 fn unfound_code(ids: &BTreeSet<String>) -> Option<String> {
     let names = join::some_of(&ids.iter().map(String::as_str).collect());
     (!ids.is_empty()).then(|| format!("no runtime finds its code with the entry ID {names}; it is kept in {UNKNOWN}/"))
-}
-
-/// The device code of a file.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct DeviceCode {
-    bundles: Vec<Bundle>,
-    /// For each wrapper, the index of its bundle in `bundles`.
-    wrappers: Vec<usize>,
-    is_signed: bool,
-    /// The first rules of loaders and tools that the file breaks.
-    problems: Vec<String>,
-}
-
-impl DeviceCode {
-    /// Its bundles.
-    pub(super) fn bundles(&self) -> &[Bundle] {
-        &self.bundles
-    }
-
-    /// The first wrapper that leads to each bundle.
-    fn first_wrappers(&self) -> HashMap<usize, usize> {
-        self.wrappers.iter().enumerate().rev().map(|(wrapper, &bundle)| (bundle, wrapper)).collect()
-    }
-
-    fn is_complete(&self) -> bool {
-        self.wrappers.iter().all(|&bundle| bundle < self.bundles.len())
-    }
-}
-
-/// The kind of a file with device code.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Holder {
-    /// A program or a library, with wrappers.
-    Binary,
-    /// A file that is a bundle.
-    BundleFile,
-}
-
-impl Holder {
-    /// The key of the scan result for a content.
-    fn identity(self, content: &dyn Content) -> Option<Identity> {
-        let identity = content.identity()?;
-        Some(match self {
-            Self::Binary => identity,
-            Self::BundleFile => Identity::describe("bundle that is a file").add(&identity.0).finish(),
-        })
-    }
-
-    /// What the index has of a content.
-    fn indexed(self, content: &dyn Content, resources: &Resources) -> Option<CodeAndBinary> {
-        let code: Option<DeviceCode> = resources.index.get(RecordKind::Scan, &self.identity(content)?)?;
-        code.as_ref().is_none_or(DeviceCode::is_complete).then_some((code, None))
-    }
-
-    pub(super) fn scan(self, content: &Arc<dyn Content>) -> Result<Option<FatBinary>, BinaryError> {
-        match self {
-            Self::Binary => FatBinary::scan(content),
-            Self::BundleFile => FatBinary::of_bundle(content),
-        }
-    }
-}
-
-/// The device code of a file, `None` if it has none; and the file as a binary, unless the index has what is known of it.
-type CodeAndBinary = (Option<DeviceCode>, Option<FatBinary>);
-
-/// The device code of a file, from the index or by scanning.
-pub(super) fn find(
-    content: &Arc<dyn Content>,
-    holder: Holder,
-    resources: &Arc<Resources>,
-) -> Result<CodeAndBinary, ScanError> {
-    holder.indexed(&**content, resources).map_or_else(|| examine(content, holder, resources), Ok)
-}
-
-fn examine(content: &Arc<dyn Content>, holder: Holder, resources: &Arc<Resources>) -> Result<CodeAndBinary, ScanError> {
-    let binary = holder.scan(content)?;
-    let code = binary.as_ref().map(|binary| device_code(content, binary, resources)).transpose()?;
-    // Binaries without device code share one record.
-    let identity = holder.identity(&**content).filter(|_| code.is_some() || matches!(holder, Holder::BundleFile));
-    if let Some(identity) = identity {
-        resources.index.put(RecordKind::Scan, &identity, &code);
-    }
-    Ok((code, binary))
-}
-
-fn device_code(
-    content: &Arc<dyn Content>,
-    binary: &FatBinary,
-    resources: &Arc<Resources>,
-) -> Result<DeviceCode, ScanError> {
-    let problems = match binary.problems() {
-        Err(error @ BinaryError::Read(_)) => return Err(error.into()),
-        found => found.unwrap_or_else(|error| vec![error.to_string()]),
-    };
-    let (is_signed, problems) = (is_signed(content), problems.into_iter().take(MAX_PROBLEMS).collect());
-    let mut code = DeviceCode { bundles: Vec::new(), wrappers: Vec::new(), is_signed, problems };
-    let (mut positions, table) = (HashMap::new(), ParserMemory::new(Parser::Bundle));
-    for wrapper in binary.wrappers() {
-        let position = *positions.entry(wrapper.bundle).or_insert(code.bundles.len());
-        if position == code.bundles.len() {
-            let bundle = Bundle::read(content, wrapper.bundle, wrapper.limit, resources)?;
-            bundle.count(&table)?;
-            code.bundles.push(bundle);
-        }
-        code.wrappers.push(position);
-    }
-    Ok(code)
 }
 
 /// Fails unless the code objects of a bundle can go into archives.

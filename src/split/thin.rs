@@ -8,7 +8,7 @@ use lru::LruCache;
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 
-use super::scan::{DeviceCode, Holder, find};
+use super::binary_code::{DeviceCode, Holder, find};
 use crate::binary::{Replaced, Rewritten, ThinChanges};
 use crate::fatbin::{Bundle, Compressed, ThinBundle};
 use crate::gpu::GpuSet;

@@ -35,7 +35,9 @@ impl DecodeGuard<'_> {
         // There is one builder at a time.
         if !builder.is_indexed(start) {
             let before = header_end.load(Ordering::Relaxed);
-            let end = decoders.headers.observe(self.id, start, buffer, before);
+            let find = stream.resources.policy.find;
+            let found = find.map(|find| self.chunks.found.lock().observe(start, buffer, find)).unwrap_or_default();
+            let end = decoders.headers.observe(self.id, start, buffer, before, &found);
             header_end.store(end, Ordering::Relaxed);
         }
         Ok(())
