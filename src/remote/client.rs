@@ -1,6 +1,5 @@
 //! Requests for ranges of one file, which are repeated where that helps.
 
-use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -14,9 +13,10 @@ use ureq::http::Uri;
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, ResponseExt};
 
+use super::answers::MOST;
 use super::credentials::Credentials;
 use super::error::{RemoteProblem, TRIES};
-use super::response::{AskedRange, RangeAnswer, Validators};
+use super::response::{AskedRange, RangeAnswer, RangeBody, Validators};
 use super::window::BLOCK;
 use super::{certificates, url};
 use crate::rope::to_usize;
@@ -29,9 +29,6 @@ const SLOWEST: u64 = 32 << 10;
 
 /// The most redirects before the file.
 const REDIRECTS: u32 = 5;
-
-/// Bytes read at a time.
-const PIECE: usize = 64 << 10;
 
 /// A client that reads one file.
 #[derive(Debug)]
@@ -67,6 +64,7 @@ impl RangeClient {
             .user_agent(concat!("kpackfs/", env!("CARGO_PKG_VERSION")))
             .accept_encoding("identity")
             .tls_config(tls.build())
+            .max_idle_connections_per_host(MOST)
             .timeout_resolve(Some(silence))
             .timeout_connect(Some(silence))
             .timeout_per_read(Some(silence))
@@ -92,15 +90,18 @@ impl RangeClient {
                 self.answer(&AskedRange::Bytes(0..1))?.validators.total.saturating_sub(length)
             }
             answer => {
-                let answer = answer?;
+                let mut answer = answer?;
                 let first = answer.range.start;
                 // What is missing is asked for below.
-                hand_over(answer, &mut |bytes| tail.extend_from_slice(bytes)).ok();
+                answer.body.read_all(&mut tail).ok();
                 first
             }
         };
         let total = self.validators.get().map_or(0, |it| it.total);
-        self.get(first + tail.len() as u64..total, &mut |bytes| tail.extend_from_slice(bytes))?;
+        let come = tail.len();
+        let mut rest = RangeReader::new(first + come as u64..total);
+        tail.resize(come + to_usize(rest.left()), 0);
+        rest.read(self, tail.get_mut(come..).unwrap_or_default())?;
         Ok(tail)
     }
 
@@ -108,35 +109,15 @@ impl RangeClient {
     pub(super) fn whole(&self, most: u64) -> Result<Vec<u8>, RemoteProblem> {
         let mut tries = 0;
         loop {
-            let answer = self.answer(&AskedRange::Whole(most))?;
-            let mut whole = Vec::with_capacity(to_usize(answer.range.end));
+            let mut answer = self.answer(&AskedRange::Whole(most))?;
+            let mut whole = Vec::new();
             tries += 1;
-            match hand_over(answer, &mut |bytes| whole.extend_from_slice(bytes)) {
+            match answer.body.read_all(&mut whole) {
                 Ok(()) => return Ok(whole),
                 Err(problem) if tries >= TRIES => return Err(problem),
                 Err(_) => thread::sleep(self.silence / 60),
             }
         }
-    }
-
-    /// Hands over bytes of the file, in order and in pieces.
-    pub(super) fn get(&self, range: Range<u64>, take: &mut dyn FnMut(&[u8])) -> Result<(), RemoteProblem> {
-        let (mut at, mut tries) = (range.start, 0);
-        while at < range.end {
-            let answer = self.answer(&AskedRange::Bytes(at..range.end))?;
-            let before = at;
-            let taken = hand_over(answer, &mut |bytes| {
-                at += bytes.len() as u64;
-                take(bytes);
-            });
-            tries = if at - before >= BLOCK { 0 } else { tries + 1 };
-            match taken {
-                Err(problem) if tries >= TRIES => return Err(problem),
-                Err(_) => thread::sleep(self.silence / 60),
-                Ok(()) => {}
-            }
-        }
-        Ok(())
     }
 
     /// The answer to a request, which is made again while the server is busy.
@@ -186,24 +167,54 @@ impl RangeClient {
     }
 }
 
-/// Hands over the body of an answer.
-fn hand_over(mut answer: RangeAnswer, take: &mut dyn FnMut(&[u8])) -> Result<(), RemoteProblem> {
-    let mut left = answer.range.end - answer.range.start;
-    let mut reader = answer.body.as_reader();
-    let mut piece = vec![0; PIECE];
-    loop {
-        let length = reader.read(&mut piece)?;
-        let bytes = piece.get(..length).unwrap_or_default();
-        left = match left.checked_sub(bytes.len() as u64) {
-            Some(0) if bytes.is_empty() => return Ok(()),
-            Some(_) if bytes.is_empty() => return Err(RemoteProblem::Closed),
-            Some(left) => left,
-            None => {
-                let answer_range = format!("more than {} bytes", answer.range.end - answer.range.start);
-                return Err(RemoteProblem::OtherRange { asked: answer.range.clone(), answer: answer_range });
+/// Bytes of the file, read in order from the answer to one request, and from another one where that breaks off.
+#[derive(derive_more::Debug)]
+pub(super) struct RangeReader {
+    range: Range<u64>,
+    #[debug(skip)]
+    body: Option<RangeBody>,
+    /// Bytes of this answer.
+    come: u64,
+    /// How often answers broke off that had few bytes.
+    tries: u32,
+}
+
+impl RangeReader {
+    /// Nothing is asked for before it is read.
+    pub(super) fn new(range: Range<u64>) -> Self {
+        Self { range, body: None, come: 0, tries: 0 }
+    }
+
+    /// Bytes to the end.
+    pub(super) fn left(&self) -> u64 {
+        self.range.end.saturating_sub(self.range.start)
+    }
+
+    /// Fills `buffer`, which is no longer than what is left.
+    pub(super) fn read(&mut self, client: &RangeClient, mut buffer: &mut [u8]) -> Result<(), RemoteProblem> {
+        while !buffer.is_empty() {
+            let body = match &mut self.body {
+                Some(body) => body,
+                None => self.body.insert(client.answer(&AskedRange::Bytes(self.range.clone()))?.body),
+            };
+            match body.read(buffer) {
+                Ok(length) => {
+                    buffer = buffer.split_at_mut(length).1;
+                    self.range.start += length as u64;
+                    self.come += length as u64;
+                }
+                Err(problem) => {
+                    self.body = None;
+                    self.tries = if self.come >= BLOCK { 0 } else { self.tries + 1 };
+                    self.come = 0;
+                    if self.tries >= TRIES {
+                        return Err(problem);
+                    }
+                    thread::sleep(client.silence / 60);
+                }
             }
-        };
-        take(bytes);
+        }
+        Ok(())
     }
 }
 

@@ -5,17 +5,18 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::answers::{OpenAnswer, OpenAnswers};
+use super::blocks::KeptBlocks;
 use super::client::RangeClient;
 use super::error::{RemoteError, RemoteProblem, check, fail};
-use super::in_flight::InFlight;
 use super::window::{self, BLOCK, FileParts, MemberAccess, WindowFacts};
-use crate::memory::{ByteCache, Reservation};
+use crate::memory::Reservation;
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
 use crate::rope::{Identity, to_usize};
 
 /// Bytes of the first request, which are kept: most central directories are not longer.
-const TAIL: u64 = 64 << 10;
+const TAIL: u64 = 48 << 10;
 
 /// Whether files on servers are read.
 static TAKES_URLS: AtomicBool = AtomicBool::new(false);
@@ -44,8 +45,8 @@ pub(crate) struct RemoteFile {
     tail: Vec<u8>,
     /// The memory of these.
     _memory: Reservation,
-    blocks: ByteCache<u64, Arc<[u8]>>,
-    in_flight: InFlight,
+    blocks: KeptBlocks,
+    answers: OpenAnswers,
     /// The members, once they are listed.
     parts: OnceLock<FileParts>,
     resources: Arc<Resources>,
@@ -68,9 +69,10 @@ impl RemoteFile {
         let size = client.validators().map_or(0, |it| it.total);
         resources.counters.bytes_read.add(tail.len() as u64);
         let memory = resources.budget.account(MemoryClass::Spans, tail.len() as u64);
-        let blocks = ByteCache::bounded(&resources.budget, MemoryClass::Spans, half);
-        let (in_flight, parts, resources) = (InFlight::default(), OnceLock::new(), Arc::clone(resources));
-        Ok(Self { name: name.into(), client, size, tail, _memory: memory, blocks, in_flight, parts, resources })
+        let blocks = KeptBlocks::new(half, resources);
+        let answers = OpenAnswers::new(window::most(blocks.room()));
+        let (parts, resources) = (OnceLock::new(), Arc::clone(resources));
+        Ok(Self { name: name.into(), client, size, tail, _memory: memory, blocks, answers, parts, resources })
     }
 
     /// Its length in bytes.
@@ -92,7 +94,7 @@ impl RemoteFile {
 
     /// States where the members of a wheel end and how they are read, by which requests are planned.
     pub(crate) fn set_members(&self, members: Vec<(u64, MemberAccess)>) {
-        self.parts.get_or_init(|| FileParts::of_members(members, window::most(self.blocks.capacity())));
+        self.parts.get_or_init(|| FileParts::of_members(members, window::most(self.blocks.room())));
     }
 
     /// Fills `buffer` with the bytes at `offset`, which are in the file.
@@ -115,34 +117,27 @@ impl RemoteFile {
 
     /// The first block of what is read. What lies from `end` on is kept in any case.
     fn block(&self, wanted: Range<u64>, end: u64) -> Result<Arc<[u8]>, RemoteError> {
-        check()?;
         let number = wanted.start / BLOCK;
-        let window = |is_coming: &dyn Fn(u64) -> bool| {
-            let is_there = |block| is_coming(block) || self.blocks.contains(&block);
-            let most = window::most(self.blocks.capacity());
+        let window = |is_to_come: &dyn Fn(u64) -> bool| {
+            let is_there = |block| is_to_come(block) || self.blocks.contains(block);
+            let most = window::most(self.blocks.room());
             WindowFacts { size: end, parts: self.parts.get(), most, is_there: &is_there }.blocks(&wanted)
         };
-        let (flight, blocks) = match self.in_flight.start(number, || self.blocks.get(&number), window) {
-            Ok(block) => return Ok(block),
-            Err(chosen) => chosen,
-        };
-        let (mut next, mut pending, mut found) = (blocks.start, Vec::new(), None);
-        let range = blocks.start * BLOCK..(blocks.end * BLOCK).min(end);
-        let length = |block: u64| to_usize(BLOCK.min(range.end - block * BLOCK));
-        let got = self.client.get(range.clone(), &mut |bytes| {
-            self.resources.counters.bytes_read.add(bytes.len() as u64);
-            pending.extend_from_slice(bytes);
-            while next < blocks.end && pending.len() >= length(next) {
-                let block: Arc<[u8]> = pending.drain(..length(next)).collect();
-                if next == number {
-                    found = Some(Arc::clone(&block));
+        loop {
+            check()?;
+            let mut found = None;
+            let take = |at, bytes: Arc<[u8]>| {
+                self.resources.counters.bytes_read.add(bytes.len() as u64);
+                if at == number {
+                    found = Some(Arc::clone(&bytes));
                 }
-                self.blocks.put(next, block);
-                next += 1;
-                flight.has_come_to(next);
+                self.blocks.keep(at, bytes);
+            };
+            let read = |answer: &OpenAnswer| answer.read_to(&self.client, number, window::AT_ONCE, take);
+            let held = self.answers.read((number, end), || self.blocks.get(number), window, read);
+            if let Some(block) = held.map_err(|problem| fail(problem.at(&self.name)))?.or(found) {
+                return Ok(block);
             }
-        });
-        got.map_err(|problem| fail(problem.at(&self.name)))?;
-        found.ok_or_else(|| fail(RemoteProblem::Closed.at(&self.name)))
+        }
     }
 }

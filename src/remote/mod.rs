@@ -3,12 +3,13 @@
 //! The first request asks for the end of the file, which has the central directory of a wheel. Its answer says how long the file is, where
 //! redirects lead, and by which validators a change is noticed. Each later answer is compared with it.
 
+mod answers;
+mod blocks;
 mod certificates;
 mod client;
 mod credentials;
 mod error;
 mod file;
-mod in_flight;
 mod response;
 mod url;
 mod window;

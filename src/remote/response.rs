@@ -1,12 +1,14 @@
 //! What the answer to a request for a range says, and whether it is what was asked for.
 
+use std::io::Read;
 use std::ops::Range;
 use std::time::Duration;
 
-use ureq::Body;
 use ureq::http::{HeaderMap, Response, StatusCode};
+use ureq::{Body, BodyReader};
 
 use super::error::RemoteProblem;
+use crate::rope::to_usize;
 
 /// The bytes that a request asks for.
 #[derive(Clone, Debug)]
@@ -81,7 +83,52 @@ impl Validators {
 pub(super) struct RangeAnswer {
     pub(super) range: Range<u64>,
     pub(super) validators: Validators,
-    pub(super) body: Body,
+    pub(super) body: RangeBody,
+}
+
+/// The bytes of an answer.
+pub(super) struct RangeBody {
+    reader: BodyReader<'static>,
+    range: Range<u64>,
+    /// Bytes that have not come.
+    left: u64,
+}
+
+impl RangeBody {
+    /// Reads some bytes. Fails if there are fewer or more than the answer says.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, RemoteProblem> {
+        let length = self.reader.read(buffer)?;
+        // With the last bytes the end is read, so that the connection can be used again.
+        let mut is_longer = || matches!(self.reader.read(&mut [0]), Ok(1..));
+        self.left = match self.left.checked_sub(length as u64) {
+            Some(1..) if length == 0 => return Err(RemoteProblem::Closed),
+            Some(0) if is_longer() => return Err(self.too_long()),
+            Some(left) => left,
+            None => return Err(self.too_long()),
+        };
+        Ok(length)
+    }
+
+    /// Appends all bytes, or those before an error.
+    pub(super) fn read_all(&mut self, bytes: &mut Vec<u8>) -> Result<(), RemoteProblem> {
+        let mut come = bytes.len();
+        bytes.resize(come + to_usize(self.left), 0);
+        while self.left > 0 {
+            match self.read(bytes.get_mut(come..).unwrap_or_default()) {
+                Ok(length) => come += length,
+                Err(problem) => {
+                    bytes.truncate(come);
+                    return Err(problem);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn too_long(&self) -> RemoteProblem {
+        let length = self.range.end - self.range.start;
+        RemoteProblem::OtherRange { asked: self.range.clone(), answer: format!("more than {length} bytes") }
+    }
 }
 
 impl RangeAnswer {
@@ -123,6 +170,7 @@ impl RangeAnswer {
         if known.is_some_and(|known| !known.is_same(&validators)) {
             return Err(RemoteProblem::Changed);
         }
+        let body = RangeBody { reader: body.into_reader(), range: range.clone(), left: range.end - range.start };
         Ok(Self { range, validators, body })
     }
 }

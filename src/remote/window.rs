@@ -1,6 +1,7 @@
 //! Which bytes a request asks for, so that few requests are made and few bytes come that nobody reads.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::rope::to_usize;
 
@@ -13,6 +14,15 @@ const MOST: u64 = 8 << 20;
 /// Members that take less are read with their neighbours: reading these takes no longer than another request.
 const SMALL: u64 = 256 << 10;
 
+/// The same of binaries that are not deflated, of which headers, tables and data are read at some places.
+const SMALL_BINARY: u64 = 2 << 20;
+
+/// The fewest blocks of a request for a part of such a binary: its tables are near each other.
+const NEAR: u64 = 8;
+
+/// Blocks of an answer that are read at once, so that its connection is free again.
+pub(super) const AT_ONCE: u64 = 16;
+
 /// A reader that has read some bytes in order will read this multiple of them.
 const GROWTH: u64 = 16;
 
@@ -21,17 +31,21 @@ const GROWTH: u64 = 16;
 pub(crate) enum MemberAccess {
     /// To its end, which is where a binary has the table of its sections.
     Whole,
+    /// Headers, tables and data of a binary.
+    Sections,
     /// Its beginning, or pieces of it.
     Pieces,
 }
 
 /// A part of the file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct FilePart {
     end: u64,
-    /// Whether it is read at once.
+    /// Whether it is several members that are read together.
     is_group: bool,
     access: MemberAccess,
+    /// Whether all of it was asked for.
+    is_asked: AtomicBool,
 }
 
 /// The parts of a file, in order.
@@ -45,13 +59,18 @@ impl FileParts {
         let mut parts: Vec<FilePart> = Vec::new();
         let (mut start, mut of_group) = (0, 0);
         for (end, access) in members {
-            let is_group = end - start <= if access == MemberAccess::Whole { most } else { SMALL };
+            let small = match access {
+                MemberAccess::Whole => most,
+                MemberAccess::Sections => SMALL_BINARY.min(most),
+                MemberAccess::Pieces => SMALL,
+            };
+            let is_group = end - start <= small;
             let group = parts.last_mut().filter(|last| last.is_group && is_group && end - of_group <= most);
             if let Some(group) = group {
                 group.end = end;
             } else {
                 of_group = start;
-                parts.push(FilePart { end, is_group, access });
+                parts.push(FilePart { end, is_group, access, is_asked: AtomicBool::new(false) });
             }
             start = end;
         }
@@ -59,10 +78,10 @@ impl FileParts {
     }
 
     /// Where the part with this byte begins, and the part.
-    fn at(&self, offset: u64) -> Option<(u64, FilePart)> {
+    fn at(&self, offset: u64) -> Option<(u64, &FilePart)> {
         let number = self.0.partition_point(|part| part.end <= offset);
         let start = number.checked_sub(1).and_then(|before| self.0.get(before)).map_or(0, |before| before.end);
-        Some((start, *self.0.get(number)?))
+        Some((start, self.0.get(number)?))
     }
 }
 
@@ -80,27 +99,40 @@ pub(super) struct WindowFacts<'a> {
 
 /// The most bytes of one request with a cache of this size, in which those of several readers have room.
 pub(super) fn most(cache: u64) -> u64 {
-    MOST.min(cache / 16).max(BLOCK)
+    MOST.min(cache / 4).max(BLOCK)
+}
+
+impl FilePart {
+    /// Whether all of it is asked for with this call.
+    fn ask(&self) -> bool {
+        !self.is_asked.swap(true, Ordering::Relaxed)
+    }
 }
 
 impl WindowFacts<'_> {
     /// The blocks to ask for if these bytes are read, the first of which are missing.
     pub(super) fn blocks(&self, wanted: &Range<u64>) -> Range<u64> {
         let first = wanted.start / BLOCK;
-        let rest = FilePart { end: self.size, is_group: false, access: MemberAccess::Pieces };
-        let (start, part) = self.parts.and_then(|parts| parts.at(wanted.start)).unwrap_or((0, rest));
-        let end = part.end.min(self.size).div_ceil(BLOCK).max(first + 1);
-        if part.is_group {
+        let found = self.parts.and_then(|parts| parts.at(wanted.start));
+        let end = found.map_or(self.size, |(_, part)| part.end.min(self.size)).div_ceil(BLOCK).max(first + 1);
+        if let Some((start, _)) = found.filter(|(_, part)| part.is_group) {
             let before = (start / BLOCK..first).rev().take_while(|block| !(self.is_there)(*block)).count() as u64;
             return self.missing(first - before, first, end);
         }
         let most = self.most / BLOCK;
         let read = (0..first).rev().take(to_usize(most / GROWTH + 1)).take_while(|block| (self.is_there)(*block));
         let (read, asked) = (read.count() as u64, wanted.end.div_ceil(BLOCK) - first);
+        let is_binary = found.is_some_and(|(_, part)| part.access == MemberAccess::Sections);
+        let least = if is_binary { NEAR.min(most) } else { 1 };
         // The directory is read to its end, which is near that of the file.
         let is_directory = self.parts.is_none() && end - first <= most;
-        let is_begun = part.access == MemberAccess::Whole && (read > 0 || first == start / BLOCK);
-        let length = if is_directory || is_begun { most } else { asked.max(read * GROWTH).clamp(1, most) };
+        let is_begun = |start: u64| read > 0 || first == start / BLOCK;
+        let length = match found {
+            // Once. What is not kept of it is in pieces.
+            Some((start, part)) if part.access == MemberAccess::Whole && is_begun(start) && part.ask() => end - first,
+            _ if is_directory => most,
+            _ => asked.max(read * GROWTH).clamp(least, most),
+        };
         self.missing(first, first, end.min(first + length))
     }
 
@@ -115,8 +147,8 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeSet;
 
-    use super::MemberAccess::{self, Pieces, Whole};
-    use super::{BLOCK, FileParts, SMALL, WindowFacts, most};
+    use super::MemberAccess::{self, Pieces, Sections, Whole};
+    use super::{BLOCK, FileParts, NEAR, SMALL, WindowFacts, most};
 
     /// The requests for a file of this size when these bytes are read in order.
     fn requests(
@@ -147,9 +179,9 @@ mod tests {
     fn a_large_member_costs_a_block_or_few_requests() {
         let members = |access| Some(vec![(SMALL / 2, Pieces), (100 * MIB, access)]);
         assert_eq!(requests(100 * MIB, members(Pieces), [SMALL / 2]), [(8, 9)]);
-        for (access, more) in [(Pieces, 4), (Whole, 1)] {
+        for (access, most) in [(Pieces, 100 / 8 + 4), (Sections, 100 / 8 + 3), (Whole, 1)] {
             let read = requests(100 * MIB, members(access), (SMALL / 2..100 * MIB).step_by(4096));
-            assert!(read.len() as u64 <= 100 / 8 + more, "{read:?}");
+            assert!(read.len() as u64 <= most, "{read:?}");
             assert_eq!(read.last().unwrap().1, 100 * MIB / BLOCK);
         }
     }
@@ -163,6 +195,23 @@ mod tests {
                 assert!(made.len() <= 13, "{made:?}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_not_kept_of_a_member_is_read_in_pieces() {
+        let parts = FileParts::of_members(vec![(100 * MIB, Whole)], most(128 << 20));
+        let facts = WindowFacts { size: 100 * MIB, parts: Some(&parts), most: most(128 << 20), is_there: &|_| false };
+        assert_eq!(facts.blocks(&(0..1)), 0..100 * MIB / BLOCK);
+        assert_eq!(facts.blocks(&(0..1)), 0..1);
+    }
+
+    #[test]
+    fn tables_of_a_binary_that_are_near_each_other_are_read_together() {
+        let at = |read: u64| requests(300 * MIB, Some(vec![(300 * MIB, Sections)]), [read, read + 100_000]);
+        assert_eq!(at(200 * MIB), [(200 * MIB / BLOCK, 200 * MIB / BLOCK + NEAR)]);
+        // Small ones are read as a whole, with their neighbours.
+        let members = (1..=8).map(|number| (number * MIB, Sections)).collect();
+        assert_eq!(requests(9 * MIB, Some(members), (0..8 * MIB).step_by(4096)), [(0, 8 * MIB / BLOCK)]);
     }
 
     #[test]

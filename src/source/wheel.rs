@@ -224,7 +224,11 @@ impl WheelMember {
     fn access(&self) -> MemberAccess {
         let name = String::from_utf8_lossy(self.path.name());
         let is_binary = OF_BINARIES.iter().any(|suffix| name.contains(suffix));
-        if is_binary && self.claims.method == 8 { MemberAccess::Whole } else { MemberAccess::Pieces }
+        match self.claims.method {
+            8 if is_binary => MemberAccess::Whole,
+            _ if is_binary => MemberAccess::Sections,
+            _ => MemberAccess::Pieces,
+        }
     }
 
     fn kind(self, wheel: &Arc<OpenWheel>, limit: u64, warnings: &mut Vec<String>) -> EntryKind {

@@ -7,6 +7,8 @@ pub(crate) const NONE: u8 = 0;
 pub(crate) const GROWING: u8 = 10;
 /// A bundle is being decompressed.
 pub(crate) const DECOMPRESSING: u8 = 20;
+/// Blocks of a file on a server come in an answer.
+pub(crate) const ANSWER: u8 = 25;
 /// The schedule of bundle jobs.
 pub(crate) const SCHEDULE: u8 = 30;
 /// The frames of the archives, by bundle.
@@ -24,7 +26,7 @@ pub(crate) const READER: u8 = 71;
 pub(crate) const DECODERS: u8 = 80;
 /// The list of open members.
 pub(crate) const MEMBERS: u8 = 90;
-/// The requests for a file on a server.
+/// The answers of a file on a server.
 pub(crate) const REMOTE: u8 = 95;
 /// The entries of a cache.
 pub(crate) const CACHE: u8 = 100;
