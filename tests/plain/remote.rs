@@ -1,7 +1,7 @@
 //! Wheels on a server: the same answers as about files, few requests, and errors that name what a server does wrong.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::thread;
@@ -174,6 +174,60 @@ fn small_wheels_take_one_request() {
     }
 }
 
+/// A wheel with a fat library of 12 MB, which has its section headers at its end and does not become smaller when deflated.
+fn large(place: &Path) -> PathBuf {
+    let wheel = place.join(NAME);
+    let script = r"
+import os, struct, sys, zipfile
+fixture, demo, wheel = sys.argv[1:]
+library = open(fixture, 'rb').read()
+at, = struct.unpack_from('<Q', library, 0x28)
+size, count = struct.unpack_from('<HH', library, 0x3a)
+made = bytearray(library + os.urandom(12 << 20))
+made += bytes(-len(made) % 8)
+struct.pack_into('<Q', made, 0x28, len(made))
+with zipfile.ZipFile(demo) as old, zipfile.ZipFile(wheel, 'w', zipfile.ZIP_DEFLATED) as new:
+    new.writestr('demo/libx.so', bytes(made) + library[at:at + size * count])
+    for member in old.infolist():
+        if '.dist-info/' in member.filename:
+            new.writestr(member, old.read(member))
+";
+    succeeds(Command::new("python3").args(["-c", script, "tests/fixtures/plain.so"]).args([demo(), &wheel]));
+    wheel
+}
+
+#[test]
+fn each_byte_of_a_deflated_library_comes_once_whatever_the_memory() {
+    let place = tempfile::tempdir().unwrap();
+    let wheel = large(place.path());
+    let bytes = fs::read(&wheel).unwrap();
+    let expected = said(&inspect(wheel.to_str().unwrap(), &["--json", "--no-cache"]).output().unwrap());
+    assert!(expected.0 == Some(0) && expected.1.contains("gfx"), "{expected:?}");
+    let ask = |behaviour: fn(&Asked) -> Reply, memory: &str| {
+        let server = Server::start(bytes.clone(), behaviour);
+        let found = said(&inspect(&server.url(NAME), &["--json", "--memory", memory]).output().unwrap());
+        (found, server.asked())
+    };
+    for memory in ["16", "256"] {
+        let (found, asked) = ask(|_| Reply::Right, memory);
+        same(&found, &expected, memory);
+        let sent: usize = asked.iter().map(|it| it.sent).sum();
+        assert!(asked.len() <= 3 && sent <= bytes.len() + (1 << 20), "{} requests, {sent} bytes", asked.len());
+    }
+    // Its answer is read while it is inflated, and goes on where it breaks off.
+    let (found, asked) = ask(|it| if it.number == 0 { Reply::Right } else { Reply::Cut(3_000_000) }, "16");
+    same(&found, &expected, "breaks off");
+    let begins: Vec<_> = asked.iter().skip(1).filter_map(|it| Some(it.range.as_ref()?.start)).collect();
+    assert!((5..=8).contains(&begins.len()) && begins.is_sorted(), "{begins:?}");
+    let changes = |it: &Asked| match it.number {
+        0 => Reply::Right,
+        1 => Reply::Cut(5_000_000),
+        _ => Reply::Tag("\"two\""),
+    };
+    let ((code, out, err), _) = ask(changes, "16");
+    assert!((code, &*out) == (Some(5), "") && err.contains("changed"), "{err}");
+}
+
 /// Behaviours that are no reason for another answer.
 #[test]
 fn what_passes_changes_no_answer() {
@@ -307,6 +361,13 @@ fn secrets_are_sent_to_their_host_and_said_to_nobody() {
             .iter()
             .all(|it| it.path.ends_with("?signature=secret-of-query") && it.header("authorization") == Some(expected))
     );
+
+    // A file that is none of a person's is not read.
+    fs::write(&netrc, "machine 127.0.0.1 login user password secret\n".repeat(30_000)).unwrap();
+    let open = Server::start(fs::read(demo()).unwrap(), |_| Reply::Right);
+    let found = said(&inspect(&open.url(NAME), &["--json"]).env("HOME", home.path()).output().unwrap());
+    same(&found, &local(&["--json"]), "a long netrc");
+    assert!(open.asked().iter().all(|it| it.header("authorization").is_none()));
 
     // A token is for the host that was named, and not for one to which that redirects.
     let other = Server::start(fs::read(demo()).unwrap(), |_| Reply::Right);
