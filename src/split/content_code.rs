@@ -15,7 +15,7 @@ use crate::rope::{Content, Identity};
 /// The smallest files of which is remembered that they have no code, in bytes.
 const MIN_RECORDED: u64 = 64 << 10;
 
-/// The code in a file, if it is no database file and stays no binary with wrappers.
+/// The code in a file that is none of a database.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ContentCode {
     pub(super) is_fat: bool,
