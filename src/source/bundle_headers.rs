@@ -21,10 +21,13 @@ const KINDS: [(&[u8], usize); 2] = [(b"__CLANG_OFFLOAD_BUNDLE__", PAGE), (b"CCOB
 /// Captured headers take at most the budget divided by this.
 const PART: u64 = 8;
 
+/// Bytes that are kept of a code object: its ELF header and program headers, of which known ones have up to 10.
+const OF_CODE: u64 = 1024;
+
 /// The bytes that are read of something that was found. Code objects in bundles are at pages, and their headers are read. What
 /// is elsewhere may be compressed, and its first block is read.
 fn reach(found: u64) -> u64 {
-    if found.is_multiple_of(PAGE as u64) { PAGE as u64 } else { 3 * PAGE as u64 }
+    if found.is_multiple_of(PAGE as u64) { OF_CODE } else { 3 * PAGE as u64 }
 }
 
 /// Captured headers of all members, by page. The least recently used pages are evicted first, and all of them when
@@ -51,7 +54,8 @@ impl BundleHeaderCache {
             let reaches = found.iter().filter(|it| (at..page_end).contains(it)).map(|it| it.saturating_add(reach(*it)));
             end = reaches.fold(end, u64::max);
             if at < end {
-                self.0.put((member, at / PAGE as u64), page.into());
+                let kept = page.get(..to_usize(end - at)).unwrap_or(page);
+                self.0.put((member, at / PAGE as u64), kept.into());
             }
             at = page_end;
         }
@@ -124,7 +128,7 @@ mod tests {
         let (half, places) = (8 * PAGE, [2 * PAGE, 7 * PAGE + 10].map(|at| at as u64));
         let last = cache.observe(MEMBER, 0, &bytes[..half], 0, &places);
         cache.observe(MEMBER, half as u64, &bytes[half..], last, &[]);
-        for (at, length) in [(2 * PAGE, PAGE), (7 * PAGE, 4 * PAGE)] {
+        for (at, length) in [(2 * PAGE, to_usize(OF_CODE)), (7 * PAGE, 3 * PAGE + 10)] {
             assert_eq!(found(&cache, at, length).unwrap(), bytes[at..at + length]);
             assert!(found(&cache, at - 1, 2).is_none() && found(&cache, at + length - 1, 2).is_none());
         }

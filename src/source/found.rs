@@ -31,7 +31,7 @@ impl FoundOffsets {
         let found: Vec<_> = find(bytes).into_iter().map(|at| start + at as u64).collect();
         self.offsets.extend(&found);
         self.end = start + bytes.len() as u64;
-        let last = if bytes.len() < MAX_FOUND { edge } else { bytes.to_vec() };
+        let last = if bytes.len() < MAX_FOUND { &*edge } else { bytes };
         self.tail = last.get(last.len().saturating_sub(MAX_FOUND - 1)..).unwrap_or_default().to_vec();
         found
     }
