@@ -50,8 +50,13 @@ fn line((path, content): &(&str, Vec<u8>)) -> String {
 /// Splits, with little memory unless `arguments` say how much; these counters.
 fn work<const N: usize>(directory: &TempDir, input: &Path, arguments: &[&str], counters: [&str; N]) -> [u64; N] {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
-    command.arg("split").arg(input).arg("-o").arg(directory.path().join("out")).args(arguments);
-    command.args(["--no-cache", "--force"]).env("RUST_LOG", "kpackfs=debug");
+    command.arg("split").arg(input).arg("-o").arg(directory.path().join("out")).arg("--force");
+    counted(command, arguments, counters)
+}
+
+/// Runs a command, with little memory unless `arguments` say how much; these counters.
+fn counted<const N: usize>(mut command: Command, arguments: &[&str], counters: [&str; N]) -> [u64; N] {
+    command.args(arguments).arg("--no-cache").env("RUST_LOG", "kpackfs=debug");
     if !arguments.contains(&"--memory") {
         command.args(["--memory", "16"]);
     }
@@ -150,6 +155,42 @@ fn uncompressed_code_is_inflated_once_whatever_the_number_of_threads() {
             assert_eq!(compressed, of_code / part, "-j {threads} {targets:?}");
         }
     }
+}
+
+/// Headers of code are looked at in the pass that finds the device code of a deflated library at its end.
+#[test]
+fn inspect_inflates_uncompressed_code_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let code = data(4 << 20);
+    // An AMDGPU ELF file without program headers (elf(5)).
+    let object = |number: usize, section_headers: u64| {
+        let mut header = [0; 64];
+        header[..9].copy_from_slice(b"\x7fELF\x02\x01\x01\x40\x03");
+        header[18..20].copy_from_slice(&224_u16.to_le_bytes());
+        header[40..48].copy_from_slice(&section_headers.to_le_bytes());
+        [&header, &code[(number << 12) + 64..(number << 12) + (1 << 20)]].concat()
+    };
+    let bundle = |number: usize| {
+        // Those of one are behind its end.
+        let first = object(2 * number, if number == 4 { 5 << 20 } else { 0 });
+        bundle([("gfx1100", &first), ("gfx942", &object(2 * number + 1, 0))])
+    };
+    let bundles: Vec<_> = (0..10).map(bundle).collect();
+    let Some(library) = linked(&directory, &bundles) else { return };
+    let total = library.len() as u64;
+    let input = wheel(&directory, "costs", &[("costs/liba.so", library)]);
+    for arguments in [&[][..], &["--require", "gfx942"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+        command.arg("inspect").arg(&input);
+        let [inflated] = counted(command, arguments, ["bytes_inflated"]);
+        // The end is read again: headers, tables of sections, and data.
+        assert!(inflated <= total + total / 4, "{arguments:?}: {inflated} of {total}");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+    let output = command.arg("inspect").arg(&input).args(["--no-cache", "--require", "gfx1100"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the code object for gfx1100: it has 1048576 bytes, but its headers need"), "{said}");
 }
 
 /// Digests of what is written are computed while it is written.
