@@ -250,6 +250,12 @@ impl Why {
             None => String::new(),
         };
         writeln!(out, "{}{}", message(&answer.sentence), run(&answer.command))?;
+        if let Some(FoundCause { targets, paths, .. }) = answer.causes.first()
+            && paths.len() > 1
+        {
+            let others = paths.iter().skip(1).map(String::as_str).collect::<Vec<_>>().join(", ");
+            writeln!(out, "also: {}", message(&format!("{others} on {}, for the same reason", targets.join(", "))))?;
+        }
         for FoundCause { cause, targets, paths } in answer.causes.iter().skip(1) {
             let place = format!("{} on {}", paths.join(", "), targets.join(", "));
             writeln!(out, "also: {}{}", message(&format!("{place}: {}", cause.reason)), run(&cause.command))?;
