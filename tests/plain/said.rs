@@ -79,11 +79,11 @@ fn success_says_what_was_written_and_what_comes_next() {
         ),
         (
             "kpackfs collect fat --from fat --gpu-targets gfx90a,gfx1030 --shared -o apps",
-            &["kpackfs: wrote 3 pieces to apps, ", "common, ", "gfx1030, ", "next: kpackfs inspect apps/gfx90a"],
+            &["kpackfs: wrote 3 pieces to apps, ", "common, ", "gfx1030, ", "next: kpackfs inspect apps/gfx1030"],
         ),
         (
             "kpackfs collect fat --from fat --gpu-targets gfx90a,gfx1030 --shared -o apps.zip",
-            &["kpackfs: wrote 3 pieces to ., ", "apps-common.zip", "next: kpackfs inspect ./apps-gfx90a.zip"],
+            &["kpackfs: wrote 3 pieces to ., ", "apps-common.zip", "next: kpackfs inspect ./apps-gfx1030.zip"],
         ),
         (
             "kpackfs collect fat --from fat --gpu-targets gfx90a -o app.zip",
