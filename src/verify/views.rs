@@ -10,7 +10,7 @@ use super::report::{Findings, enumerate};
 use super::statement;
 use crate::opened::SplitDirectory;
 use crate::resources::Resources;
-use crate::split::STATEMENT;
+use crate::split::{SIMPLE, STATEMENT};
 use crate::view::{HOST, MERGED, REPORTS, THIN, THIN_WHEELS, WHEELS};
 
 /// Opens all that is to be checked. `prefix` comes before the names of parts in findings.
@@ -55,8 +55,13 @@ fn note_unchecked(split: &SplitDirectory, findings: &Findings) {
         if !split.thin.is_empty() {
             findings.note(format!("{THIN}/ and {THIN_WHEELS}/ of a mount were not checked; name what is in them"));
         }
-    } else if !split.others.is_empty() {
-        let (place, names) = (split.path.display(), enumerate(&split.others));
+        return;
+    }
+    // What has a statement may be in a directory with others.
+    let is_noted = |name: &&String| split.statement.is_none() || *name == SIMPLE;
+    let others: Vec<_> = split.others.iter().filter(is_noted).collect();
+    if !others.is_empty() {
+        let (place, names) = (split.path.display(), enumerate(&others));
         findings.note(format!("{place}: directories in it that were not checked; name them to check them: {names}"));
     }
 }
