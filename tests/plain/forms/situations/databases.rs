@@ -40,6 +40,25 @@ pub(crate) fn rocblas(files: &mut Files, processors: &[&str]) {
     files.put(&format!("{ROCBLAS}/{FALLBACK}.dat"), b"\x80");
 }
 
+/// The same with a directory of its own for gfx90a, as `TheRock` builds those of gfx9.
+pub(crate) fn mixed_rocblas(files: &mut Files) {
+    rocblas(files, &["gfx90a", "gfx1100"]);
+    for (path, _) in files.all.iter_mut().filter(|(path, _)| path.contains("gfx90a") && path.contains("/library/")) {
+        *path = path.replace("/library/", "/library/gfx90a/");
+    }
+    let fallback = files.all.iter().find(|(path, _)| path.ends_with("fallback.dat")).unwrap().1.clone();
+    files.put(&format!("{ROCBLAS}/gfx90a/{FALLBACK}.dat"), fallback);
+}
+
+/// The same for gfx90a, with helper kernels and fallbacks for each mode.
+pub(crate) fn rocblas_by_mode(files: &mut Files) {
+    rocblas(files, &["gfx90a"]);
+    for mode in ["-xnack-", "-xnack+"] {
+        files.put(&format!("{ROCBLAS}/Kernels.so-000-gfx90a{mode}.hsaco"), code(&format!("gfx90a:{}", &mode[1..]), 25));
+    }
+    files.all.retain(|(path, _)| !path.ends_with("Kernels.so-000-gfx90a.hsaco"));
+}
+
 /// hipBLASLt, with code of its own for both GPUs or without any, and a database for gfx90a.
 pub(crate) fn hipblaslt(files: &mut Files, has_code: bool) {
     let with_code = Library::new("libhipblaslt.so.1", &[&["gfx90a", "gfx1100"]]);
@@ -57,6 +76,12 @@ pub(crate) fn miopen(files: &mut Files) {
     for name in ["gfx90a68.db.txt", "gfx90a68.HIP.fdb.txt"] {
         files.put(&format!("{MIOPEN}/{name}"), b"key=value\n");
     }
+}
+
+/// rocFFT, with code of its own for both GPUs, and a kernel cache for gfx90a.
+pub(crate) fn rocfft(files: &mut Files) {
+    files.library(&Library::new("librocfft.so.0", &[&["gfx90a", "gfx1100"]]));
+    files.put("kern/lib/rocfft_kernel_cache_gfx90a.db", b"SQLite format 3\0 and pages");
 }
 
 /// AOTriton, with these kernels for each GPU.

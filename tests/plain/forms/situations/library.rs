@@ -12,6 +12,8 @@ pub(crate) struct Library {
     pub(crate) name: &'static str,
     /// The entry IDs of each wrapper's bundle. A target stands for the ID that clang writes.
     pub(crate) wrappers: &'static [&'static [&'static str]],
+    /// The targets of code objects in its data, to which no wrapper leads.
+    pub(crate) data: &'static [&'static str],
     /// What it needs.
     pub(crate) needs: &'static [&'static str],
     pub(crate) runpath: Option<&'static str>,
@@ -32,13 +34,20 @@ fn flags(target: &str) -> u32 {
         "gfx1100" => 0x41,
         "gfx1151" => 0x4a,
         "gfx11-generic" => 0x54 | 1 << 24,
+        "a later processor" => 0xf0,
         "gfx9-4-generic" => 0x5f | 1 << 24 | mode("xnack", 8) | mode("sramecc", 10),
         other => panic!("{other}"),
     }
 }
 
-/// The header of an AMDGPU ELF file with a table of sections, or SPIR-V. The number keeps code objects apart.
+/// The header of an AMDGPU ELF file with a table of sections, or SPIR-V. The number keeps code objects apart. `!` after a
+/// target: the table is behind the end.
 pub(crate) fn code(target: &str, number: u8) -> Vec<u8> {
+    if let Some(target) = target.strip_suffix('!') {
+        let mut code = code(target, number);
+        code[42] = 1;
+        return code;
+    }
     if target == "amdgcnspirv" {
         return [&[0x03, 0x02, 0x23, 0x07][..], &[number; 124]].concat();
     }
@@ -51,13 +60,13 @@ pub(crate) fn code(target: &str, number: u8) -> Vec<u8> {
     code
 }
 
-fn bundle(entries: &[&str], number: u8) -> Vec<u8> {
+pub(crate) fn bundle(entries: &[&str], number: u8) -> Vec<u8> {
     let align = |at: usize| at.next_multiple_of(4096);
     let target = |id: &str| id.rsplit("--").next().unwrap().rsplit("hsa-").next().unwrap().to_owned();
     let id = |entry: &str| match entry {
         "amdgcnspirv" => "hip-spirv64-amd-amdhsa--amdgcnspirv".to_owned(),
         _ if entry.contains("amdgcn") => entry.to_owned(),
-        _ => format!("hipv4-amdgcn-amd-amdhsa--{entry}"),
+        _ => format!("hipv4-amdgcn-amd-amdhsa--{}", entry.trim_end_matches('!')),
     };
     let host = ("host-x86_64-unknown-linux-gnu-".to_owned(), Vec::new());
     let entries = entries.iter().map(|entry| (id(entry), code(&target(entry), number)));
@@ -79,7 +88,7 @@ fn bundle(entries: &[&str], number: u8) -> Vec<u8> {
 
 impl Library {
     pub(crate) const fn new(name: &'static str, wrappers: &'static [&'static [&'static str]]) -> Self {
-        Self { name, wrappers, needs: &[], runpath: None }
+        Self { name, wrappers, data: &[], needs: &[], runpath: None }
     }
 
     /// Its bytes. `scratch` is for the compiler.
@@ -94,6 +103,16 @@ impl Library {
                  extern const char bundle{number}[] __attribute__((visibility(\"hidden\")));\n\
                  static struct {{ unsigned magic, version; const void *code, *unused; }} wrapper{number}\n\
                  __attribute__((section(\".hipFatBinSegment\"), used, aligned(8))) = {{0x48495046, 1, bundle{number}, 0}};\n",
+                file.display()
+            )
+            .unwrap();
+        }
+        for (number, target) in self.data.iter().enumerate() {
+            let file = scratch.join(format!("code{number}"));
+            fs::write(&file, code(target, u8::try_from(number + 1).unwrap())).unwrap();
+            writeln!(
+                source,
+                "__asm__(\".section .rodata\\n.balign 8\\n.incbin \\\"{}\\\"\\n.previous\");",
                 file.display()
             )
             .unwrap();

@@ -53,6 +53,15 @@ impl Files {
         self.put(&format!("{directory}/{}", library.name), bytes);
     }
 
+    /// A library as a split leaves it, without its archives.
+    pub(crate) fn grafted(&mut self, directory: &str, library: &Library) {
+        let scratch = self.scratch.get_or_insert_with(|| tempfile::tempdir().unwrap()).path();
+        fs::write(scratch.join(library.name), library.make(scratch)).unwrap();
+        succeeds(kpackfs().args(["split", library.name, "-o", "parts", "--no-cache"]).current_dir(scratch));
+        let bytes = fs::read(scratch.join("parts/host").join(library.name)).unwrap();
+        self.put(&format!("{directory}/{}", library.name), bytes);
+    }
+
     /// The wheel with these files.
     fn wheel(&self) -> Vec<u8> {
         let metadata = b"Metadata-Version: 2.1\nName: kern\nVersion: 1.0\n".to_vec();
@@ -89,10 +98,8 @@ impl Made {
         let wheel = made.at(Form::Wheel);
         fs::write(&wheel, files.wheel()).unwrap();
         unzip(&wheel, &made.at(Form::Unpacked));
-        made.run(&["split", "kern-1.0-py3-none-any.whl", "-o", "parts"]);
-        made.run(&["split", "kern-1.0-py3-none-any.whl", "--format", "wheel", "-o", "wheels"]);
-        for wheel in fs::read_dir(made.root.path().join("wheels")).unwrap() {
-            unzip(&wheel.unwrap().path(), &made.at(Form::Installed));
+        if situation.has(Form::Split) || situation.has(Form::Installed) {
+            made.split();
         }
         if can_mount && situation.has(Form::Mounted) {
             fs::create_dir(made.at(Form::Mounted)).unwrap();
@@ -107,6 +114,14 @@ impl Made {
         fs::create_dir(made.root.path().join("app")).unwrap();
         fs::write(made.root.path().join("app/libapp.so"), application(situation.needs, scratch.path())).unwrap();
         made
+    }
+
+    fn split(&self) {
+        self.run(&["split", "kern-1.0-py3-none-any.whl", "-o", "parts"]);
+        self.run(&["split", "kern-1.0-py3-none-any.whl", "--format", "wheel", "-o", "wheels"]);
+        for wheel in fs::read_dir(self.root.path().join("wheels")).unwrap() {
+            unzip(&wheel.unwrap().path(), &self.at(Form::Installed));
+        }
     }
 
     pub(crate) fn at(&self, form: Form) -> PathBuf {

@@ -7,6 +7,7 @@
 mod databases;
 mod library;
 mod made;
+mod other_forms;
 mod table;
 
 use std::process::Output;
@@ -16,6 +17,7 @@ use std::thread;
 
 use crate::common::can_mount;
 use made::{Form, Made};
+use other_forms::OTHER_FORMS;
 use table::{SITUATIONS, Situation, Verdict};
 
 /// The commands, as rows name them.
@@ -46,18 +48,24 @@ fn ask(made: &Made, situation: &Situation, command: &str, form: Form) -> Output 
 /// The exit code and a text that a command has to give; `None` if it is not asked.
 fn expected(situation: &Situation, command: &str, form: Form) -> Option<(i32, Option<&'static str>)> {
     let verdict = situation.of_split.filter(|_| form.is_split()).unwrap_or(situation.verdict);
+    if let Some((_, code)) = situation.verified.iter().find(|(of, _)| *of == form && command == "verify") {
+        return Some((*code, None));
+    }
     let verdict = if situation.blind.contains(&command) { Verdict::Found } else { verdict };
     Some(match (command, verdict) {
+        ("why", Verdict::Unreadable) => (3, None),
+        ("why", Verdict::Unreached(text)) => (4, Some(text)),
+        ("verify", Verdict::Unreached(_)) => (2, Some("nothing there was split")),
         // A wheel is checked as a whole. What else is of no split is not, and it says so.
         ("verify", _) if form == Form::Wheel && situation.is_finding => (1, None),
         ("verify", _) if !form.is_split() => (2, Some("nothing there was split")),
         ("verify", _) => (i32::from(situation.is_finding), None),
         ("collect", _) if situation.needs.is_empty() || situation.gpu.contains(':') => return None,
-        (_, Verdict::Found) => (0, None),
+        (_, Verdict::Found | Verdict::Unreached(_)) => (0, None),
         // It reads the archives of wanted GPUs only, and knows nothing of what others have.
         ("collect", Verdict::Remark(text)) if form.is_split() && text.starts_with("wrapper") => (0, None),
         (_, Verdict::Remark(text)) => (0, Some(text)),
-        (_, Verdict::Lacking) => (1, None),
+        (_, Verdict::Lacking | Verdict::Unreadable) => (1, None),
     })
 }
 
@@ -86,7 +94,8 @@ fn cells(situation: &Situation, can_mount: bool) -> Vec<Cell> {
 #[test]
 fn commands_judge_device_code_alike() {
     let wanted = std::env::var("SITUATION").unwrap_or_default();
-    let rows: Vec<_> = SITUATIONS.iter().filter(|situation| situation.name.contains(&wanted)).collect();
+    let rows: Vec<_> =
+        SITUATIONS.iter().chain(OTHER_FORMS).filter(|situation| situation.name.contains(&wanted)).collect();
     let (next, can_mount, wrong) = (AtomicUsize::new(0), can_mount(), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..THREADS {

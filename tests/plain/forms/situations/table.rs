@@ -16,6 +16,10 @@ pub(crate) enum Verdict {
     Remark(&'static str),
     /// A library finds nothing, or not what it needs.
     Lacking,
+    /// There is code for the GPU, and nothing can load it.
+    Unreadable,
+    /// There is code that no runtime looks for, which is named with this text. There is nothing to split.
+    Unreached(&'static str),
 }
 
 pub(crate) struct Situation {
@@ -36,12 +40,19 @@ pub(crate) struct Situation {
     pub(crate) is_finding: bool,
     /// The only form that there is.
     pub(crate) only: Option<Form>,
+    /// Exit codes of `verify` for forms in which it has another task.
+    pub(crate) verified: &'static [(Form, i32)],
     /// Commands that do not judge this, and answer as if all were there.
     pub(crate) blind: &'static [&'static str],
 }
 
 impl Situation {
-    const fn new(name: &'static str, reason: &'static str, gpu: &'static str, files: fn(&mut Files)) -> Self {
+    pub(super) const fn new(
+        name: &'static str,
+        reason: &'static str,
+        gpu: &'static str,
+        files: fn(&mut Files),
+    ) -> Self {
         let (needs, damage, verdict): (_, Option<fn(&Path)>, _) = (&["libk.so"], None, Verdict::Found);
         Self {
             name,
@@ -53,20 +64,21 @@ impl Situation {
             verdict,
             of_split: None,
             is_finding: false,
+            verified: &[],
             only: None,
             blind: &[],
         }
     }
 
-    const fn lacks(self) -> Self {
+    pub(super) const fn lacks(self) -> Self {
         Self { verdict: Verdict::Lacking, ..self }
     }
 
-    const fn remark(self, text: &'static str) -> Self {
+    pub(super) const fn remark(self, text: &'static str) -> Self {
         Self { verdict: Verdict::Remark(text), ..self }
     }
 
-    const fn needs(self, needs: &'static [&'static str]) -> Self {
+    pub(super) const fn needs(self, needs: &'static [&'static str]) -> Self {
         Self { needs, ..self }
     }
 
@@ -74,12 +86,37 @@ impl Situation {
         Self { of_split: Some(Verdict::Lacking), ..self }
     }
 
-    const fn finding(self) -> Self {
+    pub(super) const fn finding(self) -> Self {
         Self { is_finding: true, ..self }
     }
 
-    const fn damaged(self, damage: fn(&Path)) -> Self {
+    pub(super) const fn damaged(self, damage: fn(&Path)) -> Self {
         Self { damage: Some(damage), ..self }.lacks().finding()
+    }
+
+    /// What a tool does to a split that still works.
+    pub(super) const fn changed(self, damage: fn(&Path)) -> Self {
+        Self { damage: Some(damage), ..self }.finding()
+    }
+
+    pub(super) const fn unreadable(self) -> Self {
+        Self { verdict: Verdict::Unreadable, ..self }
+    }
+
+    pub(super) const fn unreached(self, text: &'static str) -> Self {
+        Self { verdict: Verdict::Unreached(text), ..self }
+    }
+
+    pub(super) const fn verified(self, verified: &'static [(Form, i32)]) -> Self {
+        Self { verified, ..self }
+    }
+
+    pub(super) const fn found_if_split(self) -> Self {
+        Self { of_split: Some(Verdict::Found), ..self }
+    }
+
+    pub(super) const fn unjudged_by(self, blind: &'static [&'static str]) -> Self {
+        Self { blind, ..self }
     }
 
     const fn only(self, form: Form, blind: &'static [&'static str]) -> Self {
@@ -88,8 +125,12 @@ impl Situation {
 
     /// Whether a form of the input can be in this situation.
     pub(crate) fn has(&self, form: Form) -> bool {
-        let can_be_damaged = matches!(form, Form::Split | Form::Installed);
-        self.only.map_or_else(|| self.damage.is_none() || can_be_damaged, |only| only == form)
+        let can_be = match (self.verdict, self.damage) {
+            (Verdict::Unreached(_), _) => !form.is_split(),
+            (_, Some(_)) => matches!(form, Form::Split | Form::Installed),
+            (_, None) => true,
+        };
+        self.only.map_or(can_be, |only| only == form)
     }
 }
 
@@ -114,7 +155,7 @@ fn two_packages(files: &mut Files) {
     files.library_in("two/lib", &Library::new("libl.so", &[&["gfx90a", "gfx1100"]]));
 }
 
-fn remove(root: &Path, part: &str) {
+pub(super) fn remove(root: &Path, part: &str) {
     let found = named(root, part);
     assert!(!found.is_empty(), "{part}: {:?}", named(root, ""));
     for path in found {
