@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::binary::FatBinary;
-use crate::fatbin::{Bundle, CODE_HEADER, code_damage, code_target, is_bundle, is_code};
+use crate::fatbin::{Bundle, CodeFile};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::begins_archive;
 use crate::resources::Resources;
-use crate::rope::{Content, to_usize};
+use crate::rope::Content;
 use crate::source::EntryPath;
 
 /// Sets of targets. Most of thousands are equal, so each is stored once.
@@ -88,13 +88,15 @@ pub(crate) struct LibraryCode {
     pub(crate) wrappers: TargetSets,
     /// Its code objects and their bytes, as far as these are known.
     pub(crate) sizes: Vec<(TargetId, u64)>,
+    /// The targets whose code nothing can load, as far as they are known, and why.
+    pub(crate) damage: Vec<(Option<TargetId>, String)>,
     /// Why its code is not known.
     pub(crate) problem: Option<String>,
 }
 
 impl LibraryCode {
     pub(crate) fn new(path: EntryPath, form: CodePlace, wrappers: TargetSets) -> Self {
-        Self { path, form, wrappers, sizes: Vec::new(), problem: None }
+        Self { path, form, wrappers, sizes: Vec::new(), damage: Vec::new(), problem: None }
     }
 
     /// A file whose code is not known, for this reason.
@@ -110,12 +112,14 @@ impl LibraryCode {
         binary: &FatBinary,
         resources: &Arc<Resources>,
     ) -> Result<Option<Self>, String> {
-        let wrappers = binary.wrappers().into_iter();
-        let targets = wrappers.map(|wrapper| {
+        let (mut targets, mut damage) = (Vec::new(), Vec::new());
+        for wrapper in binary.wrappers() {
             let bundle = Bundle::read(content, wrapper.bundle, wrapper.limit, resources);
-            loadable(&bundle.map_err(|error| error.to_string())?, content, resources)
-        });
-        let code = Self::new(path, CodePlace::Fat, targets.collect::<Result<_, String>>()?);
+            let bundle = bundle.map_err(|error| error.to_string())?;
+            damage.extend(bundle.damage(content, resources).map(|(target, reason)| (Some(target), reason)));
+            targets.push(bundle.targets());
+        }
+        let code = Self { damage, ..Self::new(path, CodePlace::Fat, targets.into_iter().collect()) };
         Ok((!code.targets().is_empty()).then_some(code))
     }
 
@@ -129,22 +133,15 @@ impl LibraryCode {
         if begins_archive(content) {
             return Self::of_archive(path, content).map(Some);
         }
-        let mut beginning = vec![0; CODE_HEADER.min(to_usize(content.size()))];
-        if content.peek(&mut beginning).is_err() {
-            return Ok(None);
-        }
-        let (form, targets) = if is_code(&beginning) {
-            let target = code_target(&beginning);
-            let target = target.ok_or("a code object whose header names no target that is known")?;
-            code_damage(&**content, &beginning).map_or(Ok(()), Err)?;
-            (CodePlace::CodeObject, BTreeSet::from([target]))
-        } else if is_bundle(&beginning) {
-            let bundle = Bundle::read(content, 0, content.size(), resources).map_err(|error| error.to_string())?;
-            (CodePlace::Bundle, loadable(&bundle, content, resources)?)
-        } else {
+        let Some(code) = CodeFile::read(content, resources).map_err(|error| error.to_string())? else {
             return Ok(None);
         };
-        Ok(Some(Self::new(path, form, std::iter::once(targets).collect())))
+        let CodeFile { is_bundle, targets, damage } = code;
+        if targets.is_empty() && !is_bundle {
+            return Err("a code object whose header names no target that is known".to_owned());
+        }
+        let form = if is_bundle { CodePlace::Bundle } else { CodePlace::CodeObject };
+        Ok(Some(Self { damage, ..Self::new(path, form, std::iter::once(targets).collect()) }))
     }
 
     /// The code of an archive, as far as a runtime finds it: for the targets that it offers.
@@ -157,20 +154,19 @@ impl LibraryCode {
         Ok(Self::new(path, CodePlace::Archive, targets.collect()))
     }
 
+    /// Why nothing can load code that a GPU takes.
+    pub(crate) fn damage_for(&self, gpu: &TargetId) -> Option<&str> {
+        let takes = |target: &TargetId| {
+            self.wrappers.sets.iter().any(|code| gpu.takes(target, &code.iter().collect::<Vec<_>>()))
+        };
+        let damage = self.damage.iter().find(|(target, _)| target.as_ref().is_none_or(takes));
+        damage.map(|(_, reason)| reason.as_str())
+    }
+
     /// All targets.
     pub(crate) fn targets(&self) -> BTreeSet<&TargetId> {
         self.wrappers.sets.iter().flatten().collect()
     }
-}
-
-/// The targets of a bundle. An error says why nothing can load its code for one of them.
-fn loadable(
-    bundle: &Bundle,
-    content: &Arc<dyn Content>,
-    resources: &Arc<Resources>,
-) -> Result<BTreeSet<TargetId>, String> {
-    let damage = bundle.damage(content, resources).next();
-    damage.map_or_else(|| Ok(bundle.targets()), |(_, reason)| Err(reason))
 }
 
 #[cfg(test)]

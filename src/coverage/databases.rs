@@ -14,6 +14,7 @@ use super::lookup::{
 };
 use super::model::{Cell, CellKind, CoveredDatabase, DatabaseAnswer};
 use crate::database::{Arch, DatabaseReader, Handler, KernelFiles};
+use crate::fatbin::CodeFile;
 use crate::gpu::{BundleKey, Level, TargetId};
 use crate::resources::Resources;
 use crate::source::{EntryKind, EntryPath, Input};
@@ -80,11 +81,16 @@ impl InputDatabases<'_> {
         for ((path, handler, files), members) in databases {
             let archs: BTreeSet<_> = members.iter().map(|(_, arch)| (*arch).clone()).collect();
             let wanted = archs.iter().filter(|arch| gpus.iter().any(|gpu| serves(arch, gpu))).collect();
-            let damaged = if files == KernelFiles::Catalogue { Vec::new() } else { self.damaged(&members, &wanted) };
+            let code = if files == KernelFiles::Catalogue { Vec::new() } else { self.damaged(&members, &wanted) };
             // One answer is for all kinds of files.
             let before = found.last().filter(|it| it.path == path.to_string() && it.library == handler.name());
             let answer = |gpu: &TargetId| {
-                if let Some((file, _, reason)) = damaged.iter().find(|(_, arch, _)| serves(arch, gpu)) {
+                let mut own = code.iter().filter(|(_, arch, _)| serves(arch, gpu));
+                let damage = |code: &Result<CodeFile, String>| match code {
+                    Ok(code) => code.damage_for(gpu).map(str::to_owned),
+                    Err(reason) => Some(reason.clone()),
+                };
+                if let Some((file, reason)) = own.find_map(|(file, _, code)| Some((file, damage(code)?))) {
                     let name = String::from_utf8_lossy(file.name());
                     let reason = format!("{name}, which is for {gpu}, cannot be loaded: {reason}");
                     return Some((gpu.to_string(), DatabaseAnswer::Lacks { file: file.to_string(), reason }));
@@ -106,20 +112,21 @@ impl InputDatabases<'_> {
         found
     }
 
-    /// The files for these architectures that cannot be loaded, and why.
+    /// The files with code for these architectures that is damaged for some GPU.
     fn damaged<'b>(
         &self,
         files: &[(&'b EntryPath, &'b Arch)],
         wanted: &BTreeSet<&Arch>,
-    ) -> Vec<(&'b EntryPath, &'b Arch, String)> {
+    ) -> Vec<(&'b EntryPath, &'b Arch, Result<CodeFile, String>)> {
         let input = InputFiles(self.input);
         let files = files.par_iter().filter(|(_, arch)| wanted.contains(arch));
-        let damaged = files.filter_map(|&(path, arch)| {
+        let code = files.filter_map(|&(path, arch)| {
             let content = input.open(path.as_path())?;
-            let reason = LibraryCode::of_loose(path.clone(), &content, self.resources).err()?;
-            Some((path, arch, reason))
+            let code = CodeFile::read(&content, self.resources).map_err(|error| error.to_string()).transpose()?;
+            let is_whole = code.as_ref().is_ok_and(|code| code.damage.is_empty());
+            (!is_whole).then_some((path, arch, code))
         });
-        damaged.collect()
+        code.collect()
     }
 
     /// The libraries of the input that read databases.

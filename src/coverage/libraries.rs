@@ -29,7 +29,12 @@ pub(super) fn find(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Vec<Libra
 /// The files with code for a required GPU that nothing can load.
 fn damaged(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> impl Iterator<Item = LibraryCode> {
     examined.code.iter().filter_map(|file| {
-        let is_wanted = |target: &TargetId| gpus.iter().any(|gpu| gpu.served_by(&[target]).kind.is_some());
+        let present: Vec<_> = file.found.iter().flat_map(|(_, found)| found.targets.keys()).collect();
+        let is_wanted = |target: &TargetId| {
+            // What is truncated may not be among what was found.
+            let present: Vec<_> = present.iter().copied().chain([target]).collect();
+            gpus.iter().any(|gpu| gpu.takes(target, &present))
+        };
         let (_, reason) = file.damage.iter().find(|(target, _)| is_wanted(target))?;
         Some(LibraryCode::unknown(file.path.clone(), CodePlace::Unreadable, reason.clone()))
     })

@@ -11,7 +11,7 @@ use serde_bytes::ByteBuf;
 use super::compressed::Compressed;
 use super::entry_id::EntryTargets;
 use super::error::{FatbinError, malformed};
-use super::header::{code_damage, code_target};
+use super::header::code_damage;
 use super::packing::{self, CompressedHeader};
 use super::{CODE_HEADER, CodeObject};
 use crate::gpu::TargetId;
@@ -188,19 +188,6 @@ pub fn read_bundle(
     resources: &Arc<Resources>,
 ) -> Result<Vec<CodeObject>, FatbinError> {
     Bundle::read(content, offset, limit, resources)?.objects(content, resources)
-}
-
-/// The targets whose code in a file nothing can load, and why, if the file is a code object or a bundle.
-pub(crate) fn damage_of_file(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Vec<(TargetId, String)> {
-    let mut head = vec![0; CODE_HEADER.min(to_usize(content.size()))];
-    if content.peek(&mut head).is_err() {
-        return Vec::new();
-    }
-    if is_bundle(&head) {
-        let bundle = Bundle::read(content, 0, content.size(), resources);
-        return bundle.map(|bundle| bundle.damage(content, resources).collect()).unwrap_or_default();
-    }
-    code_target(&head).zip(code_damage(&**content, &head)).into_iter().collect()
 }
 
 /// Bytes that show whether a bundle begins: the length of the longest magic.

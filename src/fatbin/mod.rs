@@ -25,6 +25,7 @@
 //! ```
 
 mod bundle;
+mod code_file;
 mod compressed;
 mod damage;
 mod decoder;
@@ -46,8 +47,9 @@ use std::sync::Arc;
 use crate::gpu::TargetId;
 use crate::rope::{Content, to_usize};
 
+pub(crate) use bundle::is_plain_bundle;
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
-pub(crate) use bundle::{damage_of_file, is_plain_bundle};
+pub(crate) use code_file::{CodeFile, begins_code, damage_of_file};
 pub(crate) use compressed::{Compressed, DECODER};
 pub(crate) use entry_id::EntryTargets;
 pub(crate) use equal::BundleClaims;

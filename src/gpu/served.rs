@@ -52,6 +52,11 @@ impl TargetId {
         FoundCode { kind, found, modes_with: modes(true), modes_without: modes(false) }
     }
 
+    /// Whether a runtime gives `code`, which is one of `present`, to a GPU of this target.
+    pub fn takes(&self, code: &Self, present: &[&Self]) -> bool {
+        self.served_by(present).found.iter().any(|&at| present.get(at).is_some_and(|found| *found == code))
+    }
+
     /// The names of the devices that may be given code for this target: its own name, and one for each mode of each GPU
     /// that takes it. No device is called so if it is SPIR-V, or if its target is not understood; then it is the name alone.
     pub fn devices(&self) -> BTreeSet<Self> {

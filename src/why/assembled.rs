@@ -13,6 +13,7 @@ use super::wanted::WantedPackages;
 use crate::binary::{FatBinary, SplitBinary};
 use crate::coverage::{CodePlace, CoveredDatabase, InputDatabases, LibraryCode, quoted};
 use crate::database::Databases;
+use crate::fatbin::begins_code;
 use crate::gpu::TargetId;
 use crate::image::{ImageReference, open_root};
 use crate::join::{Joined, join, lay_over, open_wheels};
@@ -160,7 +161,7 @@ fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &Assem
                 let targets = form.code().map(|code| code.iter().map(|it| it.target.clone()).collect());
                 Ok(Some(LibraryCode::new(entry.clone(), CodePlace::Split, targets.collect())))
             }
-            None if may_be_binary(&**content) => binary(entry, &path, content, resources),
+            None if may_be_binary(&**content) && !begins_code(&**content) => binary(entry, &path, content, resources),
             None => continue,
         };
         seen.binaries += 1;

@@ -18,6 +18,8 @@ pub(super) struct FoundLookups {
     /// The first of it that was not understood, or is not there.
     pub(super) unknown: Option<String>,
     pub(super) seen: SeenFiles,
+    /// The groups of files with code for a GPU that nothing can load.
+    pub(super) damaged: BTreeSet<(String, String)>,
     has_library: bool,
 }
 
@@ -62,7 +64,7 @@ impl FoundLookups {
     /// Drops archives and code objects without code for a GPU, if those of that GPU are there.
     pub(super) fn drop_those_of_other_gpus(&mut self) {
         let with_code = self.lookups.iter().filter(|it| it.cause.is_none());
-        let with_code: BTreeSet<_> = with_code.filter_map(Lookup::group).collect();
+        let with_code: BTreeSet<_> = with_code.filter_map(Lookup::group).chain(self.damaged.iter().cloned()).collect();
         self.lookups.retain(|it| it.cause.is_none() || it.group().is_none_or(|group| !with_code.contains(&group)));
     }
 

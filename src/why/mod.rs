@@ -30,7 +30,7 @@ mod split;
 mod unwrapped;
 mod wanted;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +39,7 @@ use rocm_kpack::Environment;
 
 use crate::binary::{FatBinary, SplitBinary};
 use crate::coverage::{CodePlace, LibraryCode};
+use crate::fatbin::begins_code;
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::source::{EntryPath, open_file};
@@ -120,6 +121,24 @@ impl Question {
         gpus.iter().filter_map(|&position| self.look_up_one(file, library, position)).collect()
     }
 
+    /// The same for the GPUs whose code can be loaded. What the others take is added to what could not be read.
+    fn look_up_whole(
+        &self,
+        file: &LibraryFile,
+        library: &Library,
+        gpus: &[usize],
+        found: &mut FoundLookups,
+    ) -> Vec<Lookup> {
+        let damage = |position: &usize| library.damage_for(&self.device_of(self.gpus.get(*position)?));
+        let (whole, damaged): (Vec<_>, Vec<_>) = gpus.iter().copied().partition(|gpu| damage(gpu).is_none());
+        let reasons: BTreeSet<_> = damaged.iter().filter_map(damage).collect();
+        for reason in reasons {
+            found.fail(&WhyError::at(&file.path)(reason));
+        }
+        found.damaged.extend(self.look_up_all(file, library, &damaged).iter().filter_map(Lookup::group));
+        self.look_up_all(file, library, &whole)
+    }
+
     /// The look-up for the GPU at `position`; `None` if the library has no such wrapper.
     fn look_up_one(&self, file: &LibraryFile, library: &Library, position: usize) -> Option<Lookup> {
         let mut lookup = self.look_up(file, library, self.gpus.get(position)?)?;
@@ -190,6 +209,14 @@ impl Question {
 }
 
 impl Library {
+    /// Why nothing can load the code that a GPU takes. That in archives was not read.
+    fn damage_for(&self, device: &TargetId) -> Option<&str> {
+        match self {
+            Self::Held(code, _) => code.damage_for(device),
+            Self::Split(_) => None,
+        }
+    }
+
     fn presence(&self) -> Presence {
         match self {
             Self::Held(_, Some(assembly)) => assembly.presence(),
@@ -200,6 +227,9 @@ impl Library {
 
 fn open(path: &Path, resources: &Arc<Resources>) -> Result<Option<Library>, WhyError> {
     let content = open_file(path, resources)?;
+    if begins_code(&*content) {
+        return Ok(None);
+    }
     if let Some(split) = SplitBinary::read(&content).map_err(WhyError::at(path))? {
         return Ok(Some(Library::Split(split)));
     }

@@ -145,7 +145,9 @@ impl Question {
                 // A damaged archive may be known by its name alone.
                 let of_archive = || LibraryCode::of_archive(at(), &content).map_err(WhyError::at(path));
                 let code = code.map_or_else(of_archive, Ok)?;
-                found.add(self.look_up_all(&LibraryFile::at(path.to_owned()), &Library::Held(code, None), gpus));
+                let file = LibraryFile::at(path.to_owned());
+                let lookups = self.look_up_whole(&file, &Library::Held(code, None), gpus, found);
+                found.add(lookups);
             }
             Named::Artifacts(_)
             | Named::Tree
@@ -167,7 +169,7 @@ impl Question {
         for library in files.files.iter().filter(is_wanted) {
             let has_code = match open(&library.path, &self.resources) {
                 Ok(opened) => {
-                    let lookups = opened.map(|opened| self.look_up_all(library, &opened, gpus));
+                    let lookups = opened.map(|opened| self.look_up_whole(library, &opened, gpus, found));
                     let databases = self.look_up_database(library, lookups.as_deref().unwrap_or_default(), gpus);
                     let has_code = lookups.is_some() || !databases.is_empty();
                     found.databases.extend(databases);
@@ -290,7 +292,8 @@ impl Question {
             match file.code {
                 Ok(code) => {
                     let library = Library::Held(code, Some(file.assembly));
-                    found.add(self.look_up_all(&LibraryFile::at(file.path), &library, gpus));
+                    let lookups = self.look_up_whole(&LibraryFile::at(file.path), &library, gpus, found);
+                    found.add(lookups);
                 }
                 Err(error) => found.fail(&error),
             }

@@ -6,19 +6,24 @@ use std::sync::Arc;
 
 use crate::binary::FileCode;
 use crate::devicecode::{CodeOfForm, code_by_name, is_packed_tree};
+use crate::remote::is_url;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Input, open_file};
 
 /// The files with such code, each with its forms. What cannot be read has none here.
 pub(super) fn find(path: &Path, resources: &Arc<Resources>) -> Vec<String> {
-    if !path.is_dir() {
-        let content = open_file(path, resources).ok();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        return content.and_then(|content| forms_of(&name, &content, resources)).into_iter().collect();
+    // On a server all of it would have to be fetched.
+    if is_url(path) {
+        return Vec::new();
     }
-    let Ok((input, _)) = Input::survey(path, resources) else { return Vec::new() };
-    input.files().filter_map(|(path, content)| forms_of(&path.to_string(), content, resources)).collect()
+    // Wheels and archives are read as directories are.
+    if let Ok((input, _)) = Input::survey(path, resources) {
+        return input.files().filter_map(|(path, content)| forms_of(&path.to_string(), content, resources)).collect();
+    }
+    let content = open_file(path, resources).ok();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    content.and_then(|content| forms_of(&name, &content, resources)).into_iter().collect()
 }
 
 fn forms_of(name: &str, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<String> {

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use super::files::{LibraryFiles, NoListing};
 use super::problem::{self, Problem};
 use super::trail::LookupEvidence;
-use crate::fatbin::{Bundle, CODE_HEADER, code_damage, code_target, is_bundle, is_code};
+use crate::fatbin::CodeFile;
 use crate::gpu::TargetId;
 use crate::resources::Resources;
-use crate::rope::to_usize;
 
 /// The files of a directory.
 pub(super) struct DatabaseListing {
@@ -66,30 +65,22 @@ impl DatabaseListing {
     }
 }
 
-/// The state of a file with a code object, or with a bundle of them, as far as headers show it.
-pub(super) fn code_state(files: &dyn LibraryFiles, path: &Path, resources: &Arc<Resources>) -> CodeState {
-    let damaged = |reason: &str| CodeState::Damaged(reason.to_owned());
+/// The state of a file with code for a device, as far as headers show it.
+pub(super) fn code_state(
+    files: &dyn LibraryFiles,
+    path: &Path,
+    device: &TargetId,
+    resources: &Arc<Resources>,
+) -> CodeState {
     if !files.is_readable(path) {
         return CodeState::Denied;
     }
-    let Some(content) = files.open(path) else { return damaged("it is no regular file") };
-    let mut beginning = vec![0; CODE_HEADER.min(to_usize(content.size()))];
-    if content.peek(&mut beginning).is_err() {
-        return damaged("it cannot be read");
-    }
-    if beginning.is_empty() {
-        damaged("it is empty")
-    } else if is_bundle(&beginning) {
-        let bundle = Bundle::read(&content, 0, content.size(), resources);
-        let Ok(bundle) = bundle else { return damaged("it is no whole bundle") };
-        let damage = bundle.damage(&content, resources).next().map(|(_, reason)| CodeState::Damaged(reason));
-        damage.unwrap_or_else(|| CodeState::For(bundle.targets()))
-    } else if beginning.len() < CODE_HEADER && beginning.starts_with(b"\x7fELF") {
-        damaged("it is truncated")
-    } else if !is_code(&beginning) {
-        damaged("it is no code object")
-    } else {
-        let damage = code_damage(&*content, &beginning).map(CodeState::Damaged);
-        damage.unwrap_or_else(|| CodeState::For(code_target(&beginning).into_iter().collect()))
+    let Some(content) = files.open(path) else { return CodeState::Damaged("it is no regular file".to_owned()) };
+    match CodeFile::expect(&content, resources) {
+        Err(reason) => CodeState::Damaged(reason),
+        Ok(code) => match code.damage_for(device) {
+            Some(reason) => CodeState::Damaged(reason.to_owned()),
+            None => CodeState::For(code.targets),
+        },
     }
 }

@@ -296,7 +296,7 @@ impl TensileDatabase<'_> {
     fn check_code(&self, path: &Path) -> Option<Problem> {
         let candidates = self.device.candidates();
         let is_own = |target: &TargetId| candidates.iter().any(|it| it.processor() == target.processor());
-        let damage = match code_state(self.files, path, self.resources) {
+        let damage = match code_state(self.files, path, self.device, self.resources) {
             CodeState::Denied => return Some(self.denied(path, path.parent().unwrap_or(path))),
             CodeState::Damaged(reason) => format!("is damaged: {reason}"),
             CodeState::For(targets) if targets.is_empty() || targets.iter().any(is_own) => return None,

@@ -1,0 +1,77 @@
+//! Files that are device code themselves: a code object, a bundle, or a zstd frame with one of these. Programs and libraries
+//! open them by name.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::bundle::{Bundle, is_bundle};
+use super::error::FatbinError;
+use super::first_block::{from_first_frame, targets_of_frame};
+use super::header::{CODE_HEADER, code_damage, code_target, is_code};
+use crate::gpu::TargetId;
+use crate::resources::Resources;
+use crate::rope::{Content, to_usize};
+
+/// What headers show of such a file.
+#[derive(Debug)]
+pub(crate) struct CodeFile {
+    /// Whether it may have code for several targets.
+    pub(crate) is_bundle: bool,
+    /// The targets of its code. None, if a header names no target that is known: there will be more of them.
+    pub(crate) targets: BTreeSet<TargetId>,
+    /// The targets whose code nothing can load, as far as they are known, and why. Compressed code is not read.
+    pub(crate) damage: Vec<(Option<TargetId>, String)>,
+}
+
+/// Whether a file begins as a code object does, so that no host loads it.
+pub(crate) fn begins_code(content: &dyn Content) -> bool {
+    let mut head = vec![0; CODE_HEADER.min(to_usize(content.size()))];
+    content.peek(&mut head).is_ok() && is_code(&head)
+}
+
+impl CodeFile {
+    /// Reads headers. `None` if the file is no such code.
+    pub(crate) fn read(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Result<Option<Self>, FatbinError> {
+        let mut head = vec![0; CODE_HEADER.min(to_usize(content.size()))];
+        content.peek(&mut head)?;
+        if is_code(&head) {
+            let target = code_target(&head);
+            let damage = code_damage(&**content, &head).map(|reason| (target.clone(), reason));
+            let (targets, damage) = (target.into_iter().collect(), damage.into_iter().collect());
+            return Ok(Some(Self { is_bundle: false, targets, damage }));
+        }
+        if is_bundle(&head) {
+            let bundle = Bundle::read(content, 0, content.size(), resources)?;
+            let damage = bundle.damage(content, resources).map(|(target, reason)| (Some(target), reason)).collect();
+            return Ok(Some(Self { is_bundle: true, targets: bundle.targets(), damage }));
+        }
+        let Some(frame) = from_first_frame(content)? else { return Ok(None) };
+        let targets = targets_of_frame(&*frame)?;
+        Ok((!targets.is_empty()).then(|| Self { is_bundle: true, targets, damage: Vec::new() }))
+    }
+
+    /// The same for a file that has to be code. An error says why it is none.
+    pub(crate) fn expect(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Result<Self, String> {
+        match Self::read(content, resources) {
+            Ok(Some(code)) => Ok(code),
+            Ok(None) if content.size() == 0 => Err("it is empty".to_owned()),
+            Ok(None) => Err("it is no code object".to_owned()),
+            Err(FatbinError::Read(error)) => Err(error.to_string()),
+            Err(error) => Err(format!("it is no whole bundle: {error}")),
+        }
+    }
+
+    /// Why nothing can load the code that a GPU takes.
+    pub(crate) fn damage_for(&self, gpu: &TargetId) -> Option<&str> {
+        let targets: Vec<_> = self.targets.iter().collect();
+        let is_taken = |target: &TargetId| gpu.takes(target, &targets);
+        let damage = self.damage.iter().find(|(target, _)| target.as_ref().is_none_or(is_taken));
+        damage.map(|(_, reason)| reason.as_str())
+    }
+}
+
+/// The targets whose code in a file nothing can load, and why, if the file is code.
+pub(crate) fn damage_of_file(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Vec<(TargetId, String)> {
+    let code = CodeFile::read(content, resources).ok().flatten();
+    code.into_iter().flat_map(|code| code.damage).filter_map(|(target, reason)| Some((target?, reason))).collect()
+}
