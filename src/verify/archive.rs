@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::context::Context;
 use super::input::SingleFile;
-use super::lookup::OverlaidArchive;
+use super::manifest_files::ProvenFiles;
 use super::parts::PartsKind;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
@@ -31,19 +31,26 @@ pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Fin
             let name = file.path.file_name().map(|name| name.to_string_lossy().into_owned());
             check_names(&reader, &name.unwrap_or_default(), &label, findings);
             check_form(&reader, file.content.size(), &label, findings);
-            check_entries(&reader, &label, true, budget, findings, progress);
+            let checked = CheckedArchive { reader: &reader, label: &label, is_ours: true, is_listed: false };
+            checked.check_entries(budget, findings, progress);
         }
         Err(error) => findings.add(Rule::ArchiveUnreadable, label, error),
     }
 }
 
-/// Checks all archives. Those of other tools must be readable, but may use any names. In an archive that `is_proven` to be
-/// the one that a split wrote, nothing is decompressed.
-pub(super) fn check_all(
-    context: &Context<'_>,
-    is_proven: impl Fn(&OverlaidArchive) -> bool + Sync,
-    progress: &Progress,
-) {
+/// An archive whose entries are checked.
+struct CheckedArchive<'a> {
+    reader: &'a ArchiveReader,
+    label: &'a str,
+    /// Whether it is of this split, rather than of another tool.
+    is_ours: bool,
+    /// Whether it is as the split wrote it.
+    is_listed: bool,
+}
+
+/// Checks all archives. Those of other tools must be readable, but may use any names. If `listed` files are `proven`, nothing is
+/// decompressed in an archive that is as its split wrote it.
+pub(super) fn check_all(context: &Context<'_>, listed: &ProvenFiles, are_proven: bool, progress: &Progress) {
     let Context { archives, choices, findings, .. } = *context;
     let kind = context.parts.kind;
     archives.list.par_iter().with_max_len(1).for_each(|archive| {
@@ -52,12 +59,14 @@ pub(super) fn check_all(
             check_names(&archive.reader, &String::from_utf8_lossy(archive.path.name()), &archive.label, findings);
             check_form(&archive.reader, archive.content.size(), &archive.label, findings);
         }
-        if is_proven(archive) {
+        let is_listed = context.is_as_listed(listed, archive.part, &archive.path);
+        if is_listed && are_proven {
             let entries = archive.reader.entries().map(|(.., entry)| entry.original_size);
             entries.for_each(|size| count_code(size, findings));
         } else {
             let budget = &context.resources.budget;
-            check_entries(&archive.reader, &archive.label, is_ours, budget, findings, progress);
+            let checked = CheckedArchive { reader: &archive.reader, label: &archive.label, is_ours, is_listed };
+            checked.check_entries(budget, findings, progress);
         }
         // An installation may contain only some of the binaries.
         let orphans = if archive.is_reached() && kind.is_separate() { archive.orphans() } else { Vec::new() };
@@ -117,46 +126,52 @@ fn count_code(size: u64, findings: &Findings) {
     findings.counts.code_bytes.add(size);
 }
 
-fn check_entries(
-    reader: &ArchiveReader,
-    label: &str,
-    is_ours: bool,
-    budget: &Arc<Budget>,
-    findings: &Findings,
-    progress: &Progress,
-) {
-    let offered = &reader.toc().gfx_arches;
-    let entries: Vec<_> = reader.entries().collect();
-    progress.expect(entries.iter().map(|(.., entry)| entry.original_size).fold(0, u64::saturating_add));
-    entries.par_iter().with_max_len(1).for_each(|&(key, target, entry)| {
-        let say = |rule, reason: String| findings.add(rule, label, format!("{key} for {target}: {reason}"));
-        let _named = progress.at(|| label.to_owned());
-        // Only the headers are inspected. The rest is read to check that it is readable.
-        let mut beginning = Vec::new();
-        let read = reader.read(entry, budget, |piece| {
-            beginning.extend(piece.iter().take(BEGINNING - beginning.len()));
-            Ok(())
-        });
-        match read {
-            Ok(()) => {
-                count_code(entry.original_size, findings);
-                let header = head(&beginning, CODE_HEADER.min(beginning.len()));
-                let (size, end) = (entry.original_size, end_by_beginning(&beginning));
-                if is_ours && end > size {
-                    say(Rule::EntryUnreadable, format!("it has {size} bytes, but its headers need {end}"));
+impl CheckedArchive<'_> {
+    fn check_entries(&self, budget: &Arc<Budget>, findings: &Findings, progress: &Progress) {
+        let Self { reader, label, is_ours, .. } = *self;
+        let offered = &reader.toc().gfx_arches;
+        let entries: Vec<_> = reader.entries().collect();
+        progress.expect(entries.iter().map(|(.., entry)| entry.original_size).fold(0, u64::saturating_add));
+        entries.par_iter().with_max_len(1).for_each(|&(key, target, entry)| {
+            let say = |rule, reason: String| findings.add(rule, label, format!("{key} for {target}: {reason}"));
+            let _named = progress.at(|| label.to_owned());
+            // Only the headers are inspected. The rest is read to check that it is readable.
+            let mut beginning = Vec::new();
+            let read = reader.read(entry, budget, |piece| {
+                beginning.extend(piece.iter().take(BEGINNING - beginning.len()));
+                Ok(())
+            });
+            match read {
+                Ok(()) => {
+                    count_code(entry.original_size, findings);
+                    let flaws = code_flaws(&beginning, entry.original_size, target);
+                    for (rule, reason) in flaws.into_iter().filter(|_| is_ours) {
+                        if self.is_listed {
+                            findings.note(format!(
+                                "{label}: {key} for {target}: {reason}; the input of the split has it so"
+                            ));
+                        } else {
+                            say(rule, reason);
+                        }
+                    }
                 }
-                let parsed = target.parse::<TargetId>().ok();
-                if let Some(problem) =
-                    parsed.filter(|_| is_ours).and_then(|target| loaded_code_problem(header, &target))
-                {
-                    say(Rule::EntryTarget, problem);
-                }
+                Err(error) => say(Rule::EntryUnreadable, error.to_string()),
             }
-            Err(error) => say(Rule::EntryUnreadable, error.to_string()),
-        }
-        if is_ours && !offered.iter().any(|of| of == target) {
-            say(Rule::ArchiveTargets, "the archive does not offer this target".to_owned());
-        }
-        progress.advance(entry.original_size);
-    });
+            if is_ours && !offered.iter().any(|of| of == target) {
+                say(Rule::ArchiveTargets, "the archive does not offer this target".to_owned());
+            }
+            progress.advance(entry.original_size);
+        });
+    }
+}
+
+/// What is wrong with a code object of `size` bytes that begins with these, and is for this target by the name of its entry.
+/// Splits copy code as it is, so this is what their input has.
+fn code_flaws(beginning: &[u8], size: u64, target: &str) -> Vec<(Rule, String)> {
+    let header = head(beginning, CODE_HEADER.min(beginning.len()));
+    let end = end_by_beginning(beginning);
+    let truncated = (end > size).then(|| format!("it has {size} bytes, but its headers need {end}"));
+    let other = target.parse::<TargetId>().ok().and_then(|target| loaded_code_problem(header, &target));
+    let truncated = truncated.map(|reason| (Rule::EntryUnreadable, reason));
+    truncated.into_iter().chain(other.map(|reason| (Rule::EntryTarget, reason))).collect()
 }

@@ -252,7 +252,7 @@ impl Run<'_> {
         let proves = parts.kind == PartsKind::Installation && against.is_none();
         context.check_databases(&listed);
         context.check_needed(&listed);
-        archive::check_all(context, |it| proves && context.is_as_listed(&listed, it.part, &it.path), progress);
+        archive::check_all(context, &listed, proves, progress);
         if parts.kind != PartsKind::Installation {
             separation::check(context, &listed);
         }

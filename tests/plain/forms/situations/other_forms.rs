@@ -124,6 +124,12 @@ pub(crate) const OTHER_FORMS: &[Situation] = &[
     })
     .needs(&[])
     .verified(&[(Form::Wheel, 1)]),
+    Situation::new("a truncated code object for all GPUs", "nothing says which program opens it", "gfx90a", |files| {
+        files.library(&BOTH);
+        files.put("kern/kernel.hsaco", code("gfx90a!", 7));
+    })
+    .unjudged_by(&["why", "collect"])
+    .lacks(),
     Situation::new("a code object of rocBLAS is truncated", "hipModuleLoad fails", "gfx90a", |files| {
         rocblas(files, &["gfx90a", "gfx1100"]);
         replace(files, "Kernels.so-000-gfx90a.hsaco", &code("gfx90a!", 22));
