@@ -328,7 +328,7 @@ fn check_twice(distributions: &[Distribution<'_>], findings: &Findings) {
 
 /// Reports device distributions whose METADATA does not name their host, and hosts of device distributions whose METADATA
 /// names none of them: installers then install one without the other.
-fn check_requirements(distributions: &[Distribution<'_>], findings: &Findings) {
+fn check_requirements(distributions: &[Distribution<'_>], are_wheels: bool, findings: &Findings) {
     for device in distributions.iter().filter(|it| it.role == Role::Device) {
         let (Some((own, _)), Some((name, version))) = (device.name(), device.host_pin()) else {
             let reason = match device.metadata {
@@ -344,14 +344,22 @@ fn check_requirements(distributions: &[Distribution<'_>], findings: &Findings) {
         if host.metadata.as_ref().is_some_and(|it| devices(it).is_empty()) {
             let reason = format!("its METADATA names no device distribution, but {own} belongs to it");
             findings.add(Rule::HostRequirements, host.label(), reason);
+        } else if host.metadata.is_some() && host.devices().all(|name| name != own) {
+            let reason = format!("no extra of it leads to {own}, which belongs to it");
+            // Installers take wheels by extras. Parts of other runs fit, too.
+            if are_wheels {
+                findings.add(Rule::HostRequirements, host.label(), reason);
+            } else {
+                findings.note(format!("{}: {reason}", host.label()));
+            }
         }
     }
 }
 
 /// Checks that each distribution that another one needs exists in the right version.
-pub(super) fn check(distributions: &[Distribution<'_>], findings: &Findings) {
+pub(super) fn check(distributions: &[Distribution<'_>], are_wheels: bool, findings: &Findings) {
     check_twice(distributions, findings);
-    check_requirements(distributions, findings);
+    check_requirements(distributions, are_wheels, findings);
     let mut existing = BTreeMap::<String, BTreeSet<&str>>::new();
     for (name, version) in distributions.iter().filter_map(Distribution::name) {
         existing.entry(name).or_default().insert(version);

@@ -146,6 +146,11 @@ impl OverlaidArchive {
         self.orphans().into_iter().filter(is_existing).collect()
     }
 
+    /// Whether a wrapper of the binary with this name finds code in it.
+    pub(super) fn serves(&self, binary: &str) -> bool {
+        self.asked.lock().iter().any(|name| name.rsplit_once('#').is_some_and(|(of, _)| of == binary))
+    }
+
     fn note_binary(&self, name: &str) {
         let mut binaries = self.binaries.lock();
         if !binaries.contains(name) {

@@ -156,11 +156,13 @@ impl Context<'_> {
         let listed: HashSet<_> = listed.collect();
         let is_host = manifest.part == HOST || !manifest.parts.is_empty();
         let names: HashSet<_> = listed.iter().flat_map(|path| self.kernel_names(path)).collect();
-        // A split of an installation may have binaries that were split before, without being among those of its manifest.
+        // A split of an installation may have binaries that were split before, without being among those of its manifest: those
+        // for which there were no archives.
+        let is_served = |name: &str| self.archives.list.iter().any(|archive| archive.serves(name));
         let is_as_recorded =
             |path: &EntryPath| compared.get(&(stated.number, path.clone())).is_none_or(|(_, is_equal)| *is_equal);
         let is_copy = |path: &EntryPath| {
-            self.kernel_names(path).any(|name| !is_host || names.contains(name))
+            self.kernel_names(path).any(|name| !is_host || names.contains(name) || is_served(name))
                 && is_as_recorded(path)
                 && !self.is_former_link(stated, path, manifest)
         };

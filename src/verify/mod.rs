@@ -240,7 +240,7 @@ impl Run<'_> {
         let mut code = archives.walk(parts, &binaries.split, choices, findings);
         // An installation may have both forms: a split binary that could not be joined stays split in thin views.
         code.with_code.extend(&binaries.thin);
-        distributions::check(distributions, findings);
+        distributions::check(distributions, parts.are_wheels(), findings);
         names::check_directories(distributions, findings);
         names::check_readable(distributions, findings);
         requirements::check(distributions, against.is_some(), findings);

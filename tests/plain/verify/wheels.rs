@@ -193,3 +193,38 @@ fn wheels_of_one_version_for_two_systems() {
     assert_eq!(verify(&[out.path().to_owned()], None, &VerifyOptions::default()).findings, []);
     assert_eq!(in_any_order(&paths).findings, []);
 }
+
+/// Of two runs for one GPU each, the host wheel names the device wheel of its own run only.
+#[test]
+fn a_device_wheel_that_no_extra_leads_to_is_named() {
+    let (fat, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    unpacked(fat.path(), "demo", "1.0");
+    for gpu in ["gfx90a", "gfx1030"] {
+        split(fat.path(), &out.path().join(gpu), &["--format", "wheel", "--gpu-targets", gpu]);
+    }
+    let release = out.path().join("gfx90a");
+    assert_eq!(verify(std::slice::from_ref(&release), None, &VerifyOptions::default()).findings, []);
+    let device = list(&out.path().join("gfx1030")).into_iter().find(|path| path.to_str().unwrap().contains("device"));
+    let device = device.unwrap();
+    fs::copy(&device, release.join(device.file_name().unwrap())).unwrap();
+    let report = verify(&[release], None, &VerifyOptions::default());
+    let is_named = |reason: &str| reason.contains("no extra of it leads to amd-demo-device-gfx1030");
+    assert!(report.findings.iter().any(|it| it.check == Check::Distribution && is_named(&it.reason)), "{report:?}");
+}
+
+#[test]
+fn a_manifest_that_lists_nothing_lacks_the_split_binaries() {
+    let (fat, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    copy(Path::new("tests/fixtures/plain.so"), &fat.path().join("lib/plain.so"));
+    split(fat.path(), &out.path().join("parts"), &[]);
+    let parts = out.path().join("parts");
+    assert_eq!(verify(std::slice::from_ref(&parts), None, &VerifyOptions::default()).findings, []);
+    edit(&parts.join(".kpackfs/manifests/host.json"), |bytes| {
+        let mut manifest: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+        *manifest.get_mut("files").unwrap() = serde_json::json!([]);
+        *bytes = manifest.to_string().into_bytes();
+    });
+    let report = verify(&[parts], None, &VerifyOptions::default());
+    let is_unlisted = report.findings.iter().any(|it| it.check == Check::Manifest && it.path == "host/lib/plain.so");
+    assert!(is_unlisted, "{report:?}");
+}
