@@ -44,6 +44,8 @@ pub mod artifact;
 #[doc(hidden)]
 pub mod binary;
 #[doc(hidden)]
+pub mod bucket;
+#[doc(hidden)]
 pub mod cli;
 #[doc(hidden)]
 pub mod collect;

@@ -10,7 +10,7 @@ use rayon::{ThreadBuilder, ThreadPoolBuilder};
 /// The system starts no more threads.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start a thread: {0}; raise the limit on processes (ulimit -u, or pids.max of the control group)")]
-pub struct ThreadError(io::Error);
+pub struct ThreadError(pub(crate) io::Error);
 
 /// Starts a thread. `std::thread::spawn` panics where this fails.
 pub(crate) fn spawn<T: Send + 'static>(

@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | `inspect`, `ls`, `cat`, `split`, `diff`, `index`, `kpack` | inputs, and what is next to a file | output, cache, temporary files | start |
 //! | `inspect`, `verify` and `why` of URLs | certificates, credentials, what resolves names; the list of GPUs | output | start |
+//! | `split` to a bucket | the same as without a bucket; certificates, credentials, what resolves names | | start |
 //! | the same with a directory that has directories or symlinks in it | everything: its symlinks, `.pth` files and blobs lead elsewhere | the same | start |
 //! | `collect`, `recombine --output`, `verify` | everything: search paths, links, shards | the same | start |
 //! | `why` | everything: search paths, configurations of pip and uv | temporary files | start; after an interpreter that says where packages are |
@@ -84,6 +85,15 @@ impl Opens {
 
     fn connects(&self) -> bool {
         self.rules.as_ref().is_ok_and(|rules| rules.connects)
+    }
+
+    /// A server that is written to, with these files by which it is reached. Nothing is written on disk.
+    pub(super) fn server(mut self, files: &[PathBuf]) -> Self {
+        if let Ok(rules) = &mut self.rules {
+            rules.connects = true;
+            rules.read.iter_mut().for_each(|read| read.extend(remote_files().into_iter().chain(files.to_vec())));
+        }
+        self
     }
 
     /// What is read in addition.

@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod bare_mount;
+mod bucket_index;
 mod cache;
 mod cat;
 mod collect;
@@ -273,7 +274,7 @@ mod tests {
     /// More options than these are not found by a reader.
     const MOST_OPTIONS: usize = 30;
     /// Options that are of use after a message only, which names them, or that the help of kpackfs names for all commands.
-    const NAMED_ELSEWHERE: [&str; 5] = ["allow-ratio", "json", "keep-set-id", "no-confinement", "quiet"];
+    const NAMED_ELSEWHERE: [&str; 6] = ["allow-http", "allow-ratio", "json", "keep-set-id", "no-confinement", "quiet"];
     /// A screen of `-h`.
     const MOST_LINES: usize = 50;
 

@@ -4,25 +4,38 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
+use crate::bucket::is_bucket;
 use crate::export::PackedFormat;
 
 /// Ends of names that are meant for no directory, nor for a format of `collect`.
 const OTHER_FORMATS: [&str; 9] =
     [".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.lz4", ".7z", ".whl", ".kpack"];
 
+const NO_BUCKET: &str = "to a bucket, only `split --format index` writes; name a directory";
+
 /// Reads the name of a directory.
 pub(super) fn directory() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().try_map(|path| {
-        if is_of_file(&path) {
-            return Err("a directory is written, and this is the name of a file; name a directory, or end it with /");
-        }
-        Ok(path)
-    })
+    PathBufValueParser::new().try_map(|path| if is_bucket(&path) { Err(NO_BUCKET) } else { check_directory(path) })
+}
+
+/// Reads the name of a directory or of a place in a bucket.
+pub(super) fn directory_or_bucket() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| if is_bucket(&path) { Ok(path) } else { check_directory(path) })
+}
+
+fn check_directory(path: PathBuf) -> Result<PathBuf, &'static str> {
+    if is_of_file(&path) {
+        return Err("a directory is written, and this is the name of a file; name a directory, or end it with /");
+    }
+    Ok(path)
 }
 
 /// Reads the name of a directory or of a packed file.
 pub(super) fn directory_or_packed() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
+        if is_bucket(&path) {
+            return Err(NO_BUCKET);
+        }
         if is_of_file(&path) && PackedFormat::of(&path).is_none() {
             return Err("this format is not written; name a directory, a .zip file or a .tar.zst file");
         }

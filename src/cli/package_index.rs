@@ -102,7 +102,7 @@ impl IndexOutput<'_> {
 }
 
 /// Fails if a wheel cannot be made of an input, or if its members are damaged.
-fn check(wheel: &ReleasedWheel) -> anyhow::Result<()> {
+pub(super) fn check(wheel: &ReleasedWheel) -> anyhow::Result<()> {
     let Some(wheels) = &wheel.prepared.wheels else { return Ok(()) };
     let name = wheel.path().display();
     if wheels.has_symlinks {

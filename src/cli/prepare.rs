@@ -39,12 +39,13 @@ pub(super) fn absolute_input(input: &Path) -> anyhow::Result<NamedPath> {
     Ok(found)
 }
 
-/// The resources, with the user's limits on threads and memory. Of a wheel on a server nothing is kept on disk.
+/// The resources, with the user's limits on threads and memory. Of a wheel on a server nothing is kept on disk, nor
+/// of one that goes to a server.
 pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<Arc<Resources>> {
     let memory = options.resources.memory.limit()?;
     threads::start_pool(options.resources.threads.jobs)?;
     options.note_ignored();
-    if is_url(input) {
+    if is_url(input) || options.without_disk {
         return Ok(Resources::with_store(memory, Index::default(), FrameStore::default(), options.policy));
     }
     let cache = options.resources.cache.safe_directory();

@@ -103,6 +103,12 @@ impl WrittenOutput {
         Self { output: output.display().to_string(), size, pieces, next: None, noun: ("image", "images") }
     }
 
+    /// An index in a bucket.
+    pub(super) fn index(output: &Path, piece: SaidPiece) -> Self {
+        let (output, size) = (output.display().to_string(), piece.size);
+        Self { output, size, pieces: vec![piece], next: None, noun: ("index", "indexes") }
+    }
+
     /// Adds the command that comes next.
     pub(super) fn next<'w>(mut self, words: impl IntoIterator<Item = &'w str>) -> Self {
         self.next = Some(command(words));

@@ -1,6 +1,7 @@
 //! `kpackfs split`.
 
 mod checks;
+mod index;
 mod said;
 
 use std::path::{Path, PathBuf};
@@ -17,8 +18,7 @@ use super::interrupt;
 use super::limits::{LimitOptions, SplitParts};
 use super::options::{SplitOptions, VariantOptions};
 use super::output_format::OutputFormat;
-use super::output_name::directory;
-use super::package_index::IndexOutput;
+use super::output_name::directory_or_bucket;
 use super::prepare::{CommandSession, check_claims, place_of, save_index};
 use super::progress::show_bytes;
 use super::said::{SaidOptions, WrittenOutput};
@@ -27,6 +27,7 @@ use super::split_warnings::{is_part, names, warn_of_fat, warn_of_others, warn_of
 use super::terminal::warn;
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
 use super::writing::{Writing, clear_set_id, write_with_archives};
+use crate::bucket::credential_files;
 use crate::export::{Inputs, Output, ReadyViews, Replace, StatementChange, WantedSums};
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::resources::WorkPolicy;
@@ -44,7 +45,9 @@ pub(super) struct Split {
     source: InputOptions,
 
     /// Directory to write to; it may contain other files
-    #[arg(short, long, value_name = "DIR", value_parser = directory(), alias = "output-dir", required_unless_present = "add_to")]
+    ///
+    /// An index can also be published in a bucket, `s3://BUCKET/PREFIX` (docs/package-index.md).
+    #[arg(short, long, value_name = "DIR", value_parser = directory_or_bucket(), alias = "output-dir", required_unless_present = "add_to")]
     output: Option<PathBuf>,
 
     /// Replace what has the names of the output
@@ -91,6 +94,12 @@ pub(super) struct Split {
 
     #[command(flatten)]
     said: SaidOptions,
+
+    /// Publish by http, not only by https
+    ///
+    /// Others on the way can read and change what http carries. An error names the option.
+    #[arg(long, hide = true)]
+    allow_http: bool,
 }
 
 /// Where the pieces of an output are.
@@ -112,6 +121,10 @@ impl Split {
     }
 
     pub(super) fn opens(&self) -> Opens {
+        if self.is_to_bucket() {
+            let opens = Opens::inputs(self.source.places()).server(&credential_files());
+            return if self.options.resources.keeps_frames() { self.options.resources.opens(opens) } else { opens };
+        }
         let opens = self.options.resources.opens(Opens::inputs(self.source.places()));
         let output = self.images.add_to.as_deref().or(self.output.as_deref());
         let opens = output.into_iter().fold(opens, Opens::directory);
@@ -126,7 +139,8 @@ impl Split {
         interrupt::watch()?;
         let named = self.source.named()?;
         let inputs = &Inputs::of(&named);
-        self.output.iter().try_for_each(|output| inputs.check_outside(output))?;
+        let mut directories = self.output.iter().filter(|_| !self.is_to_bucket());
+        directories.try_for_each(|output| inputs.check_outside(output))?;
         // Comparing with RECORD would cost several times as much as making a thin wheel.
         let is_compared = !matches!(self.format, OutputFormat::ThinWheel);
         let policy =
@@ -141,9 +155,7 @@ impl Split {
             return self.said.say(&written).map(|()| ExitCode::SUCCESS);
         }
         if let OutputFormat::Index = self.format {
-            let output = IndexOutput { directory: self.output(), force, inputs, writing, limits };
-            let (places, is_fat) = output.write(&named, &options)?;
-            return self.say(&places, is_fat).map(|()| ExitCode::SUCCESS);
+            return self.write_index(&named, inputs, &options);
         }
         if let Some(artifacts) = artifacts(&self.source, &named, &options)? {
             return match self.format {

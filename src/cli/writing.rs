@@ -36,7 +36,11 @@ enum When {
 
 impl Writing {
     pub(super) fn durability(self) -> Durability {
-        if self.sync { Durability::Synced } else { Durability::Deferred }
+        if self.is_synced() { Durability::Synced } else { Durability::Deferred }
+    }
+
+    pub(super) fn is_synced(self) -> bool {
+        self.sync
     }
 
     /// Whether files of the input may get further names in the output.

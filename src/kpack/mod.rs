@@ -150,6 +150,14 @@ pub(crate) fn unmade_size(archives: &[&ArchiveRope]) -> u64 {
     unprepared(archives).iter().map(|frame| frame.size()).sum()
 }
 
+/// Bytes of the compressed code objects of archives that were made and not kept, so that reading them makes them again.
+pub(crate) fn dropped_size(archives: &[&ArchiveRope]) -> u64 {
+    let mut seen = HashSet::new();
+    let entries = archives.iter().flat_map(|archive| archive.compressed());
+    let dropped = entries.filter(|entry| seen.insert(entry.frame.id()) && entry.frame.made().is_none());
+    dropped.filter_map(|entry| entry.frame.known_length()).sum()
+}
+
 /// The frames that are not prepared, without duplicates, in the order of their code objects in the input: a compressed
 /// file of the input is then inflated once, and not once for each archive.
 fn unprepared(archives: &[&ArchiveRope]) -> Vec<Arc<Frame>> {

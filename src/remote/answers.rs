@@ -3,15 +3,13 @@
 
 use std::ops::Range;
 
+use super::agent::MOST_ANSWERS;
 use super::client::{RangeClient, RangeReader};
 use super::error::RemoteProblem;
 use super::window::BLOCK;
 use crate::rope::to_usize;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, rank};
-
-/// The most answers at a time.
-pub(super) const MOST: usize = 8;
 
 /// All answers that are being read.
 #[derive(Debug)]
@@ -65,9 +63,9 @@ impl OpenAnswers {
                 break Arc::clone(found);
             }
             // One that no thread reads makes room.
-            let idle = list.iter().position(|it| Arc::strong_count(it) == 1).filter(|_| list.len() >= MOST);
+            let idle = list.iter().position(|it| Arc::strong_count(it) == 1).filter(|_| list.len() >= MOST_ANSWERS);
             drop(idle.map(|idle| list.remove(idle)));
-            if list.len() < MOST {
+            if list.len() < MOST_ANSWERS {
                 let blocks = choose(&|block| list.iter().any(|it| it.is_to_come(block)));
                 list.push(Arc::new(OpenAnswer::new(blocks, end, self.ahead)));
             } else {

@@ -2,27 +2,21 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustls::crypto::ring;
-use ureq::config::RedirectAuthHeaders;
 use ureq::http::Uri;
-use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, ResponseExt};
 
-use super::answers::MOST;
+use super::agent::{agent, silence};
 use super::credentials::Credentials;
 use super::error::{RemoteProblem, TRIES};
 use super::response::{AskedRange, RangeAnswer, RangeBody, Validators};
+use super::url;
 use super::window::BLOCK;
-use super::{certificates, url};
 use crate::rope::to_usize;
-
-/// The longest time without a byte of an answer.
-const SILENCE: Duration = Duration::from_secs(30);
 
 /// The slowest server that is waited for, in bytes per second.
 const SLOWEST: u64 = 32 << 10;
@@ -49,31 +43,10 @@ pub(super) struct RangeClient {
 impl RangeClient {
     pub(super) fn new(name: &Path) -> Result<Self, RemoteProblem> {
         let named = url::of_name(name)?;
-        let is_secure = !url::is_insecure(name);
-        let certificates = certificates::read();
-        // A redirect from HTTP may lead to HTTPS.
-        let certificates = if is_secure { certificates? } else { certificates.unwrap_or_default() };
-        let tls = TlsConfig::builder()
-            .root_certs(RootCerts::new_with_certs(&certificates))
-            .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()));
-        let silence = silence();
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .https_only(is_secure)
-            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
-            .user_agent(concat!("kpackfs/", env!("CARGO_PKG_VERSION")))
-            .accept_encoding("identity")
-            .tls_config(tls.build())
-            .max_idle_connections_per_host(MOST)
-            .timeout_resolve(Some(silence))
-            .timeout_connect(Some(silence))
-            .timeout_per_read(Some(silence))
-            .timeout_per_write(Some(silence))
-            .timeout_recv_response(Some(silence * 2));
-        let agent = Agent::new_with_config(config.build());
+        let agent = agent(!url::is_insecure(name))?;
         let credentials = Credentials::of(&named);
         let (name, found, validators) = (name.to_owned(), Mutex::default(), OnceLock::new());
-        Ok(Self { name, agent, named, found, validators, credentials, silence })
+        Ok(Self { name, agent, named, found, validators, credentials, silence: silence() })
     }
 
     /// What the first answer said.
@@ -216,13 +189,4 @@ impl RangeReader {
         }
         Ok(())
     }
-}
-
-/// The longest time without a byte; in tests less.
-fn silence() -> Duration {
-    #[cfg(debug_assertions)]
-    if let Some(milliseconds) = std::env::var("KPACKFS_SILENCE").ok().and_then(|it| it.parse().ok()) {
-        return Duration::from_millis(milliseconds);
-    }
-    SILENCE
 }

@@ -120,7 +120,7 @@ const MOST: Duration = Duration::from_secs(30);
 
 impl RemoteProblem {
     /// The pause before the request is made again; `None` if it would have the same answer.
-    pub(super) fn pause(&self, tries: u32, unit: Duration) -> Option<Duration> {
+    pub(crate) fn pause(&self, tries: u32, unit: Duration) -> Option<Duration> {
         let usual = unit.saturating_mul(1 << tries.min(8));
         match self {
             Self::Busy { after, .. } => Some(after.unwrap_or(usual)).filter(|pause| *pause <= MOST),

@@ -3,6 +3,7 @@
 //! The first request asks for the end of the file, which has the central directory of a wheel. Its answer says how long the file is, where
 //! redirects lead, and by which validators a change is noticed. Each later answer is compared with it.
 
+mod agent;
 mod answers;
 mod blocks;
 mod certificates;
@@ -14,6 +15,7 @@ mod response;
 mod url;
 mod window;
 
+pub(crate) use agent::{agent, silence};
 pub(crate) use error::check as check_remote;
 pub use error::{RemoteError, RemoteProblem};
 pub(crate) use file::{RemoteFile, allow_downloads, take_urls};

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "no suite needs all of it")]
 
+pub(crate) mod bucket;
 pub(crate) mod links;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;

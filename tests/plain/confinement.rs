@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::bucket::{BucketServer, ID, SECRET, TOKEN};
 use crate::common::mounts;
 use crate::common::server::{Reply, Server};
 use crate::common::{fixture, program, run, skipped, succeeds};
@@ -228,4 +229,36 @@ fn a_kernel_without_landlock_is_no_error() {
     let split = ["split", "tree", "-o", "out", "-q"];
     let output = succeeds(command(place.path(), &split).env("KPACKFS_LANDLOCK_ABI", "0"));
     assert!(output.stderr.is_empty());
+}
+
+/// An index is published without writing a file.
+#[test]
+fn a_command_that_publishes_in_a_bucket_can_connect_and_write_no_file() {
+    if !is_confined() {
+        return;
+    }
+    let place = place();
+    mounts::wheel(&place.path().join("in"));
+    let server = BucketServer::start();
+    let files = [&FILES[..], &["in/new=", "cache/new=", "out="]].concat();
+    let wheel = "in/demo-1.0-py3-none-any.whl";
+    let options = ["--format", "index", "-o", "s3://bucket/a", "--allow-http", "-j", "3"];
+    let mut split = command(place.path(), &[&["split", wheel], &options[..]].concat());
+    split.env("AWS_ACCESS_KEY_ID", ID).env("AWS_SECRET_ACCESS_KEY", SECRET).env("AWS_SESSION_TOKEN", TOKEN);
+    split.env("AWS_ENDPOINT_URL", server.url()).env("HOME", place.path()).env("KPACKFS_PROBE", files.join(":"));
+    let said = String::from_utf8(succeeds(&mut split).stderr).unwrap();
+    let tried: BTreeMap<_, _> =
+        said.lines().filter_map(|line| line.strip_prefix("probe: ")?.split_once(": ")).collect();
+    for (what, outcome) in tried.iter().filter(|(what, _)| **what != "thread") {
+        let expected = match *what {
+            // Nothing listens there.
+            "connect" => "Some(111)",
+            _ if what.starts_with("cache/") => "Some(2)",
+            _ if files.iter().any(|file| file.strip_suffix('=').unwrap_or(file) == *what) => ACCESS,
+            _ => NONE,
+        };
+        assert_eq!(*outcome, expected, "{what}");
+    }
+    assert_eq!(tried.keys().filter(|what| **what != "thread").count(), files.len() + 13);
+    assert!(!place.path().join("cache").exists() && server.stored().objects.contains_key("a/simple/index.html"));
 }

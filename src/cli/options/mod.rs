@@ -71,6 +71,10 @@ pub(super) struct SplitOptions {
     /// What the command needs that can be computed in passing.
     #[arg(skip)]
     pub(super) policy: WorkPolicy,
+
+    /// Whether nothing is kept on disk.
+    #[arg(skip)]
+    pub(super) without_disk: bool,
 }
 
 impl SplitOptions {

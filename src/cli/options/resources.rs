@@ -49,6 +49,11 @@ impl ResourceOptions {
         opens.cache(self.cache.checked_directory()).temporary()
     }
 
+    /// Whether compressed code objects are kept on disk because the user says so.
+    pub(in crate::cli) fn keeps_frames(&self) -> bool {
+        self.frame_cache.is_some_and(|mib| mib > 0) && self.cache.directory().is_some()
+    }
+
     /// The frame store of an input, with this cache directory.
     pub(in crate::cli) fn frame_store(&self, cache: Option<&Path>, input: &Path) -> FrameStore {
         let [frames, scratch] = [self.frame_cache, self.scratch].map(|size| size.map(|size| size << 20));

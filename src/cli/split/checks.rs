@@ -14,6 +14,13 @@ impl Split {
     pub(super) fn check_usage(&self) -> Result<(), clap::Error> {
         let of_wheels = || self.view.iter().any(|view| view.trim_start_matches('/').starts_with(WHEELS));
         let problem = match self.format {
+            OutputFormat::Index if self.is_to_bucket() && self.writing.is_synced() => "--sync is about disks",
+            _ if self.is_to_bucket() && !matches!(self.format, OutputFormat::Index) => {
+                "to a bucket, an index is written; it needs --format index"
+            }
+            _ if self.allow_http && !self.is_to_bucket() => {
+                "--allow-http is about buckets; it needs -o s3://BUCKET/PREFIX"
+            }
             OutputFormat::Wheel if self.view.iter().any(|view| view.trim_matches('/') != FAT) => {
                 "--view chooses directories; of wheels it can choose fat only"
             }

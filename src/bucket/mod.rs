@@ -1,0 +1,89 @@
+//! Publishes an index in a bucket of S3 or of a server that speaks its protocol. Nothing of it is kept on disk.
+//!
+//! Files first, pages last: a page names only what the bucket has. `lock` has the statement by which runs know of each other, `upload` writes
+//! files, `client` makes requests.
+
+mod client;
+mod credentials;
+mod error;
+mod lock;
+mod place;
+mod signature;
+mod upload;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::BucketClient;
+use lock::BucketLock;
+use upload::{PartBuffers, Upload};
+
+pub(crate) use credentials::credential_files;
+pub use error::{BucketError, BucketProblem};
+pub(crate) use place::{BucketPlace, is_bucket};
+pub(crate) use upload::{BucketFile, WrittenFiles};
+
+use crate::metrics::Progress;
+use crate::resources::Resources;
+
+/// An index that is being published.
+#[derive(Debug)]
+pub(crate) struct Publication {
+    client: Arc<BucketClient>,
+    lock: BucketLock,
+    buffers: PartBuffers,
+}
+
+impl Publication {
+    /// Takes the place, so that no other run writes there. `last` is the page that is written last; if it is there, there is an index, which
+    /// is replaced only by `force`. `wait` is called before waiting for another run.
+    pub(crate) fn begin(
+        place: &BucketPlace,
+        (allow_http, force): (bool, bool),
+        last: &str,
+        resources: &Resources,
+        wait: impl Fn(Duration),
+    ) -> Result<Self, BucketError> {
+        let client = Arc::new(BucketClient::new(place, allow_http)?);
+        let lock = BucketLock::take(&client, resources.session, wait)?;
+        let publication = Self { client, lock, buffers: PartBuffers::new(&resources.budget) };
+        if force {
+            return Ok(publication);
+        }
+        let there = match publication.client.head(last) {
+            Ok(None) => return Ok(publication),
+            Ok(Some(_)) => BucketProblem::Existing,
+            Err(problem) => problem,
+        };
+        let error = there.at(publication.client.shown(last));
+        publication.end(Err(error))
+    }
+
+    /// Writes files, as far as the bucket does not have them.
+    pub(crate) fn write(&self, files: &[BucketFile], progress: &Progress) -> Result<WrittenFiles, BucketError> {
+        let Self { client, lock, buffers } = self;
+        Upload { client, lock, buffers, progress }.write(files)
+    }
+
+    /// Fails if another run has taken the place over. Call it before the first page.
+    pub(crate) fn check(&self) -> Result<(), BucketError> {
+        self.lock.change(|_| {})
+    }
+
+    /// Lets others write there, after uploads that did not succeed were ended.
+    pub(crate) fn end<T, E: From<BucketError>>(self, result: Result<T, E>) -> Result<T, E> {
+        match result {
+            Ok(value) => {
+                self.lock.end()?;
+                Ok(value)
+            }
+            // The next run does what fails here.
+            Err(error) => {
+                if self.lock.abort_all().is_ok() {
+                    self.lock.end().ok();
+                }
+                Err(error)
+            }
+        }
+    }
+}
