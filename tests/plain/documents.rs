@@ -103,7 +103,7 @@ fn messages_that_documents_explain_are_those_of_the_program() {
 fn every_suite_is_described_and_part_of_a_release() {
     let (described, release) = (fs::read_to_string("CONTRIBUTING.md").unwrap(), document("RELEASE.md"));
     let steps = release.split("```sh\n").skip(1).filter_map(|step| step.split("```").next());
-    let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '-';
+    let is_name = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     let run: HashSet<_> = steps.flat_map(|step| step.split(|letter| !is_name(letter))).collect();
     let scripts = fs::read_dir("scripts").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut suites: Vec<_> = scripts.filter_map(|name| name.strip_prefix("check-").map(str::to_owned)).collect();
