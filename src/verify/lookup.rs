@@ -78,7 +78,7 @@ pub(super) struct OverlaidArchive {
     /// Whether a marker leads to it. Other archives belong to other packages.
     reached: AtomicBool,
     /// The names in it that wrappers ask for.
-    asked: Mutex<HashSet<String>>,
+    pub(super) asked: Mutex<HashSet<String>>,
     /// The names of binaries whose markers lead to it.
     binaries: Mutex<HashSet<String>>,
 }
@@ -144,11 +144,6 @@ impl OverlaidArchive {
         let binaries = self.binaries.lock();
         let is_existing = |name: &&str| name.rsplit_once('#').is_some_and(|(binary, _)| binaries.contains(binary));
         self.orphans().into_iter().filter(is_existing).collect()
-    }
-
-    /// Whether a wrapper of the binary with this name finds code in it.
-    pub(super) fn serves(&self, binary: &str) -> bool {
-        self.asked.lock().iter().any(|name| name.rsplit_once('#').is_some_and(|(of, _)| of == binary))
     }
 
     fn note_binary(&self, name: &str) {

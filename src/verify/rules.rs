@@ -246,7 +246,7 @@ rules! {
         "install the device wheel of the split (`pip install --force-reinstall --no-deps DEVICE.whl`)";
     HostRequirements "host-requirements" Distribution:
         "the METADATA of a host distribution does not name the device distributions that belong to it",
-        "the fat wheel was installed over the host wheel, or METADATA was changed",
+        "the fat wheel was installed over the host wheel, METADATA was changed, or the wheels are of two runs for other GPUs",
         "install the host wheel of the split (`pip install --force-reinstall --no-deps HOST.whl`)";
     ManifestUnreadable "manifest-unreadable" Manifest:
         "the manifest of a part cannot be read, or the statement next to it",
