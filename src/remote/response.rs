@@ -153,9 +153,12 @@ impl RangeAnswer {
                     answer,
                 })?
             }
-            // A range of all bytes may be answered so.
+            // A range of all bytes may be answered so. Some servers answer any other one so, too (rclone 1.75 `serve s3`).
             StatusCode::OK => {
-                let total = body.content_length().filter(|total| asked.within(*total) == (0..*total));
+                let is_of_part = |total: u64| {
+                    text(headers, "content-range").is_some_and(|it| content_range(&it) != Some((0..total, total)))
+                };
+                let total = body.content_length().filter(|it| asked.within(*it) == (0..*it) && !is_of_part(*it));
                 let total = total.ok_or_else(|| RemoteProblem::NoRanges(name.to_owned()))?;
                 if let AskedRange::Whole(most) = asked
                     && total > *most

@@ -159,8 +159,9 @@ impl Context<'_> {
         // A split of an installation may have binaries that were split before, without being among those of its manifest: those
         // for which there were no archives.
         let is_of = |key: &String, name: &str| key.rsplit_once('#').is_some_and(|(binary, _)| binary == name);
-        let is_served =
-            |name: &str| self.archives.list.iter().any(|archive| archive.asked.lock().iter().any(|key| is_of(key, name)));
+        let is_served = |name: &str| {
+            self.archives.list.iter().any(|archive| archive.asked.lock().iter().any(|key| is_of(key, name)))
+        };
         let is_as_recorded =
             |path: &EntryPath| compared.get(&(stated.number, path.clone())).is_none_or(|(_, is_equal)| *is_equal);
         let is_copy = |path: &EntryPath| {

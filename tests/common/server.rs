@@ -38,6 +38,8 @@ pub(crate) enum Reply {
     Tag(&'static str),
     /// With all bytes.
     Whole,
+    /// With the range, and the status of an answer with all bytes.
+    AsWhole,
     /// With bytes that begin this much later.
     Shifted(usize),
     /// With another length of the file.
@@ -150,7 +152,7 @@ fn answer(
     let (mut range, mut total, mut tag, mut more) = (asked.range.clone(), bytes.len(), "\"one\"", String::new());
     let mut cut = usize::MAX;
     match reply {
-        Reply::Right => {}
+        Reply::Right | Reply::AsWhole => {}
         Reply::Tag(other) => tag = other,
         Reply::Whole => range = None,
         Reply::Shifted(by) => range = range.map(|range| (range.start + by).min(range.end - 1)..range.end),
@@ -173,7 +175,7 @@ fn answer(
         }
     }
     let (status, part) = match &range {
-        Some(range) => (206, range.clone()),
+        Some(range) => (if matches!(reply, Reply::AsWhole) { 200 } else { 206 }, range.clone()),
         None => (200, 0..bytes.len()),
     };
     if let Some(range) = &range {

@@ -280,7 +280,7 @@ enum Since {
 /// What is said about each lie. None is taken for an answer, whatever was read before it.
 #[test]
 fn a_server_that_lies_is_named() {
-    use Reply::{Close, Cut, Encoded, Noise, Shifted, Silence, Tag, Total, Whole};
+    use Reply::{AsWhole, Close, Cut, Encoded, Noise, Shifted, Silence, Tag, Total, Whole};
     use Since::{First, Second};
     let status = |status, headers: &str| Reply::Status(status, headers.to_owned());
     let lies = [
@@ -290,6 +290,8 @@ fn a_server_that_lies_is_named() {
             "does not answer requests for ranges; give --download to read all of it, or download it: curl -LO http://127.0.0.1:",
         ),
         (Second, Whole, "does not answer requests for ranges"),
+        (First, AsWhole, "does not answer requests for ranges"),
+        (Second, AsWhole, "does not answer requests for ranges"),
         (First, Shifted(1), "was asked for the bytes"),
         (Second, Shifted(1), "was asked for the bytes"),
         (First, Total(10_000_000), "was asked for the bytes"),
