@@ -66,13 +66,16 @@ pub(super) fn scan(
     let scan = |candidate| {
         let ScanCandidate { position, entry, content, .. } = candidate;
         let _named = progress.at(|| entry.path.to_string());
-        let result = match joined.binaries.get(&entry.path) {
+        let mut result = match joined.binaries.get(&entry.path) {
             Some(split) => take_over(position, split, options, &jobs).map(Some),
             None => scan_file(position, (&|| entry.path.to_text().into(), content), options, &jobs),
         };
         let is_searched = resources.policy.find.is_some() && !joined.binaries.contains_key(&entry.path);
-        let fat = result.as_ref().ok().filter(|_| is_searched).map(Option::is_some);
-        let code = fat.map(|is_fat| ContentCode::of(content, is_fat, resources));
+        let code = result.as_mut().ok().filter(|_| is_searched).map(|fat| {
+            // Its tables may take much memory, and a search reads them, too.
+            let is_fat = fat.as_mut().map(|fat| fat.binary = None).is_some();
+            ContentCode::of(content, is_fat, resources)
+        });
         progress.advance(content.size());
         (candidate, result, code)
     };
