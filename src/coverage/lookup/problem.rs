@@ -77,7 +77,7 @@ impl Problem {
         let closed = above.into_iter().rev().find(|it| it.exists() && access(*it, Access::EXEC_OK).is_err());
         let place = closed.unwrap_or(path);
         let (what, mode) = match (closed, path.is_dir()) {
-            (Some(_), _) => ("entered", "a+x"),
+            (Some(_), _) => ("entered", "a+rx"),
             (None, true) => ("read", "a+rx"),
             (None, false) => ("read", "a+r"),
         };
