@@ -53,13 +53,15 @@ impl IndexArguments {
     }
 
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let named = self.source.named()?;
+        named.iter().try_for_each(|input| input.named.check_local(&input.path))?;
         if self.options.resources.cache.directory().is_none() {
             bail!(
                 "an index is kept in the cache directory: leave out --no-cache, or name a directory with --cache-dir"
             );
         }
         let policy = WorkPolicy { hash_members: true, check_bundles: true, ..WorkPolicy::default() };
-        let opened = open(&self.source.named()?, &self.options.clone().with_policy(policy))?;
+        let opened = open(&named, &self.options.clone().with_policy(policy))?;
         let resources = match &opened {
             SessionInputs::One(prepared) => &prepared.resources,
             SessionInputs::Several(release) => &release.resources,
