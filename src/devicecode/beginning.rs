@@ -1,6 +1,8 @@
 //! What begins at a place, judged by its first block.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+use aho_corasick::{AhoCorasick, Input, MatchKind};
 
 use super::effort::Effort;
 use super::form::{CodeFrame, DeviceForm, FORMS};
@@ -109,11 +111,16 @@ fn code_object(head: &[u8], available: u64) -> Option<CodePiece> {
     (length <= available).then(|| CodePiece { form: DeviceForm::CodeObject, frames: Vec::new(), length, code })
 }
 
-/// Offsets in some bytes at which code may begin, in ascending order.
-pub(crate) fn beginnings(bytes: &[u8]) -> Vec<usize> {
+/// Finds what code begins with, of all forms in one pass.
+#[expect(clippy::expect_used, reason = "these are few and short")]
+static MAGICS: LazyLock<AhoCorasick> = LazyLock::new(|| {
     let forms = FORMS.iter().filter(|row| row.form <= DeviceForm::OffloadBinary).map(|row| row.magic);
     let magics = forms.chain(CodeFrame::ALL.map(CodeFrame::magic));
-    let mut found: Vec<_> = magics.flat_map(|magic| memchr::memmem::find_iter(bytes, magic)).collect();
-    found.sort_unstable();
-    found
+    AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(magics).expect("magics")
+});
+
+/// Offsets in some bytes at which code may begin, in ascending order.
+pub(crate) fn beginnings(bytes: &[u8]) -> Vec<usize> {
+    let next = |at: usize| Some(MAGICS.find(Input::new(bytes).range(at.min(bytes.len())..))?.start());
+    std::iter::successors(next(0), |found| next(found + 1)).collect()
 }
