@@ -10,7 +10,7 @@ use super::first_block::{from_first_frame, targets_of_frame};
 use super::header::{CODE_HEADER, code_damage, code_target, is_code};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
-use crate::rope::{Content, to_usize};
+use crate::rope::{Content, ReadError, to_usize};
 
 /// What headers show of such a file.
 #[derive(Debug)]
@@ -25,15 +25,20 @@ pub(crate) struct CodeFile {
 
 /// Whether a file begins as a code object does, so that no host loads it.
 pub(crate) fn begins_code(content: &dyn Content) -> bool {
+    head(content).is_ok_and(|head| is_code(&head))
+}
+
+/// The first [`CODE_HEADER`] bytes of a file, or all of it if it is shorter.
+fn head(content: &dyn Content) -> Result<Vec<u8>, ReadError> {
     let mut head = vec![0; CODE_HEADER.min(to_usize(content.size()))];
-    content.peek(&mut head).is_ok() && is_code(&head)
+    content.peek(&mut head)?;
+    Ok(head)
 }
 
 impl CodeFile {
     /// Reads headers. `None` if the file is no such code.
     pub(crate) fn read(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Result<Option<Self>, FatbinError> {
-        let mut head = vec![0; CODE_HEADER.min(to_usize(content.size()))];
-        content.peek(&mut head)?;
+        let head = head(&**content)?;
         if is_code(&head) {
             let target = code_target(&head);
             let damage = code_damage(&**content, &head).map(|reason| (target.clone(), reason));
