@@ -35,6 +35,17 @@ def bundles(content):
         place = content.find(MAGIC, at)
 
 
+def decompressed(content):
+    """The bundles that are compressed in `content` (version 3), decompressed, in their order."""
+    import zstandard
+
+    place = content.find(b"CCOB\3\0\1\0")
+    while place >= 0:
+        total, size = struct.unpack_from("<QQ", content, place + 8)
+        yield zstandard.ZstdDecompressor().decompress(content[place + 32 : place + total], max_output_size=size)
+        place = content.find(b"CCOB\3\0\1\0", place + total)
+
+
 def compress(raw):
     """A compressed offload bundle of version 3."""
     import zstandard
