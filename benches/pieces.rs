@@ -143,9 +143,12 @@ fn parse_a_record(bencher: Bencher) {
 fn assemble_a_wheel_with_its_record(bencher: Bencher) {
     let input = Input::open(&made_wheel(), &resources()).unwrap();
     let keys: [BundleKey; 1] = ["gfx942".parse().unwrap()];
-    let wheels =
-        Wheels::new(FatWheel::read(&input, &resources()).unwrap(), keys, &wheelparts::AssemblyOptions::default())
-            .unwrap();
+    let wheels = Wheels::new(
+        FatWheel::joined(&input, None, &resources()).unwrap(),
+        keys,
+        &wheelparts::AssemblyOptions::default(),
+    )
+    .unwrap();
     let file = |number: usize| WheelEntry::stored(path(&format!("made/{number}.py")), literal(*b"pass\n"));
     let files: Vec<_> = (0..FILES).map(file).collect();
     bencher.with_inputs(|| files.clone()).bench_local_values(|files| {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::WheelError;
+use crate::source::EntryPath;
 
 /// The most tags of a WHEEL file. A line may contain dots, and then means every combination.
 const MAX_TAGS: usize = 4096;
@@ -53,20 +54,14 @@ impl WheelName {
         let bad = |reason| WheelError::Name { name: file_name.to_owned(), reason };
         let decoded = file_name.replace("%2B", "+").replace("%2b", "+");
         let stem = decoded.strip_suffix(".whl").ok_or_else(|| bad("it does not end in .whl"))?;
-        let parts: Vec<&str> = stem.split('-').collect();
+        let mut parts: Vec<&str> = stem.split('-').collect();
         let begins_with_digit = |part: &str| part.starts_with(|first: char| first.is_ascii_digit());
         // A build tag begins with a digit and a Python tag does not (PEP 825), which distinguishes them.
-        let (distribution, version, build, tags, variant) = match *parts.as_slice() {
-            [name, version, python, abi, platform] => (name, version, None, [python, abi, platform], None),
-            [name, version, build, python, abi, platform] if begins_with_digit(build) => {
-                (name, version, Some(build), [python, abi, platform], None)
-            }
-            [name, version, python, abi, platform, label] => {
-                (name, version, None, [python, abi, platform], Some(label))
-            }
-            [name, version, build, python, abi, platform, label] if begins_with_digit(build) => {
-                (name, version, Some(build), [python, abi, platform], Some(label))
-            }
+        let has_build = parts.len() > 5 && parts.get(2).is_some_and(|part| begins_with_digit(part));
+        let build = has_build.then(|| parts.remove(2));
+        let (distribution, version, tags, variant) = match *parts.as_slice() {
+            [name, version, python, abi, platform] => (name, version, [python, abi, platform], None),
+            [name, version, python, abi, platform, label] => (name, version, [python, abi, platform], Some(label)),
             _ => return Err(bad("it has too few or too many parts")),
         };
         if !is_made_of(distribution, "._") || normalise(distribution).is_empty() {
@@ -169,6 +164,11 @@ impl WheelName {
     /// The prefix of the names of the dist-info and data directories.
     pub fn stem(&self) -> String {
         format!("{}-{}", self.distribution, self.version)
+    }
+
+    /// The dist-info directory of the wheel.
+    pub(crate) fn dist_info(&self) -> EntryPath {
+        EntryPath::root().child(format!("{}.dist-info", self.stem()).as_bytes())
     }
 
     /// All tags of the name, one by one (PEP 425, "Compressed Tag Sets").

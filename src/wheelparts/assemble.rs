@@ -8,13 +8,13 @@ use super::digest::Digest;
 use super::entry::WheelEntry;
 use super::fat::FatWheel;
 use super::record::record;
-use super::stated_split::StatedSplit;
 use super::unchanged::{KeptDigests, Unchanged};
 use super::zip::{DosTime, archive};
 use crate::deflate::DeflateLevel;
 use crate::gpu::{BundleKey, GpuSet, TargetId};
-use crate::rope::{Content, Rope, Segment};
-use crate::source::{Entry, EntryPath};
+use crate::rope::{Content, Rope};
+use crate::source::EntryPath;
+use crate::split::{SplitId, Statement};
 use crate::wheel::{
     Devices, Paths, Requirements, STATEMENT, VariantLabel, WheelError, WheelName, has_property, installed_with,
     variant_json,
@@ -51,6 +51,14 @@ pub enum SplitWheel {
         /// Whether the version names them. Such a version sorts above the plain one (PEP 440).
         has_local_version: bool,
     },
+}
+
+/// The split that wheels are of.
+#[derive(Clone, Debug)]
+pub(super) struct StatedSplit {
+    pub(super) id: SplitId,
+    /// The restrictions of the split, which host wheels state.
+    pub(super) statement: Statement,
 }
 
 /// The wheels of a split.
@@ -112,29 +120,11 @@ impl Wheels {
         }
     }
 
-    /// The path in a part's wheel of a path of the input. `None` if the part makes that file again or omits it.
-    pub fn path(&self, part: &SplitWheel, path: &EntryPath) -> Result<Option<EntryPath>, WheelError> {
-        Ok(self.paths(part)?.of(path))
-    }
-
     /// Maps paths of the input to paths in a part's wheel.
     pub fn paths(&self, part: &SplitWheel) -> Result<Paths<'_>, WheelError> {
         // A variant wheel has a variant.json of its own.
         let name = if let SplitWheel::Variant(_) = part { self.fat.name.clone() } else { self.name(part)? };
         Ok(self.fat.paths(&name))
-    }
-
-    /// An unchanged file of the input as a file of a part. `None` if it is not a file, or if the part makes it again or
-    /// omits it.
-    pub fn unchanged(&self, part: &SplitWheel, entry: &Entry) -> Result<Option<WheelEntry>, WheelError> {
-        let Some(path) = self.path(part, &entry.path)? else { return Ok(None) };
-        Ok(Unchanged::of(entry).map(|unchanged| self.taken_over(path, &unchanged)))
-    }
-
-    /// Drops the claims of the input's RECORD, which are read again on demand. They take more memory than everything else
-    /// that is kept about a member.
-    pub fn forget_claims(&self) {
-        self.fat.record.forget();
     }
 
     /// The digest in RECORD of an entry that is replaced, to be compared with what there is.
@@ -173,7 +163,7 @@ impl Wheels {
     ) -> Result<Option<WheelEntry>, WheelError> {
         let digest = Arc::new(Digest::remembered(path.to_text(), content, None, &self.fat.resources));
         let file = |path| WheelEntry { path, executable: mode & 0o111 != 0, digest, deflated };
-        Ok(self.path(part, path)?.map(file))
+        Ok(self.paths(part)?.of(path).map(file))
     }
 
     /// The dist-info files that replace the input's in a part, without RECORD. They depend on the paths of the payload
@@ -184,17 +174,18 @@ impl Wheels {
         payload: impl IntoIterator<Item = impl Borrow<EntryPath>>,
     ) -> Result<Vec<WheelEntry>, WheelError> {
         let name = self.name(part)?;
-        let directory = dist_info(&name);
+        let directory = name.dist_info();
         let mut files = Vec::new();
         let stated = match (&self.split, part) {
-            (Some(split), SplitWheel::Host | SplitWheel::Variant(_)) => Some(split.of_host()?),
-            (Some(split), SplitWheel::Device(key)) => Some(split.of_device(key)?),
+            (Some(split), SplitWheel::Host | SplitWheel::Variant(_)) => {
+                Some(split.statement.clone().of_host().to_rope(&split.id)?)
+            }
+            (Some(split), SplitWheel::Device(key)) => Some(Statement::of_device(key).to_rope(&split.id)?),
             (None, _) | (Some(_), SplitWheel::Fat | SplitWheel::Thin { .. }) => None,
         };
-        files.extend(stated.map(|text| WheelEntry::stored(directory.child(STATEMENT.as_bytes()), text)));
+        files.extend(stated.map(|text| WheelEntry::stored(directory.child(STATEMENT.as_bytes()), Arc::new(text))));
         let mut add = |file: &[u8], text: Vec<u8>| -> Result<(), WheelError> {
-            let content = Arc::new(Rope::new([Segment::literal(text)])?);
-            files.push(WheelEntry::stored(directory.child(file), content));
+            files.push(WheelEntry::of_text(directory.child(file), text)?);
             Ok(())
         };
         match part {
@@ -230,35 +221,20 @@ impl Wheels {
         Ok(files)
     }
 
-    /// The device distributions in the METADATA of a split wheel.
-    pub fn named_devices(&self) -> impl Iterator<Item = &str> {
-        self.fat.added.devices()
-    }
-
     /// The dist-info files of a self-contained wheel of this name for these GPUs or for all, without RECORD.
     pub fn whole_dist_info(&self, name: &WheelName, gpus: Option<&GpuSet>) -> Result<Vec<WheelEntry>, WheelError> {
-        let directory = dist_info(name);
+        let directory = name.dist_info();
         let metadata = self.whole_metadata(gpus)?;
         let is_same = name.version == self.fat.name.version;
         let metadata = if is_same { metadata.bytes() } else { metadata.of_version(&name.version) };
-        let metadata = (b"METADATA".as_slice(), metadata);
-        let files = [metadata, (b"WHEEL", self.fat.wheel_file.host(name))].into_iter().map(|(file, text)| {
-            let content = Arc::new(Rope::new([Segment::literal(text)])?);
-            Ok(WheelEntry::stored(directory.child(file), content))
-        });
-        files.collect()
-    }
-
-    /// The statement of a thin wheel of this name.
-    pub fn thin_statement(&self, name: &WheelName, text: String) -> Result<WheelEntry, WheelError> {
-        let content = Arc::new(Rope::new([Segment::literal(text.into_bytes())])?);
-        Ok(WheelEntry::stored(dist_info(name).child(STATEMENT.as_bytes()), content))
+        let metadata = WheelEntry::of_text(directory.child(b"METADATA"), metadata)?;
+        Ok(vec![metadata, WheelEntry::of_text(directory.child(b"WHEEL"), self.fat.wheel_file.host(name))?])
     }
 
     /// A part with RECORD. `files` are payload and dist-info files.
     pub fn assemble(&self, part: &SplitWheel, mut files: Vec<WheelEntry>) -> Result<Assembled, WheelError> {
         let name = self.name(part)?;
-        let directory = dist_info(&name);
+        let directory = name.dist_info();
         // dist-info comes last, so that it can be changed at the end of the file (Binary distribution format).
         files.sort_by_cached_key(|file| (file.path.below(&directory).is_some(), file.path.as_bytes().to_vec()));
         if let Some((file, _)) = files.iter().zip(files.iter().skip(1)).find(|(file, next)| file.path == next.path) {
@@ -325,16 +301,11 @@ impl Assembled {
         let unknown = |file: &&WheelEntry| file.digest.known().is_none() && !is_of_others(file);
         self.files.iter().filter(unknown).map(|file| Arc::clone(&file.digest)).collect()
     }
-
-    /// Reasons why the wheel cannot be used in some places.
-    pub fn warnings(&self) -> Vec<String> {
-        warnings_of(&self.name, self.files.iter().map(|file| file.path.clone()))
-    }
 }
 
 /// Reasons why a wheel with files at these paths cannot be used in some places.
 pub fn warnings_of(name: &WheelName, paths: impl Iterator<Item = EntryPath>) -> Vec<String> {
-    let directory = dist_info(name);
+    let directory = name.dist_info();
     // Control characters beyond ASCII begin with 0xC2.
     let is_odd =
         |byte: u8| matches!(byte, 0..=31 | 127 | 0xc2 | b'<' | b'>' | b':' | b'"' | b'|' | b'?' | b'*' | b'\\');
@@ -364,10 +335,6 @@ fn local_version(version: &str, gpus: &GpuSet) -> String {
     let names: Vec<_> = gpus.targets().iter().map(|target| part(target).replace([':', '-', '_'], ".")).collect();
     let separator = if version.contains('+') { '.' } else { '+' };
     format!("{version}{separator}{}", names.join("."))
-}
-
-fn dist_info(name: &WheelName) -> EntryPath {
-    EntryPath::root().child(format!("{}.dist-info", name.stem()).as_bytes())
 }
 
 /// The packages of a payload, one on each line. Files in `*.data/platlib` or `purelib` are installed from there.

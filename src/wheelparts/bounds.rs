@@ -3,7 +3,7 @@
 use super::payload::Payload;
 use super::wheel_part::WheelPart;
 use super::zip::{MemberSize, layout_size};
-use crate::rope::{Content, Materialize, SizeBounds};
+use crate::rope::{Materialize, SizeBounds};
 use crate::wheel::{WheelError, line_size};
 
 /// A deflate stream becomes at most this many times its size: a symbol of one bit stands for 258 bytes, and has a distance of
@@ -63,19 +63,14 @@ impl WheelPart {
 
 /// The size of a file, and of its member.
 fn sizes_of(payload: &Payload) -> (SizeBounds, SizeBounds) {
-    let of = |content: &dyn Content| SizeBounds::exact(content.size());
     match payload {
         Payload::Unchanged(unchanged) => {
             let size = SizeBounds::exact(unchanged.size());
-            let packed = unchanged.packed_size().map(SizeBounds::exact);
+            let packed = unchanged.packed().map(|packed| SizeBounds::exact(packed.bytes.size()));
             (size, packed.unwrap_or_else(|| deflated(size)))
         }
-        Payload::Joined(joined) => {
-            let size = of(&**joined.0.digest.content());
-            (size, deflated(size))
-        }
-        Payload::Rewritten(rewritten) => {
-            let size = of(&**rewritten.0.digest.content());
+        Payload::Binary(made) => {
+            let size = SizeBounds::exact(made.file.digest.content().size());
             (size, deflated(size))
         }
         // Archives are stored.

@@ -166,11 +166,6 @@ impl Digest {
         }
     }
 
-    /// The SHA-256 in the form of RECORD, if it is known without reading the content.
-    pub(crate) fn known_text(&self) -> Option<[u8; SHA256_TEXT]> {
-        self.known_sha256().as_ref().map(sha256_text)
-    }
-
     /// The CRC-32 in the form of zip files, if it is known without work.
     pub(crate) fn known_crc32(&self) -> Option<u32> {
         self.crc32.get().copied()

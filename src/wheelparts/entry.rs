@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::digest::Digest;
-use crate::rope::Content;
+use crate::rope::{Content, Rope, Segment};
 use crate::source::EntryPath;
 use crate::wheel::{PART_MANIFEST, WheelError};
 
@@ -25,6 +25,11 @@ impl WheelEntry {
     pub fn stored(path: EntryPath, content: Arc<dyn Content>) -> Self {
         let digest = Arc::new(Digest::new(path.to_text(), content, None));
         Self { path, executable: false, digest, deflated: None }
+    }
+
+    /// A new file with this text, without compression.
+    pub(super) fn of_text(path: EntryPath, text: Vec<u8>) -> Result<Self, WheelError> {
+        Ok(Self::stored(path, Arc::new(Rope::new([Segment::literal(text)])?)))
     }
 
     /// Whether it is the manifest of a part.

@@ -40,12 +40,7 @@ pub struct FatWheel {
 }
 
 impl FatWheel {
-    /// Reads the dist-info of a wheel, packed or unpacked.
-    pub fn read(input: &Input, resources: &Arc<Resources>) -> Result<Self, WheelError> {
-        Self::joined(input, None, resources)
-    }
-
-    /// Like [`FatWheel::read`], for a wheel that was split. `joined` are the paths of the joined binaries, if any.
+    /// Reads the dist-info of a wheel, packed or unpacked. `joined` are the paths of the joined binaries of one that was split.
     pub fn joined(
         input: &Input,
         joined: Option<&BTreeSet<EntryPath>>,
@@ -102,18 +97,12 @@ impl FatWheel {
         })
     }
 
-    /// The device distributions that a splitter has added to METADATA.
-    pub fn device_wheels(&self) -> Vec<String> {
-        self.metadata.added().devices().map(str::to_owned).collect()
-    }
-
     /// Maps paths of the input to paths in the wheel named `name`.
     pub(crate) fn paths(&self, name: &WheelName) -> Paths<'_> {
-        let directory = |suffix: &str| EntryPath::root().child(format!("{}.{suffix}", name.stem()).as_bytes());
         Paths {
             old: &self.dist_info,
-            dist_info: directory("dist-info"),
-            data: directory("data"),
+            dist_info: name.dist_info(),
+            data: EntryPath::root().child(format!("{}.data", name.stem()).as_bytes()),
             has_variant: name.variant.is_some(),
             left_out: &self.stale_sboms,
         }

@@ -35,14 +35,9 @@ impl ListedFiles {
             sum.add("file").add(place.as_bytes());
             match stated.claim().filter(|_| has_digests) {
                 Some(claim) => drop(sum.add(claim.sha256).number(claim.size)),
-                None => drop(sum.add("").number(size(input, &written))),
+                None => drop(sum.add("").number(input.entry(&written).map_or(0, Entry::size))),
             }
         }
         Self { sum: sum.finish(), has_digests }
     }
-}
-
-/// Bytes of a file; 0 if it does not exist.
-fn size(input: &Input, path: &EntryPath) -> u64 {
-    input.entry(path).map_or(0, Entry::size)
 }

@@ -21,7 +21,6 @@ mod record_file;
 mod requirements;
 mod sboms;
 mod spliced;
-mod stated_split;
 #[cfg(test)]
 mod tests;
 mod thin_part;

@@ -41,8 +41,7 @@ impl PartFiles {
         let path = payload.path(paths)?;
         let size = match payload {
             Payload::Unchanged(unchanged) => unchanged.size(),
-            Payload::Joined(joined) => joined.0.digest.content().size(),
-            Payload::Rewritten(rewritten) => rewritten.0.digest.content().size(),
+            Payload::Binary(made) => made.file.digest.content().size(),
             Payload::Archive(..) | Payload::Thin(..) => 0,
         };
         let kind = match payload {
@@ -57,8 +56,7 @@ impl PartFiles {
         let digest = move || -> Result<Vec<u8>, ReadError> {
             let digest = match payload {
                 Payload::Unchanged(unchanged) => self.wheels.digest(unchanged),
-                Payload::Joined(joined) => Arc::clone(&joined.0.digest),
-                Payload::Rewritten(rewritten) => Arc::clone(&rewritten.0.digest),
+                Payload::Binary(made) => Arc::clone(&made.file.digest),
                 Payload::Archive(_, _, file) => file.digest(&self.wheels)?,
                 Payload::Thin(..) => return Err(ReadError::damaged(&"manifest".into(), "a part has no thin binaries")),
             };
@@ -119,11 +117,7 @@ impl Wheels {
         let files = PartFiles { part: part_of, wheels: Arc::clone(self), payload, wrappers };
         let text: Arc<dyn Content> =
             Arc::new(ManifestText::new(split.id.clone(), name, parts, FileDigest::Sha256, files));
-        let path = self.dist_info_path(part)?.child(PART_MANIFEST.as_bytes());
+        let path = self.name(part)?.dist_info().child(PART_MANIFEST.as_bytes());
         Ok(Some(WheelEntry::stored(path, text)))
-    }
-
-    fn dist_info_path(&self, part: &SplitWheel) -> Result<EntryPath, WheelError> {
-        Ok(EntryPath::root().child(format!("{}.dist-info", self.name(part)?.stem()).as_bytes()))
     }
 }

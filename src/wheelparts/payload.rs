@@ -17,14 +17,22 @@ use crate::wheel::{Paths, WheelError};
 pub(crate) enum Payload {
     /// An unchanged file of the input.
     Unchanged(Unchanged),
-    /// A binary joined with its archives, and its path in the input.
-    Joined(Box<(WheelEntry, EntryPath)>),
-    /// A rewritten binary, and its path in the input.
-    Rewritten(Box<(WheelEntry, Arc<Rewritten>, EntryPath)>),
+    /// A binary that is made of one of the input.
+    Binary(Box<MadeBinary>),
     /// A thin binary or bundle.
     Thin(EntryPath, bool, Arc<ThinBinary>),
     /// An archive, and its path in the input.
     Archive(EntryPath, u16, Arc<HashedArchive>),
+}
+
+/// A binary joined with its archives, or a rewritten one.
+#[derive(Clone, Debug)]
+pub(crate) struct MadeBinary {
+    pub(super) file: WheelEntry,
+    /// Its path in the input.
+    pub(super) entry: EntryPath,
+    /// `None` if it is joined.
+    pub(super) rewritten: Option<Arc<Rewritten>>,
 }
 
 /// An archive with its digest.
@@ -60,8 +68,8 @@ pub(crate) fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Resul
                 }
                 let (mode, whole): (_, Arc<dyn Content>) = (entry.attributes.mode, content.clone());
                 let file = wheels.made(&SplitWheel::Host, &entry.path, mode, whole, None)?;
-                let rewritten = |file| Payload::Rewritten(Box::new((file, Arc::clone(content), entry.path.clone())));
-                payload.extend(file.map(rewritten));
+                let (entry, rewritten) = (entry.path.clone(), Some(Arc::clone(content)));
+                payload.extend(file.map(|file| Payload::Binary(Box::new(MadeBinary { file, entry, rewritten }))));
             }
             _ => {}
         }
@@ -112,7 +120,8 @@ pub(crate) fn fat_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result
             EntryKind::File { content, .. } if plan.joined.contains(&entry.path) => {
                 let whole = Arc::clone(content);
                 let file = wheels.made(&SplitWheel::Fat, &entry.path, entry.attributes.mode, whole, None)?;
-                payload.extend(file.map(|file| Payload::Joined(Box::new((file, entry.path.clone())))));
+                let (entry, rewritten) = (entry.path.clone(), None);
+                payload.extend(file.map(|file| Payload::Binary(Box::new(MadeBinary { file, entry, rewritten }))));
             }
             _ => payload.extend(unchanged(wheels, &paths, entry)),
         }
@@ -130,8 +139,7 @@ impl Payload {
     pub(crate) fn entry(&self) -> Option<&EntryPath> {
         match self {
             Self::Unchanged(unchanged) => Some(&unchanged.entry),
-            Self::Joined(joined) => Some(&joined.1),
-            Self::Rewritten(rewritten) => Some(&rewritten.2),
+            Self::Binary(made) => Some(&made.entry),
             Self::Archive(..) | Self::Thin(..) => None,
         }
     }
@@ -140,8 +148,7 @@ impl Payload {
     pub(crate) fn path(&self, paths: &Paths<'_>) -> Option<EntryPath> {
         match self {
             Self::Unchanged(unchanged) => paths.of(&unchanged.entry),
-            Self::Joined(joined) => Some(joined.0.path.clone()),
-            Self::Rewritten(rewritten) => Some(rewritten.0.path.clone()),
+            Self::Binary(made) => Some(made.file.path.clone()),
             Self::Archive(path, ..) => paths.of(path),
             Self::Thin(path, ..) => Some(path.clone()),
         }

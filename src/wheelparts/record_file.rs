@@ -11,7 +11,7 @@ pub(crate) struct RecordFile(pub(crate) Arc<WheelPart>);
 
 impl Materialize for RecordFile {
     fn made(&self) -> Option<Arc<dyn Content>> {
-        let size = self.0.known_record_size()?;
+        let &size = self.0.record_size.get()?;
         Some(Arc::new(RecordText { part: Arc::clone(&self.0), size }))
     }
 

@@ -177,9 +177,12 @@ fn fat(record: &str, library: Arc<dyn Content>) -> (Input, Wheels) {
         ],
     );
     let keys = ["gfx942", "gfx9"].map(|key| key.parse::<BundleKey>().unwrap());
-    let wheels =
-        Wheels::new(FatWheel::read(&input, &Resources::new(1 << 20)).unwrap(), keys, &AssemblyOptions::default())
-            .unwrap();
+    let wheels = Wheels::new(
+        FatWheel::joined(&input, None, &Resources::new(1 << 20)).unwrap(),
+        keys,
+        &AssemblyOptions::default(),
+    )
+    .unwrap();
     (input, wheels)
 }
 
@@ -189,7 +192,9 @@ fn names(files: &[WheelEntry]) -> Vec<String> {
 
 fn part(input: &Input, wheels: &Wheels, part: &SplitWheel, wanted: &[&str]) -> Assembled {
     let taken = input.entries.iter().filter(|entry| wanted.iter().any(|wanted| entry.path.to_text().contains(wanted)));
-    let mut files: Vec<_> = taken.filter_map(|entry| wheels.unchanged(part, entry).unwrap()).collect();
+    let paths = wheels.paths(part).unwrap();
+    let unchanged = |entry: &Entry| Some(wheels.taken_over(paths.of(&entry.path)?, &Unchanged::of(entry)?));
+    let mut files: Vec<_> = taken.filter_map(unchanged).collect();
     let payload: Vec<_> = files.iter().map(|file| file.path.clone()).collect();
     files.extend(wheels.dist_info(part, &payload).unwrap());
     wheels.assemble(part, files).unwrap()
@@ -289,5 +294,6 @@ fn files_that_collide_are_refused() {
     let odd = WheelEntry::stored(EntryPath::new(b"a/\xff").unwrap(), literal(b""));
     assert!(matches!(wheels.assemble(&SplitWheel::Host, vec![odd]), Err(WheelError::NotUtf8(_))));
     let colon = WheelEntry::stored(path("a/x:xnack+.kpack"), literal(b""));
-    assert_eq!(wheels.assemble(&SplitWheel::Host, vec![file(), colon]).unwrap().warnings().len(), 1);
+    let made = wheels.assemble(&SplitWheel::Host, vec![file(), colon]).unwrap();
+    assert_eq!(warnings_of(&made.name, made.files.iter().map(|file| file.path.clone())).len(), 1);
 }

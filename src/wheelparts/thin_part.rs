@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::SplitWheel;
 use super::payload::Payload;
 use super::wheel_part::WheelPart;
+use super::{SplitWheel, WheelEntry};
 use crate::source::EntryPath;
 use crate::split::ThinBinary;
-use crate::wheel::WheelError;
+use crate::wheel::{STATEMENT, WheelError};
 
 impl WheelPart {
     /// A thin wheel: the files of `host`, and those of `devices` except archives. `is_shown` and `binary`, which returns
@@ -38,23 +38,23 @@ impl WheelPart {
                             Some(binary) => {
                                 let Some(path) = paths.of(&unchanged.entry) else { continue };
                                 let path = wheels.renamed(&from.part, &part, &path)?;
-                                Payload::Thin(path, unchanged.executable(), binary)
+                                Payload::Thin(path, unchanged.executable, binary)
                             }
                             None => Payload::Unchanged(unchanged.clone()),
                         });
                     }
-                    Payload::Rewritten(rewritten) => {
-                        let (file, _, entry) = &**rewritten;
-                        let path = wheels.renamed(&from.part, &part, &file.path)?;
-                        let binary = binary(entry).ok_or_else(|| WheelError::NoSuchPart(entry.to_string()))?;
-                        payload.push(Payload::Thin(path, file.executable, binary));
+                    Payload::Binary(made) => {
+                        let path = wheels.renamed(&from.part, &part, &made.file.path)?;
+                        let thin = binary(&made.entry).ok_or_else(|| WheelError::NoSuchPart(made.entry.to_string()))?;
+                        payload.push(Payload::Thin(path, made.file.executable, thin));
                     }
-                    Payload::Unchanged(..) | Payload::Joined(..) | Payload::Archive(..) | Payload::Thin(..) => {}
+                    Payload::Unchanged(..) | Payload::Archive(..) | Payload::Thin(..) => {}
                 }
             }
         }
         let mut dist_info = wheels.dist_info(&part, std::iter::empty::<EntryPath>())?;
-        dist_info.push(wheels.thin_statement(&wheels.name(&part)?, statement)?);
+        let path = wheels.name(&part)?.dist_info().child(STATEMENT.as_bytes());
+        dist_info.push(WheelEntry::of_text(path, statement.into_bytes())?);
         let wheels = Arc::clone(wheels);
         Ok(Self::new(part, &wheels, payload.into(), dist_info, host.stamp, &host.resources))
     }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::{Digest, WheelEntry, Wheels};
 use crate::memory::{Budget, Reservation};
 use crate::metrics::MemoryClass;
-use crate::rope::{Content, PackedContent};
+use crate::rope::{Content, Packed, PackedContent};
 use crate::source::{Entry, EntryKind, EntryPath};
 use crate::wheel::Paths;
 
@@ -49,7 +49,7 @@ pub struct Unchanged {
     /// Its path in the input.
     pub entry: EntryPath,
     content: Arc<dyn Content>,
-    executable: bool,
+    pub(super) executable: bool,
     /// Whether the SHA-256 that the input's RECORD claims counts until one is computed. Otherwise it is only compared with the
     /// computed one.
     stands: bool,
@@ -76,20 +76,13 @@ impl Unchanged {
         self.content.size()
     }
 
-    /// What it takes of the wheel, if the input has a deflate stream of it.
-    pub(super) fn packed_size(&self) -> Option<u64> {
-        let packed = self.content.member().map(PackedContent::packed).filter(|packed| packed.deflated)?;
-        Some(packed.bytes.size())
-    }
-
-    /// Whether it is executable.
-    pub fn executable(&self) -> bool {
-        self.executable
+    /// The input's deflate stream of it, if there is one.
+    pub(super) fn packed(&self) -> Option<Packed> {
+        self.content.member().map(PackedContent::packed).filter(|packed| packed.deflated)
     }
 
     fn file(&self, path: EntryPath, digest: Arc<Digest>) -> WheelEntry {
-        let packed = self.content.member().map(PackedContent::packed).filter(|packed| packed.deflated);
-        WheelEntry { path, executable: self.executable, digest, deflated: packed.map(|packed| packed.bytes) }
+        WheelEntry { path, executable: self.executable, digest, deflated: self.packed().map(|packed| packed.bytes) }
     }
 }
 
@@ -108,13 +101,16 @@ impl Wheels {
     /// The same without asking RECORD, which its digest does when it is asked for.
     pub(crate) fn taken_over_unasked(&self, path: EntryPath, unchanged: &Unchanged) -> WheelEntry {
         // It is kept, because all device wheels have the file.
-        let digest = self.kept(unchanged).unwrap_or_else(|| self.keep(unchanged, Arc::new(self.new_digest(unchanged))));
+        let digest = self
+            .digests
+            .get(&unchanged.entry)
+            .unwrap_or_else(|| self.keep(unchanged, Arc::new(self.new_digest(unchanged))));
         unchanged.file(path, digest)
     }
 
     /// The digest of an unchanged file. If it is the one in RECORD, the object is made again at each call.
     pub(super) fn digest(&self, unchanged: &Unchanged) -> Arc<Digest> {
-        if let Some(digest) = self.kept(unchanged) {
+        if let Some(digest) = self.digests.get(&unchanged.entry) {
             return digest;
         }
         let digest = Arc::new(self.new_digest(unchanged));
@@ -126,11 +122,7 @@ impl Wheels {
         self.keep(unchanged, self.digest(unchanged))
     }
 
-    /// The digest that is kept for a file. The lock is not held while one is made, since that accesses the index.
-    fn kept(&self, unchanged: &Unchanged) -> Option<Arc<Digest>> {
-        self.digests.get(&unchanged.entry)
-    }
-
+    /// The lock is not held while a digest is made, since that accesses the index.
     fn keep(&self, unchanged: &Unchanged, digest: Arc<Digest>) -> Arc<Digest> {
         self.digests.keep(&unchanged.entry, digest)
     }

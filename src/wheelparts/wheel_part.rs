@@ -33,7 +33,7 @@ pub struct WheelPart {
     pub(super) stamp: DosTime,
     pub(super) resources: Arc<Resources>,
     assembled: Mutex<Option<KeptList>>,
-    record_size: OnceLock<u64>,
+    pub(super) record_size: OnceLock<u64>,
     wheel: Mutex<Option<Arc<dyn Content>>>,
 }
 
@@ -87,7 +87,7 @@ impl WheelPart {
     fn plan_thin(&self) -> Result<(), ReadError> {
         let thin = self.payload.iter().filter_map(|payload| match payload {
             Payload::Thin(_, _, binary) => Some(binary),
-            Payload::Unchanged(..) | Payload::Joined(..) | Payload::Rewritten(..) | Payload::Archive(..) => None,
+            _ => None,
         });
         // Collected first: for a part without any, no other thread is woken.
         let thin: Vec<_> = thin.collect();
@@ -113,7 +113,7 @@ impl WheelPart {
     pub fn archives(&self) -> impl Iterator<Item = &ArchiveRope> {
         self.payload.iter().filter_map(|payload| match payload {
             Payload::Archive(_, _, file) => Some(&*file.archive),
-            Payload::Unchanged(..) | Payload::Joined(..) | Payload::Rewritten(..) | Payload::Thin(..) => None,
+            _ => None,
         })
     }
 
@@ -129,7 +129,7 @@ impl WheelPart {
     pub(crate) fn taken_over(&self) -> Vec<Arc<Digest>> {
         let payload = self.payload.iter().filter_map(|payload| match payload {
             Payload::Unchanged(unchanged) => Some(self.wheels.kept_digest(unchanged)),
-            Payload::Joined(..) | Payload::Rewritten(..) | Payload::Archive(..) | Payload::Thin(..) => None,
+            Payload::Binary(..) | Payload::Archive(..) | Payload::Thin(..) => None,
         });
         payload.chain(self.dist_info.iter().map(|file| Arc::clone(&file.digest))).collect()
     }
@@ -159,8 +159,7 @@ impl WheelPart {
                     let path = paths.of(&unchanged.entry);
                     files.extend(path.map(|path| self.wheels.taken_over(path, unchanged)));
                 }
-                Payload::Joined(joined) => files.push(joined.0.clone()),
-                Payload::Rewritten(rewritten) => files.push(rewritten.0.clone()),
+                Payload::Binary(made) => files.push(made.file.clone()),
                 Payload::Archive(path, mode, file) => {
                     let digest = file.digest(&self.wheels)?;
                     let file = |path| WheelEntry { path, executable: mode & 0o111 != 0, digest, deflated: None };
@@ -194,8 +193,7 @@ impl WheelPart {
         for payload in &*self.payload {
             let size = match payload {
                 Payload::Unchanged(unchanged) => unchanged.size(),
-                Payload::Joined(joined) => joined.0.digest.content().size(),
-                Payload::Rewritten(rewritten) => rewritten.0.digest.content().size(),
+                Payload::Binary(made) => made.file.digest.content().size(),
                 Payload::Archive(_, _, file) => file.archive.make()?.size(),
                 Payload::Thin(_, _, binary) => binary.make()?.size(),
             };
@@ -205,11 +203,6 @@ impl WheelPart {
             total += line(&file.path, Some(file.digest.content().size()))?;
         }
         Ok(*self.record_size.get_or_init(|| total))
-    }
-
-    /// Bytes of RECORD if they are known.
-    pub(crate) fn known_record_size(&self) -> Option<u64> {
-        self.record_size.get().copied()
     }
 
     /// Makes RECORD again at the next use. It may contain claims that were found to be wrong since.
@@ -236,8 +229,7 @@ impl WheelPart {
 
     /// The path of the part's RECORD.
     pub fn record_path(&self) -> Result<EntryPath, WheelError> {
-        let directory = format!("{}.dist-info", self.wheels.name(&self.part)?.stem());
-        Ok(EntryPath::root().child(directory.as_bytes()).child(b"RECORD"))
+        Ok(self.wheels.name(&self.part)?.dist_info().child(b"RECORD"))
     }
 
     /// The wheel's size, if it is known without work.
@@ -249,8 +241,11 @@ impl WheelPart {
             return None;
         }
         let is_known = |payload: &Payload| match payload {
-            Payload::Unchanged(..) | Payload::Joined(..) => true,
-            Payload::Rewritten(it) => it.1.original().member().is_none_or(|member| !member.packed().deflated),
+            Payload::Unchanged(..) => true,
+            Payload::Binary(made) => {
+                let member = made.rewritten.as_ref().and_then(|it| it.original().member());
+                member.is_none_or(|member| !member.packed().deflated)
+            }
             Payload::Thin(..) => false,
             Payload::Archive(_, _, file) => file.archive.made().is_some(),
         };
@@ -259,11 +254,14 @@ impl WheelPart {
 
     /// Original bytes of the rewritten files. They have to be inflated once before the wheel's size is known.
     pub fn rewritten_size(&self) -> u64 {
-        let size = |payload: &Payload| match payload {
-            Payload::Rewritten(it) => it.1.original().size(),
-            Payload::Unchanged(..) | Payload::Joined(..) | Payload::Archive(..) | Payload::Thin(..) => 0,
-        };
-        self.payload.iter().map(size).sum()
+        self.payload
+            .iter()
+            .filter_map(|payload| match payload {
+                Payload::Binary(made) => made.rewritten.as_ref(),
+                _ => None,
+            })
+            .map(|it| it.original().size())
+            .sum()
     }
 
     /// The wheel. Makes archives, and the deflate streams of rewritten files.
@@ -283,9 +281,9 @@ impl WheelPart {
         let mut rewritten = Vec::new();
         for payload in &*self.payload {
             match payload {
-                Payload::Rewritten(it) => rewritten.push((&it.0.path, Arc::clone(&it.1))),
+                Payload::Binary(made) => rewritten.extend(made.rewritten.clone().map(|it| (&made.file.path, it))),
                 Payload::Thin(path, _, binary) => rewritten.push((path, binary.rewritten()?)),
-                Payload::Unchanged(..) | Payload::Joined(..) | Payload::Archive(..) => {}
+                Payload::Unchanged(..) | Payload::Archive(..) => {}
             }
         }
         let splice = |(path, rewritten): (&EntryPath, Arc<Rewritten>)| {
@@ -343,8 +341,7 @@ impl States for Arc<WheelPart> {
     fn sha256(&self, path: &EntryPath) -> Option<[u8; 32]> {
         match self.of_entry(path) {
             Some(Payload::Unchanged(unchanged)) => self.wheels.known_sha256(unchanged),
-            Some(Payload::Joined(joined)) => joined.0.digest.known_sha256(),
-            Some(Payload::Rewritten(rewritten)) => rewritten.0.digest.known_sha256(),
+            Some(Payload::Binary(made)) => made.file.digest.known_sha256(),
             _ => self.dist_info.iter().find(|file| file.path == *path)?.digest.known_sha256(),
         }
     }

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
+use super::assemble::StatedSplit;
 use super::nearby;
 use super::part_manifest::wrapper_counts;
 use super::payload::{Payload, database_entries, device_payload, fat_payload, host_payload};
-use super::stated_split::StatedSplit;
 use super::wheel_part::WheelPart;
 use super::{AssemblyOptions, Digest, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
 use crate::gpu::{BundleKey, GpuSet};
@@ -85,7 +85,9 @@ impl WheelSet {
         }
         let is_split = matches!(input.kind, InputKind::Wheels(_)) || !plan.joined.is_empty();
         let fat = FatWheel::joined(input, is_split.then_some(&plan.joined), resources)?.with_true_sboms(input, plan)?;
-        let not_given = if is_split || !plan.keys.is_empty() { Vec::new() } else { fat.device_wheels() };
+        let added = fat.metadata.added();
+        let not_given: Vec<_> =
+            added.devices().filter(|_| !is_split && plan.keys.is_empty()).map(str::to_owned).collect();
         let (names, unread) = with_nearby_extras(input, &fat, &options.names);
         let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &names)?;
         let statement = options.statement.clone().with_replaced_requirements(wheels.replaced_requirements());
@@ -93,11 +95,11 @@ impl WheelSet {
         let split = StatedSplit { id: split_id.clone(), statement: statement.clone() };
         let wheels = Wheels { split: Some(split), required: required(input), deflates_stored: is_split, ..wheels };
         let wrappers = wrapper_counts(input, plan);
-        let notes = wheels.requirement_notes();
         let variants_index = options.variant.as_ref().map(|label| wheels.variants_index(label)).transpose()?;
         let contents = wheel_files(input, plan, &wheels, options, is_split)?;
         let originals = originals(input, plan);
-        wheels.forget_claims();
+        // They are read again on demand, and take more memory than everything else that is kept about a member.
+        wheels.fat.record.forget();
         let wheels = Arc::new(wheels);
         let (mut hosts, mut devices, mut fat) = (Vec::new(), BTreeMap::new(), None);
         for WheelFiles { part, payload, mut dist_info } in contents {
@@ -121,19 +123,18 @@ impl WheelSet {
         let links = warnings_of_symlinks(input);
         let has_symlinks = !links.is_empty();
         warnings.extend(links);
-        let has_local_versions = options.has_local_versions;
-        let options = identity_of_options(options, &names);
-        let identity = options.and_then(|options| identity_of(input, &options));
+        let of_options = identity_of_options(options, &names);
+        let identity = of_options.and_then(|options| identity_of(input, &options));
         Ok(Some(Self {
             hosts,
             devices,
             fat,
             variants_index,
             warnings,
-            notes,
+            notes: wheels.requirement_notes(),
             has_symlinks,
-            has_local_versions,
-            options,
+            has_local_versions: options.has_local_versions,
+            options: of_options,
             statement,
             split_id,
             identity,
@@ -166,7 +167,7 @@ impl WheelSet {
     /// The device distributions that the METADATA of a split wheel names and that are not among these wheels.
     pub fn missing_devices(&self) -> Vec<&str> {
         let existing: Vec<_> = self.wheels.devices().all().into_iter().map(normalise).collect();
-        self.wheels.named_devices().filter(|&name| !existing.iter().any(|existing| existing == name)).collect()
+        self.wheels.fat.added.devices().filter(|&name| !existing.iter().any(|existing| existing == name)).collect()
     }
 
     /// The identity of the bytes of the wheel called `name`.

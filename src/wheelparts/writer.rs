@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::digest::{Deferred, Digest};
 use crate::rope::{Content, ReadError, Rope, Segment};
+use crate::wheel::sha256_text;
 
 /// Builds a rope. Adjacent literals become one segment.
 #[derive(Debug, Default)]
@@ -33,8 +34,8 @@ impl Writer {
 
     /// The SHA-256 as text.
     pub(crate) fn sha256(&mut self, digest: &Arc<Digest>) {
-        match digest.known_text() {
-            Some(text) => self.put(&text),
+        match digest.known_sha256() {
+            Some(sha256) => self.put(&sha256_text(&sha256)),
             None => self.content(Arc::new(Deferred::Sha256(Arc::clone(digest)))),
         }
     }

@@ -13,7 +13,7 @@ use kpackfs::kpack::{BundleJobs, Compression};
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Materialize, Rope, Segment};
-use kpackfs::source::{EntryKind, Input};
+use kpackfs::source::{Entry, EntryKind, Input};
 use kpackfs::split::{Destination, Plan, PlanOptions as SplitOptions};
 use kpackfs::wheel::VariantLabel;
 use kpackfs::wheelparts::{Assembled, AssemblyOptions, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
@@ -80,14 +80,18 @@ fn split(location: &Path, label: Option<&VariantLabel>, device_requires: Vec<Str
         SplitOptions { databases: Databases::all(), compression: Compression::Zstd(3), ..SplitOptions::default() };
     let plan = Plan::make(&input, &options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
     assert!(!plan.keys.is_empty());
-    let fat = FatWheel::read(&input, &resources).unwrap();
+    let fat = FatWheel::joined(&input, None, &resources).unwrap();
     let options = AssemblyOptions { device_requires, ..AssemblyOptions::default() };
     let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &options).unwrap();
 
+    let unchanged = |part: &SplitWheel, entry: &Entry| {
+        let paths = wheels.paths(part).unwrap();
+        Some(wheels.taken_over(paths.of(&entry.path)?, &wheels.takes_over(&paths, entry)?))
+    };
     let host = SplitWheel::Host;
     let places = input.entries.iter().zip(&plan.places);
     let payload = places.filter_map(|(entry, place)| match place {
-        Destination::Host => wheels.unchanged(&host, entry).unwrap(),
+        Destination::Host => unchanged(&host, entry),
         Destination::Rewritten { content, .. } => {
             // Takes the place of the splice, which makes a stream without deflating.
             let stream = deflated(&**content);
@@ -108,8 +112,7 @@ fn split(location: &Path, label: Option<&VariantLabel>, device_requires: Vec<Str
         let part = SplitWheel::Device(key.clone());
         let places = input.entries.iter().zip(&plan.places);
         let databases = places.filter(|(_, place)| matches!(place, Destination::Device(of, _) if of == key));
-        let mut files: Vec<WheelEntry> =
-            databases.filter_map(|(entry, _)| wheels.unchanged(&part, entry).unwrap()).collect();
+        let mut files: Vec<WheelEntry> = databases.filter_map(|(entry, _)| unchanged(&part, entry)).collect();
         for archive in plan.archives.iter().filter(|archive| archive.key == *key) {
             let content = archive.archive.make().unwrap();
             files.extend(wheels.made(&part, &archive.path, archive.attributes.mode, content, None).unwrap());
