@@ -3,10 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::Tree;
 use super::arena::Arena;
 use super::body::Body;
-use super::found::{self, Finder, LookupCache};
+use super::found::{self, Finder};
 use super::links::Links;
 use super::node::{NodeId, NodeKind, ROOT, number, stored};
 use super::origin::Origin;
@@ -35,7 +37,7 @@ impl Tree {
     pub fn new(root: Attributes) -> Self {
         let mut arena = Arena::default();
         arena.push(0, &[], root, NodeKind::directory());
-        let (shown, finders, found) = (Vec::new(), HashMap::new(), LookupCache::default());
+        let (shown, finders, found) = (Vec::new(), HashMap::new(), Mutex::default());
         Self { arena, shown, finders, found, links: Links::default(), dates: Vec::new() }
     }
 
@@ -54,8 +56,8 @@ impl Tree {
         attributes: Attributes,
         kind: NodeKind,
     ) -> Result<NodeId, TreeError> {
-        let index = self.insert_stored(start, path, attributes, kind)?;
-        Ok(number(0, index))
+        let directory = self.make_directory_of(start, path, attributes)?;
+        self.insert_into(directory, path, attributes, kind)
     }
 
     /// The directory that holds `path` below `start`, made as [`Tree::insert`] does.
@@ -65,9 +67,18 @@ impl Tree {
         path: &EntryPath,
         attributes: Attributes,
     ) -> Result<NodeId, TreeError> {
-        let start = stored(start).ok_or_else(|| TreeError::NotADirectory(path.clone()))?;
-        let directory = self.directory_of(start, path, attributes)?;
-        Ok(number(0, directory))
+        let mut parent = stored(start).ok_or_else(|| TreeError::NotADirectory(path.clone()))?;
+        let mut names = path.components();
+        names.next_back();
+        for name in names {
+            parent = if let Some(next) = self.arena.find(parent, name) {
+                next
+            } else {
+                let attributes = self.arena.get(parent).map_or(attributes, |node| node.attributes);
+                self.add(parent, name, attributes, NodeKind::directory(), path)?
+            };
+        }
+        Ok(number(0, parent))
     }
 
     /// Puts a node into the directory that holds `path`, as [`Tree::insert`] does.
@@ -79,7 +90,18 @@ impl Tree {
         kind: NodeKind,
     ) -> Result<NodeId, TreeError> {
         let directory = stored(directory).ok_or_else(|| TreeError::NotADirectory(path.clone()))?;
-        let index = self.put(directory, path, attributes, kind)?;
+        let name = path.name();
+        let index = match (self.arena.find(directory, name), &kind) {
+            _ if path.is_root() => return Err(TreeError::Occupied(path.clone())),
+            (None, _) => self.add(directory, name, attributes, kind, path)?,
+            (Some(existing), NodeKind::Directory(_)) if self.arena.directory(existing).is_some() => {
+                if let Some(node) = self.arena.get_mut(existing) {
+                    node.attributes = attributes;
+                }
+                existing
+            }
+            (Some(_), _) => return Err(TreeError::Occupied(path.clone())),
+        };
         Ok(number(0, index))
     }
 
@@ -123,11 +145,11 @@ impl Tree {
         }
         let view_number = u32::try_from(self.shown.len() + 1).ok().filter(|&number| number < found::FIRST);
         let view_number = view_number.ok_or_else(|| TreeError::TooMany(path.clone()))?;
-        let place = self.insert_stored(ROOT, path, attributes, NodeKind::directory())?;
-        let parent = self.arena.get(place).map_or(0, |node| node.parent);
+        let place = self.insert(ROOT, path, attributes, NodeKind::directory())?;
+        let parent = self.node(place).map_or(0, |node| node.parent);
         let shown = Shown::new(view_number, parent, path.name(), view);
         let root = shown.root().ok_or_else(|| TreeError::NotADirectory(path.clone()))?;
-        if let Some(directory) = self.arena.directory_mut(place) {
+        if let Some(directory) = stored(place).and_then(|place| self.arena.directory_mut(place)) {
             directory.view = view_number;
         }
         self.shown.push(Arc::new(shown));
@@ -189,56 +211,6 @@ impl Tree {
             _ => None,
         };
         content(one).zip(content(other)).is_some_and(|(one, other)| Arc::ptr_eq(one, other))
-    }
-
-    fn insert_stored(
-        &mut self,
-        start: NodeId,
-        path: &EntryPath,
-        attributes: Attributes,
-        kind: NodeKind,
-    ) -> Result<u32, TreeError> {
-        let start = stored(start).ok_or_else(|| TreeError::NotADirectory(path.clone()))?;
-        let directory = self.directory_of(start, path, attributes)?;
-        self.put(directory, path, attributes, kind)
-    }
-
-    /// The directory that holds a path. What is missing is made.
-    fn directory_of(&mut self, start: u32, path: &EntryPath, attributes: Attributes) -> Result<u32, TreeError> {
-        let mut names = path.components();
-        names.next_back();
-        let mut parent = start;
-        for name in names {
-            parent = if let Some(next) = self.arena.find(parent, name) {
-                next
-            } else {
-                let attributes = self.arena.get(parent).map_or(attributes, |node| node.attributes);
-                self.add(parent, name, attributes, NodeKind::directory(), path)?
-            };
-        }
-        Ok(parent)
-    }
-
-    /// Puts the node at a path into the directory that holds it.
-    fn put(
-        &mut self,
-        directory: u32,
-        path: &EntryPath,
-        attributes: Attributes,
-        kind: NodeKind,
-    ) -> Result<u32, TreeError> {
-        let name = path.name();
-        match (self.arena.find(directory, name), &kind) {
-            _ if path.is_root() => Err(TreeError::Occupied(path.clone())),
-            (None, _) => self.add(directory, name, attributes, kind, path),
-            (Some(existing), NodeKind::Directory(_)) if self.arena.directory(existing).is_some() => {
-                if let Some(node) = self.arena.get_mut(existing) {
-                    node.attributes = attributes;
-                }
-                Ok(existing)
-            }
-            (Some(_), _) => Err(TreeError::Occupied(path.clone())),
-        }
     }
 
     fn add(

@@ -5,7 +5,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use lru::LruCache;
-use parking_lot::Mutex;
 
 use super::stack::{Shown, View};
 
@@ -25,11 +24,8 @@ pub trait Finder: Send + Sync + fmt::Debug {
 
 /// The views that were looked up last.
 #[derive(Debug)]
-pub(super) struct LookupCache(Mutex<LookedUp>);
-
-#[derive(Debug)]
-struct LookedUp {
-    views: LruCache<u32, Arc<Shown>>,
+pub(super) struct LookupCache {
+    pub(super) views: LruCache<u32, Arc<Shown>>,
     /// The next number, once a view was evicted. The kernel may keep what it knows of an evicted view, so its number is
     /// not given to another one.
     next: Option<u32>,
@@ -37,36 +33,24 @@ struct LookedUp {
 
 impl Default for LookupCache {
     fn default() -> Self {
-        Self(Mutex::new(LookedUp { views: LruCache::new(MAX_FOUND), next: None }))
+        Self { views: LruCache::new(MAX_FOUND), next: None }
     }
 }
 
 impl LookupCache {
-    /// The view of this number.
-    pub(super) fn get(&self, number: u32) -> Option<Arc<Shown>> {
-        self.0.lock().views.get(&number).cloned()
+    /// Adds a view unless another thread has done so.
+    pub(super) fn add(&mut self, parent: u32, name: &[u8], view: View) -> Option<Arc<Shown>> {
+        if let Some(shown) = self.called(parent, name) {
+            return Some(shown);
+        }
+        let number = self.number(parent, name)?;
+        let shown = Arc::new(Shown::new(number, parent, name, view));
+        self.views.push(number, Arc::clone(&shown));
+        Some(shown)
     }
 
     /// The view named `name` in the directory `parent`, if it was looked up before.
-    pub(super) fn called(&self, parent: u32, name: &[u8]) -> Option<Arc<Shown>> {
-        self.0.lock().called(parent, name)
-    }
-
-    /// Adds a view unless another thread has done so.
-    pub(super) fn add(&self, parent: u32, name: &[u8], view: View) -> Option<Arc<Shown>> {
-        let mut found = self.0.lock();
-        if let Some(shown) = found.called(parent, name) {
-            return Some(shown);
-        }
-        let number = found.number(parent, name)?;
-        let shown = Arc::new(Shown::new(number, parent, name, view));
-        found.views.push(number, Arc::clone(&shown));
-        Some(shown)
-    }
-}
-
-impl LookedUp {
-    fn called(&mut self, parent: u32, name: &[u8]) -> Option<Arc<Shown>> {
+    pub(super) fn called(&mut self, parent: u32, name: &[u8]) -> Option<Arc<Shown>> {
         let (&number, _) = self.views.iter().find(|(_, shown)| shown.parent == parent && *shown.name == *name)?;
         self.views.get(&number).cloned()
     }
@@ -93,18 +77,20 @@ mod tests {
 
     #[test]
     fn a_number_never_means_another_view() {
-        let cache = LookupCache::default();
-        let add = |number: usize| cache.add(7, number.to_string().as_bytes(), View::default()).unwrap().number;
-        let first = add(0);
-        let kept = add(1);
+        let mut cache = LookupCache::default();
+        let add = |cache: &mut LookupCache, number: usize| {
+            cache.add(7, number.to_string().as_bytes(), View::default()).unwrap().number
+        };
+        let first = add(&mut cache, 0);
+        let kept = add(&mut cache, 1);
         let mut given: std::collections::HashSet<_> = [first, kept].into();
         for number in 2..1000 {
-            assert!(given.insert(add(number)), "{number}");
-            assert!(cache.get(kept).is_some(), "it is used");
+            assert!(given.insert(add(&mut cache, number)), "{number}");
+            assert!(cache.views.get(&kept).is_some(), "it is used");
         }
-        assert!(cache.get(first).is_none() && cache.called(7, b"0").is_none(), "it is evicted");
-        assert!(!given.contains(&add(0)));
-        assert_eq!(add(1), kept);
-        assert_eq!(cache.0.lock().views.len(), MAX_FOUND.get());
+        assert!(cache.views.get(&first).is_none() && cache.called(7, b"0").is_none(), "it is evicted");
+        assert!(!given.contains(&add(&mut cache, 0)));
+        assert_eq!(add(&mut cache, 1), kept);
+        assert_eq!(cache.views.len(), MAX_FOUND.get());
     }
 }

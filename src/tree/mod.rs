@@ -21,6 +21,8 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use self::arena::Arena;
 use self::found::LookupCache;
 use self::links::Links;
@@ -43,7 +45,7 @@ pub struct Tree {
     /// The views that are listed, by their numbers from 1 upwards.
     shown: Vec<Arc<Shown>>,
     finders: HashMap<u32, Arc<dyn Finder>>,
-    found: LookupCache,
+    found: Mutex<LookupCache>,
     links: Links,
     /// The times of made files, as seconds since 1970, each with the number of nodes that were stored when it was set.
     dates: Vec<(usize, i64)>,
@@ -213,7 +215,7 @@ impl Tree {
 
     fn view(&self, view: u32) -> Option<Arc<Shown>> {
         let laid_out = usize::try_from(view.checked_sub(1)?).ok().and_then(|at| self.shown.get(at));
-        laid_out.cloned().or_else(|| self.found.get(view))
+        laid_out.cloned().or_else(|| self.found.lock().views.get(&view).cloned())
     }
 
     /// The number of a node in a view. For a stored directory that shows a view, it is that of the view's root.
@@ -226,9 +228,12 @@ impl Tree {
     /// The view for a name that is not listed.
     fn find(&self, directory: u32, name: &[u8]) -> Option<NodeId> {
         let finder = self.finders.get(&directory)?;
-        let known = self.found.called(directory, name);
-        // No lock is held, because the finder may take long.
-        let shown = known.or_else(|| self.found.add(directory, name, finder.find(name)?))?;
-        shown.root()
+        let known = self.found.lock().called(directory, name);
+        let look_up = || {
+            // No lock is held, because the finder may take long.
+            let view = finder.find(name)?;
+            self.found.lock().add(directory, name, view)
+        };
+        known.or_else(look_up)?.root()
     }
 }

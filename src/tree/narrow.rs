@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use super::Tree;
 use super::node::{NodeId, index_of, number};
-use super::stack::{Hidden, Shown, View};
+use super::stack::{Shown, View};
 
 impl Tree {
     /// The view at a node with those files and symlinks that `keeps` wants, by their numbers in the layers, and the
     /// directories that contain some; `None` if the node is not the root of a view.
     pub fn narrowed(&self, root: NodeId, keeps: &dyn Fn(NodeId) -> bool) -> Option<View> {
         let shown = self.view(index_of(root)?.0)?;
-        let mut nodes = shown.hidden_nodes().clone();
+        let mut nodes = shown.hidden.nodes.clone();
         self.hide_others(&shown, &shown.roots, keeps, &mut nodes);
-        let hidden: Hidden = self.hidden(nodes);
+        let hidden = self.hidden(nodes);
         let layers = shown.roots.iter().map(|&index| number(0, index)).collect();
         Some(View { layers, hidden: Arc::new(hidden), bodies: shown.bodies.clone() })
     }

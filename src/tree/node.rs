@@ -28,7 +28,7 @@ pub struct Node {
 }
 
 /// The kind of a node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum NodeKind {
     /// A directory; see [`super::Tree::children`].
     Directory(Directory),
@@ -58,6 +58,11 @@ impl NodeKind {
     pub fn directory() -> Self {
         Self::Directory(Directory::default())
     }
+
+    /// A file without other names.
+    pub fn file(body: Body) -> Self {
+        Self::File { body, link_group: None }
+    }
 }
 
 /// The range of a node's name in the names.
@@ -68,7 +73,7 @@ pub(super) struct Name {
 }
 
 /// The content of a directory.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Directory {
     /// Indices of the children, sorted by name.
     pub(super) children: Vec<u32>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::arena::Arena;
 use super::body::Body;
-use super::node::{NodeId, index_of, number};
+use super::node::{NodeId, number, stored};
 
 /// The content of a view: stored directories over each other.
 #[derive(Clone, Debug, Default)]
@@ -51,13 +51,12 @@ pub(super) struct Shown {
     pub(super) parent: u32,
     pub(super) name: Box<[u8]>,
     pub(super) roots: Box<[u32]>,
-    hidden: Arc<Hidden>,
+    pub(super) hidden: Arc<Hidden>,
     pub(super) bodies: Option<Arc<dyn Bodies>>,
 }
 
 impl Shown {
     pub(super) fn new(number: u32, parent: u32, name: &[u8], view: View) -> Self {
-        let stored = |id: NodeId| index_of(id).filter(|(view, _)| *view == 0).map(|(_, index)| index);
         Self {
             number,
             parent,
@@ -71,11 +70,6 @@ impl Shown {
     /// The root directory of the view: that of its uppermost layer.
     pub(super) fn root(&self) -> Option<NodeId> {
         self.roots.first().map(|&root| number(self.number, root))
-    }
-
-    /// The nodes that it does not show.
-    pub(super) fn hidden_nodes(&self) -> &BTreeSet<NodeId> {
-        &self.hidden.nodes
     }
 
     /// Whether the view's directories are those of a single layer.
