@@ -92,7 +92,7 @@ impl ResultOptions {
     fn stage(&self, collected: &Collected, place: &Path, inputs: &Inputs) -> anyhow::Result<(Output, Vec<PathBuf>)> {
         let Prepared { input, plan, resources, .. } = &collected.prepared;
         let (_, arch, thin) = collected.view();
-        let mut tree = view::lay_out_with(input, plan, None, &arch, &thin, Vec::new())?;
+        let (mut tree, _) = view::lay_out_listed((input, plan, None), &arch, &thin, Vec::new())?;
         if !self.keep_set_id {
             clear_set_id(&mut tree);
         }

@@ -15,7 +15,8 @@ use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{Attributes, EntryPath, Input, SourceError};
 use crate::split::{HOST, Packaging, Plan, PlanOptions, SplitError, SplitFacts, SplitId};
-use crate::view::items::{Item, ItemKind, add_directories, device_parts, host_part};
+use crate::tree::NodeKind;
+use crate::view::items::{Item, add_directories, device_parts, host_part};
 use crate::view::{TreeManifest, part_manifests};
 
 /// Why an artifact cannot be shown.
@@ -372,8 +373,8 @@ impl ArtifactPart {
     /// Bytes of its files, without those that have to be made.
     pub fn known_size(&self) -> u64 {
         let size = |item: &Item| match &item.kind {
-            ItemKind::File(body, _) => body.known_size(),
-            ItemKind::Directory | ItemKind::Symlink(_) => None,
+            NodeKind::File { body, .. } => body.known_size(),
+            NodeKind::Directory(_) | NodeKind::Symlink(_) => None,
         };
         self.items.iter().filter_map(size).sum()
     }

@@ -12,8 +12,8 @@ use crate::packages::kpm::{Listing, listed};
 use crate::packages::recombined::{RecombineError, is_in_archive_directory};
 use crate::rope::ReadError;
 use crate::source::{Attributes, EntryPath};
-use crate::tree::{Body, Origin};
-use crate::view::items::{Item, ItemKind, add_directories, is_same};
+use crate::tree::{Body, NodeKind, Origin};
+use crate::view::items::{Item, add_directories, is_same};
 
 /// The device parts of a group while they are being joined.
 pub(crate) struct Package {
@@ -51,7 +51,7 @@ impl Package {
     pub(crate) fn add(&mut self, part: &ArtifactPart) -> Result<(), RecombineError> {
         self.root.get_or_insert(part.root);
         for item in &part.items {
-            if let ItemKind::Directory = item.kind {
+            if let NodeKind::Directory(_) = item.kind {
                 self.directories.entry(item.path.clone()).or_insert_with(|| (item.attributes, part.label(&item.path)));
             } else if is_in_archive_directory(part, &item.path) && item.path.name().ends_with(b".kpm") {
                 self.add_kpm(part, item)?;
@@ -87,7 +87,7 @@ impl Package {
     }
 
     fn add_kpm(&mut self, part: &ArtifactPart, item: &Item) -> Result<(), RecombineError> {
-        let ItemKind::File(body, _) = &item.kind else { return Ok(()) };
+        let NodeKind::File { body, .. } = &item.kind else { return Ok(()) };
         let content = body.content()?;
         let label = || part.label(&item.path).into();
         let bytes = WholeFile::of(Parser::Kpm, &*content).map_err(|it| ReadError::damaged(&label(), it.to_string()))?;
@@ -143,7 +143,7 @@ impl Package {
         if self.wants_kpm {
             for (path, (item, label)) in &self.items {
                 let Some(directory) = path.parent().filter(|it| it.name() == b".kpack") else { continue };
-                let ItemKind::File(body, _) = &item.kind else { continue };
+                let NodeKind::File { body, .. } = &item.kind else { continue };
                 let failed = |source| RecombineError::Archive { file: label.clone(), source };
                 let listed = listed(path, body, self.archives.get(path)).map_err(failed)?;
                 let prefix = directory.parent().map(|prefix| prefix.to_string()).unwrap_or_default();
@@ -156,8 +156,8 @@ impl Package {
         }
         let item = |(path, listing): (EntryPath, Listing)| {
             let attributes = Attributes { mode: 0o644, ..root };
-            let body = Body::Made(Arc::new(listing));
-            Item { path, attributes, kind: ItemKind::File(body, None), origin: Origin::default() }
+            let kind = NodeKind::file(Body::Made(Arc::new(listing)));
+            Item { path, attributes, kind, origin: Origin::default() }
         };
         Ok(listings.into_iter().map(item).collect())
     }

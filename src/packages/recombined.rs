@@ -15,7 +15,8 @@ use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{EntryPath, SourceError};
 use crate::split::PlanOptions;
-use crate::view::items::{Item, ItemKind, is_same};
+use crate::tree::NodeKind;
+use crate::view::items::{Item, is_same};
 
 /// Why shards cannot be joined.
 #[derive(Debug, thiserror::Error)]
@@ -378,7 +379,7 @@ fn holds(first: &ArtifactPart, second: &ArtifactPart) -> Result<bool, ReadError>
 }
 
 fn is_file(item: &Item) -> bool {
-    !matches!(item.kind, ItemKind::Directory)
+    !matches!(item.kind, NodeKind::Directory(_))
 }
 
 /// Host code, without archives that a splitter left in it.

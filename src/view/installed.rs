@@ -1,15 +1,14 @@
 //! The installed form of a wheel's parts: files of data directories are at their installed paths, and RECORDs list
 //! these.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use super::error::ViewError;
-use super::items::{Item, ItemKind, add_directories};
+use super::items::{Item, add_directories};
 use crate::gpu::BundleKey;
 use crate::rope::{Content, Materialize, ReadError};
-use crate::source::EntryPath;
-use crate::tree::Body;
+use crate::tree::{Body, NodeKind};
 use crate::wheelparts::{WheelPart, WheelSet};
 
 /// The parts as they are installed.
@@ -25,11 +24,8 @@ impl Installed {
         devices: &BTreeMap<&BundleKey, Vec<Item>>,
         wheels: &WheelSet,
     ) -> Result<Option<Self>, ViewError> {
-        let is_in_data = |item: &Item| item.path.components().next().is_some_and(|first| first.ends_with(b".data"));
-        let (Some(part), true) = (wheels.hosts.first(), host.iter().chain(devices.values().flatten()).any(is_in_data))
-        else {
-            return Ok(None);
-        };
+        let has_data = host.iter().chain(devices.values().flatten()).any(is_in_data);
+        let Some(part) = wheels.hosts.first().filter(|_| has_data) else { return Ok(None) };
         let mut installed = Self { host: moved(host, part)?, devices: BTreeMap::new() };
         for (key, items) in devices {
             let part = wheels.devices.get(*key);
@@ -40,6 +36,11 @@ impl Installed {
     }
 }
 
+/// Whether an item is in the data directory of a wheel.
+fn is_in_data(item: &Item) -> bool {
+    item.path.components().next().is_some_and(|first| first.ends_with(b".data"))
+}
+
 /// The items of a part at their installed paths.
 fn moved(items: &[Item], part: &Arc<WheelPart>) -> Result<Vec<Item>, ViewError> {
     let own_record = part.record_path()?;
@@ -48,14 +49,12 @@ fn moved(items: &[Item], part: &Arc<WheelPart>) -> Result<Vec<Item>, ViewError> 
     for item in items {
         let mut item = Item { path: part.installed(&item.path), ..item.clone() };
         match &item.kind {
-            ItemKind::Directory => {
+            NodeKind::Directory(_) => {
                 directories.entry(item.path.clone()).or_insert(item);
                 continue;
             }
-            ItemKind::File(..) if item.path == own_record => {
-                item.kind = ItemKind::File(record(part)?, None);
-            }
-            ItemKind::File(..) | ItemKind::Symlink(_) => {}
+            NodeKind::File { .. } if item.path == own_record => item.kind = NodeKind::file(record(part)?),
+            NodeKind::File { .. } | NodeKind::Symlink(_) => {}
         }
         // Planning has checked that two files with one installed path are equal.
         files.entry(item.path.clone()).or_insert(item);
@@ -63,13 +62,9 @@ fn moved(items: &[Item], part: &Arc<WheelPart>) -> Result<Vec<Item>, ViewError> 
     let mut moved: Vec<_> = files.into_values().collect();
     add_directories(&mut moved, |path| directories.get(path).map(|item| item.attributes));
     // Empty directories of the input stay. Directories of a data directory that become empty are not installed.
-    let used: std::collections::BTreeSet<_> = moved.iter().map(|item| item.path.clone()).collect();
-    let is_data = |path: &EntryPath| path.components().next().is_some_and(|first| first.ends_with(b".data"));
-    let empty = directories.into_values().filter(|item| {
-        let path = &item.path;
-        !path.is_root() && !used.contains(path) && !is_data(path)
-    });
-    moved.extend(empty);
+    let used: BTreeSet<_> = moved.iter().map(|item| item.path.clone()).collect();
+    let is_empty = |item: &Item| !item.path.is_root() && !used.contains(&item.path) && !is_in_data(item);
+    moved.extend(directories.into_values().filter(is_empty));
     moved.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(moved)
 }

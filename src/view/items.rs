@@ -14,25 +14,19 @@ use crate::tree::{Body, NodeId, NodeKind, Origin, OriginKind, Tree, TreeError};
 pub(crate) struct Item {
     pub(crate) path: EntryPath,
     pub(crate) attributes: Attributes,
-    pub(crate) kind: ItemKind,
+    pub(crate) kind: NodeKind,
     pub(crate) origin: Origin,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum ItemKind {
-    Directory,
-    Symlink(Arc<[u8]>),
-    /// Files with the same number are hard links to one file.
-    File(Body, Option<u64>),
 }
 
 impl Item {
     /// An unchanged entry of the input.
     pub(crate) fn of(entry: &Entry) -> Self {
         let kind = match &entry.kind {
-            EntryKind::Directory => ItemKind::Directory,
-            EntryKind::Symlink(target) => ItemKind::Symlink(Arc::clone(target)),
-            EntryKind::File { content, link_group } => ItemKind::File(Body::Ready(Arc::clone(content)), *link_group),
+            EntryKind::Directory => NodeKind::directory(),
+            EntryKind::Symlink(target) => NodeKind::Symlink(Arc::clone(target)),
+            EntryKind::File { content, link_group } => {
+                NodeKind::File { body: Body::Ready(Arc::clone(content)), link_group: *link_group }
+            }
         };
         let origin = Origin::of(OriginKind::Unchanged, &entry.path);
         Self { path: entry.path.clone(), attributes: entry.attributes, kind, origin }
@@ -41,7 +35,7 @@ impl Item {
     /// The same item without its link group. Joined hard links may differ: archives are found from the directory of
     /// each.
     fn without_links(mut self) -> Self {
-        if let ItemKind::File(_, link_group) = &mut self.kind {
+        if let NodeKind::File { link_group, .. } = &mut self.kind {
             *link_group = None;
         }
         self
@@ -49,12 +43,7 @@ impl Item {
 
     /// Puts it into the directory that holds it.
     fn insert(self, tree: &mut Tree, directory: NodeId) -> Result<(), TreeError> {
-        let node = match self.kind {
-            ItemKind::Directory => NodeKind::directory(),
-            ItemKind::Symlink(target) => NodeKind::Symlink(target),
-            ItemKind::File(body, link_group) => NodeKind::File { body, link_group },
-        };
-        let node = tree.insert_into(directory, &self.path, self.attributes, node)?;
+        let node = tree.insert_into(directory, &self.path, self.attributes, self.kind)?;
         tree.set_origin(node, self.origin);
         Ok(())
     }
@@ -69,17 +58,6 @@ pub(crate) fn layer(
     let layer = tree.layer(root)?;
     fill(tree, layer, items)?;
     Ok(layer)
-}
-
-impl ItemKind {
-    /// The item as an entry of an input. Makes archives.
-    fn to_entry(&self) -> Result<EntryKind, ReadError> {
-        Ok(match self {
-            Self::Directory => EntryKind::Directory,
-            Self::Symlink(target) => EntryKind::Symlink(Arc::clone(target)),
-            Self::File(body, link_group) => EntryKind::File { content: body.content()?, link_group: *link_group },
-        })
-    }
 }
 
 /// Adds items to a directory.
@@ -151,7 +129,7 @@ impl<'a> DirectorySet<'a> {
 fn host_item(entry: &Entry, place: &Destination, plan: &Plan) -> Item {
     match place {
         Destination::Rewritten { content, link_group, .. } => {
-            let kind = ItemKind::File(Body::Ready(content.clone()), *link_group);
+            let kind = NodeKind::File { body: Body::Ready(content.clone()), link_group: *link_group };
             let origin = Origin::of(OriginKind::Rewritten, &entry.path);
             Item { path: entry.path.clone(), attributes: entry.attributes, kind, origin }
         }
@@ -199,8 +177,7 @@ pub(crate) fn device_parts<'a>(input: &Input, plan: &'a Plan) -> BTreeMap<&'a Bu
 
 /// Whether its size is known already is found out at the first request for it.
 fn archive_item(planned: &PlannedArchive) -> Item {
-    let body = Body::Made(planned.archive.clone());
-    let (path, kind) = (planned.path.clone(), ItemKind::File(body, None));
+    let (path, kind) = (planned.path.clone(), NodeKind::file(Body::Made(planned.archive.clone())));
     Item { path, attributes: planned.attributes, kind, origin: Origin::made(OriginKind::Archive) }
 }
 
@@ -222,12 +199,22 @@ pub(crate) fn add_directories(items: &mut Vec<Item>, known: impl Fn(&EntryPath) 
             directories.insert(directory, (attributes, origin));
         }
     }
-    let directory = |(path, (attributes, origin))| Item { path, attributes, kind: ItemKind::Directory, origin };
+    let directory = |(path, (attributes, origin))| Item { path, attributes, kind: NodeKind::directory(), origin };
     items.extend(directories.into_iter().map(directory));
     items.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
 /// Whether two items have the same content.
 pub(crate) fn is_same(first: &Item, second: &Item) -> Result<bool, ReadError> {
-    Ok(first.kind.to_entry()?.difference(&second.kind.to_entry()?)?.is_none())
+    // Makes archives.
+    let entry = |item: &Item| -> Result<EntryKind, ReadError> {
+        Ok(match &item.kind {
+            NodeKind::Directory(_) => EntryKind::Directory,
+            NodeKind::Symlink(target) => EntryKind::Symlink(Arc::clone(target)),
+            NodeKind::File { body, link_group } => {
+                EntryKind::File { content: body.content()?, link_group: *link_group }
+            }
+        })
+    };
+    Ok(entry(first)?.difference(&entry(second)?)?.is_none())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::error::ViewError;
 use super::installed::Installed;
-use super::items::{Item, ItemKind, add_directories, device_parts, fat_items, fill, host_part, layer};
+use super::items::{Item, add_directories, device_parts, fat_items, fill, host_part, layer};
 use super::report::fixed;
 use super::served::ServedGpus;
 use super::thin::{DistInfo, Layers, ThinLayout, ThinViews, show_thin};
@@ -15,6 +15,7 @@ use crate::rope::Materialize;
 use crate::source::{Attributes, EntryPath, Input};
 use crate::split::{DEVICE, FAT, FAT_WHEEL, FatBinaries, HOST, MERGED, Plan, WHEELS};
 use crate::tree::{Body, NodeId, NodeKind, Origin, OriginKind, PartRecord, ROOT, Tree, TreeError, View};
+use crate::wheel::STATEMENT;
 use crate::wheelparts::{RecordFile, WheelBody, WheelPart, WheelSet};
 
 /// The directory of the mount's reports. Not listed.
@@ -28,24 +29,12 @@ pub fn lay_out(
     arch: &[BundleKey],
     reports: Vec<(&str, Body)>,
 ) -> Result<Tree, ViewError> {
-    lay_out_with(input, plan, wheels, arch, &ThinViews::default(), reports)
-}
-
-/// Like [`lay_out`], with more listed thin views.
-pub fn lay_out_with(
-    input: &Input,
-    plan: &Plan,
-    wheels: Option<&WheelSet>,
-    arch: &[BundleKey],
-    thin_views: &ThinViews,
-    reports: Vec<(&str, Body)>,
-) -> Result<Tree, ViewError> {
-    let (mut tree, _) = lay_out_listed((input, plan, wheels), arch, thin_views, reports)?;
+    let (mut tree, _) = lay_out_listed((input, plan, wheels), arch, &ThinViews::default(), reports)?;
     tree.shrink();
     Ok(tree)
 }
 
-/// Like [`lay_out_with`]. Also returns the thin wheels that are listed in the tree.
+/// Like [`lay_out`], with more listed thin views. Also returns the thin wheels that are listed in the tree.
 pub fn lay_out_listed(
     (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
     arch: &[BundleKey],
@@ -195,21 +184,24 @@ fn lay_out_thin_wheel(
     layers: &mut Layers,
 ) -> Result<(), ViewError> {
     let attributes = dist_info_attributes(input);
-    let empty = || NodeKind::File { body: fixed(String::new()), link_group: None };
+    let empty = || NodeKind::file(fixed(String::new()));
     let dist_info = tree.layer(input.root)?;
     let mut metadata = None;
-    for file in thin.dist_info()? {
+    // They are the same for all GPUs, except METADATA if requirements are split.
+    for file in thin.host.thin_dist_info(None)? {
         let body = Body::Ready(Arc::clone(file.digest.content()));
-        let node = tree.insert(dist_info, &file.path, attributes, NodeKind::File { body, link_group: None })?;
-        if file.path.name() == METADATA && thin.splits_requirements() {
+        let node = tree.insert(dist_info, &file.path, attributes, NodeKind::file(body))?;
+        if file.path.name() == METADATA && thin.host.splits_requirements() {
             metadata = Some(node);
         }
     }
-    let record = tree.insert(dist_info, &thin.record_path()?, attributes, empty())?;
-    let statement = tree.insert(dist_info, &thin.statement_path()?, attributes, empty())?;
+    let record = thin.host.record_path()?;
+    let statement = record.parent().unwrap_or_else(EntryPath::root).child(STATEMENT.as_bytes());
+    let record = tree.insert(dist_info, &record, attributes, empty())?;
+    let statement = tree.insert(dist_info, &statement, attributes, empty())?;
     layers.dist_info = Some(DistInfo { layer: dist_info, metadata, record, statement });
     let directory = tree.layer(input.root)?;
-    let name = EntryPath::root().child(thin.file_name()?.as_bytes());
+    let name = EntryPath::root().child(thin.host.file_name()?.as_bytes());
     let wheel = tree.insert(directory, &name, wheel_attributes(input), empty())?;
     tree.set_origin(wheel, Origin::made(OriginKind::Wheel));
     layers.wheel = Some((directory, wheel));
@@ -242,8 +234,8 @@ pub(crate) fn show_reports(
     reports: Vec<(&str, Body)>,
 ) -> Result<(), TreeError> {
     for (name, body) in reports {
-        let kind = NodeKind::File { body, link_group: None };
-        let node = tree.insert(ROOT, &below(base, &[REPORTS, name]), Attributes { mode: 0o444, ..root }, kind)?;
+        let (path, attributes) = (below(base, &[REPORTS, name]), Attributes { mode: 0o444, ..root });
+        let node = tree.insert(ROOT, &path, attributes, NodeKind::file(body))?;
         tree.set_origin(node, Origin::made(OriginKind::Report));
     }
     if let Some(directory) = tree.resolve(ROOT, base) {
@@ -286,7 +278,7 @@ fn become_unpacked_wheel(
             let Some(path) = paths.of(&item.path) else { return false };
             item.path = path;
         }
-        if let ItemKind::File(..) = item.kind {
+        if let NodeKind::File { .. } = item.kind {
             item.origin = std::mem::take(&mut item.origin).stated_by(&stated);
         }
         true
@@ -295,13 +287,13 @@ fn become_unpacked_wheel(
     for file in part.dist_info() {
         let (path, body) = (file.path.clone(), Body::Ready(Arc::clone(file.digest.content())));
         let origin = Origin::made_for(&stated, &path);
-        items.push(Item { path, attributes, kind: ItemKind::File(body, None), origin });
+        items.push(Item { path, attributes, kind: NodeKind::file(body), origin });
     }
     let record = RecordFile(Arc::clone(part));
     // With an archive anywhere, there are files of unknown size anyway.
     let body = if plan.archives.is_empty() { Body::Ready(record.make()?) } else { Body::Made(Arc::new(record)) };
     let path = part.record_path()?;
-    items.push(Item { path, attributes, kind: ItemKind::File(body, None), origin: Origin::default() });
+    items.push(Item { path, attributes, kind: NodeKind::file(body), origin: Origin::default() });
     items.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(())
 }
@@ -321,8 +313,8 @@ pub(super) fn show_wheels(tree: &mut Tree, input: &Input, wheels: Option<&WheelS
     let Some(wheels) = wheels else { return Ok(()) };
     let attributes = wheel_attributes(input);
     let mut add = |place: &str, name: &str, body: Body, kind| -> Result<(), TreeError> {
-        let file = NodeKind::File { body, link_group: None };
-        let node = tree.insert(ROOT, &below(&EntryPath::root(), &[place, name]), attributes, file)?;
+        let path = below(&EntryPath::root(), &[place, name]);
+        let node = tree.insert(ROOT, &path, attributes, NodeKind::file(body))?;
         tree.set_origin(node, Origin::made(kind));
         Ok(())
     };

@@ -33,19 +33,17 @@ pub fn show_shared(
         gather(tree, *root, &kinds, &mut of_gpus);
     }
     let piece = |name: &str| EntryPath::root().child(SHARED.as_bytes()).child(name.as_bytes());
-    let mut pieces = Vec::new();
-    if let Some((_, first)) = views.first() {
-        let common = tree.narrowed(*first, &|node| !of_gpus.contains(&node));
-        pieces.push((COMMON.to_owned(), common));
-    }
-    for (gpu, root) in &views {
-        pieces.push((gpu.to_string(), tree.narrowed(*root, &|node| of_gpus.contains(&node))));
-    }
+    let others = |(_, first): &(_, NodeId)| tree.narrowed(*first, &|node| !of_gpus.contains(&node));
+    let common = views.first().and_then(others).map(|view| (COMMON.to_owned(), view));
+    let own = |(gpu, root): &(&TargetId, NodeId)| {
+        Some((gpu.to_string(), tree.narrowed(*root, &|node| of_gpus.contains(&node))?))
+    };
+    let pieces: Vec<_> = common.into_iter().chain(views.iter().filter_map(own)).collect();
     let mut shown = Vec::new();
     for (name, view) in pieces {
-        let Some(view) = view else { continue };
-        tree.show(&piece(&name), view)?;
-        shown.push((name.clone(), piece(&name)));
+        let place = piece(&name);
+        tree.show(&place, view)?;
+        shown.push((name, place));
     }
     Ok(shown)
 }

@@ -131,8 +131,7 @@ impl ListedWheel {
     }
 
     fn insert(&self, tree: &mut Tree, path: &EntryPath) -> Result<(), TreeError> {
-        let kind = NodeKind::File { body: self.body.clone(), link_group: None };
-        let node = tree.insert(ROOT, path, self.attributes, kind)?;
+        let node = tree.insert(ROOT, path, self.attributes, NodeKind::file(self.body.clone()))?;
         tree.set_origin(node, Origin::made(self.origin));
         Ok(())
     }
@@ -237,12 +236,11 @@ pub fn show_index(tree: &mut Tree, place: &str, root: Attributes, wheels: &[List
     tree.insert(ROOT, &place, root, NodeKind::directory())?;
     for wheel in wheels {
         wheel.insert(tree, &inside(&place, &wheel.indexed.path()))?;
-        let file = |body| NodeKind::File { body, link_group: None };
-        let metadata = file(Body::Ready(Arc::clone(&wheel.metadata)));
+        let metadata = NodeKind::file(Body::Ready(Arc::clone(&wheel.metadata)));
         tree.insert(ROOT, &inside(&place, &wheel.indexed.metadata_path()), wheel.attributes, metadata)?;
         for Signature { suffix, body, attributes } in &wheel.signatures {
             let path = inside(&place, &wheel.indexed.path_of(suffix));
-            let node = tree.insert(ROOT, &path, *attributes, file(body.clone()))?;
+            let node = tree.insert(ROOT, &path, *attributes, NodeKind::file(body.clone()))?;
             tree.set_origin(node, Origin::made(OriginKind::Unchanged));
         }
         wheel.date(tree);
@@ -256,8 +254,8 @@ pub fn show_pages(tree: &mut Tree, place: &str, root: Attributes, wheels: &[List
     let index = PackageIndex::new(wheels.iter().map(|wheel| wheel.indexed.clone()))?;
     for (path, text) in index.pages() {
         let made = MadeTime::of_bytes(root.mtime, text.as_bytes());
-        let kind = NodeKind::File { body: fixed(text), link_group: None };
-        tree.insert(ROOT, &inside(&place, &path), Attributes { mode: 0o644, ..root }, kind)?;
+        let (path, attributes) = (inside(&place, &path), Attributes { mode: 0o644, ..root });
+        tree.insert(ROOT, &path, attributes, NodeKind::file(fixed(text)))?;
         tree.date(made.seconds());
     }
     Ok(())

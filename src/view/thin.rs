@@ -118,7 +118,7 @@ impl Bodies for ThinBodies {
             return wheels.as_ref().map(|wheels| fixed(wheels.statement(&self.gpus)));
         }
         if layers.dist_info.is_some_and(|dist_info| dist_info.metadata == Some(file)) {
-            return wheels.as_ref().and_then(|wheels| wheels.metadata(&self.gpus));
+            return wheels.as_ref()?.metadata(&self.gpus).ok().flatten().map(Body::Ready);
         }
         if layers.wheel.is_some_and(|(_, wheel)| wheel == file) {
             return wheels.as_ref().map(|wheels| wheels.wheel(&self.gpus));
@@ -179,9 +179,10 @@ pub(super) fn show_thin(
         }
     }
     let place = |name: &str| base.child(name.as_bytes());
-    show_views(tree, &place(THIN), root, ThinFinder::Trees(Arc::clone(thin)), &listed, auto.as_ref())?;
+    let finder = |view| ThinFinder { thin: Arc::clone(thin), view };
+    show_views(tree, &place(THIN), root, finder(ThinLayout::view), &listed, auto.as_ref())?;
     if thin.layers.wheel.is_some() {
-        show_views(tree, &place(THIN_WHEELS), root, ThinFinder::Wheels(Arc::clone(thin)), &listed, auto.as_ref())?;
+        show_views(tree, &place(THIN_WHEELS), root, finder(ThinLayout::view_of_wheel), &listed, auto.as_ref())?;
     }
     let wheels = thin.wheels.iter().flat_map(|wheels| listed.iter().map(|gpus| wheels.of_view(gpus)));
     Ok(wheels.collect())
@@ -198,7 +199,7 @@ fn show_views(
     let place = tree.insert(ROOT, directory, root, NodeKind::directory())?;
     for gpus in listed {
         let name = gpus.to_string();
-        tree.show(&directory.child(name.as_bytes()), finding.view(gpus.clone()))?;
+        tree.show(&directory.child(name.as_bytes()), (finding.view)(&finding.thin, gpus.clone()))?;
     }
     if let Some(gpus) = auto {
         let target = gpus.to_string().into_bytes().into();
@@ -210,24 +211,14 @@ fn show_views(
 
 /// Views for sets of GPUs.
 #[derive(Debug)]
-enum ThinFinder {
-    Trees(Arc<ThinLayout>),
-    Wheels(Arc<ThinLayout>),
-}
-
-impl ThinFinder {
-    fn view(&self, gpus: GpuSet) -> View {
-        match self {
-            Self::Trees(thin) => thin.view(gpus),
-            Self::Wheels(thin) => thin.view_of_wheel(gpus),
-        }
-    }
+struct ThinFinder {
+    thin: Arc<ThinLayout>,
+    view: fn(&Arc<ThinLayout>, GpuSet) -> View,
 }
 
 impl Finder for ThinFinder {
     fn find(&self, name: &[u8]) -> Option<View> {
-        let (Self::Trees(thin) | Self::Wheels(thin)) = self;
-        Some(self.view(thin.parse(name)?))
+        Some((self.view)(&self.thin, self.thin.parse(name)?))
     }
 }
 

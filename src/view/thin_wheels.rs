@@ -13,8 +13,8 @@ use crate::rope::{Content, Materialize, ReadError, SizeBounds};
 use crate::source::EntryPath;
 use crate::split::{FatBinaries, Statement, THIN};
 use crate::tree::Body;
-use crate::wheel::{STATEMENT, WheelError};
-use crate::wheelparts::{RecordFile, SplitWheel, WheelBody, WheelEntry, WheelPart, WheelSet};
+use crate::wheel::WheelError;
+use crate::wheelparts::{RecordFile, SplitWheel, WheelBody, WheelPart, WheelSet};
 
 /// The file in `*.dist-info` that states name, version and requirements.
 pub(super) const METADATA: &[u8] = b"METADATA";
@@ -37,12 +37,12 @@ impl ThinWheelOfView {
 
     /// The file name.
     pub fn file_name(&self) -> Result<String, WheelError> {
-        self.wheels.file_name()
+        self.wheels.host.file_name()
     }
 
     /// Its METADATA.
     pub fn metadata(&self) -> Result<Option<Arc<dyn Content>>, WheelError> {
-        self.wheels.metadata_of(&self.gpus)
+        self.wheels.metadata(&self.gpus)
     }
 
     /// The `.whl` file.
@@ -54,7 +54,8 @@ impl ThinWheelOfView {
 /// The thin wheels of an input.
 #[derive(Debug)]
 pub(super) struct ThinWheels {
-    host: Arc<WheelPart>,
+    /// The host wheel, which has the version and the file name of thin ones in a mount.
+    pub(super) host: Arc<WheelPart>,
     devices: BTreeMap<BundleKey, Arc<WheelPart>>,
     binaries: Arc<FatBinaries>,
     /// See [`Plan::modes`](crate::split::Plan::modes).
@@ -97,22 +98,8 @@ impl ThinWheels {
         }))
     }
 
-    /// The dist-info files without RECORD. They are the same for all GPUs, except METADATA if requirements are split.
-    pub(super) fn dist_info(&self) -> Result<Vec<WheelEntry>, WheelError> {
-        self.host.thin_dist_info(None)
-    }
-
-    /// Whether METADATA differs between GPUs.
-    pub(super) fn splits_requirements(&self) -> bool {
-        self.host.splits_requirements()
-    }
-
     /// The METADATA of the wheel for these GPUs.
-    pub(super) fn metadata(&self, gpus: &GpuSet) -> Option<Body> {
-        self.metadata_of(gpus).ok().flatten().map(Body::Ready)
-    }
-
-    fn metadata_of(&self, gpus: &GpuSet) -> Result<Option<Arc<dyn Content>>, WheelError> {
+    pub(super) fn metadata(&self, gpus: &GpuSet) -> Result<Option<Arc<dyn Content>>, WheelError> {
         let files = self.host.thin_dist_info(Some(gpus))?;
         let metadata = files.into_iter().find(|file| file.path.name() == METADATA);
         Ok(metadata.map(|file| Arc::clone(file.digest.content())))
@@ -123,25 +110,9 @@ impl ThinWheels {
         ThinWheelOfView { wheels: Arc::clone(self), gpus: Arc::new(gpus.clone()) }
     }
 
-    /// The path of the statement.
-    pub(super) fn statement_path(&self) -> Result<EntryPath, WheelError> {
-        let directory = self.record_path()?.parent().unwrap_or_else(EntryPath::root);
-        Ok(directory.child(STATEMENT.as_bytes()))
-    }
-
     /// The statement of the wheel for these GPUs.
     pub(super) fn statement(&self, gpus: &GpuSet) -> String {
         self.restrictions.clone().with_views(&[format!("{THIN}/{gpus}")]).to_json()
-    }
-
-    /// The path of RECORD.
-    pub(super) fn record_path(&self) -> Result<EntryPath, WheelError> {
-        self.host.record_path()
-    }
-
-    /// The wheel's file name in a mount, which has a directory for each set of GPUs.
-    pub(super) fn file_name(&self) -> Result<String, WheelError> {
-        self.host.file_name()
     }
 
     /// The `.whl` file.
