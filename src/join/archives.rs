@@ -70,8 +70,7 @@ impl InputArchives {
     pub(super) fn note(&self, asked: &[(usize, String, String)]) {
         for (number, key, target) in asked {
             let Some(archive) = self.list.get(*number) else { continue };
-            let mut known = archive.asked.lock();
-            known.insert((key.clone(), target.clone()));
+            archive.asked.lock().insert((key.clone(), target.clone()));
         }
     }
 

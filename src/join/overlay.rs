@@ -10,6 +10,7 @@ use crate::source::{DeviceWheel, Entry, EntryKind, EntryPath, HostWheel, Input, 
 use crate::wheel::{self, Added, Metadata, normalise};
 
 /// Wheels over each other.
+#[derive(Default)]
 pub(super) struct WheelOverlay {
     /// The name of the host wheel, and the device wheels that it requires, if all wheels are these.
     host: Option<(String, Added)>,
@@ -30,16 +31,7 @@ struct OverlaidWheel {
 
 impl WheelOverlay {
     pub(super) fn new(host: Option<(String, Added)>) -> Self {
-        Self {
-            host,
-            dist_info: None,
-            entries: BTreeMap::new(),
-            wheels: Vec::new(),
-            whole: None,
-            devices: Vec::new(),
-            shared: BTreeSet::new(),
-            conflicts: BTreeMap::new(),
-        }
+        Self { host, ..Self::default() }
     }
 
     /// Adds a wheel. Fails if it and another one install different files at one path, unless they are device wheels of
