@@ -158,11 +158,8 @@ impl<'a> Comparison<'a> {
         }
         let in_host = part == 0;
         if self.context.parts.kind.is_separate() && in_host == database.is_some() {
-            self.say(
-                Rule::AgainstPlace,
-                &entry.path,
-                if in_host { "the database file is in the host part" } else { "it is in a device part" },
-            );
+            let reason = if in_host { "the database file is in the host part" } else { "it is in a device part" };
+            self.say(Rule::AgainstPlace, &entry.path, reason);
         }
         self.compare_mode(versions, counterpart);
         let Some(other) = counterpart.content() else {
@@ -236,11 +233,8 @@ impl<'a> Comparison<'a> {
                     || above.contains(&entry.path)
             };
             for entry in part.input.entries.iter().filter(|entry| !is_known(entry)) {
-                self.context.findings.add(
-                    Rule::AgainstAdded,
-                    part.label(&entry.path),
-                    "the fat input does not have it",
-                );
+                let reason = "the fat input does not have it";
+                self.context.findings.add(Rule::AgainstAdded, part.label(&entry.path), reason);
             }
         }
     }

@@ -155,20 +155,14 @@ impl Comparison<'_> {
                     self.say(Rule::AgainstCodeLost, path, format!("{name}: its code for {target} is not found"));
                 }
                 (Some(_), Some(_)) if !is_wanted => {
-                    self.say(
-                        Rule::AgainstCodeAdded,
-                        path,
-                        format!("{name} has code for {target}, which {gpus} does not need"),
-                    );
+                    let reason = format!("{name} has code for {target}, which {gpus} does not need");
+                    self.say(Rule::AgainstCodeAdded, path, reason);
                 }
                 (Some(expected), Some(found)) => {
                     self.context.findings.counts.compared_code_objects.add(1);
                     if !equal(&*expected.content, &*found.content)? {
-                        self.say(
-                            Rule::AgainstCodeChanged,
-                            path,
-                            format!("{name}: its code for {target} is other code"),
-                        );
+                        let reason = format!("{name}: its code for {target} is other code");
+                        self.say(Rule::AgainstCodeChanged, path, reason);
                     }
                 }
                 _ => {}
@@ -204,13 +198,12 @@ impl Comparison<'_> {
                 if !self.account(step, &key) {
                     continue;
                 }
-                match &*loaded(&builds, target) {
-                    [] => self.say(
-                        Rule::AgainstCodeAdded,
-                        path,
-                        format!("wrapper {position} had no code for {target}, but now has some"),
-                    ),
-                    versions => found.extend(self.found(&key, step, versions)?),
+                let versions = loaded(&builds, target);
+                if versions.is_empty() {
+                    let reason = format!("wrapper {position} had no code for {target}, but now has some");
+                    self.say(Rule::AgainstCodeAdded, path, reason);
+                } else {
+                    found.extend(self.found(&key, step, &versions)?);
                 }
             }
         }
@@ -262,11 +255,8 @@ impl Comparison<'_> {
         }
         for (target, device) in lost {
             let by = if device == *target { String::new() } else { format!(" by a {device}") };
-            self.say(
-                Rule::AgainstCodeLost,
-                path,
-                format!("wrapper {position}: its code for {target} is not found{by}"),
-            );
+            let reason = format!("wrapper {position}: its code for {target} is not found{by}");
+            self.say(Rule::AgainstCodeLost, path, reason);
         }
         Ok(found)
     }
@@ -295,29 +285,20 @@ impl Comparison<'_> {
                 Ok(())
             })?;
         }
-        let expected = expected.to_vec();
-        Ok(Some(ArchivedObject {
-            archive: step.archive,
-            target: step.target.clone(),
-            expected,
-            size,
-            sha256: sha256.finish(),
-        }))
+        let (target, expected, sha256) = (step.target.clone(), expected.to_vec(), sha256.finish());
+        Ok(Some(ArchivedObject { archive: step.archive, target, expected, size, sha256 }))
     }
 
     fn compare_object(&self, path: &EntryPath, position: usize, found: &ArchivedObject) -> Result<(), CodeError> {
         self.context.findings.counts.compared_code_objects.add(1);
         let mut is_same = false;
-        for object in &found.expected {
-            is_same = is_same || found.equals(&*object.content)?;
+        for CodeObject { content, .. } in found.expected.iter().filter(|object| object.content.size() == found.size) {
+            is_same = is_same || Sha256::of_content(&**content)? == found.sha256;
         }
         if !is_same && let Some(archive) = self.context.archives.list.get(found.archive) {
             let (archive, target) = (&archive.label, &found.target);
-            self.say(
-                Rule::AgainstCodeChanged,
-                path,
-                format!("wrapper {position}: what is found for {target} in {archive} is other code"),
-            );
+            let reason = format!("wrapper {position}: what is found for {target} in {archive} is other code");
+            self.say(Rule::AgainstCodeChanged, path, reason);
         }
         Ok(())
     }
@@ -342,14 +323,4 @@ struct ArchivedObject<'a> {
     expected: Vec<&'a CodeObject>,
     size: u64,
     sha256: [u8; 32],
-}
-
-impl ArchivedObject<'_> {
-    /// Whether a content has the same bytes.
-    fn equals(&self, content: &dyn Content) -> Result<bool, ReadError> {
-        if self.size != content.size() {
-            return Ok(false);
-        }
-        Ok(Sha256::of_content(content)? == self.sha256)
-    }
 }

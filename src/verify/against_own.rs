@@ -74,8 +74,7 @@ impl OwnFiles {
 
 impl NamedFiles {
     fn of(distributions: &[&Distribution<'_>]) -> Self {
-        let rows = distributions.iter().flat_map(|it| it.rows.iter().flatten());
-        let files: HashSet<_> = rows.filter_map(|row| EntryPath::new(&row.path).ok()).collect();
+        let files: HashSet<_> = distributions.iter().flat_map(|it| it.named()).collect();
         let mut directories = HashSet::new();
         for file in &files {
             // Those above a known directory are known.

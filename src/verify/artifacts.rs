@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::error::VerifyError;
 use super::installed::{Origins, install};
 use super::parts::{Part, Parts, PartsKind};
-use super::report::Findings;
+use super::report::{Findings, Tools};
 use super::rules::Rule;
 use super::statement::check_parts;
 use crate::artifact::{
@@ -20,11 +20,7 @@ use crate::split::{STATEMENT, component_of_statement, statement_of_component};
 use crate::view::REPORTS;
 
 /// The components of the artifacts among the inputs; `None` if these are not artifacts.
-pub(super) fn open(
-    named: &[NamedPath],
-    resources: &Arc<Resources>,
-    findings: &Findings,
-) -> Result<Option<Vec<Parts>>, VerifyError> {
+pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> Result<Option<Vec<Parts>>, VerifyError> {
     let mut artifacts = BTreeMap::new();
     let mut lacking = Vec::new();
     for NamedPath { path, named } in named {
@@ -43,19 +39,19 @@ pub(super) fn open(
         return Ok(None);
     }
     for name in lacking {
-        findings.add(Rule::ArtifactManifest, name, format!("{MANIFEST} not found in it"));
+        tools.findings.add(Rule::ArtifactManifest, name, format!("{MANIFEST} not found in it"));
     }
     let mut components = BTreeMap::<String, Vec<(String, PathBuf)>>::new();
     for (name, path) in artifacts {
         match ArtifactName::parse(&name) {
             Some(name) => components.entry(name.component).or_default().push((name.family, path)),
-            None => findings.add(Rule::ArtifactName, name, "its name is no artifact's: <component>_<family>"),
+            None => tools.findings.add(Rule::ArtifactName, name, "its name is no artifact's: <component>_<family>"),
         }
     }
     for NamedPath { path, .. } in named {
-        check_components_of(path, &components, findings)?;
+        check_components_of(path, &components, tools.findings)?;
     }
-    let open = |(component, families)| open_component(component, families, named, resources, findings);
+    let open = |(component, families)| open_component(component, families, named, tools);
     components.into_iter().map(open).collect::<Result<_, _>>().map(Some)
 }
 
@@ -92,8 +88,7 @@ fn open_component(
     component: String,
     mut families: Vec<(String, PathBuf)>,
     named: &[NamedPath],
-    resources: &Arc<Resources>,
-    findings: &Findings,
+    Tools { resources, findings }: Tools<'_>,
 ) -> Result<Parts, VerifyError> {
     // The host part comes first.
     families.sort_by_key(|(family, _)| family != GENERIC);

@@ -11,15 +11,14 @@ use super::input::SingleFile;
 use super::lookup::{Binaries, WrapperMarker, WrapperRequest};
 use super::owners::{SplitFiles, note_others};
 use super::parts::{PartFile, Parts};
-use super::report::Findings;
+use super::report::{Findings, Tools};
 use super::rules::Rule;
-use super::thin::{self, Says, ThinFiles};
+use super::thin::{self, ThinFiles};
 use crate::binary::{BinaryError, FatBinary, SplitBinary, read_marker};
 use crate::database::Handler;
 use crate::fatbin::{begins_code, damage_of_file};
 use crate::gpu::GpuSet;
 use crate::metrics::Progress;
-use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryPath, MIN_BINARY};
 use crate::split::targets_of_bundle_file;
@@ -71,9 +70,9 @@ pub(super) struct CheckedBinaries {
 
 impl CheckedBinaries {
     /// Checks a binary that was named by the user.
-    pub(super) fn of_file(file: &SingleFile, resources: &Arc<Resources>, findings: &Findings) -> Self {
+    pub(super) fn of_file(file: &SingleFile, tools: Tools<'_>) -> Self {
         let (path, label) = (EntryPath::root(), file.path.display().to_string());
-        let form = check(&file.content, &label, Expected::Split, resources, findings);
+        let form = check(&file.content, &label, Expected::Split, tools);
         let mut checked = Self::default();
         checked.add(path, label, form);
         checked
@@ -114,8 +113,7 @@ pub(super) fn check_all(
     parts: &Parts,
     expected: &ExpectedForms<'_>,
     choices: &Choices,
-    resources: &Arc<Resources>,
-    findings: &Findings,
+    tools: Tools<'_>,
     progress: &Progress,
 ) -> CheckedBinaries {
     let is_wanted = |file: &PartFile<'_>| {
@@ -128,7 +126,7 @@ pub(super) fn check_all(
     };
     let mut files: Vec<_> = parts.files().filter(is_wanted).collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.content.size()));
-    findings.counts.files.add(parts.files().count() as u64);
+    tools.findings.counts.files.add(parts.files().count() as u64);
     let counted = |file: &PartFile<'_>| file.content.size().min(MAX_COUNTED);
     progress.expect(files.iter().map(counted).sum());
     let checked: Vec<_> = files
@@ -137,7 +135,7 @@ pub(super) fn check_all(
         .map(|file| {
             let label = parts.label(file.part, file.path);
             let _named = progress.at(|| label.clone());
-            let form = check(file.content, &label, expected.of(file), resources, findings);
+            let form = check(file.content, &label, expected.of(file), tools);
             progress.advance(counted(file));
             (file.path.clone(), label, form)
         })
@@ -160,13 +158,8 @@ impl ExpectedForms<'_> {
 }
 
 /// Checks one binary.
-fn check(
-    content: &Arc<dyn Content>,
-    label: &str,
-    expected: Expected<'_>,
-    resources: &Arc<Resources>,
-    findings: &Findings,
-) -> CheckedForm {
+fn check(content: &Arc<dyn Content>, label: &str, expected: Expected<'_>, tools: Tools<'_>) -> CheckedForm {
+    let Tools { resources, findings } = tools;
     let say = |rule, reason: String| findings.add(rule, label, reason);
     if begins_code(&**content) {
         // Programs open such files by name, and a split copies them.
@@ -187,7 +180,7 @@ fn check(
             match (FatBinary::scan(content), expected) {
                 (Ok(Some(_)), Expected::Any) => return CheckedForm::Fat,
                 (Ok(Some(binary)), Expected::Thin(gpus)) => {
-                    thin::check(content, &binary, gpus, (label, findings, &say), resources);
+                    thin::check(content, &binary, gpus, label, tools);
                     return CheckedForm::Thin;
                 }
                 (Ok(Some(fat)), Expected::Split) => {
@@ -195,7 +188,7 @@ fn check(
                     return CheckedForm::StillFat(format!("it still holds device code, of {count} wrappers"));
                 }
                 (Ok(None), Expected::Thin(gpus)) => {
-                    return check_bundle_file(content, gpus, (label, findings, &say), resources);
+                    return check_bundle_file(content, gpus, label, tools);
                 }
                 // Other packages may have files for tests, which are no valid binaries.
                 (Ok(None), _) | (Err(_), Expected::Any) => {}
@@ -223,17 +216,13 @@ fn check(
 
 /// Checks a file without wrappers in a thin tree. A bundle for several targets must have code for the tree's GPUs only.
 /// A bundle for a single target stays unchanged.
-fn check_bundle_file(
-    content: &Arc<dyn Content>,
-    gpus: &Arc<GpuSet>,
-    (label, findings, say): (&str, &Findings, Says<'_>),
-    resources: &Arc<Resources>,
-) -> CheckedForm {
+fn check_bundle_file(content: &Arc<dyn Content>, gpus: &GpuSet, label: &str, tools: Tools<'_>) -> CheckedForm {
     let Ok(Some(bundle)) = FatBinary::of_bundle(content) else { return CheckedForm::Other };
     // A reduced bundle may have no code left.
-    let Some(targets) = targets_of_bundle_file(label.as_bytes(), content, resources) else { return CheckedForm::Thin };
+    let targets = targets_of_bundle_file(label.as_bytes(), content, tools.resources);
+    let Some(targets) = targets else { return CheckedForm::Thin };
     let own = if targets.len() == 1 { GpuSet::new(targets) } else { None };
-    thin::check(content, &bundle, own.as_ref().unwrap_or(gpus), (label, findings, say), resources);
+    thin::check(content, &bundle, own.as_ref().unwrap_or(gpus), label, tools);
     CheckedForm::Thin
 }
 

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use md5::{Digest, Md5};
 
-use super::report::Findings;
+use super::report::Tools;
 use crate::fatbin::{Bundle, CODE_HEADER, CodeObject, Compressed, FatbinError, loaded_code_problem};
 use crate::gpu::TargetId;
-use crate::resources::Resources;
 use crate::rope::{Content, ReadError, head, read_all};
 
 /// Says what is wrong with a bundle.
@@ -19,8 +18,8 @@ pub(super) fn check(
     content: &Arc<dyn Content>,
     (start, limit): (u64, u64),
     judge: &dyn Fn(&TargetId) -> Option<String>,
-    (findings, say): (&Findings, SaysReason<'_>),
-    resources: &Arc<Resources>,
+    say: SaysReason<'_>,
+    Tools { resources, findings }: Tools<'_>,
 ) -> Result<Vec<TargetId>, FatbinError> {
     let bundle = Bundle::read(content, start, limit, resources)?;
     for id in bundle.unfound_ids(content, resources) {

@@ -7,7 +7,7 @@ use super::choices::Choices;
 use super::distributions::Distribution;
 use super::lookup::OverlaidArchives;
 use super::parts::Parts;
-use super::report::Findings;
+use super::report::{Findings, Tools};
 use super::thin::ThinFiles;
 use crate::resources::Resources;
 
@@ -23,7 +23,11 @@ pub(super) struct Context<'a> {
     pub(super) findings: &'a Findings,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    pub(super) fn tools(&self) -> Tools<'a> {
+        Tools { resources: self.resources, findings: self.findings }
+    }
+
     /// Whether a split wrote the parts, so that what was installed in its input before may have other files now.
     pub(super) fn is_output(&self) -> bool {
         self.parts.kind.is_separate() || self.parts.statement.is_some() || self.thin.is_whole()

@@ -23,7 +23,7 @@ pub(super) struct Distribution<'a> {
     pub(super) part: &'a Part,
     pub(super) directory: EntryPath,
     /// `None` if it cannot be read.
-    metadata: Option<Metadata>,
+    pub(super) metadata: Option<Metadata>,
     /// The statement in it; `None` if there is none, as of other tools.
     pub(super) statement: Option<Statement>,
     pub(super) role: Role,
@@ -63,7 +63,7 @@ pub(super) fn find<'a>(parts: &'a Parts, findings: &Findings) -> Vec<Distributio
     let named: BTreeSet<_> = found.iter().flat_map(Distribution::devices).collect();
     // That a host names it also holds if its own METADATA does not name the host, or is gone.
     for it in found.iter_mut().filter(|it| it.role == Role::Other && it.rows.is_some()) {
-        if it.of_directory().is_some_and(|(name, _)| named.contains(&name)) {
+        if named_by(&it.directory).is_some_and(|(name, _)| named.contains(&name)) {
             it.role = Role::Device;
         }
     }
@@ -169,19 +169,22 @@ impl Distribution<'_> {
         self.statement.as_ref()?.split_id()
     }
 
-    /// The files that its RECORD names, without metadata of distributions.
+    /// The files that its RECORD names.
+    pub(super) fn named(&self) -> impl Iterator<Item = EntryPath> {
+        self.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok())
+    }
+
+    /// The same without metadata of distributions.
     pub(super) fn payload(&self) -> impl Iterator<Item = EntryPath> {
-        let named = self.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok());
-        named.filter(|path| !Part::is_metadata(path))
+        self.named().filter(|path| !Part::is_metadata(path))
     }
 
     /// The paths in its part of what its RECORD names.
     pub(super) fn recorded(&self) -> impl Iterator<Item = EntryPath> {
-        let named = self.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok());
-        named.filter_map(|path| self.part.recorded(&path))
+        self.named().filter_map(|path| self.part.recorded(&path))
     }
 
-    /// The same without metadata of distributions.
+    /// The paths in its part of [`Distribution::payload`].
     pub(super) fn recorded_payload(&self) -> impl Iterator<Item = EntryPath> {
         self.payload().filter_map(|path| self.part.recorded(&path))
     }
@@ -205,11 +208,6 @@ impl Distribution<'_> {
     /// The names of the device distributions that its METADATA names.
     fn devices(&self) -> impl Iterator<Item = String> {
         self.metadata.iter().flat_map(devices).flat_map(|(_, of_extra)| of_extra).map(|(name, _)| name)
-    }
-
-    /// The name and the version of the distribution in the name of its directory.
-    pub(super) fn of_directory(&self) -> Option<(String, &str)> {
-        named_by(&self.directory)
     }
 
     /// Whether it belongs to a split.
@@ -241,20 +239,10 @@ impl Distribution<'_> {
         }
     }
 
-    /// Its METADATA, if it can be read.
-    pub(super) fn metadata(&self) -> Option<&Metadata> {
-        self.metadata.as_ref()
-    }
-
-    /// The fields of METADATA that the split replaced, as they were.
-    pub(super) fn replaced_requirements(&self) -> Vec<String> {
-        self.statement.as_ref().map(|statement| statement.replaced_requirements().to_vec()).unwrap_or_default()
-    }
-
     /// Its name and version, by METADATA. Without METADATA that can be read, those of its directory.
     pub(super) fn name(&self) -> Option<(String, &str)> {
         let stated = self.metadata.as_ref().map(|metadata| (normalise(&metadata.name), metadata.version.as_str()));
-        stated.or_else(|| self.of_directory())
+        stated.or_else(|| named_by(&self.directory))
     }
 
     /// Whether it was made from the wheel of a distribution.

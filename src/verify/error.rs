@@ -86,10 +86,3 @@ impl From<SourceError> for VerifyError {
         Self::Opened(error.into())
     }
 }
-
-impl VerifyError {
-    /// Whether an input was not understood, or is not there.
-    pub fn is_not_understood(&self) -> bool {
-        matches!(self, Self::Opened(error) if error.is_not_understood())
-    }
-}

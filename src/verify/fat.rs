@@ -13,7 +13,7 @@ use super::distributions::{Distribution, Role, named_by};
 use super::error::VerifyError;
 use super::input::VerifyInput;
 use super::parts::{Part, Parts};
-use super::report::Findings;
+use super::report::{Findings, Tools};
 use super::rules::Rule;
 use crate::image::{self, ImageReference};
 use crate::join::join;
@@ -106,23 +106,18 @@ impl FatForm {
 }
 
 impl FatInputs {
-    pub(super) fn find(
-        paths: &[PathBuf],
-        inputs: &[VerifyInput],
-        resources: &Arc<Resources>,
-        findings: &Findings,
-    ) -> Result<Self, VerifyError> {
+    pub(super) fn find(paths: &[PathBuf], inputs: &[VerifyInput], tools: Tools<'_>) -> Result<Self, VerifyError> {
         let parts: Vec<_> = inputs.iter().flat_map(VerifyInput::parts).collect();
         let is_of_artifacts = parts.iter().any(|parts| parts.component.is_some());
         let mut all = Vec::new();
         for path in paths {
-            all.extend(FatForm::all(path, is_of_artifacts, findings)?);
+            all.extend(FatForm::all(path, is_of_artifacts, tools.findings)?);
         }
         let has_builds = parts.len() > 1 || all.len() > 1;
         let open = |(path, form): (PathBuf, FatForm)| {
             let label = match &form {
                 FatForm::Whole(place) if has_builds => {
-                    let fat = Input::open(place, resources)?;
+                    let fat = Input::open(place, tools.resources)?;
                     check_whole(&path, Metadata::read(&fat).ok().as_ref())?;
                     BuildLabel::of_fat(&fat)
                 }

@@ -8,7 +8,7 @@ use super::devices;
 use super::error::VerifyError;
 use super::overlaid::{laid_over, overlaid_keys, take_off};
 use super::parts::{Part, Parts, PartsKind};
-use super::report::{Findings, enumerate};
+use super::report::{Findings, Tools, enumerate};
 use super::rules::Rule;
 use crate::gpu::BundleKey;
 use crate::opened::{LocatedStatement, statement_in, thin_gpus};
@@ -46,12 +46,9 @@ struct PartCandidate {
 
 /// Groups each host part with its device parts. A host part without device parts, and a device part without a host
 /// part, are separate.
-pub(super) fn group(
-    named: &[NamedInput],
-    resources: &Arc<Resources>,
-    findings: &Findings,
-) -> Result<Vec<Parts>, VerifyError> {
-    let open = |input: &NamedInput| PartCandidate::open(input, resources);
+pub(super) fn group(named: &[NamedInput], tools: Tools<'_>) -> Result<Vec<Parts>, VerifyError> {
+    let findings = tools.findings;
+    let open = |input: &NamedInput| PartCandidate::open(input, tools.resources);
     let mut candidates = named.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let key = |it: &PartCandidate| (it.part.input.location.clone(), it.part.label.clone());
     candidates.sort_by_cached_key(key);
@@ -61,7 +58,7 @@ pub(super) fn group(
     for host in &mut hosts {
         let statement = LocatedStatement::of_part(&host.part.input.location)?;
         let arch = statement.as_ref().map(LocatedStatement::arch).transpose()?;
-        host.take_off(arch.as_deref(), &devices, resources, findings)?;
+        host.take_off(arch.as_deref(), &devices, tools)?;
         statements.push(statement);
     }
     let members = members(&hosts, &devices);
@@ -153,22 +150,16 @@ impl PartCandidate {
 
     /// Removes the files of device parts from a host part over which `--arch` laid them, if it is named together with
     /// device parts of its split. Alone, it is verified with these files. `arch` is `None` without a statement.
-    fn take_off(
-        &mut self,
-        arch: Option<&[BundleKey]>,
-        devices: &[Self],
-        resources: &Arc<Resources>,
-        findings: &Findings,
-    ) -> Result<(), VerifyError> {
+    fn take_off(&mut self, arch: Option<&[BundleKey]>, devices: &[Self], tools: Tools<'_>) -> Result<(), VerifyError> {
         let near: Vec<_> = devices.iter().filter(|it| it.directory == self.directory).map(|it| &*it.part).collect();
         let (Some(part), [_, ..]) = (Arc::get_mut(&mut self.part), &*near) else { return Ok(()) };
         let mut unnamed = Vec::new();
         let is_copy = self.directory.join(MERGED).is_dir();
-        let overlaid = arch.map_or_else(|| laid_over(part, &near, is_copy, findings), overlaid_keys);
+        let overlaid = arch.map_or_else(|| laid_over(part, &near, is_copy, tools.findings), overlaid_keys);
         for key in overlaid.iter().filter(|key| !near.iter().any(|part| part.name == key.as_str())) {
             let place = self.directory.join(key.as_str());
             if place.is_dir() {
-                unnamed.push(Part::open(&place, place.display().to_string(), resources)?);
+                unnamed.push(Part::open(&place, place.display().to_string(), tools.resources)?);
             }
         }
         take_off(part, &near.into_iter().chain(&unnamed).collect::<Vec<_>>(), &overlaid);

@@ -7,7 +7,7 @@ use super::artifacts;
 use super::error::VerifyError;
 use super::group::{NamedInput, group};
 use super::parts::{Part, Parts};
-use super::report::Findings;
+use super::report::{Findings, Tools};
 use super::views;
 use crate::artifact::FoundArtifacts;
 use crate::image;
@@ -51,12 +51,9 @@ impl VerifyInput {
 }
 
 /// Opens what the user named. Directories and wheels are grouped by their content; everything else is separate.
-pub(super) fn open(
-    named: &[NamedPath],
-    resources: &Arc<Resources>,
-    findings: &Findings,
-) -> Result<Vec<VerifyInput>, VerifyError> {
-    if let Some(components) = artifacts::open(named, resources, findings)? {
+pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> Result<Vec<VerifyInput>, VerifyError> {
+    let Tools { resources, findings } = tools;
+    if let Some(components) = artifacts::open(named, tools)? {
         let is_directory = |it: &NamedPath| matches!(it.named, Named::Artifacts(FoundArtifacts::Several { .. }));
         let is_whole = named.iter().any(is_directory);
         return Ok(vec![VerifyInput::Artifacts { components, is_whole }]);
@@ -65,9 +62,9 @@ pub(super) fn open(
     for NamedPath { path, named: form } in named {
         let file = || Ok::<_, VerifyError>(SingleFile { path: path.clone(), content: open_file(path, resources)? });
         match form {
-            Named::Wheels(wheels) => grouped.extend(wheels_of(wheels, named, resources, findings)),
+            Named::Wheels(wheels) => grouped.extend(wheels_of(wheels, named, tools)),
             Named::Split(split) => {
-                inputs.push(VerifyInput::Parts(views::open(split, "", resources, findings)?));
+                inputs.push(VerifyInput::Parts(views::open(split, "", tools)?));
                 if !split.sites.is_empty() {
                     inputs.push(open_sites(&split.sites, resources)?);
                 }
@@ -99,7 +96,7 @@ pub(super) fn open(
         [NamedInput { path, is_listed: false }] => {
             inputs.push(VerifyInput::Parts(vec![Parts::open_installation(path, String::new(), resources)?]));
         }
-        grouped => inputs.push(VerifyInput::Parts(group(grouped, resources, findings)?)),
+        grouped => inputs.push(VerifyInput::Parts(group(grouped, tools)?)),
     }
     Ok(inputs)
 }
@@ -114,13 +111,8 @@ fn open_sites(sites: &[Site], resources: &Arc<Resources>) -> Result<VerifyInput,
 
 /// The wheels of a directory. Those of an index that are equal to others of the same name are left out: a mount shows the
 /// same ones in its directory of wheels, which may be named as well.
-fn wheels_of(
-    wheels: &WheelDirectory,
-    named: &[NamedPath],
-    resources: &Arc<Resources>,
-    findings: &Findings,
-) -> Vec<NamedInput> {
-    wheels.notes.iter().chain(&wheels.warnings).for_each(|note| findings.note(note.clone()));
+fn wheels_of(wheels: &WheelDirectory, named: &[NamedPath], tools: Tools<'_>) -> Vec<NamedInput> {
+    wheels.notes.iter().chain(&wheels.warnings).for_each(|note| tools.findings.note(note.clone()));
     let others = named.iter().filter_map(|it| match &it.named {
         Named::Wheels(other) if wheels.is_index && !other.is_index => Some(&other.wheels),
         _ => None,
@@ -128,7 +120,9 @@ fn wheels_of(
     let mut known: Vec<_> = others.flatten().collect();
     // What cannot be read is checked, and gives an error.
     let are_equal = |one: &Path, other: &Path| {
-        let (Ok(one), Ok(other)) = (open_file(one, resources), open_file(other, resources)) else { return false };
+        let (Ok(one), Ok(other)) = (open_file(one, tools.resources), open_file(other, tools.resources)) else {
+            return false;
+        };
         equal(&*one, &*other).unwrap_or(false)
     };
     let mut kept = Vec::new();

@@ -146,19 +146,11 @@ impl OverlaidArchive {
         self.orphans().into_iter().filter(is_existing).collect()
     }
 
-    fn note_binary(&self, name: &str) {
-        let mut binaries = self.binaries.lock();
-        if !binaries.contains(name) {
-            binaries.insert(name.to_owned());
-        }
-    }
-
-    fn note(&self, key: &str, target: &str) {
+    /// Takes note of a wrapper of a binary that asks for code.
+    fn note(&self, binary: &str, key: &str, target: &str) {
+        note(&self.binaries, binary);
         if self.reader.holds(key, target) {
-            let mut asked = self.asked.lock();
-            if !asked.contains(key) {
-                asked.insert(key.to_owned());
-            }
+            note(&self.asked, key);
         }
     }
 }
@@ -319,8 +311,7 @@ impl OverlaidArchives {
                 lookups.finds_archives |= !steps.is_empty();
                 for step in &steps {
                     if let Some(archive) = self.list.get(step.archive) {
-                        archive.note(&key, &step.target);
-                        archive.note_binary(&marker.kernel_name);
+                        archive.note(&marker.kernel_name, &key, &step.target);
                     }
                 }
                 let Some(hit) = steps.iter().position(|step| self.holds(step, &key)) else { continue };
@@ -359,15 +350,19 @@ impl OverlaidArchives {
         for ((target, first, later), positions) in std::mem::take(&mut lookups.missed) {
             let name = |at: usize| self.list.get(at).map_or("", |archive| archive.label.as_str());
             let (first, later, positions) = (name(first), name(later), enumerate(&positions));
-            findings.add(
-                Rule::HiddenCode,
-                label(),
-                format!(
-                    "on {target} a loader that stops at {first} misses code which {later} has, for wrapper {positions}"
-                ),
+            let reason = format!(
+                "on {target} a loader that stops at {first} misses code which {later} has, for wrapper {positions}"
             );
+            findings.add(Rule::HiddenCode, label(), reason);
         }
         lookups
+    }
+}
+
+fn note(names: &Mutex<HashSet<String>>, name: &str) {
+    let mut names = names.lock();
+    if !names.contains(name) {
+        names.insert(name.to_owned());
     }
 }
 

@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::bundle;
+use super::bundle::{self, SaysReason};
 use super::context::Context;
 use super::manifest_files::ProvenFiles;
 use super::parts::PartFile;
-use super::report::{Findings, enumerate};
+use super::report::{Tools, enumerate};
 use super::rules::Rule;
 use crate::database::{Arch, CODE_SUFFIXES, CatalogueCheck, KernelFiles, tensile};
 use crate::fatbin::{CODE_HEADER, code_damage, damage_of_file, is_bundle, loaded_code_problem};
 use crate::gpu::TargetId;
-use crate::resources::Resources;
 use crate::rope::{Content, head_mut, to_usize};
 use crate::source::EntryPath;
 
@@ -45,7 +44,7 @@ impl Context<'_> {
             match kind {
                 LooseFile::Code(target) => {
                     let say = |reason| say(Rule::DatabaseCode, reason);
-                    check_code(file.content, target.as_ref(), (self.findings, &say), self.resources);
+                    check_code(file.content, target.as_ref(), &say, self.tools());
                 }
                 LooseFile::Catalogue { is_compressed } => {
                     if let Err(reason) = check_catalogue(&**file.content, *is_compressed) {
@@ -86,12 +85,7 @@ fn is_code_object(path: &EntryPath) -> bool {
     CODE_SUFFIXES.iter().any(|end| path.name().ends_with(end.as_bytes()))
 }
 
-fn check_code(
-    content: &Arc<dyn Content>,
-    target: Option<&TargetId>,
-    (findings, say): (&Findings, bundle::SaysReason<'_>),
-    resources: &Arc<Resources>,
-) {
+fn check_code(content: &Arc<dyn Content>, target: Option<&TargetId>, say: SaysReason<'_>, tools: Tools<'_>) {
     let size = content.size();
     let mut beginning = vec![0; CODE_HEADER.min(usize::try_from(size).unwrap_or(CODE_HEADER))];
     if let Err(error) = content.read_at(0, &mut beginning) {
@@ -102,7 +96,7 @@ fn check_code(
     }
     if is_bundle(&beginning) {
         // What a bundle has for further targets is not looked up under this path.
-        match bundle::check(content, (0, size), &|_| None, (findings, say), resources) {
+        match bundle::check(content, (0, size), &|_| None, say, tools) {
             Ok(targets) => bundle_problem(&targets, target).into_iter().for_each(say),
             Err(error) => say(error.to_string()),
         }

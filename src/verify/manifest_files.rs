@@ -16,9 +16,9 @@ use crate::kpack::ArchiveReader;
 use crate::loader::is_archive;
 use crate::metrics::{Portion, Progress};
 use crate::rope::{Content, Xxh3, read_range};
-use crate::source::{EntryPath, InputKind, SourceError};
+use crate::source::{EntryPath, SourceError};
 use crate::split::{FileDigest, HOST, PartManifest, StatedCode, StatedPartFile};
-use crate::wheel::{Claim, is_elsewhere};
+use crate::wheel::Claim;
 
 /// The files that are as the manifest of their part lists them, by part and path.
 pub(super) type ProvenFiles = HashSet<(usize, EntryPath)>;
@@ -66,7 +66,7 @@ impl Context<'_> {
         let content = match self.listed_content(stated, path) {
             Ok(Some(content)) => content,
             // Scripts, headers and data are installed in another directory.
-            Ok(None) if self.is_elsewhere(part, path) => return false,
+            Ok(None) if self.parts.component.is_none() && part.is_elsewhere(path) => return false,
             Ok(None) => {
                 return say(Rule::ListedMissing, format!("{} lists it, but there is no such file", stated.place));
             }
@@ -110,11 +110,6 @@ impl Context<'_> {
         let origins = self.parts.all.get(part).filter(|_| self.parts.component.is_some()).map(|it| &it.origins);
         let path = origins.and_then(|origins| origins.get(path)).unwrap_or(path);
         listed.contains(&(part, path.clone()))
-    }
-
-    fn is_elsewhere(&self, part: &Part, path: &EntryPath) -> bool {
-        let is_packed = matches!(part.input.kind, InputKind::Wheel(_)) || self.parts.component.is_some();
-        !is_packed && !part.holds_all() && part.recorded(path).is_some_and(|path| is_elsewhere(&path))
     }
 
     /// A file that a manifest lists; `None` if there is none.
@@ -175,9 +170,9 @@ impl Context<'_> {
         let is_about =
             |path: &EntryPath| part.input.content(path).is_some_and(|it| is_copy(path) || is_device(path, it));
         let own: Vec<EntryPath> = if let Some(distribution) = stated.distribution {
-            let rows = distribution.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok());
-            rows.filter(|path| !listed.contains(&place(path)) && path.below(&distribution.directory).is_none())
-                .collect()
+            let is_unlisted = |path: &EntryPath| !listed.contains(&place(path));
+            let of_record = distribution.named().filter(|path| path.below(&distribution.directory).is_none());
+            of_record.filter(is_unlisted).collect()
         } else {
             let original = |path: &EntryPath| part.origins.get(path).unwrap_or(path).clone();
             let files = part.files().filter(|(path, _)| !listed.contains(&place(&original(path))));

@@ -58,7 +58,7 @@ use input::VerifyInput;
 use lookup::OverlaidArchives;
 use owners::SplitFiles;
 use parts::{Parts, PartsKind};
-use report::Findings;
+use report::{Findings, Tools};
 use thin::ThinFiles;
 
 pub use choices::VerifyOptions;
@@ -76,16 +76,17 @@ pub fn verify(
     progress: &Progress,
 ) -> Result<VerifyReport, VerifyError> {
     let findings = Findings::default();
-    let inputs = input::open(named, resources, &findings)?;
-    let find = || FatInputs::find(against, &inputs, resources, &findings);
+    let tools = Tools { resources, findings: &findings };
+    let inputs = input::open(named, tools)?;
+    let find = || FatInputs::find(against, &inputs, tools);
     let fat = (!against.is_empty()).then(find).transpose()?;
     progress.foresee(|| work(&inputs, fat.is_some()));
-    let run = Run { against: fat.as_ref(), options, resources, findings: &findings, progress };
+    let run = Run { against: fat.as_ref(), options, tools, progress };
     let (mut unsplit, mut nothing, mut fat_files) = (Vec::new(), Vec::new(), Vec::new());
     for input in &inputs {
         match input {
             VerifyInput::Binary(file) => {
-                let binaries = CheckedBinaries::of_file(file, resources, &findings);
+                let binaries = CheckedBinaries::of_file(file, tools);
                 if binaries.are_of_split() && fat.is_some() {
                     return Err(VerifyError::NotComparable(file.path.clone()));
                 }
@@ -162,8 +163,7 @@ fn code_of(archive: &Arc<dyn Content>) -> Option<u64> {
 struct Run<'a> {
     against: Option<&'a FatInputs>,
     options: &'a VerifyOptions,
-    resources: &'a Arc<Resources>,
-    findings: &'a Findings,
+    tools: Tools<'a>,
     progress: &'a Progress,
 }
 
@@ -185,8 +185,8 @@ impl Run<'_> {
         }
         for (parts, binaries) in &unsplit {
             match &parts.component {
-                Some(_) => binaries.say_fat(self.findings),
-                None => binaries.note_fat(self.findings),
+                Some(_) => binaries.say_fat(self.tools.findings),
+                None => binaries.note_fat(self.tools.findings),
             }
         }
         Ok(None)
@@ -195,7 +195,8 @@ impl Run<'_> {
     /// Checks parts that belong together. Wheels of no split are checked nevertheless, and so are components next to those
     /// of a split. Returns the fat binaries in them, if they are of no split and nothing is wrong.
     fn check_parts(&self, parts: &Parts, are_components_split: bool) -> Result<Option<CheckedBinaries>, VerifyError> {
-        let Self { options, resources, findings, progress, .. } = *self;
+        let Self { options, tools, progress, .. } = *self;
+        let Tools { resources, findings } = tools;
         let before = findings.number();
         parts.say_oddities(findings);
         thin::check_place(parts, findings);
@@ -206,7 +207,7 @@ impl Run<'_> {
         let archives = OverlaidArchives::fill(parts, findings);
         let owned = SplitFiles::of(parts, &distributions);
         let expected = ExpectedForms { thin: &thin, owned: &owned };
-        let binaries = binary::check_all(parts, &expected, choices, resources, findings, progress);
+        let binaries = binary::check_all(parts, &expected, choices, tools, progress);
         let is_split =
             binaries.are_of_split() || parts.is_split() || distributions.iter().any(Distribution::is_of_split);
         let is_unsplit = || !is_split && findings.number() == before;

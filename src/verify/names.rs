@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::context::Context;
 use super::devices::{devices, is_of_target, key};
-use super::distributions::{Distribution, Role};
+use super::distributions::{Distribution, Role, named_by};
 use super::manifest::StatedPart;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
@@ -19,8 +19,8 @@ pub(super) fn check_directories(distributions: &[Distribution<'_>], findings: &F
     // pip renames a directory so that it is ignored (`~orch-…`), and leaves it if it is interrupted.
     let is_left = |it: &Distribution<'_>| it.directory.name().starts_with(b"~");
     for it in distributions.iter().filter(|it| it.is_of_split() && !is_left(it)) {
-        let stated = it.metadata().zip(it.name());
-        let Some(((_, (name, version)), (named, of_directory))) = stated.zip(it.of_directory()) else { continue };
+        let stated = it.metadata.as_ref().zip(it.name());
+        let Some(((_, (name, version)), (named, of_directory))) = stated.zip(named_by(&it.directory)) else { continue };
         if name != named || !accepts(of_directory, version) {
             let reason = format!("its METADATA is that of {name} {version}");
             findings.add(Rule::DistributionName, it.label(), reason);
@@ -33,17 +33,14 @@ pub(super) fn check_readable(distributions: &[Distribution<'_>], findings: &Find
     for it in distributions.iter().filter(|it| it.statement.is_none()) {
         let path = it.directory.child(STATEMENT.as_bytes());
         if it.part.input.entry(&path).is_some() {
-            findings.add(
-                Rule::ManifestUnreadable,
-                it.part.label(&path),
-                "it is no statement of this version of kpackfs",
-            );
+            let reason = "it is no statement of this version of kpackfs";
+            findings.add(Rule::ManifestUnreadable, it.part.label(&path), reason);
         }
     }
     let named: BTreeSet<_> = distributions.iter().filter_map(Distribution::host_name).collect();
     let is_host =
         |it: &&Distribution<'_>| it.role == Role::Host || it.name().is_some_and(|(name, _)| named.contains(&name));
-    for host in distributions.iter().filter(|it| it.metadata().is_none()).filter(is_host) {
+    for host in distributions.iter().filter(|it| it.metadata.is_none()).filter(is_host) {
         findings.add(Rule::HostRequirements, host.label(), "it has no METADATA that can be read");
     }
 }
@@ -54,7 +51,7 @@ impl Context<'_> {
     pub(super) fn check_extras(&self, stated: &[StatedPart<'_>]) {
         let of_hosts = stated.iter().filter_map(|it| Some((it.distribution?, it.manifest.as_ref()?)));
         for (host, manifest) in of_hosts.filter(|(_, manifest)| manifest.part == HOST) {
-            let extras = host.metadata().map(devices).unwrap_or_default();
+            let extras = host.metadata.as_ref().map(devices).unwrap_or_default();
             // Variants have no extras.
             if extras.is_empty() {
                 continue;

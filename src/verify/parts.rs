@@ -159,6 +159,12 @@ impl Part {
         self.files().any(|(path, _)| is_elsewhere(path))
     }
 
+    /// Whether a file that RECORD or a manifest names is installed elsewhere.
+    pub(super) fn is_elsewhere(&self, path: &EntryPath) -> bool {
+        let is_packed = matches!(self.input.kind, InputKind::Wheel(_));
+        !is_packed && !self.holds_all() && self.recorded(path).is_some_and(|path| is_elsewhere(&path))
+    }
+
     /// The content of a file, as far as the parser may read it; `None` if there is no such file.
     pub(super) fn read(&self, path: &EntryPath, parser: Parser) -> Result<Option<WholeFile>, ReadError> {
         self.input.content(path).map(|content| WholeFile::of(parser, &**content)).transpose()

@@ -211,7 +211,7 @@ impl Context<'_> {
         let content = match self.content(distribution, row, path) {
             Ok(Some(content)) => content,
             Ok(None) => {
-                return if path.is_some_and(|it| !is_elsewhere(distribution, it)) {
+                return if path.is_some_and(|it| !distribution.part.is_elsewhere(it)) {
                     Outcome::Missing
                 } else {
                     Outcome::Elsewhere
@@ -331,13 +331,6 @@ fn script_of_target(row: &[u8]) -> Option<EntryPath> {
 /// Whether RECORD may omit a file of a wheel.
 fn needs_no_line(path: &EntryPath) -> bool {
     path.depth() == 2 && WITHOUT_DIGEST.contains(&path.name())
-}
-
-/// Whether a file is installed elsewhere: scripts, headers and data.
-fn is_elsewhere(distribution: &Distribution<'_>, path: &EntryPath) -> bool {
-    let is_packed = matches!(distribution.part.input.kind, InputKind::Wheel(_));
-    let installed = distribution.part.recorded(path);
-    !is_packed && !distribution.part.holds_all() && installed.is_some_and(|path| crate::wheel::is_elsewhere(&path))
 }
 
 impl Uncompared {

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::rules::Rule;
 use crate::metrics::Counter;
+use crate::resources::Resources;
 
 /// The most findings, notes, and causes of a rule in a report. What is beyond is counted.
 const MAX_LISTED: usize = 1000;
@@ -123,6 +125,13 @@ impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {} [{}]", self.path, self.reason, self.rule)
     }
+}
+
+/// What all checks use.
+#[derive(Clone, Copy)]
+pub(super) struct Tools<'a> {
+    pub(super) resources: &'a Arc<Resources>,
+    pub(super) findings: &'a Findings,
 }
 
 /// Collects the findings of all threads.

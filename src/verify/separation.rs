@@ -18,15 +18,11 @@ use crate::split::Packaging;
 pub(super) fn check(context: &Context<'_>, listed: &ProvenFiles) {
     let Context { parts, archives, choices, findings, .. } = *context;
     let packaging = parts.packaging();
-    let say = |rule, path: String, reason: String| findings.add(rule, path, reason);
     for archive in &archives.list {
         if archive.part == 0 {
             if archive.is_reached() {
-                say(
-                    Rule::DeviceFileInHost,
-                    archive.label.clone(),
-                    "it is in the host part, and markers lead to it".to_owned(),
-                );
+                let reason = "it is in the host part, and markers lead to it";
+                findings.add(Rule::DeviceFileInHost, archive.label.as_str(), reason);
             }
             continue;
         }
@@ -34,11 +30,8 @@ pub(super) fn check(context: &Context<'_>, listed: &ProvenFiles) {
         for target in archive.reader.toc().gfx_arches.iter().filter_map(|target| target.parse::<TargetId>().ok()) {
             let belongs = packaging.key_of(&target);
             if !fits(&key, &belongs, packaging) {
-                say(
-                    Rule::WrongPart,
-                    archive.label.clone(),
-                    format!("it is for {target}, which belongs to {belongs} and not to {key}"),
-                );
+                let reason = format!("it is for {target}, which belongs to {belongs} and not to {key}");
+                findings.add(Rule::WrongPart, archive.label.as_str(), reason);
             }
         }
     }
@@ -52,7 +45,7 @@ pub(super) fn check(context: &Context<'_>, listed: &ProvenFiles) {
     for file in parts.files().filter(|file| !Part::is_metadata(file.path)) {
         if let Some(reason) = misplaced(parts, &file, choices, is_held) {
             let rule = if file.part == 0 { Rule::DeviceFileInHost } else { Rule::WrongPart };
-            say(rule, parts.label(file.part, file.path), reason);
+            findings.add(rule, parts.label(file.part, file.path), reason);
         }
     }
 }

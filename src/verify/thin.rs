@@ -6,20 +6,16 @@ use std::sync::Arc;
 use super::bundle;
 use super::distributions::Distribution;
 use super::parts::Parts;
-use super::report::{Findings, enumerate};
+use super::report::{Findings, Tools, enumerate};
 use super::rules::Rule;
 use crate::binary::FatBinary;
 use crate::collect::collected_gpus;
 use crate::fatbin::CodeObject;
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::opened::thin_gpus;
-use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::EntryPath;
 use crate::split::{MERGED, THIN};
-
-/// Reports a problem of a binary.
-pub(super) type Says<'a> = &'a dyn Fn(Rule, String);
 
 /// Which files are thin, and for which GPUs.
 #[derive(Debug, Default)]
@@ -92,14 +88,8 @@ pub(super) fn check_place(parts: &Parts, findings: &Findings) {
 }
 
 /// Checks a binary that must have the code of these GPUs only.
-pub(super) fn check(
-    content: &Arc<dyn Content>,
-    binary: &FatBinary,
-    gpus: &GpuSet,
-    (label, findings, say): (&str, &Findings, Says<'_>),
-    resources: &Arc<Resources>,
-) {
-    let wrappers = binary.wrappers();
+pub(super) fn check(content: &Arc<dyn Content>, binary: &FatBinary, gpus: &GpuSet, label: &str, tools: Tools<'_>) {
+    let (wrappers, findings) = (binary.wrappers(), tools.findings);
     findings.counts.thin_binaries.add(1);
     findings.counts.wrappers.add(wrappers.len() as u64);
     let mut without_code = Vec::new();
@@ -107,13 +97,13 @@ pub(super) fn check(
     let mut known = HashMap::new();
     for (position, wrapper) in wrappers.iter().enumerate() {
         let has_code = known.entry(wrapper.bundle).or_insert_with(|| {
-            let say = |reason: String| say(Rule::ThinCode, format!("wrapper {position}: {reason}"));
+            let say = |reason| findings.add(Rule::ThinCode, label, format!("wrapper {position}: {reason}"));
             let judge = |target: &TargetId| {
                 let reason = || format!("it has code for {target}, which a GPU of {gpus} cannot be given");
                 (gpus.keeps(&[target]) != [true]).then(reason)
             };
             let place = (wrapper.bundle, wrapper.limit);
-            bundle::check(content, place, &judge, (findings, &say), resources).map_or_else(
+            bundle::check(content, place, &judge, &say, tools).map_or_else(
                 |error| {
                     say(error.to_string());
                     true

@@ -6,38 +6,32 @@ use super::error::VerifyError;
 use super::group::{self, NamedInput};
 use super::overlaid::{laid_over, overlaid_keys, take_off};
 use super::parts::{Part, Parts, PartsKind};
-use super::report::{Findings, enumerate};
+use super::report::{Findings, Tools, enumerate};
 use super::statement;
 use crate::opened::SplitDirectory;
-use crate::resources::Resources;
 use crate::split::{SIMPLE, STATEMENT};
 use crate::view::{HOST, MERGED, REPORTS, THIN, THIN_WHEELS, WHEELS};
 
 /// Opens all that is to be checked. `prefix` comes before the names of parts in findings.
-pub(super) fn open(
-    split: &SplitDirectory,
-    prefix: &str,
-    resources: &Arc<Resources>,
-    findings: &Findings,
-) -> Result<Vec<Parts>, VerifyError> {
-    check_parts(split, findings)?;
-    let one = |name: &str| Parts::open_installation(&split.path.join(name), name.to_owned(), resources);
+pub(super) fn open(split: &SplitDirectory, prefix: &str, tools: Tools<'_>) -> Result<Vec<Parts>, VerifyError> {
+    check_parts(split, tools.findings)?;
+    let one = |name: &str| Parts::open_installation(&split.path.join(name), name.to_owned(), tools.resources);
     let mut opened = if split.has_host {
-        vec![open_split(split, prefix, resources, findings)?]
+        vec![open_split(split, prefix, tools)?]
     } else {
         split.devices.iter().map(|name| one(name)).collect::<Result<_, _>>()?
     };
     for (name, split) in &split.splits {
-        opened.append(&mut open(split, &format!("{name}/"), resources, findings)?);
+        opened.append(&mut open(split, &format!("{name}/"), tools)?);
     }
-    note_unchecked(split, findings);
+    note_unchecked(split, tools.findings);
     if !split.is_mount {
         for name in split.wholes() {
             opened.push(one(&name)?);
         }
         let wheels: Vec<_> =
             split.wheels.iter().chain(&split.thin_wheels).map(|path| NamedInput::listed(path)).collect();
-        opened.extend(group::group(&wheels, resources, findings)?);
+        opened.extend(group::group(&wheels, tools)?);
     }
     Ok(opened)
 }
@@ -74,12 +68,8 @@ fn check_parts(split: &SplitDirectory, findings: &Findings) -> Result<(), Verify
     statement::check_parts(located, &split.path, existing.filter(|_| !split.is_mount), findings)
 }
 
-fn open_split(
-    split: &SplitDirectory,
-    prefix: &str,
-    resources: &Arc<Resources>,
-    findings: &Findings,
-) -> Result<Parts, VerifyError> {
+fn open_split(split: &SplitDirectory, prefix: &str, tools: Tools<'_>) -> Result<Parts, VerifyError> {
+    let Tools { resources, findings } = tools;
     let names = std::iter::once(HOST).chain(split.devices.iter().map(String::as_str));
     let open = |name: &str| Part::open(&split.path.join(name), format!("{prefix}{name}"), resources);
     let mut parts = names.map(open).collect::<Result<Vec<_>, _>>()?;
