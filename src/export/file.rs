@@ -10,7 +10,7 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
 use super::error::{ExportError, at, reading};
-use super::sharing::{Sharing, SystemCalls, Way};
+use super::sharing::{Reflink, Sharing, SystemCalls, Way};
 use crate::rope::{Backing, Content, Extent, ExtentSource, InPassing, ReadError, to_usize};
 use crate::split::{FileSum, PassingSum};
 
@@ -224,7 +224,7 @@ impl<K: SystemCalls> TargetFile<'_, K> {
                 self.reaches(range.to + range.length);
                 Ok(true)
             }
-            Err(error) if self.sharing.must_share() => {
+            Err(error) if self.sharing.reflink == Reflink::Always => {
                 let source = std::io::Error::from(error);
                 Err(ExportError::NotShared { path: self.path.to_owned(), source })
             }

@@ -78,21 +78,11 @@ impl Jobs {
 /// Writes the nodes `views` of a tree, each to the path that is given with it. Shares blocks with the input where
 /// possible.
 pub fn write(tree: &Tree, views: &[(EntryPath, PathBuf)], progress: &Progress) -> Result<(), ExportError> {
-    write_with(tree, views, Reflink::default(), progress)
+    write_summing(tree, views, Reflink::default(), WantedSums::new(), progress).map(drop)
 }
 
-/// Like [`write`], with a choice whether blocks are shared. Lazy contents are made one file at a time, so the caller
-/// should make several archives together in advance.
-pub fn write_with(
-    tree: &Tree,
-    views: &[(EntryPath, PathBuf)],
-    reflink: Reflink,
-    progress: &Progress,
-) -> Result<(), ExportError> {
-    write_summing(tree, views, reflink, WantedSums::new(), progress).map(drop)
-}
-
-/// Like [`write_with`]. Digests that are wanted are computed on the way. Returns the files that are not the input's.
+/// Like [`write`], with a choice whether blocks are shared. Lazy contents are made one file at a time, so the caller should make several
+/// archives together in advance. Digests that are wanted are computed on the way. Returns the files that are not the input's.
 pub(crate) fn write_summing(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],

@@ -3,9 +3,8 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read};
 use std::path::Path;
-use std::sync::Arc;
 
 use tar::{EntryType, Header};
 use zip::write::SimpleFileOptions;
@@ -15,7 +14,7 @@ use super::dates::MadeFiles;
 use super::error::{ExportError, at, reading};
 use crate::disk;
 use crate::metrics::Progress;
-use crate::rope::{Content, InOrderReader, to_usize};
+use crate::rope::{InOrderReader, to_usize};
 use crate::source::{Attributes, EntryPath};
 use crate::tree::{NodeId, NodeKind, ROOT, Tree};
 
@@ -112,19 +111,11 @@ impl Packer<'_> {
                 let Some(body) = self.tree.body(node) else { return Ok(()) };
                 let content = body.content().map_err(reading(self.path))?;
                 let _named = self.progress.at(|| name.to_string());
-                self.add_file(name, attributes, &content)
+                let (reader, size) = (content.reader(0), content.size());
+                let mut reader = PackedReader { reader, left: size, progress: self.progress };
+                self.archive.file(name, attributes, size, &mut reader).map_err(at(self.path))
             }
         }
-    }
-
-    fn add_file(
-        &mut self,
-        name: &EntryPath,
-        attributes: &Attributes,
-        content: &Arc<dyn Content>,
-    ) -> Result<(), ExportError> {
-        let mut reader = PackedReader { reader: content.reader(0), left: content.size(), progress: self.progress };
-        self.archive.file(name, attributes, content.size(), &mut reader).map_err(at(self.path))
     }
 }
 
@@ -145,17 +136,6 @@ impl Read for PackedReader<'_> {
         self.left -= length as u64;
         self.progress.advance(length as u64);
         Ok(length)
-    }
-}
-
-/// Copies in pieces that suit decoders.
-fn copy(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<()> {
-    let mut buffer = vec![0; super::STEP];
-    loop {
-        match from.read(&mut buffer)? {
-            0 => return Ok(()),
-            length => to.write_all(buffer.get(..length).unwrap_or_default())?,
-        }
     }
 }
 
@@ -183,7 +163,8 @@ impl PackedArchive for ZipWriter<File> {
 
     fn file(&mut self, name: &EntryPath, attributes: &Attributes, size: u64, bytes: &mut dyn Read) -> io::Result<()> {
         self.start_file(text(name.as_bytes())?, options(attributes).large_file(size >= LARGE))?;
-        copy(bytes, self)
+        // In pieces that suit decoders.
+        io::copy(&mut BufReader::with_capacity(super::STEP, bytes), self).map(drop)
     }
 
     fn hard_link(&mut self, _: &EntryPath, _: &EntryPath, _: &Attributes) -> io::Result<bool> {

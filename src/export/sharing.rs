@@ -89,7 +89,7 @@ impl SystemCalls for Linux {
 #[derive(Debug)]
 pub(super) struct Sharing<K> {
     pub(super) kernel: K,
-    reflink: Reflink,
+    pub(super) reflink: Reflink,
     refused: Mutex<HashSet<(Way, DevicePair)>>,
 }
 
@@ -105,11 +105,6 @@ impl<K> Sharing<K> {
     pub(super) fn may(&self, way: Way, pair: DevicePair) -> bool {
         let refused = || self.refused.lock().contains(&(way, pair));
         self.reflink != Reflink::Never && !refused()
-    }
-
-    /// Whether it is an error if blocks cannot be shared.
-    pub(super) fn must_share(&self) -> bool {
-        self.reflink == Reflink::Always
     }
 
     /// Records an error after which another way is tried. Fails if it is an error of the disk.
