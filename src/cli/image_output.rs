@@ -22,7 +22,7 @@ use crate::export::{
 use crate::gpu::{GpuSet, TargetId};
 use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, LayerPart, first_names};
 use crate::opened::{Named, NamedPath};
-use crate::report::{PartChoice, PartGpus, PartLimit, SizedPart};
+use crate::report::{PartChoice, PartGpus, SizedPart};
 use crate::session::{Prepared, PreparedImage};
 use crate::split::{Packaging, PlanOptions, Statement};
 use crate::view::{gpus_of, serves};
@@ -121,7 +121,7 @@ impl ImageOutput<'_> {
             reflink: self.writing.reflink(),
             durability: self.writing.durability(),
             may_replace: self.force,
-            max_layer: self.limits.limit().map(PartLimit::bytes),
+            max_layer: self.limits.limit().map(|limit| limit.bytes),
         };
         let layout = self.options.add_to.as_deref().map_or(ImageLayout::New(self.output), ImageLayout::Existing);
         let written =

@@ -19,7 +19,7 @@ const MAX_LISTED: usize = 60;
 type Keys<'a> = BTreeMap<&'a TargetId, &'a BundleKey>;
 
 /// Sizes are in bytes.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Details {
     /// The directory that contains all files, if there is one.
     pub(crate) root: String,
@@ -123,19 +123,10 @@ impl Details {
             thin: parts.users.iter().map(|(gpu, (keys, _))| (gpu.clone(), thin(keys))).collect(),
         }
     }
-}
 
-impl Details {
     /// The details of several artifacts, each of which is a package.
     pub(crate) fn joined(artifacts: impl IntoIterator<Item = (String, Self)>) -> Self {
-        let mut all = Self {
-            root: String::new(),
-            packages: Vec::new(),
-            files: Vec::new(),
-            code: BTreeMap::new(),
-            database_files: BTreeMap::new(),
-            thin: BTreeMap::new(),
-        };
+        let mut all = Self::default();
         for (name, details) in artifacts {
             let package = details.packages.into_iter().reduce(DirectoryDetails::and).unwrap_or_default();
             all.packages.push(DirectoryDetails { name: Some(name.clone()), ..package });

@@ -39,7 +39,7 @@ const UNITS: [(&str, u64); 13] = [
 /// The largest size of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartLimit {
-    bytes: u64,
+    pub(crate) bytes: u64,
     /// The name by which the user has chosen it.
     name: Option<&'static str>,
 }
@@ -81,11 +81,6 @@ enum PartVerdict {
 }
 
 impl PartLimit {
-    /// The largest size of a part.
-    pub(crate) fn bytes(self) -> u64 {
-        self.bytes
-    }
-
     fn verdict(self, part: &SizedPart) -> PartVerdict {
         if part.size.most <= self.bytes {
             PartVerdict::Fits
