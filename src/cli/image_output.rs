@@ -199,7 +199,7 @@ fn report(prepared: &Prepared, division: &Division<'_>) {
         let first = message(first);
         eprintln!("kpackfs: note: {first}{more}: left out, since a later layer hides it");
     }
-    let copies = division.copied_links();
+    let copies = division.copies.len();
     if copies > 0 {
         eprintln!("kpackfs: note: {copies} hard links would lead to files of other layers, and are copies");
     }

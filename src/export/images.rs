@@ -303,7 +303,7 @@ impl LayerWriter<'_> {
         self.blobs.unchanged(layer, &content)?;
         self.counts.unchanged += 1;
         let diff_id = division.diff_id(number, &self.blobs.resources.index)?;
-        if let Some(stated) = recipe.image.stated_diff_id(number).filter(|stated| *stated != diff_id) {
+        if let Some(stated) = recipe.image.diff_ids.get(number).filter(|stated| **stated != diff_id) {
             let digest = layer.digest();
             (self.warn)(&format!(
                 "layer {number} ({digest}): the configuration states that its archive is {stated} (diff_ids), and it is \

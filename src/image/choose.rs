@@ -50,7 +50,7 @@ pub(crate) struct Image {
     pub(super) manifest: ImageManifest,
     pub(super) config: Value,
     /// The digests of the unpacked layers.
-    pub(super) diff_ids: Vec<String>,
+    pub(crate) diff_ids: Vec<String>,
 }
 
 impl Image {
@@ -132,11 +132,6 @@ impl Image {
     /// The descriptors of its layers, the lowest first.
     pub(crate) fn layers(&self) -> &[Descriptor] {
         self.manifest.layers()
-    }
-
-    /// The digest of an unpacked layer, as the configuration states it.
-    pub(crate) fn stated_diff_id(&self, number: usize) -> Option<&str> {
-        self.diff_ids.get(number).map(String::as_str)
     }
 
     /// The bytes of the blob of a layer.

@@ -69,7 +69,7 @@ pub(crate) struct Division<'a> {
     /// For each layer, the directories of what moves, with their members at that time.
     directories: BTreeMap<u32, BTreeMap<EntryPath, Option<MemberId>>>,
     /// Hard links whose file is not in the same new layer, so that they are copies.
-    copies: HashSet<MemberId>,
+    pub(crate) copies: HashSet<MemberId>,
     /// Files that are left out since later layers hide them.
     pub(crate) hidden: Vec<String>,
 }
@@ -240,11 +240,6 @@ impl<'a> Division<'a> {
             link != Some(&Moved::Gone) && !is_together
         };
         self.copies = self.targets.iter().filter(is_copied).map(|(id, _)| *id).collect();
-    }
-
-    /// Number of hard links that become copies.
-    pub(crate) fn copied_links(&self) -> usize {
-        self.copies.len()
     }
 
     /// Whether something of a layer moves. Other layers stay as they are.
