@@ -87,7 +87,7 @@ impl<'a> ResultAssembly<'a> {
     pub(super) fn run(mut self, drafts: Vec<DraftFile>) -> (Input, CollectReport) {
         let app = self.roots.first();
         for entry in app.into_iter().flat_map(|app| &app.input.entries) {
-            let path = self.placement.path(&RootedPath { root: 0, path: entry.path.clone() });
+            let path = self.placement.path(&RootedPath::new(0, &entry.path));
             if !path.is_root() {
                 self.insert(Entry { path, ..entry.clone() });
             }

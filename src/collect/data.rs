@@ -81,8 +81,7 @@ impl OpenedData {
             !self.is_prefix || (path.parent().as_ref() == Some(&parent) && path.name().starts_with(wanted.name()))
         };
         let files = entries.filter(|entry| !matches!(entry.kind, EntryKind::Directory) && is_wanted(&entry.path));
-        let place = |root, path: &EntryPath| RootedPath { root, path: path.clone() };
-        files.map(|entry| (place(number, &entry.path), place(own, &entry.path))).collect()
+        files.map(|entry| (RootedPath::new(number, &entry.path), RootedPath::new(own, &entry.path))).collect()
     }
 }
 

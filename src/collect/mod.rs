@@ -140,8 +140,7 @@ fn reads_archives(roots: &[SearchRoot], selection: &LibrarySelection) -> Option<
 fn runtime_path(selection: &LibrarySelection, placement: &Placement, options: &CollectOptions) -> Option<String> {
     let objects = &selection.objects;
     let directory = |object: &LoadedObject| {
-        let place = RootedPath { root: object.file.root, path: object.loaded_as.clone() };
-        placement.path(&place).parent().unwrap_or_else(EntryPath::root)
+        placement.path(&RootedPath::new(object.file.root, &object.loaded_as)).parent().unwrap_or_else(EntryPath::root)
     };
     let finds = |by: &LoadedObject, directory: &EntryPath| {
         search_lists(by, objects).any(|(named, list)| placement.searched(named, list).contains(directory))

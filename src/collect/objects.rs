@@ -15,6 +15,12 @@ pub(super) struct RootedPath {
     pub(super) path: EntryPath,
 }
 
+impl RootedPath {
+    pub(super) fn new(root: usize, path: &EntryPath) -> Self {
+        Self { root, path: path.clone() }
+    }
+}
+
 /// A program or library.
 #[derive(Debug)]
 pub(super) struct LoadedObject {

@@ -96,10 +96,9 @@ impl OpenedFiles {
             return;
         }
         let (rule, root) = (object.rule.map(str::to_owned), object.file.root);
-        let place = |path: &EntryPath| RootedPath { root, path: path.clone() };
         let draft = |path: &EntryPath, reason, by| DraftFile {
-            source: place(path),
-            target: ResultPlace::Like(place(path)),
+            source: RootedPath::new(root, path),
+            target: ResultPlace::Like(RootedPath::new(root, path)),
             reason,
             by,
             rule: rule.clone(),
@@ -116,10 +115,8 @@ impl OpenedFiles {
                 self.add_opened(number, object, &opened, own, roots);
             }
         }
-        if let Some(reader) = database_of(name) {
-            for opened in OpenedData::database(reader) {
-                self.add_opened(number, object, &opened, own, roots);
-            }
+        for opened in database_of(name).into_iter().flat_map(OpenedData::database) {
+            self.add_opened(number, object, &opened, own, roots);
         }
     }
 
@@ -249,9 +246,8 @@ fn archives(
         for entry in root.below(&directory).iter().filter(|entry| entry.path.parent().as_ref() == Some(&directory)) {
             let Some((path, reach)) = pattern.archive(&entry.path) else { continue };
             let Followed::File(file) = root.follow(&path) else { continue };
-            let place = |root, path: &EntryPath| RootedPath { root, path: path.clone() };
             for path in file.links.iter().chain([&file.path]) {
-                found.push((place(number, path), place(own, path), reach.clone()));
+                found.push((RootedPath::new(number, path), RootedPath::new(own, path), reach.clone()));
             }
         }
     }

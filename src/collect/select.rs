@@ -64,19 +64,9 @@ impl<'a> Selector<'a> {
                     continue;
                 }
             };
-            let file = RootedPath { root: 0, path: path.clone() };
-            let (loaded_as, content) = (path.clone(), Arc::clone(content));
-            self.add(LoadedObject {
-                file,
-                loaded_as,
-                links: Vec::new(),
-                content,
-                imports,
-                reason: Reason::App,
-                rule: None,
-                by: None,
-                is_relative: true,
-            });
+            let found = FoundFile { links: Vec::new(), path: path.clone(), content: Arc::clone(content) };
+            let found = (RootedPath::new(0, path), path.clone(), found, imports, true);
+            self.add_found(found, Reason::App, None, None);
         }
         // What is for another machine than the programs is loaded by nothing here.
         let machines: HashSet<_> = self.found.objects.iter().map(|object| object.imports.machine).collect();
