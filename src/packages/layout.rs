@@ -22,7 +22,7 @@ pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(&str, Body)>) -> 
         fill(&mut tree, place, part.items.iter().cloned())?;
         let text = Rope::new([Segment::literal(part.manifest.to_bytes())])?;
         let attributes = Attributes { mode: 0o644, ..part.root };
-        let kind = NodeKind::File { body: Body::Ready(Arc::new(text)), link_group: None };
+        let kind = NodeKind::file(Body::Ready(Arc::new(text)));
         tree.insert(place, &EntryPath::root().child(MANIFEST.as_bytes()), attributes, kind)?;
     }
     show_reports(&mut tree, &EntryPath::root(), root, reports)?;

@@ -124,9 +124,8 @@ impl Package {
 
     /// Refuses a file or symlink of one shard at the path of another one's directory.
     fn check_directories(&self) -> Result<(), RecombineError> {
-        let directories = self.directories.iter().map(|(path, (_, label))| (path, label));
         // The part that contains a file also has the directories above it.
-        for (path, directory) in directories {
+        for (path, (_, directory)) in &self.directories {
             if let Some((_, file)) = self.items.get(path) {
                 let (file, directory) = (file.clone(), directory.clone());
                 return Err(RecombineError::NotADirectory { name: self.name.clone(), file, directory });
@@ -136,10 +135,9 @@ impl Package {
     }
 
     fn kpm_items(&mut self, root: Attributes) -> Result<Vec<Item>, RecombineError> {
-        let mut listings: BTreeMap<EntryPath, Listing> = BTreeMap::new();
-        for (path, kpm) in std::mem::take(&mut self.kpms) {
-            listings.insert(path, Listing { kpm, archives: Vec::new() });
-        }
+        let listing = |(path, kpm)| (path, Listing { kpm, archives: Vec::new() });
+        let mut listings: BTreeMap<EntryPath, Listing> =
+            std::mem::take(&mut self.kpms).into_iter().map(listing).collect();
         if self.wants_kpm {
             for (path, (item, label)) in &self.items {
                 let Some(directory) = path.parent().filter(|it| it.name() == b".kpack") else { continue };
