@@ -71,12 +71,9 @@ pub(super) fn parse<T>(
     let archive = ZipArchive::with_config(config, Window::new(wheel, entry)).map_err(explain)?;
     if archive.has_duplicate_names() {
         let start = archive.central_directory_start();
-        let member = match archive.into_inner().first_duplicate(start) {
-            Ok(name) => String::from_utf8_lossy(&name).into_owned(),
-            Err(source) => return Err(SourceError::Io { path: location.to_owned(), source }),
-        };
-        let reason = "the name is there twice".into();
-        return Err(SourceError::BadMember { path: location.to_owned(), member, reason });
+        let twice = archive.into_inner().first_duplicate(start);
+        let name = twice.map_err(|source| SourceError::Io { path: location.to_owned(), source })?;
+        return Err(SourceError::bad_member(location, String::from_utf8_lossy(&name), "the name is there twice"));
     }
     let broken = |error: ZipError| SourceError::NotAWheel { path: location.to_owned(), reason: error.to_string() };
     let members = (0..archive.len()).map(|number| member(&archive.by_index_data(number).map_err(broken)?));

@@ -109,6 +109,11 @@ pub enum SourceError {
 }
 
 impl SourceError {
+    /// The error of a member that makes the whole unusable.
+    pub(super) fn bad_member(location: &Path, member: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::BadMember { path: location.to_owned(), member: member.into(), reason: reason.into() }
+    }
+
     /// The error of a wheel that could not be opened.
     pub(super) fn not_opened(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();

@@ -64,7 +64,8 @@ fn list_members(wheel: Arc<OpenWheel>, owner: Attributes, location: PathBuf) -> 
         .bytes
         .set_members(members.iter().map(WheelMember::access).zip(&limits).map(|(access, &limit)| (limit, access)));
     let mut warnings = Vec::new();
-    let root = Attributes { mode: 0o755, mtime: newest(&members), mtime_nanoseconds: 0, ..owner };
+    let newest = members.iter().map(|member| member.mtime).max().unwrap_or(EARLIEST);
+    let root = Attributes { mode: 0o755, mtime: newest, mtime_nanoseconds: 0, ..owner };
     let entry = |(member, limit): (WheelMember, u64)| {
         let attributes = Attributes { mode: member.mode, mtime: member.mtime, mtime_nanoseconds: 0, ..owner };
         let entry = Entry { path: member.path.clone(), kind: member.kind(&wheel, limit, &mut warnings), attributes };
@@ -108,11 +109,8 @@ fn members(wheel: &OpenWheel, location: &Path, table: &ParserMemory) -> Result<(
     let mut total = 0_u64;
     for member in &members {
         let sum = total.checked_add(member.claims.size).filter(|&total| i64::try_from(total).is_ok());
-        total = sum.ok_or_else(|| SourceError::BadMember {
-            path: location.to_owned(),
-            member: member.path.to_string(),
-            reason: "the members claim more bytes than a file system can hold".into(),
-        })?;
+        let reason = "the members claim more bytes than a file system can hold";
+        total = sum.ok_or_else(|| SourceError::bad_member(location, member.path.to_text(), reason))?;
     }
     Ok((members, start))
 }
@@ -121,11 +119,7 @@ fn members(wheel: &OpenWheel, location: &Path, table: &ParserMemory) -> Result<(
 fn member(found: &ZipFileEntry<'_>, location: &Path, table: &ParserMemory) -> Result<WheelMember, SourceError> {
     let broken = |error: ZipError| SourceError::NotAWheel { path: location.to_owned(), reason: error.to_string() };
     let name = found.name().map_err(broken)?;
-    let bad = |reason: String| SourceError::BadMember {
-        path: location.to_owned(),
-        member: name.clone().into_owned(),
-        reason,
-    };
+    let bad = |reason: String| SourceError::bad_member(location, &*name, reason);
     // Python's zipfile writes Unix modes on Windows as well, and pip and unzip obey them whatever wrote them.
     let mode = found.external_attributes() >> 16;
     let directory = name.ends_with('/') || mode & TYPE == DIRECTORY;
@@ -182,11 +176,7 @@ fn limits(members: &[WheelMember], directory_start: u64, location: &Path) -> Res
         let claims = &member.claims;
         let end = claims.header_start.saturating_add(LOCAL_HEADER).saturating_add(member.name_length as u64);
         if end.saturating_add(claims.packed_size) > next {
-            return Err(SourceError::BadMember {
-                path: location.to_owned(),
-                member: member.path.to_string(),
-                reason: "it overlaps what comes after it".into(),
-            });
+            return Err(SourceError::bad_member(location, member.path.to_text(), "it overlaps what comes after it"));
         }
         *limit = next;
         next = claims.header_start;
@@ -198,12 +188,7 @@ fn limits(members: &[WheelMember], directory_start: u64, location: &Path) -> Res
 fn twice(members: &[WheelMember], location: &Path) -> Option<SourceError> {
     let mut names = HashSet::new();
     let member = members.iter().map(|member| &member.path).find(|&name| !names.insert(name))?;
-    let reason = "the name is there twice".into();
-    Some(SourceError::BadMember { path: location.to_owned(), member: member.to_string(), reason })
-}
-
-fn newest(members: &[WheelMember]) -> i64 {
-    members.iter().map(|member| member.mtime).max().unwrap_or(EARLIEST)
+    Some(SourceError::bad_member(location, member.to_text(), "the name is there twice"))
 }
 
 /// Seconds since 1970 of a DOS time. It has no time zone and is taken as UTC.
@@ -284,30 +269,30 @@ struct Above {
 
 impl WheelEntries<'_> {
     fn bad(&self, member: &EntryPath, reason: impl Into<String>) -> SourceError {
-        SourceError::BadMember { path: self.location.to_owned(), member: member.to_string(), reason: reason.into() }
+        SourceError::bad_member(self.location, member.to_text(), reason)
     }
 
     /// Sorts the members, and adds directories that contain members without being one.
     fn complete(&self, mut members: Vec<Entry>) -> Result<Vec<Entry>, SourceError> {
         members.sort_by(|a, b| a.path.cmp(&b.path));
-        let mut entries = Entries { list: Vec::with_capacity(members.len()) };
+        let mut entries = Vec::<Entry>::with_capacity(members.len());
         let mut above: Vec<Above> = Vec::new();
         for member in members {
-            if entries.list.last().is_some_and(|last| last.path == member.path) {
+            if entries.last().is_some_and(|last| last.path == member.path) {
                 return Err(self.bad(&member.path, "the name is there twice"));
             }
             while let Some(last) = above.pop_if(|directory| !member.path.is_below(&directory.path)) {
-                entries.leave(&last, &mut above);
+                leave(&last, &mut entries, &mut above);
             }
             let start = above.last().map(|directory| directory.path.clone());
             for parent in missing(&member.path, start.as_ref()) {
-                if entries.list.last().is_some_and(|last| last.path == parent) {
+                if entries.last().is_some_and(|last| last.path == parent) {
                     return Err(self.bad(&member.path, format!("{parent:?} is not a directory")));
                 }
                 let attributes = Attributes { mode: 0o755, mtime: EARLIEST, mtime_nanoseconds: 0, ..self.owner };
-                let implied = Some(entries.list.len());
-                above.push(Above { path: parent.clone(), implied, newest: i64::MIN });
-                self.count(&parent)?;
+                above.push(Above { path: parent.clone(), implied: Some(entries.len()), newest: i64::MIN });
+                let counted = self.table.add_entry(parent.as_bytes());
+                counted.map_err(|source| SourceError::Tables { path: self.location.to_owned(), source })?;
                 self.push(&mut entries, Entry { path: parent, kind: EntryKind::Directory, attributes })?;
             }
             let mtime = member.attributes.mtime;
@@ -320,41 +305,28 @@ impl WheelEntries<'_> {
             self.push(&mut entries, member)?;
         }
         while let Some(last) = above.pop() {
-            entries.leave(&last, &mut above);
+            leave(&last, &mut entries, &mut above);
         }
-        Ok(entries.list)
-    }
-
-    /// Counts an implied directory.
-    fn count(&self, path: &EntryPath) -> Result<(), SourceError> {
-        let counted = self.table.add_entry(path.as_bytes());
-        counted.map_err(|source| SourceError::Tables { path: self.location.to_owned(), source })
+        Ok(entries)
     }
 
     /// Adds an entry. Fails if the tree is out of proportion to the wheel.
-    fn push(&self, entries: &mut Entries, entry: Entry) -> Result<(), SourceError> {
-        if entries.list.len() as u64 > MAX_MEMBERS {
+    fn push(&self, entries: &mut Vec<Entry>, entry: Entry) -> Result<(), SourceError> {
+        if entries.len() as u64 > MAX_MEMBERS {
             return Err(self.bad(&entry.path, format!("there are more than {MAX_MEMBERS} members and directories")));
         }
-        entries.list.push(entry);
+        entries.push(entry);
         Ok(())
     }
 }
 
-/// The entries collected so far.
-struct Entries {
-    list: Vec<Entry>,
-}
-
-impl Entries {
-    /// Ends a directory. An implied directory gets the time of the newest member inside.
-    fn leave(&mut self, directory: &Above, above: &mut [Above]) {
-        if let Some(entry) = directory.implied.and_then(|position| self.list.get_mut(position)) {
-            entry.attributes.mtime = directory.newest;
-        }
-        if let Some(parent) = above.last_mut() {
-            parent.newest = parent.newest.max(directory.newest);
-        }
+/// Ends a directory. An implied directory gets the time of the newest member inside.
+fn leave(directory: &Above, entries: &mut [Entry], above: &mut [Above]) {
+    if let Some(entry) = directory.implied.and_then(|position| entries.get_mut(position)) {
+        entry.attributes.mtime = directory.newest;
+    }
+    if let Some(parent) = above.last_mut() {
+        parent.newest = parent.newest.max(directory.newest);
     }
 }
 
