@@ -5,20 +5,15 @@ use std::sync::Arc;
 
 use super::data_section::{DataRole, DataSection};
 use super::error::BinaryError;
-use super::{coff, elf};
+use super::{HostFormat, coff, elf};
 use crate::rope::Content;
 
 /// The sections of a binary that may hold device code. `None` if it is no file for a loader, or has no section headers.
 pub(super) fn data_sections(content: &Arc<dyn Content>) -> Result<Option<Vec<DataSection>>, BinaryError> {
-    let mut magic = [0; 4];
-    if content.size() < magic.len() as u64 {
-        return Ok(None);
-    }
-    content.peek(&mut magic)?;
-    match magic {
-        object::elf::ELFMAG => elf::data_sections(content),
-        [b'M', b'Z', ..] => coff::data_sections(content),
-        _ => Ok(None),
+    match HostFormat::of(content)? {
+        Some(HostFormat::Elf) => elf::data_sections(content),
+        Some(HostFormat::Coff) => coff::data_sections(content),
+        None => Ok(None),
     }
 }
 

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use super::changes::{self, Patch};
+use super::changes;
 use super::form::BundleLayout;
-use super::{BinaryError, FatBinary, coff, elf};
-use crate::rope::{Content, Rope, head_mut, to_usize};
+use super::{BinaryError, FatBinary, HostFormat, coff, elf};
+use crate::rope::{Content, Rope};
 
 /// The split binary `content` with these bundles. `wrappers` has the number of each wrapper's bundle. The first wrapper
 /// leads to the first bundle.
@@ -17,11 +17,11 @@ pub fn join(
     bundles: &[Arc<dyn Content>],
     wrappers: &[usize],
 ) -> Result<Arc<dyn Content>, BinaryError> {
-    let mut magic = [0; 4];
-    content.peek(head_mut(&mut magic, to_usize(content.size()).min(4)))?;
     let layout = BundleLayout::new(bundles.iter().map(|bundle| bundle.size()), wrappers)?;
-    let changes: Vec<Patch> =
-        if magic == object::elf::ELFMAG { elf::join(content, &layout)? } else { coff::join(content, &layout)? };
+    let changes = match HostFormat::of(content)? {
+        Some(HostFormat::Elf) => elf::join(content, &layout)?,
+        Some(HostFormat::Coff) | None => coff::join(content, &layout)?,
+    };
     let made: Vec<_> = bundles.iter().map(|bundle| Some(Arc::clone(bundle))).collect();
     let rope: Rope = changes::rope(content, changes::edits(content, &changes, &made)?)?;
     let joined: Arc<dyn Content> = Arc::new(rope);

@@ -44,6 +44,28 @@ pub struct FatBinary {
     format: BinaryFormat,
 }
 
+/// The format of a file, by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HostFormat {
+    Elf,
+    Coff,
+}
+
+impl HostFormat {
+    fn of(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
+        let mut magic = [0; 4];
+        if content.size() < magic.len() as u64 {
+            return Ok(None);
+        }
+        content.peek(&mut magic)?;
+        Ok(match magic {
+            object::elf::ELFMAG => Some(Self::Elf),
+            [b'M', b'Z', ..] => Some(Self::Coff),
+            _ => None,
+        })
+    }
+}
+
 #[derive(Debug)]
 enum BinaryFormat {
     Elf(Box<elf::FatElf>),
@@ -55,18 +77,12 @@ enum BinaryFormat {
 impl FatBinary {
     /// Looks for device code. `Ok(None)` if the file is not a binary or has none.
     pub fn scan(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        let mut magic = [0; 4];
-        let length = magic.len().min(to_usize(content.size()));
-        content.peek(head_mut(&mut magic, length))?;
-        if magic == object::elf::ELFMAG {
-            let format = elf::FatElf::scan(content)?.map(|elf| BinaryFormat::Elf(Box::new(elf)));
-            return Ok(format.map(|format| Self { content: Arc::clone(content), format }));
-        }
-        if magic.starts_with(b"MZ") {
-            let format = coff::FatCoff::scan(content)?.map(|coff| BinaryFormat::Coff(Box::new(coff)));
-            return Ok(format.map(|format| Self { content: Arc::clone(content), format }));
-        }
-        Ok(None)
+        let format = match HostFormat::of(content)? {
+            Some(HostFormat::Elf) => elf::FatElf::scan(content)?.map(|elf| BinaryFormat::Elf(Box::new(elf))),
+            Some(HostFormat::Coff) => coff::FatCoff::scan(content)?.map(|coff| BinaryFormat::Coff(Box::new(coff))),
+            None => None,
+        };
+        Ok(format.map(|format| Self { content: Arc::clone(content), format }))
     }
 
     /// A file that begins with an offload bundle, as a binary with one wrapper. It has a thin form, but none without
@@ -155,19 +171,17 @@ impl SplitBinary {
     /// Looks for split wrappers. `Ok(None)` if there are none: the file is not a binary, has never had device code, or
     /// still has it.
     pub fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        if starts_with(content, &object::elf::ELFMAG)? {
-            elf::read_split(content)
-        } else if starts_with(content, b"MZ")? {
-            coff::read_split(content)
-        } else {
-            Ok(None)
+        match HostFormat::of(content)? {
+            Some(HostFormat::Elf) => elf::read_split(content),
+            Some(HostFormat::Coff) => coff::read_split(content),
+            None => Ok(None),
         }
     }
 
     /// Like [`SplitBinary::read`], for a file that may be compressed. If it cannot have device code, not all of it is
     /// decompressed.
     pub fn find(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        if starts_with(content, &object::elf::ELFMAG)? && !elf::may_have_code(content)? {
+        if HostFormat::of(content)? == Some(HostFormat::Elf) && !elf::may_have_code(content)? {
             return Ok(None);
         }
         Self::read(content)
@@ -176,17 +190,17 @@ impl SplitBinary {
 
 /// Whether a file is an image for Windows with a signature (Authenticode). What cannot be read has none.
 pub fn is_signed(content: &Arc<dyn Content>) -> bool {
-    starts_with(content, b"MZ").unwrap_or(false) && coff::is_signed(content)
+    matches!(HostFormat::of(content), Ok(Some(HostFormat::Coff))) && coff::is_signed(content)
 }
 
 impl LinkedMachine {
     /// The machine of a program or a library by its header, which may be the only part that can be read. `None` for other
     /// files.
     pub fn of(content: &Arc<dyn Content>) -> Option<Self> {
-        if starts_with(content, b"MZ").ok()? {
-            return Some(Self::Pe);
+        match HostFormat::of(content).ok()?? {
+            HostFormat::Coff => Some(Self::Pe),
+            HostFormat::Elf => elf::machine(content).map(Self::Elf),
         }
-        elf::machine(content).map(Self::Elf)
     }
 }
 
@@ -194,21 +208,10 @@ impl Imports {
     /// Reads a program or a shared library; `Ok(None)` if the file is neither, or is for a machine without 64-bit
     /// addresses.
     pub fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        if starts_with(content, &object::elf::ELFMAG)? {
-            elf::imports(content)
-        } else if starts_with(content, b"MZ")? {
-            coff::imports(content)
-        } else {
-            Ok(None)
+        match HostFormat::of(content)? {
+            Some(HostFormat::Elf) => elf::imports(content),
+            Some(HostFormat::Coff) => coff::imports(content),
+            None => Ok(None),
         }
     }
-}
-
-fn starts_with(content: &Arc<dyn Content>, magic: &[u8]) -> Result<bool, BinaryError> {
-    let mut bytes = vec![0; magic.len()];
-    if content.size() < magic.len() as u64 {
-        return Ok(false);
-    }
-    content.peek(&mut bytes)?;
-    Ok(bytes == magic)
 }

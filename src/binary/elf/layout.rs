@@ -212,11 +212,8 @@ impl ElfLayout {
         };
         let offset = self.moved(self.table);
         for header in self.segments.iter_mut().filter(|segment| segment.kind == elf::PT_PHDR) {
-            header.offset = offset;
-            header.address = address;
-            header.physical_address = address;
-            header.file_size = size;
-            header.memory_size = size;
+            (header.offset, header.address, header.physical_address) = (offset, address, address);
+            (header.file_size, header.memory_size) = (size, size);
         }
     }
 
