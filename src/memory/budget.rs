@@ -99,11 +99,6 @@ impl Budget {
         self.capacity
     }
 
-    /// The guaranteed minimum of each cache, in bytes.
-    pub fn guaranteed(&self) -> u64 {
-        self.capacity / SHARES
-    }
-
     /// Bytes in use now.
     pub fn gauges(&self) -> Gauges {
         let state = self.lock();
