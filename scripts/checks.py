@@ -1,0 +1,19 @@
+"""What the suites scripts/check-* share: programs that have to succeed, and failures."""
+
+import subprocess
+import sys
+
+failures = []
+
+
+def fail(*words):
+    failures.append(" ".join(map(str, words)))
+    print("   FAILED:", failures[-1], flush=True)
+
+
+def run(*command, check=True, **options):
+    """Runs a program. If it fails, so does the suite, unless the caller checks that."""
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    if check and result.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}: exit code {result.returncode}\n{result.stdout}{result.stderr}")
+    return result
