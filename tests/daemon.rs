@@ -3,7 +3,7 @@
 //! It does not use the test harness, since a process with threads may not fork. Called with arguments, the same program
 //! is the server.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 mod common;
 

@@ -17,6 +17,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kpackfs::mount::Transport;
+use kpackfs::split::hex;
+use sha2::Digest;
 
 /// What waits longer hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,6 +78,93 @@ fn mountable() -> Result<(), String> {
 /// A file of `tests/fixtures`.
 pub(crate) fn fixture(name: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)).unwrap()
+}
+
+/// Writes a file, with the directories above it.
+pub(crate) fn put(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
+    fs::create_dir_all(path.as_ref().parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// Everything below a directory, sorted, by paths relative to it. Symlinks are not followed.
+pub(crate) fn paths_below(root: &Path) -> Vec<PathBuf> {
+    let (mut found, mut directories) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        let entries = fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+        for path in entries.map(|entry| entry.unwrap().path()) {
+            found.push(path.strip_prefix(root).unwrap().to_owned());
+            directories.extend((path.is_dir() && !path.is_symlink()).then_some(path));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The files below a directory. Symlinks to files are followed.
+pub(crate) fn files_below(root: &Path) -> Files {
+    let read = |path: PathBuf| {
+        let (place, content) = (root.join(&path), fs::read(root.join(&path)).unwrap());
+        assert_eq!(content.len() as u64, place.metadata().unwrap().len(), "{}", place.display());
+        (path, content)
+    };
+    paths_below(root).into_iter().filter(|path| root.join(path).is_file()).map(read).collect()
+}
+
+/// The files and symlinks below a directory, with the bytes or the target.
+pub(crate) fn files_and_links_below(root: &Path) -> Files {
+    let entry = |path: PathBuf| {
+        let place = root.join(&path);
+        let content = match fs::read_link(&place) {
+            Ok(target) => target.into_os_string().into_encoded_bytes(),
+            Err(_) if place.is_dir() => return None,
+            Err(_) => fs::read(place).unwrap(),
+        };
+        Some((path, content))
+    };
+    paths_below(root).into_iter().filter_map(entry).collect()
+}
+
+/// Copies a file or a directory with all attributes; the content of a directory if its path ends with a dot.
+#[track_caller]
+pub(crate) fn copy_all(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    succeeds(Command::new("cp").arg("-a").arg(from.as_ref()).arg(to.as_ref()));
+}
+
+/// The first bytes of code for a GPU, by its number in LLVM's `ELF.h`.
+pub(crate) fn code_header(gpu: &str) -> Vec<u8> {
+    let machine = match gpu {
+        "gfx90a" => 0x3f,
+        "gfx942" => 0x4c,
+        "gfx1030" => 0x36,
+        "gfx1100" => 0x41,
+        "gfx10-3-generic" => 0x53,
+        other => panic!("{other}"),
+    };
+    // `e_machine` is EM_AMDGPU, and the lowest byte of `e_flags` is the processor.
+    [b"\x7fELF\x02\x01\x01\x40\x02".as_slice(), &[0; 9], &[224], &[0; 29], &[machine], &[0; 79]].concat()
+}
+
+/// Bytes as a gzip file.
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A code object of 4096 bytes for the GPU with this `EF_AMDGPU_MACH`.
+pub(crate) fn code_object(mach: u8) -> Vec<u8> {
+    let mut bytes = b"\x7fELF\x02\x01\x01\x40\x02".to_vec();
+    bytes.resize(4096, 0);
+    bytes[16..20].copy_from_slice(&[3, 0, 224, 0]);
+    bytes[40..48].copy_from_slice(&4032_u64.to_le_bytes());
+    bytes[48] = mach;
+    bytes[58..61].copy_from_slice(&[64, 0, 1]);
+    bytes
+}
+
+/// The SHA-256 of bytes, in hexadecimal digits.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    hex(&sha2::Sha256::digest(bytes))
 }
 
 /// The program under test, without what the environment says about the time of outputs.

@@ -13,7 +13,7 @@ use kpackfs::mount::Transport;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{Files, PATIENCE, can_mount, fixture, run, skipped, transport};
+use crate::common::{self, Files, PATIENCE, can_mount, files_below, fixture, run, skipped, transport};
 
 /// Runs `work`, and fails if it takes longer than `PATIENCE`.
 pub(crate) fn bounded<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -43,11 +43,7 @@ pub(crate) fn noise(length: usize, seed: u32) -> Vec<u8> {
 /// Writes the files of an input: fat libraries, data that is deflated in a wheel, and data that is stored (`.bin`).
 pub(crate) fn tree(place: &Path) -> PathBuf {
     let tree = place.join("tree");
-    let write = |name: &str, bytes: &[u8]| {
-        let path = tree.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
-    };
+    let write = |name: &str, bytes: &[u8]| common::put(tree.join(name), bytes);
     for name in ["plain.so", "mixed.so", "compressed.so"] {
         write(&format!("demo/lib/{name}"), &fixture(name));
     }
@@ -204,21 +200,10 @@ impl Mount {
         let roots: Vec<_> = views.iter().map(|view| self.at(view)).collect();
         let root = self.path().to_owned();
         bounded("reading everything", move || {
-            let mut found = Files::new();
-            let mut directories = roots;
-            while let Some(directory) = directories.pop() {
-                for entry in fs::read_dir(directory).unwrap() {
-                    let entry = entry.unwrap();
-                    let kind = entry.file_type().unwrap();
-                    if kind.is_dir() {
-                        directories.push(entry.path());
-                    } else if kind.is_file() {
-                        let name = entry.path().strip_prefix(&root).unwrap().to_owned();
-                        found.insert(name, fs::read(entry.path()).unwrap());
-                    }
-                }
-            }
-            found
+            let inside = |path: &PathBuf| path.strip_prefix(&root).unwrap().to_owned();
+            let of_root =
+                |view: PathBuf| files_below(&view).into_iter().map(move |(path, bytes)| (view.join(path), bytes));
+            roots.into_iter().flat_map(of_root).map(|(path, bytes)| (inside(&path), bytes)).collect()
         })
     }
 

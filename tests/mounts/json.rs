@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::fixture;
+use crate::common::{self, fixture};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -50,11 +50,7 @@ fn printed(place: &Path, arguments: &[&str]) -> String {
 /// A tree, an artifact and a wheel.
 fn inputs() -> TempDir {
     let place = tempfile::tempdir().unwrap();
-    let put = |path: &str, bytes: &[u8]| {
-        let path = place.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
-    };
+    let put = |path: &str, bytes: &[u8]| common::put(place.path().join(path), bytes);
     for root in ["tree", "x_lib_gfx90X/stage"] {
         put(&format!("{root}/lib/libx.so"), &fixture("plain.so"));
         put(&format!("{root}/lib/rocblas/library/TensileLibrary_gfx1100.co"), b"database");

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::common::{Files, files_below};
 use rustix::fs::statvfs;
 use tempfile::TempDir;
 
@@ -89,21 +90,10 @@ fn succeeds(output: &Output) {
 }
 
 /// The bytes of all files, by path. The statement of a split names its input.
-fn files(tree: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    let mut directories = vec![tree.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                directories.push(path);
-            } else if !path.ends_with(".kpackfs/split.json") {
-                found.push((path.strip_prefix(tree).unwrap().to_owned(), fs::read(&path).unwrap()));
-            }
-        }
-    }
-    found.sort();
-    found
+fn files(tree: &Path) -> Files {
+    let mut files = files_below(tree);
+    files.remove(Path::new(".kpackfs/split.json"));
+    files
 }
 
 fn check(filesystem: &Filesystem) {

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::common::bucket::{BucketReply, BucketServer, Call, ID, SECRET, Stored, TOKEN, hex};
-use crate::common::{mounts, program, succeeds};
+use crate::common::{files_below, mounts, program, succeeds};
 
 const STATEMENT: &str = "rel/ease/.kpackfs/upload.json";
 const OUTPUT: &str = "s3://bucket/rel/ease";
@@ -65,19 +65,8 @@ fn right(output: &Output) -> String {
 
 /// The files of an index on disk, by names below the prefix.
 fn files(place: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut directories = vec![place.join("simple")];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
-            if entry.file_type().unwrap().is_dir() {
-                directories.push(entry.path());
-            } else {
-                let name = entry.path().strip_prefix(place).unwrap().to_str().unwrap().to_owned();
-                found.insert(name, fs::read(entry.path()).unwrap());
-            }
-        }
-    }
-    found
+    let files = files_below(&place.join("simple")).into_iter();
+    files.map(|(path, bytes)| (format!("simple/{}", path.display()), bytes)).collect()
 }
 
 /// The index of the wheels in a directory.

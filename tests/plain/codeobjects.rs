@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::files_below;
 use tempfile::TempDir;
 
 const INFO: &str = "aiter-1.0.dist-info";
@@ -14,11 +15,7 @@ struct Wheel(TempDir);
 impl Wheel {
     fn new() -> Self {
         let wheel = Self(tempfile::tempdir().unwrap());
-        let put = |path: &str, bytes: &[u8]| {
-            let path = wheel.input().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, bytes).unwrap();
-        };
+        let put = |path: &str, bytes: &[u8]| crate::common::put(wheel.input().join(path), bytes);
         put("meta/hsa/gfx942/gemm/gemm.co", &code(0x4c));
         put("meta/hsa/gfx942/gemm/gemm.csv", b"name,tiles\n");
         put("meta/hsa/gfx950/gemm/gemm.co", &code(0x4f));
@@ -62,21 +59,8 @@ fn code(mach: u8) -> Vec<u8> {
 
 /// The files below a directory, sorted, without metadata and statements of splits.
 fn files(directory: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut directories = vec![directory.to_owned()];
-    while let Some(next) = directories.pop() {
-        for entry in fs::read_dir(next).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned();
-            match path.is_dir() {
-                true if !name.ends_with(".dist-info") => directories.push(path),
-                true => {}
-                false => found.push(name),
-            }
-        }
-    }
-    found.sort();
-    found
+    let files = files_below(directory).into_keys().map(|path| path.to_str().unwrap().to_owned());
+    files.filter(|name| !name.contains(".dist-info/")).collect()
 }
 
 #[test]
@@ -184,9 +168,7 @@ fn bundle(targets: &[&str]) -> Vec<u8> {
 fn tree(files: &[(&str, Vec<u8>)]) -> Wheel {
     let tree = Wheel(tempfile::tempdir().unwrap());
     for (path, bytes) in files {
-        let path = tree.input().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
+        crate::common::put(tree.input().join(path), bytes);
     }
     tree
 }
@@ -331,9 +313,7 @@ fn thin_wheels_of_code_for_a_family() {
     let wheel = Wheel::new();
     fs::remove_dir_all(wheel.input().join("meta")).unwrap();
     fs::remove_dir_all(wheel.input().join("configs")).unwrap();
-    let image = wheel.input().join("pyaotriton/lib/aotriton.images/amd-gfx120x/flash/x.aks2");
-    fs::create_dir_all(image.parent().unwrap()).unwrap();
-    fs::write(image, b"code").unwrap();
+    crate::common::put(wheel.input().join("pyaotriton/lib/aotriton.images/amd-gfx120x/flash/x.aks2"), b"code");
     wheel.runs(&["split", "fat", "-o", "out", "--format", "thin-wheel"]);
     let made = fs::read_dir(wheel.output()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut gpus: Vec<_> = made.filter(|name| name.starts_with("gfx")).collect();

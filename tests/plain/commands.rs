@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{copied_program, fixture};
+use crate::common::{self, copied_program, fixture};
 use tempfile::TempDir;
 
 /// A directory with inputs, in which commands run.
@@ -20,9 +20,7 @@ impl Place {
     }
 
     fn file(&self, path: &str, bytes: &[u8]) {
-        let path = self.0.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
+        common::put(self.0.path().join(path), bytes);
     }
 
     fn has(&self, path: &str) -> bool {

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::bucket::{BucketServer, ID, SECRET, TOKEN};
-use crate::common::mounts;
 use crate::common::server::{Reply, Server};
-use crate::common::{fixture, program, run, skipped, succeeds};
+use crate::common::{self, fixture, program, run, skipped, succeeds};
+use crate::common::{mounts, paths_below};
 use tempfile::TempDir;
 
 /// Names of errors: what is refused has the first one as a file, and the second one as a system call.
@@ -30,9 +30,7 @@ fn is_confined() -> bool {
 fn place() -> TempDir {
     let place = tempfile::tempdir().unwrap();
     for (path, bytes) in [("tree/lib/libx.so", fixture("plain.so")), ("home/secret", vec![]), ("in/other", vec![])] {
-        let path = place.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
+        common::put(place.path().join(path), bytes);
     }
     let [tar, tree] = ["in/fat.tar", "tree"].map(|name| place.path().join(name));
     succeeds(Command::new("tar").arg("-cf").arg(tar).arg("-C").arg(tree).arg("lib"));
@@ -172,21 +170,11 @@ fn an_error_that_the_confinement_causes_names_the_option_against_it() {
 
 /// Link counts, blocks and sizes of all files below a directory.
 fn disk(directory: &Path) -> BTreeMap<PathBuf, (u64, u64, u64)> {
-    let mut found = BTreeMap::new();
-    let mut places = vec![directory.to_owned()];
-    while let Some(place) = places.pop() {
-        for entry in fs::read_dir(place).unwrap() {
-            let path = entry.unwrap().path();
-            let metadata = path.symlink_metadata().unwrap();
-            if metadata.is_dir() {
-                places.push(path);
-            } else {
-                let name = path.strip_prefix(directory).unwrap().to_owned();
-                found.insert(name, (metadata.nlink(), metadata.blocks(), metadata.size()));
-            }
-        }
-    }
-    found
+    let disk = |path: PathBuf| {
+        let metadata = directory.join(&path).symlink_metadata().unwrap();
+        (!metadata.is_dir()).then_some((path, (metadata.nlink(), metadata.blocks(), metadata.size())))
+    };
+    paths_below(directory).into_iter().filter_map(disk).collect()
 }
 
 #[test]

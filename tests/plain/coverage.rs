@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::{fixture, program, succeeds};
+use crate::common::{self, code_object, fixture, program, succeeds};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -38,9 +38,7 @@ fn lacking(list: &Value) -> Vec<[String; 3]> {
 }
 
 fn put(place: &Path, path: &str, bytes: &[u8]) {
-    let path = place.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, bytes).unwrap();
+    common::put(place.join(path), bytes);
 }
 
 /// The header of code for a processor, by its number in LLVM's `ELF.h`.
@@ -407,17 +405,6 @@ fn each_distribution_has_a_table_and_all_have_one_verdict() {
     for number in 0..2 {
         assert_eq!(data["wheels"][number]["binaries"], json["wheels"][number]["binaries"]);
     }
-}
-
-/// A code object for gfx942 (`EF_AMDGPU_MACH` 0x4c) or gfx90a (0x3f), with section headers at its end.
-fn code_object(mach: u8) -> Vec<u8> {
-    let mut bytes = b"\x7fELF\x02\x01\x01\x40\x02".to_vec();
-    bytes.resize(4096, 0);
-    bytes[16..20].copy_from_slice(&[3, 0, 224, 0]);
-    bytes[40..48].copy_from_slice(&4032_u64.to_le_bytes());
-    bytes[48] = mach;
-    bytes[58..61].copy_from_slice(&[64, 0, 1]);
-    bytes
 }
 
 /// An object file (`ET_REL`) with a code object in it.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::{fixture, program};
+use crate::common::{self, fixture, program};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -24,9 +24,7 @@ fn diff(place: &Path, before: &str, after: &str) -> Value {
 }
 
 fn put(place: &Path, path: &str, bytes: &[u8]) {
-    let path = place.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, bytes).unwrap();
+    common::put(place.join(path), bytes);
 }
 
 /// A tree of libraries, and a database.

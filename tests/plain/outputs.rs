@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
-use crate::common::{can_mount, fixture, namespaces, program, skipped, succeeds, umount, wait_until};
+use crate::common::{
+    self, Files, can_mount, copy_all, files_and_links_below, fixture, namespaces, program, skipped, succeeds, umount,
+    wait_until,
+};
 use tempfile::TempDir;
 
 /// The fat wheel. The host wheel has the same name.
@@ -44,7 +47,7 @@ impl Place {
     /// Another place with the same inputs.
     fn copied(&self) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
-        succeeds(Command::new("cp").arg("-a").arg(self.at(".")).arg(place.at(".")));
+        copy_all(self.at("."), place.at("."));
         place
     }
 
@@ -53,14 +56,12 @@ impl Place {
     }
 
     fn file(&self, path: &str, bytes: &[u8]) {
-        let path = self.at(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
+        common::put(self.at(path), bytes);
     }
 
     fn copy(&self, from: &str, to: &str) {
         fs::create_dir_all(self.at(to).parent().unwrap()).unwrap();
-        succeeds(Command::new("cp").arg("-a").arg(self.at(from)).arg(self.at(to)));
+        copy_all(self.at(from), self.at(to));
     }
 
     fn wheel(&self) {
@@ -94,20 +95,9 @@ impl Place {
     }
 
     /// Every file and symlink by path, with its bytes or its target.
-    fn files(&self, directory: &str) -> BTreeMap<PathBuf, Vec<u8>> {
-        let mut found = BTreeMap::new();
-        let mut directories = vec![self.at(directory)];
-        while let Some(directory) = directories.pop() {
-            for entry in fs::read_dir(directory).unwrap() {
-                let path = entry.unwrap().path();
-                match path.read_link() {
-                    Ok(target) => drop(found.insert(path, target.into_os_string().into_encoded_bytes())),
-                    Err(_) if path.is_dir() => directories.push(path),
-                    Err(_) => drop(found.insert(path.clone(), fs::read(&path).unwrap())),
-                }
-            }
-        }
-        found
+    fn files(&self, directory: &str) -> Files {
+        let root = self.at(directory);
+        files_and_links_below(&root).into_iter().map(|(path, bytes)| (root.join(path), bytes)).collect()
     }
 }
 
@@ -551,10 +541,7 @@ fn no_part_that_exceeds_a_limit_is_written() {
         let largest = *part_sizes(&place.at(&out), at, suffix).values().max().unwrap();
         let passed = run(&limited, &format!(" --max-part {largest}"));
         assert!(passed.status.success(), "{command}: {}", said(&passed));
-        let relative = |directory: &str| -> BTreeMap<_, _> {
-            let files = place.files(directory).into_iter();
-            files.map(|(path, bytes)| (path.strip_prefix(place.at(directory)).unwrap().to_owned(), bytes)).collect()
-        };
+        let relative = |directory: &str| files_and_links_below(&place.at(directory));
         assert!(relative(&out) == relative(&limited), "{command}");
         let failed = run(&refused, &format!(" --max-part {}", largest - 1));
         let text = said(&failed);

@@ -1,9 +1,7 @@
 //! Files that are recognised by their first or last bytes and by their first members: zip files that are no wheels, and
 //! forms that have to be unpacked.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,7 +11,7 @@ use kpackfs::source::{Input, InputKind};
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::common::{fixture, program, succeeds};
+use crate::common::{files_and_links_below, fixture, gzip, program, succeeds};
 
 /// Zip files of the directory `tree`, as a release asset and as programs with a first line: `zipapp` counts offsets from the
 /// beginning of the file, and `cat` leaves those of the zip file. One has a comment.
@@ -55,25 +53,6 @@ fn zip_files() -> (tempfile::TempDir, [PathBuf; 4]) {
     (place, files)
 }
 
-/// The files and symlinks below a directory.
-fn files_in(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
-        let (path, name) = (entry.path(), PathBuf::from(entry.file_name()));
-        match entry.file_type().unwrap() {
-            kind if kind.is_dir() => {
-                found.extend(files_in(&path).into_iter().map(|(inside, bytes)| (name.join(inside), bytes)));
-            }
-            kind if kind.is_symlink() => {
-                let target = fs::read_link(&path).unwrap();
-                found.insert(name, target.into_os_string().into_encoded_bytes());
-            }
-            _ => drop(found.insert(name, fs::read(&path).unwrap())),
-        }
-    }
-    found
-}
-
 fn said(arguments: &[&str]) -> (Option<i32>, String) {
     let output = program().args(arguments).env("KPACKFS_CACHE_DIR", "").output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -86,7 +65,7 @@ fn zip_files_that_are_no_wheels_are_read_as_their_trees() {
         let out = place.path().join(out);
         let mut split = program();
         succeeds(split.arg("split").arg(input).args(["--no-cache", "--no-manifest", "-o"]).arg(&out));
-        files_in(&out)
+        files_and_links_below(&out)
     };
     let report = |input: &Path| -> Value {
         let output = succeeds(program().args(["inspect", "--json", "--no-cache"]).arg(input));
@@ -157,12 +136,6 @@ fn tar(files: &[(&str, usize)]) -> Vec<u8> {
         archive.append_data(&mut header, name, &*vec![7; *size]).unwrap();
     }
     archive.into_inner().unwrap()
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
 }
 
 #[test]

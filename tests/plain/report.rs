@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{fixture, program, run};
+use crate::common::{self, fixture, program, run};
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -17,9 +17,7 @@ fn kpackfs(place: &Path, arguments: &[&str]) -> String {
 }
 
 fn put(place: &Path, path: &str, bytes: &[u8]) {
-    let path = place.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, bytes).unwrap();
+    common::put(place.join(path), bytes);
 }
 
 /// A tree, and a wheel.

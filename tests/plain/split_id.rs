@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{fixture, program, succeeds};
+use crate::common::{self, fixture, program, succeeds};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kpackfs::split::hex;
@@ -55,9 +55,7 @@ impl Place {
     }
 
     fn write(&self, path: &str, bytes: &[u8]) {
-        let path = self.at(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
+        common::put(self.at(path), bytes);
     }
 
     fn zip(&self, directory: &str, name: &str) {

@@ -3,18 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::program;
-
-/// A code object for gfx942.
-fn code_object() -> Vec<u8> {
-    let mut bytes = b"\x7fELF\x02\x01\x01\x40\x02".to_vec();
-    bytes.resize(4096, 0);
-    bytes[16..20].copy_from_slice(&[3, 0, 224, 0]);
-    bytes[40..48].copy_from_slice(&4032_u64.to_le_bytes());
-    bytes[48] = 0x4c;
-    bytes[58..61].copy_from_slice(&[64, 0, 1]);
-    bytes
-}
+use crate::common::{code_object, program};
 
 #[track_caller]
 fn says(place: &Path, arguments: &[&str], code: i32, words: &str) {
@@ -29,7 +18,7 @@ fn archives_in_an_input_are_named() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     fs::create_dir_all(place.join("in/share")).unwrap();
-    fs::write(place.join("in/share/kernels.tar"), [&[b'k'; 512], &*code_object()].concat()).unwrap();
+    fs::write(place.join("in/share/kernels.tar"), [&[b'k'; 512], &*code_object(0x4c)].concat()).unwrap();
     says(place, &["inspect", "in"], 0, "1 archive in it is not searched (share/kernels.tar)");
     says(place, &["inspect", "in", "--require", "gfx942"], 1, "share/kernels.tar: an archive, which is not searched");
     says(place, &["why", "in", "--target", "gfx942"], 4, "share/kernels.tar (an archive, which is not searched)");

@@ -34,8 +34,7 @@ fn unpacked(root: &Path) {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let write = |path: &str, bytes: &[u8], mode: u32| {
         let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, bytes).unwrap();
+        crate::common::put(&path, bytes);
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     };
     let fixture = |name: &str| fs::read(fixtures.join(name)).unwrap();

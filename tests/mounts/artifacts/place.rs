@@ -11,7 +11,7 @@ use kpackfs::resources::Resources;
 use kpackfs::source::open_file;
 use tempfile::TempDir;
 
-use crate::common::{fixture, umount};
+use crate::common::{self, fixture, paths_below, umount};
 
 /// A directory to fill.
 pub(crate) struct Place(TempDir);
@@ -26,9 +26,7 @@ impl Place {
     }
 
     pub(crate) fn file(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
-        let place = self.at(path);
-        fs::create_dir_all(place.parent().unwrap()).unwrap();
-        fs::write(place, content).unwrap();
+        common::put(self.at(path), content);
         self
     }
 
@@ -48,22 +46,13 @@ impl Place {
     /// All files and symlinks below a directory, by path, without the statement of the split.
     pub(crate) fn files(&self, directory: &str) -> BTreeSet<String> {
         let root = self.at(directory);
-        let mut found = BTreeSet::new();
-        let mut directories = vec![root.clone()];
-        while let Some(directory) = directories.pop() {
-            for entry in fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display())) {
-                let path = entry.unwrap().path();
-                if path.ends_with(".kpackfs") {
-                    continue;
-                }
-                if path.is_dir() && !path.is_symlink() {
-                    directories.push(path);
-                } else {
-                    found.insert(path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned());
-                }
-            }
-        }
-        found
+        let is_listed = |path: &PathBuf| {
+            let place = root.join(path);
+            let is_of_split = path.iter().any(|name| name == ".kpackfs");
+            !is_of_split && (place.is_symlink() || !place.is_dir())
+        };
+        let paths = paths_below(&root).into_iter().filter(is_listed);
+        paths.map(|path| path.to_str().unwrap().to_owned()).collect()
     }
 
     /// The names in a directory, without the statement of the split.

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
-use crate::common::{Files, assert_same, can_mount, fixture, program, run, succeeds, umount};
+use crate::common::{
+    self, assert_same, can_mount, code_header, copy_all, files_below, fixture, program, run, succeeds, umount,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -27,8 +29,7 @@ impl Place {
     }
 
     fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
-        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
-        fs::write(self.path(name), bytes).unwrap();
+        common::put(self.path(name), bytes);
     }
 
     fn compile(&self, code: &str, output: &str, options: &[&str]) {
@@ -77,6 +78,12 @@ impl Place {
         command.args(["--gpu-targets", gpus, "--no-cache"]).args(more).current_dir(self.0.path()).output().unwrap()
     }
 
+    #[track_caller]
+    fn collects(&self, gpus: &str, more: &[&str]) {
+        let output = self.collect(gpus, more);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
     /// Collects without writing. Returns the exit code and the names of what is missing.
     fn missing(&self, gpus: &str) -> (Option<i32>, Vec<String>) {
         let output = self.collect(gpus, &["--json"]);
@@ -86,24 +93,6 @@ impl Place {
             report["missing"].as_array().unwrap().iter().map(|piece| piece["name"].as_str().unwrap().to_owned());
         (output.status.code(), names.collect())
     }
-}
-
-/// The files below a directory. Symlinks to files are followed.
-fn files_in(place: &Path) -> Files {
-    fn add(place: &Path, name: &Path, files: &mut Files) {
-        for entry in fs::read_dir(place).unwrap() {
-            let entry = entry.unwrap();
-            let (path, name) = (entry.path(), name.join(entry.file_name()));
-            if path.is_dir() {
-                add(&path, &name, files);
-            } else {
-                files.insert(name, fs::read(&path).unwrap());
-            }
-        }
-    }
-    let mut files = Files::new();
-    add(place, Path::new(""), &mut files);
-    files
 }
 
 fn links(place: &Path) -> Vec<(String, String)> {
@@ -138,13 +127,12 @@ fn a_program_runs_from_the_result() {
     fs::File::open(licence("tree/share/doc/outer")).unwrap().set_modified(old).unwrap();
     // Times of files are those of a clock with ticks of at most 10 ms.
     let begun = SystemTime::now() - Duration::from_millis(10);
-    let output = place.collect("gfx1100", &["-o", "out"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    place.collects("gfx1100", &["-o", "out"]);
     let time = |path: &Path| path.metadata().unwrap().modified().unwrap();
     assert_eq!(time(&licence("out/licenses/outer")), old);
     assert!(time(&place.path("out/.kpackfs/collect.json")) >= begun, "the statement is no file of the input");
     assert_eq!(Command::new(place.path("out/bin/program")).status().unwrap().code(), Some(42));
-    let files: Vec<_> = files_in(&place.path("out")).into_keys().map(|path| path.display().to_string()).collect();
+    let files: Vec<_> = files_below(&place.path("out")).into_keys().map(|path| path.display().to_string()).collect();
     let expected = [
         ".kpackfs/collect.json",
         "bin/program",
@@ -164,7 +152,7 @@ fn a_program_runs_from_the_result() {
     fs::create_dir(place.path("unpacked")).unwrap();
     let mut unpack = Command::new("tar");
     succeeds(unpack.args(["--zstd", "-xf"]).arg(place.path("out.tar.zst")).arg("-C").arg(place.path("unpacked")));
-    assert_same(&files_in(&place.path("unpacked")), &files_in(&place.path("out")), "out.tar.zst and out");
+    assert_same(&files_below(&place.path("unpacked")), &files_below(&place.path("out")), "out.tar.zst and out");
     let list =
         "import sys, zipfile; print(*sorted(n for n in zipfile.ZipFile(sys.argv[1]).namelist() if n[-1] != '/'))";
     let names = run(Command::new("python3").args(["-c", list]).arg(place.path("out.zip")));
@@ -194,14 +182,13 @@ fn thin_libraries_have_the_code_of_the_wanted_gpus() {
     };
     let gpu = "gfx1030";
     assert!(targets("tree").len() > 1);
-    let output = place.collect(gpu, &["-o", "out"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    place.collects(gpu, &["-o", "out"]);
     assert_eq!(targets("out"), [gpu]);
     assert!(!place.path("out/lib/libother.so.1").exists());
     succeeds(program().arg("verify").arg(place.path("out")));
     succeeds(program().args(["why", "--target", gpu]).arg(place.path("out")));
     assert!(place.collect(&format!("{gpu},gfx90a"), &["--shared", "-o", "pieces"]).status.success());
-    let pieces = |name: &str| files_in(&place.path("pieces").join(name)).into_keys().collect::<Vec<_>>();
+    let pieces = |name: &str| files_below(&place.path("pieces").join(name)).into_keys().collect::<Vec<_>>();
     assert_eq!(pieces(gpu), [Path::new("lib/libkernels.so.1")]);
     assert_eq!(pieces("gfx90a"), pieces(gpu));
     assert!(!pieces("common").contains(&PathBuf::from("lib/libkernels.so.1")) && pieces("common").len() > 3);
@@ -215,9 +202,9 @@ fn thin_libraries_have_the_code_of_the_wanted_gpus() {
         let mut mount = program();
         mount.arg("mount").arg(place.path("tree")).arg(&point).arg("--collect").arg(place.path("app"));
         succeeds(mount.args(["--gpu-targets", gpu, "--no-cache"]));
-        let shown = files_in(&point.join("collected/"));
+        let shown = files_below(&point.join("collected/"));
         umount(&point);
-        assert_same(&shown, &files_in(&place.path("out")), "collected/ and out");
+        assert_same(&shown, &files_below(&place.path("out")), "collected/ and out");
     }
 }
 
@@ -229,15 +216,14 @@ fn archives_are_taken_if_the_runtime_reads_them() {
     succeeds(program().arg("split").arg(place.path("fat")).args(["--no-cache", "-o"]).arg(place.path("split")));
     let parts = fs::read_dir(place.path("split")).unwrap().map(|entry| entry.unwrap().path());
     for part in parts.filter(|path| path.file_name().is_some_and(|name| name != ".kpackfs")) {
-        succeeds(Command::new("cp").arg("-a").arg(part.join(".")).arg(place.path("tree")));
+        copy_all(part.join("."), place.path("tree"));
     }
     // The fixtures need this one.
     place.runtime("6", "kpack_load_code_object");
     place.program("program", &["libkernels.so.1"], "$ORIGIN/../lib");
     let (gpu, name) = ("gfx1030", "rocm_gfx1030.kpack");
     let archive = place.path("tree/.kpack").join(name);
-    let output = place.collect(gpu, &["-o", "out"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    place.collects(gpu, &["-o", "out"]);
     let archives: Vec<_> = fs::read_dir(place.path("out/.kpack")).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert_eq!(archives, [name]);
     assert!(place.path("out/app/program").exists(), "the application is next to its libraries");
@@ -281,14 +267,13 @@ fn what_libraries_load_by_name_is_taken_or_named() {
     place.library("libhiprtc.so.7", "libhiprtc.so.7", "", &[]);
     place.library("libhiprtc-builtins.so.7", "libhiprtc-builtins.so.7", "", &[]);
     let kernel = "tree/lib/rocblas/library/TensileLibrary_HH_gfx1100.hsaco";
-    place.write(kernel, code_for("gfx1100"));
+    place.write(kernel, code_header("gfx1100"));
     place.write("tree/lib/rocblas/library/TensileLibrary_HH_gfx90a.hsaco", "code");
     place.write("tree/lib/rocblas/library/TensileLibrary_gfx1100.dat", b"\x80");
     place.write("tree/lib/rocblas/library/TensileLibrary_HH_fallback.dat", "generic");
     place.program("program", &["librocblas.so.5", "libhiprtc.so.7"], "$ORIGIN");
-    let output = place.collect("gfx1100", &["-o", "out"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let files: Vec<_> = files_in(&place.path("out")).into_keys().map(|path| path.display().to_string()).collect();
+    place.collects("gfx1100", &["-o", "out"]);
+    let files: Vec<_> = files_below(&place.path("out")).into_keys().map(|path| path.display().to_string()).collect();
     let expected = [
         ".kpackfs/collect.json",
         "libhiprtc-builtins.so.7",
@@ -320,17 +305,6 @@ fn what_libraries_load_by_name_is_taken_or_named() {
     assert_eq!(place.missing("gfx1100"), (Some(0), Vec::new()));
 }
 
-/// The header of code for a GPU, by its number in LLVM's `ELF.h`.
-fn code_for(gpu: &str) -> Vec<u8> {
-    let number = match gpu {
-        "gfx1030" => 0x36,
-        "gfx90a" => 0x3f,
-        "gfx1100" => 0x41,
-        other => panic!("{other}"),
-    };
-    [b"\x7fELF\x02\x01\x01\x40\x02".as_slice(), &[0; 9], &[224], &[0; 29], &[number], &[0; 79]].concat()
-}
-
 #[test]
 fn databases_are_relative_to_the_name_that_is_loaded() {
     let place = Place::new();
@@ -339,12 +313,11 @@ fn databases_are_relative_to_the_name_that_is_loaded() {
     place.library("librocblas.so.5.0", "librocblas.so.5", "", &[]);
     symlink("../../lib/librocblas.so.5.0", place.path("tree/usr/lib/librocblas.so.5")).unwrap();
     place.library("libother.so.1", "libother.so.1", "", &[]);
-    place.write("tree/usr/lib/rocblas/library/TensileLibrary_HH_gfx1100.hsaco", code_for("gfx1100"));
+    place.write("tree/usr/lib/rocblas/library/TensileLibrary_HH_gfx1100.hsaco", code_header("gfx1100"));
     place.write("tree/usr/lib/rocblas/library/TensileLibrary_gfx1100.dat", b"\x80");
     place.program("program", &["libother.so.1", "librocblas.so.5"], "$ORIGIN");
-    let output = place.collect("gfx1100", &["-o", "out"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let files: Vec<_> = files_in(&place.path("out")).into_keys().map(|path| path.display().to_string()).collect();
+    place.collects("gfx1100", &["-o", "out"]);
+    let files: Vec<_> = files_below(&place.path("out")).into_keys().map(|path| path.display().to_string()).collect();
     assert!(files.contains(&"rocblas/library/TensileLibrary_HH_gfx1100.hsaco".to_owned()), "{files:?}");
     assert!(files.contains(&"librocblas.so.5".to_owned()), "{files:?}");
 }
@@ -404,7 +377,7 @@ fn a_path_out_of_the_tree_leads_nowhere() {
     missing.sort();
     assert_eq!((code, missing), (Some(1), vec![path, "librpath.so".to_owned(), "libup.so".to_owned()]));
     assert_eq!(place.collect("gfx1100", &["-o", "out"]).status.code(), Some(1));
-    let names: Vec<_> = files_in(&place.path("out/lib")).into_keys().collect();
+    let names: Vec<_> = files_below(&place.path("out/lib")).into_keys().collect();
     assert_eq!(names, ["liba.so", "libb.so", "libc2.so"].map(PathBuf::from));
 }
 
@@ -461,7 +434,7 @@ fn libraries_that_are_not_needed_cost_nothing() {
     let mut mount = program();
     mount.arg("mount").arg(place.path("x-1-py3-none-any.whl")).arg(place.path("mount")).arg("--collect");
     succeeds(mount.arg(place.path("app")).args(["--gpu-targets", "gfx1030", "--no-cache"]));
-    let shown = files_in(&place.path("mount/collected/"));
+    let shown = files_below(&place.path("mount/collected/"));
     let status = fs::read_to_string(place.path("mount/.kpackfs/status.json")).unwrap();
     umount(&place.path("mount"));
     let library = fs::read(place.path("tree/lib/libsmall.so.1")).unwrap();
@@ -479,7 +452,7 @@ fn a_result_that_exceeds_a_limit_is_not_written() {
     place.library("librocblas.so.5", "librocblas.so.5", "", &[]);
     for (seed, gpu) in [(3_u32, "gfx90a"), (5, "gfx1030"), (7, "gfx1100")] {
         let noise = (0..20_000 * seed).flat_map(|at| (at + seed).wrapping_mul(2_654_435_761).to_be_bytes());
-        let code: Vec<u8> = code_for(gpu).into_iter().chain(noise).collect();
+        let code: Vec<u8> = code_header(gpu).into_iter().chain(noise).collect();
         place.write(&format!("tree/lib/rocblas/library/TensileLibrary_HH_{gpu}.hsaco"), code);
         place.write(&format!("tree/lib/rocblas/library/TensileLibrary_{gpu}.dat"), b"\x80");
     }
@@ -488,7 +461,7 @@ fn a_result_that_exceeds_a_limit_is_not_written() {
         if path.is_file() {
             return path.metadata().unwrap().len();
         }
-        files_in(path).into_values().map(|bytes| bytes.len() as u64).sum()
+        files_below(path).into_values().map(|bytes| bytes.len() as u64).sum()
     });
     for (name, pieces) in [("out", false), ("out.zip", false), ("out.tar.zst", false), ("out", true), ("out.zip", true)]
     {
@@ -507,7 +480,7 @@ fn a_result_that_exceeds_a_limit_is_not_written() {
         let limit = (largest - 1).to_string();
         let (code, said) = run("refused", all, &["--max-part", &limit]);
         assert!(code == Some(1) && said.contains("(1 bytes)"), "{name}: {said}");
-        assert!(files_in(&place.path("refused")).is_empty(), "{name}");
+        assert!(files_below(&place.path("refused")).is_empty(), "{name}");
         let gpus = said.split("--gpu-targets ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
         assert_eq!(gpus.split(',').count(), 2, "{name}: {said}");
         assert!(!gpus.contains("gfx1100"), "{name}: {said}");
@@ -582,8 +555,8 @@ fn databases_may_have_directories_for_some_gpus() {
             let files = [
                 (format!("TensileLibrary_lazy_{gpu}.dat"), lazy),
                 (format!("{own}.dat"), vec![0x80]),
-                (format!("{own}.co"), code_for(gpu)),
-                (format!("Kernels.so-000-{gpu}.hsaco"), code_for(gpu)),
+                (format!("{own}.co"), code_header(gpu)),
+                (format!("Kernels.so-000-{gpu}.hsaco"), code_header(gpu)),
             ];
             for (name, content) in files {
                 place.write(&format!("tree/lib/{library}/library/{below}{name}"), content);

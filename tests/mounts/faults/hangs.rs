@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::common::mounts::{Mount, tree, wheel};
-use crate::common::{errno, fixture, program, run, succeeds};
+use crate::common::{copy_all, errno, fixture, program, run, succeeds};
 
 /// Puts something that is no regular file in place of what is there. Opening the device would answer at once, but
 /// reading it never ends.
@@ -42,8 +42,8 @@ fn installation(place: &Path) -> PathBuf {
     fs::write(fat.join("lib/libx.so"), fixture("plain.so")).unwrap();
     succeeds(program().args(["split", "-o"]).arg(place.join("out")).arg(&fat));
     let site = place.join("out/merged-by-hand");
-    run(Command::new("cp").arg("-a").arg(place.join("out/host")).arg(&site));
-    run(Command::new("cp").arg("-a").arg(place.join("out/gfx90a/.")).arg(&site));
+    copy_all(place.join("out/host"), &site);
+    copy_all(place.join("out/gfx90a/."), &site);
     fs::create_dir(site.join("x-1.0.dist-info")).unwrap();
     fs::write(site.join("x-1.0.dist-info/METADATA"), "Metadata-Version: 2.1\nName: x\nVersion: 1.0\n").unwrap();
     fs::write(site.join("x-1.0.dist-info/RECORD"), "lib/libx.so,,\n").unwrap();

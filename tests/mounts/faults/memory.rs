@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::mounts::{Mount, bounded};
-use crate::common::run;
+use crate::common::{run, skipped};
 
 /// KiB that a process may take above the budget: its code, stacks and tables. A build for tests takes 34 MiB of a small input.
 const BESIDES: u64 = 36 << 10;
@@ -141,7 +141,7 @@ fn bomb(place: &Path, objects: &[(&str, u64)], window: u32) -> Option<PathBuf> {
     if built.is_ok_and(|output| output.status.success()) {
         return Some(tree);
     }
-    eprintln!("\n*** SKIPPED: cc cannot build a library; decompression bombs were NOT tried ***\n");
+    skipped("cc cannot build a library; decompression bombs were NOT tried");
     None
 }
 

@@ -11,7 +11,7 @@ use memmap2::MmapMut;
 use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RenameFlags, XattrFlags};
 
 use super::mounts::{Mount, output, run};
-use crate::common::errno;
+use crate::common::{errno, skipped};
 
 type Attempt = fn(file: &Path, other: &Path, fresh: &Path) -> io::Result<()>;
 
@@ -100,8 +100,7 @@ fn nothing_can_be_changed_even_when_remounted() {
     }
     let remounted = output("mount", [&"-i", &"-o", &"remount,rw", &mount.place.path()]);
     if !remounted.status.success() {
-        eprintln!("*** SKIPPED: cannot remount: {} ***", String::from_utf8_lossy(&remounted.stderr));
-        return;
+        return skipped(&format!("cannot remount: {}", String::from_utf8_lossy(&remounted.stderr)));
     }
     let options = run("findmnt", [&"-no", &"FS-OPTIONS", &mount.place.path()]);
     assert!(options.starts_with("rw"), "{options}");

@@ -17,32 +17,27 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use crate::common::errno;
+use crate::common::{errno, paths_below, skipped};
 use kpackfs::mount::list_mounts;
 use mounts::{BIG_SIZE, MADE_SIZE, Mount, SOURCE, output, pattern, run};
 
 /// Every path below `root` with what a copy must keep: kind and permissions, time, content.
 fn survey(root: &Path) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {
-    let mut found = BTreeMap::new();
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
-            let place = entry.unwrap().path();
-            let metadata = place.symlink_metadata().unwrap();
-            let content = if metadata.is_symlink() {
-                place.read_link().unwrap().as_os_str().as_bytes().to_vec()
-            } else if metadata.is_dir() {
-                directories.push(place.clone());
-                Vec::new()
-            } else {
-                let content = fs::read(&place).unwrap();
-                assert_eq!(content.len() as u64, metadata.size(), "{}", place.display());
-                content
-            };
-            found.insert(place.strip_prefix(root).unwrap().to_owned(), (metadata.mode(), metadata.mtime(), content));
-        }
-    }
-    found
+    let keep = |path: PathBuf| {
+        let place = root.join(&path);
+        let metadata = place.symlink_metadata().unwrap();
+        let content = if metadata.is_symlink() {
+            place.read_link().unwrap().as_os_str().as_bytes().to_vec()
+        } else if metadata.is_dir() {
+            Vec::new()
+        } else {
+            let content = fs::read(&place).unwrap();
+            assert_eq!(content.len() as u64, metadata.size(), "{}", place.display());
+            content
+        };
+        (path, (metadata.mode(), metadata.mtime(), content))
+    };
+    paths_below(root).into_iter().map(keep).collect()
 }
 
 #[test]
@@ -193,7 +188,7 @@ fn tools_copy_the_tree_exactly() {
             run("rsync", [&"-aHX", &mount.at(view).join("."), &at("rsync")]);
             assert_eq!(survey(&at("rsync")), expected, "rsync");
         } else {
-            eprintln!("*** SKIPPED: no rsync ***");
+            skipped("no rsync");
         }
         if view == "host" {
             assert!(["cp", view].iter().all(|copy| at(copy).join("two").metadata().unwrap().nlink() == 2));

@@ -16,7 +16,7 @@ use kpackfs::source::{EntryPath, open_file};
 use kpackfs::tree::{Body, NodeKind, ROOT, Tree};
 
 use super::mounts::{BIG_SIZE, DIRECTORY, FILE, Kernels, Mount, pattern, run};
-use crate::common::{errno, wait_until};
+use crate::common::{errno, skipped, wait_until};
 
 /// The size of a file that is large enough for passthrough.
 const LARGE: usize = 5 << 20;
@@ -43,7 +43,7 @@ fn is_passed_through(mount: &Mount) -> bool {
     fs::read(mount.at("small")).unwrap();
     let passed = mount.resources.counters.passthrough_opens.get() > 0;
     if !passed {
-        eprintln!("\n*** SKIPPED: no passthrough on this machine; NOTHING about it was checked ***\n");
+        skipped("no passthrough on this machine; NOTHING about it was checked");
     }
     passed
 }

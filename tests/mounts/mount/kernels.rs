@@ -10,7 +10,7 @@ use std::process::Command;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::common::{can_mount, program, succeeds};
+use crate::common::{can_mount, program, skipped, succeeds};
 use crate::mount::mounts::{Mount, has};
 
 /// Fixtures that are not loaded: this machine's loader refuses them, they have no wrapper, they stay fat, or they
@@ -96,7 +96,7 @@ impl Programs {
             return None;
         }
         if cfg!(not(target_arch = "x86_64")) {
-            eprintln!("\n*** SKIPPED: the fixtures are for x86-64; NO kernel was looked up from a mount ***\n");
+            skipped("the fixtures are for x86-64; NO kernel was looked up from a mount");
             return None;
         }
         let directory = tempfile::tempdir().unwrap();

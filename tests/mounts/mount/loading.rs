@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{can_mount, succeeds};
+use crate::common::{can_mount, skipped, succeeds};
 use crate::mount::mounts::{Mount, fat, has};
 
 /// Writes a line for each wrapper: magic, version, index, and the first bytes that the pointer leads to. It does not
@@ -49,7 +49,7 @@ fn runtime(directory: &Path) -> Option<PathBuf> {
         return None;
     }
     if cfg!(not(target_arch = "x86_64")) {
-        eprintln!("\n*** SKIPPED: the fixtures are for x86-64; NOTHING was loaded or run from a mount ***\n");
+        skipped("the fixtures are for x86-64; NOTHING was loaded or run from a mount");
         return None;
     }
     let source = directory.join("runtime.c");

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::common::{can_mount, program, succeeds, umount};
+use crate::common::{can_mount, paths_below, program, skipped, succeeds, umount};
 
 /// A name that is not UTF-8.
 pub(crate) const ODD: &[u8] = b"odd-\xff\xfe";
@@ -19,7 +19,7 @@ pub(crate) const ODD: &[u8] = b"odd-\xff\xfe";
 pub(crate) fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
-        eprintln!("\n*** SKIPPED: there is no {program}; NOTHING was loaded or run from a mount ***\n");
+        skipped(&format!("there is no {program}; NOTHING was loaded or run from a mount"));
     }
     found
 }
@@ -109,29 +109,21 @@ pub(crate) type Entry = (u32, i64, u64, Vec<u8>);
 
 /// Everything below a directory, by path.
 pub(crate) fn survey(root: &Path) -> BTreeMap<PathBuf, Entry> {
-    let mut found = BTreeMap::new();
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            let metadata = path.symlink_metadata().unwrap();
-            let (content, links) = if metadata.is_symlink() {
-                (path.read_link().unwrap().as_os_str().as_bytes().to_vec(), 1)
-            } else if metadata.is_dir() {
-                directories.push(path.clone());
-                // Filesystems count the links of directories differently.
-                (Vec::new(), 1)
-            } else {
-                (fs::read(&path).unwrap(), metadata.nlink())
-            };
-            if metadata.is_file() {
-                assert_eq!(content.len() as u64, metadata.len(), "{}", path.display());
-            }
-            let name = path.strip_prefix(root).unwrap().to_owned();
-            found.insert(name, (metadata.mode(), metadata.mtime(), links, content));
-        }
-    }
-    found
+    let entry = |path: PathBuf| {
+        let place = root.join(&path);
+        let metadata = place.symlink_metadata().unwrap();
+        // Filesystems count the links of directories differently.
+        let (content, links) = if metadata.is_symlink() {
+            (place.read_link().unwrap().as_os_str().as_bytes().to_vec(), 1)
+        } else if metadata.is_dir() {
+            (Vec::new(), 1)
+        } else {
+            (fs::read(&place).unwrap(), metadata.nlink())
+        };
+        assert!(!metadata.is_file() || content.len() as u64 == metadata.len(), "{}", place.display());
+        (path, (metadata.mode(), metadata.mtime(), links, content))
+    };
+    paths_below(root).into_iter().map(entry).collect()
 }
 
 /// Compares two surveys, and reports only the names that differ.

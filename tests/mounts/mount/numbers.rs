@@ -1,25 +1,17 @@
 //! Inode numbers are stable: a backup program or an NFS client may use a number from an earlier mount.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::common::paths_below;
 use crate::mount::mounts::{Mount, fat};
 
 /// The inode number of everything that is listed, by path.
 fn numbers(root: &Path) -> BTreeMap<PathBuf, u64> {
-    let mut found = BTreeMap::from([(PathBuf::new(), root.metadata().unwrap().ino())]);
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            let metadata = path.symlink_metadata().unwrap();
-            found.insert(path.strip_prefix(root).unwrap().to_owned(), metadata.ino());
-            directories.extend(metadata.is_dir().then_some(path));
-        }
-    }
-    found
+    let number = |path: PathBuf| (root.join(&path).symlink_metadata().unwrap().ino(), path);
+    let below = paths_below(root).into_iter().chain([PathBuf::new()]);
+    below.map(number).map(|(number, path)| (path, number)).collect()
 }
 
 #[test]

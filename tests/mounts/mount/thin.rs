@@ -19,9 +19,8 @@ use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{FatBinaries, Plan, PlanOptions};
 use kpackfs::tree::{NodeKind, ROOT};
 use kpackfs::view::{self, ThinViews};
-use sha2::{Digest, Sha256};
 
-use crate::common::{program, succeeds};
+use crate::common::{program, sha256, succeeds};
 use crate::mount::kernels::{Expected, Programs, fat_programs, files};
 use crate::mount::mounts::{Mount, fat};
 
@@ -33,10 +32,6 @@ const VIEWS: [(&str, &[&str]); 5] = [
     ("gfx1100+gfx1030", &["gfx1100", "gfx1030", "gfx11-generic"]),
     ("gfx1151", &["gfx11-generic"]),
 ];
-
-fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
-}
 
 /// Loads everything in a view. Returns, by binary, the code objects of its wrappers, which HIP would find in memory.
 fn loaded(programs: &Programs, view: &Path) -> BTreeMap<String, Vec<BTreeMap<String, String>>> {
@@ -55,7 +50,7 @@ fn loaded(programs: &Programs, view: &Path) -> BTreeMap<String, Vec<BTreeMap<Str
         let object = |object: &kpackfs::fatbin::CodeObject| {
             let mut bytes = vec![0; usize::try_from(object.content.size()).unwrap()];
             object.content.read_at(0, &mut bytes).unwrap();
-            (object.target.to_string(), digest(&bytes))
+            (object.target.to_string(), sha256(&bytes))
         };
         let name = registered.path.file_name().unwrap().to_str().unwrap().to_owned();
         found.entry(name).or_default().insert(registered.address, objects.iter().map(object).collect());

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::common::{is_made, now, wait_until};
+use crate::common::{is_made, now, paths_below, wait_until};
 use crate::mount::mounts::{Entry, Mount, fat};
 
 /// Everything that `stat` says, except about the filesystem.
@@ -26,28 +26,23 @@ struct Stat {
 
 /// The attributes of everything that is listed, by path.
 fn stats(mount: &Mount) -> BTreeMap<PathBuf, Stat> {
-    let mut found = BTreeMap::new();
-    let mut directories = vec![mount.path().to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            let it = path.symlink_metadata().unwrap();
-            let stat = Stat {
-                number: it.ino(),
-                mode: it.mode(),
-                owner: (it.uid(), it.gid()),
-                links: it.nlink(),
-                size: it.size(),
-                seconds: it.mtime(),
-                nanoseconds: it.mtime_nsec(),
-                change: (it.ctime(), it.ctime_nsec()),
-                is_made: it.is_file() && is_made(&path),
-            };
-            found.insert(path.strip_prefix(mount.path()).unwrap().to_owned(), stat);
-            directories.extend(it.is_dir().then_some(path));
-        }
-    }
-    found
+    let stat = |path: PathBuf| {
+        let place = mount.at(&path);
+        let it = place.symlink_metadata().unwrap();
+        let stat = Stat {
+            number: it.ino(),
+            mode: it.mode(),
+            owner: (it.uid(), it.gid()),
+            links: it.nlink(),
+            size: it.size(),
+            seconds: it.mtime(),
+            nanoseconds: it.mtime_nsec(),
+            change: (it.ctime(), it.ctime_nsec()),
+            is_made: it.is_file() && is_made(&place),
+        };
+        (path, stat)
+    };
+    paths_below(mount.path()).into_iter().map(stat).collect()
 }
 
 /// Compares a view of a mount with what `split` has written since the second `since`: files that are made have the time of

@@ -1,6 +1,7 @@
 //! What the daemon of a mount can still do.
 
 use super::sandbox::{Sandbox, has};
+use crate::common::skipped;
 
 #[test]
 fn a_daemon_that_mounts_by_itself_can_run_nothing_and_mount_nothing_more() {
@@ -79,8 +80,7 @@ fn the_daemon_of_a_user_can_still_unmount() {
         "#,
     );
     if said == "no\n" {
-        eprintln!("\n*** SKIPPED: no devices can be made here ***\n");
-        return;
+        return skipped("no devices can be made here");
     }
     let expected =
         ["new privileges", "system calls"].map(|layer| format!("Confinement, {layer}: not restricted: fuser\n"));

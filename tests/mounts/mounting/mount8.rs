@@ -1,6 +1,7 @@
 //! Mounts through mount(8), fstab and mount.fuse3.
 
 use super::sandbox::{Sandbox, has};
+use crate::common::skipped;
 
 #[test]
 fn mount_8_mounts_and_umount_8_unmounts() {
@@ -179,10 +180,7 @@ fn mount_8_mounts_in_other_namespaces() {
         "#,
     );
     if text == "no\n" {
-        eprintln!(
-            "\n*** SKIPPED: in a chroot, other mount namespaces have another root; mounts in them were NOT checked ***\n"
-        );
-        return;
+        return skipped("in a chroot, other mount namespaces have another root; mounts in them were NOT checked");
     }
     assert_eq!(text, "0\nfuse.kpackfs\n");
 }
@@ -237,8 +235,7 @@ print('used', user.wait())
 fn a_mount_point_that_waits_for_its_first_use_is_mounted_on() {
     let Some(sandbox) = Sandbox::new() else { return };
     if !std::fs::read_to_string("/proc/filesystems").unwrap().contains("autofs") || !has("python3") {
-        eprintln!("\n*** SKIPPED: no autofs here; automounts were NOT checked ***\n");
-        return;
+        return skipped("no autofs here; automounts were NOT checked");
     }
     let text = sandbox.run(&format!("python3 -c \"{AUTOMOUNT}\" \"$IN\" \"$M\" && findmnt -no FSTYPE \"$M\""));
     assert_eq!(text, "mounted 0\nplain.so\nused 0\nautofs\nfuse.kpackfs\n");

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::namespaces;
+use crate::common::{namespaces, skipped};
 
 /// The beginning of every script. `$D` is a directory of the test, `$IN` an install tree with one fat library, `$M` a
 /// mount point.
@@ -41,7 +41,7 @@ impl Sandbox {
         let output = sandbox.output("exec 3<>/dev/fuse", &[]);
         if !output.status.success() {
             let reason = String::from_utf8_lossy(&output.stderr).into_owned();
-            eprintln!("\n*** SKIPPED: no namespaces, overlayfs or /dev/fuse here; NOTHING was checked: {reason} ***\n");
+            skipped(&format!("no namespaces, overlayfs or /dev/fuse here; NOTHING was checked: {reason}"));
             return None;
         }
         Some(sandbox)
@@ -93,7 +93,7 @@ pub(crate) fn program() -> PathBuf {
 pub(crate) fn has(command: &str) -> bool {
     let found = Command::new("sh").args(["-c", "command -v \"$0\" >/dev/null", command]).status().unwrap().success();
     if !found {
-        eprintln!("\n*** SKIPPED: no {command} here; what it would check was NOT checked ***\n");
+        skipped(&format!("no {command} here; what it would check was NOT checked"));
     }
     found
 }

@@ -1,6 +1,7 @@
 //! Mounts by users other than root.
 
 use super::sandbox::{Sandbox, has};
+use crate::common::skipped;
 
 #[test]
 fn in_a_user_namespace_of_their_own_they_mount_themselves() {
@@ -19,8 +20,7 @@ fn in_a_user_namespace_of_their_own_they_mount_themselves() {
         "#,
     );
     if text == "no\n" {
-        eprintln!("\n*** SKIPPED: no user namespaces here, as in a chroot; mounts in them were NOT checked ***\n");
-        return;
+        return skipped("no user namespaces here, as in a chroot; mounts in them were NOT checked");
     }
     let lines: Vec<_> = text.lines().collect();
     let [mounted, shown, size, archive, unmounted] = lines[..] else { panic!("{text}") };
@@ -58,8 +58,7 @@ fn fusermount3_mounts_for_them() {
         "#,
     );
     if text == "no\n" {
-        eprintln!("\n*** SKIPPED: no device can be made here; fusermount3 was NOT checked for other users ***\n");
-        return;
+        return skipped("no device can be made here; fusermount3 was NOT checked for other users");
     }
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines[0], "0", "{text}");
@@ -92,8 +91,7 @@ fn a_mount_of_another_user_is_named_so() {
         "#,
     );
     if text.ends_with("no\n") {
-        eprintln!("\n*** SKIPPED: no other user here; what is said to them was NOT checked ***\n");
-        return;
+        return skipped("no other user here; what is said to them was NOT checked");
     }
     let said = "kpackfs: $D/m: mounted by the user with ID 0; only that user and root may unmount it, and others may read it only \
                 if it was mounted with --allow-other";

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use crate::common::fixture;
+use crate::common::{fixture, skipped};
 use crate::wheels_mount::wheels::{complaints, unpacked, wheel};
 
 /// More than is kept of what was inflated.
@@ -129,7 +129,7 @@ fn linked(directory: &TempDir, bundles: &[Vec<u8>]) -> Option<Vec<u8>> {
     if command.output().is_ok_and(|output| output.status.success()) {
         return Some(std::fs::read(directory.path().join("library.so")).unwrap());
     }
-    eprintln!("\n*** SKIPPED: cc cannot build a library; its code objects were NOT compressed ***\n");
+    skipped("cc cannot build a library; its code objects were NOT compressed");
     None
 }
 

@@ -7,9 +7,9 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::common::{Files, assert_same, program, run};
+use crate::common::{Files, assert_same, files_below, program, run};
 use crate::wheels_mount::simple::release;
-use crate::wheels_mount::wheels::{Mount, files, wheel};
+use crate::wheels_mount::wheels::{Mount, wheel};
 
 /// An index of these inputs, and what is said about it.
 fn indexed(inputs: &[&Path]) -> (Files, String) {
@@ -19,7 +19,7 @@ fn indexed(inputs: &[&Path]) -> (Files, String) {
     let output = split.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
-    (files(&out.path().join("simple")), said)
+    (files_below(&out.path().join("simple")), said)
 }
 
 const PLAIN: &str = "rocm_bootstrap-1.0-py3-none-any.whl";

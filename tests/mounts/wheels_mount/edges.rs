@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use crate::common::{fixture, run, skipped};
-use crate::wheels_mount::wheels::{Mount, complaints, files, kpackfs, python, unpacked, wheel, wheel_names};
+use crate::common::{self, files_below, fixture, run, skipped};
+use crate::wheels_mount::wheels::{Mount, complaints, kpackfs, python, unpacked, wheel, wheel_names};
 
 const FILE: u32 = 0o100_644;
 
@@ -144,9 +144,9 @@ fn a_merged_view_is_what_is_installed() {
     let (Some(mount), Some(with_arch)) = (Mount::new(&input, &[]), Mount::new(&input, &["--arch", "gfx90a"])) else {
         return;
     };
-    let merged = files(&mount.at("merged/gfx90a"));
-    assert_eq!(merged, files(&with_arch.at("host")));
-    assert_eq!(merged, files(&with_arch.at("merged/gfx90a")));
+    let merged = files_below(&mount.at("merged/gfx90a"));
+    assert_eq!(merged, files_below(&with_arch.at("host")));
+    assert_eq!(merged, files_below(&with_arch.at("merged/gfx90a")));
     let paths: Vec<_> = merged.keys().map(|path| path.to_str().unwrap()).collect();
     let expected = [
         "amd_edge_device_gfx90a-1.0.dist-info/METADATA",
@@ -236,7 +236,7 @@ fn archives_of_the_input_keep_their_names() {
     fs::write(half.join("lib/two.so"), fixture("mixed.so")).unwrap();
     let (out, said) = splits(&directory, &half, &["--view", "merged/gfx90a", "--view", "gfx90a", "--view", "host"]);
     assert_eq!(said, "");
-    let merged = files(&out.join("merged/gfx90a"));
+    let merged = files_below(&out.join("merged/gfx90a"));
     let names = |merged: &crate::common::Files| -> Vec<String> {
         merged.keys().map(|path| path.to_str().unwrap().to_owned()).collect()
     };
@@ -248,7 +248,7 @@ fn archives_of_the_input_keep_their_names() {
     fs::remove_file(half.join("lib/one.so")).unwrap();
     let (out, said) = splits(&directory, &half, &["--view", "merged/gfx90a", "--view", "gfx90a", "--view", "host"]);
     assert!(said.contains(".kpack/rocm_gfx90a.kpack: an archive of the input"), "{said}");
-    let merged = files(&out.join("merged/gfx90a"));
+    let merged = files_below(&out.join("merged/gfx90a"));
     let archives = [".kpack/rocm-2_gfx90a.kpack", ".kpack/rocm-2_gfx90a:xnack+.kpack", ".kpack/rocm_gfx90a.kpack"];
     assert_eq!(names(&merged), [&archives[..], &["lib/two.so"]].concat());
     assert_eq!(merged[Path::new(".kpack/rocm_gfx90a.kpack")], fs::read(half.join(".kpack/rocm_gfx90a.kpack")).unwrap());
@@ -324,8 +324,7 @@ fn symlinks_become_copies() {
     let tree = directory.path().join("tree");
     fs::create_dir_all(tree.join("edge")).unwrap();
     for (path, content) in unpacked(&input) {
-        fs::create_dir_all(tree.join(&path).parent().unwrap()).unwrap();
-        fs::write(tree.join(path), content).unwrap();
+        common::put(tree.join(path), content);
     }
     fs::remove_file(tree.join("edge/link")).unwrap();
     symlink("text", tree.join("edge/link")).unwrap();
@@ -488,11 +487,11 @@ fn sboms_and_signatures_stay_where_they_are_true() {
     let input = wheel(&directory, "edge", &payload);
     for form in [&["--format", "wheel"][..], &["--format", "thin-wheel", "--view", "gfx90a"], &[]] {
         let (out, said) = splits(&directory, &input, form);
-        let found = files(&out).into_keys().find(|path| path.extension().is_some_and(|it| it == "whl"));
+        let found = files_below(&out).into_keys().find(|path| path.extension().is_some_and(|it| it == "whl"));
         let host = wheel_names(&input)["host"].clone();
         let wheel = match form {
             [_, "wheel"] => unpacked(&out.join(host)),
-            [] => files(&out.join("host")),
+            [] => files_below(&out.join("host")),
             _ => unpacked(&out.join(found.unwrap())),
         };
         for (name, text) in &kept {

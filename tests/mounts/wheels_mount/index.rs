@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::common::{Files, assert_same, fixture, run};
-use crate::wheels_mount::wheels::{Mount, files, small, split, torch, wheel};
+use crate::common::{Files, assert_same, files_below, fixture, run};
+use crate::wheels_mount::wheels::{Mount, small, split, torch, wheel};
 
 /// An argument that names the directory of indexes.
 fn cache(directory: &Path) -> String {
@@ -35,7 +35,7 @@ fn listing(mount: &Mount) -> String {
 }
 
 fn written(input: &Path, arguments: &[&str]) -> Files {
-    files(split(input, arguments).path())
+    files_below(split(input, arguments).path())
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn an_indexed_input_is_listed_without_work_and_gives_the_same_bytes() {
         let Some(fresh) = Mount::new(&input, &["--no-cache"]) else { return };
         let strip = |listing: &str, mount: &Mount| listing.replace(mount.at("").to_str().unwrap(), "");
         assert_eq!(strip(&listed, &mount), strip(&listing(&fresh), &fresh));
-        assert_same(&files(&mount.at("")), &files(&fresh.at("")), "with an index and without");
+        assert_same(&files_below(&mount.at("")), &files_below(&fresh.at("")), "with an index and without");
         let sizes = [fs::metadata(&index), fs::metadata(&input)].map(|file| file.unwrap().len());
         assert!(sizes[0] < 20_000 + sizes[1] / 10, "{sizes:?}");
     }
@@ -65,7 +65,7 @@ fn a_mount_learns_for_the_next_one() {
     let (place, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let input = small(&place);
     let Some(first) = Mount::new(&input, &[&cache(kept.path())]) else { return };
-    let everything = files(&first.at(""));
+    let everything = files_below(&first.at(""));
     let work = first.work();
     assert!(work["bytes_compressed"] > 0 && work["bytes_inflated"] > 1 << 20);
     // The daemon saves before it ends, and `umount` waits for it.
@@ -73,7 +73,7 @@ fn a_mount_learns_for_the_next_one() {
     let Some(second) = Mount::new(&input, &[&cache(kept.path())]) else { return };
     listing(&second);
     assert_eq!(second.work()["bytes_compressed"], 0);
-    assert_same(&everything, &files(&second.at("")), "the second time");
+    assert_same(&everything, &files_below(&second.at("")), "the second time");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn code_objects_are_compressed_once_for_all_sessions() {
     let arguments: [&str; 1] = [&cache(kept.path())];
     let read = || {
         let mount = Mount::new(&input, &arguments)?;
-        Some((files(&mount.at("gfx1100")), mount.counter("frames_made")))
+        Some((files_below(&mount.at("gfx1100")), mount.counter("frames_made")))
     };
     let (Some((first, made)), Some((second, made_again))) = (read(), read()) else { return };
     assert_same(&first, &second, "the second time");

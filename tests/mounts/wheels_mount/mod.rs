@@ -12,24 +12,24 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{assert_same, fixture, run, skipped};
-use wheels::{Mount, complaints, files, inspect, kpackfs, python, small, split, torch, unpacked, wheel, wheel_names};
+use crate::common::{assert_same, files_below, fixture, run, skipped};
+use wheels::{Mount, complaints, inspect, kpackfs, python, small, split, torch, unpacked, wheel, wheel_names};
 
 /// All ways to get a wheel give the same bytes, and they are right.
 fn check(input: &Path, minimum: usize) {
     let written = split(input, &["--format", "wheel", "-j", "1"]);
-    let wheels = files(written.path());
+    let wheels = files_below(written.path());
     assert!(wheels.len() >= minimum, "{:?}", wheels.keys());
     assert_eq!(complaints(written.path()), "");
     let again = split(input, &["--output-format", "wheel", "-j", "2"]);
-    assert_same(&wheels, &files(again.path()), "one thread and two");
+    assert_same(&wheels, &files_below(again.path()), "one thread and two");
 
     let parts = split(input, &[]);
     let names = wheel_names(input);
     assert_eq!(names.len(), wheels.len());
     for (part, name) in &names {
         let there = unpacked(&written.path().join(name));
-        assert_same(&files(&parts.path().join(part)), &there, &format!("{part} and {name}"));
+        assert_same(&files_below(&parts.path().join(part)), &there, &format!("{part} and {name}"));
     }
     let sizes = inspect(input, &["--sizes"]);
     for (part, name) in &names {
@@ -47,13 +47,13 @@ fn check(input: &Path, minimum: usize) {
     let Some(two) = mount(["-j", "2", "--deflate", "6"]) else { return };
     // The second mount reads in another order: parts before wheels.
     for part in names.keys().rev() {
-        assert_same(&files(&parts.path().join(part)), &files(&two.at(part)), part);
+        assert_same(&files_below(&parts.path().join(part)), &files_below(&two.at(part)), part);
     }
-    assert_same(&wheels, &files(&one.at("wheels")), "split and a mount");
-    assert_same(&wheels, &files(&two.at("wheels")), "split and another mount");
+    assert_same(&wheels, &files_below(&one.at("wheels")), "split and a mount");
+    assert_same(&wheels, &files_below(&two.at("wheels")), "split and another mount");
     let stored = split(input, &["--format", "wheel", "--deflate", "0"]);
     let Some(plain) = mount(["-j", "2", "--deflate", "0"]) else { return };
-    assert_same(&files(stored.path()), &files(&plain.at("wheels")), "split and a mount without deflating");
+    assert_same(&files_below(stored.path()), &files_below(&plain.at("wheels")), "split and a mount without deflating");
 }
 
 #[test]
@@ -159,8 +159,7 @@ fn files_have_the_time_of_source_date_epoch() {
 #[test]
 fn pip_installs_from_the_mount() {
     if !Command::new("python3").args(["-m", "pip", "--version"]).output().is_ok_and(|output| output.status.success()) {
-        skipped("python3 has no pip");
-        return;
+        return skipped("python3 has no pip");
     }
     let directory = tempfile::tempdir().unwrap();
     let input = small(&directory);
@@ -173,7 +172,7 @@ fn pip_installs_from_the_mount() {
         pip.args(["-m", "pip", "install", "--isolated", "--no-index", "--no-cache-dir", "--quiet", "--no-compile"]);
         pip.arg("--find-links").arg(mount.at("wheels")).arg("--find-links").arg(stub.path());
         run(pip.arg(format!("small[{extra}]==1.0")).arg("--target").arg(target.path()));
-        let installed = files(target.path());
+        let installed = files_below(target.path());
         let expected = split(&input, &[]);
         let keys: &[&str] = match extra {
             "gfx90a" => &["host", "gfx90a"],
@@ -182,7 +181,7 @@ fn pip_installs_from_the_mount() {
         };
         let mut payload = 0;
         for key in keys {
-            for (path, content) in files(&expected.path().join(key)) {
+            for (path, content) in files_below(&expected.path().join(key)) {
                 let path = path.to_str().unwrap();
                 if path.contains(".dist-info/") {
                     continue;
@@ -261,7 +260,7 @@ fn an_unpacked_wheel_gives_the_same_parts() {
     assert_eq!(complaints(written.path()), "");
     for (part, name) in wheel_names(&input) {
         let packed = split(&input, &["--view", &part]);
-        let (there, expected) = (unpacked(&written.path().join(&name)), files(&packed.path().join(&part)));
+        let (there, expected) = (unpacked(&written.path().join(&name)), files_below(&packed.path().join(&part)));
         assert_same(&there, &expected, &name);
     }
 }
@@ -329,7 +328,7 @@ fn options_of_the_reference_are_understood() {
         "2",
     ]);
     assert!(output.status.success(), "{output:?}");
-    let there = files(&out);
+    let there = files_below(&out);
     let host = input.file_name().unwrap().to_str().unwrap();
     let device = host.replace("torch-", "amd_torch_gpu_gfx90a-");
     for name in [host, &host.replace(".whl", "-rocm7.1.whl"), "torch-2.10.0+rocm7.1-variants.json", &device] {

@@ -9,8 +9,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use crate::common::{Files, assert_same, fixture, program, run, skipped};
-use crate::wheels_mount::wheels::{Mount, files, python, small, split, wheel};
+use crate::common::{Files, assert_same, files_below, fixture, program, run, skipped};
+use crate::wheels_mount::wheels::{Mount, python, small, split, wheel};
 
 /// A wheel with device code and one without, in a directory of their own.
 pub(crate) fn release(directory: &TempDir) -> PathBuf {
@@ -29,7 +29,7 @@ fn index(inputs: &[&Path], arguments: &[&str]) -> (TempDir, Files) {
     let mut split = program();
     split.arg("split").args(inputs).arg("-o").arg(out.path()).args(["--format", "index"]).args(arguments);
     run(&mut split);
-    let written = files(&out.path().join("simple"));
+    let written = files_below(&out.path().join("simple"));
     (out, written)
 }
 
@@ -85,7 +85,7 @@ fn an_index_has_the_parts_and_wheels_without_device_code_as_they_are() {
     let names = check_pages(&written, "1.1");
     check_metadata(out.path());
     let [small, plain] = ["small-1.0-py3-none-any.whl", "rocm_bootstrap-1.0-py3-none-any.whl"];
-    let parts = files(split(&inputs.join(small), &["--format", "wheel"]).path());
+    let parts = files_below(split(&inputs.join(small), &["--format", "wheel"]).path());
     for (name, bytes) in &parts {
         let name = name.to_str().unwrap();
         let project = name.split('-').next().unwrap().replace('_', "-");
@@ -156,14 +156,13 @@ fn an_index_is_replaced_only_with_force() {
     let output = again().output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     run(again().arg("--force"));
-    assert!(check_pages(&files(&out.path().join("simple")), "1.1").len() > 1);
+    assert!(check_pages(&files_below(&out.path().join("simple")), "1.1").len() > 1);
 }
 
 #[test]
 fn pip_installs_from_an_index_by_digest() {
     if !Command::new("python3").args(["-m", "pip", "--version"]).output().is_ok_and(|output| output.status.success()) {
-        skipped("python3 has no pip");
-        return;
+        return skipped("python3 has no pip");
     }
     let directory = tempfile::tempdir().unwrap();
     let (out, written) = index(&[&release(&directory)], &[]);
@@ -180,7 +179,7 @@ fn pip_installs_from_an_index_by_digest() {
         pip.args(["-m", "pip", "install", "--isolated", "--no-cache-dir", "--quiet", "--no-compile", "--index-url"]);
         pip.arg(format!("file://{}/simple/", out.path().display())).arg("--target").arg(target.path());
         run(pip.args(arguments));
-        files(target.path())
+        files_below(target.path())
             .into_keys()
             .filter(|path| !path.to_string_lossy().contains(".dist-info"))
             .collect::<Vec<_>>()
@@ -200,7 +199,7 @@ fn a_mount_of_several_wheels_shows_what_split_writes() {
     let (_out, written) = index(&[&inputs], &["--no-cache"]);
     let Some(mount) = Mount::new(&inputs, &cached) else { return };
     // Nothing is known about the wheels, and pages do not wait for that.
-    let shown = files(&mount.at("simple"));
+    let shown = files_below(&mount.at("simple"));
     assert_eq!(check_pages(&shown, "1.0"), check_pages(&written, "1.1"));
     let is_page = |path: &Path| path.extension().is_some_and(|suffix| suffix == "html" || suffix == "json");
     let without_pages = |index: &Files| -> Files {
@@ -211,21 +210,21 @@ fn a_mount_of_several_wheels_shows_what_split_writes() {
 
     run(program().arg("index").arg(&inputs).arg("--wheel-digests").args(cached));
     let mount = Mount::new(&inputs, &cached).unwrap();
-    assert_same(&written, &files(&mount.at("simple")), "split and a mount with digests");
+    assert_same(&written, &files_below(&mount.at("simple")), "split and a mount with digests");
     let all = fs::read_dir(mount.at("wheels")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(all.collect::<BTreeSet<_>>(), check_pages(&written, "1.1"));
     // Each wheel has the views that it has alone.
     let alone = Mount::new(&inputs.join("small-1.0-py3-none-any.whl"), &cached).unwrap();
     for view in ["host", "gfx90a", "merged/gfx90a", "thin/gfx1030", "thin-wheels/gfx1030"] {
-        let there = files(&mount.at(&format!("small/1.0/py3-none-any/{view}")));
-        assert_same(&files(&alone.at(view)), &there, view);
+        let there = files_below(&mount.at(&format!("small/1.0/py3-none-any/{view}")));
+        assert_same(&files_below(&alone.at(view)), &there, view);
     }
     assert!(mount.at("rocm-bootstrap/1.0/py3-none-any/host/rocm_bootstrap/__init__.py").exists());
     let listed = run(Command::new("ls").arg(mount.at("")));
     assert!(listed.contains("simple\n") && !listed.contains("simple-thin"), "{listed}");
-    let thin = files(&mount.at("simple-thin/gfx1030"));
+    let thin = files_below(&mount.at("simple-thin/gfx1030"));
     assert_eq!(check_pages(&thin, "1.0").len(), 2);
-    assert_same(&thin, &merged(&thin, &files(&alone.at("simple-thin/gfx1030"))), "one wheel and several");
+    assert_same(&thin, &merged(&thin, &files_below(&alone.at("simple-thin/gfx1030"))), "one wheel and several");
 }
 
 /// These files, with those of the projects of another index.
@@ -311,7 +310,7 @@ fn signatures_of_wheels_that_stay_as_they_are_stay_next_to_them() {
     let output = split.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
-    let mut written = files(&out.path().join("simple"));
+    let mut written = files_below(&out.path().join("simple"));
     for suffix in suffixes {
         let kept = written.remove(Path::new(&format!("rocm-bootstrap/{plain}{suffix}")));
         assert_eq!(kept.as_deref(), Some(suffix.as_bytes()));

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::common::{is_made, now, program, run};
+use crate::common::{is_made, now, paths_below, program, run};
 use crate::wheels_mount::simple::release;
 use crate::wheels_mount::wheels::{Mount, small, wheel};
 
@@ -15,20 +15,11 @@ const OLD: i64 = 1_600_000_000;
 
 /// The modification time and the size of each file below a directory.
 fn times(root: &Path) -> BTreeMap<PathBuf, (i64, u64)> {
-    let mut found = BTreeMap::new();
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            let metadata = path.metadata().unwrap();
-            if metadata.is_dir() {
-                directories.push(path);
-            } else {
-                found.insert(path.strip_prefix(root).unwrap().to_owned(), (metadata.mtime(), metadata.size()));
-            }
-        }
-    }
-    found
+    let times = |path: PathBuf| {
+        let metadata = root.join(&path).metadata().unwrap();
+        metadata.is_file().then_some((path, (metadata.mtime(), metadata.size())))
+    };
+    paths_below(root).into_iter().filter_map(times).collect()
 }
 
 fn set_old(path: &Path) {

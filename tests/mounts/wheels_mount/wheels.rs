@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{Files, can_mount, fixture, program, run};
+use crate::common::{self, Files, can_mount, files_below, fixture, program, run};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -43,24 +43,6 @@ pub(crate) fn wheel_names(input: &Path) -> BTreeMap<String, String> {
     names
 }
 
-pub(crate) fn files(root: &Path) -> Files {
-    let mut found = Files::new();
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                directories.push(path);
-            } else {
-                let content = fs::read(&path).unwrap();
-                assert_eq!(content.len() as u64, path.metadata().unwrap().len(), "{}", path.display());
-                found.insert(path.strip_prefix(root).unwrap().to_owned(), content);
-            }
-        }
-    }
-    found
-}
-
 /// What Python finds wrong with the wheels in a directory.
 pub(crate) fn complaints(directory: &Path) -> String {
     let wheels = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
@@ -72,7 +54,7 @@ pub(crate) fn complaints(directory: &Path) -> String {
 pub(crate) fn unpacked(wheel: &Path) -> Files {
     let directory = tempfile::tempdir().unwrap();
     python(["-m", "zipfile", "-e", wheel.to_str().unwrap(), directory.path().to_str().unwrap()]);
-    files(directory.path())
+    files_below(directory.path())
 }
 
 /// The torch-shaped wheel of fixtures.
@@ -85,11 +67,7 @@ pub(crate) fn torch(directory: &TempDir) -> PathBuf {
 /// Deflates files to the wheel `name`, version 1.0, with Python.
 pub(crate) fn wheel(directory: &TempDir, name: &str, payload: &[(&str, Vec<u8>)]) -> PathBuf {
     let tree = tempfile::tempdir().unwrap();
-    let write = |path: &str, content: &[u8]| {
-        let path = tree.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    };
+    let write = |path: &str, content: &[u8]| common::put(tree.path().join(path), content);
     let dist_info = format!("{name}-1.0.dist-info");
     write(&format!("{dist_info}/METADATA"), format!("Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n").as_bytes());
     write(&format!("{dist_info}/WHEEL"), b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n");

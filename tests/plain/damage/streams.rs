@@ -5,9 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::process::Command;
 
-use flate2::{Compression, write::GzEncoder};
-
-use crate::common::{fixture, program, skipped};
+use crate::common::{fixture, gzip, program, skipped};
 use crate::damage::support::noise;
 
 /// An archive of a library and of data.
@@ -21,12 +19,6 @@ fn archive() -> Vec<u8> {
         builder.append_data(&mut header, name, content).unwrap();
     }
     builder.into_inner().unwrap()
-}
-
-fn gzip(tar: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
-    encoder.write_all(tar).unwrap();
-    encoder.finish().unwrap()
 }
 
 fn zstd(tar: &[u8]) -> Vec<u8> {

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 
-use crate::common::{can_mount, fixture, program, succeeds, umount};
+use crate::common::{self, can_mount, fixture, program, succeeds, umount};
 use crate::forms::others;
 use crate::forms::reader::{self, Counts};
 use crate::forms::rows::Row;
@@ -147,9 +147,7 @@ impl Place {
     }
 
     pub(crate) fn write(&self, path: &str, bytes: &[u8]) {
-        let path = self.at(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
+        common::put(self.at(path), bytes);
     }
 
     /// Runs the program under test, which has to succeed.

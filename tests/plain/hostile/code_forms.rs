@@ -1,9 +1,8 @@
 //! Files with device code in forms that no wrapper leads to, malformed in every way.
 
-use std::io::Write;
-
 use super::Kind;
 use super::plain_bundle::plain;
+use crate::common::gzip;
 
 /// A code object for gfx942 that claims to end at `end`.
 fn code_object(end: u64) -> Vec<u8> {
@@ -20,12 +19,6 @@ fn offload(version: u32, header: &[u64], entry: [u64; 4], rest: &[u8]) -> Vec<u8
     let mut bytes = [&b"\x10\xff\x10\xad"[..], &version.to_le_bytes()].concat();
     header.iter().chain(&[2 << 16]).chain(&entry).for_each(|field| bytes.extend(field.to_le_bytes()));
     [&bytes[..], rest].concat()
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
 }
 
 fn zstd(bytes: &[u8]) -> Vec<u8> {

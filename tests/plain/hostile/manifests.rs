@@ -1,9 +1,8 @@
 //! Tar archives, segments of frames, manifests and inputs of `kpack create`, malformed in every way.
 
-use std::io::Write;
-
 use kpackfs::artifact::{Kpm, KpmEntry};
 
+use crate::common::gzip;
 use crate::hostile::Kind;
 use crate::hostile::plain_bundle::plain;
 
@@ -31,12 +30,6 @@ fn plainly(name: &str, kind: u8, content: &[u8]) -> Vec<u8> {
 
 fn link(name: &str, kind: u8, target: &str) -> Vec<u8> {
     member(name, kind, b"", |header| header[157..157 + target.len()].copy_from_slice(target.as_bytes()))
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
 }
 
 /// Images: the first byte says what the others are (`fuzz/bodies/image.rs`).

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use crate::common::{copy_all, paths_below};
 use kpackfs::binary::FatBinary;
 use kpackfs::fatbin::read_bundle;
 use kpackfs::gpu::TargetId;
@@ -125,15 +126,15 @@ impl Place {
         for part in fs::read_dir(self.at("out")).unwrap() {
             let part = part.unwrap();
             if part.file_name() != ".kpackfs" {
-                overlay(&part.path(), &self.at("site"));
+                copy_all(part.path().join("."), self.at("site"));
             }
         }
     }
 
     /// The targets in the names of the archives below a directory.
     pub(crate) fn archives(&self, path: &str) -> BTreeSet<String> {
-        let names =
-            files(&self.at(path)).into_iter().map(|file| file.file_name().unwrap().to_str().unwrap().to_owned());
+        let paths = paths_below(&self.at(path)).into_iter();
+        let names = paths.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned());
         let target = |name: String| Some(name.strip_suffix(".kpack")?.split_once('_')?.1.to_owned());
         names.filter_map(target).collect()
     }
@@ -189,23 +190,5 @@ impl Place {
             let lookups = answer["lookups"].as_array().unwrap();
             (lookups.iter().map(|it| it["with_code"] == 2).collect(), text)
         })
-    }
-}
-
-/// All files below a directory.
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
-    }
-    found
-}
-
-fn overlay(from: &Path, to: &Path) {
-    for file in files(from) {
-        let place = to.join(file.strip_prefix(from).unwrap());
-        fs::create_dir_all(place.parent().unwrap()).unwrap();
-        fs::copy(file, place).unwrap();
     }
 }

@@ -1,13 +1,13 @@
 //! Images that tests make: layers by the crate `tar`, documents by hand.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use kpackfs::rope::Sha256;
-use kpackfs::split::hex;
 use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
+
+use crate::common::{gzip, sha256};
 
 /// A layer that is being made. Names are written as they are.
 pub(crate) struct Layer(Builder<Vec<u8>>);
@@ -87,11 +87,7 @@ impl Form {
         match self {
             Self::Plain => layer.to_vec(),
             Self::Zstd => zstd::encode_all(layer, 1).unwrap(),
-            Self::Gzip | Self::DockerGzip => {
-                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-                encoder.write_all(layer).unwrap();
-                encoder.finish().unwrap()
-            }
+            Self::Gzip | Self::DockerGzip => gzip(layer),
         }
     }
 }
@@ -100,9 +96,7 @@ pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(crate) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 pub(crate) fn digest(bytes: &[u8]) -> String {
-    let mut sum = Sha256::default();
-    sum.update(bytes);
-    format!("sha256:{}", hex(&sum.finish()))
+    format!("sha256:{}", sha256(bytes))
 }
 
 /// A layout on disk.

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kpackfs::rope::Sha256;
 use tempfile::tempdir;
 
-use crate::common::{fixture, program, succeeds};
+use crate::common::{files_below, fixture, program, succeeds};
 use crate::images::layout::{Form, Layer, Layout, image};
 use crate::images::unpacked::unpack;
 
@@ -27,23 +27,8 @@ fn split_package() -> BTreeMap<String, Vec<u8>> {
     fs::write(library.join("TensileLibrary_Type_gfx90a.co"), b"90a").unwrap();
     fs::write(library.join("TensileLibrary_Type_gfx1030.co"), b"1030").unwrap();
     succeeds(program().arg("split").arg(&input).args(["--no-cache", "-o"]).arg(&out));
-    let mut files = BTreeMap::new();
-    for part in GPUS.iter().chain(&["host"]) {
-        add_files(&out.join(part), "", &mut files);
-    }
-    files
-}
-
-fn add_files(directory: &Path, prefix: &str, files: &mut BTreeMap<String, Vec<u8>>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let entry = entry.unwrap();
-        let name = format!("{prefix}{}", entry.file_name().to_str().unwrap());
-        if entry.file_type().unwrap().is_dir() {
-            add_files(&entry.path(), &format!("{name}/"), files);
-        } else {
-            files.insert(name, fs::read(entry.path()).unwrap());
-        }
-    }
+    let files = GPUS.iter().chain(&["host"]).flat_map(|part| files_below(&out.join(part)));
+    files.map(|(path, bytes)| (path.to_str().unwrap().to_owned(), bytes)).collect()
 }
 
 fn is_of_device(name: &str) -> bool {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 
 use flate2::Compression as Level;
-use flate2::write::{GzEncoder, ZlibEncoder};
+use flate2::write::ZlibEncoder;
 use kpackfs::binary::{data_ranges, marker};
 use kpackfs::devicecode::{CodeFrame, CodeOfForm, DeviceCodePlace, DeviceForm, FORMS};
 use kpackfs::kpack::Compression;
@@ -13,7 +13,7 @@ use kpackfs::resources::Resources;
 use kpackfs::source::Input;
 use kpackfs::split::{CodeOfFile, Fate, device_code};
 
-use crate::common::fixture;
+use crate::common::{fixture, gzip};
 use crate::shapes::bundle_files::{bundle, code, compressed, three};
 use crate::shapes::shown::{Shown, content};
 
@@ -98,12 +98,6 @@ fn offload_binary(version: u32, images: &[(&str, &str, &[u8])], pack: Option<Pac
 
 fn zlib(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Level::best());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Level::best());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }

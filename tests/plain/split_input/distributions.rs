@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::{differences, files, overlay};
-use crate::common::{fixture, program, run, succeeds};
+use crate::common::{self, fixture, program, run, succeeds};
 
 /// The binaries of two packages, and their fixtures.
 const PACKAGES: [(&str, &[(&str, &str)]); 2] = [
@@ -35,8 +35,7 @@ fn packages_share_no_archive_and_have_none_in_the_root_directory() {
     for (package, binaries) in PACKAGES {
         for root in [at(package), at("fat")] {
             for (path, name) in binaries {
-                fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
-                fs::write(root.join(path), fixture(name)).unwrap();
+                common::put(root.join(path), fixture(name));
             }
         }
         split(package, &format!("{package}.split"));

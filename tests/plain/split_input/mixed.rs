@@ -13,8 +13,7 @@ pub(super) fn kpackfs(place: &Path, arguments: &[&str]) -> (Option<i32>, String)
 }
 
 fn put(place: &Path, path: &str, bytes: &[u8]) {
-    fs::create_dir_all(place.join(path).parent().unwrap()).unwrap();
-    fs::write(place.join(path), bytes).unwrap();
+    crate::common::put(place.join(path), bytes);
 }
 
 /// Every library of a split tree was replaced by its fat original: the archives are old, and their code is stored once.

@@ -27,8 +27,9 @@ use kpackfs::rope::Content;
 use kpackfs::source::{EntryKind, EntryPath, Input};
 use kpackfs::split::{FatBinaries, Plan, PlanOptions};
 use kpackfs::{export, verify, view};
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
+
+use crate::common::{copy_all, files_below, sha256};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
 
@@ -40,10 +41,6 @@ type Code = Vec<BTreeMap<String, String>>;
 
 /// The code of each fixture.
 type All = BTreeMap<String, Code>;
-
-fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
-}
 
 fn read(content: &dyn Content) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
@@ -72,7 +69,7 @@ fn code_of(input: &Input, resources: &Arc<Resources>) -> All {
         let Ok(Some(fat)) = FatBinary::scan(content) else { continue };
         let wrapper = |wrapper: kpackfs::binary::Wrapper| {
             let objects = read_bundle(content, wrapper.bundle, wrapper.limit, resources).unwrap();
-            objects.iter().map(|it| (it.target.to_string(), digest(&read(&*it.content)))).collect()
+            objects.iter().map(|it| (it.target.to_string(), sha256(&read(&*it.content)))).collect()
         };
         let name = String::from_utf8(entry.path.name().to_vec()).unwrap();
         all.insert(name, fat.wrappers().into_iter().map(wrapper).collect());
@@ -168,24 +165,12 @@ impl Trees {
 }
 
 fn overlay(from: &Path, to: &Path) {
-    let status = std::process::Command::new("cp").arg("-a").arg(from.join(".")).arg(to).status().unwrap();
-    assert!(status.success());
+    copy_all(from.join("."), to);
 }
 
 /// All files below a directory.
 fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
-            if path.is_dir() {
-                directories.push(path);
-            } else {
-                found.insert(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned(), fs::read(path).unwrap());
-            }
-        }
-    }
-    found
+    files_below(root).into_iter().map(|(path, bytes)| (path.to_str().unwrap().to_owned(), bytes)).collect()
 }
 
 /// The names of the files that differ.

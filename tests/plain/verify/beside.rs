@@ -21,8 +21,7 @@ fn has(findings: &[Finding], rule: Rule, path: &str) -> bool {
 }
 
 fn put(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
+    crate::common::put(path, text);
 }
 
 /// A distribution of these files, next to a split.

@@ -10,6 +10,7 @@ use kpackfs::resources::Resources;
 use kpackfs::verify::{Rule, VerifyError, VerifyOptions, VerifyReport};
 use sha2::{Digest, Sha256};
 
+use crate::common::{files_below, paths_below};
 use crate::verify::installations::{fat, installed, wheel, wheels};
 use crate::verify::splits::{Split, edit};
 use crate::verify::wheels::{split, unpacked};
@@ -24,20 +25,12 @@ fn run(path: &Path, against: Option<&Path>) -> Result<VerifyReport, VerifyError>
     )
 }
 
-fn files(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
-        if entry.is_dir() { files(&entry, found) } else { found.push(entry) }
-    }
-}
-
 /// The wheel of an unpacked one.
 fn packed(unpacked: &Path, wheel: &Path) {
-    let (mut zip, mut all) = (zip::ZipWriter::new(File::create(wheel).unwrap()), Vec::new());
-    files(unpacked, &mut all);
-    for file in all {
-        let name = file.strip_prefix(unpacked).unwrap().to_str().unwrap();
-        zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
-        zip.write_all(&fs::read(&file).unwrap()).unwrap();
+    let mut zip = zip::ZipWriter::new(File::create(wheel).unwrap());
+    for (path, bytes) in files_below(unpacked) {
+        zip.start_file(path.to_str().unwrap(), zip::write::SimpleFileOptions::default()).unwrap();
+        zip.write_all(&bytes).unwrap();
     }
     zip.finish().unwrap();
 }
@@ -172,9 +165,8 @@ fn the_root_of_an_image_is_an_installation() {
     assert_eq!(report.findings, []);
     assert!(report.counts.binaries.get() > 5 && report.counts.code_objects.get() > 5, "{:?}", report.counts);
     assert_eq!(run(place.path().join("whole").as_path(), None).unwrap().counts.files.get(), report.counts.files.get());
-    let mut archives = Vec::new();
-    files(&root.join(".kpack"), &mut archives);
-    edit(&archives[0], |bytes| bytes.truncate(64));
+    let archives = root.join(".kpack");
+    edit(&archives.join(&paths_below(&archives)[0]), |bytes| bytes.truncate(64));
     assert!(run(&image("damaged"), None).unwrap().findings.iter().any(|it| it.rule == Rule::ArchiveUnreadable));
     let fat = split.fat();
     layout(&fat, &place.path().join("fat"));

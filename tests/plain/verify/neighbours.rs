@@ -83,10 +83,7 @@ fn scripts_of_other_installations() {
     let packages = place.path().join("lib/app");
     fs::create_dir_all(packages.parent().unwrap()).unwrap();
     fs::rename(installed_by_pip(fat.path(), &[], &["gfx90a"]).keep(), &packages).unwrap();
-    let script = |path: &Path, text: &str| {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    };
+    let script = |path: &Path, text: &str| crate::common::put(path, text);
     script(&place.path().join("bin/tool"), "of another");
     script(&packages.join("bin/tool"), "own");
     let dist_info = packages.join("tool-1.0.dist-info");

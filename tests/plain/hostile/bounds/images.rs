@@ -1,24 +1,19 @@
 //! Documents of container images. Layers are tar archives, which `listed.rs` has.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-
-use kpackfs::rope::Sha256;
-use kpackfs::split::hex;
 
 use super::Costly;
 use super::binaries::library;
 use super::listed::header;
+use crate::common::{gzip, sha256};
 
 /// The largest document.
 const MOST: usize = 1 << 20;
 
 /// Writes a blob, and returns its descriptor.
 fn blob(place: &Path, bytes: &[u8], kind: &str) -> String {
-    let mut sum = Sha256::default();
-    sum.update(bytes);
-    let digest = hex(&sum.finish());
+    let digest = sha256(bytes);
     fs::create_dir_all(place.join("blobs/sha256")).unwrap();
     fs::write(place.join("blobs/sha256").join(&digest), bytes).unwrap();
     format!(
@@ -56,15 +51,10 @@ fn layer(place: &Path, files: &[(&str, &[u8])], records: &[(&str, &[u8])]) -> (S
         tar.append(&header(::tar::EntryType::Regular, name, bytes.len() as u64), *bytes).unwrap();
     }
     let tar = tar.into_inner().unwrap();
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(&tar).unwrap();
-    (blob(place, &encoder.finish().unwrap(), "layer").replace("layer.v1+json", "layer.v1.tar+gzip"), digest(&tar))
-}
-
-fn digest(bytes: &[u8]) -> String {
-    let mut sum = Sha256::default();
-    sum.update(bytes);
-    format!("sha256:{}", hex(&sum.finish()))
+    (
+        blob(place, &gzip(&tar), "layer").replace("layer.v1+json", "layer.v1.tar+gzip"),
+        format!("sha256:{}", sha256(&tar)),
+    )
 }
 
 /// The descriptor of an image with these layers, and more in its configuration and in its manifest.
