@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::common::{copy_all, run};
 use tempfile::TempDir;
 
 const KPACKFS: &str = env!("CARGO_BIN_EXE_kpackfs");
@@ -18,23 +19,13 @@ struct Environment {
     site: PathBuf,
 }
 
-fn runs(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
 /// An unpacked wheel with one file.
 fn unpacked(root: &Path, name: &str, requires: &str, file: &str, content: &[u8]) {
-    let put = |path: &str, bytes: &[u8]| {
-        let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
-    };
+    let put = |path: &str, bytes: &[u8]| crate::common::put(root.join(path), bytes);
     let info = format!("{name}-1.0.dist-info");
     put(file, content);
     put(
@@ -56,19 +47,18 @@ impl Environment {
         let place = tempfile::tempdir().unwrap();
         let at = |path: &str| place.path().join(path);
         unpacked(&at("fat"), "fat", "", LIBRARY, &fs::read(fixture(name)).unwrap());
-        runs(Command::new(KPACKFS).args(["split", "--format", "wheel", "-o"]).arg(at("wheels")).arg(at("fat")));
+        run(Command::new(KPACKFS).args(["split", "--format", "wheel", "-o"]).arg(at("wheels")).arg(at("fat")));
         // The host wheel requires it, and the test has no network.
         unpacked(&at("bootstrap"), "rocm_bootstrap", "", "rocm_bootstrap.py", b"");
         let zip = "import shutil, sys; shutil.make_archive(sys.argv[1], 'zip', sys.argv[2])";
-        runs(Command::new("python3").args(["-c", zip]).arg(at("b")).arg(at("bootstrap")));
+        run(Command::new("python3").args(["-c", zip]).arg(at("b")).arg(at("bootstrap")));
         fs::rename(at("b.zip"), at("wheels/rocm_bootstrap-1.0-py3-none-any.whl")).unwrap();
-        runs(Command::new("python3").args(["-m", "venv"]).arg(at("venv")));
+        run(Command::new("python3").args(["-m", "venv"]).arg(at("venv")));
         let python = at("venv/bin/python");
-        let site =
-            runs(Command::new(&python).args(["-c", "import sysconfig; print(sysconfig.get_paths()['platlib'])"]));
+        let site = run(Command::new(&python).args(["-c", "import sysconfig; print(sysconfig.get_paths()['platlib'])"]));
         let environment = Self { site: site.trim().into(), place };
         let all = ["-m", "pip", "install", "-q", &format!("fat[{extras}]")];
-        runs(environment.offline(&mut Command::new(python)).args(all));
+        run(environment.offline(&mut Command::new(python)).args(all));
         environment.copy("venv", "backup");
         environment
     }
@@ -78,7 +68,7 @@ impl Environment {
     }
 
     fn copy(&self, from: &str, to: &str) {
-        runs(Command::new("cp").arg("-a").arg(self.at(from)).arg(self.at(to)));
+        copy_all(self.at(from), self.at(to));
     }
 
     /// Lets pip take packages only from the directory of wheels.
@@ -90,7 +80,7 @@ impl Environment {
     }
 
     fn pip(&self, arguments: &[&str]) {
-        runs(self.offline(&mut Command::new(self.at("venv/bin/python"))).args(["-m", "pip", "-q"]).args(arguments));
+        run(self.offline(&mut Command::new(self.at("venv/bin/python"))).args(["-m", "pip", "-q"]).args(arguments));
     }
 
     fn restore(&self) {
@@ -108,75 +98,53 @@ impl Environment {
     }
 }
 
-/// How an installation is broken, the arguments of `why`, what its first line contains, and whether it prints a
-/// command.
-type Case = (&'static str, fn(&Environment), &'static str, &'static str, &'static str, bool);
+/// How an installation is broken, the arguments of `why`, and what its first line contains.
+type Case = (&'static str, fn(&Environment), &'static str, &'static str);
 
-const CASES: &[Case] = &[
+/// The first line has a command.
+const MENDED: &[Case] = &[
     (
         "the device part is missing",
         |it| it.pip(&["uninstall", "-y", DEVICE]),
-        "",
         "$SITE --target gfx1030",
         "the package amd-fat-device-gfx1030 1.0 is not installed",
-        true,
     ),
     (
         "it is of another version",
         other_version,
-        "",
         "$SITE --target gfx1030",
         "the package amd-fat-device-gfx1030 is installed in version 0.9, and fat in 1.0",
-        true,
-    ),
-    (
-        "for another GPU",
-        |_| (),
-        "",
-        "$SITE --target gfx1201",
-        "fat 1.0 has no package for gfx1201; it has some for gfx1030",
-        false,
     ),
     (
         "the archive is gone",
         |it| fs::remove_file(it.site.join(ARCHIVE)).unwrap(),
-        "",
         "$SITE --target gfx1030",
         "its archive is gone, although its package is installed",
-        true,
     ),
-    ("the archive is truncated", truncate, "", "$SITE --target gfx1030", "fat_gfx1030.kpack is damaged", true),
+    ("the archive is truncated", truncate, "$SITE --target gfx1030", "fat_gfx1030.kpack is damaged"),
     (
         "the archive is another library's",
         replace,
-        "",
         "$SITE --target gfx1030",
         "; it was replaced: its SHA-256 is not the one in the RECORD of amd-fat-device-gfx1030 1.0",
-        true,
     ),
     (
         "the archive is empty",
         |it| fs::write(it.site.join(ARCHIVE), "").unwrap(),
-        "",
         "$SITE --target gfx1030",
         "fat_gfx1030.kpack is damaged",
-        true,
     ),
     (
         "the archive is something else",
         |it| fs::write(it.site.join(ARCHIVE), [b'x'; 5000]).unwrap(),
-        "",
         "$SITE --target gfx1030",
         "fat_gfx1030.kpack is damaged",
-        true,
     ),
     (
         "all archives are gone",
         |it| fs::remove_dir_all(it.site.join("fat/.kpack")).unwrap(),
-        "",
         "$SITE --target gfx90a",
         "its archive is gone, although its package is installed",
-        true,
     ),
     (
         "the archive is a link that leads nowhere",
@@ -184,18 +152,14 @@ const CASES: &[Case] = &[
             fs::remove_file(it.site.join(ARCHIVE)).unwrap();
             std::os::unix::fs::symlink("nowhere", it.site.join(ARCHIVE)).unwrap();
         },
-        "",
         "$SITE --target gfx1030",
         "its archive is gone, although its package is installed",
-        true,
     ),
     (
         "no device part is installed",
         |it| it.pip(&["uninstall", "-y", DEVICE, "amd_fat_device_gfx90a"]),
-        "",
         "--python venv/bin/python --binary plain.so --target gfx90a",
         "the package amd-fat-device-gfx90a 1.0 is not installed",
-        true,
     ),
     (
         "the copy of rocm-sdk",
@@ -204,99 +168,98 @@ const CASES: &[Case] = &[
             fs::create_dir_all(copy.parent().unwrap()).unwrap();
             fs::hard_link(it.site.join(LIBRARY), copy).unwrap();
         },
-        "",
         "$SITE/_rocm_sdk_devel/lib/plain.so --target gfx1030",
         "it is a copy that rocm-sdk made of ",
-        true,
     ),
     (
         "the archive is for another GPU",
         |it| {
             fs::copy(it.site.join("fat/.kpack/fat_gfx90a.kpack"), it.site.join(ARCHIVE)).unwrap();
         },
-        "",
         "$SITE --target gfx1030",
         "fat_gfx1030.kpack is an archive for gfx90a",
-        true,
+    ),
+    ("a copy in another directory", copy, "$SITE/other/plain.so --target gfx1030", "it is a copy of "),
+    (
+        "the iGPU is first",
+        |it| topology(it, &[100_306, 100_300]),
+        "$SITE --topology topology",
+        "the first GPU, gfx1036, has no code, though gfx1030 has",
+    ),
+    ("the features differ", features, "$PWD/parts --target gfx90a", "its features differ"),
+];
+
+const NOT_MENDED: &[Case] = &[
+    (
+        "for another GPU",
+        |_| (),
+        "$SITE --target gfx1201",
+        "fat 1.0 has no package for gfx1201; it has some for gfx1030",
     ),
     (
         "the marker is damaged",
         spoil_marker,
-        "",
         "$SITE --target gfx1030",
         "the library's marker, which names the archives, is damaged",
-        false,
     ),
-    ("a copy in another directory", copy, "", "$SITE/other/plain.so --target gfx1030", "it is a copy of ", true),
     (
         "a copy elsewhere",
         |it| {
             fs::copy(it.site.join(LIBRARY), it.at("plain.so")).unwrap();
         },
-        "",
         "plain.so --target gfx1030",
         "the library is a copy whose archives are elsewhere",
-        false,
     ),
+];
+
+/// The same with a variable, which the command changes.
+type ChangedVariable = (&'static str, fn(&Environment), &'static str, &'static str, &'static str);
+
+const VARIABLES: &[ChangedVariable] = &[
     (
         "a runtime that reads no archives",
         runtime,
-        "export LD_LIBRARY_PATH=$PWD/old",
+        "LD_LIBRARY_PATH=$PWD/old",
         "$SITE --target gfx1030",
         "libamdhip64.so.6 does not read .kpack archives",
-        true,
     ),
     (
         "archives are switched off",
         |_| (),
-        "export ROCM_KPACK_DISABLE=1",
+        "ROCM_KPACK_DISABLE=1",
         "$SITE --target gfx1030",
         "ROCM_KPACK_DISABLE forbids the runtime to read archives",
-        true,
     ),
     (
         "other archives are named",
         |_| (),
-        "export ROCM_KPACK_PATH=/nowhere/x.kpack",
+        "ROCM_KPACK_PATH=/nowhere/x.kpack",
         "$SITE --target gfx1030",
         "ROCM_KPACK_PATH is set",
-        true,
     ),
     (
         "a directory of archives is named",
         |_| (),
-        "export ROCM_KPACK_PATH=$SITE/fat/.kpack",
+        "ROCM_KPACK_PATH=$SITE/fat/.kpack",
         "$SITE --target gfx1030",
         "fat/.kpack is a directory, and only archives can be named",
-        true,
     ),
     (
         "an archive with a colon in its name is named",
         |it| {
             fs::copy(it.site.join(ARCHIVE), it.at("x:y.kpack")).unwrap();
         },
-        "export ROCM_KPACK_PATH=$PWD/x:y.kpack",
+        "ROCM_KPACK_PATH=$PWD/x:y.kpack",
         "$SITE --target gfx1030",
         "/x:y.kpack has a colon in its path, and colons divide the list",
-        true,
     ),
     (
         "the archive is gone, and a directory is named",
         |it| fs::remove_file(it.site.join(ARCHIVE)).unwrap(),
-        "export ROCM_KPACK_PATH_PREFIX=$SITE/fat/.kpack",
+        "ROCM_KPACK_PATH_PREFIX=$SITE/fat/.kpack",
         "$SITE --target gfx1030",
         "although its package is installed; ROCM_KPACK_PATH_PREFIX does not help: ",
-        true,
     ),
-    (
-        "the iGPU is first",
-        |it| topology(it, &[100_306, 100_300]),
-        "",
-        "$SITE --topology topology",
-        "the first GPU, gfx1036, has no code, though gfx1030 has",
-        true,
-    ),
-    ("the features differ", features, "", "$PWD/parts --target gfx90a", "its features differ", true),
 ];
 
 fn other_version(it: &Environment) {
@@ -317,7 +280,7 @@ fn truncate(it: &Environment) {
 fn replace(it: &Environment) {
     fs::copy(fixture("plain.so"), it.at("other.so")).unwrap();
     let create = ["kpack", "create", "--force", "--from-binary", "other.so", "--target", "gfx1030", "-o"];
-    runs(Command::new(KPACKFS).args(create).arg(it.site.join(ARCHIVE)).current_dir(it.place.path()));
+    run(Command::new(KPACKFS).args(create).arg(it.site.join(ARCHIVE)).current_dir(it.place.path()));
 }
 
 fn spoil_marker(it: &Environment) {
@@ -348,8 +311,8 @@ fn topology(it: &Environment, versions: &[u32]) {
 
 /// A binary with code for each setting of xnack. The code for the usual setting is removed.
 fn features(it: &Environment) {
-    runs(Command::new(KPACKFS).args(["split", "-o"]).arg(it.at("split")).arg(fixture("features.so")));
-    runs(Command::new("cp").arg("-a").arg(it.at("split/host")).arg(it.at("parts")));
+    run(Command::new(KPACKFS).args(["split", "-o"]).arg(it.at("split")).arg(fixture("features.so")));
+    copy_all(it.at("split/host"), it.at("parts"));
     fs::create_dir(it.at("parts/.kpack")).unwrap();
     let archive = "features.so_gfx90a:xnack+.kpack";
     fs::copy(it.at("split/gfx90a/.kpack").join(archive), it.at("parts/.kpack").join(archive)).unwrap();
@@ -375,19 +338,28 @@ fn each_cause_is_named_and_mended() {
     }
     let (code, said) = environment.why("", "--python venv/bin/python --target gfx1030 --all");
     assert!(code == Some(0) && said.contains("model: "), "{said}");
-    for (name, spoil, before, arguments, expected, is_mended) in CASES {
-        spoil(&environment);
-        let (code, said) = environment.why(before, arguments);
-        let first = said.lines().next().unwrap_or_default();
-        assert_eq!(code, Some(1), "{name}: {said}");
-        assert!(first.contains(expected), "{name}: {said}");
-        let command = first.split_once("; run: ").map(|(_, command)| command);
-        assert_eq!(command.is_some(), *is_mended, "{name}: {said}");
-        if let Some(command) = command {
-            let (code, said) = environment.why(&format!("{before}\n{command}"), arguments);
-            assert_eq!(code, Some(0), "{name}: {command}: {said}");
+    let check =
+        |name: &str, spoil: fn(&Environment), before: &str, arguments: &str, expected: &str, is_mended: bool| {
+            spoil(&environment);
+            let (code, said) = environment.why(before, arguments);
+            let first = said.lines().next().unwrap_or_default();
+            assert_eq!(code, Some(1), "{name}: {said}");
+            assert!(first.contains(expected), "{name}: {said}");
+            let command = first.split_once("; run: ").map(|(_, command)| command);
+            assert_eq!(command.is_some(), is_mended, "{name}: {said}");
+            if let Some(command) = command {
+                let (code, said) = environment.why(&format!("{before}\n{command}"), arguments);
+                assert_eq!(code, Some(0), "{name}: {command}: {said}");
+            }
+            environment.restore();
+        };
+    for (cases, is_mended) in [(MENDED, true), (NOT_MENDED, false)] {
+        for (name, spoil, arguments, expected) in cases {
+            check(name, *spoil, "", arguments, expected, is_mended);
         }
-        environment.restore();
+    }
+    for (name, spoil, variable, arguments, expected) in VARIABLES {
+        check(name, *spoil, &format!("export {variable}"), arguments, expected, true);
     }
 }
 
@@ -413,7 +385,7 @@ fn a_post_release_and_its_device_packages_belong_together() {
     fs::create_dir_all(place.path().join("tree/lib")).unwrap();
     fs::copy(fixture("plain.so"), place.path().join("tree/lib/plain.so")).unwrap();
     let merged = ["--view", "merged/gfx1030", "-o"];
-    runs(Command::new(KPACKFS).arg("split").args(merged).arg(place.path().join("out")).arg(place.path().join("tree")));
+    run(Command::new(KPACKFS).arg("split").args(merged).arg(place.path().join("out")).arg(place.path().join("tree")));
     let installed = |name: &str, version: &str, requires: &str, file: &str| {
         let info = site.join(format!("{name}-{version}.dist-info"));
         fs::create_dir(&info).unwrap();
@@ -464,12 +436,10 @@ fn views_have_their_code() {
         fs::copy(fixture(name), at("tree").join(name)).unwrap();
     }
     let views = ["merged/gfx90a", "thin/gfx90a"];
-    runs(
-        Command::new(KPACKFS)
-            .args(["split", "--view", views[0], "--view", views[1], "-o"])
-            .arg(at("out"))
-            .arg(at("tree")),
-    );
+    run(Command::new(KPACKFS)
+        .args(["split", "--view", views[0], "--view", views[1], "-o"])
+        .arg(at("out"))
+        .arg(at("tree")));
     for view in ["out/merged/gfx90a", "out/thin/gfx90a", "tree"] {
         let found = Command::new(KPACKFS).args(["why", "--target", "gfx90a", "--json"]).arg(at(view)).output().unwrap();
         let answer: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
@@ -536,7 +506,7 @@ fn the_runtime_of_a_split_is_judged_in_every_form() {
         assert_eq!(split(&["fat", "-o", "wheels", "--format", "wheel"]), code == 1);
         assert!(!split(&["fat", "-o", "thin", "--view", "thin/gfx90a"]), "any runtime finds the code there");
         let flat = "mkdir flat && cp -a out/host/. out/gfx90a/. flat && tar -cf flat.tar -C flat .";
-        runs(Command::new("sh").args(["-c", flat]).current_dir(place.path()));
+        run(Command::new("sh").args(["-c", flat]).current_dir(place.path()));
         for form in ["out", "wheels", "flat", "flat.tar"] {
             let output =
                 Command::new(KPACKFS).args(["why", form, "--target", "gfx90a"]).current_dir(place.path()).output();
@@ -563,7 +533,7 @@ fn a_command_is_whole_however_long() {
     let place = tempfile::tempdir().unwrap();
     let deep = place.path().join(["x".repeat(200), "y".repeat(200), "z".repeat(200)].join("/"));
     unpacked(&place.path().join("fat"), "fat", "", LIBRARY, &fs::read(fixture("plain.so")).unwrap());
-    runs(Command::new(KPACKFS).args(["split", "--format", "wheel", "fat", "-o"]).arg(&deep).current_dir(place.path()));
+    run(Command::new(KPACKFS).args(["split", "--format", "wheel", "fat", "-o"]).arg(&deep).current_dir(place.path()));
     let wheel = |name: &str| deep.join(format!("{name}-1.0-py3-none-any.whl")).display().to_string();
     let output = Command::new(KPACKFS).arg("why").arg(wheel("fat")).args(["--target", "gfx1030"]).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();

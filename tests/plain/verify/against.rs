@@ -5,157 +5,93 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use kpackfs::verify::Check;
 
-use crate::verify::splits::{Elf, GFX90A, PLAIN, Segment, XNACK, copy, edit, edit_toc, replace, run, write_at};
+use crate::verify::splits::{Elf, FoundBy, GFX90A, PLAIN, Segment, XNACK, copy, edit, edit_toc, replace, write_at};
 
 #[test]
 fn files_that_differ_are_named() {
-    use Check::Against;
     const DATABASE: &str = "lib/rocblas/library/TensileLibrary_gfx90a.dat";
-    run(
-        &[
-            (
-                "lost",
-                |at| fs::remove_file(at.join("host/share/notes")).unwrap(),
-                Against,
-                "share/notes",
-                "the file is lost",
-            ),
-            (
-                "changed",
-                |at| write_at(&at.join("host/share/notes"), 2, b"x"),
-                Against,
-                "share/notes",
-                "its bytes differ",
-            ),
-            (
-                "longer",
-                |at| edit(&at.join("host/share/notes"), |it| it.push(0)),
-                Against,
-                "share/notes",
-                "its bytes differ",
-            ),
-            (
-                "database lost",
-                |at| fs::remove_file(at.join("gfx90a").join(DATABASE)).unwrap(),
-                Against,
-                DATABASE,
-                "lost",
-            ),
-            (
-                "database changed",
-                |at| write_at(&at.join("gfx90a").join(DATABASE), 0, b"x"),
-                Against,
-                DATABASE,
-                "bytes differ",
-            ),
-            (
-                "twice",
-                |at| copy(&at.join("host/share/notes"), &at.join("gfx90a/share/notes")),
-                Against,
-                "share/notes",
-                "in 2 parts",
-            ),
-            (
-                "added",
-                |at| fs::write(at.join("host/new"), "").unwrap(),
-                Against,
-                "host/new",
-                "the fat input does not have it",
-            ),
-            (
-                "mode",
-                |at| fs::set_permissions(at.join("host/share/notes"), fs::Permissions::from_mode(0o600)).unwrap(),
-                Against,
-                "share/notes",
-                "its mode was 0640 and is 0600",
-            ),
-            (
-                "symlink",
-                |at| {
-                    fs::remove_file(at.join("host/lib/link.so")).unwrap();
-                    symlink("mixed.so", at.join("host/lib/link.so")).unwrap();
-                },
-                Against,
-                "lib/link.so",
-                "the symlink leads elsewhere",
-            ),
-            (
-                "empty directory",
-                |at| fs::remove_dir(at.join("host/empty")).unwrap(),
-                Against,
-                "empty",
-                "directory is lost",
-            ),
-        ],
-        true,
-    );
+    FoundBy(Check::Against).each(&[
+        ("lost", |at| fs::remove_file(at.join("host/share/notes")).unwrap(), "share/notes", "the file is lost"),
+        ("changed", |at| write_at(&at.join("host/share/notes"), 2, b"x"), "share/notes", "its bytes differ"),
+        ("longer", |at| edit(&at.join("host/share/notes"), |it| it.push(0)), "share/notes", "its bytes differ"),
+        ("database lost", |at| fs::remove_file(at.join("gfx90a").join(DATABASE)).unwrap(), DATABASE, "lost"),
+        ("database changed", |at| write_at(&at.join("gfx90a").join(DATABASE), 0, b"x"), DATABASE, "bytes differ"),
+        ("twice", |at| copy(&at.join("host/share/notes"), &at.join("gfx90a/share/notes")), "share/notes", "in 2 parts"),
+        ("added", |at| fs::write(at.join("host/new"), "").unwrap(), "host/new", "the fat input does not have it"),
+        (
+            "mode",
+            |at| fs::set_permissions(at.join("host/share/notes"), fs::Permissions::from_mode(0o600)).unwrap(),
+            "share/notes",
+            "its mode was 0640 and is 0600",
+        ),
+        (
+            "symlink",
+            |at| {
+                fs::remove_file(at.join("host/lib/link.so")).unwrap();
+                symlink("mixed.so", at.join("host/lib/link.so")).unwrap();
+            },
+            "lib/link.so",
+            "the symlink leads elsewhere",
+        ),
+        ("empty directory", |at| fs::remove_dir(at.join("host/empty")).unwrap(), "empty", "directory is lost"),
+    ]);
 }
 
 #[test]
 fn what_differs_in_split_binaries_is_named() {
-    use Check::Against;
-    run(
-        &[
-            (
-                "code of the host",
-                |at| {
-                    let text = Elf::open(&at.join(PLAIN)).section(".text").offset;
-                    write_at(&at.join(PLAIN), text, &[0xcc]);
-                },
-                Against,
-                "lib/plain-bfd.so",
-                "the byte at address",
-            ),
-            (
-                "symbols of the host",
-                |at| {
-                    let comment = Elf::open(&at.join(PLAIN)).section(".comment").offset;
-                    write_at(&at.join(PLAIN), comment, b"?");
-                },
-                Against,
-                "lib/plain-bfd.so",
-                "section .comment has changed",
-            ),
-            (
-                "wrong kernel",
-                |at| {
-                    edit_toc(&at.join(GFX90A), |toc| replace(toc, "lib/plain-bfd.so#0", "lib/plain-bfd.so#1"));
-                },
-                Against,
-                "lib/plain-bfd.so",
-                "wrapper 0: what is found for gfx90a in gfx90a/.kpack/rocm_gfx90a.kpack is other code",
-            ),
-            (
-                "wrong kernel under an alias",
-                |at| {
-                    edit_toc(&at.join(XNACK), |toc| replace(toc, "lib/plain-bfd.so#0", "lib/plain-bfd.so#1"));
-                },
-                Against,
-                "lib/plain-bfd.so",
-                "wrapper 0: what is found for gfx90a:xnack+",
-            ),
-            (
-                "key lost",
-                |at| edit_toc(&at.join(GFX90A), |toc| drop(toc.toc.remove("lib/plain-bfd.so#0"))),
-                Against,
-                "lib/plain-bfd.so",
-                "wrapper 0: its code for gfx90a is not found",
-            ),
-            (
-                "key added",
-                |at| {
-                    edit_toc(&at.join(GFX90A), |toc| {
-                        let copy = toc.toc["lib/plain-bfd.so#0"].clone();
-                        toc.toc.insert("lib/plain-bfd.so#9".to_owned(), copy);
-                    });
-                },
-                Against,
-                GFX90A,
-                "lib/plain-bfd.so#9 for gfx90a: the fat input has no such code object",
-            ),
-        ],
-        true,
-    );
+    FoundBy(Check::Against).each(&[
+        (
+            "code of the host",
+            |at| {
+                let text = Elf::open(&at.join(PLAIN)).section(".text").offset;
+                write_at(&at.join(PLAIN), text, &[0xcc]);
+            },
+            "lib/plain-bfd.so",
+            "the byte at address",
+        ),
+        (
+            "symbols of the host",
+            |at| {
+                let comment = Elf::open(&at.join(PLAIN)).section(".comment").offset;
+                write_at(&at.join(PLAIN), comment, b"?");
+            },
+            "lib/plain-bfd.so",
+            "section .comment has changed",
+        ),
+        (
+            "wrong kernel",
+            |at| {
+                edit_toc(&at.join(GFX90A), |toc| replace(toc, "lib/plain-bfd.so#0", "lib/plain-bfd.so#1"));
+            },
+            "lib/plain-bfd.so",
+            "wrapper 0: what is found for gfx90a in gfx90a/.kpack/rocm_gfx90a.kpack is other code",
+        ),
+        (
+            "wrong kernel under an alias",
+            |at| {
+                edit_toc(&at.join(XNACK), |toc| replace(toc, "lib/plain-bfd.so#0", "lib/plain-bfd.so#1"));
+            },
+            "lib/plain-bfd.so",
+            "wrapper 0: what is found for gfx90a:xnack+",
+        ),
+        (
+            "key lost",
+            |at| edit_toc(&at.join(GFX90A), |toc| drop(toc.toc.remove("lib/plain-bfd.so#0"))),
+            "lib/plain-bfd.so",
+            "wrapper 0: its code for gfx90a is not found",
+        ),
+        (
+            "key added",
+            |at| {
+                edit_toc(&at.join(GFX90A), |toc| {
+                    let copy = toc.toc["lib/plain-bfd.so#0"].clone();
+                    toc.toc.insert("lib/plain-bfd.so#9".to_owned(), copy);
+                });
+            },
+            GFX90A,
+            "lib/plain-bfd.so#9 for gfx90a: the fat input has no such code object",
+        ),
+    ]);
 }
 
 /// Overwrites bytes of the first program header of a kind.
@@ -167,63 +103,42 @@ fn header(root: &std::path::Path, choose: fn(&Segment) -> bool, field: u64, byte
 
 #[test]
 fn what_a_loader_reads_of_headers_is_compared() {
-    use Check::Against;
     const LIBRARY: &str = "lib/plain-bfd.so";
-    run(
-        &[
-            (
-                "code that is not executable",
-                |at| header(at, |it| it.is_load && it.is_executable, 4, &[4]),
-                Against,
-                LIBRARY,
-                "was r-x and is r--",
-            ),
-            (
-                "data that is executable",
-                |at| header(at, |it| it.is_load && it.is_writable, 4, &[7]),
-                Against,
-                LIBRARY,
-                "and is rwx",
-            ),
-            (
-                "data that is not writable",
-                |at| header(at, |it| it.is_load && it.is_writable, 4, &[4]),
-                Against,
-                LIBRARY,
-                "was rw- and is r--",
-            ),
-            ("no RELRO", |at| header(at, |it| it.kind == 0x6474_e552, 0, &[0; 4]), Against, LIBRARY, "PT_GNU_RELRO"),
-            (
-                "shorter RELRO",
-                |at| header(at, |it| it.kind == 0x6474_e552, 40, &[1, 0]),
-                Against,
-                LIBRARY,
-                "PT_GNU_RELRO",
-            ),
-            (
-                "executable stack",
-                |at| header(at, |it| it.kind == 0x6474_e551, 4, &[7]),
-                Against,
-                LIBRARY,
-                "type 0x6474e551, which loaders read",
-            ),
-            ("another ABI", |at| write_at(&at.join(PLAIN), 7, &[9]), Against, LIBRARY, "its file header has changed"),
-            // Of win.dll: SizeOfStackCommit and MajorSubsystemVersion.
-            (
-                "stack of an image",
-                |at| write_at(&at.join("host/lib/win.dll"), 0x78 + 24 + 80, &[1]),
-                Against,
-                "lib/win.dll",
-                "its headers have changed",
-            ),
-            (
-                "subsystem of an image",
-                |at| write_at(&at.join("host/lib/win.dll"), 0x78 + 24 + 48, &[99]),
-                Against,
-                "lib/win.dll",
-                "its headers have changed",
-            ),
-        ],
-        true,
-    );
+    FoundBy(Check::Against).each(&[
+        (
+            "code that is not executable",
+            |at| header(at, |it| it.is_load && it.is_executable, 4, &[4]),
+            LIBRARY,
+            "was r-x and is r--",
+        ),
+        ("data that is executable", |at| header(at, |it| it.is_load && it.is_writable, 4, &[7]), LIBRARY, "and is rwx"),
+        (
+            "data that is not writable",
+            |at| header(at, |it| it.is_load && it.is_writable, 4, &[4]),
+            LIBRARY,
+            "was rw- and is r--",
+        ),
+        ("no RELRO", |at| header(at, |it| it.kind == 0x6474_e552, 0, &[0; 4]), LIBRARY, "PT_GNU_RELRO"),
+        ("shorter RELRO", |at| header(at, |it| it.kind == 0x6474_e552, 40, &[1, 0]), LIBRARY, "PT_GNU_RELRO"),
+        (
+            "executable stack",
+            |at| header(at, |it| it.kind == 0x6474_e551, 4, &[7]),
+            LIBRARY,
+            "type 0x6474e551, which loaders read",
+        ),
+        ("another ABI", |at| write_at(&at.join(PLAIN), 7, &[9]), LIBRARY, "its file header has changed"),
+        // Of win.dll: SizeOfStackCommit and MajorSubsystemVersion.
+        (
+            "stack of an image",
+            |at| write_at(&at.join("host/lib/win.dll"), 0x78 + 24 + 80, &[1]),
+            "lib/win.dll",
+            "its headers have changed",
+        ),
+        (
+            "subsystem of an image",
+            |at| write_at(&at.join("host/lib/win.dll"), 0x78 + 24 + 48, &[99]),
+            "lib/win.dll",
+            "its headers have changed",
+        ),
+    ]);
 }

@@ -118,168 +118,166 @@ fn wheels_for_one_gpu() {
     assert!(!check(&[device], None).findings.is_empty(), "a device wheel alone");
 }
 
-/// A change to an installation, the check and a part of the path that the finding must name, and a part of its reason.
-type Damage = (&'static str, fn(&Path), Check, &'static str, &'static str);
+/// A change to an installation, a part of the path that the finding must name, and a part of its reason.
+type Damage = (&'static str, fn(&Path), &'static str, &'static str);
 
-const DAMAGES: [Damage; 21] = [
+const DAMAGES: [(Check, &[Damage]); 5] = [
     (
-        "an archive where no marker leads to",
-        |at| {
-            let moved = "more/libs/.kpack/fat_gfx1100.kpack";
-            copy(&at.join("more/.kpack/fat_gfx1100.kpack"), &at.join(moved));
-            fs::remove_file(at.join("more/.kpack/fat_gfx1100.kpack")).unwrap();
-            edit(&at.join(DEVICE).join("RECORD"), |text| {
-                let record = String::from_utf8(text.clone()).unwrap();
-                *text = record.replace("more/.kpack/fat_gfx1100.kpack", moved).into_bytes();
-            });
-        },
         Check::Lookup,
-        "more/libs/.kpack/fat_gfx1100.kpack",
-        "no marker leads to it",
+        &[(
+            "an archive where no marker leads to",
+            |at| {
+                let moved = "more/libs/.kpack/fat_gfx1100.kpack";
+                copy(&at.join("more/.kpack/fat_gfx1100.kpack"), &at.join(moved));
+                fs::remove_file(at.join("more/.kpack/fat_gfx1100.kpack")).unwrap();
+                edit(&at.join(DEVICE).join("RECORD"), |text| {
+                    let record = String::from_utf8(text.clone()).unwrap();
+                    *text = record.replace("more/.kpack/fat_gfx1100.kpack", moved).into_bytes();
+                });
+            },
+            "more/libs/.kpack/fat_gfx1100.kpack",
+            "no marker leads to it",
+        )],
     ),
     (
-        "another version of the device code",
-        |at| {
-            edit(&at.join(DEVICE).join("METADATA"), |text| {
-                *text = String::from_utf8(text.clone()).unwrap().replace("1.0", "2.0").into_bytes();
-            });
-        },
         Check::Distribution,
-        DEVICE,
-        "it belongs to fat==2.0, but there is fat 1.0",
+        &[
+            (
+                "another version of the device code",
+                |at| {
+                    edit(&at.join(DEVICE).join("METADATA"), |text| {
+                        *text = String::from_utf8(text.clone()).unwrap().replace("1.0", "2.0").into_bytes();
+                    });
+                },
+                DEVICE,
+                "it belongs to fat==2.0, but there is fat 1.0",
+            ),
+            (
+                "no host",
+                |at| fs::remove_dir_all(at.join(HOST)).unwrap(),
+                DEVICE,
+                "it belongs to fat==1.0, which is not among what is verified",
+            ),
+            (
+                "an empty directory in place of the host",
+                |at| {
+                    fs::remove_dir_all(at.join(HOST)).unwrap();
+                    fs::create_dir(at.join(HOST)).unwrap();
+                },
+                DEVICE,
+                "it belongs to fat==1.0, which is not among what is verified",
+            ),
+            (
+                "empty directories in place of the host",
+                |at| {
+                    fs::remove_dir_all(at.join(HOST)).unwrap();
+                    fs::create_dir_all(at.join(HOST).join("licenses")).unwrap();
+                },
+                DEVICE,
+                "it belongs to fat==1.0, which is not among what is verified",
+            ),
+            (
+                "no family",
+                |at| {
+                    fs::remove_dir_all(at.join(FAMILY)).unwrap();
+                    fs::remove_file(at.join("fat/.kpack/fat_gfx11-generic.kpack")).unwrap();
+                },
+                HOST,
+                "with amd-fat-device-gfx1100 it needs amd-fat-device-gfx11==1.0, which is not among",
+            ),
+            (
+                "an empty directory in place of the family",
+                |at| {
+                    fs::remove_dir_all(at.join(FAMILY)).unwrap();
+                    fs::create_dir(at.join(FAMILY)).unwrap();
+                    fs::remove_file(at.join("fat/.kpack/fat_gfx11-generic.kpack")).unwrap();
+                },
+                HOST,
+                "with amd-fat-device-gfx1100 it needs amd-fat-device-gfx11==1.0, which is not among",
+            ),
+        ],
     ),
     (
-        "no host",
-        |at| fs::remove_dir_all(at.join(HOST)).unwrap(),
-        Check::Distribution,
-        DEVICE,
-        "it belongs to fat==1.0, which is not among what is verified",
-    ),
-    (
-        "an empty directory in place of the host",
-        |at| {
-            fs::remove_dir_all(at.join(HOST)).unwrap();
-            fs::create_dir(at.join(HOST)).unwrap();
-        },
-        Check::Distribution,
-        DEVICE,
-        "it belongs to fat==1.0, which is not among what is verified",
-    ),
-    (
-        "empty directories in place of the host",
-        |at| {
-            fs::remove_dir_all(at.join(HOST)).unwrap();
-            fs::create_dir_all(at.join(HOST).join("licenses")).unwrap();
-        },
-        Check::Distribution,
-        DEVICE,
-        "it belongs to fat==1.0, which is not among what is verified",
-    ),
-    (
-        "no family",
-        |at| {
-            fs::remove_dir_all(at.join(FAMILY)).unwrap();
-            fs::remove_file(at.join("fat/.kpack/fat_gfx11-generic.kpack")).unwrap();
-        },
-        Check::Distribution,
-        HOST,
-        "with amd-fat-device-gfx1100 it needs amd-fat-device-gfx11==1.0, which is not among",
-    ),
-    (
-        "an empty directory in place of the family",
-        |at| {
-            fs::remove_dir_all(at.join(FAMILY)).unwrap();
-            fs::create_dir(at.join(FAMILY)).unwrap();
-            fs::remove_file(at.join("fat/.kpack/fat_gfx11-generic.kpack")).unwrap();
-        },
-        Check::Distribution,
-        HOST,
-        "with amd-fat-device-gfx1100 it needs amd-fat-device-gfx11==1.0, which is not among",
-    ),
-    (
-        "no device code",
-        |at| fs::remove_dir_all(at.join("fat/.kpack")).unwrap(),
         Check::Record,
-        ARCHIVE,
-        "there is no such file",
+        &[
+            (
+                "no device code",
+                |at| fs::remove_dir_all(at.join("fat/.kpack")).unwrap(),
+                ARCHIVE,
+                "there is no such file",
+            ),
+            (
+                "an archive that nobody installed",
+                |at| copy(&at.join(ARCHIVE), &at.join("fat/.kpack/fat_gfx1101.kpack")),
+                "fat/.kpack/fat_gfx1101.kpack",
+                "no RECORD names it",
+            ),
+            (
+                "a database that nobody installed",
+                |at| copy(&at.join(DATABASE), &at.join("fat/lib/rocblas/library/TensileLibrary_gfx942.dat")),
+                "TensileLibrary_gfx942.dat",
+                "no RECORD names it",
+            ),
+            ("archive", |at| edit(&at.join(ARCHIVE), |it| it[40] ^= 1), ARCHIVE, "its SHA-256 is not"),
+            (
+                "host library",
+                |at| write_at(&at.join("fat/host-only.so"), 64, &[0xaa]),
+                "fat/host-only.so",
+                "its SHA-256 is not",
+            ),
+            (
+                "library of .data",
+                |at| edit(&at.join("more/mixed.so"), |it| it.push(0)),
+                "more/mixed.so",
+                "bytes, but fat-1.0.dist-info/RECORD states",
+            ),
+            ("database", |at| write_at(&at.join(DATABASE), 0, b"F"), DATABASE, "its SHA-256 is not"),
+            (
+                "another digest in RECORD",
+                |at| {
+                    edit(&at.join(HOST).join("RECORD"), |it| {
+                        let start = it.windows(18).position(|text| text == b"fat/version.py,sha").unwrap() + 22;
+                        it[start] = if it[start] == b'A' { b'B' } else { b'A' };
+                    });
+                },
+                "fat/version.py",
+                "its SHA-256 is not",
+            ),
+            (
+                "no digest in RECORD",
+                |at| change_line(&at.join(HOST).join("RECORD"), "fat/version.py,", "fat/version.py,,"),
+                "fat/version.py",
+                "fat-1.0.dist-info/RECORD states no SHA-256 or no size of it",
+            ),
+            (
+                "no line in RECORD",
+                |at| change_line(&at.join(HOST).join("RECORD"), "fat/plain.so,", ""),
+                "fat/plain.so",
+                "no RECORD names it",
+            ),
+            ("no RECORD", |at| fs::remove_file(at.join(DEVICE).join("RECORD")).unwrap(), ARCHIVE, "no RECORD names it"),
+        ],
     ),
     (
-        "code of another GPU under its name",
-        |at| copy(&at.join("fat/.kpack/fat_gfx11-generic.kpack"), &at.join(ARCHIVE)),
         Check::Archive,
-        ARCHIVE,
-        "its name says gfx1100, but it offers gfx11-generic",
+        &[
+            (
+                "code of another GPU under its name",
+                |at| copy(&at.join("fat/.kpack/fat_gfx11-generic.kpack"), &at.join(ARCHIVE)),
+                ARCHIVE,
+                "its name says gfx1100, but it offers gfx11-generic",
+            ),
+            ("truncated", |at| edit(&at.join(ARCHIVE), |it| it.truncate(it.len() / 2)), ARCHIVE, ""),
+        ],
     ),
     (
-        "an archive that nobody installed",
-        |at| copy(&at.join(ARCHIVE), &at.join("fat/.kpack/fat_gfx1101.kpack")),
-        Check::Record,
-        "fat/.kpack/fat_gfx1101.kpack",
-        "no RECORD names it",
-    ),
-    (
-        "a database that nobody installed",
-        |at| copy(&at.join(DATABASE), &at.join("fat/lib/rocblas/library/TensileLibrary_gfx942.dat")),
-        Check::Record,
-        "TensileLibrary_gfx942.dat",
-        "no RECORD names it",
-    ),
-    ("archive", |at| edit(&at.join(ARCHIVE), |it| it[40] ^= 1), Check::Record, ARCHIVE, "its SHA-256 is not"),
-    (
-        "host library",
-        |at| write_at(&at.join("fat/host-only.so"), 64, &[0xaa]),
-        Check::Record,
-        "fat/host-only.so",
-        "its SHA-256 is not",
-    ),
-    (
-        "library of .data",
-        |at| edit(&at.join("more/mixed.so"), |it| it.push(0)),
-        Check::Record,
-        "more/mixed.so",
-        "bytes, but fat-1.0.dist-info/RECORD states",
-    ),
-    ("database", |at| write_at(&at.join(DATABASE), 0, b"F"), Check::Record, DATABASE, "its SHA-256 is not"),
-    ("truncated", |at| edit(&at.join(ARCHIVE), |it| it.truncate(it.len() / 2)), Check::Archive, ARCHIVE, ""),
-    (
-        "another digest in RECORD",
-        |at| {
-            edit(&at.join(HOST).join("RECORD"), |it| {
-                let start = it.windows(18).position(|text| text == b"fat/version.py,sha").unwrap() + 22;
-                it[start] = if it[start] == b'A' { b'B' } else { b'A' };
-            });
-        },
-        Check::Record,
-        "fat/version.py",
-        "its SHA-256 is not",
-    ),
-    (
-        "no digest in RECORD",
-        |at| change_line(&at.join(HOST).join("RECORD"), "fat/version.py,", "fat/version.py,,"),
-        Check::Record,
-        "fat/version.py",
-        "fat-1.0.dist-info/RECORD states no SHA-256 or no size of it",
-    ),
-    (
-        "no line in RECORD",
-        |at| change_line(&at.join(HOST).join("RECORD"), "fat/plain.so,", ""),
-        Check::Record,
-        "fat/plain.so",
-        "no RECORD names it",
-    ),
-    (
-        "no RECORD",
-        |at| fs::remove_file(at.join(DEVICE).join("RECORD")).unwrap(),
-        Check::Record,
-        ARCHIVE,
-        "no RECORD names it",
-    ),
-    (
-        "still fat",
-        |at| copy(Path::new("tests/fixtures/plain.so"), &at.join("fat/plain.so")),
         Check::Binary,
-        "fat/plain.so",
-        "it still holds device code",
+        &[(
+            "still fat",
+            |at| copy(Path::new("tests/fixtures/plain.so"), &at.join("fat/plain.so")),
+            "fat/plain.so",
+            "it still holds device code",
+        )],
     ),
 ];
 
@@ -288,7 +286,8 @@ fn damaged_installations() {
     let fat = fat_with_data();
     let out = wheels(fat.path(), &[]);
     let all = ["fat-", "amd_fat_device_gfx1100", "amd_fat_device_gfx11-"].map(|it| wheel(&out, it));
-    for (name, damage, kind, path, reason) in DAMAGES {
+    let damages = DAMAGES.iter().flat_map(|(kind, damages)| damages.iter().map(move |damage| (*kind, damage)));
+    for (kind, (name, damage, path, reason)) in damages {
         let site = installed(&all);
         assert_eq!(check(&[site.path().to_owned()], None).findings, []);
         damage(site.path());

@@ -201,20 +201,24 @@ impl Elf {
     }
 }
 
-/// A change to a split, the check and the file that the finding must name, and a part of its reason.
-pub(crate) type Mutation = (&'static str, fn(&Path), Check, &'static str, &'static str);
+/// A change to a split, the file that the finding must name, and a part of its reason.
+pub(crate) type Mutation = (&'static str, fn(&Path), &'static str, &'static str);
 
-pub(crate) fn run(mutations: &[Mutation], against: bool) {
-    let split = Split::make(&[]);
-    let whole = split.out();
-    for (name, mutate, check, path, reason) in mutations {
-        let copied = split.copied();
-        mutate(&copied.out());
-        println!("{name}");
-        let fat = against.then(|| split.fat());
-        expect(&copied, fat.as_deref(), *check, path, reason);
+/// The check that finds each of some changes.
+pub(crate) struct FoundBy(pub(crate) Check);
+
+impl FoundBy {
+    pub(crate) fn each(self, mutations: &[Mutation]) {
+        let split = Split::make(&[]);
+        for (name, mutate, path, reason) in mutations {
+            let copied = split.copied();
+            mutate(&copied.out());
+            println!("{name}");
+            let fat = (self.0 == Check::Against).then(|| split.fat());
+            expect(&copied, fat.as_deref(), self.0, path, reason);
+        }
+        assert_eq!(verify(&[split.out()], None, &VerifyOptions::default()).findings, []);
     }
-    assert_eq!(verify(&[whole], None, &VerifyOptions::default()).findings, []);
 }
 
 pub(crate) fn expect(split: &Split, against: Option<&Path>, check: Check, path: &str, reason: &str) -> VerifyReport {

@@ -109,8 +109,8 @@ fn a_tree_that_was_copied_is_thin_if_the_user_says_so() {
     assert!(found.iter().any(|it| it.reason.contains("code for gfx90a, which a GPU of gfx1030 cannot be given")));
 }
 
-/// A change to a thin tree for gfx90a, and the findings for a file, without the fat tree or with it.
-type Damage = (&'static str, fn(&Path), bool, Check, &'static str, &'static str);
+/// A change to a file of a thin tree for gfx90a, and the finding for it.
+type Damage = (&'static str, fn(&Path), Check, &'static str, &'static str);
 
 /// The offset of the first bundle of a binary.
 fn bundle(path: &Path) -> usize {
@@ -119,110 +119,58 @@ fn bundle(path: &Path) -> usize {
     at(b"__CLANG_OFFLOAD_BUNDLE__").or_else(|| at(b"CCOB")).unwrap()
 }
 
+/// Changes a bit of the first bundle of a binary.
+fn change_bundle(path: &Path, offset: usize) {
+    let bundle = bundle(path);
+    edit(path, |bytes| bytes[bundle + offset] ^= 1);
+}
+
 /// Reduces a library to another GPU.
-fn other_gpu(tree: &Path, name: &str) {
+fn other_gpu(library: &Path) {
     let split = Split::make(&["thin/gfx1030"]);
-    copy(&split.out().join("thin/gfx1030/lib").join(name), &tree.join("lib").join(name));
+    copy(&split.out().join("thin/gfx1030/lib").join(library.file_name().unwrap()), library);
 }
 
 const DAMAGES: &[Damage] = &[
-    (
-        "magic of a bundle",
-        |at| {
-            let library = at.join("lib/plain.so");
-            let bundle = bundle(&library);
-            edit(&library, |bytes| bytes[bundle] = b'x');
-        },
-        false,
-        Check::Binary,
-        "lib/plain.so",
-        "it begins with neither magic",
-    ),
+    ("magic of a bundle", |it| change_bundle(it, 0), Check::Binary, "lib/plain.so", "it begins with neither magic"),
     (
         "target of an entry",
-        |at| {
-            let library = at.join("lib/plain.so");
-            let bytes = fs::read(&library).unwrap();
-            let id = bytes.windows(6).position(|window| window == b"gfx90a").unwrap();
-            edit(&library, |bytes| bytes[id..id + 6].copy_from_slice(b"gfx908"));
+        |it| {
+            let id = fs::read(it).unwrap().windows(6).position(|window| window == b"gfx90a").unwrap();
+            edit(it, |bytes| bytes[id..id + 6].copy_from_slice(b"gfx908"));
         },
-        false,
         Check::Binary,
         "lib/plain.so",
         "code for gfx908, which a GPU of gfx90a cannot be given",
     ),
-    (
-        "compressed bytes",
-        |at| {
-            let library = at.join("lib/compressed.so");
-            let bundle = bundle(&library);
-            edit(&library, |bytes| bytes[bundle + 200] ^= 1);
-        },
-        false,
-        Check::Binary,
-        "lib/compressed.so",
-        "wrapper 0: ",
-    ),
+    ("compressed bytes", |it| change_bundle(it, 200), Check::Binary, "lib/compressed.so", "wrapper 0: "),
     (
         "hash of a compressed bundle",
-        |at| {
-            let library = at.join("lib/ccob-v3.so");
-            let bundle = bundle(&library);
-            edit(&library, |bytes| bytes[bundle + 24] ^= 1);
-        },
-        false,
+        |it| change_bundle(it, 24),
         Check::Binary,
         "lib/ccob-v3.so",
         "its hash is not that of the bundle",
     ),
-    (
-        "truncated",
-        |at| edit(&at.join("lib/plain.so"), |bytes| bytes.truncate(bytes.len() / 2)),
-        false,
-        Check::Binary,
-        "lib/plain.so",
-        "",
-    ),
+    ("truncated", |it| edit(it, |bytes| bytes.truncate(bytes.len() / 2)), Check::Binary, "lib/plain.so", ""),
     (
         "a library that is still fat",
-        |at| copy(Path::new("tests/fixtures/plain.so"), &at.join("lib/plain.so")),
-        false,
+        |it| copy(Path::new("tests/fixtures/plain.so"), it),
         Check::Binary,
         "lib/plain.so",
         "which a GPU of gfx90a cannot be given",
     ),
     (
         "a library for another GPU",
-        |at| other_gpu(at, "plain.so"),
-        true,
+        |it| other_gpu(it),
         Check::Against,
         "lib/plain.so",
         "wrapper 0: its code for gfx90a is not found",
     ),
-    (
-        "one bit of a code object",
-        |at| {
-            let library = at.join("lib/plain.so");
-            let bundle = bundle(&library);
-            edit(&library, |bytes| bytes[bundle + 4096 + 200] ^= 1);
-        },
-        true,
-        Check::Against,
-        "lib/plain.so",
-        "is other code",
-    ),
-    (
-        "a database is lost",
-        |at| fs::remove_file(at.join(DATABASE)).unwrap(),
-        true,
-        Check::Against,
-        DATABASE,
-        "the file is lost",
-    ),
+    ("one bit of a code object", |it| change_bundle(it, 4096 + 200), Check::Against, "lib/plain.so", "is other code"),
+    ("a database is lost", |it| fs::remove_file(it).unwrap(), Check::Against, DATABASE, "the file is lost"),
     (
         "a database of another GPU",
-        |at| fs::write(at.join("lib/rocblas/library/TensileLibrary_gfx1030.dat"), b"\x91\xabfor gfx1030").unwrap(),
-        true,
+        |it| fs::write(it, b"\x91\xabfor gfx1030").unwrap(),
         Check::Against,
         "lib/rocblas/library/TensileLibrary_gfx1030.dat",
         "it is for a target that is not wanted",
@@ -232,12 +180,12 @@ const DAMAGES: &[Damage] = &[
 #[test]
 fn damaged_thin_libraries_are_named() {
     let split = Split::make(&["thin/gfx90a"]);
-    for (name, change, with_fat, check, path, reason) in DAMAGES {
+    for (name, change, check, path, reason) in DAMAGES {
         let copied = split.copied();
         let tree = copied.out().join("thin/gfx90a");
-        change(&tree);
+        change(&tree.join(path));
         let fat = split.fat();
-        let report = report(tree, with_fat.then_some(&*fat));
+        let report = report(tree, (*check == Check::Against).then_some(&*fat));
         let is_it =
             |it: &&kpackfs::verify::Finding| it.check == *check && it.path == *path && it.reason.contains(reason);
         assert!(report.findings.iter().any(|it| is_it(&it)), "{name}: {:#?}", report.findings);

@@ -4,8 +4,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::situations::{Place, runs};
+use super::situations::Place;
 use super::{KPACKFS, fixture};
+use crate::common::succeeds;
 
 /// Makes the forms of `fat`, which has one library with code for gfx1030 and gfx90a, next to those of [`Place`].
 const MAKE: &str = r#"
@@ -86,7 +87,7 @@ fn made() -> Place {
     let place = Place::new();
     let mut make = Command::new("sh");
     make.args(["-c", MAKE]).env("KPACKFS", KPACKFS).env("HOST_ONLY", fixture("host-only.so"));
-    runs(make.env("SITE", "lib/python3.11/site-packages").current_dir(place.at("")));
+    succeeds(make.env("SITE", "lib/python3.11/site-packages").current_dir(place.at("")));
     place
 }
 

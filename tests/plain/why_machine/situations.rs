@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{KPACKFS, fixture};
-use crate::common::copied_program;
+use crate::common::{self, copied_program, copy_all, succeeds};
 
 const LIBRARY: &str = "lib/python3.11/site-packages/demo/lib/plain.so";
 const SITE: &str = "lib/python3.11/site-packages";
@@ -21,11 +21,6 @@ const DEVICE: &str = "amd_demo_device_gfx1030-1.0";
 
 /// `fat` and `wheels/` with the wheels of `demo`, `dirs/` with its parts, and `env/`, an environment with all of it.
 pub(super) struct Place(TempDir);
-
-pub(super) fn runs(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
 
 impl Place {
     pub(super) fn new() -> Self {
@@ -37,17 +32,18 @@ impl Place {
         let wheel = "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: false\nTag: py3-none-any\n";
         place.put("fat/demo-1.0.dist-info/WHEEL", wheel.as_bytes());
         place.put("fat/demo-1.0.dist-info/RECORD", b"demo/lib/plain.so,,\n");
-        let split =
-            |arguments: &[&str]| runs(Command::new(KPACKFS).arg("split").args(arguments).current_dir(place.0.path()));
+        let split = |arguments: &[&str]| {
+            succeeds(Command::new(KPACKFS).arg("split").args(arguments).current_dir(place.0.path()))
+        };
         split(&["fat", "-o", "wheels", "--format", "wheel"]);
         split(&["fat", "-o", "dirs"]);
         // A mount also has the merged views.
-        runs(Command::new("cp").args(["-a", "dirs", "views"]).current_dir(place.0.path()));
+        succeeds(Command::new("cp").args(["-a", "dirs", "views"]).current_dir(place.0.path()));
         fs::create_dir_all(place.at("views/merged/gfx1030")).unwrap();
         let site = place.at(&format!("env/{SITE}"));
         fs::create_dir_all(&site).unwrap();
         for part in ["host", "gfx1030", "gfx90a"] {
-            runs(Command::new("cp").arg("-a").arg(place.at(&format!("dirs/{part}/."))).arg(&site));
+            copy_all(place.at(&format!("dirs/{part}/.")), &site);
         }
         for name in ["demo-1.0", DEVICE, "amd_demo_device_gfx90a-1.0"] {
             fs::write(site.join(format!("{name}.dist-info/INSTALLER")), "pip\n").unwrap();
@@ -62,15 +58,13 @@ impl Place {
     }
 
     pub(super) fn put(&self, path: &str, bytes: &[u8]) {
-        let path = self.at(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
+        common::put(self.at(path), bytes);
     }
 
     fn restored(&self) -> &Self {
         fs::remove_dir_all(self.at("work")).ok();
         fs::remove_dir_all(self.at("home")).ok();
-        runs(Command::new("cp").arg("-a").arg(self.at("env")).arg(self.at("work")));
+        copy_all(self.at("env"), self.at("work"));
         self
     }
 
@@ -97,9 +91,9 @@ impl Place {
     }
 }
 
-/// How `work` is changed, the arguments, the status, the identifier of the first cause, what the sentence contains, and
-/// what the command contains.
-type Case = (fn(&Place), &'static str, &'static str, &'static str, &'static str, Option<&'static str>);
+/// How `work` is changed, the GPUs and other arguments, the status or the identifier of the first cause if there is no
+/// code, and what the sentence contains.
+type Case = (fn(&Place), &'static str, &'static str, &'static str);
 
 fn remove_device(it: &Place) {
     fs::remove_file(it.at("work").join(ARCHIVE)).unwrap();
@@ -108,7 +102,7 @@ fn remove_device(it: &Place) {
 
 fn fat_wheel(it: &Place) {
     let script = "import shutil; shutil.make_archive('fat', 'zip', 'fat')";
-    runs(Command::new("python3").args(["-c", script]).current_dir(it.0.path()));
+    succeeds(Command::new("python3").args(["-c", script]).current_dir(it.0.path()));
     fs::rename(it.at("fat.zip"), it.at("work/demo-1.0-py3-none-any.whl")).unwrap();
 }
 
@@ -122,7 +116,7 @@ fn partial_wheel(it: &Place) {
     let script = "import sys, zipfile; zipfile.ZipFile('work/demo-1.0-py3-none-any.whl', 'a').write('work/mixed.so', 'mixed.so')";
     fat_wheel(it);
     partial(it);
-    runs(Command::new("python3").args(["-c", script]).current_dir(it.0.path()));
+    succeeds(Command::new("python3").args(["-c", script]).current_dir(it.0.path()));
 }
 
 /// The host wheel alone.
@@ -135,8 +129,8 @@ fn alone(it: &Place) {
 fn views(it: &Place) {
     let views = ["merged/gfx1030", "merged/gfx90a", "thin/gfx1030", "thin/gfx90a"];
     let views = views.iter().flat_map(|view| ["--view", view]);
-    runs(Command::new(KPACKFS).args(["split", "fat", "-o", "work/views"]).args(views).current_dir(it.0.path()));
-    runs(Command::new("cp").args(["-a", "dirs/gfx90a", "work/views"]).current_dir(it.0.path()));
+    succeeds(Command::new(KPACKFS).args(["split", "fat", "-o", "work/views"]).args(views).current_dir(it.0.path()));
+    succeeds(Command::new("cp").args(["-a", "dirs/gfx90a", "work/views"]).current_dir(it.0.path()));
 }
 
 /// The device wheel for gfx1030 in another version.
@@ -146,12 +140,12 @@ fn other_version(it: &Place, to: &str, version: &str) {
                   version = b'Version: %s\\n' % sys.argv[3].encode()\n\
                   for name in old.namelist(): new.writestr(name, old.read(name).replace(b'Version: 1.0\\n', version))\n\
                   new.close()";
-    runs(Command::new("python3").args(["-c", script]).arg(wheel).arg(it.at(to)).arg(version));
+    succeeds(Command::new("python3").args(["-c", script]).arg(wheel).arg(it.at(to)).arg(version));
 }
 
 /// All wheels, one of them truncated.
 fn damaged_wheel(it: &Place, name: &str) {
-    runs(Command::new("cp").arg("-a").arg(it.at("wheels")).arg(it.at("work/wheels")));
+    copy_all(it.at("wheels"), it.at("work/wheels"));
     let damaged = it.at("work/wheels").join(name);
     let bytes = fs::read(&damaged).unwrap();
     fs::write(damaged, bytes.get(..bytes.len() / 2).unwrap()).unwrap();
@@ -159,7 +153,7 @@ fn damaged_wheel(it: &Place, name: &str) {
 
 /// A library with code for one XNACK mode.
 fn mode(it: &Place) {
-    runs(Command::new(KPACKFS).args(["split", "-o"]).arg(it.at("work/modes")).arg(fixture("features.so")));
+    succeeds(Command::new(KPACKFS).args(["split", "-o"]).arg(it.at("work/modes")).arg(fixture("features.so")));
     let archive = "features.so_gfx90a:xnack+.kpack";
     let directory = it.at("work/modes/only");
     fs::create_dir_all(directory.join(".kpack")).unwrap();
@@ -167,12 +161,12 @@ fn mode(it: &Place) {
     fs::copy(it.at("work/modes/gfx90a/.kpack").join(archive), directory.join(".kpack").join(archive)).unwrap();
     // The same as a fat library, without the marker's archives.
     let view = ["split", "--view", "thin/gfx90a:xnack+", "-o"];
-    runs(Command::new(KPACKFS).args(view).arg(it.at("work/thin")).arg(fixture("features.so")));
+    succeeds(Command::new(KPACKFS).args(view).arg(it.at("work/thin")).arg(fixture("features.so")));
 }
 
 fn several_versions(it: &Place) {
     let site = it.at("work").join(SITE);
-    runs(Command::new("cp").arg("-a").arg(site.join("demo-1.0.dist-info")).arg(site.join("demo-0.9.dist-info")));
+    copy_all(site.join("demo-1.0.dist-info"), site.join("demo-0.9.dist-info"));
     let metadata = site.join("demo-0.9.dist-info/METADATA");
     let text = fs::read_to_string(&metadata).unwrap().replace("1.0", "0.9");
     fs::write(metadata, text).unwrap();
@@ -182,89 +176,62 @@ fn several_versions(it: &Place) {
 }
 
 const CASES: &[Case] = &[
-    (|_| (), "--target gfx1030 work", "found", "", "is found", None),
+    (|_| (), "gfx1030 work", "found", "is found"),
     // Wheels.
-    (fat_wheel, "--target gfx1030 work/demo-1.0-py3-none-any.whl", "found", "", "once it is installed", None),
-    (
-        fat_wheel,
-        "--target gfx942 work/demo-1.0-py3-none-any.whl",
-        "no-code",
-        "no-code",
-        "only for gfx1030, gfx90a",
-        None,
-    ),
+    (fat_wheel, "gfx1030 work/demo-1.0-py3-none-any.whl", "found", "once it is installed"),
+    (fat_wheel, "gfx942 work/demo-1.0-py3-none-any.whl", "no-code", "only for gfx1030, gfx90a"),
     (
         partial_wheel,
-        "--target gfx1100 --binary mixed.so work/demo-1.0-py3-none-any.whl",
+        "gfx1100 --binary mixed.so work/demo-1.0-py3-none-any.whl",
         "found",
-        "",
         "but wrapper 0 of 2 has no code for gfx1100, which the others have",
-        None,
     ),
-    (partial, "--target gfx1100 work/mixed.so", "found", "", "is found, but wrapper 0 of 2 has no code", None),
+    (partial, "gfx1100 work/mixed.so", "found", "is found, but wrapper 0 of 2 has no code"),
     (
         alone,
-        "--target gfx1030 work/demo-1.0-py3-none-any.whl",
-        "no-code",
+        "gfx1030 work/demo-1.0-py3-none-any.whl",
         "wheel-alone",
         "install it with the extra device-gfx1030, from where you have the wheel",
-        None,
     ),
+    (|_| (), "gfx942 wheels", "package-none", "it has some for gfx1030, gfx90a"),
+    (|_| (), "gfx1030,gfx90a wheels", "found", "by all of 2 look-ups"),
+    (|_| (), "gfx1030 wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl", "found", "is found"),
     (
         |_| (),
-        "--target gfx1030 wheels/demo-1.0-py3-none-any.whl",
-        "no-code",
-        "wheel-alone",
-        "which are in amd-demo-device-gfx1030 1.0",
-        Some("pip install wheels/demo-1.0-py3-none-any.whl wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl"),
-    ),
-    (|_| (), "--target gfx942 wheels", "no-code", "package-none", "it has some for gfx1030, gfx90a", None),
-    (|_| (), "--target gfx1030,gfx90a wheels", "found", "", "by all of 2 look-ups", None),
-    (|_| (), "--target gfx1030 wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl", "found", "", "is found", None),
-    (
-        |_| (),
-        "--target gfx90a wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl",
-        "no-code",
+        "gfx90a wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl",
         "no-code",
         "the archive has code for gfx1030 only",
-        None,
     ),
-    (|_| (), "--target gfx90a --binary other.so wheels", "nothing", "", "nothing there has device code", None),
+    (|_| (), "gfx90a --binary other.so wheels", "nothing", "nothing there has device code"),
     (
         |it| {
             alone(it);
             other_version(it, "work/device-2.0-py3-none-any.whl", "2.0");
         },
-        "--target gfx1030 work/demo-1.0-py3-none-any.whl work/device-2.0-py3-none-any.whl",
-        "no-code",
+        "gfx1030 work/demo-1.0-py3-none-any.whl work/device-2.0-py3-none-any.whl",
         "package-version",
         "these wheels cannot be installed together",
-        None,
     ),
     // Wheels of one distribution for several systems are installations of their own, with the device wheels of each.
     (
         |it| {
-            runs(Command::new("cp").arg("-a").arg(it.at("wheels")).arg(it.at("work/wheels")));
+            copy_all(it.at("wheels"), it.at("work/wheels"));
             let name = |tags: &str| it.at(&format!("work/wheels/demo-1.0-{tags}.whl"));
             fs::copy(name("py3-none-any"), name("cp312-cp312-linux_x86_64")).unwrap();
         },
-        "--target gfx1030,gfx90a work/wheels",
+        "gfx1030,gfx90a work/wheels",
         "found",
-        "",
         "is found, once it is installed, by all of 4 look-ups",
-        None,
     ),
     // Another version of a device wheel is not what an installer takes.
     (
         |it| {
-            runs(Command::new("cp").arg("-a").arg(it.at("wheels")).arg(it.at("work/wheels")));
+            copy_all(it.at("wheels"), it.at("work/wheels"));
             other_version(it, "work/wheels/amd_demo_device_gfx1030-0.9-py3-none-any.whl", "0.9");
         },
-        "--target gfx1030 work/wheels",
+        "gfx1030 work/wheels",
         "found",
-        "",
         "demo/lib/plain.so: code for gfx1030 is found, once it is installed",
-        None,
     ),
     // A directory with one wheel.
     (
@@ -272,166 +239,161 @@ const CASES: &[Case] = &[
             fs::create_dir(it.at("work/one")).unwrap();
             fs::copy(it.at("wheels/demo-1.0-py3-none-any.whl"), it.at("work/one/demo-1.0-py3-none-any.whl")).unwrap();
         },
-        "--target gfx1030 work/one",
-        "no-code",
+        "gfx1030 work/one",
         "wheel-alone",
         "from where you have the wheel",
-        None,
     ),
     // The targets of a wheel are not the GPUs of one machine.
-    (
-        fat_wheel,
-        "--target gfx942,gfx1030 work/demo-1.0-py3-none-any.whl",
-        "no-code",
-        "no-code",
-        "no code for gfx942",
-        None,
-    ),
+    (fat_wheel, "gfx942,gfx1030 work/demo-1.0-py3-none-any.whl", "no-code", "no code for gfx942"),
     // One of several paths is not there.
-    (|_| (), "--target gfx1030 work nowhere", "unknown", "", "nowhere: No such file", None),
+    (|_| (), "gfx1030 work nowhere", "unknown", "nowhere: No such file"),
     // The others of several wheels are answered for.
     (
         |it| damaged_wheel(it, "demo-1.0-py3-none-any.whl"),
-        "--target gfx1030 work/wheels",
+        "gfx1030 work/wheels",
         "unreadable",
-        "",
         "work/wheels/demo-1.0-py3-none-any.whl: not a usable wheel",
-        None,
     ),
     (
         |it| damaged_wheel(it, "amd_demo_device_gfx1030-1.0-py3-none-any.whl"),
-        "--target gfx90a,gfx1030 work/wheels",
-        "no-code",
+        "gfx90a,gfx1030 work/wheels",
         "wheel-alone",
         "work/wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl cannot be read",
-        None,
     ),
     (
         |it| damaged_wheel(it, "amd_demo_device_gfx1030-1.0-py3-none-any.whl"),
-        "--target gfx90a work/wheels",
+        "gfx90a work/wheels",
         "unreadable",
-        "",
         "work/wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl: not a usable wheel",
-        None,
     ),
     (
         |it| it.put("work/cut.tar", &[b'x'; 1000]),
-        "--target gfx1030 work/cut.tar dirs",
+        "gfx1030 work/cut.tar dirs",
         "unknown",
-        "",
         "work/cut.tar: a file of no known format",
-        None,
     ),
     // Splits and mounts.
-    (|_| (), "--target gfx1030 dirs", "found", "", "is found", None),
-    (|_| (), "--target gfx942 dirs", "no-code", "package-none", "the split has no part for gfx942", None),
-    (|_| (), "--target gfx1030 dirs/host", "no-code", "host-part", "dirs/gfx1030 over it in one directory", None),
-    (|_| (), "--target gfx1030 views/host", "no-code", "host-part", "views/merged/gfx1030 has both parts", None),
+    (|_| (), "gfx1030 dirs", "found", "is found"),
+    (|_| (), "gfx942 dirs", "package-none", "the split has no part for gfx942"),
+    (|_| (), "gfx1030 dirs/host", "host-part", "dirs/gfx1030 over it in one directory"),
+    (|_| (), "gfx1030 views/host", "host-part", "views/merged/gfx1030 has both parts"),
     // A part or a view that is for another GPU.
-    (
-        views,
-        "--target gfx1030 work/views/merged/gfx90a",
-        "no-code",
-        "other-view",
-        "work/views/merged/gfx1030, the view for gfx1030",
-        None,
-    ),
-    (
-        views,
-        "--target gfx1030 work/views/thin/gfx90a",
-        "no-code",
-        "other-view",
-        "work/views/thin/gfx1030, the view for gfx1030",
-        None,
-    ),
-    (
-        views,
-        "--target gfx1030 work/views/gfx90a",
-        "no-code",
-        "other-view",
-        "work/views/merged/gfx1030, the view for gfx1030",
-        None,
-    ),
-    (views, "--target gfx1030 work/views/merged/gfx1030", "found", "", "is found", None),
-    (|_| (), "--target gfx1030 dirs/gfx90a", "no-code", "other-view", "dirs, which has the parts for gfx1030", None),
-    (
-        |_| (),
-        "--target gfx1030 dirs/gfx1030",
-        "no-code",
-        "archive-alone",
-        "no library there leads to the archive",
-        None,
-    ),
+    (views, "gfx1030 work/views/merged/gfx90a", "other-view", "work/views/merged/gfx1030, the view for gfx1030"),
+    (views, "gfx1030 work/views/thin/gfx90a", "other-view", "work/views/thin/gfx1030, the view for gfx1030"),
+    (views, "gfx1030 work/views/gfx90a", "other-view", "work/views/merged/gfx1030, the view for gfx1030"),
+    (views, "gfx1030 work/views/merged/gfx1030", "found", "is found"),
+    (|_| (), "gfx1030 dirs/gfx90a", "other-view", "dirs, which has the parts for gfx1030"),
+    (|_| (), "gfx1030 dirs/gfx1030", "archive-alone", "no library there leads to the archive"),
     // Archives without their library are no answer, whatever is around the directory.
     (
         |_| (),
-        "--target gfx1030 env/lib/python3.11/site-packages/demo/.kpack",
-        "no-code",
+        "gfx1030 env/lib/python3.11/site-packages/demo/.kpack",
         "archive-alone",
         "no library there leads to the archive",
-        None,
     ),
     // Files.
     // The archives of several GPUs side by side.
     (
         |_| (),
-        "--target gfx1030,gfx90a env/lib/python3.11/site-packages/demo/.kpack",
-        "no-code",
+        "gfx1030,gfx90a env/lib/python3.11/site-packages/demo/.kpack",
         "archive-alone",
         "no library there leads to the archive",
-        None,
     ),
-    (|_| (), "--target gfx1030 dirs/gfx1030/demo/.kpack/demo_gfx1030.kpack", "found", "", "is found", None),
-    (
-        |_| (),
-        "--target gfx942 dirs/gfx1030/demo/.kpack/demo_gfx1030.kpack",
-        "no-code",
-        "no-code",
-        "the archive has code for gfx1030 only",
-        None,
-    ),
+    (|_| (), "gfx1030 dirs/gfx1030/demo/.kpack/demo_gfx1030.kpack", "found", "is found"),
+    (|_| (), "gfx942 dirs/gfx1030/demo/.kpack/demo_gfx1030.kpack", "no-code", "the archive has code for gfx1030 only"),
     (
         |it| {
             let archive = it.at("dirs/gfx1030/demo/.kpack/demo_gfx1030.kpack");
-            runs(Command::new(KPACKFS).args(["kpack", "extract"]).arg(archive).arg("-o").arg(it.at("work/code")));
+            succeeds(Command::new(KPACKFS).args(["kpack", "extract"]).arg(archive).arg("-o").arg(it.at("work/code")));
             fs::rename(it.at("work/code/lib/plain.so.0.gfx1030.hsaco"), it.at("work/code/some.co")).unwrap();
         },
-        "--target gfx90a work/code/some.co",
-        "no-code",
+        "gfx90a work/code/some.co",
         "no-code",
         "the file is code for gfx1030",
-        None,
     ),
     // Packages.
+    (remove_device, "gfx1030 work", "package-missing", "install demo[device-gfx1030]==1.0 from where you have it"),
     (
-        remove_device,
-        "--target gfx1030 work",
-        "no-code",
+        |it| {
+            remove_device(it);
+            it.put("work/pip.conf", b"[global]\nindex-url = https://pypi.org/simple\n");
+        },
+        "gfx1030 work",
         "package-missing",
-        "install demo[device-gfx1030]==1.0 from where you have it",
-        None,
+        "a public index may have another package of that name",
+    ),
+    (
+        |it| {
+            remove_device(it);
+            let url = br#"{"url": "https://wheels.example/demo-1.0-py3-none-any.whl", "archive_info": {}}"#;
+            it.put(&format!("work/{SITE}/demo-1.0.dist-info/direct_url.json"), url);
+        },
+        "gfx1030 work",
+        "package-missing",
+        "demo came from https://wheels.example/demo-1.0-py3-none-any.whl: install demo[device-gfx1030]==1.0 from there",
+    ),
+    (
+        |it| {
+            remove_device(it);
+            fs::remove_file(it.at("work").join(SITE).join("demo-1.0.dist-info/INSTALLER")).unwrap();
+        },
+        "gfx1030 work",
+        "not-installed",
+        "the wheel was unpacked, not installed: unpack amd-demo-device-gfx1030 1.0 over it",
+    ),
+    // The older of two dist-info directories is not that of the library.
+    (
+        |it| {
+            several_versions(it);
+            remove_device(it);
+        },
+        "gfx1030 work",
+        "package-missing",
+        "the package amd-demo-device-gfx1030 1.0 is not installed",
+    ),
+    (
+        |it| {
+            several_versions(it);
+            fs::remove_file(it.at("work").join(ARCHIVE)).unwrap();
+        },
+        "gfx1030 work",
+        "several-versions",
+        "demo has several dist-info directories",
+    ),
+    // The marker leads to no archive, though there are some.
+    (
+        |it| {
+            let directory = it.at("work/tree/lib");
+            fs::create_dir_all(directory.join("../.kpack")).unwrap();
+            fs::copy(it.at("work").join(LIBRARY), directory.join("plain.so")).unwrap();
+            fs::copy(it.at("work").join(ARCHIVE), directory.join("../.kpack/other_gfx1030.kpack")).unwrap();
+        },
+        "gfx1030 work/tree",
+        "archives-none",
+        "the directory has other_gfx1030.kpack only, to which the marker does not lead",
+    ),
+];
+
+/// A situation with a command, of which a part is given.
+type Remedied = (fn(&Place), &'static str, &'static str, &'static str, &'static str);
+
+const WITH_COMMAND: &[Remedied] = &[
+    (
+        |_| (),
+        "gfx1030 wheels/demo-1.0-py3-none-any.whl",
+        "wheel-alone",
+        "which are in amd-demo-device-gfx1030 1.0",
+        "pip install wheels/demo-1.0-py3-none-any.whl wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl",
     ),
     (
         |it| {
             remove_device(it);
             it.put("work/pip.conf", b"[global]\nextra-index-url = https://user:secret@wheels.example/simple\n");
         },
-        "--target gfx1030 work",
-        "no-code",
+        "gfx1030 work",
         "package-missing",
         "(pip is configured to use https://wheels.example/simple)",
-        Some("work/bin/python3.11 -m pip install 'demo[device-gfx1030]==1.0'"),
-    ),
-    (
-        |it| {
-            remove_device(it);
-            it.put("work/pip.conf", b"[global]\nindex-url = https://pypi.org/simple\n");
-        },
-        "--target gfx1030 work",
-        "no-code",
-        "package-missing",
-        "a public index may have another package of that name",
-        None,
+        "work/bin/python3.11 -m pip install 'demo[device-gfx1030]==1.0'",
     ),
     (
         |it| {
@@ -440,23 +402,10 @@ const CASES: &[Case] = &[
                 format!("{{\"url\": \"file://{}/wheels/demo.whl\", \"archive_info\": {{}}}}", it.0.path().display());
             it.put(&format!("work/{SITE}/demo-1.0.dist-info/direct_url.json"), url.as_bytes());
         },
-        "--target gfx1030 work",
-        "no-code",
+        "gfx1030 work",
         "package-missing",
         "the extra device-gfx1030 of demo requires it",
-        Some("/wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl"),
-    ),
-    (
-        |it| {
-            remove_device(it);
-            let url = br#"{"url": "https://wheels.example/demo-1.0-py3-none-any.whl", "archive_info": {}}"#;
-            it.put(&format!("work/{SITE}/demo-1.0.dist-info/direct_url.json"), url);
-        },
-        "--target gfx1030 work",
-        "no-code",
-        "package-missing",
-        "demo came from https://wheels.example/demo-1.0-py3-none-any.whl: install demo[device-gfx1030]==1.0 from there",
-        None,
+        "/wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl",
     ),
     (
         |it| {
@@ -465,22 +414,10 @@ const CASES: &[Case] = &[
             let configuration = format!("find-links = [\"{}\"]\n", it.at("wheels").display());
             it.put("home/uv/uv.toml", configuration.as_bytes());
         },
-        "--target gfx1030 work/target",
-        "no-code",
+        "gfx1030 work/target",
         "package-missing",
         "is not installed",
-        Some("uv pip install --target "),
-    ),
-    (
-        |it| {
-            remove_device(it);
-            fs::remove_file(it.at("work").join(SITE).join("demo-1.0.dist-info/INSTALLER")).unwrap();
-        },
-        "--target gfx1030 work",
-        "no-code",
-        "not-installed",
-        "the wheel was unpacked, not installed: unpack amd-demo-device-gfx1030 1.0 over it",
-        None,
+        "uv pip install --target ",
     ),
     // What uv installed is a hard link into its cache, where damage is, too.
     (
@@ -492,87 +429,38 @@ const CASES: &[Case] = &[
             let configuration = format!("find-links = [\"{}\"]\n", it.at("wheels").display());
             it.put("home/uv/uv.toml", configuration.as_bytes());
         },
-        "--target gfx1030 work",
-        "no-code",
+        "gfx1030 work",
         "archive-damaged",
         "demo_gfx1030.kpack is damaged",
-        Some("/work/bin/python3.11 --reinstall --no-deps --no-cache "),
-    ),
-    // The older of two dist-info directories is not that of the library.
-    (
-        |it| {
-            several_versions(it);
-            remove_device(it);
-        },
-        "--target gfx1030 work",
-        "no-code",
-        "package-missing",
-        "the package amd-demo-device-gfx1030 1.0 is not installed",
-        None,
-    ),
-    (
-        |it| {
-            several_versions(it);
-            fs::remove_file(it.at("work").join(ARCHIVE)).unwrap();
-        },
-        "--target gfx1030 work",
-        "no-code",
-        "several-versions",
-        "demo has several dist-info directories",
-        None,
-    ),
-    // The marker leads to no archive, though there are some.
-    (
-        |it| {
-            let directory = it.at("work/tree/lib");
-            fs::create_dir_all(directory.join("../.kpack")).unwrap();
-            fs::copy(it.at("work").join(LIBRARY), directory.join("plain.so")).unwrap();
-            fs::copy(it.at("work").join(ARCHIVE), directory.join("../.kpack/other_gfx1030.kpack")).unwrap();
-        },
-        "--target gfx1030 work/tree",
-        "no-code",
-        "archives-none",
-        "the directory has other_gfx1030.kpack only, to which the marker does not lead",
-        None,
+        "/work/bin/python3.11 --reinstall --no-deps --no-cache ",
     ),
     // Modes.
-    (
-        mode,
-        "--target gfx90a work/modes/only",
-        "no-code",
-        "other-mode",
-        "its features differ",
-        Some("export HSA_XNACK=1"),
-    ),
-    (
-        mode,
-        "--target gfx90a:xnack- --wrapper 0 work/thin",
-        "no-code",
-        "other-mode",
-        "its features differ",
-        Some("export HSA_XNACK=1"),
-    ),
+    (mode, "gfx90a work/modes/only", "other-mode", "its features differ", "export HSA_XNACK=1"),
+    (mode, "gfx90a:xnack- --wrapper 0 work/thin", "other-mode", "its features differ", "export HSA_XNACK=1"),
 ];
 
 #[test]
 fn each_situation_has_the_right_answer() {
     let place = Place::new();
-    for (number, (change, arguments, status, cause, sentence, command)) in CASES.iter().enumerate() {
+    let plain = CASES.iter().map(|&(change, arguments, outcome, sentence)| (change, arguments, outcome, sentence, ""));
+    for (change, arguments, outcome, sentence, command) in plain.chain(WITH_COMMAND.iter().copied()) {
         change(place.restored());
-        let answer = place.why(&[], arguments);
-        let context = format!("{number}: {arguments}: {answer:#}");
-        assert_eq!(answer["status"], *status, "{context}");
-        assert_eq!(answer["causes"][0]["id"].as_str().unwrap_or_default(), *cause, "{context}");
+        let answer = place.why(&[], &format!("--target {arguments}"));
+        let context = format!("{arguments}: {answer:#}");
+        let is_status = ["found", "unreadable", "unknown", "nothing"].contains(&outcome);
+        let (status, cause) = if is_status { (outcome, "") } else { ("no-code", outcome) };
+        assert_eq!(answer["status"], status, "{context}");
+        assert_eq!(answer["causes"][0]["id"].as_str().unwrap_or_default(), cause, "{context}");
         assert!(answer["sentence"].as_str().unwrap().contains(sentence), "{context}");
         let printed = answer["command"].as_str();
-        assert_eq!(printed.is_some(), command.is_some(), "{context}");
-        assert!(printed.unwrap_or_default().contains(command.unwrap_or_default()), "{context}");
+        assert_eq!(printed.is_none(), command.is_empty(), "{context}");
+        assert!(printed.unwrap_or_default().contains(command), "{context}");
         assert!(!answer.to_string().contains("secret"), "{context}");
         let is_packed = arguments.contains("wheel") || arguments.contains(".whl") || arguments.ends_with(" dirs");
         assert!(is_packed || !answer["sentence"].as_str().unwrap().contains("once it is installed"), "{context}");
         if let Some(export) = printed.filter(|it| it.starts_with("export ")) {
             let (name, value) = export.trim_start_matches("export ").split_once('=').unwrap();
-            let again = place.why(&[(name, value)], &arguments.replace(":xnack-", ""));
+            let again = place.why(&[(name, value)], &format!("--target {}", arguments.replace(":xnack-", "")));
             assert_eq!(again["status"], "found", "{context}: {again:#}");
         }
     }
@@ -604,7 +492,7 @@ fn what_may_not_be_read_is_named() {
         assert_eq!((code, &answer["causes"][0]["id"]), (1, &"archive-denied".into()), "{answer:#}");
         let printed = answer["command"].as_str().unwrap();
         assert!(printed.starts_with(command) && printed.ends_with(path), "{answer:#}");
-        runs(Command::new("sh").args(["-c", printed]));
+        succeeds(Command::new("sh").args(["-c", printed]));
         assert_eq!(why().0, 0);
     }
     place.restored();
@@ -632,7 +520,7 @@ fn a_large_code_object_is_read_in_pieces() {
     let code = place.at("large.co");
     // Zeros behind a code object compress to little.
     let archive = place.at("dirs/gfx1030/demo/.kpack/demo_gfx1030.kpack");
-    runs(Command::new(KPACKFS).args(["kpack", "extract"]).arg(archive).arg("-o").arg(place.at("code")));
+    succeeds(Command::new(KPACKFS).args(["kpack", "extract"]).arg(archive).arg("-o").arg(place.at("code")));
     fs::copy(place.at("code/lib/plain.so.0.gfx1030.hsaco"), &code).unwrap();
     fs::File::options().append(true).open(&code).unwrap().set_len(600 << 20).unwrap();
     place.restored();
