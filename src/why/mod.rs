@@ -163,11 +163,7 @@ impl Question {
             presence: library.presence(),
             target: device.to_string(),
             wrappers: wrappers.len(),
-            with_code: 0,
-            without_code: Vec::new(),
-            cause: None,
-            further: Vec::new(),
-            evidence: Vec::new(),
+            ..Lookup::default()
         };
         if device != *gpu {
             lookup.follows(format!("a {gpu} calls itself {device}; --target with features asks for other settings"));
