@@ -115,6 +115,19 @@ impl Changes {
         let all = self.after().count;
         (all > 0 && self.before().count > 0).then(|| percent(self.same.count, all))
     }
+
+    /// Counts an item, which exists or not on each side.
+    pub(super) fn count(&mut self, before: Option<Amount>, after: Option<Amount>, is_equal: bool) -> Change {
+        let change = Change::of(before.is_some(), after.is_some(), is_equal);
+        let pair = Pair { before: before.unwrap_or_default(), after: after.unwrap_or_default() };
+        match change {
+            Change::Same => self.same = self.same.plus(pair.after),
+            Change::Changed => self.changed = self.changed.plus(pair),
+            Change::Added => self.added = self.added.plus(pair.after),
+            Change::Removed => self.removed = self.removed.plus(pair.before),
+        }
+        change
+    }
 }
 
 impl Change {

@@ -102,11 +102,7 @@ impl InventoryLibrary {
 }
 
 fn amount(codes: &[ComparedObject]) -> Amount {
-    let mut amount = Amount::default();
-    for code in codes {
-        amount.add(1, code.size);
-    }
-    amount
+    codes.iter().map(|code| Amount { count: 1, size: code.size }).fold(Amount::default(), Amount::plus)
 }
 
 fn libraries<'a>(
@@ -184,18 +180,11 @@ fn by_digest(before: &[ComparedObject], after: &[ComparedObject]) -> Changes {
             None => old.push(code.size),
         }
     }
-    let (mut old, mut new) = (old.into_iter(), new.into_iter());
-    loop {
-        match (old.next(), new.next()) {
-            (Some(before), Some(after)) => {
-                changes.changed.before.add(1, before);
-                changes.changed.after.add(1, after);
-            }
-            (None, Some(size)) => changes.added.add(1, size),
-            (Some(size), None) => changes.removed.add(1, size),
-            (None, None) => return changes,
-        }
+    let amount = |size: &u64| Amount { count: 1, size: *size };
+    for number in 0..old.len().max(new.len()) {
+        changes.count(old.get(number).map(amount), new.get(number).map(amount), false);
     }
+    changes
 }
 
 fn kernels(codes: &[ComparedObject]) -> Kernels {
@@ -212,17 +201,9 @@ fn by_symbol(before: &Kernels, after: &Kernels, mut different: impl FnMut(u32, P
     let numbers: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     for number in numbers {
         let [old, new] = [before, after].map(|kernels| kernels.get(number).copied());
-        match (old, new) {
-            (Some(old), Some(new)) if old == new => {
-                changes.same = changes.same.plus(new);
-                continue;
-            }
-            (Some(before), Some(after)) => changes.changed = changes.changed.plus(Pair { before, after }),
-            (None, Some(new)) => changes.added = changes.added.plus(new),
-            (Some(old), None) => changes.removed = changes.removed.plus(old),
-            (None, None) => {}
+        if changes.count(old, new, old == new) != Change::Same {
+            different(*number, Pair { before: old.unwrap_or_default(), after: new.unwrap_or_default() });
         }
-        different(*number, Pair { before: old.unwrap_or_default(), after: new.unwrap_or_default() });
     }
     changes
 }

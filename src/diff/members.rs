@@ -88,15 +88,11 @@ fn is_equal(old: &InventoryMember, new: &InventoryMember) -> Result<bool, DiffEr
 impl Members {
     fn add(&mut self, path: &EntryPath, sizes: Pair<Option<u64>>, is_equal: bool) {
         let Pair { before, after } = sizes;
-        let change = Change::of(before.is_some(), after.is_some(), is_equal);
-        let [old, new] = [before, after].map(|size| size.map_or(Amount::default(), |size| Amount { count: 1, size }));
-        match change {
-            Change::Same => return self.all.same = self.all.same.plus(new),
-            Change::Changed => self.all.changed = self.all.changed.plus(Pair { before: old, after: new }),
-            Change::Added => self.all.added = self.all.added.plus(new),
-            Change::Removed => self.all.removed = self.all.removed.plus(old),
+        let [old, new] = [before, after].map(|size| size.map(|size| Amount { count: 1, size }));
+        let change = self.all.count(old, new, is_equal);
+        if change != Change::Same {
+            self.list.push(MemberChange { path: path.to_string(), change, before, after });
         }
-        self.list.push(MemberChange { path: path.to_string(), change, before, after });
     }
 }
 
