@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::bars::{Bar, bars};
 use super::cells::{bytes, columns, count, section, table};
 use super::sections::kind;
-use super::{document, shown};
+use super::{document, shortened, shown};
 use crate::diff::{Amount, Change, Changes, Diff, MetadataChange, Pair, growth};
 use crate::report::table::size;
 use crate::view::JSON_VERSION;
@@ -167,7 +167,7 @@ impl Diff {
     fn page_kernels(&self) -> Markup {
         let head = columns("kernel | what | before # | after # | change # | targets # | library");
         let body = html! { @for kernel in self.changed_kernels.iter().take(MAX_ROWS) { tr class=[mark(kernel.change)] {
-            th.long scope="row" { (shown(&kernel.name).shortened(LONGEST_NAME)) }
+            th.long scope="row" { (shortened(shown(&kernel.name), LONGEST_NAME)) }
             td { (kernel.change.into_str()) }
             (amount(kernel.before)) (amount(kernel.after)) (amounts(Pair { before: kernel.before, after: kernel.after }))
             (count(kernel.targets.len())) td.long { (shown(&kernel.library)) }

@@ -84,21 +84,19 @@ impl Page {
             })
             .collect();
         let parts = self.folded_targets();
-        html! { @if !rows.is_empty() {
-            section aria-labelledby="matrix-title" {
-                h2 id="matrix-title" { "Which library has code for which target" }
-                (matrix("matrix", "Uncompressed code and code objects by library and target; – where there is none", "library", "obj.", &rows, &parts))
-                @if !parts.is_empty() { p.note {
-                    "In a part of another name, which their users install: "
-                    @for (number, (target, part)) in parts.iter().take(MAX_COLUMNS).enumerate() {
-                        @if number > 0 { ", " } (shown(target)) " in " (shown(part))
-                    }
-                    @if parts.len() > MAX_COLUMNS { ", and " (parts.len() - MAX_COLUMNS) " more" } "."
-                } }
-                @let left = self.report.summary.binaries.len() + self.folded.binaries - rows.len();
-                @if left > 0 { p.note { (left) " smaller libraries are not shown." } }
-            }
-        } }
+        let left = self.report.summary.binaries.len() + self.folded.binaries - rows.len();
+        let body = html! {
+            (matrix("matrix", "Uncompressed code and code objects by library and target; – where there is none", "library", "obj.", &rows, &parts))
+            @if !parts.is_empty() { p.note {
+                "In a part of another name, which their users install: "
+                @for (number, (target, part)) in parts.iter().take(MAX_COLUMNS).enumerate() {
+                    @if number > 0 { ", " } (shown(target)) " in " (shown(part))
+                }
+                @if parts.len() > MAX_COLUMNS { ", and " (parts.len() - MAX_COLUMNS) " more" } "."
+            } }
+            @if left > 0 { p.note { (left) " smaller libraries are not shown." } }
+        };
+        section("matrix", "Which library has code for which target", !rows.is_empty(), &body)
     }
 
     /// The targets whose code is in a device part of another name: that of the processor without features, or of a

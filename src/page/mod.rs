@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
-use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -90,10 +90,6 @@ struct InspectData<'a> {
     details: &'a Details,
     folded: &'a Folded,
 }
-
-/// Text without invisible characters. Markup in it is escaped.
-#[derive(Debug)]
-struct VisibleText(String);
 
 impl Outline {
     fn of(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: Summary) -> Self {
@@ -252,27 +248,15 @@ fn digest(text: &str) -> String {
     format!("sha256-{}", Base64Display::new(digest.as_ref(), &STANDARD))
 }
 
-/// A name from the input.
-fn shown(name: &str) -> VisibleText {
-    VisibleText(escaped(name).into_owned())
+/// A name from the input without invisible characters. Markup in it is escaped.
+fn shown(name: &str) -> String {
+    escaped(name).into_owned()
 }
 
-impl VisibleText {
-    fn letters(&self) -> usize {
-        self.0.chars().count()
+/// A text of at most `most` letters.
+fn shortened(text: String, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text;
     }
-
-    /// Shortens the text to at most `most` letters.
-    fn shortened(self, most: usize) -> Self {
-        if self.letters() <= most {
-            return self;
-        }
-        Self(self.0.chars().take(most.saturating_sub(1)).chain(['…']).collect())
-    }
-}
-
-impl Render for VisibleText {
-    fn render(&self) -> Markup {
-        self.0.render()
-    }
+    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }

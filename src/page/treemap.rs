@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use streemap::Rect;
 
-use super::{VisibleText, shown};
+use super::{shortened, shown};
 use crate::report::table::size;
 
 /// An area of the picture, with inner areas or a colour.
@@ -106,17 +106,17 @@ fn drawn(area: &Area, rect: Rect<f64>, whole: u64) -> Markup {
 }
 
 /// As much of a name as fits. The end of a path says more than its beginning.
-fn label(name: &str, w: f64, h: f64, is_header: bool) -> Option<VisibleText> {
+fn label(name: &str, w: f64, h: f64, is_header: bool) -> Option<String> {
     let name = if is_header || !name.contains('/') { name } else { name.rsplit('/').next().unwrap_or(name) };
     let text = shown(name);
-    let letters = text.letters();
+    let letters = text.chars().count();
     let room = ((w - 8.0) / LETTER).max(0.0);
     if h < 14.0 || room < 3.0 {
         return None;
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a width of a picture")]
     let room = room as usize;
-    (letters <= room || room >= 6).then(|| text.shortened(room))
+    (letters <= room || room >= 6).then(|| shortened(text, room))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a picture is not that exact")]
