@@ -15,7 +15,7 @@ use super::options::SplitOptions;
 use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
 use super::table::{Style, Table, counted, known_size, size};
-use super::terminal::{self, message};
+use super::terminal;
 use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::artifact::{ArtifactName, GENERIC, MANIFEST, ManifestError};
 use crate::export::{Inputs, Output, Replace, StatementChange};
@@ -90,9 +90,7 @@ fn prepare_artifacts(named: &NamedPath, options: &SplitOptions) -> anyhow::Resul
 
 /// Prints warnings on stderr.
 pub(super) fn warn<T: Display>(notes: &[T]) {
-    for note in notes {
-        eprintln!("kpackfs: warning: {}", message(note));
-    }
+    notes.iter().for_each(|text| terminal::warn(&text.to_string()));
 }
 
 /// The report that `inspect --json` prints and `report.json` contains.

@@ -13,7 +13,7 @@ use super::prepare::{CommandSession, save_index};
 use super::progress::show_bytes;
 use super::said::{SaidPiece, WrittenOutput, is_quiet};
 use super::table::size;
-use super::terminal::message;
+use super::terminal::note;
 use crate::bucket::{BucketFile, BucketPlace, Publication, WrittenFiles};
 use crate::kpack::{ArchiveRope, dropped_size, unmade_size};
 use crate::metrics::Progress;
@@ -117,7 +117,7 @@ fn note_memory(wheel: &ReleasedWheel, dropped: u64) {
             wheel.path().display(),
             size(dropped)
         );
-        eprintln!("kpackfs: note: {}", message(&text));
+        note(&text);
     }
 }
 
@@ -156,12 +156,12 @@ impl Published {
     fn note(&self) {
         let there = self.files - self.written - self.left_out;
         if there > 0 {
-            eprintln!("kpackfs: note: {there} of {} files were there already, and were not uploaded", self.files);
+            note(&format!("{there} of {} files were there already, and were not uploaded", self.files));
         }
         if self.left_out > 0 {
-            eprintln!(
-                "kpackfs: note: the store keeps no pages under names that end with /; installers need a web server before it \
-                 that answers with index.html"
+            note(
+                "the store keeps no pages under names that end with /; installers need a web server before it that answers with \
+                 index.html",
             );
         }
     }
@@ -190,8 +190,6 @@ fn files_of(tree: &Tree) -> anyhow::Result<Vec<BucketFile>> {
 }
 
 fn note_wait(time: Duration) {
-    eprintln!(
-        "kpackfs: note: another run has not ended there; waiting {} s to see whether it is still alive",
-        time.as_secs()
-    );
+    let seconds = time.as_secs();
+    note(&format!("another run has not ended there; waiting {seconds} s to see whether it is still alive"));
 }

@@ -17,7 +17,7 @@ use super::options::DiffOptions;
 use super::prepare::{place_of, resources, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
-use super::terminal::message;
+use super::terminal::warn;
 use crate::diff::{Diff, Settings, Side};
 use crate::export::Inputs;
 use crate::memory::{check_tables, limit_tables};
@@ -92,9 +92,7 @@ impl Compare {
             Ok(diff) => diff,
             Err(error) => return Ok(unanswered(&error)),
         };
-        for warning in &diff.warnings {
-            eprintln!("kpackfs: warning: {}", message(warning));
-        }
+        diff.warnings.iter().for_each(|warning| warn(warning));
         match self.write(&diff) {
             // The reader of the output may stop early. That does not change the exit code.
             Err(error) if !is_broken_pipe(&error) => return Ok(unanswered(&error)),

@@ -13,7 +13,7 @@ use super::prepare::{CommandSession, save_index};
 use super::progress::show_bytes;
 use super::said::{SaidPiece, WrittenOutput};
 use super::split_warnings::warn_of_fat;
-use super::terminal::{message, warn};
+use super::terminal::{note, warn};
 use super::writing::Writing;
 use crate::deflate::DeflateLevel;
 use crate::export::{
@@ -148,7 +148,7 @@ impl ImageOutput<'_> {
             ImageForm::Auto | ImageForm::Thin => DivisionForm::Thin,
             ImageForm::Select if !prepared.plan.joined.is_empty() => DivisionForm::Split,
             ImageForm::Select => {
-                let input = message(&self.input.display().to_string());
+                let input = self.input.display();
                 bail!("{input}: --form select: no package in it is split; --form thin makes thin binaries");
             }
         })
@@ -156,7 +156,7 @@ impl ImageOutput<'_> {
 
     /// The GPUs of each image, and its tag.
     fn gpus(&self, prepared: &Prepared) -> anyhow::Result<Vec<(Arc<GpuSet>, String)>> {
-        let (input, plan) = (message(&self.input.display().to_string()), &prepared.plan);
+        let (input, plan) = (self.input.display(), &prepared.plan);
         if plan.keys.is_empty() {
             bail!("{input}: contains no device code and no kernel databases: there is nothing to divide");
         }
@@ -196,23 +196,22 @@ fn report(prepared: &Prepared, division: &Division<'_>) {
     warn_of_fat(&prepared.plan);
     if let [first, rest @ ..] = &*division.hidden {
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        let first = message(first);
-        eprintln!("kpackfs: note: {first}{more}: left out, since a later layer hides it");
+        note(&format!("{first}{more}: left out, since a later layer hides it"));
     }
     let copies = division.copies.len();
     if copies > 0 {
-        eprintln!("kpackfs: note: {copies} hard links would lead to files of other layers, and are copies");
+        note(&format!("{copies} hard links would lead to files of other layers, and are copies"));
     }
 }
 
 /// Names what is about the whole image, and so not about new ones.
 fn report_artifacts(image: &Image) {
-    let artifacts: Vec<_> = image.artifacts().iter().map(message).collect();
+    let artifacts: Vec<_> = image.artifacts().iter().map(ToString::to_string).collect();
     if !artifacts.is_empty() {
         let (count, kinds) = (artifacts.len(), first_names(&artifacts));
-        eprintln!(
-            "kpackfs: note: {count} left out ({kinds}): they name the digest of the image, so they are not about new images"
-        );
+        note(&format!(
+            "{count} left out ({kinds}): they name the digest of the image, so they are not about new images"
+        ));
     }
 }
 

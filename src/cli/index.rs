@@ -13,8 +13,8 @@ use super::options::SplitOptions;
 use super::package_index::sums_of;
 use super::prepare::{check_claims, open};
 use super::progress::show_bytes;
-use super::table::size;
-use super::terminal::message;
+use super::said::{self, WrittenOutput};
+use super::terminal::warn;
 use crate::report::Sizes;
 use crate::resources::WorkPolicy;
 use crate::session::{Prepared, SessionInputs};
@@ -131,7 +131,7 @@ fn look_into_members(prepared: &Prepared) {
         progress.expect(members.iter().map(|(_, member)| member.size()).sum());
         members.par_iter().with_max_len(1).for_each(|(path, member)| {
             if let Err(error) = member.block_boundaries() {
-                eprintln!("kpackfs: warning: {}", message(&format!("{path}: cannot be read: {error}")));
+                warn(&format!("{path}: cannot be read: {error}"));
             }
             progress.advance(member.size());
         });

@@ -19,7 +19,7 @@ use super::options::{InspectOptions, SplitOptions};
 use super::prepare::{CommandSession, open, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
-use super::terminal::message;
+use super::terminal::{message, warn};
 use crate::coverage::Coverage;
 use crate::devicecode::beginnings;
 use crate::export::Inputs;
@@ -364,14 +364,14 @@ fn search(prepared: &Prepared) -> Vec<CodeOfFile> {
     let found = show_bytes("Searching", |progress| device_code(input, plan, resources, progress));
     for file in found.iter().filter(|file| file.is_unfinished) {
         let reason = "not searched to the end for device code: too much in it looks like some";
-        eprintln!("kpackfs: warning: {}", message(&format!("{}: {reason}", file.path)));
+        warn(&format!("{}: {reason}", file.path));
     }
     let packed = found.iter().filter(|file| file.is_packed_tree).map(|file| file.path.to_string());
     if let Some(warning) = not_searched(&packed.collect::<Vec<_>>()) {
-        eprintln!("kpackfs: warning: {}", message(&format!("{}: {warning}", input.location.display())));
+        warn(&format!("{}: {warning}", input.location.display()));
     }
     for (file, reason) in found.iter().flat_map(|file| file.damage.values().map(move |reason| (file, reason))) {
-        eprintln!("kpackfs: warning: {}", message(&format!("{}: it cannot be loaded: {reason}", file.path)));
+        warn(&format!("{}: it cannot be loaded: {reason}", file.path));
     }
     found
 }

@@ -14,7 +14,7 @@ use super::lists::pieces;
 use super::options::SplitOptions;
 use super::prepare::absolute_input;
 use super::serving::{Serving, absolute};
-use super::terminal::message;
+use super::terminal::warn;
 use super::views::{served, views};
 use crate::export::Inputs;
 use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
@@ -157,7 +157,7 @@ pub(super) struct Umount {
 impl Umount {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         if let Some(running) = mount::umount(&self.place, self.lazy)? {
-            eprintln!("kpackfs: warning: {}", message(&running.to_string()));
+            warn(&running.to_string());
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -13,7 +13,7 @@ use clap::Args;
 use super::options::CompressionOptions;
 use super::replacing::Replacing;
 use super::said::{SaidOptions, WrittenOutput};
-use super::terminal::{message, warn};
+use super::terminal::warn;
 use crate::export;
 use crate::export::{Inputs, NewFiles};
 use crate::fatbin::{CODE_HEADER, CodeObject, bundle_of, code_problem, code_target};
@@ -114,9 +114,7 @@ impl Create {
         };
         let plan =
             Plan::make(&Input::open(binary, resources)?, &options, &BundleJobs::new(resources), &Progress::default())?;
-        for warning in &plan.warnings {
-            eprintln!("kpackfs: warning: {}", message(warning));
-        }
+        plan.warnings.iter().for_each(|warning| warn(warning));
         let is_wanted = |archive: &ArchiveRope| self.target.as_ref().is_none_or(|target| target == archive.target());
         let archives = plan.archives.iter().filter(|planned| is_wanted(&planned.archive));
         let named = archives.map(|it| (String::from_utf8_lossy(it.path.name()).into_owned(), Arc::clone(&it.archive)));

@@ -12,7 +12,7 @@ use super::options::SplitOptions;
 use super::prepare::{CommandSession, check_claims, save_index};
 use super::progress::show_bytes;
 use super::split_warnings::note_runtime;
-use super::terminal::{message, warn};
+use super::terminal::{note, warn};
 use super::thin_wheels::warn_of_signatures;
 use super::writing::Writing;
 use crate::export::{self, Inputs, MadeFiles, Output, ReadyViews, Replace, WantedSums};
@@ -110,8 +110,13 @@ pub(super) fn check(wheel: &ReleasedWheel) -> anyhow::Result<()> {
             "{name}: wheels cannot hold its symlinks; put copies in their place, or remove those that the warnings name"
         );
     }
-    for note in &wheels.notes {
-        eprintln!("kpackfs: note: {}", message(&format!("{name}: {note}")));
+    wheels.notes.iter().for_each(|text| note(&format!("{name}: {text}")));
+    let existing = wheel.prepared.plan.keys_of_input(Packaging::Bundles);
+    if wheel.prepared.plan.keys.is_empty() && !existing.is_empty() {
+        let existing = join(&existing.into_iter().collect::<Vec<_>>());
+        warn(&format!(
+            "{name}: it has nothing for the wanted GPUs, and so no device wheel; it has code for {existing}"
+        ));
     }
     note_runtime(&wheel.prepared);
     warn_of_signatures(&wheel.prepared.input);

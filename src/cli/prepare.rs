@@ -7,7 +7,7 @@ use anyhow::Context;
 
 use super::options::SplitOptions;
 use super::progress::{show_bytes, show_opening};
-use super::terminal::{message, warn};
+use super::terminal::{note, warn};
 use crate::image::ImageReference;
 use crate::index::{FrameStore, Index};
 use crate::metrics::{Counters, Progress};
@@ -104,12 +104,8 @@ pub(super) fn open(inputs: &[NamedPath], options: &SplitOptions) -> anyhow::Resu
 
 /// Prints notes and warnings on stderr.
 fn say(notes: &[String], warnings: &[String]) {
-    for note in notes {
-        eprintln!("kpackfs: note: {}", message(note));
-    }
-    for warning in warnings {
-        warn(warning);
-    }
+    notes.iter().for_each(|text| note(text));
+    warnings.iter().for_each(|text| warn(text));
 }
 
 /// Compares the members of a wheel with its RECORD, with a progress bar.
@@ -121,7 +117,7 @@ pub(super) fn check_claims(prepared: &Prepared) -> anyhow::Result<()> {
 pub(super) fn save_index(resources: &Resources) {
     log_work(&resources.counters);
     if let Err(error) = resources.index.save() {
-        eprintln!("kpackfs: warning: the index of the input cannot be saved: {error}");
+        warn(&format!("the index of the input cannot be saved: {error}"));
     }
     resources.store.finish();
 }

@@ -24,7 +24,7 @@ use super::progress::show_bytes;
 use super::said::{SaidOptions, WrittenOutput};
 use super::split_views::directories;
 use super::split_warnings::{is_part, names, warn_of_fat, warn_of_others, warn_of_use};
-use super::terminal::warn;
+use super::terminal::{note, warn};
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
 use super::writing::{Writing, clear_set_id, write_with_archives};
 use crate::bucket::credential_files;
@@ -302,9 +302,9 @@ impl Split {
     fn write_wheels(&self, wheels: &WheelSet, work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
         let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| self.wheel_place(name)).collect();
         if !index.is_empty() {
-            eprintln!(
-                "kpackfs: note: no released installer chooses AMD GPUs by a variant wheel; those that cannot read it take \
-                 the host wheel next to it, which has no kernels"
+            note(
+                "no released installer chooses AMD GPUs by a variant wheel; those that cannot read it take the host wheel next to it, \
+                 which has no kernels",
             );
         }
         self.write_parts(wheels, work, index, None, |part| Ok(Some(self.wheel_place(&part.file_name()?))))

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::terminal::message;
+use super::terminal::{note, warn};
 use crate::gpu::{BundleKey, begins_device_part};
 use crate::loader::OwnRuntime;
 use crate::session::Prepared;
@@ -22,18 +22,15 @@ pub(super) fn warn_of_others(output: &Path, views: &[(EntryPath, PathBuf)]) {
     others.retain(|path| !views.iter().any(|(_, place)| place == path));
     others.sort();
     for other in others {
-        let other = message(&other.display().to_string());
-        eprintln!(
-            "kpackfs: warning: {other}: not of this split, which leaves it there; remove it if it is of an earlier one"
-        );
+        let other = other.display();
+        warn(&format!("{other}: not of this split, which leaves it there; remove it if it is of an earlier one"));
     }
 }
 
 /// Reports binaries that keep all of their code in thin views.
 pub(super) fn warn_of_fat(plan: &Plan) {
     for path in &plan.unsplit {
-        let path = message(&path.to_string());
-        eprintln!("kpackfs: warning: {path}: it keeps the code of all GPUs, since it cannot be rewritten");
+        warn(&format!("{path}: it keeps the code of all GPUs, since it cannot be rewritten"));
     }
 }
 
@@ -59,15 +56,11 @@ pub(super) fn note_runtime(Prepared { input, plan, wheels, .. }: &Prepared) {
     }
 }
 
-fn note(text: &str) {
-    eprintln!("kpackfs: note: {}", message(&text));
-}
-
 /// Reports device wheels of a host wheel that were not given. New host wheels do not require them any more.
 fn warn_of_missing_devices(wheels: &WheelSet) {
     if let [first, rest @ ..] = &*wheels.missing_devices() {
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        eprintln!("kpackfs: warning: {}{more}: not given, so what is written lacks this code", message(first));
+        warn(&format!("{first}{more}: not given, so what is written lacks this code"));
     }
 }
 

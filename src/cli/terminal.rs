@@ -49,6 +49,11 @@ pub(super) fn warn(text: &str) {
     eprintln!("kpackfs: warning: {}", message(&text));
 }
 
+/// Prints a note on stderr.
+pub(super) fn note(text: &str) {
+    eprintln!("kpackfs: note: {}", message(&text));
+}
+
 /// A message: escaped, and with its middle omitted if it is too long.
 pub(super) fn message(text: &impl Display) -> String {
     let text = text.to_string();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 
-use super::terminal::message;
+use super::terminal::warn;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::opened::LocatedStatement;
 use crate::source::{EntryPath, Input};
@@ -94,16 +94,12 @@ pub(super) fn keys_of(wheels: &[(EntryPath, PathBuf)]) -> BTreeSet<BundleKey> {
 pub(super) fn warn_of_signatures(input: &Input) {
     let Some(dist_info) = input.dist_info() else { return };
     for (_, path) in signatures_of(&input.location) {
-        let path = message(&path.to_string_lossy());
-        eprintln!("kpackfs: warning: {path}: it is for the input only; sign what is written again");
+        warn(&format!("{}: it is for the input only; sign what is written again", path.display()));
     }
     for name in [b"RECORD.jws", b"RECORD.p7s"] {
         let path = dist_info.child(name);
         if input.entry(&path).is_some() {
-            let path = message(&path.to_string());
-            eprintln!(
-                "kpackfs: warning: {path}: left out, since the wheels that are written have a RECORD of their own"
-            );
+            warn(&format!("{path}: left out, since the wheels that are written have a RECORD of their own"));
         }
     }
 }

@@ -65,8 +65,7 @@ fn bundles(file: &Path, resources: &Arc<Resources>) -> anyhow::Result<Vec<Vec<Co
     let read_bundle = |at: u64, limit: u64| -> anyhow::Result<Vec<CodeObject>> {
         let bundle = Bundle::read(&content, at, limit, resources)?;
         for id in bundle.unfound_ids(&content, resources) {
-            let name = file.display();
-            eprintln!("kpackfs: warning: {name}: code with the entry ID {id:?}, which no runtime finds");
+            warn(&format!("{}: code with the entry ID {id:?}, which no runtime finds", file.display()));
         }
         Ok(bundle.objects(&content, resources)?)
     };

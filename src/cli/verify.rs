@@ -17,7 +17,7 @@ use super::memory::MemoryOption;
 use super::options::{DatabaseOptions, Ignored, TargetOptions, ThreadOptions};
 use super::progress::show_bytes;
 use super::table::counted;
-use super::terminal::{message, verdict};
+use super::terminal::{message, note, verdict};
 use crate::gpu::GpuSet;
 use crate::memory::check_tables;
 use crate::opened::{Named, NamedPath, recognise_all_unproved};
@@ -122,9 +122,7 @@ impl Verify {
             Ok(report) => report,
             Err(error) => {
                 if let Some(VerifyError::Nothing(Unsplit { notes, .. })) = error.downcast_ref() {
-                    for note in notes {
-                        eprintln!("kpackfs: note: {}", message(note));
-                    }
+                    notes.iter().for_each(|text| note(text));
                 }
                 return Ok(unanswered(&error));
             }

@@ -10,7 +10,7 @@ use super::mount_reports::{live_reports, reports, total_bytes};
 use super::mounted_release::served_release;
 use super::options::SplitOptions;
 use super::prepare::open;
-use super::terminal::message;
+use super::terminal::warn;
 use crate::gpu::BundleKey;
 use crate::mount::Served;
 use crate::opened::NamedPath;
@@ -54,9 +54,8 @@ pub(super) fn views(
 fn warn_of_nothing(prepared: &Prepared) {
     if prepared.has_nothing_to_split() {
         let input = prepared.input.location.display();
-        let text =
-            format!("{input}: {}; so host/ is the whole input", LookedAt::of([&prepared.input], &prepared.resources));
-        eprintln!("kpackfs: warning: {}", message(&text));
+        let looked_at = LookedAt::of([&prepared.input], &prepared.resources);
+        warn(&format!("{input}: {looked_at}; so host/ is the whole input"));
     }
 }
 

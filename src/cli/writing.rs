@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::progress::show_bytes;
+use super::terminal::warn;
 use crate::disk::Durability;
 use crate::export::{MadeFiles, ReadyViews, Reflink, WantedSums};
 use crate::kpack::{ArchiveRope, make_archives, unmade_size};
@@ -61,7 +62,7 @@ impl Writing {
 pub(super) fn clear_set_id(tree: &mut Tree) {
     if let [first, rest @ ..] = &*tree.clear_set_id() {
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        eprintln!("kpackfs: warning: {first:?}{more}: the set-ID bits are left out; --keep-set-id keeps them");
+        warn(&format!("{first:?}{more}: the set-ID bits are left out; --keep-set-id keeps them"));
     }
 }
 
