@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Command, Error};
 
-use super::prepare::place_of;
+use super::prepare::{answers, place_of};
 use super::tips::is_of_others;
 
 /// The command line with `mount` in it, if `error` says that INPUT is no command, both exist, and INPUT is no misspelt command.
@@ -15,7 +15,7 @@ pub(super) fn rewritten(error: &Error, cli: &Command, arguments: &[OsString]) ->
     let is_command = error.kind() != ErrorKind::InvalidSubcommand || cli.find_subcommand(input).is_some();
     let is_similar = error.get(ContextKind::SuggestedSubcommand).is_some() || is_of_others(input);
     let may_be_misspelt = is_similar && !input.as_encoded_bytes().contains(&b'/');
-    if is_command || may_be_misspelt || !is_input(input) || !Path::new(directory).is_dir() {
+    if is_command || may_be_misspelt || !is_input(input) || !answers(Path::new(directory), Path::is_dir) {
         return None;
     }
     Some([program, OsStr::new("mount"), OsStr::new("--"), input, directory].map(OsString::from).into())
@@ -23,7 +23,7 @@ pub(super) fn rewritten(error: &Error, cli: &Command, arguments: &[OsString]) ->
 
 /// Whether a word names something that exists: a file, a directory or an image.
 pub(super) fn is_input(word: &OsStr) -> bool {
-    place_of(Path::new(word)).exists()
+    answers(&place_of(Path::new(word)), Path::exists)
 }
 
 #[cfg(test)]

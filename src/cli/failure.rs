@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use super::terminal::message;
 use crate::confine::{self, FILES};
 use crate::opened::OpenedError;
+use crate::mount::MountError;
 use crate::remote::RemoteError;
 use crate::report::TooLarge;
 use crate::source::SourceError;
@@ -40,6 +41,7 @@ pub(super) fn code(error: &anyhow::Error, other: u8) -> u8 {
             || cause.downcast_ref().is_some_and(is_unknown)
             || cause.is::<RemoteError>()
     };
+            || matches!(cause.downcast_ref(), Some(MountError::Stopped { .. }))
     if error.is::<TooLarge>() {
         TOO_LARGE
     } else if error.chain().any(is_not_understood) {

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use super::gpus::{ALL, AUTO};
+use super::prepare::answers;
 use crate::database::Handler;
 use crate::gpu::TargetId;
 
@@ -77,8 +78,8 @@ impl Values {
         };
         match self {
             Self::Targets => is_first || all(is_target),
-            Self::Databases => all(|name| name.parse::<Handler>().is_ok()) || !Path::new(word).exists(),
-            Self::Requirements => is_first || !Path::new(word).exists(),
+            Self::Databases => all(|name| name.parse::<Handler>().is_ok()) || !is_there(word),
+            Self::Requirements => is_first || !is_there(word),
         }
     }
 }
@@ -90,11 +91,15 @@ pub(super) fn pieces(text: &str) -> Vec<&str> {
         .collect()
 }
 
+fn is_there(word: &OsStr) -> bool {
+    answers(Path::new(word), Path::exists)
+}
+
 /// Whether a word is a target or a family: `gfx942`, `gfx90a:xnack+`, `gfx9-4-generic`, `gfx1250-strict`, `gfx12_0`.
 /// Names of files can be target IDs as well (`torch.whl`, `gfx942-tree`), but none of these, and be words for GPUs.
 fn is_target(word: &str) -> bool {
     if [AUTO, ALL].contains(&word) {
-        return !Path::new(word).exists();
+        return !is_there(OsStr::new(word));
     }
     let Ok(target) = TargetId::typed(word) else { return false };
     let Some(name) = target.processor().strip_prefix("gfx") else { return target.is_spirv() };

@@ -57,19 +57,18 @@ mod views;
 mod why;
 mod writing;
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::confinement::Opens;
-use self::failure::{FAILURE, NOT_UNDERSTOOD, code, is_broken_pipe};
+use self::failure::{FAILURE, code, is_broken_pipe};
 use self::prepare::place_of;
 use crate::memory::{check_tables, limit_tables, set_up_malloc};
-use crate::mount::MountError;
+use crate::mount::check_running;
 use crate::report::table;
 
 /// Shows a fat ROCm wheel or install tree as if it had been split by GPU architecture.
@@ -140,18 +139,17 @@ pub fn run(commit: Option<&str>) -> ExitCode {
         print!("{}{}", Cli::command().render_version(), confinement::describe());
         return ExitCode::SUCCESS;
     }
-    if let Err(error) = check_running(&arguments) {
-        eprintln!("kpackfs: {}", terminal::message(&error));
-        return ExitCode::from(NOT_UNDERSTOOD);
-    }
     if let Some(caller) = mount8::caller(&arguments, &Cli::command()) {
         // mount(8) says nothing, either.
         said::be_quiet();
-        return mount8::run(caller, arguments, &Cli::command(), |command| Ok(Cli::try_parse_from(command)?.run()));
+        return mount8::run(caller, arguments, &Cli::command(), |command| {
+            read(&Cli::command().try_get_matches_from(command)?)?.run()
+        });
     }
     terminal::fit_tables();
     let arguments = lists::bind(arguments);
-    match parse(&arguments).unwrap_or_else(|error| error.exit()).run() {
+    let matches = parse(&arguments).unwrap_or_else(|error| error.exit());
+    match read(&matches).and_then(|cli| cli.run()) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -167,17 +165,17 @@ pub fn run(commit: Option<&str>) -> ExitCode {
     }
 }
 
-/// Fails if an argument leads into a mount whose daemon is stopped. `umount` asks nothing of the daemon.
-fn check_running(arguments: &[OsString]) -> Result<(), MountError> {
-    let is_umount = arguments.get(1).is_some_and(|name| name == "umount" || name == "unmount");
-    let value = |argument: &OsString| {
-        let bytes = argument.as_bytes();
-        let of_long = || bytes.iter().position(|&byte| byte == b'=').map_or(bytes.len(), |equals| equals + 1);
-        let start = if bytes.starts_with(b"--") { of_long() } else { 2 * usize::from(bytes.starts_with(b"-")) };
-        place_of(Path::new(OsStr::from_bytes(bytes.get(start..).unwrap_or_default())))
-    };
-    let paths: Vec<_> = arguments.iter().skip(1).filter(|_| !is_umount).map(value).collect();
-    crate::mount::check_running(paths.iter().filter(|path| !path.as_os_str().is_empty()).map(PathBuf::as_path))
+/// The command of a line. Fails if a path in it leads into a mount whose daemon is stopped, of which `umount` asks nothing.
+fn read(matches: &ArgMatches) -> anyhow::Result<Cli> {
+    let (mut paths, mut inner) = (Vec::new(), matches.subcommand());
+    while let Some((_, matches)) = inner.filter(|(name, _)| *name != "umount") {
+        // Values of another type are no paths.
+        let values = matches.ids().filter_map(|id| matches.try_get_many::<PathBuf>(id.as_str()).ok()?);
+        paths.extend(values.flatten().map(|path| place_of(path)));
+        inner = matches.subcommand();
+    }
+    check_running(paths.iter().map(PathBuf::as_path))?;
+    Ok(Cli::from_arg_matches(matches)?)
 }
 
 fn described(commit: Option<&str>) -> String {
@@ -186,13 +184,11 @@ fn described(commit: Option<&str>) -> String {
 }
 
 /// An error has a tip.
-fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(arguments).or_else(|error| {
-        let cli = Cli::command();
-        match bare_mount::rewritten(&error, &cli, arguments) {
-            Some(mount) => Cli::try_parse_from(mount),
-            None => Err(tips::improve(error, &cli, arguments)),
-        }
+fn parse(arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    let cli = Cli::command();
+    cli.clone().try_get_matches_from(arguments).or_else(|error| match bare_mount::rewritten(&error, &cli, arguments) {
+        Some(mount) => cli.clone().try_get_matches_from(mount),
+        None => Err(tips::improve(error, &cli, arguments)),
     })
 }
 

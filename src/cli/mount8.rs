@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use kpackfs_mount_helper::{Caller, FAILURE, KnownOption, MountRequest, SYSTEM, USAGE, fuse_source};
 
 use super::failure::text;
+use super::prepare::answers;
 use super::terminal::message;
 use crate::mount::MountError;
 
@@ -28,7 +29,8 @@ pub(super) fn caller(arguments: &[OsString], cli: &clap::Command) -> Option<Call
     }
     let source = fuse_source(arguments)?;
     let is_command = source == "help" || cli.find_subcommand(&source).is_some();
-    let is_path = source.as_bytes().contains(&b'/') || Path::new(&source).symlink_metadata().is_ok();
+    let is_path =
+        source.as_bytes().contains(&b'/') || answers(Path::new(&source), |path| path.symlink_metadata().is_ok());
     (is_path && !is_command).then_some(Caller::Fuse)
 }
 
@@ -37,7 +39,7 @@ pub(super) fn run(
     caller: Caller,
     arguments: Vec<OsString>,
     cli: &clap::Command,
-    run: impl Fn(Vec<OsString>) -> Result<anyhow::Result<ExitCode>, clap::Error>,
+    run: impl Fn(Vec<OsString>) -> anyhow::Result<ExitCode>,
 ) -> ExitCode {
     let name = match caller {
         Caller::Mount => "mount.kpackfs",
@@ -57,9 +59,9 @@ pub(super) fn run(
     };
     let command = std::iter::once(OsString::from("kpackfs")).chain(request.to_command());
     match run(command.collect()) {
-        Ok(Ok(code)) => code,
-        Err(error) => fail(USAGE, first_line(&error.to_string())),
-        Ok(Err(error)) => {
+        Ok(code) => code,
+        Err(error) if error.is::<clap::Error>() => fail(USAGE, first_line(&error.to_string())),
+        Err(error) => {
             let is_system = error.downcast_ref::<MountError>().is_some_and(MountError::is_system);
             fail(if is_system { SYSTEM } else { FAILURE }, &text(&error))
         }

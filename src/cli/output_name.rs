@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
+use super::prepare::answers;
 use crate::bucket::is_bucket;
 use crate::export::PackedFormat;
 
@@ -47,5 +48,5 @@ pub(super) fn directory_or_packed() -> impl TypedValueParser<Value = PathBuf> {
 fn is_of_file(path: &Path) -> bool {
     let name = path.as_os_str().to_string_lossy().to_ascii_lowercase();
     let is_packed = || PackedFormat::of(path).is_some() || OTHER_FORMATS.iter().any(|end| name.ends_with(end));
-    (name == "-" || !name.ends_with('/') && is_packed()) && !path.is_dir()
+    (name == "-" || !name.ends_with('/') && is_packed()) && !answers(path, Path::is_dir)
 }

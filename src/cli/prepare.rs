@@ -23,6 +23,12 @@ pub(super) fn place_of(input: &Path) -> PathBuf {
     ImageReference::parse(input).map_or_else(|| input.to_owned(), |image| image.layout)
 }
 
+/// The answer of a question that is asked while the command line is read. It is "yes" of a path that leads into a mount whose
+/// daemon is stopped, and would never answer: the command is refused for that when all of its line is read.
+pub(super) fn answers(path: &Path, question: impl Fn(&Path) -> bool) -> bool {
+    mount::check_running([path]).is_err() || question(path)
+}
+
 /// An input by its absolute name, which stays valid when a daemon changes its working directory. Fails if the input is not there
 /// or not understood, before a daemon is started, whose errors have one exit code.
 pub(super) fn absolute_input(input: &Path) -> anyhow::Result<NamedPath> {

@@ -278,13 +278,15 @@ fn a_mount_whose_daemon_is_stopped_is_refused() {
         refused mount "$M/host" "$D/m2"
         refused "$IN" "$M"
         refused status "$M"
-        kpackfs split "$IN" -o "$D/out" -q; echo $?
+        refused split --databases rocblas "$M/host" -o "$D/none"
+        refused split "$IN" -o "$M/x.tar"
+        cd "$(dirname "$M")"; kpackfs split "$IN" --group "$(basename "$M")" -o "$D/out" -q; echo $?; cd /
         kill -CONT $pid; kpackfs inspect "$M/host" >/dev/null; echo $?
         kill -STOP $pid; kpackfs umount --lazy "$M" 2>&1 | grep -c stopped; mountpoint -q "$M" || echo unmounted
         kill -CONT $pid; gone $pid
         "#,
     );
-    assert_eq!(text, "1\n5\n".repeat(8) + "0\n0\n1\nunmounted\n");
+    assert_eq!(text, "1\n5\n".repeat(10) + "0\n0\n1\nunmounted\n");
 }
 
 #[test]
