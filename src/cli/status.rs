@@ -11,7 +11,6 @@ use clap::Args;
 use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 
-use super::confinement;
 use super::table::{Style, Table, percent, size};
 use super::terminal::escaped;
 use crate::disk;
@@ -113,17 +112,16 @@ fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>)
     };
     writeln!(out, "{}", escaped(&line))?;
     show_waiting(out, now)?;
-    writeln!(out, "{}", escaped(&format!("Input: {input}")))?;
-    writeln!(out, "kpackfs {}, up {}", text("version"), indicatif::HumanDuration(Duration::from_secs_f64(uptime)))?;
-
+    let up = indicatif::HumanDuration(Duration::from_secs_f64(uptime));
+    writeln!(out, "{}", escaped(&format!("kpackfs {}, up {up}, of {input}", text("version"))))?;
     show_transport(out, now)?;
     show_confinement(out, now)?;
     writeln!(out)?;
 
+    archives_in_progress(now).write(out, Style::Text)?;
     work(now, before).write(out, Style::Text)?;
     show_requests(out, now)?;
-    held(now).write(out, Style::Text)?;
-    archives_in_progress(now).write(out, Style::Text)
+    show_held(out, now)
 }
 
 /// Prints which programs wait for work.
@@ -148,14 +146,18 @@ fn show_transport(out: &mut impl Write, now: &Value) -> io::Result<()> {
     writeln!(out, "{}", escaped(&format!("Requests travel through {through}{reason}")))
 }
 
-/// Prints what the daemon has given up.
+/// Prints what the daemon has not given up.
 fn show_confinement(out: &mut impl Write, now: &Value) -> io::Result<()> {
-    for layer in now.get("confinement").and_then(Value::as_array).into_iter().flatten() {
-        let text = |name: &str| layer.get(name).and_then(Value::as_str).unwrap_or_default();
-        let in_force = layer.get("in_force").and_then(Value::as_bool).unwrap_or_default();
-        writeln!(out, "{}", escaped(&confinement::line(text("layer"), in_force, text("detail"))))?;
+    let Some(layers) = now.get("confinement").and_then(Value::as_array) else { return Ok(()) };
+    let is_in_force = |layer: &&Value| layer.get("in_force").and_then(Value::as_bool).unwrap_or_default();
+    let text = |layer: &Value, name: &str| layer.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let free = layers.iter().filter(|layer| !is_in_force(layer));
+    let free: Vec<_> = free.map(|layer| format!("{} ({})", text(layer, "layer"), text(layer, "detail"))).collect();
+    match &*free {
+        _ if layers.is_empty() => Ok(()),
+        [] => writeln!(out, "Confined"),
+        free => writeln!(out, "{}", escaped(&format!("Confined, except: {}", free.join(", ")))),
     }
-    Ok(())
 }
 
 /// A counter of a status.
@@ -179,8 +181,10 @@ fn work(now: &Value, before: Option<&Value>) -> Table {
     };
     let columns = "what | so far # | per second #";
     let mut work = Table::new("Work", columns);
-    // What has not happened would only take room.
-    for (name, total) in numbers(now.get("counters")).filter(|(_, total)| *total > 0) {
+    // What has not happened would only take room, and so would what only --json and metrics are read for.
+    let is_shown =
+        |name: &str| name.starts_with("bytes_") || ["frames_made", "passthrough_opens", "requests"].contains(&name);
+    for (name, total) in numbers(now.get("counters")).filter(|(name, total)| *total > 0 && is_shown(name)) {
         let unit = if name.starts_with("bytes_") { size } else { |number: u64| number.to_string() };
         let rate = rate("counters", name, total).map(unit).unwrap_or_default();
         work.row([name.replace('_', " "), unit(total), rate]);
@@ -195,30 +199,28 @@ fn work(now: &Value, before: Option<&Value>) -> Table {
 /// Prints the requests by kind, and the longest one.
 fn show_requests(out: &mut impl Write, now: &Value) -> io::Result<()> {
     let by_kind = now.get("counters").and_then(|counters| counters.get("requests_by_kind"));
-    let mut requests = Table::new("Requests", "kind | so far #");
-    for (name, total) in numbers(by_kind).filter(|&(_, total)| total > 0) {
-        requests.row([name.to_owned(), total.to_string()]);
-    }
-    requests.write(out, Style::Text)?;
+    let kinds = numbers(by_kind).filter(|&(_, total)| total > 0).map(|(name, total)| format!("{name} {total}"));
+    let kinds = kinds.collect::<Vec<_>>().join(", ");
     let longest = now.get("counters").and_then(|counters| counters.get("longest_request")?.as_str());
-    if let Some(kind) = longest.filter(|kind| !kind.is_empty()) {
+    let longest = longest.filter(|kind| !kind.is_empty()).map(|kind| {
         let took = Duration::from_micros(counter(now, "longest_request_microseconds"));
-        writeln!(out, "  The longest one was a {kind} of {took:?}.\n")?;
+        format!("; the longest was a {kind} of {took:?}")
+    });
+    if kinds.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    writeln!(out, "{}", escaped(&format!("Requests: {kinds}{}", longest.unwrap_or_default())))
 }
 
-/// What is in use now.
-fn held(now: &Value) -> Table {
-    let mut held = Table::new("Now", "what | #");
-    for (name, total) in numbers(now.get("gauges")).filter(|(_, total)| *total > 0) {
-        held.row([name.replace('_', " "), total.to_string()]);
-    }
-    for (name, total) in numbers(now.get("memory")).filter(|(_, total)| *total > 0) {
-        let what = if name == "capacity" { "memory at most".to_owned() } else { format!("memory for {name}") };
-        held.row([what, size(total)]);
-    }
-    held
+/// Prints what is in use now.
+fn show_held(out: &mut impl Write, now: &Value) -> io::Result<()> {
+    let used = |group: &str| numbers(now.get(group)).filter(|(_, total)| *total > 0).collect::<Vec<_>>();
+    let gauges = used("gauges").into_iter().map(|(name, total)| format!("{} {total}", name.replace('_', " ")));
+    let memory = used("memory").into_iter().map(|(name, total)| {
+        let what = if name == "capacity" { "at most".to_owned() } else { format!("for {name}") };
+        format!("memory {what} {}", size(total))
+    });
+    writeln!(out, "{}", escaped(&format!("Now: {}", gauges.chain(memory).collect::<Vec<_>>().join(", "))))
 }
 
 /// The archives that are being made.
@@ -286,16 +288,13 @@ mod tests {
         for line in [
             "/mnt: healthy",
             "A program waits for a getattr: 1.5s",
-            "Input: /in/torch.whl",
+            "kpackfs 1.0, up 61 seconds, of /in/torch.whl",
             "Requests travel through /dev/fuse: it is off",
-            "Confinement, files: not restricted: why",
+            "Confined, except: files (why)",
             "bytes read 4.00 KiB",
             "found in a cache 75.0 %",
-            "lookup 9",
-            "The longest one was a read of 1.5ms.",
-            "requests waiting 2",
-            "memory at most 256.00 MiB",
-            "memory for frames 2.00 KiB",
+            "Requests: lookup 9; the longest was a read of 1.5ms",
+            "Now: requests waiting 2, memory at most 256.00 MiB, memory for frames 2.00 KiB",
             "gfx90a/.kpack/torch_gfx90a.kpack 1.00 MiB 4.00 MiB 25.0 %",
         ] {
             assert!(text.lines().any(|other| other == line), "{line:?} in\n{text}");
