@@ -19,7 +19,7 @@ use crate::deflate::DeflateLevel;
 use crate::export::{
     ImageLayout, ImageWriteError, ImagesToWrite, Inputs, LayerCompression, WrittenImage, WrittenImages,
 };
-use crate::gpu::{GpuSet, TargetId};
+use crate::gpu::{GpuSet, TargetId, doubt};
 use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, LayerPart, first_names};
 use crate::opened::{Named, NamedPath};
 use crate::report::{PartChoice, PartGpus, SizedPart};
@@ -167,7 +167,10 @@ impl ImageOutput<'_> {
         };
         if let Some(missing) = wanted.iter().find(|gpu| !serves(plan, gpu)) {
             let existing = existing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            bail!("--gpu-targets {missing}: {input} has nothing for this GPU; it has code for {existing}");
+            bail!(
+                "--gpu-targets {missing}: {input} has nothing for this GPU{}; it has code for {existing}",
+                doubt(&missing.to_string())
+            );
         }
         if let Some(gpu) = wanted.iter().find(|gpu| gpu.without_features() != **gpu) {
             let processor = gpu.without_features();

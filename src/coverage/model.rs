@@ -8,7 +8,7 @@ use super::code::CodePlace;
 use super::pattern::Pattern;
 use super::question::Requirement;
 use crate::database::KernelFiles;
-use crate::gpu::CodeKind;
+use crate::gpu::{CodeKind, doubt};
 use crate::report::table::counted;
 use crate::report::text::NAMED;
 
@@ -314,7 +314,7 @@ fn sentence(
         let but = if remarks.is_empty() { String::new() } else { format!("; but {}", named(remarks)) };
         return format!("All code for {} is there: {}{but}.", gpus.join(", "), all.join(" and "));
     }
-    let lacking: Vec<_> =
-        gpus.iter().filter(|gpu| failures.iter().any(|it| it.target == **gpu)).map(String::as_str).collect();
+    let lacking: Vec<_> = gpus.iter().filter(|gpu| failures.iter().any(|it| it.target == **gpu)).collect();
+    let lacking: Vec<_> = lacking.iter().map(|gpu| format!("{gpu}{}", doubt(gpu))).collect();
     format!("Code for {} is missing: {}.", lacking.join(", "), named(failures))
 }

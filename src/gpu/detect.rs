@@ -15,7 +15,7 @@ pub const KFD_TOPOLOGY: &str = "/sys/class/kfd/kfd/topology";
 #[derive(Debug, thiserror::Error)]
 pub enum DetectError {
     /// The amdgpu driver is not loaded, or hidden in a container.
-    #[error("{}: no KFD topology: is the amdgpu driver loaded? Without it, name GPUs such as gfx942", .0.display())]
+    #[error("{}: no KFD topology: is the amdgpu driver loaded? Without it, name GPUs such as gfx942 in place of auto", .0.display())]
     NoTopology(PathBuf),
     /// There are nodes, but no GPU among them that may be used.
     #[error("{}: no GPU among the nodes", .0.display())]

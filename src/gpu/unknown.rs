@@ -1,6 +1,6 @@
 //! Names for code whose target is not understood.
 
-use super::{TargetId, begins_with_target};
+use super::{BundleKey, TargetId, begins_with_target};
 
 /// The part for such code, and the beginning of the names of its targets.
 pub const UNKNOWN: &str = "unknown";
@@ -53,6 +53,12 @@ impl TargetId {
     pub fn is_unknown(&self) -> bool {
         self.processor().strip_prefix(UNKNOWN).is_some_and(|rest| rest.starts_with('-'))
     }
+}
+
+/// What a message adds to the name of a GPU or family for which there is nothing: nothing, if it is known.
+pub fn doubt(name: &str) -> &'static str {
+    let is_known = |target: TargetId| target.is_known() || BundleKey::is_name(target.processor());
+    if TargetId::typed(name).is_ok_and(is_known) { "" } else { " (no GPU or family of this name is known)" }
 }
 
 /// Whether a name begins as those of device parts do, and as the targets in the names of archives.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::gpu::BundleKey;
+use crate::gpu::{BundleKey, doubt};
 use crate::rope::ReadError;
 use crate::source::{EntryPath, OnePath};
 
@@ -24,7 +24,7 @@ pub enum SplitError {
     #[error(transparent)]
     Group(#[from] GroupError),
     /// The input has nothing for a target that an option names.
-    #[error("{option} {wanted}: the input has nothing for it; it has code for {}", join(.existing))]
+    #[error("{option} {wanted}: the input has nothing for it{}; it has code for {}", doubt(.wanted.as_str()), join(.existing))]
     NoSuchTarget {
         /// The option.
         option: &'static str,

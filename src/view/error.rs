@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::gpu::BundleKey;
+use crate::gpu::{BundleKey, doubt};
 use crate::rope::ReadError;
 use crate::simple::SameWheel;
 use crate::split::join;
@@ -34,7 +34,7 @@ pub enum ViewError {
         source: io::Error,
     },
     /// The input has nothing for a requested target.
-    #[error("--arch {wanted}: the input has nothing for it; it has code for {}", join(.existing))]
+    #[error("--arch {wanted}: the input has nothing for it{}; it has code for {}", doubt(.wanted.as_str()), join(.existing))]
     NoSuchArch {
         /// The target.
         wanted: BundleKey,

@@ -9,7 +9,7 @@ use super::cause::{self, Cause};
 use super::found::{FoundLookups, SeenFiles};
 use super::lookup::{Lookup, Presence};
 use super::{part, unwrapped};
-use crate::gpu::TargetId;
+use crate::gpu::{TargetId, doubt};
 use crate::report::table::counted;
 use crate::report::text::NAMED;
 
@@ -161,5 +161,5 @@ fn lead_to_views(lookups: &mut [Lookup], databases: &mut [DatabaseLookup]) {
 fn failure(first: &FoundCause) -> String {
     let (path, target) = (first.paths.first(), first.targets.first());
     let (path, target) = (path.map(String::as_str).unwrap_or_default(), target.map(String::as_str).unwrap_or_default());
-    format!("{path}: no code for {target}: {}", first.cause.reason)
+    format!("{path}: no code for {target}{}: {}", doubt(target), first.cause.reason)
 }

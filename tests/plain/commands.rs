@@ -47,13 +47,15 @@ impl Place {
 fn a_target_that_nothing_matches_is_an_error() {
     let place = Place::new();
     place.file("m/.keep", b"");
-    for (selection, wanted) in [
-        (["--gpu-targets", "gfx9999"], "--gpu-targets gfx9999"),
-        (["--gpu-targets", "gfx90a,gfx942"], "--gpu-targets gfx942"),
-        (["--exclude-targets", "foo"], "--exclude-targets foo"),
-        (["--exclude-targets", "gfx90a,gfx11"], "--exclude-targets gfx11"),
+    let unknown = " (no GPU or family of this name is known)";
+    for (selection, wanted, doubt) in [
+        (["--gpu-targets", "gfx9999"], "--gpu-targets gfx9999", unknown),
+        (["--gpu-targets", "gfx90a,gfx942"], "--gpu-targets gfx942", ""),
+        (["--exclude-targets", "foo"], "--exclude-targets foo", unknown),
+        (["--exclude-targets", "gfx90a,gfx11"], "--exclude-targets gfx11", ""),
     ] {
-        let expected = format!("kpackfs: {wanted}: the input has nothing for it; it has code for gfx1030, gfx90a\n");
+        let nothing = format!("{wanted}: the input has nothing for it{doubt}");
+        let expected = format!("kpackfs: {nothing}; it has code for gfx1030, gfx90a\n");
         for command in
             [&["split", "fat", "-o", "out"][..], &["mount", "--fake", "fat", "m"], &["split", "fat", "-o", "out"]]
         {
