@@ -201,18 +201,19 @@ impl Verify {
         // Only wheels and their installations have one.
         let recorded = counts.recorded_files.get();
         let recorded = if recorded > 0 { format!(", {recorded} of them compared with RECORD") } else { String::new() };
-        let thin = counts.thin_binaries.get();
-        let thin = if thin > 0 { format!(" and {thin} thin") } else { String::new() };
-        writeln!(
-            out,
-            "{}; {} files{recorded}, {} split{thin} binaries with {} wrappers, {} archives with {} code objects",
-            verdict(&counted(count, "finding", "findings"), count == 0),
-            counts.files.get(),
-            counts.binaries.get(),
-            counts.wrappers.get(),
-            counts.archives.get(),
-            counts.code_objects.get(),
-        )?;
+        let kinds = [
+            (counts.binaries.get(), "split binary", "split binaries"),
+            (counts.thin_binaries.get(), "thin binary", "thin binaries"),
+            (counts.wrappers.get(), "wrapper", "wrappers"),
+            (counts.archives.get(), "archive", "archives"),
+            (counts.code_objects.get(), "code object", "code objects"),
+        ];
+        let found = kinds.into_iter().filter(|(number, ..)| *number > 0);
+        let found: String =
+            found.map(|(number, one, several)| format!(", {}", counted(number, one, several))).collect();
+        let files = counted(counts.files.get(), "file", "files");
+        let findings = verdict(&counted(count, "finding", "findings"), count == 0);
+        writeln!(out, "{findings}; {files}{recorded}{found}")?;
         Ok(())
     }
 }

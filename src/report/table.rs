@@ -1,5 +1,6 @@
 //! Tables as text: with aligned columns, or in Markdown.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::ops::Range;
 
@@ -181,8 +182,8 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 /// A number with the noun in its singular or plural form.
-pub(crate) fn counted(number: usize, one: &str, several: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { several })
+pub(crate) fn counted<N: Display + PartialEq + From<u8>>(number: N, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == N::from(1) { one } else { several })
 }
 
 /// A readable size; empty if it is unknown.

@@ -1,6 +1,7 @@
 //! The comparison with the fat input: nothing lost, nothing changed, nothing added.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rayon::prelude::*;
@@ -13,10 +14,11 @@ use super::rules::Rule;
 use crate::database::{Arch, Databases};
 use crate::gpu::BundleKey;
 use crate::loader::resolve;
+use crate::memory::{Parser, WholeFile};
 use crate::metrics::Progress;
-use crate::rope::equal;
+use crate::rope::{Content, Sha256, equal};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
-use crate::wheel::is_elsewhere;
+use crate::wheel::{Claims, is_elsewhere};
 
 /// A fat input, or several builds of it, and their split.
 pub(super) struct Comparison<'a> {
@@ -175,11 +177,37 @@ impl<'a> Comparison<'a> {
         for other in std::iter::once(other).chain(others) {
             let equal = contents.iter().map(|content| equal(&***content, &**other));
             match equal.reduce(|one, next| Ok(one? || next?)) {
+                Some(Ok(false)) if self.is_record_of(&entry.path, part, &contents, other) => {}
                 Some(Ok(false)) => self.say(Rule::AgainstChanged, &entry.path, "its bytes differ"),
                 Some(Err(error)) => self.say(Rule::AgainstUnreadable, &entry.path, error),
                 Some(Ok(true)) | None => {}
             }
         }
+    }
+
+    /// Whether a RECORD below the root is that of the fat input but for lines about files that the split changed, and these are
+    /// right. Images get such RECORDs. What cannot be read is no such RECORD.
+    fn is_record_of(
+        &self,
+        path: &EntryPath,
+        part: usize,
+        fat: &[&Arc<dyn Content>],
+        content: &Arc<dyn Content>,
+    ) -> bool {
+        let claims = |content: &dyn Content| WholeFile::of(Parser::Record, content).map(|it| Claims::parse(&it));
+        let ([was], Some(b"RECORD"), Ok(is)) = (fat, Some(path.name()), claims(&**content)) else { return false };
+        let (Ok(was), Some(site)) = (claims(&***was), path.parent().and_then(|it| it.parent())) else { return false };
+        was.rows().chain(is.rows()).all(|(row, _)| {
+            let Ok(row) = EntryPath::new(row) else { return true };
+            let file = || self.counterpart(part, &site.child(row.as_bytes()))?.content();
+            match (was.get(&row), is.get(&row)) {
+                (before, now) if before == now => true,
+                (_, Some(claim)) => file().is_some_and(|file| {
+                    file.size() == claim.size && Sha256::of_content(&**file).is_ok_and(|sum| sum == claim.sha256)
+                }),
+                (_, None) => file().is_none(),
+            }
+        })
     }
 
     fn compare_mode(&self, versions: &[&Entry], counterpart: &Entry) {

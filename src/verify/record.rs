@@ -265,7 +265,8 @@ impl Context<'_> {
         if let Some(first) = records.first() {
             let (count, first) = (records.len(), self.parts.label(0, first));
             self.findings.note(format!(
-                "{count} RECORDs such as {first} were not compared with files: name the directories that they are in"
+                "{count} RECORDs such as {first} were not compared with files: name the directories that they are in, of an image \
+                 those of its unpacked root"
             ));
         }
     }

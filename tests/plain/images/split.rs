@@ -164,6 +164,22 @@ fn record_states_what_is_there() {
     assert_ne!(*thin, fat);
     let expected = [line("x/a.so", thin), one, line("x/text", text), format!("{info}/RECORD,,\n")].concat();
     assert_eq!(String::from_utf8_lossy(&files[&format!("{SITE}/{info}/RECORD")].content), expected);
+
+    // These lines are no findings, unless a file is another one.
+    let against = |image: &Layout, tag: &str| {
+        let mut verify = program();
+        verify.args(["verify", &image.name(tag), "--thin", "gfx90a", "--against", &whole.name("x")]);
+        String::from_utf8(verify.output().unwrap().stdout).unwrap()
+    };
+    let said = against(&out, "gfx90a");
+    assert!(said.contains("\n1 finding; ") && said.contains("[database-code]"), "{said}");
+    let files = files.iter().filter(|(_, file)| file.kind.is_file());
+    let layer = files.fold(Layer::new(), |layer, (path, file)| {
+        let changed = expected.replace(&line("x/a.so", thin), &line("x/a.so", b"other"));
+        layer.file(path, if path.ends_with("RECORD") { changed.as_bytes() } else { &file.content })
+    });
+    let said = against(&image(&place.path().join("wrong"), Form::Gzip, &[layer.done()]), "x");
+    assert!(said.contains(&format!("{info}/RECORD: its bytes differ")), "{said}");
 }
 
 /// In thin form nothing says any more that a distribution is split.
