@@ -55,7 +55,7 @@ pub fn open(named: &[NamedPath], resources: &Arc<Resources>) -> Result<OpenedRes
                 lay_over(&split.parts().collect::<Vec<_>>(), resources)?
             } else {
                 let named = several.iter().map(|it| said.wheels_of(it)).collect::<Result<Vec<_>, _>>()?;
-                wheels(&named.concat(), resources)?
+                wheels(&distinct(named.concat()), resources)?
             }
         }
     };
@@ -67,7 +67,7 @@ pub fn open_apart(named: &[NamedPath], resources: &Arc<Resources>) -> Result<Ope
     let mut said = OpenedResult::default();
     let wheels = named.iter().map(|it| said.wheels_of(it)).collect::<Result<Vec<_>, _>>();
     match (wheels, named) {
-        (Ok(wheels), _) => Ok(said.with(join::open_apart(&wheels.concat(), resources)?)),
+        (Ok(wheels), _) => Ok(said.with(join::open_apart(&distinct(wheels.concat()), resources)?)),
         (Err(OpenedError::Wheels(WheelsError::NotAWheel(_))), [_]) => {
             let OpenedResult { inputs, notes, warnings } = open(named, resources)?;
             Ok(OpenedResult { inputs: inputs.into_vec(), notes, warnings })
@@ -92,12 +92,20 @@ pub fn open_all(named: &NamedPath, resources: &Arc<Resources>) -> Result<OpenedR
     Ok(said.with(inputs))
 }
 
+/// The paths without those of files that were named before, possibly by another path.
+fn distinct(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut seen = BTreeSet::new();
+    paths.retain(|path| seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())));
+    paths
+}
+
 /// The split of which these directories are parts, with no other parts. `None` if one of them is something else.
 pub fn split_of_parts(paths: &[PathBuf]) -> Result<Option<SplitDirectory>, OpenedError> {
     let parts: BTreeSet<_> =
         paths.iter().filter(|path| path.is_dir()).filter_map(|path| path.canonicalize().ok()).collect();
     let Some(root) = parts.first().and_then(|part| part.parent()) else { return Ok(None) };
-    if parts.len() < paths.len() || parts.iter().any(|part| part.parent() != Some(root)) {
+    let is_part = |part: &PathBuf| part.parent() == Some(root) && SplitDirectory::may_have(part);
+    if parts.len() < paths.len() || !parts.iter().all(is_part) {
         return Ok(None);
     }
     let Named::Split(split) = recognise(root)? else { return Ok(None) };

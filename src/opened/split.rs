@@ -8,7 +8,7 @@ use super::mounted;
 use super::site::{Site, is_environment, is_prefix, sites_of};
 use super::statement::LocatedStatement;
 use super::wheels::WheelDirectory;
-use crate::gpu::{BundleKey, GpuSet, TargetId, UNKNOWN};
+use crate::gpu::{BundleKey, GpuSet, TargetId, UNKNOWN, begins_device_part};
 use crate::source::{DirectoryListing, ListedEntry, ListedKind, SourceError};
 use crate::split::{HOST, MERGED, RESERVED, SIMPLE, THIN, THIN_WHEELS, WHEELS};
 use crate::view::REPORTS;
@@ -46,6 +46,12 @@ pub struct SplitDirectory {
 }
 
 impl SplitDirectory {
+    /// Whether a directory has the name of a part or of views. Only then what it is in is looked at, which nobody named.
+    pub fn may_have(part: &Path) -> bool {
+        let name = part.file_name().unwrap_or_default();
+        RESERVED.iter().any(|reserved| name == *reserved) || begins_device_part(name.as_encoded_bytes())
+    }
+
     /// Recognises views by the names in a directory. `None` if there is no view among them. In an environment, only a
     /// statement proves that these directories are views.
     pub(super) fn of(listing: &DirectoryListing) -> Result<Option<Self>, OpenedError> {

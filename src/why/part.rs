@@ -3,18 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use super::cause::{self, Cause};
-use crate::gpu::{BundleKey, TargetId};
+use crate::gpu::TargetId;
 use crate::opened::{Named, SplitDirectory, recognise};
 use crate::split::HOST;
-use crate::view::{MERGED, THIN};
+use crate::view::THIN;
 
 /// The split in one of whose parts or views a file is.
 fn split_around(file: &Path) -> Option<Box<SplitDirectory>> {
-    let is_part = |directory: &&Path| {
-        let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        [HOST, MERGED, THIN].contains(&name) || BundleKey::is_name(name)
-    };
-    let splits = file.ancestors().skip(1).filter(is_part).filter_map(|part| match recognise(part.parent()?) {
+    let may_be_part = |directory: &&Path| SplitDirectory::may_have(directory);
+    let splits = file.ancestors().skip(1).filter(may_be_part).filter_map(|part| match recognise(part.parent()?) {
         Ok(Named::Split(split)) => Some(split),
         _ => None,
     });
