@@ -24,6 +24,8 @@ use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, TocEntry};
 use crate::memory::Budget;
 use crate::resources::Resources;
+use crate::metrics::Progress;
+use crate::opened::check_there;
 use crate::source::open_file;
 use crate::threads;
 
@@ -112,15 +114,20 @@ enum KpackCommand {
 }
 
 impl Kpack {
-    pub(super) fn opens(&self) -> Opens {
-        let (inputs, output) = match &self.command {
+    /// What is read and written.
+    fn files(&self) -> (Vec<PathBuf>, Option<&Path>) {
+        match &self.command {
             KpackCommand::List { file, .. } => (vec![file.clone()], None),
             KpackCommand::Create(create) => (create.inputs(), Some(create.output())),
             KpackCommand::Bundle { file, output, .. } | KpackCommand::Unbundle { file, output, .. } => {
-                (file.clone(), Some(output.as_path()))
+                (file.clone(), Some(output))
             }
-            KpackCommand::Extract { file, output, .. } => (vec![file.clone()], Some(output.as_path())),
-        };
+            KpackCommand::Extract { file, output, .. } => (vec![file.clone()], Some(output)),
+        }
+    }
+
+    pub(super) fn opens(&self) -> Opens {
+        let (inputs, output) = self.files();
         // Only `extract` writes to stdout.
         let is_extracted = matches!(self.command, KpackCommand::Extract { .. });
         let output = output.map(|output| if is_extracted { output.to_owned() } else { Path::new(".").join(output) });
@@ -130,6 +137,7 @@ impl Kpack {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let memory = self.memory.limit()?;
         threads::start_pool(None)?;
+        check_there(&self.files().0)?;
         match &self.command {
             KpackCommand::List { file, json, summary } => list(file, *json, *summary)?,
             KpackCommand::Create(create) => create.run(memory)?,

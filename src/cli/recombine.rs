@@ -19,6 +19,7 @@ use super::serving::{Serving, absolute};
 use super::writing::Writing;
 use crate::artifact::PackagingConfig;
 use crate::export::Inputs;
+use crate::opened::check_there;
 use crate::packages::{Recombined, Shards};
 use crate::resources::{Resources, WorkPolicy};
 use crate::split::{Packaging, Statement};
@@ -31,7 +32,10 @@ use crate::view::MadeTime;
 /// A shard is a directory of artifacts, as `kpackfs split` writes them or as a build leaves them.
 #[derive(Debug, Args)]
 #[group(id = "destination", required = true, multiple = false, args = ["output", "mount"])]
-#[command(after_long_help = "Example:\n  kpackfs recombine packages.json shards -o packages")]
+#[command(
+    override_usage = "kpackfs recombine [OPTIONS] <CONFIG> <SHARDS> --output <DIR>",
+    after_long_help = "Example:\n  kpackfs recombine packages.json shards -o packages"
+)]
 pub(super) struct Recombine {
     /// The packaging configuration, JSON
     #[arg(required_unless_present = "config_path")]
@@ -99,6 +103,7 @@ impl Recombine {
             |one: &Option<PathBuf>, other: &Option<PathBuf>| one.clone().or_else(|| other.clone()).unwrap_or_default();
         let config = either(&self.config, &self.named_config);
         let shards = either(&self.shards, &self.named_shards);
+        check_there([&config, &shards])?;
         match (&self.output, &self.mount) {
             (Some(output), _) => {
                 interrupt::watch()?;

@@ -1,7 +1,7 @@
 //! Why a tree cannot be mounted, served or unmounted.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::fs::RingError;
 use crate::threads::ThreadError;
@@ -204,6 +204,14 @@ pub enum MountError {
 pub(super) const FORK: &str = "fork";
 
 impl MountError {
+    /// Why what is mounted at a path is not found.
+    pub(super) fn of_path(path: &Path, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::NotMounted(path.to_owned()),
+            _ => Self::MountPoint { path: path.to_owned(), source },
+        }
+    }
+
     /// Whether the system refused a service. Otherwise the input or the mount point is at fault.
     pub fn is_system(&self) -> bool {
         match self {

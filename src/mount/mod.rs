@@ -345,8 +345,7 @@ fn of_another(place: &Path) -> Option<MountError> {
 
 /// The kpackfs mounted at `path`, with a running daemon or stale.
 fn mounted_at(path: &Path) -> Result<MountEntry, MountError> {
-    let place =
-        absolute_mount_point(path).map_err(|source| MountError::MountPoint { path: path.to_owned(), source })?;
+    let place = absolute_mount_point(path).map_err(|source| MountError::of_path(path, source))?;
     match topmost(&place)? {
         None => Err(not_mounted(place)),
         Some(entry) if entry.kind == FILESYSTEM_TYPE => Ok(entry),

@@ -23,6 +23,7 @@ pub use error::OpenedError;
 pub use form::{FORMS, FormRow};
 pub use inputs::{OpenedInputs, OpenedResult, open, open_all, open_apart, split_of_parts};
 pub use mounted::shows_nothing_of_its_own;
+pub use place::check_there;
 pub use recognise::{Named, NamedPath, recognise, recognise_all, recognise_all_unproved};
 pub use site::{Site, outside};
 pub use split::SplitDirectory;

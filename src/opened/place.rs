@@ -9,10 +9,19 @@ use super::error::OpenedError;
 use super::tarred::TarredForm;
 use crate::artifact::{FoundArtifacts, find_in};
 use crate::disk;
+use crate::remote::is_url;
 use crate::source::{DirectoryListing, SourceError, packing_of};
 
 /// First bytes of a file that show its form: a block of tar, which is more than any other magic takes.
 const HEAD: u64 = 512;
+
+/// Fails if there is nothing at one of several paths.
+pub fn check_there<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), OpenedError> {
+    paths.into_iter().filter(|path| !is_url(path)).try_for_each(|path| match Place::new(path) {
+        Err(error @ (OpenedError::NotThere(_) | OpenedError::DeadMount { .. })) => Err(error),
+        _ => Ok(()),
+    })
+}
 
 /// A path that the user named.
 #[derive(Debug)]

@@ -55,6 +55,7 @@ fn installation(place: &Path) -> PathBuf {
 fn no_command_waits_for_what_is_no_file() {
     let place = tempfile::tempdir().unwrap();
     let site = installation(place.path());
+    fs::create_dir(place.path().join("shards")).unwrap();
     let archive = fs::read_dir(site.join(".kpack")).unwrap().next().unwrap().unwrap().path();
     let why = ["why", "out/merged-by-hand", "--target", "gfx90a"];
     for kind in ["a FIFO", "a socket", "a device"] {
