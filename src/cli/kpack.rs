@@ -14,6 +14,7 @@ use super::json;
 use super::memory::MemoryOption;
 use super::output_name::directory;
 use super::pack::{self, Create};
+use super::progress::show_bytes;
 use super::replacing::Replacing;
 use super::said::{SaidOptions, WrittenOutput};
 use super::table::{counted, size};
@@ -23,9 +24,9 @@ use crate::export::{Inputs, NewFiles};
 use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, TocEntry};
 use crate::memory::Budget;
-use crate::resources::Resources;
 use crate::metrics::Progress;
 use crate::opened::check_there;
+use crate::resources::Resources;
 use crate::source::open_file;
 use crate::threads;
 
@@ -136,8 +137,8 @@ impl Kpack {
 
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let memory = self.memory.limit()?;
-        threads::start_pool(None)?;
         check_there(&self.files().0)?;
+        threads::start_pool(None)?;
         match &self.command {
             KpackCommand::List { file, json, summary } => list(file, *json, *summary)?,
             KpackCommand::Create(create) => create.run(memory)?,
@@ -214,15 +215,18 @@ fn extract(
     };
     let found: Vec<_> = reader.entries().filter(|(key, target, _)| is_wanted(key, target)).collect();
     let Some((first, ..)) = found.first() else { bail!("{}: there is no such code object in it", file.display()) };
-    let write = |&(key, target, entry): &(&str, &str, &TocEntry), out: &mut dyn Write| {
-        let read = reader.read(entry, &budget, |piece| out.write_all(piece));
+    let write = |&(key, target, entry): &(&str, &str, &TocEntry), out: &mut dyn Write, progress: &Progress| {
+        let read = reader.read(entry, &budget, |piece| {
+            progress.advance(piece.len() as u64);
+            out.write_all(piece)
+        });
         read.with_context(|| format!("{}: {key}, {target}", file.display()))
     };
     let is_stdout = output == Path::new("-");
     let mut new = NewFiles::new(replacing.force);
     match found.as_slice() {
         [only] if is_stdout => {
-            return write(only, &mut std::io::stdout().lock()).map(|()| None);
+            return write(only, &mut std::io::stdout().lock(), &Progress::default()).map(|()| None);
         }
         &[only] if is_one => new.add(output.to_owned(), only.0.to_owned(), only)?,
         _ if is_one || is_stdout => {
@@ -236,7 +240,10 @@ fn extract(
         }
     }
     let inputs = Inputs::of_files(&[file.to_owned()]);
-    let places = new.write(&inputs, warn, |object, mut file, _| write(object, &mut file))?;
+    let places = show_bytes("Writing", |progress| {
+        progress.expect(found.iter().map(|(.., entry)| entry.original_size).fold(0, u64::saturating_add));
+        new.write(&inputs, warn, |object, mut file, _| write(object, &mut file, progress))
+    })?;
     WrittenOutput::at(CODE_OBJECTS, output, &places).map(Some)
 }
 

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::options::CompressionOptions;
+use super::progress::show_bytes;
 use super::replacing::Replacing;
 use super::said::{SaidOptions, WrittenOutput};
 use super::terminal::warn;
@@ -18,7 +19,7 @@ use crate::export;
 use crate::export::{Inputs, NewFiles};
 use crate::fatbin::{CODE_HEADER, CodeObject, bundle_of, code_problem, code_target};
 use crate::gpu::TargetId;
-use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Frame};
+use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Frame, make_archives, unmade_size};
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, Materialize};
@@ -93,6 +94,12 @@ impl Create {
             let output = self.output.display();
             bail!("{output}: there is code for {}; name a directory, or one of them (--target)", targets.join(", "));
         }
+        let made: Vec<_> = archives.iter().map(|(_, archive)| Arc::clone(archive)).collect();
+        show_bytes("Writing", |progress| {
+            let made: Vec<_> = made.iter().map(|archive| &**archive).collect();
+            progress.expect(unmade_size(&made));
+            make_archives(&made, &progress.done)
+        })?;
         let mut new = NewFiles::new(self.replacing.force);
         for (name, archive) in archives {
             let path = if is_file { self.output.clone() } else { self.output.join(name) };

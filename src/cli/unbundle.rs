@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, bail};
 
+use super::progress::show_bytes;
 use super::replacing::Replacing;
 use super::said::WrittenOutput;
 use super::terminal::warn;
@@ -34,6 +34,7 @@ pub(super) fn unbundle(
 ) -> anyhow::Result<WrittenOutput> {
     let resources = Resources::new(memory);
     let mut new = NewFiles::new(replacing.force);
+    let mut total = 0_u64;
     for file in files {
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let bundles = bundles(file, &resources).with_context(|| file.display().to_string())?;
@@ -42,6 +43,7 @@ pub(super) fn unbundle(
         for (number, objects) in bundles.into_iter().enumerate() {
             for object in objects.into_iter().filter(|object| is_wanted(&object.target)) {
                 let path = output.join(format!("{name}.{number}.{}.hsaco", object.target));
+                total = total.saturating_add(object.content.size());
                 new.add(path, format!("{} (bundle {number}, {})", file.display(), object.target), object)?;
                 count += 1;
             }
@@ -53,8 +55,11 @@ pub(super) fn unbundle(
         }
     }
     // In pieces, since a code object may be larger than the memory.
-    let places = new.write(&Inputs::of_files(files), warn, |object, file, path| {
-        anyhow::Ok(export::copy(&*object.content, file, path, &AtomicU64::new(0))?)
+    let places = show_bytes("Writing", |progress| {
+        progress.expect(total);
+        new.write(&Inputs::of_files(files), warn, |object, file, path| {
+            anyhow::Ok(export::copy(&*object.content, file, path, &progress.done)?)
+        })
     })?;
     WrittenOutput::at(CODE_OBJECTS, output, &places)
 }

@@ -30,7 +30,10 @@ impl Diff {
     pub(crate) fn of(before: &Side, after: &Side, progress: &Progress) -> Result<Self, DiffError> {
         let names = &KernelNames::default();
         let sides = Pair { before, after };
-        let (before, after) = (&Inventory::of(before, names, progress)?, &Inventory::of(after, names, progress)?);
+        // So that the total is known before the first byte is read.
+        let both = (Inventory::list(before, progress), Inventory::list(after, progress));
+        let before = &Inventory::read(both.0, before, names, progress)?;
+        let after = &Inventory::read(both.1, after, names, progress)?;
         let mut targets = BTreeMap::<String, TargetChange>::new();
         let mut databases = BTreeMap::<String, BTreeMap<String, Pair<Amount>>>::new();
         for (inventory, is_after) in [(before, false), (after, true)] {

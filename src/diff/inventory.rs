@@ -59,7 +59,7 @@ pub(super) struct InventoryLibrary {
 
 /// Libraries collected so far.
 #[derive(Default)]
-struct Libraries {
+pub(super) struct Libraries {
     numbers: BTreeMap<String, usize>,
     /// Libraries whose code is in archives.
     archived: BTreeSet<usize>,
@@ -97,8 +97,8 @@ impl Libraries {
 }
 
 impl Inventory {
-    /// Reads all code objects of an input.
-    pub(super) fn of(side: &Side, names: &KernelNames, progress: &Progress) -> Result<Self, DiffError> {
+    /// Lists all files and code objects of an input, which are to be read.
+    pub(super) fn list(side: &Side, progress: &Progress) -> (Self, Libraries) {
         let mut inventory = Self { members: BTreeMap::new(), libraries: BTreeMap::new(), warnings: Vec::new() };
         let mut libraries = Libraries::default();
         let mut archives = Vec::new();
@@ -110,6 +110,16 @@ impl Inventory {
             inventory.add_archive(archive, &mut libraries);
         }
         progress.expect(code::size(&libraries.wanted));
+        (inventory, libraries)
+    }
+
+    /// Reads the code objects.
+    pub(super) fn read(
+        (mut inventory, libraries): (Self, Libraries),
+        side: &Side,
+        names: &KernelNames,
+        progress: &Progress,
+    ) -> Result<Self, DiffError> {
         let code = code::read(libraries.wanted, names, &side.resources, &progress.done)?;
         let paths: BTreeMap<_, _> = libraries.numbers.iter().map(|(path, number)| (*number, path)).collect();
         for ((number, target), codes) in code {

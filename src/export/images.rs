@@ -180,10 +180,13 @@ impl ImagesToWrite<'_> {
         unchanged.map(|(number, layer)| (LayerPart { number, gpus: None }, layer.size()))
     }
 
-    /// About how many bytes are written or compressed: layers are compressed to about a third.
+    /// About how many bytes are written or compressed: with the code for one GPU, files have about a quarter of their size.
     fn estimate(&self) -> u64 {
-        let layers = self.recipe.image.layers().iter().enumerate();
-        layers.map(|(number, layer)| layer.size() * if self.division.is_divided(number) { 3 } else { 1 }).sum()
+        let divided = self.parts().filter(|part| self.division.is_divided(part.number)).map(|part| {
+            let size = self.division.files(&part).map(|(_, size)| size).fold(0, u64::saturating_add);
+            if part.gpus.is_some() { size / 4 } else { size }
+        });
+        divided.chain(self.unchanged().map(|(_, size)| size)).fold(0, u64::saturating_add)
     }
 
     /// Fails if one of these layers is too large.
