@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::json;
 use super::options::CacheOptions;
+use super::said;
 use super::table::{counted, size};
 use super::terminal::message;
 use crate::disk::check_cache;
@@ -84,7 +85,14 @@ impl CacheArguments {
         match &self.command {
             CacheCommand::List { json } => {
                 let frames = index::frames_usage(&folder).with_context(explain)?;
-                if *json { list_json(&kept, &frames)? } else { list(&kept, &frames)? }
+                if *json {
+                    list_json(&kept, &frames)?
+                } else {
+                    list(&kept, &frames)?
+                }
+                if kept.is_empty() && frames.inputs == 0 {
+                    said::say(&format!("nothing is kept in {}", folder.display()));
+                }
             }
             CacheCommand::Prune { older_than } => {
                 index::remove_orphans(&folder)?;
@@ -95,23 +103,23 @@ impl CacheArguments {
                 let current: Vec<_> =
                     kept.iter().filter(|kept| !is_outdated(kept)).filter_map(CacheEntry::stem).collect();
                 let is_outdated = |name: &str| !current.contains(&name);
-                removed_frames(index::remove_frames(&folder, is_outdated).with_context(explain)?)?;
+                say_removed(&index::remove_frames(&folder, is_outdated).with_context(explain)?);
             }
             CacheCommand::Clear => {
                 index::remove_orphans(&folder)?;
                 remove(kept.iter())?;
-                removed_frames(index::remove_frames(&folder, |_| true).with_context(explain)?)?;
+                say_removed(&index::remove_frames(&folder, |_| true).with_context(explain)?);
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn removed_frames(removed: FramesUsage) -> anyhow::Result<()> {
+fn say_removed(removed: &FramesUsage) {
     if removed.inputs == 0 {
-        return Ok(());
+        return;
     }
-    Ok(writeln!(io::stdout(), "removed {}, {}", code_objects_of(removed.inputs), size(removed.bytes))?)
+    said::say(&format!("removed {}, {}", code_objects_of(removed.inputs), size(removed.bytes)));
 }
 
 fn code_objects_of(inputs: usize) -> String {
@@ -155,5 +163,6 @@ fn remove<'a>(kept: impl Iterator<Item = &'a CacheEntry>) -> anyhow::Result<()> 
         count += 1;
         bytes += kept.size;
     }
-    Ok(writeln!(io::stdout(), "removed {}, {}", counted(count, "index", "indexes"), size(bytes))?)
+    said::say(&format!("removed {}, {}", counted(count, "index", "indexes"), size(bytes)));
+    Ok(())
 }

@@ -201,7 +201,9 @@ pub(super) fn warn_of_missing(report: &CollectReport) {
 fn gpus(options: &SplitOptions) -> anyhow::Result<Vec<TargetId>> {
     let gpus = options.targets.wanted();
     if gpus.is_empty() {
-        bail!("--gpu-targets must name the GPUs for which the application is");
+        bail!(
+            "--gpu-targets: name the GPUs for which the application is, such as gfx942, or auto for those of this machine"
+        );
     }
     let is_family = |gpu: &&TargetId| !gpu.is_generic() && BundleKey::of(gpu).level() != Level::Target;
     if let Some(family) = gpus.iter().find(is_family) {

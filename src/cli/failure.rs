@@ -5,9 +5,10 @@ use std::io;
 use std::process::ExitCode;
 
 use super::terminal::message;
+use super::tips;
 use crate::confine::{self, FILES};
-use crate::opened::OpenedError;
 use crate::mount::MountError;
+use crate::opened::OpenedError;
 use crate::remote::RemoteError;
 use crate::report::TooLarge;
 use crate::source::SourceError;
@@ -40,8 +41,8 @@ pub(super) fn code(error: &anyhow::Error, other: u8) -> u8 {
         cause.downcast_ref().is_some_and(OpenedError::is_not_understood)
             || cause.downcast_ref().is_some_and(is_unknown)
             || cause.is::<RemoteError>()
-    };
             || matches!(cause.downcast_ref(), Some(MountError::Stopped { .. }))
+    };
     if error.is::<TooLarge>() {
         TOO_LARGE
     } else if error.chain().any(is_not_understood) {
@@ -63,6 +64,7 @@ pub(super) fn text(error: &anyhow::Error) -> String {
             text => format!("{text}: {cause}"),
         }
     });
+    let text = text + error.chain().find_map(|cause| cause.downcast_ref()).map_or("", tips::of_missing);
     let is_denied = |cause: &(dyn Error + 'static)| {
         cause.downcast_ref().is_some_and(|error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied)
     };

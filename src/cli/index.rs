@@ -1,6 +1,5 @@
 //! `kpackfs index`.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -87,13 +86,10 @@ impl IndexArguments {
         }
         resources.index.save()?;
         resources.store.finish();
-        let mut out = io::stdout().lock();
-        match std::fs::metadata(file) {
-            Ok(written) => writeln!(out, "{}: {}", file.display(), size(written.len()))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                writeln!(out, "{}: there is nothing to keep about it", self.source.path().display())?;
-            }
-            Err(error) => return Err(error).with_context(|| file.display().to_string()),
+        if file.exists() {
+            WrittenOutput::at(("index", "indexes"), file, [&file.to_owned()])?.say();
+        } else {
+            said::say(&format!("{}: there is nothing to keep about it", self.source.path().display()));
         }
         Ok(ExitCode::SUCCESS)
     }

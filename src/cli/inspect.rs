@@ -18,6 +18,7 @@ use super::limits::{LimitOptions, is_kept, parts_of_input, wheels_of_release};
 use super::options::{InspectOptions, SplitOptions};
 use super::prepare::{CommandSession, open, save_index};
 use super::progress::show_bytes;
+use super::said::WrittenOutput;
 use super::table::Style;
 use super::terminal::{message, warn};
 use crate::coverage::Coverage;
@@ -392,5 +393,7 @@ pub(super) fn write_page(file: &Path, page: &str) -> anyhow::Result<()> {
     if file == Path::new("-") {
         return Ok(std::io::stdout().lock().write_all(page.as_bytes())?);
     }
-    std::fs::write(file, page).with_context(|| file.display().to_string())
+    std::fs::write(file, page).with_context(|| file.display().to_string())?;
+    WrittenOutput::at(("page", "pages"), file, [&file.to_owned()])?.say();
+    Ok(())
 }

@@ -7,6 +7,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use super::prepare::answers;
 use crate::bucket::is_bucket;
 use crate::export::PackedFormat;
+use crate::image::ImageReference;
 
 /// Ends of names that are meant for no directory, nor for a format of `collect`.
 const OTHER_FORMATS: [&str; 9] =
@@ -25,6 +26,9 @@ pub(super) fn directory_or_bucket() -> impl TypedValueParser<Value = PathBuf> {
 }
 
 fn check_directory(path: PathBuf) -> Result<PathBuf, &'static str> {
+    if ImageReference::parse(&path).is_some() {
+        return Err("a directory is written, also of images; name it without oci: and tags, which are the GPUs");
+    }
     if is_of_file(&path) {
         return Err("a directory is written, and this is the name of a file; name a directory, or end it with /");
     }

@@ -240,7 +240,10 @@ fn code_object(path: &Path, content: Arc<dyn Content>, target: Option<&TargetId>
         (Some(target), _) => target.clone(),
         (None, Some(target)) => target,
         (None, None) => {
-            bail!("{}: its header names no target; it is no code object, or needs --target", path.display())
+            bail!(
+                "{}: its header names no target; it is no code object, or needs --target; --from-binary takes the code of a fat binary",
+                path.display()
+            )
         }
     };
     if let Some(problem) = code_problem(&header, &target) {

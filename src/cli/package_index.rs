@@ -26,7 +26,7 @@ use crate::rope::{Content, ReadError, Sha256, SizeBounds};
 use crate::session::{Release, ReleasedWheel};
 use crate::simple::WheelSums;
 use crate::source::{Attributes, EntryPath};
-use crate::split::{FileDigest, FileSum};
+use crate::split::{FileDigest, FileSum, Packaging, join};
 use crate::tree::Tree;
 use crate::view::{self, ListedWheel, SIMPLE};
 use crate::wheelparts::{WheelPart, WheelSet};

@@ -155,6 +155,13 @@ impl WrittenOutput {
     }
 }
 
+/// Says in a line what was done.
+pub(super) fn say(text: &str) {
+    if !is_quiet() {
+        print(&format!("kpackfs: {}", message(&text)));
+    }
+}
+
 /// Prints a line on stderr. What was written is there, whether or not a program reads it.
 fn print(line: &str) {
     writeln!(io::stderr(), "{}", escaped(line)).ok();
@@ -162,9 +169,9 @@ fn print(line: &str) {
 
 /// Says where something is mounted, and how that ends.
 pub(super) fn say_mounted(place: &Path) {
+    let (shown, place) = (place.display(), place.to_string_lossy());
+    say(&format!("mounted on {shown}; {} ends it", command(["kpackfs", "umount", &*place])));
     if !is_quiet() {
-        let (shown, place) = (place.display(), place.to_string_lossy());
-        print(&format!("kpackfs: mounted on {shown}; {} ends it", command(["kpackfs", "umount", &*place])));
         print(&format!("next: {}", command(["ls", &*place])));
     }
 }

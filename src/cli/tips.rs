@@ -1,11 +1,14 @@
 //! Tips of errors about the command line. An error has one tip at most.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
 use super::bare_mount::is_input;
+use crate::gpu::TargetId;
+use crate::opened::OpenedError;
 
 /// Commands of other programs, and what is used here.
 const OTHER_COMMANDS: [(&[&str], &str); 6] = [
@@ -63,6 +66,28 @@ pub(super) fn improve(error: Error, cli: &Command, arguments: &[OsString]) -> Er
     }
 }
 
+/// What the user may have meant by a path that is not there.
+pub(super) fn of_missing(error: &OpenedError) -> &'static str {
+    match error {
+        OpenedError::NotThere(path) => of_word(path),
+        _ => "",
+    }
+}
+
+/// The same for a word that is no path.
+pub(super) fn of_word(word: &Path) -> &'static str {
+    let word = word.to_string_lossy();
+    if TargetId::typed(&word).is_ok_and(|target| target.is_known()) {
+        return "; GPUs are named by an option: --target of why, --require of inspect, --gpu-targets of others";
+    }
+    let is_image = word.rsplit_once(':').is_some_and(|(name, tag)| !name.is_empty() && !tag.contains('/'));
+    if is_image {
+        "; if it is an image, copy it into a layout (skopeo copy docker://… oci:DIR:TAG), and name that"
+    } else {
+        ""
+    }
+}
+
 /// Whether a word is a command of other programs.
 pub(super) fn is_of_others(word: &OsStr) -> bool {
     word.to_str().is_some_and(|word| find(&OTHER_COMMANDS, word).is_some())
@@ -85,9 +110,10 @@ fn with_tip(mut error: Error, tip: impl Fn(&Error) -> Option<String>) -> Error {
 /// Names the command that does what was meant, or one for the input that was named without a command.
 fn tip_of_command(error: &Error, command: &Command) -> Option<String> {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    // Those of `kpackfs kpack` have names of their own.
-    if command.get_name() != "kpackfs" {
-        return None;
+    match command.get_name() {
+        "kpackfs" => {}
+        "kpack" => return is_input(wrong.as_ref()).then(|| "'kpackfs kpack list FILE' says what is in it".to_owned()),
+        _ => return None,
     }
     find(&OTHER_COMMANDS, wrong).or_else(|| is_input(wrong.as_ref()).then_some(LOOK)).map(str::to_owned)
 }

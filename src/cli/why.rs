@@ -20,6 +20,7 @@ use super::lists::pieces;
 use super::memory::MemoryOption;
 use super::table::counted;
 use super::terminal::{escaped, message};
+use super::tips::of_word;
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
 use crate::memory::check_tables;
 use crate::remote::{check_remote, without_secrets};
@@ -226,9 +227,9 @@ impl Why {
                 let shown: Vec<_> = sites.iter().map(|site| site.display().to_string()).collect();
                 let shown =
                     if shown.is_empty() { "any environment that is active".to_owned() } else { shown.join(", ") };
-                let word = word.display();
                 let path = if self.python.is_some() { ":" } else { ": No such file or directory, and" };
-                (AnswerStatus::Unknown, anyhow!("{word}{path} no package of this name is in {shown}"))
+                let tip = of_word(word);
+                (AnswerStatus::Unknown, anyhow!("{}{path} no package of this name is in {shown}{tip}", word.display()))
             })?);
         }
         Ok(paths)
@@ -322,7 +323,7 @@ fn no_gpu(variables: &BTreeMap<OsString, OsString>) -> String {
     let forced = forced(variables).map(|names| {
         format!(" asks for the GPUs that HIP sees, which does not follow {FORCED}; name them (--target {names})")
     });
-    format!("--target auto{}", forced.unwrap_or_default())
+    format!("--target auto{}", forced.unwrap_or_else(|| ", the default".to_owned()))
 }
 
 /// The GPUs of this machine that a runtime shows to a program.

@@ -204,6 +204,9 @@ impl Diff {
             databases before # | databases after #";
         let mut table = Table::new("Packages", columns);
         for it in &self.packages {
+            if it.host_size == Pair::default() && [it.code, it.databases] == [Pair::default(); 2] {
+                continue;
+            }
             let host = it.host_size;
             let name = if it.name == "." { "files in no directory" } else { &it.name };
             table.row([

@@ -52,7 +52,7 @@ pub enum WheelsError {
         found: String,
     },
     /// One is unrelated to the others.
-    #[error("{}: it neither requires one of the other wheels in exactly one version, nor does one of them require it so", .0.display())]
+    #[error("{}: it neither requires one of the other wheels in exactly one version, nor does one of them require it so; name those that belong together, or write an index of all (split --format index)", .0.display())]
     Unrelated(PathBuf),
     /// Two install different files at one path.
     #[error(transparent)]

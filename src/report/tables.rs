@@ -1,7 +1,7 @@
 //! The tables of a report.
 
 use super::layers;
-use super::table::{Table, known_size, percent, size};
+use super::table::{Table, counted, known_size, percent, size};
 use super::{CodeSummary, InspectReport, PartSize};
 
 impl InspectReport {
@@ -29,7 +29,11 @@ impl InspectReport {
     fn parts(&self) -> Table {
         let Self { summary, sizes, .. } = self;
         let columns = "part | unpacked # | wheel # | name";
-        let mut table = Table::new(format!("Split of {}: {} entries", summary.group, summary.entries), columns);
+        let entries = counted(summary.entries, "entry", "entries");
+        let mut table = Table::new(format!("Split of {}: {entries}", summary.group), columns);
+        if summary.entries == 0 {
+            return table;
+        }
         let mut row = |part: &str, files: Option<u64>, wheel: Option<u64>, name: &str| {
             table.row([part.to_owned(), known_size(files), known_size(wheel), name.to_owned()]);
         };
@@ -45,7 +49,7 @@ impl InspectReport {
         let databases: u64 = summary.device.values().map(|device| device.database_size).sum();
         let wheels: Option<u64> = sizes.parts.values().map(|part| part.wheel.as_ref()?.size).sum();
         let wheels = wheels.filter(|_| !sizes.host_wheels.is_empty());
-        if archives.is_some() {
+        if archives.is_some() && !sizes.parts.is_empty() {
             row("device, all", archives.map(|archives| archives + databases), wheels, "");
         }
         table

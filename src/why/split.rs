@@ -188,7 +188,14 @@ impl ArchiveSearch<'_> {
         let paths =
             self.environment.archive_paths(&marker.kpack_search_paths, &self.file.path, &self.targets).into_iter();
         let candidates: Vec<_> = paths.filter(|path| seen.insert(path.clone())).map(ArchiveCandidate::at).collect();
-        for candidate in &candidates {
+        let is_alike = |one: &ArchiveCandidate, next: &ArchiveCandidate| {
+            let are_absent = [one, next].iter().all(|it| matches!(it.state, SplitState::Absent));
+            are_absent && one.path.parent() == next.path.parent()
+        };
+        for alike in candidates.chunk_by(is_alike) {
+            let [candidate, others @ ..] = alike else { continue };
+            let others = others.iter().filter_map(|it| Some(format!(", {}", it.path.file_name()?.display())));
+            let others = others.collect::<String>();
             let state = match &candidate.state {
                 SplitState::Absent => "not there".to_owned(),
                 SplitState::Denied => "it may not be read".to_owned(),
@@ -198,7 +205,7 @@ impl ArchiveSearch<'_> {
                     format!("an archive of {group} for {}", archive.targets().join(", "))
                 }
             };
-            lookup.saw(format!("{}: {state}", candidate.path.display()));
+            lookup.saw(format!("{}{others}: {state}", candidate.path.display()));
         }
         candidates
     }

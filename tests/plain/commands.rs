@@ -246,8 +246,8 @@ fn whoever_stops_reading_gets_no_complaint() {
         &["kpack", "list", "--json", archive],
         &["cache", "list"],
         &["cache", "list", "--json"],
-        &["index", "fat"],
-        &["cache", "clear"],
+        &["index", "fat", "-q"],
+        &["cache", "clear", "-q"],
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -264,20 +264,20 @@ fn the_cache_is_named_before_or_behind_what_to_do() {
     let listed = place.ends(0, &["cache", "list", "--cache-dir", "here"]);
     assert!(listed.contains("fat\n"), "{listed}");
     assert_eq!(place.ends(0, &["cache", "--cache-dir", "here", "list"]), listed);
-    assert_eq!(place.ends(0, &["cache", "list"]), "");
+    assert_eq!(place.ends(0, &["cache", "list", "-q"]), "");
     assert!(place.ends(0, &["cache", "list", "--help"]).contains("--cache-dir"));
     place.ends(0, &["index", "fat", "--cache-dir", "here", "--frame-cache", "10"]);
     let more = place.ends(0, &["cache", "list", "--cache-dir", "here"]);
     assert!(more.contains("fat\n") && more.ends_with(" compressed code objects of 1 input\n"), "{more}");
-    assert!(place.ends(0, &["cache", "clear", "--cache-dir", "here"]).starts_with("removed 1 index, "));
-    assert_eq!(place.ends(0, &["cache", "list", "--cache-dir", "here"]), "");
-    assert!(place.ends(0, &["cache", "clear", "--cache-dir", "here"]).starts_with("removed 0 indexes, "));
+    assert!(place.ends(0, &["cache", "clear", "--cache-dir", "here"]).starts_with("kpackfs: removed 1 index, "));
+    assert!(place.ends(0, &["cache", "list", "--cache-dir", "here"]).starts_with("kpackfs: nothing is kept in "));
+    assert!(place.ends(0, &["cache", "clear", "--cache-dir", "here"]).starts_with("kpackfs: removed 0 indexes, "));
 }
 
 #[test]
 fn an_index_of_nothing_is_no_failure() {
     let place = Place::new();
-    assert_eq!(place.ends(0, &["index", "plain"]), "plain: there is nothing to keep about it\n");
+    assert_eq!(place.ends(0, &["index", "plain"]), "kpackfs: plain: there is nothing to keep about it\n");
     let without = place.ends(1, &["index", "--no-cache", "plain"]);
     assert!(without.contains("leave out --no-cache"), "{without}");
 }

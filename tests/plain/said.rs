@@ -102,6 +102,50 @@ fn success_says_what_was_written_and_what_comes_next() {
     }
 }
 
+/// Before (943a0737), each of these words led to an answer that said less, or to another exit code.
+#[test]
+fn the_first_words_of_a_newcomer_lead_on() {
+    let place = Place::new();
+    fs::create_dir(place.0.path().join("empty")).unwrap();
+    fs::write(place.0.path().join("x.kpack"), "").unwrap();
+    let gpu = "GPUs are named by an option: --target of why, --require of inspect, --gpu-targets of others";
+    let unknown = "gfx9999 (no GPU or family of this name is known)";
+    for (typed, code, wanted) in [
+        ("cache list", 0, "kpackfs: nothing is kept in "),
+        ("recombine a b -o c", 5, "a: No such file or directory\n"),
+        ("recombine a b", 2, "Usage: kpackfs recombine [OPTIONS] <CONFIG> <SHARDS> --output <DIR>\n"),
+        ("kpack list none", 5, "none: No such file or directory\n"),
+        ("kpack x.kpack", 2, "tip: 'kpackfs kpack list FILE' says what is in it"),
+        ("kpack create fat/lib/libx.so -o y.kpack", 1, "--from-binary takes the code of a fat binary"),
+        ("umount none", 1, "none: not a mount point; `findmnt -t fuse.kpackfs` lists"),
+        ("inspect empty", 0, "It contains no device code and no kernel databases: 0 files"),
+        ("inspect gfx942", 5, gpu),
+        ("why fat gfx1151", 5, gpu),
+        ("inspect rocm/pytorch:latest", 5, "skopeo copy docker://… oci:DIR:TAG"),
+        ("inspect fat --require gfx9999", 1, unknown),
+        ("why fat --target gfx9999", 1, unknown),
+        (
+            "split fat -o out --gpu-targets gfx103x",
+            1,
+            "nothing for it (no GPU or family of this name is known); it has",
+        ),
+        ("split fat -o out --gpu-targets gfx942", 1, "the input has nothing for it; it has code for"),
+        ("split fat -o oci:out", 2, "name it without oci: and tags"),
+        ("collect fat --from fat -o app", 2, "such as gfx942, or auto for those of this machine"),
+        ("inspect fat --html page.html", 0, "kpackfs: wrote page.html, "),
+        ("index fat", 0, "kpackfs: wrote "),
+        ("cache clear", 0, "kpackfs: removed "),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+        command.args(typed.split(' ')).current_dir(place.0.path());
+        let Output { status, stdout, stderr } =
+            command.env("KPACKFS_CACHE_DIR", place.0.path().join("cache")).output().unwrap();
+        let said = String::from_utf8([stdout, stderr].concat()).unwrap();
+        assert_eq!(status.code(), Some(code), "{typed}: {said}");
+        assert!(said.contains(wanted) && !said.contains(" 0 B"), "{typed}: {said}");
+    }
+}
+
 #[test]
 fn json_has_what_was_written_and_quiet_says_nothing() {
     let place = Place::new();

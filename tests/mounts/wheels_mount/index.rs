@@ -140,15 +140,15 @@ fn indexes_are_listed_pruned_and_cleared() {
     let cache_command = |command: &str| {
         let output = kpackfs(&["cache", &cache(kept.path()), command]);
         assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
     assert!(cache_command("list").contains(input.to_str().unwrap()));
-    assert!(cache_command("prune").starts_with("removed 0"));
+    assert!(cache_command("prune").starts_with("kpackfs: removed 0"));
     fs::remove_file(&input).unwrap();
     assert!(cache_command("list").contains("gone"));
-    assert!(cache_command("prune").starts_with("removed 1"));
+    assert!(cache_command("prune").starts_with("kpackfs: removed 1"));
     assert!(!index.exists());
-    assert!(cache_command("clear").starts_with("removed 0"));
+    assert!(cache_command("clear").starts_with("kpackfs: removed 0"));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn code_objects_are_compressed_once_for_all_sessions() {
     assert!(made > 0);
     assert_eq!(made_again, 0);
     let output = kpackfs(&["cache", &cache(kept.path()), "clear"]);
-    assert!(String::from_utf8(output.stdout).unwrap().contains("compressed code objects"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("compressed code objects"));
     assert!(!kept.path().join("frames").exists());
 }
 
