@@ -19,7 +19,7 @@ use crate::index::{self, CacheEntry, FramesUsage};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// List or delete cached indexes and compressed code objects (--frame-cache)
+/// List or delete cached indexes and compressed code objects
 #[derive(Debug, Args)]
 pub(super) struct CacheArguments {
     #[command(subcommand)]

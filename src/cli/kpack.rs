@@ -43,6 +43,7 @@ pub(super) struct Kpack {
 #[derive(Debug, Subcommand)]
 enum KpackCommand {
     /// List the code objects of an archive
+    #[command(after_long_help = "Example:\n  kpackfs kpack list torch_gfx942.kpack")]
     List {
         /// The archive
         file: PathBuf,
@@ -56,6 +57,7 @@ enum KpackCommand {
     /// Create archives from code objects, or from the code of a fat binary
     Create(Create),
     /// Create an uncompressed offload bundle from code objects
+    #[command(after_long_help = "Example:\n  kpackfs kpack bundle x.gfx90a.hsaco x.gfx942.hsaco -o x.hipfb")]
     Bundle {
         /// Code objects, each for a different target
         ///
@@ -75,6 +77,7 @@ enum KpackCommand {
     /// With --binary and --target, which must select exactly one, it is written to the file OUT, or to standard output
     /// if OUT is `-`. Without them, or if OUT is a directory or ends with a slash, each is written to a file of its own
     /// in that directory.
+    #[command(after_long_help = "Example:\n  kpackfs kpack extract torch_gfx942.kpack -o code")]
     Extract {
         /// The archive
         file: PathBuf,
@@ -97,6 +100,7 @@ enum KpackCommand {
     /// Write the code objects of fat binaries and of offload bundles to files
     ///
     /// The bundles may be compressed.
+    #[command(after_long_help = "Example:\n  kpackfs kpack unbundle libtorch_hip.so --target gfx942 -o code")]
     Unbundle {
         /// Binaries or bundles
         #[arg(required = true)]

@@ -22,7 +22,7 @@ use crate::mount::{self, Served};
 use crate::opened::{NamedPath, recognise_all};
 use crate::view::ThinViews;
 
-/// Show a wheel, an install tree, or artifacts as if they had been split
+/// Show a wheel, an install tree, or artifacts as if split
 ///
 /// Returns when the mount is ready. `kpackfs umount` or umount(8) ends it.
 #[derive(Debug, Args)]

@@ -33,6 +33,7 @@ const GROUP: &str = "kernels";
 type Contents = Vec<(String, PathBuf, Arc<dyn Content>)>;
 
 #[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  kpackfs kpack create --from-binary libtorch_hip.so -o archives")]
 pub(super) struct Create {
     /// Code objects, and directories of them
     ///
