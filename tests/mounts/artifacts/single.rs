@@ -38,7 +38,7 @@ fn it_can_be_thinned_inspected_and_mounted() {
     place.succeeds(&["kpack", "unbundle", "out/thin/gfx90a/libx.so", "-o", "code"]);
     assert!(place.names("code").iter().all(|name| name.ends_with(".gfx90a.hsaco")));
     let said = place.run(&["inspect", "libx.so"]).stdout;
-    assert!(String::from_utf8(said).unwrap().contains("Split of libx.so: 1 entries"));
+    assert!(String::from_utf8(said).unwrap().contains("Split of libx.so: 1 entry"));
     if can_mount() {
         let point = place.at("m");
         place.succeeds(&["mount", "libx.so", "m"]);
