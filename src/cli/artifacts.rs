@@ -90,7 +90,9 @@ fn prepare_artifacts(named: &NamedPath, options: &SplitOptions) -> anyhow::Resul
 
 /// Prints warnings on stderr.
 pub(super) fn warn<T: Display>(notes: &[T]) {
-    notes.iter().for_each(|text| terminal::warn(&text.to_string()));
+    for note in notes {
+        terminal::warn(&note.to_string());
+    }
 }
 
 /// The report that `inspect --json` prints and `report.json` contains.

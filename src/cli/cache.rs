@@ -86,9 +86,9 @@ impl CacheArguments {
             CacheCommand::List { json } => {
                 let frames = index::frames_usage(&folder).with_context(explain)?;
                 if *json {
-                    list_json(&kept, &frames)?
+                    list_json(&kept, &frames)?;
                 } else {
-                    list(&kept, &frames)?
+                    list(&kept, &frames)?;
                 }
                 if kept.is_empty() && frames.inputs == 0 {
                     said::say(&format!("nothing is kept in {}", folder.display()));

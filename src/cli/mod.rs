@@ -80,7 +80,9 @@ use crate::report::table;
 /// Exit codes: 0 success, 1 failure, 2 wrong command line, 5 an input is not there, or what it is was not understood. Some commands have more, which their help lists.
 #[derive(Debug, Parser)]
 #[command(name = "kpackfs", version = version(), max_term_width = 110)]
-#[command(after_long_help = "Examples:\n  kpackfs inspect torch.whl\n  kpackfs mount torch.whl mnt\n  kpackfs why torch")]
+#[command(
+    after_long_help = "Examples:\n  kpackfs inspect torch.whl\n  kpackfs mount torch.whl mnt\n  kpackfs why torch"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

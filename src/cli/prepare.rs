@@ -110,8 +110,12 @@ pub(super) fn open(inputs: &[NamedPath], options: &SplitOptions) -> anyhow::Resu
 
 /// Prints notes and warnings on stderr.
 fn say(notes: &[String], warnings: &[String]) {
-    notes.iter().for_each(|text| note(text));
-    warnings.iter().for_each(|text| warn(text));
+    for text in notes {
+        note(text);
+    }
+    for text in warnings {
+        warn(text);
+    }
 }
 
 /// Compares the members of a wheel with its RECORD, with a progress bar.

@@ -122,7 +122,9 @@ impl Verify {
             Ok(report) => report,
             Err(error) => {
                 if let Some(VerifyError::Nothing(Unsplit { notes, .. })) = error.downcast_ref() {
-                    notes.iter().for_each(|text| note(text));
+                    for text in notes {
+                        note(text);
+                    }
                 }
                 return Ok(unanswered(&error));
             }
@@ -208,12 +210,12 @@ impl Verify {
             (counts.archives.get(), "archive", "archives"),
             (counts.code_objects.get(), "code object", "code objects"),
         ];
-        let found = kinds.into_iter().filter(|(number, ..)| *number > 0);
-        let found: String =
-            found.map(|(number, one, several)| format!(", {}", counted(number, one, several))).collect();
         let files = counted(counts.files.get(), "file", "files");
         let findings = verdict(&counted(count, "finding", "findings"), count == 0);
-        writeln!(out, "{findings}; {files}{recorded}{found}")?;
-        Ok(())
+        write!(out, "{findings}; {files}{recorded}")?;
+        for (number, one, several) in kinds.into_iter().filter(|(number, ..)| *number > 0) {
+            write!(out, ", {}", counted(number, one, several))?;
+        }
+        Ok(writeln!(out)?)
     }
 }
