@@ -182,7 +182,7 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 /// A number with the noun in its singular or plural form.
-pub(crate) fn counted<N: Display + PartialEq + From<u8>>(number: N, one: &str, several: &str) -> String {
+pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, one: &str, several: &str) -> String {
     format!("{number} {}", if number == N::from(1) { one } else { several })
 }
 
