@@ -7,7 +7,7 @@
 
 mod commands;
 mod expected;
-mod made;
+pub(crate) mod made;
 mod matrix;
 mod others;
 mod reader;

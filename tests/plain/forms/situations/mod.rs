@@ -54,7 +54,7 @@ fn expected(situation: &Situation, command: &str, form: Form) -> Option<(i32, Op
     let verdict = if situation.blind.contains(&command) { Verdict::Found } else { verdict };
     Some(match (command, verdict) {
         ("why", Verdict::Unreadable) => (3, None),
-        ("why", Verdict::Unreached(text)) => (4, Some(text)),
+        ("why", Verdict::Unreached(text)) => (0, Some(text)),
         ("verify", Verdict::Unreached(_)) => (2, Some("nothing there was split")),
         // A wheel is checked as a whole. What else is of no split is not, and it says so.
         ("verify", _) if form == Form::Wheel && situation.is_finding => (1, None),

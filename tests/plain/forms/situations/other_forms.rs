@@ -68,15 +68,31 @@ fn break_marker(library: &mut [u8]) {
 }
 
 pub(crate) const OTHER_FORMS: &[Situation] = &[
-    // No runtime looks for such code: `why` names it, and `--require` judges it.
+    // No runtime looks for such code: `why` and `--require` judge it, and `collect` does not search for it.
     Situation::new("code objects in data", "a program loads them by address", "gfx90a", |files| {
         files.library(&data(&["gfx90a", "gfx1100"]));
     })
     .needs(&["libd.so"])
-    .unreached("code object for gfx1100 gfx90a"),
+    .unreached("no wrapper leads to it"),
+    Situation::new("code objects of others in data", "a program finds none", "gfx1030", |files| {
+        files.library(&data(&["gfx90a", "gfx1100"]));
+    })
+    .needs(&["libd.so"])
+    .lacks()
+    .only(Form::Wheel, &["collect"]),
+    Situation::new("code objects of others in data, unpacked", "the same", "gfx1030", |files| {
+        files.library(&data(&["gfx90a", "gfx1100"]));
+    })
+    .needs(&["libd.so"])
+    .lacks()
+    .only(Form::Unpacked, &["collect"]),
     Situation::new("a static library", "a linker reads it", "gfx90a", static_library)
         .needs(&[])
-        .unreached("code object for gfx90a"),
+        .unreached("linkers read it"),
+    Situation::new("a static library of others", "what is linked with it has no code", "gfx1100", static_library)
+        .needs(&[])
+        .lacks()
+        .only(Form::Unpacked, &[]),
     Situation::new("files of Blender", "Cycles opens lib/kernel_<gpu>.fatbin.zst", "gfx90a", cycles).needs(&[]),
     Situation::new("files of Blender for others", "Cycles finds none, and compiles none", "gfx1030", cycles)
         .needs(&[])
@@ -102,14 +118,19 @@ pub(crate) const OTHER_FORMS: &[Situation] = &[
     .finding()
     // Nobody may have installed device wheels. Else it is said that the library finds no archive.
     .verified(&[(Form::Wheel, 1), (Form::Unpacked, 1), (Form::Installed, 0)]),
-    // Code that nothing can load: its headers reach past its end. Of archives the tables are read, and a wheel is verified as
-    // a whole. `collect` does not read the code that it takes.
+    // Code that nothing can load: its headers reach past its end. A wheel is verified as a whole.
     Situation::new("truncated code", "hipErrorInvalidImage", "gfx90a", |files| {
         files.library(&Library::new("libk.so", &[&["gfx90a!", "gfx1100"]]));
     })
-    .unreadable()
-    .found_if_split()
-    .unjudged_by(&["collect"]),
+    .unreadable(),
+    Situation::new("truncated code of a second wrapper", "the same, for its kernels", "gfx90a", |files| {
+        files.library(&Library::new("libk.so", &[&["gfx90a", "gfx1100"], &["gfx90a!", "gfx1100"]]));
+    })
+    .unreadable(),
+    Situation::new("truncated generic code", "gfx1151 takes it", "gfx1151", |files| {
+        files.library(&Library::new("libk.so", &[&["gfx11-generic!", "gfx90a"]]));
+    })
+    .unreadable(),
     Situation::new("truncated code of others", "it is not loaded", "gfx90a", |files| {
         files.library(&Library::new("libk.so", &[&["gfx90a", "gfx1100!"]]));
     }),

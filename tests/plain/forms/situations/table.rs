@@ -111,15 +111,11 @@ impl Situation {
         Self { verified, ..self }
     }
 
-    pub(super) const fn found_if_split(self) -> Self {
-        Self { of_split: Some(Verdict::Found), ..self }
-    }
-
     pub(super) const fn unjudged_by(self, blind: &'static [&'static str]) -> Self {
         Self { blind, ..self }
     }
 
-    const fn only(self, form: Form, blind: &'static [&'static str]) -> Self {
+    pub(super) const fn only(self, form: Form, blind: &'static [&'static str]) -> Self {
         Self { only: Some(form), blind, ..self }
     }
 
