@@ -361,8 +361,8 @@ struct JudgedArtifacts<'a> {
 
 /// Searches for device code in all forms.
 fn search(prepared: &Prepared) -> Vec<CodeOfFile> {
-    let Prepared { input, plan, resources, .. } = prepared;
-    let found = show_bytes("Searching", |progress| device_code(input, plan, resources, progress));
+    let Prepared { input, joined, plan, resources, .. } = prepared;
+    let found = show_bytes("Searching", |progress| device_code(input, (joined, plan), resources, progress));
     for file in found.iter().filter(|file| file.is_unfinished) {
         let reason = "not searched to the end for device code: too much in it looks like some";
         warn(&format!("{}: {reason}", file.path));

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::binary::FatBinary;
-use crate::fatbin::{Bundle, CodeFile};
+use crate::devicecode::{CodeOfForm, DeviceCodePlace};
+use crate::fatbin::{Bundle, CodeDamage, CodeFile, damage_for};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::begins_archive;
@@ -88,15 +89,15 @@ pub(crate) struct LibraryCode {
     pub(crate) wrappers: TargetSets,
     /// Its code objects and their bytes, as far as these are known.
     pub(crate) sizes: Vec<(TargetId, u64)>,
-    /// The targets whose code nothing can load, as far as they are known, and why.
-    pub(crate) damage: Vec<(Option<TargetId>, String)>,
+    /// What is wrong with it.
+    pub(crate) damage: CodeDamage,
     /// Why its code is not known.
     pub(crate) problem: Option<String>,
 }
 
 impl LibraryCode {
     pub(crate) fn new(path: EntryPath, form: CodePlace, wrappers: TargetSets) -> Self {
-        Self { path, form, wrappers, sizes: Vec::new(), damage: Vec::new(), problem: None }
+        Self { path, form, wrappers, sizes: Vec::new(), damage: CodeDamage::new(), problem: None }
     }
 
     /// A file whose code is not known, for this reason.
@@ -112,11 +113,11 @@ impl LibraryCode {
         binary: &FatBinary,
         resources: &Arc<Resources>,
     ) -> Result<Option<Self>, String> {
-        let (mut targets, mut damage) = (Vec::new(), Vec::new());
+        let (mut targets, mut damage) = (Vec::new(), CodeDamage::new());
         for wrapper in binary.wrappers() {
             let bundle = Bundle::read(content, wrapper.bundle, wrapper.limit, resources);
             let bundle = bundle.map_err(|error| error.to_string())?;
-            damage.extend(bundle.damage(content, resources).map(|(target, reason)| (Some(target), reason)));
+            damage.extend(bundle.damage(content, resources));
             targets.push(bundle.targets());
         }
         let code = Self { damage, ..Self::new(path, CodePlace::Fat, targets.into_iter().collect()) };
@@ -131,7 +132,7 @@ impl LibraryCode {
         resources: &Arc<Resources>,
     ) -> Result<Option<Self>, String> {
         if begins_archive(content) {
-            return Self::of_archive(path, content).map(Some);
+            return Self::of_archive(path, content, Some(resources)).map(Some);
         }
         let Some(code) = CodeFile::read(content, resources).map_err(|error| error.to_string())? else {
             return Ok(None);
@@ -144,23 +145,47 @@ impl LibraryCode {
         Ok(Some(Self { damage, ..Self::new(path, form, std::iter::once(targets).collect()) }))
     }
 
-    /// The code of an archive, as far as a runtime finds it: for the targets that it offers.
-    pub(crate) fn of_archive(path: EntryPath, content: &Arc<dyn Content>) -> Result<Self, String> {
+    /// The code of an archive, as far as a runtime finds it: for the targets that it offers. With `resources`, the headers of
+    /// code are read, which are all over the file.
+    pub(crate) fn of_archive(
+        path: EntryPath,
+        content: &Arc<dyn Content>,
+        resources: Option<&Arc<Resources>>,
+    ) -> Result<Self, String> {
         let reader = ArchiveReader::open(Arc::clone(content)).map_err(|error| error.to_string())?;
+        let mut damage = CodeDamage::new();
         let targets = reader.names().map(|name| {
-            let offered = reader.entries_of(name).map(|(target, _)| target).filter(|target| reader.offers(target));
-            offered.filter_map(|target| target.parse().ok()).collect()
+            let offered = reader.entries_of(name).filter(|(target, _)| reader.offers(target));
+            let known = offered.filter_map(|(target, entry)| Some((target.parse::<TargetId>().ok()?, entry)));
+            known
+                .map(|(target, entry)| {
+                    let reason = resources.and_then(|resources| reader.damage(entry, name, resources));
+                    damage
+                        .extend(reason.map(|reason| (Some(target.clone()), format!("{name} for {target}: {reason}"))));
+                    target
+                })
+                .collect()
         });
-        Ok(Self::new(path, CodePlace::Archive, targets.collect()))
+        let code = Self::new(path, CodePlace::Archive, targets.collect());
+        Ok(Self { damage, ..code })
+    }
+
+    /// The code of a file that programs and linkers find without a wrapper, which is judged together. `None` if its targets are
+    /// not known.
+    pub(crate) fn unwrapped<'a>(path: EntryPath, found: impl Iterator<Item = &'a CodeOfForm>) -> Option<Self> {
+        let known: Vec<_> = found.filter(|found| !found.targets.is_empty()).collect();
+        let form = match known.iter().map(|found| found.place).max()? {
+            DeviceCodePlace::File => CodePlace::Bundle,
+            DeviceCodePlace::Object => CodePlace::Object,
+            DeviceCodePlace::Data | DeviceCodePlace::Wrapper => CodePlace::Embedded,
+        };
+        let targets = known.iter().flat_map(|found| found.targets.keys()).cloned().collect();
+        Some(Self::new(path, form, std::iter::once(targets).collect()))
     }
 
     /// Why nothing can load code that a GPU takes.
     pub(crate) fn damage_for(&self, gpu: &TargetId) -> Option<&str> {
-        let takes = |target: &TargetId| {
-            self.wrappers.sets.iter().any(|code| gpu.takes(target, &code.iter().collect::<Vec<_>>()))
-        };
-        let damage = self.damage.iter().find(|(target, _)| target.as_ref().is_none_or(takes));
-        damage.map(|(_, reason)| reason.as_str())
+        damage_for(&self.damage, gpu, &self.wrappers.sets)
     }
 
     /// All targets.

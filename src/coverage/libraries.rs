@@ -6,10 +6,11 @@ use super::code::{CodePlace, LibraryCode};
 use super::model::UnjudgedCode;
 use super::question::CoverageInput;
 use crate::binary::FatBinary;
-use crate::devicecode::{CodeOfForm, DeviceCodePlace, DeviceForm};
+use crate::devicecode::{CodeOfForm, DeviceForm};
+use crate::fatbin::{CodeDamage, damage_for};
 use crate::gpu::TargetId;
 use crate::source::{EntryKind, EntryPath};
-use crate::split::{CodeOfFile, Plan, PlannedBinary};
+use crate::split::{CodeOfFile, Plan, PlannedBinary, wrapped};
 
 /// All libraries with device code, or that ask for some in archives, sorted by path.
 pub(super) fn find(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Vec<LibraryCode> {
@@ -29,15 +30,30 @@ pub(super) fn find(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Vec<Libra
 /// The files with code for a required GPU that nothing can load.
 fn damaged(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> impl Iterator<Item = LibraryCode> {
     examined.code.iter().filter_map(|file| {
-        let present: Vec<_> = file.found.iter().flat_map(|(_, found)| found.targets.keys()).collect();
-        let is_wanted = |target: &TargetId| {
-            // What is truncated may not be among what was found.
-            let present: Vec<_> = present.iter().copied().chain([target]).collect();
-            gpus.iter().any(|gpu| gpu.takes(target, &present))
-        };
-        let (_, reason) = file.damage.iter().find(|(target, _)| is_wanted(target))?;
-        Some(LibraryCode::unknown(file.path.clone(), CodePlace::Unreadable, reason.clone()))
+        let found = file.found.iter().flat_map(|(_, found)| found.targets.keys());
+        // What is truncated may not be among what was found.
+        let present = found.chain(file.damage.keys().flatten()).cloned().collect();
+        let reason = gpus.iter().find_map(|gpu| damage_for(&file.damage, gpu, [&present]))?;
+        Some(LibraryCode::unknown(file.path.clone(), CodePlace::Unreadable, reason.to_owned()))
     })
+}
+
+/// The libraries whose code planning found. That for these GPUs is known to be damaged or whole.
+pub(super) fn read(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Vec<LibraryCode> {
+    let read = |library: LibraryCode| {
+        let damage = match (examined.joined.binaries.get(&library.path), examined.input.content(&library.path)) {
+            (Some(split), _) => split.damage.clone(),
+            (None, Some(content)) => wrapped(content, examined.resources).1,
+            (None, None) => CodeDamage::new(),
+        };
+        let library = LibraryCode { damage, ..library };
+        let reason = gpus.iter().find_map(|gpu| library.damage_for(gpu)).map(str::to_owned);
+        match reason {
+            Some(reason) => LibraryCode::unknown(library.path, CodePlace::Unreadable, reason),
+            None => library,
+        }
+    };
+    planned(examined.plan).map(read).collect()
 }
 
 /// Takes files with code for one GPU out of `libraries` if a required GPU does not run it: whether it needs one, nothing says.
@@ -81,7 +97,7 @@ pub(super) fn unjudged(examined: &CoverageInput<'_>) -> Vec<UnjudgedCode> {
 }
 
 /// The libraries whose code planning found. Wrappers whose bundles are all empty need none.
-pub(super) fn planned(plan: &Plan) -> impl Iterator<Item = LibraryCode> {
+fn planned(plan: &Plan) -> impl Iterator<Item = LibraryCode> {
     let examined = |binary: &PlannedBinary| {
         let with_code = |code: &Vec<(TargetId, u64)>| {
             code.iter().filter(|(_, size)| *size > 0).map(|(target, _)| target.clone()).collect()
@@ -119,14 +135,7 @@ fn other(file: &CodeOfFile, examined: &CoverageInput<'_>) -> Option<LibraryCode>
         let problem = warning(&path, examined).unwrap_or_else(missing);
         return Some(LibraryCode::unknown(path, CodePlace::Split, problem));
     }
-    let place = file.staying().filter(|found| !found.targets.is_empty()).map(|found| found.place).max()?;
-    let form = match place {
-        DeviceCodePlace::File => CodePlace::Bundle,
-        DeviceCodePlace::Object => CodePlace::Object,
-        DeviceCodePlace::Data | DeviceCodePlace::Wrapper => CodePlace::Embedded,
-    };
-    let targets = file.staying().flat_map(|found| found.targets.keys()).cloned();
-    Some(LibraryCode::new(path, form, std::iter::once(targets.collect()).collect()))
+    LibraryCode::unwrapped(path, file.staying())
 }
 
 /// Whether it is device code itself, or a linker reads it.
@@ -136,7 +145,7 @@ fn is_file(library: &LibraryCode) -> bool {
 
 /// Files with code for one target each belong together if they are in one directory, which stands for them: a program opens, and
 /// a linker takes, the one for its GPU.
-fn together(files: impl Iterator<Item = LibraryCode>) -> Vec<LibraryCode> {
+pub(crate) fn together(files: impl Iterator<Item = LibraryCode>) -> Vec<LibraryCode> {
     let mut all = Vec::new();
     let mut directories = BTreeMap::<(EntryPath, CodePlace), Vec<LibraryCode>>::new();
     for file in files {

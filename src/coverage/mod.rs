@@ -26,6 +26,7 @@ pub(crate) use cause::{CauseKind, cause_kinds};
 pub(crate) use code::{CodePlace, LibraryCode};
 pub(crate) use databases::InputDatabases;
 pub(crate) use judge::wrappers_without_code;
+pub(crate) use libraries::together;
 pub(crate) use lookup::{
     DATABASE_MISSING, DATABASE_VARIABLE, DatabasePlace, DatabaseSearch, DiskFiles, Evidence, LoadedLibrary,
     LookupEvidence, Problem, Severity,
@@ -41,9 +42,9 @@ fn databases<'a>(examined: &CoverageInput<'a>, libraries: &'a [&'a LibraryCode])
 }
 
 impl InputCoverage {
-    /// Judges the libraries and databases that planning found.
+    /// Judges the libraries and databases that planning found, and reads the headers of their code.
     pub(crate) fn of_plan(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Self {
-        let libraries: Vec<_> = libraries::planned(examined.plan).collect();
+        let libraries = libraries::read(examined, gpus);
         let databases = databases(examined, &libraries.iter().collect::<Vec<_>>()).judge(gpus, |_, _| true, false);
         Self { libraries: libraries.iter().map(|it| it.judge(gpus)).collect(), databases, ..Self::default() }
     }

@@ -17,14 +17,11 @@ use rayon::prelude::*;
 
 use super::arch::Arch;
 use super::names::{archs, whole_arch};
-use crate::fatbin::{
-    Bundle, CODE_HEADER, code_damage, code_target, damage_of_file, from_first_frame, is_bundle, is_code,
-    targets_of_frame,
-};
+use crate::fatbin::{CodeFile, from_first_frame};
 use crate::gpu::{BundleKey, Processor, TargetId};
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryPath, begins_binary};
+use crate::source::{EntryPath, may_be_binary};
 
 /// A file with its path.
 pub type NamedFile<'a> = (&'a EntryPath, &'a Arc<dyn Content>);
@@ -101,39 +98,29 @@ impl LooseCode {
 impl Magic {
     /// Unreadable files are ignored here. Scanning reports them.
     fn of(path: &EntryPath, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Self {
-        let mut bytes = vec![0; CODE_HEADER.min(usize::try_from(content.size()).unwrap_or(CODE_HEADER))];
         if path.name() == PACKAGE {
             return Self::Host;
         }
-        if content.peek(&mut bytes).is_err() {
-            return Self::Other;
-        }
-        let is_binary = bytes.first_chunk().is_some_and(|magic| begins_binary(*magic));
-        if let Some(target) = code_target(&bytes).filter(|_| is_code(&bytes)) {
-            return Self::Code(target, code_damage(&**content, &bytes));
-        }
-        match target_of_bundle(&bytes, content, resources) {
-            Some(target) => {
-                let damage = damage_of_file(content, resources).into_iter().next();
-                Self::Code(target, damage.map(|(_, reason)| reason))
-            }
-            None if is_binary && !is_code(&bytes) => Self::Host,
-            None => Self::of_packed(path, from_first_frame(content).ok().flatten()),
+        let Some(code) = CodeFile::read(content, resources).ok().flatten() else {
+            return if may_be_binary(&**content) { Self::Host } else { Self::of_packed(path, content) };
+        };
+        let has_several = code.targets.len() > 1;
+        match only_processor(code.targets) {
+            Some(target) => Self::Code(target, code.damage.into_values().next()),
+            None if has_several => Self::Unknown("it has code for several GPUs"),
+            None => Self::of_packed(path, content),
         }
     }
 
-    /// The same for a file that may be compressed.
-    fn of_packed(path: &EntryPath, frame: Option<Arc<dyn Content>>) -> Self {
-        let is_zstd = frame.is_some();
-        let targets = frame.and_then(|frame| targets_of_frame(&*frame).ok()).unwrap_or_default();
-        let has_several = targets.len() > 1;
-        match only_processor(targets) {
-            Some(target) => Self::Code(target, None),
-            None if has_several => Self::Unknown("it has code for several GPUs"),
-            None if !is_packed_code(path) => Self::Other,
-            None if is_zstd => Self::Unknown("its first block shows no code for a GPU"),
-            None if path.name().ends_with(b".zst") => Self::Unknown("it is no zstd frame"),
-            None => Self::Unknown("only zstd frames are looked into"),
+    /// The same for a file whose beginning shows no code for a GPU. It may be called compressed code.
+    fn of_packed(path: &EntryPath, content: &Arc<dyn Content>) -> Self {
+        if !is_packed_code(path) {
+            return Self::Other;
+        }
+        match from_first_frame(content) {
+            Ok(Some(_)) => Self::Unknown("its first block shows no code for a GPU"),
+            _ if path.name().ends_with(b".zst") => Self::Unknown("it is no zstd frame"),
+            _ => Self::Unknown("only zstd frames are looked into"),
         }
     }
 }
@@ -147,14 +134,6 @@ fn is_packed_code(path: &EntryPath) -> bool {
 /// A warning about a file that is not moved although its name says that it is code for one GPU.
 pub(super) fn stays(path: &EntryPath, reason: &str) -> String {
     format!("{path}: it stays in the host part: {reason}")
-}
-
-/// The only target for which an offload bundle has code.
-fn target_of_bundle(beginning: &[u8], content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<TargetId> {
-    if !is_bundle(beginning) {
-        return None;
-    }
-    only_processor(Bundle::read(content, 0, content.size(), resources).ok()?.targets())
 }
 
 /// The target of code for these, if it is one. Variants of one processor count as that processor.

@@ -11,13 +11,12 @@ use serde_bytes::ByteBuf;
 use super::compressed::Compressed;
 use super::entry_id::EntryTargets;
 use super::error::{FatbinError, malformed};
-use super::header::code_damage;
 use super::packing::{self, CompressedHeader};
-use super::{CODE_HEADER, CodeObject};
+use super::{CodeDamage, CodeObject};
 use crate::gpu::TargetId;
 use crate::memory::{Parser, ParserMemory, TableError, WholeFile};
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, Rope, Segment, to_usize};
+use crate::rope::{Content, ReadError, Rope, Segment};
 
 /// Magic of an uncompressed bundle.
 pub(super) const MAGIC: &[u8; 24] = b"__CLANG_OFFLOAD_BUNDLE__";
@@ -149,18 +148,9 @@ impl Bundle {
     }
 
     /// The targets whose code objects nothing can load, and why. Those of compressed bundles are not read.
-    pub(crate) fn damage(
-        &self,
-        content: &Arc<dyn Content>,
-        resources: &Arc<Resources>,
-    ) -> impl Iterator<Item = (TargetId, String)> {
+    pub(crate) fn damage(&self, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> CodeDamage {
         let objects = (!self.is_compressed()).then(|| self.objects(content, resources).unwrap_or_default());
-        objects.into_iter().flatten().filter_map(|CodeObject { target, content, .. }| {
-            let mut header = vec![0; CODE_HEADER.min(to_usize(content.size()))];
-            content.read_at(0, &mut header).ok()?;
-            let reason = format!("the code object for {target}: {}", code_damage(&*content, &header)?);
-            Some((target, reason))
-        })
+        objects.into_iter().flatten().filter_map(CodeObject::damage).collect()
     }
 
     /// Whether it is compressed.

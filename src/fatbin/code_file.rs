@@ -1,7 +1,7 @@
 //! Files that are device code themselves: a code object, a bundle, or a zstd frame with one of these. Programs and libraries
 //! open them by name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::bundle::{Bundle, is_bundle};
@@ -12,6 +12,9 @@ use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, to_usize};
 
+/// The targets whose code nothing can load, as far as they are known, and why.
+pub(crate) type CodeDamage = BTreeMap<Option<TargetId>, String>;
+
 /// What headers show of such a file.
 #[derive(Debug)]
 pub(crate) struct CodeFile {
@@ -19,8 +22,8 @@ pub(crate) struct CodeFile {
     pub(crate) is_bundle: bool,
     /// The targets of its code. None, if a header names no target that is known: there will be more of them.
     pub(crate) targets: BTreeSet<TargetId>,
-    /// The targets whose code nothing can load, as far as they are known, and why. Compressed code is not read.
-    pub(crate) damage: Vec<(Option<TargetId>, String)>,
+    /// That of code that is not compressed.
+    pub(crate) damage: CodeDamage,
 }
 
 /// Whether a file begins as a code object does, so that no host loads it.
@@ -29,7 +32,7 @@ pub(crate) fn begins_code(content: &dyn Content) -> bool {
 }
 
 /// The first [`CODE_HEADER`] bytes of a file, or all of it if it is shorter.
-fn head(content: &dyn Content) -> Result<Vec<u8>, ReadError> {
+pub(super) fn head(content: &dyn Content) -> Result<Vec<u8>, ReadError> {
     let mut head = vec![0; CODE_HEADER.min(to_usize(content.size()))];
     content.peek(&mut head)?;
     Ok(head)
@@ -41,18 +44,18 @@ impl CodeFile {
         let head = head(&**content)?;
         if is_code(&head) {
             let target = code_target(&head);
-            let damage = code_damage(&**content, &head).map(|reason| (target.clone(), reason));
+            let damage = code_damage(&**content).map(|reason| (target.clone(), reason));
             let (targets, damage) = (target.into_iter().collect(), damage.into_iter().collect());
             return Ok(Some(Self { is_bundle: false, targets, damage }));
         }
         if is_bundle(&head) {
             let bundle = Bundle::read(content, 0, content.size(), resources)?;
-            let damage = bundle.damage(content, resources).map(|(target, reason)| (Some(target), reason)).collect();
+            let damage = bundle.damage(content, resources);
             return Ok(Some(Self { is_bundle: true, targets: bundle.targets(), damage }));
         }
         let Some(frame) = from_first_frame(content)? else { return Ok(None) };
         let targets = targets_of_frame(&*frame)?;
-        Ok((!targets.is_empty()).then(|| Self { is_bundle: true, targets, damage: Vec::new() }))
+        Ok((!targets.is_empty()).then(|| Self { is_bundle: true, targets, damage: CodeDamage::new() }))
     }
 
     /// The same for a file that has to be code. An error says why it is none.
@@ -68,15 +71,25 @@ impl CodeFile {
 
     /// Why nothing can load the code that a GPU takes.
     pub(crate) fn damage_for(&self, gpu: &TargetId) -> Option<&str> {
-        let targets: Vec<_> = self.targets.iter().collect();
-        let is_taken = |target: &TargetId| gpu.takes(target, &targets);
-        let damage = self.damage.iter().find(|(target, _)| target.as_ref().is_none_or(is_taken));
-        damage.map(|(_, reason)| reason.as_str())
+        damage_for(&self.damage, gpu, [&self.targets])
     }
 }
 
-/// The targets whose code in a file nothing can load, and why, if the file is code.
-pub(crate) fn damage_of_file(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Vec<(TargetId, String)> {
-    let code = CodeFile::read(content, resources).ok().flatten();
-    code.into_iter().flat_map(|code| code.damage).filter_map(|(target, reason)| Some((target?, reason))).collect()
+/// Why nothing can load code that a GPU takes, which finds one of these sets of targets at each place.
+pub(crate) fn damage_for<'a, 'b>(
+    damage: &'a CodeDamage,
+    gpu: &TargetId,
+    places: impl IntoIterator<Item = &'b BTreeSet<TargetId>> + Clone,
+) -> Option<&'a str> {
+    let is_taken =
+        |target: &TargetId| places.clone().into_iter().any(|code| gpu.takes(target, &code.iter().collect::<Vec<_>>()));
+    let damage = damage.iter().find(|(target, _)| target.as_ref().is_none_or(is_taken));
+    damage.map(|(_, reason)| reason.as_str())
+}
+
+/// The damage of a file that is code, as far as targets are known.
+pub(crate) fn damage_of_file(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> CodeDamage {
+    let mut damage = CodeFile::read(content, resources).ok().flatten().map(|code| code.damage).unwrap_or_default();
+    damage.retain(|target, _| target.is_some());
+    damage
 }

@@ -7,8 +7,7 @@ use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::pod::{from_bytes, slice_from_bytes};
 
 use crate::gpu::{Processor, SPIRV, TargetId};
-use crate::memory::{Parser, WholeFile};
-use crate::rope::{Content, ReadError};
+use crate::rope::{Content, to_usize};
 
 /// First word of a SPIR-V module.
 const SPIRV_MAGIC: u32 = 0x0723_0203;
@@ -24,6 +23,9 @@ const FIRST_GCN: u8 = 0x20;
 
 /// Bytes of a code object that show what it is: those of its ELF header.
 pub const CODE_HEADER: usize = size_of::<FileHeader64<LE>>();
+
+/// Bytes in which its program headers are, too: known ones have up to 10, behind the ELF header.
+pub(super) const CODE_BEGINNING: u64 = 1024;
 
 /// The problem with `code` as a code object for `target`. `code` is its first [`CODE_HEADER`] bytes, or all of it if it
 /// is shorter.
@@ -79,27 +81,23 @@ fn end_of_tables(code: &[u8]) -> Option<u64> {
     Some(sections.max(segments))
 }
 
-/// The end of everything that the headers of an AMDGPU ELF file name: its tables, and its segments. A shorter file is
-/// truncated. `code` is the first [`CODE_HEADER`] bytes of `content`.
-fn end_of_code(content: &dyn Content, code: &[u8]) -> Result<u64, ReadError> {
-    let Some(end) = end_of_tables(code) else { return Ok(0) };
-    let Some((offset, count)) = segment_table(code).filter(|_| end <= content.size()) else { return Ok(end) };
-    let length = (size_of::<ProgramHeader64<LE>>() * count) as u64;
-    let table = WholeFile::part(Parser::Elf, content, offset, length)?;
-    Ok(end_of_segments(&table, count, end))
+/// Why nothing can load a code object: it is no 64-bit file, or truncated.
+pub(crate) fn code_damage(content: &dyn Content) -> Option<String> {
+    let size = content.size();
+    let mut beginning = vec![0; to_usize(size.min(CODE_BEGINNING))];
+    match content.peek(&mut beginning) {
+        Ok(()) => damage_by_beginning(&beginning, size),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
-/// Why nothing can load a code object: it is no 64-bit file, or truncated. `code` is the first [`CODE_HEADER`] bytes of
-/// `content`.
-pub(crate) fn code_damage(content: &dyn Content, code: &[u8]) -> Option<String> {
-    let size = content.size();
+/// The same by the beginning of a code object of `size` bytes, as far as its program headers are in that.
+pub(crate) fn damage_by_beginning(code: &[u8], size: u64) -> Option<String> {
     if header(code).is_some_and(|header| header.e_ident.class != elf::ELFCLASS64) {
         return Some("its header is that of no 64-bit file".to_owned());
     }
-    match end_of_code(content, code) {
-        Ok(end) => (end > size).then(|| format!("it has {size} bytes, but its headers need {end}")),
-        Err(error) => Some(error.to_string()),
-    }
+    let end = end_by_beginning(code);
+    (end > size).then(|| format!("it has {size} bytes, but its headers need {end}"))
 }
 
 /// The end of everything by the beginning of a code object alone, as far as its program headers are in that.

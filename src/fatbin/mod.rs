@@ -45,18 +45,18 @@ mod thin;
 use std::sync::Arc;
 
 use crate::gpu::TargetId;
-use crate::rope::{Content, to_usize};
+use crate::rope::Content;
 
 pub(crate) use bundle::is_plain_bundle;
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
-pub(crate) use code_file::{CodeFile, begins_code, damage_of_file};
+pub(crate) use code_file::{CodeDamage, CodeFile, begins_code, damage_for, damage_of_file};
 pub(crate) use compressed::{Compressed, DECODER};
 pub(crate) use entry_id::EntryTargets;
 pub(crate) use equal::BundleClaims;
 pub use error::FatbinError;
-pub(crate) use first_block::{from_first_frame, is_skipped_frame, targets_of_frame};
+pub(crate) use first_block::{from_first_frame, is_skipped_frame};
 pub use header::{CODE_HEADER, code_problem, code_target, loaded_code_problem};
-pub(crate) use header::{code_damage, end_by_beginning, is_code, tells_features};
+pub(crate) use header::{code_damage, damage_by_beginning, end_by_beginning, is_code, tells_features};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};
 pub(crate) use open::OpenBundle;
 pub(crate) use packing::{CompressedFormat, Method, WINDOW_LOG, content_size, is_absurd, window_of};
@@ -89,9 +89,14 @@ impl CodeObject {
 
     /// The target in its header; `None` if that names none, or cannot be read.
     fn header_target(&self) -> Option<TargetId> {
-        let mut header = vec![0; CODE_HEADER.min(to_usize(self.content.size()))];
-        self.content.read_at(0, &mut header).ok()?;
-        code_target(&header)
+        code_target(&code_file::head(&*self.content).ok()?)
+    }
+
+    /// Its target and why nothing can load it, if it is damaged.
+    fn damage(self) -> Option<(Option<TargetId>, String)> {
+        let damage = code_damage(&*self.content)?;
+        let reason = format!("the code object for {}: {damage}", self.target);
+        Some((Some(self.target), reason))
     }
 
     /// Bytes of the compressed bundle that reading it decompresses, if any.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::CodeObject;
 use super::compressed::Compressed;
+use super::header::{CODE_BEGINNING, damage_by_beginning};
 use super::packing::{CompressedFormat, CompressedHeader, MAX_SIZE, Method, WINDOW_LOG, content_size, window_of};
-use super::{CODE_HEADER, CodeObject};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment, to_usize};
@@ -72,9 +73,30 @@ impl StoredObject {
         &self.content
     }
 
-    /// The first bytes, which show what it is.
+    /// What is stored in a part of an archive: a zstd frame, or `size` bytes.
+    pub(crate) fn of_archive(
+        content: &Arc<dyn Content>,
+        (offset, length, is_compressed): (u64, u64, bool),
+        size: u64,
+        label: &str,
+        resources: &Arc<Resources>,
+    ) -> Result<Self, ReadError> {
+        if is_compressed {
+            Self::frame(content, (offset, length), size, label, resources)
+        } else {
+            Self::plain(content, offset, size)
+        }
+    }
+
+    /// The first bytes, in which the headers of code are.
     pub(crate) fn header(&self) -> Result<Vec<u8>, ReadError> {
-        self.beginning(CODE_HEADER as u64)
+        self.beginning(CODE_BEGINNING)
+    }
+
+    /// Why nothing can load it as code.
+    pub(crate) fn damage(&self) -> Option<String> {
+        let header = self.header().map_err(|error| error.to_string());
+        header.map_or_else(Some, |header| damage_by_beginning(&header, self.content.size()))
     }
 
     /// The first `length` bytes, or all if there are fewer.
@@ -124,7 +146,7 @@ mod tests {
         let stored = frame(&packed, code.len()).unwrap();
         let mut read = vec![0; code.len()];
         stored.content().read_at(0, &mut read).unwrap();
-        assert!(read == code && stored.header().unwrap() == code[..64]);
+        assert!(read == code && stored.header().unwrap() == code[..1024]);
         let said = |error: ReadError| error.to_string();
         assert!(said(frame(&packed, code.len() + 1).unwrap_err()).contains("the table of contents says"));
         assert!(said(frame(&code, code.len()).unwrap_err()).contains("no zstd frame"));
@@ -133,7 +155,7 @@ mod tests {
         let end = broken.len();
         broken[end - 100_000..].fill(0xff);
         let stored = frame(&broken, code.len()).unwrap();
-        assert!(stored.header().unwrap() == code[..64]);
+        assert!(stored.header().unwrap() == code[..1024]);
         let last = code.len() as u64 - 8;
         assert!(
             said(stored.content().read_at(last, &mut [0; 8]).unwrap_err()).starts_with("archive: key: damaged behind")

@@ -84,11 +84,7 @@ impl InputArchive {
             return Ok(stored.clone());
         }
         let StoredPlace { offset, length, size, is_compressed } = place;
-        let made = if is_compressed {
-            StoredObject::frame(&self.content, (offset, length), size, label, resources)?
-        } else {
-            StoredObject::plain(&self.content, offset, size)?
-        };
+        let made = StoredObject::of_archive(&self.content, (offset, length, is_compressed), size, label, resources)?;
         // Another thread may have been faster.
         Ok(self.stored.lock().entry(place).or_insert(made).clone())
     }

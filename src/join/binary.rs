@@ -9,7 +9,7 @@ use super::joined::{Archives, SplitForm};
 use super::names::Names;
 use super::sets;
 use crate::binary::{self, BinaryError, MAX_WRAPPERS, SplitBinary, SplitWrapper, read_marker};
-use crate::fatbin::{CodeObject, bundle_of, bundle_table_size};
+use crate::fatbin::{CodeDamage, CodeObject, bundle_of, bundle_table_size};
 use crate::kpack::{KpackError, toc_key};
 use crate::loader::{Reach, SearchPath};
 use crate::resources::Resources;
@@ -148,7 +148,7 @@ fn put_together(
     resources: &Arc<Resources>,
 ) -> Result<JoinCandidate, JoinError> {
     let (mut asked, mut unusable, mut warnings) = (Vec::new(), Vec::new(), Vec::<String>::new());
-    let (mut bundles, mut without) = (JoinedBundles::default(), Vec::new());
+    let (mut bundles, mut without, mut damage) = (JoinedBundles::default(), Vec::new(), CodeDamage::new());
     for (position, request) in requests.iter().enumerate() {
         // HIP uses the lower half.
         let index = to_usize(request.index & u64::from(u32::MAX));
@@ -157,6 +157,7 @@ fn put_together(
         let found = found.map_err(|reason| JoinError::Code(format!("wrapper {position}: {reason}")))?;
         asked.extend(found.asked);
         unusable.extend(found.unusable);
+        damage.extend(found.damage);
         // One warning is enough for a binary.
         warnings.extend(found.warning.filter(|_| warnings.is_empty()));
         without.extend(found.objects.is_empty().then(|| position.to_string()));
@@ -184,7 +185,8 @@ fn put_together(
     let bundle = |objects: &Vec<CodeObject>| Ok::<Arc<dyn Content>, BinaryError>(Arc::new(bundle_of(objects)?));
     let made = bundles.iter().map(bundle).collect::<Result<Vec<_>, _>>()?;
     let joined = binary::join(content, &made, &wrappers)?;
-    let form = SplitForm { content: Arc::clone(content), archives: named_archives(requests), bundles, wrappers };
+    let form =
+        SplitForm { content: Arc::clone(content), archives: named_archives(requests), bundles, wrappers, damage };
     Ok(JoinCandidate { joined, form, warnings, asked, unusable })
 }
 

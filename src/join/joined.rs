@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::fatbin::CodeObject;
+use crate::fatbin::{CodeDamage, CodeObject};
 use crate::rope::Content;
 use crate::source::EntryPath;
 
@@ -46,6 +46,8 @@ pub struct SplitForm {
     pub bundles: Vec<Vec<CodeObject>>,
     /// For each wrapper, the index of its bundle in `bundles`. Wrappers may share one.
     pub wrappers: Vec<usize>,
+    /// What is wrong with them.
+    pub(crate) damage: CodeDamage,
 }
 
 impl SplitForm {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::archive::{InputArchive, StoredPlace};
-use crate::fatbin::{CodeObject, StoredObject, code_problem, code_target, tells_features};
+use crate::fatbin::{CodeObject, StoredObject, code_problem, code_target, damage_by_beginning, tells_features};
 use crate::gpu::{TargetId, UNKNOWN};
 use crate::kpack::TocEntry;
 use crate::resources::Resources;
@@ -32,6 +32,8 @@ pub(super) struct JoinedCode {
     pub(super) written: String,
     /// Why no runtime can use it under its name.
     problem: Option<String>,
+    /// Why nothing can load it.
+    pub(super) damage: Option<String>,
 }
 
 impl JoinedCode {
@@ -80,6 +82,7 @@ pub(super) fn code(
     let packed = Segment::range(Arc::clone(&archive.content), blob.offset, blob.size);
     let packed = packed.and_then(|range| Rope::new([range])).map_err(said)?;
     let is_reliable = of_header.is_some();
+    let damage = damage_by_beginning(&header, entry.original_size).map(|reason| failed(&reason));
     Ok(JoinedCode {
         stored,
         packed,
@@ -89,6 +92,7 @@ pub(super) fn code(
         place,
         written: name.to_owned(),
         problem,
+        damage,
     })
 }
 

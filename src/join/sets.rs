@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::archives::InputArchives;
 use super::object::{JoinedCode, code, is_same};
-use crate::fatbin::{CodeObject, EntryTargets};
+use crate::fatbin::{CodeDamage, CodeObject, EntryTargets};
 use crate::gpu::{TargetId, UNKNOWN};
 use crate::loader::Reach;
 use crate::resources::Resources;
@@ -22,6 +22,8 @@ pub(super) struct KernelSet {
     pub(super) warning: Option<String>,
     /// Entries that cannot be used: number of the archive, and the reason.
     pub(super) unusable: Vec<(usize, String)>,
+    /// What is wrong with code, used or not.
+    pub(super) damage: CodeDamage,
 }
 
 /// The code objects that a loader finds under `key` in the archives to which each search path leads. Fails if an archive
@@ -53,9 +55,13 @@ pub(super) fn of(
                         Ok(code) => {
                             here.insert(target.to_owned());
                             set.warning = set.warning.or_else(|| code.wrong_name());
+                            set.damage.extend(code.damage.clone().map(|reason| (Some(code.own.clone()), reason)));
                             found.push(code);
                         }
-                        Err(reason) => set.unusable.push((number, reason)),
+                        Err(reason) => {
+                            set.damage.extend(target.parse().ok().map(|target| (Some(target), reason.clone())));
+                            set.unusable.push((number, reason));
+                        }
                     }
                 }
             }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use rocm_kpack::{Archive, Blob, Error, HEADER_SIZE, Scheme, Source, Toc, TocEntry};
 
 use super::pieces::{ArchivePart, Pieces};
+use crate::fatbin::StoredObject;
 use crate::memory::{Budget, Parser, ParserMemory};
+use crate::resources::Resources;
 use crate::rope::Content;
 
 /// What is kept of a code object, in bytes, in addition to its bytes in the table of contents: its description, and its
@@ -169,6 +171,16 @@ impl ArchiveReader {
     /// The code object under this name for exactly this target; `None` if there is none.
     pub fn get(&self, key: &str, target: &str) -> Result<Option<Vec<u8>>, Error> {
         self.archive.get(key, target)
+    }
+
+    /// Why nothing can load the code object of an entry, as far as its headers show it. `label` is its name in messages.
+    pub(crate) fn damage(&self, entry: &TocEntry, label: &str, resources: &Arc<Resources>) -> Option<String> {
+        let stored = self.stored(entry).map_err(|error| error.to_string()).and_then(|(blob, is_compressed)| {
+            let place = (blob.offset, blob.size, is_compressed);
+            let stored = StoredObject::of_archive(&self.content, place, entry.original_size, label, resources);
+            stored.map_err(|error| error.to_string())
+        });
+        stored.map_or_else(Some, |stored| stored.damage())
     }
 
     /// Passes the code object of an entry to `sink` in pieces: it may be larger than the memory. An error of `sink`

@@ -31,7 +31,7 @@ pub(crate) struct LookedAt {
     found: Option<Vec<String>>,
     /// Whether a search stopped early.
     is_unfinished: bool,
-    /// Archives, which are not searched.
+    /// Archives that were not searched.
     packed: Vec<String>,
 }
 
@@ -58,6 +58,7 @@ impl LookedAt {
     /// The same after a search, which found `code`.
     pub(crate) fn searched(mut self, code: &[CodeOfFile]) -> Self {
         self.is_unfinished = code.iter().any(|file| file.is_unfinished);
+        self.packed = code.iter().filter(|file| file.is_packed_tree).map(|file| file.path.to_string()).collect();
         let is_named = |summary: &CodeSummary| {
             summary.fate == Fate::Stays && summary.form.is_amd() && summary.form != DeviceForm::SplitMarker
         };

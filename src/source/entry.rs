@@ -86,6 +86,12 @@ pub struct Attributes {
 }
 
 impl Attributes {
+    /// Those of a file that this process would write, for what has no owner: a file on a server, or in another file.
+    pub(super) fn of_process() -> Self {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        Self { mode: 0o644, uid, gid, mtime: 0, mtime_nanoseconds: 0 }
+    }
+
     /// The attributes of a file of the operating system.
     pub fn of(metadata: &Metadata) -> Self {
         Self {

@@ -50,6 +50,7 @@ use std::sync::Arc;
 
 use crate::remote::is_url;
 use crate::resources::Resources;
+use crate::rope::{Content, to_usize};
 
 pub use binary::begins_binary;
 pub(crate) use binary::{MIN_BINARY, may_be_binary};
@@ -83,6 +84,24 @@ impl Input {
         let mut denied = Vec::new();
         let input = Self::list(location, Some(&mut denied), resources)?;
         Ok((input, denied))
+    }
+
+    /// The files in a tar archive or zip file of another input, by paths below its own. `None` if they cannot be listed.
+    pub(crate) fn files_in(
+        archive: &EntryPath,
+        content: &Arc<dyn Content>,
+        resources: &Arc<Resources>,
+    ) -> Option<Vec<(EntryPath, Arc<dyn Content>)>> {
+        let mut head = vec![0; to_usize(content.size().min(TAR_BLOCK))];
+        content.peek(&mut head).ok()?;
+        let (name, owner) = (archive.as_path().to_owned(), Attributes::of_process());
+        let input = match tar::packing_of(&name, &head) {
+            Some(packing) => tar::list_file(name, content, owner, packing, resources),
+            None => wheel::list_file(name, (content, content.identity()?), owner, resources),
+        };
+        let below = |path: &EntryPath| EntryPath::new(&[archive.as_bytes(), path.as_bytes()].join(&b'/'));
+        let files = input.ok()?;
+        files.files().map(|(path, content)| Some((below(path).ok()?, Arc::clone(content)))).collect()
     }
 
     fn list(

@@ -13,14 +13,14 @@ use super::error::is_named_wheel;
 use super::input::find_dist_info;
 use super::member::{self, CentralHeader, LOCAL_HEADER, OpenWheel};
 use super::stamp::Stamp;
-use super::wheel_bytes::{WheelBytes, remote_attributes};
+use super::wheel_bytes::WheelBytes;
 use super::whole_wheel::WholeWheel;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links};
 use crate::disk;
 use crate::memory::{Parser, ParserMemory};
 use crate::remote::{MemberAccess, RemoteFile, check_remote};
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError};
+use crate::rope::{Content, Identity, ReadError};
 
 /// The time of members that have none: 1980-01-01, the earliest that a zip file can express.
 const EARLIEST: i64 = 315_532_800;
@@ -44,11 +44,22 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     list_members(OpenWheel::new(&location, WheelBytes::Disk(file, Stamp::of(&metadata)), resources), owner, location)
 }
 
+/// The same of a file in another input.
+pub(super) fn list_file(
+    location: PathBuf,
+    (file, identity): (&Arc<dyn Content>, Identity),
+    owner: Attributes,
+    resources: &Arc<Resources>,
+) -> Result<Input, SourceError> {
+    let bytes = WheelBytes::Member(Arc::clone(file), identity);
+    list_members(OpenWheel::new(&location, bytes, resources), owner, location)
+}
+
 /// The same of a file on a server.
 pub(super) fn list_remote(location: &Path, resources: &Arc<Resources>) -> Result<Input, SourceError> {
     let file = RemoteFile::open(location, resources)?;
     let wheel = OpenWheel::new(location, WheelBytes::Remote(Box::new(file)), resources);
-    let listed = list_members(wheel, remote_attributes(), location.to_owned());
+    let listed = list_members(wheel, Attributes::of_process(), location.to_owned());
     // Why bytes are missing says more than what was not found in them.
     check_remote()?;
     listed

@@ -1,13 +1,13 @@
-//! The bytes of a wheel: a file of this machine, or one on a server.
+//! The bytes of a wheel: a file of this machine, one on a server, or one in another input.
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
-use super::Attributes;
 use super::stamp::{Label, Stamp, is_cached, read_unchanged};
 use crate::remote::{MemberAccess, RemoteFile, RemoteProblem};
 use crate::resources::Resources;
-use crate::rope::{Identity, ReadError, check_range};
+use crate::rope::{Content, Identity, ReadError, check_range};
 
 /// The bytes of a wheel.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(super) enum WheelBytes {
     /// A file that stays open, so that it is not another one later.
     Disk(File, Stamp),
     Remote(Box<RemoteFile>),
+    /// A file of another input.
+    Member(Arc<dyn Content>, Identity),
 }
 
 impl WheelBytes {
@@ -22,6 +24,7 @@ impl WheelBytes {
         match self {
             Self::Disk(_, stamp) => stamp.size,
             Self::Remote(file) => file.size(),
+            Self::Member(file, _) => file.size(),
         }
     }
 
@@ -29,6 +32,7 @@ impl WheelBytes {
         match self {
             Self::Disk(_, stamp) => stamp.identity(),
             Self::Remote(file) => file.identity(),
+            Self::Member(_, identity) => identity.clone(),
         }
     }
 
@@ -49,6 +53,7 @@ impl WheelBytes {
                     _ => ReadError::io(&entry.label(), io::Error::other(error)),
                 })
             }
+            Self::Member(file, _) => file.read_at(offset, buffer),
         }
     }
 
@@ -57,6 +62,7 @@ impl WheelBytes {
         match self {
             Self::Disk(file, _) => is_cached(file, offset, length),
             Self::Remote(_) => false,
+            Self::Member(file, _) => file.is_nonblocking(offset, length),
         }
     }
 
@@ -66,10 +72,4 @@ impl WheelBytes {
             file.set_members(members.collect());
         }
     }
-}
-
-/// The owner and the mode of what is in a file on a server: those of a file that this process would write.
-pub(super) fn remote_attributes() -> Attributes {
-    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    Attributes { mode: 0o644, uid, gid, mtime: 0, mtime_nanoseconds: 0 }
 }

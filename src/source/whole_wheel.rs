@@ -45,7 +45,7 @@ impl Backing for WholeWheel {
     fn check(&self, file: &File) -> Result<(), ReadError> {
         match &self.0.bytes {
             WheelBytes::Disk(_, stamp) => check_unchanged(file, stamp, &self.0.label()),
-            WheelBytes::Remote(_) => Err(ReadError::Changed { entry: self.0.label() }),
+            WheelBytes::Remote(_) | WheelBytes::Member(..) => Err(ReadError::Changed { entry: self.0.label() }),
         }
     }
 }

@@ -1,13 +1,11 @@
 //! All device code in a file, whatever becomes of it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::binary_code::{DeviceCode, Holder, find};
 use crate::binary::FileCode;
 use crate::devicecode::{CodeOfForm, CodePiece, CodeTally, DeviceCodePlace};
-use crate::fatbin::damage_of_file;
-use crate::gpu::TargetId;
+use crate::fatbin::{CodeDamage, damage_of_file};
 use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
@@ -23,18 +21,15 @@ pub(super) struct ContentCode {
     pub(super) wrapped: Vec<CodeOfForm>,
     /// The code to which no wrapper leads.
     pub(super) code: FileCode,
-    /// The targets whose code nothing can load, and why.
-    pub(super) damage: BTreeMap<TargetId, String>,
+    /// What is wrong with it.
+    pub(super) damage: CodeDamage,
 }
 
 impl ContentCode {
     /// Searches a file. `is_fat` says that planning found wrappers.
     pub(super) fn of(content: &Arc<dyn Content>, is_fat: bool, resources: &Arc<Resources>) -> Self {
-        let mut damage = BTreeMap::new();
-        let wrapped = if is_fat { wrapped(content, resources, &mut damage) } else { Vec::new() };
-        if !is_fat {
-            damage.extend(damage_of_file(content, resources));
-        }
+        let (wrapped, damage) =
+            if is_fat { wrapped(content, resources) } else { (Vec::new(), damage_of_file(content, resources)) };
         Self { is_fat, wrapped, code: searched(content, is_fat, resources), damage }
     }
 
@@ -44,16 +39,12 @@ impl ContentCode {
     }
 }
 
-/// The bundles behind the wrappers of a binary. Adds what is wrong with their code.
-pub(super) fn wrapped(
-    content: &Arc<dyn Content>,
-    resources: &Arc<Resources>,
-    damage: &mut BTreeMap<TargetId, String>,
-) -> Vec<CodeOfForm> {
+/// The bundles behind the wrappers of a binary, and what is wrong with their code.
+pub(crate) fn wrapped(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> (Vec<CodeOfForm>, CodeDamage) {
     let code = find(content, Holder::Binary, resources).ok().and_then(|(code, _)| code);
     let bundles = || code.iter().flat_map(DeviceCode::bundles);
-    damage.extend(bundles().flat_map(|bundle| bundle.damage(content, resources)));
-    tally(DeviceCodePlace::Wrapper, bundles().map(CodePiece::of_bundle))
+    let damage = bundles().flat_map(|bundle| bundle.damage(content, resources)).collect();
+    (tally(DeviceCodePlace::Wrapper, bundles().map(CodePiece::of_bundle)), damage)
 }
 
 pub(super) fn tally(place: DeviceCodePlace, pieces: impl IntoIterator<Item = CodePiece>) -> Vec<CodeOfForm> {

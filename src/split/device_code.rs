@@ -1,6 +1,5 @@
 //! All device code of an input, and what becomes of it in a split.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -10,8 +9,8 @@ use super::content_code::{ContentCode, searched, tally, wrapped};
 use super::{Destination, Plan};
 use crate::binary::FileCode;
 use crate::devicecode::{CodeOfForm, DeviceCodePlace, code_by_name, code_of_file, is_packed_tree};
-use crate::fatbin::damage_of_file;
-use crate::gpu::TargetId;
+use crate::fatbin::{CodeDamage, damage_of_file};
+use crate::join::Joined;
 use crate::memory::{Parser, ParserMemory};
 use crate::metrics::Progress;
 use crate::resources::Resources;
@@ -41,15 +40,36 @@ pub struct CodeOfFile {
     pub archives: Vec<String>,
     /// Whether the search stopped early, because too much looks like code.
     pub is_unfinished: bool,
-    /// Whether it is an archive, which is not searched.
+    /// Whether it is an archive that is not searched: one in an archive, or of a format that is not read.
     pub is_packed_tree: bool,
-    /// The targets whose code behind wrappers or in a file nothing can load, and why.
-    pub damage: BTreeMap<TargetId, String>,
+    /// What is wrong with code behind wrappers or in a file.
+    pub(crate) damage: CodeDamage,
     /// The memory of its targets.
     _memory: ParserMemory,
 }
 
 impl CodeOfFile {
+    /// Code with what becomes of it, and `code`, which stays.
+    fn new(path: EntryPath, mut all: Vec<(Fate, CodeOfForm)>, code: FileCode, damage: CodeDamage) -> Self {
+        let FileCode { found, archives, is_unfinished } = code;
+        all.extend(found.into_iter().map(|found| (Fate::Stays, found)));
+        let memory = ParserMemory::new(Parser::DeviceCode);
+        let mut targets = all.iter().flat_map(|(_, found)| found.targets.keys());
+        let is_kept = targets.try_for_each(|target| memory.add_entry(target.processor().as_bytes())).is_ok();
+        let found = if is_kept { all } else { Vec::new() };
+        let is_unfinished = is_unfinished || !is_kept;
+        Self { path, found, archives, is_unfinished, is_packed_tree: false, damage, _memory: memory }
+    }
+
+    fn not_searched(path: EntryPath) -> Self {
+        Self { is_packed_tree: true, ..Self::new(path, Vec::new(), FileCode::default(), CodeDamage::new()) }
+    }
+
+    /// Whether there is something to say about it.
+    fn is_notable(&self) -> bool {
+        !self.found.is_empty() || self.is_unfinished || self.is_packed_tree || !self.damage.is_empty()
+    }
+
     /// The code that stays in the host part.
     pub fn staying(&self) -> impl Iterator<Item = &CodeOfForm> {
         self.found.iter().filter(|(fate, _)| *fate == Fate::Stays).map(|(_, found)| found)
@@ -59,22 +79,45 @@ impl CodeOfFile {
 /// The device code of all files of an input, in the order of the input. Reads the data of binaries, and the first block of
 /// other files. What cannot be read has none here, and
 /// planning has reported it.
-pub fn device_code(input: &Input, plan: &Plan, resources: &Arc<Resources>, progress: &Progress) -> Vec<CodeOfFile> {
+pub fn device_code(
+    input: &Input,
+    (joined, plan): (&Joined, &Plan),
+    resources: &Arc<Resources>,
+    progress: &Progress,
+) -> Vec<CodeOfFile> {
     progress.expect(input.entries.iter().map(Entry::size).sum());
     let files = input.entries.par_iter().zip(&plan.places).enumerate().with_max_len(1);
-    let found = files.filter_map(|(position, (entry, place))| {
+    let found = files.flat_map_iter(|(position, (entry, place))| {
         let _named = progress.at(|| entry.path.to_string());
-        let found = of_entry((position, entry), place, plan, resources);
+        let found = match entry.content().filter(|_| is_packed_tree(entry.path.name())) {
+            Some(content) if matches!(place, Destination::Host) => in_archive(&entry.path, content, resources),
+            _ => of_entry((position, entry), place, (joined, plan), resources).into_iter().collect(),
+        };
         progress.advance(entry.size());
-        found.filter(|it| !it.found.is_empty() || it.is_unfinished || it.is_packed_tree || !it.damage.is_empty())
+        found.into_iter().filter(CodeOfFile::is_notable)
     });
     found.collect()
+}
+
+/// The code in the files of an archive. That behind wrappers is found as other data is.
+fn in_archive(path: &EntryPath, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Vec<CodeOfFile> {
+    let Some(files) = Input::files_in(path, content, resources) else {
+        return vec![CodeOfFile::not_searched(path.clone())];
+    };
+    let of_file = |(path, content): (EntryPath, Arc<dyn Content>)| {
+        if is_packed_tree(path.name()) {
+            return CodeOfFile::not_searched(path);
+        }
+        let ContentCode { code, damage, .. } = ContentCode::of(&content, false, resources);
+        CodeOfFile::new(path, Vec::new(), code, damage)
+    };
+    files.into_iter().map(of_file).collect()
 }
 
 fn of_entry(
     (position, entry): (usize, &Entry),
     place: &Destination,
-    plan: &Plan,
+    (joined, plan): (&Joined, &Plan),
     resources: &Arc<Resources>,
 ) -> Option<CodeOfFile> {
     let content = entry.content()?;
@@ -83,44 +126,34 @@ fn of_entry(
         known.filter(|it| it.is_fat == is_fat).unwrap_or_else(|| ContentCode::of(content, is_fat, resources))
     };
     let mut all = Vec::new();
-    let (mut code, mut damage) = (FileCode::default(), BTreeMap::new());
-    let is_packed_tree = matches!(place, Destination::Host) && is_packed_tree(entry.path.name());
+    let (mut code, mut damage) = (FileCode::default(), CodeDamage::new());
     match place {
         Destination::Device(..) | Destination::Unwanted(..) | Destination::Held => {
             let found = tally(DeviceCodePlace::File, code_of_file(content, resources));
             all.extend(found.into_iter().map(|found| (Fate::Moved, found)));
         }
-        Destination::Rewritten { content, .. } if plan.joined.contains(&entry.path) => {
-            code = searched(content.original(), true, resources);
-        }
-        Destination::Rewritten { content, .. } => {
-            let known = known(true, content.original());
-            all.extend(known.wrapped.into_iter().map(|found| (Fate::Split, found)));
-            (code, damage) = (known.code, known.damage);
-        }
+        Destination::Rewritten { content, .. } => match joined.binaries.get(&entry.path) {
+            Some(split) => (code, damage) = (searched(content.original(), true, resources), split.damage.clone()),
+            None => {
+                let known = known(true, content.original());
+                all.extend(known.wrapped.into_iter().map(|found| (Fate::Split, found)));
+                (code, damage) = (known.code, known.damage);
+            }
+        },
         Destination::Host => {
             let is_unsplit = plan.unsplit.contains(&entry.path);
-            let found = if is_unsplit { wrapped(content, resources, &mut damage) } else { Vec::new() };
+            let (found, of_wrapped) = is_unsplit.then(|| wrapped(content, resources)).unwrap_or_default();
             if found.is_empty() {
                 let known = known(false, content);
-                damage.extend(known.damage);
-                code = known.code;
+                (code, damage) = (known.code, known.damage);
             } else {
-                damage.extend(damage_of_file(content, resources));
-                code = searched(content, true, resources);
+                (code, damage) = (searched(content, true, resources), damage_of_file(content, resources));
             }
+            damage.extend(of_wrapped);
             let named = code.found.is_empty().then(|| code_by_name(entry.path.name(), &**content)).flatten();
             let found = found.into_iter().chain(tally(DeviceCodePlace::File, named));
             all.extend(found.map(|found| (Fate::Stays, found)));
         }
     }
-    let FileCode { found, archives, is_unfinished } = code;
-    all.extend(found.into_iter().map(|found| (Fate::Stays, found)));
-    let memory = ParserMemory::new(Parser::DeviceCode);
-    let mut targets = all.iter().flat_map(|(_, found)| found.targets.keys());
-    let is_kept = targets.try_for_each(|target| memory.add_entry(target.processor().as_bytes())).is_ok();
-    let found = if is_kept { all } else { Vec::new() };
-    let is_unfinished = is_unfinished || !is_kept;
-    let path = entry.path.clone();
-    Some(CodeOfFile { path, found, archives, is_unfinished, is_packed_tree, damage, _memory: memory })
+    Some(CodeOfFile::new(entry.path.clone(), all, code, damage))
 }

@@ -11,7 +11,7 @@ use super::manifest_files::ProvenFiles;
 use super::parts::PartsKind;
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
-use crate::fatbin::{CODE_HEADER, end_by_beginning, loaded_code_problem};
+use crate::fatbin::{CODE_HEADER, damage_by_beginning, loaded_code_problem};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::named_target;
@@ -169,9 +169,7 @@ impl CheckedArchive<'_> {
 /// Splits copy code as it is, so this is what their input has.
 fn code_flaws(beginning: &[u8], size: u64, target: &str) -> Vec<(Rule, String)> {
     let header = head(beginning, CODE_HEADER.min(beginning.len()));
-    let end = end_by_beginning(beginning);
-    let truncated = (end > size).then(|| format!("it has {size} bytes, but its headers need {end}"));
     let other = target.parse::<TargetId>().ok().and_then(|target| loaded_code_problem(header, &target));
-    let truncated = truncated.map(|reason| (Rule::EntryUnreadable, reason));
+    let truncated = damage_by_beginning(beginning, size).map(|reason| (Rule::EntryUnreadable, reason));
     truncated.into_iter().chain(other.map(|reason| (Rule::EntryTarget, reason))).collect()
 }

@@ -16,7 +16,7 @@ use super::rules::Rule;
 use super::thin::{self, ThinFiles};
 use crate::binary::{BinaryError, FatBinary, SplitBinary, read_marker};
 use crate::database::Handler;
-use crate::fatbin::{begins_code, damage_of_file};
+use crate::fatbin::{CodeDamage, begins_code, damage_of_file};
 use crate::gpu::GpuSet;
 use crate::metrics::Progress;
 use crate::rope::Content;
@@ -163,7 +163,8 @@ fn check(content: &Arc<dyn Content>, label: &str, expected: Expected<'_>, tools:
     let say = |rule, reason: String| findings.add(rule, label, reason);
     if begins_code(&**content) {
         // Programs open such files by name, and a split copies them.
-        let damage = if matches!(expected, Expected::Any) { Vec::new() } else { damage_of_file(content, resources) };
+        let damage =
+            if matches!(expected, Expected::Any) { CodeDamage::new() } else { damage_of_file(content, resources) };
         for (_, reason) in damage {
             findings.note(format!("{label}: {reason}; a split changes no such file"));
         }

@@ -21,6 +21,7 @@ use crate::loader::{OwnRuntime, is_archive};
 use crate::metrics::Progress;
 use crate::opened::SplitDirectory;
 use crate::packages::InstalledComponent;
+use crate::remote::is_url;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryPath, Input, may_be_binary};
@@ -159,7 +160,8 @@ fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &Assem
         let code = match joined.binaries.get(entry) {
             Some(form) => {
                 let targets = form.code().map(|code| code.iter().map(|it| it.target.clone()).collect());
-                Ok(Some(LibraryCode::new(entry.clone(), CodePlace::Split, targets.collect())))
+                let code = LibraryCode::new(entry.clone(), CodePlace::Split, targets.collect());
+                Ok(Some(LibraryCode { damage: form.damage.clone(), ..code }))
             }
             None if may_be_binary(&**content) && !begins_code(&**content) => binary(entry, &path, content, resources),
             None => continue,
@@ -204,7 +206,8 @@ fn without_libraries(
 ) -> Vec<LocatedCode> {
     let of_archive = |(entry, content): (&EntryPath, &Arc<dyn Content>)| {
         let path = location.join(entry.as_path());
-        let code = LibraryCode::of_archive(entry.clone(), content).map_err(WhyError::at(&path));
+        let read = (!is_url(location)).then_some(resources);
+        let code = LibraryCode::of_archive(entry.clone(), content, read).map_err(WhyError::at(&path));
         (path, code)
     };
     let loose = input.files().filter(|(path, _)| !archives.contains_key(path)).filter_map(|(entry, content)| {

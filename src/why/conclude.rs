@@ -6,10 +6,11 @@ use std::ffi::OsString;
 use super::Question;
 use super::answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
 use super::cause::{self, Cause};
-use super::found::{FoundLookups, SeenFiles};
+use super::found::FoundLookups;
 use super::lookup::{Lookup, Presence};
-use super::{part, unwrapped};
+use super::part;
 use crate::gpu::{TargetId, doubt};
+use crate::remote::is_url;
 use crate::report::table::counted;
 use crate::report::text::NAMED;
 
@@ -60,24 +61,26 @@ impl Question {
     }
 
     /// That a runtime looks nothing up, with what was looked at, or with the code that it does not look up.
-    pub(super) fn nothing(&self, seen: &SeenFiles) -> String {
+    pub(super) fn nothing(&self, found: &FoundLookups) -> String {
+        let FoundLookups { seen, unjudged, .. } = found;
         let paths: Vec<_> = self.paths.iter().map(|path| path.display().to_string()).collect();
         let (files, binaries) = (counted(seen.files, "file", "files"), counted(seen.binaries, "binary", "binaries"));
         let called = self.binary.as_ref().map(|name| format!(", and only those called {name} are wanted"));
+        let is_remote = self.paths.iter().any(|path| is_url(path));
+        let remote = if is_remote { "; what no wrapper leads to was not searched for on the server" } else { "" };
         let left_out = seen.left_out.as_ref().map(|left_out| format!("; not looked at: {left_out}"));
-        let unwrapped: Vec<_> = self.paths.iter().flat_map(|path| unwrapped::find(path, &self.resources)).collect();
-        if self.binary.is_none() && !unwrapped.is_empty() {
-            let first = unwrapped.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        if !unjudged.is_empty() {
+            let first = unjudged.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
             return format!(
-                "{}: no wrapper and no archive there leads to device code, so a runtime looks nothing up; {} with code that programs load \
-                 themselves, that linkers read, or that is not searched: {first}{}",
+                "{}: no wrapper and no archive there leads to device code, so a runtime looks nothing up; {} with code for unknown \
+                 targets, or that is not searched: {first}{}",
                 paths.join(", "),
-                counted(unwrapped.len(), "file", "files"),
-                if unwrapped.len() > NAMED { ", …" } else { "" }
+                counted(unjudged.len(), "file", "files"),
+                if unjudged.len() > NAMED { ", …" } else { "" }
             );
         }
         format!(
-            "{}: nothing there has device code, or wrappers with code or archives: {files}, {binaries}{}{}; of wheels, name the files or their directory",
+            "{}: nothing there has device code, or wrappers with code or archives: {files}, {binaries}{}{}{remote}; of wheels, name the files or their directory",
             paths.join(", "),
             called.unwrap_or_default(),
             left_out.unwrap_or_default()

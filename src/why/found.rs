@@ -17,6 +17,8 @@ pub(super) struct FoundLookups {
     pub(super) unread: Vec<String>,
     /// The first of it that was not understood, or is not there.
     pub(super) unknown: Option<String>,
+    /// Files with code whose targets are not known, or that were not searched.
+    pub(super) unjudged: Vec<String>,
     pub(super) seen: SeenFiles,
     /// The groups of files with code for a GPU that nothing can load.
     pub(super) damaged: BTreeSet<(String, String)>,

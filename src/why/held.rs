@@ -34,6 +34,12 @@ pub(super) fn look_up(
             format!("its device code is in the library, for {names}")
         }
     });
+    match code.form {
+        CodePlace::Embedded => lookup.follows("no wrapper leads to it, so a program loads it by address"),
+        CodePlace::Object => lookup.follows("what is linked with it has the code then"),
+        _ => {}
+    }
+    lookup.damage = code.damage_for(device).map(str::to_owned);
     let is_library = matches!(code.form, CodePlace::Split | CodePlace::Fat);
     if cell.is_found() {
         lookup.with_code = cell.with_code;

@@ -28,6 +28,9 @@ pub(crate) struct Lookup {
     pub cause: Option<Cause>,
     /// What would keep a runtime from the code after that is fixed.
     pub further: Vec<Cause>,
+    /// Why nothing can load the code that is found.
+    #[serde(skip)]
+    pub damage: Option<String>,
     /// Evidence, in the order in which a runtime would find it.
     pub evidence: Vec<Evidence>,
 }

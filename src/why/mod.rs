@@ -99,8 +99,11 @@ impl Question {
         }
         found.unread.extend(self.gone.iter().map(ToString::to_string));
         found.drop_those_of_other_gpus();
+        if found.is_empty() {
+            self.look_up_unwrapped(&mut found);
+        }
         match self.wrapper {
-            _ if found.is_empty() => Err(WhyError::Nothing(self.nothing(&found.seen))),
+            _ if found.is_empty() => Err(WhyError::Nothing(self.nothing(&found))),
             Some(wrapper) if found.has_no_wrapper() => Err(WhyError::NoWrapper(wrapper)),
             _ => Ok(self.conclude(found)),
         }
@@ -129,14 +132,15 @@ impl Question {
         gpus: &[usize],
         found: &mut FoundLookups,
     ) -> Vec<Lookup> {
-        let damage = |position: &usize| library.damage_for(&self.device_of(self.gpus.get(*position)?));
-        let (whole, damaged): (Vec<_>, Vec<_>) = gpus.iter().copied().partition(|gpu| damage(gpu).is_none());
-        let reasons: BTreeSet<_> = damaged.iter().filter_map(damage).collect();
+        let lookups = self.look_up_all(file, library, gpus);
+        let is_answer = |lookup: &Lookup| lookup.cause.is_some() || lookup.damage.is_none();
+        let (whole, damaged): (Vec<_>, Vec<_>) = lookups.into_iter().partition(is_answer);
+        let reasons: BTreeSet<_> = damaged.iter().filter_map(|lookup| lookup.damage.as_deref()).collect();
         for reason in reasons {
             found.fail(&WhyError::at(&file.path)(reason));
         }
-        found.damaged.extend(self.look_up_all(file, library, &damaged).iter().filter_map(Lookup::group));
-        self.look_up_all(file, library, &whole)
+        found.damaged.extend(damaged.iter().filter_map(Lookup::group));
+        whole
     }
 
     /// The look-up for the GPU at `position`; `None` if the library has no such wrapper.
@@ -205,14 +209,6 @@ impl Question {
 }
 
 impl Library {
-    /// Why nothing can load the code that a GPU takes. That in archives was not read.
-    fn damage_for(&self, device: &TargetId) -> Option<&str> {
-        match self {
-            Self::Held(code, _) => code.damage_for(device),
-            Self::Split(_) => None,
-        }
-    }
-
     fn presence(&self) -> Presence {
         match self {
             Self::Held(_, Some(assembly)) => assembly.presence(),

@@ -143,7 +143,8 @@ impl Question {
                 let at = EntryPath::root;
                 let code = LibraryCode::of_loose(at(), &content, resources).map_err(WhyError::at(path))?;
                 // A damaged archive may be known by its name alone.
-                let of_archive = || LibraryCode::of_archive(at(), &content).map_err(WhyError::at(path));
+                let of_archive =
+                    || LibraryCode::of_archive(at(), &content, Some(resources)).map_err(WhyError::at(path));
                 let code = code.map_or_else(of_archive, Ok)?;
                 let file = LibraryFile::at(path.to_owned());
                 let lookups = self.look_up_whole(&file, &Library::Held(code, None), gpus, found);
@@ -331,7 +332,7 @@ impl Question {
     }
 
     /// Whether the question is about files of this name.
-    fn is_wanted(&self, path: &Path) -> bool {
+    pub(super) fn is_wanted(&self, path: &Path) -> bool {
         self.binary.as_ref().is_none_or(|name| path.file_name() == Some(name.as_ref()))
     }
 }

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rocm_kpack::{Archive, ArchiveFile, Environment, Error, Marker, search, toc_key};
+use rocm_kpack::{Archive, ArchiveFile, Environment, Error, Marker, Scheme, search, toc_key};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
@@ -16,6 +16,7 @@ use super::nearby::{NearbyArchives, nearby_archives};
 use super::{device, installed, kpack_path, part};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::coverage::quoted;
+use crate::fatbin::{StoredObject, damage_by_beginning};
 use crate::gpu::TargetId;
 use crate::kpack::read_entry;
 use crate::resources::Resources;
@@ -94,14 +95,14 @@ impl ArchiveSearch<'_> {
                 missing.push((number, key));
                 continue;
             };
-            // Only the first code object is read here. `verify` reads all.
-            if lookup.with_code == 0 {
-                self.read(path, archive, (&key, &target)).map_err(|error| {
-                    let of_packages = installed::cause(&self.file.path, self.device, Some(path), lookup);
-                    let reason = format!("{} is damaged: {key} for {target}: {error}", path.display());
-                    Cause::new(&cause::ARCHIVE_DAMAGED, reason, of_packages.and_then(|cause| cause.command))
-                })?;
-            }
+            // Of most code objects only the headers are read here. `verify` reads all.
+            let read = self.read(path, archive, (&key, &target), lookup.with_code == 0).map_err(|error| {
+                let of_packages = installed::cause(&self.file.path, self.device, Some(path), lookup);
+                let reason = format!("{} is damaged: {key} for {target}: {error}", path.display());
+                Cause::new(&cause::ARCHIVE_DAMAGED, reason, of_packages.and_then(|cause| cause.command))
+            })?;
+            let damage = read.map(|reason| format!("{}: {key} for {target}: {reason}", path.display()));
+            lookup.damage = lookup.damage.take().or(damage);
             lookup.with_code += 1;
         }
         lookup.saw(format!("{} of {} bundles have code", lookup.with_code, lookup.wrappers));
@@ -139,20 +140,27 @@ impl ArchiveSearch<'_> {
         Some(format!("; ROCM_KPACK_PATH_PREFIX does not help: {why}"))
     }
 
-    /// Reads a code object in pieces, since it may be larger than the memory.
-    fn read(&self, path: &Path, archive: &Archive<ArchiveFile>, (key, target): (&str, &str)) -> Result<(), String> {
-        let read = || -> Result<(), Error> {
-            let Some(entry) = archive.find(key, target)? else { return Ok(()) };
-            let content = open_file(path, self.resources).map_err(|error| Error::Read(std::io::Error::other(error)))?;
-            read_entry(
-                (&content, archive.stored(&entry)?),
-                archive.scheme(),
-                &entry,
-                &self.resources.budget,
-                |_| Ok(()),
-            )
-        };
-        read().map_err(|error| error.to_string())
+    /// Reads a code object, in pieces if it `is_whole`, since it may be larger than the memory, or else its headers. Returns why
+    /// nothing can load it, as far as these show it.
+    fn read(
+        &self,
+        path: &Path,
+        archive: &Archive<ArchiveFile>,
+        (key, target): (&str, &str),
+        is_whole: bool,
+    ) -> Result<Option<String>, String> {
+        let text = |error: Error| error.to_string();
+        let Some(entry) = archive.find(key, target).map_err(text)? else { return Ok(None) };
+        let content = open_file(path, self.resources).map_err(|error| error.to_string())?;
+        let (blob, scheme) = (archive.stored(&entry).map_err(text)?, archive.scheme());
+        if is_whole {
+            let budget = &self.resources.budget;
+            read_entry((&content, blob), scheme, &entry, budget, |_| Ok(())).map_err(text)?;
+        }
+        let place = (blob.offset, blob.size, scheme == Scheme::ZstdPerKernel);
+        let stored = StoredObject::of_archive(&content, place, entry.original_size, key, self.resources);
+        let header = stored.and_then(|stored| stored.header()).map_err(|error| error.to_string())?;
+        Ok(damage_by_beginning(&header, entry.original_size))
     }
 
     /// The archive in which a runtime finds a code object, and the target for which it does.

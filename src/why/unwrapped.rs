@@ -1,48 +1,72 @@
 //! Device code that no wrapper and no archive leads to. A runtime does not look it up: programs load it themselves, and linkers
 //! read it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::found::FoundLookups;
+use super::libraries::LibraryFile;
+use super::{Library, Question};
 use crate::binary::FileCode;
-use crate::devicecode::{CodeOfForm, code_by_name, is_packed_tree};
+use crate::coverage::{LibraryCode, together};
+use crate::devicecode::{code_by_name, is_packed_tree};
 use crate::remote::is_url;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{Input, open_file};
+use crate::source::{EntryPath, Input, InputKind, open_file};
 
-/// The files with such code, each with its forms. What cannot be read has none here.
-pub(super) fn find(path: &Path, resources: &Arc<Resources>) -> Vec<String> {
+impl Question {
+    /// Looks such code up as `inspect --require` judges it. What is not judged is named.
+    pub(super) fn look_up_unwrapped(&self, found: &mut FoundLookups) {
+        for path in &self.paths {
+            let mut judged = Vec::new();
+            for (file, content) in files(path, &self.resources).iter().filter(|(file, _)| self.is_wanted(file)) {
+                let mut code = FileCode::of(content, false, &self.resources).unwrap_or_default();
+                code.found.retain(|found| found.form.is_amd());
+                let relative = file.strip_prefix(path).unwrap_or(file).as_os_str().as_encoded_bytes();
+                let place = EntryPath::new(relative).unwrap_or_else(|_| EntryPath::root());
+                judged.extend(LibraryCode::unwrapped(place, code.found.iter()));
+                found.unjudged.extend(unjudged(file, content, &code));
+            }
+            for code in together(judged.into_iter()) {
+                let place = if code.path.is_root() { path.clone() } else { path.join(code.path.as_path()) };
+                let library = Library::Held(code, None);
+                let lookups = self.look_up_whole(&LibraryFile::at(place), &library, &self.all_gpus(), found);
+                found.add(lookups);
+            }
+        }
+    }
+}
+
+/// The files at a path. What cannot be read has none here.
+fn files(path: &Path, resources: &Arc<Resources>) -> Vec<(PathBuf, Arc<dyn Content>)> {
     // On a server all of it would have to be fetched.
     if is_url(path) {
         return Vec::new();
     }
     // Wheels and archives are read as directories are.
-    if let Ok((input, _)) = Input::survey(path, resources) {
-        return input.files().filter_map(|(path, content)| forms_of(&path.to_string(), content, resources)).collect();
+    match Input::survey(path, resources) {
+        Ok((input, _)) if input.kind != InputKind::Binary => {
+            let files = input.files().flat_map(|(below, content)| {
+                let archive =
+                    is_packed_tree(below.name()).then(|| Input::files_in(below, content, resources)).flatten();
+                archive.unwrap_or_else(|| vec![(below.clone(), Arc::clone(content))])
+            });
+            files.map(|(below, content)| (path.join(below.as_path()), content)).collect()
+        }
+        _ => open_file(path, resources).into_iter().map(|content| (path.to_owned(), content)).collect(),
     }
-    let content = open_file(path, resources).ok();
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    content.and_then(|content| forms_of(&name, &content, resources)).into_iter().collect()
 }
 
-fn forms_of(name: &str, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<String> {
-    let file = name.rsplit('/').next().unwrap_or_default();
-    if is_packed_tree(file.as_bytes()) {
-        return Some(format!("{name} (an archive, which is not searched)"));
-    }
-    let code = FileCode::of(content, false, resources).ok()?;
-    let mut forms: Vec<_> = code.found.iter().filter(|found| found.form.is_amd()).map(form).collect();
-    forms.dedup();
-    if forms.is_empty() {
-        let named = code_by_name(file.as_bytes(), &**content);
-        forms.extend(named.map(|code| code.form.row().name.to_owned()));
-    }
-    (!forms.is_empty()).then(|| format!("{name} ({})", forms.join(", ")))
-}
-
-fn form(found: &CodeOfForm) -> String {
-    let targets: Vec<_> = found.targets.keys().map(ToString::to_string).collect();
-    let targets = if targets.is_empty() { String::new() } else { format!(" for {}", targets.join(" ")) };
-    format!("{}{targets}", found.form.row().name)
+/// What is said about a file with code whose targets are not known, or that is not searched.
+fn unjudged(path: &Path, content: &Arc<dyn Content>, code: &FileCode) -> Option<String> {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    let form = match code.found.first() {
+        _ if is_packed_tree(name) => "an archive, which is not searched",
+        _ if code.is_unfinished => "not searched to the end",
+        Some(found) if found.targets.is_empty() => found.form.row().name,
+        Some(_) => return None,
+        None => code_by_name(name, &**content)?.form.row().name,
+    };
+    Some(format!("{} ({form})", path.display()))
 }

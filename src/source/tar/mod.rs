@@ -79,11 +79,22 @@ pub(super) fn list(
     resources: &Arc<Resources>,
 ) -> Result<Input, SourceError> {
     let io = |source| SourceError::Io { path: location.clone(), source };
-    let of_file = Attributes::of(&location.metadata().map_err(io)?);
+    let owner = Attributes::of(&location.metadata().map_err(io)?);
     let file = open_file(&location, resources)?;
-    let archive = open_archive(&location, &file, packing, resources)?;
+    list_file(location, &file, owner, packing, resources)
+}
+
+/// The same of a file. `location` is its name in messages.
+pub(super) fn list_file(
+    location: PathBuf,
+    file: &Arc<dyn Content>,
+    owner: Attributes,
+    packing: TarCompression,
+    resources: &Arc<Resources>,
+) -> Result<Input, SourceError> {
+    let archive = open_archive(&location, file, packing, resources)?;
     let table = ParserMemory::new(Parser::Tar);
-    let mut tree = TarEntries { owner: of_file, entries: BTreeMap::new(), links: 0, table };
+    let mut tree = TarEntries { owner, entries: BTreeMap::new(), links: 0, table };
     let end = read_members(&location, &archive, &mut |member| tree.add(&member, &archive))?;
     let mut warnings = check_end(&location, end, archive.size(), packing)?;
     let tables = vec![tree.table];
@@ -99,14 +110,14 @@ pub(super) fn list(
         kind = InputKind::UnpackedWheel(dist_info);
         links::become_files(&mut entries);
     }
-    let root = Attributes { mode: 0o755, ..of_file };
+    let root = Attributes { mode: 0o755, ..owner };
     if decoding::is_suspect(archive.size(), file.size()) {
         warnings.push(format!(
             "it unpacks to {} times its size; split and mount refuse it without --allow-ratio",
             archive.size() / file.size().max(1)
         ));
     }
-    Ok(Input { kind, location, root, entries, warnings, file: Some(file), tables })
+    Ok(Input { kind, location, root, entries, warnings, file: Some(Arc::clone(file)), tables })
 }
 
 /// Fails if an archive of this size may be truncated. Otherwise, returns what is unusual about its end.

@@ -7,6 +7,7 @@ use flate2::Compression as Level;
 use flate2::write::ZlibEncoder;
 use kpackfs::binary::{data_ranges, marker};
 use kpackfs::devicecode::{CodeFrame, CodeOfForm, DeviceCodePlace, DeviceForm, FORMS};
+use kpackfs::join::Joined;
 use kpackfs::kpack::Compression;
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
@@ -169,7 +170,7 @@ fn search(files: &[(&str, Vec<u8>)]) -> Vec<CodeOfFile> {
     let shown = Shown::tree(fat, Compression::default());
     let resources = Resources::new(64 << 20);
     let input = Input::open(shown.fat.path(), &resources).unwrap();
-    device_code(&input, &shown.plan, &resources, &Progress::default())
+    device_code(&input, (&Joined::default(), &shown.plan), &resources, &Progress::default())
 }
 
 /// The only code that is found in a file.
