@@ -124,42 +124,49 @@ impl Inspect {
         if let Some(artifacts) = artifacts {
             return self.inspect_artifacts(&artifacts, style);
         }
-        let (opened, layers) = self.open(named, &options)?;
-        let prepared = match opened {
-            SessionInputs::One(prepared) => prepared,
-            SessionInputs::Several(release) => return self.inspect_release(&release, style),
-        };
-        let wheels = prepared.wheels.as_ref();
-        let measure = || Ok(show_bytes("Measuring", |progress| Sizes::make(&prepared.plan, wheels, progress))?);
+        match self.open(named, &options)? {
+            (SessionInputs::One(prepared), layers) => self.inspect_one(&prepared, layers, style),
+            (SessionInputs::Several(release), _) => self.inspect_release(&release, style),
+        }
+    }
+
+    /// Reports what is in one input.
+    fn inspect_one(&self, prepared: &Prepared, layers: Vec<LayerSummary>, style: Style) -> anyhow::Result<ExitCode> {
+        let planned = (&prepared.input, &prepared.plan, prepared.wheels.as_ref());
+        let measure = || Ok(show_bytes("Measuring", |progress| Sizes::make(planned.1, planned.2, progress))?);
         if self.sizes {
             measure()?;
         }
-        let limit = self.limits.judge(|| parts_of_input(&prepared), measure)?;
-        let code = search(&prepared);
-        let coverage = self.gate.judge(&prepared, &code, &self.source.paths());
+        let limit = self.limits.judge(|| parts_of_input(prepared), measure)?;
+        let code = search(prepared);
+        let coverage = self.gate.judge(prepared, &code, &self.source.paths());
         let summaries = Some(CodeSummary::all(&code));
         check_remote()?;
         save_index(&prepared.resources);
         if let Some(file) = &self.html {
-            let page = Page::new((&prepared.input, &prepared.plan, wheels), summaries.clone(), self.sizes);
-            write_page(file, &page.with_layers(layers.clone()).html())?;
-            if !self.json && !self.markdown {
-                return Ok(conclude(coverage.as_ref(), limit.as_ref()));
+            let page = Page::new(planned, summaries.clone(), self.sizes).with_layers(layers.clone());
+            write_page(file, &page.html())?;
+        }
+        if self.html.is_none() || self.json || self.markdown {
+            let report = InspectReport { layers, ..InspectReport::of(planned, summaries, self.sizes) };
+            let notes = self.notes(prepared, &code);
+            match self.print(&report, (coverage.as_ref(), limit.as_ref()), &notes, style) {
+                // The reader of the output may stop early. That does not change the exit code.
+                Err(error) if !is_broken_pipe(&error) => return Err(error),
+                _ => {}
             }
         }
-        let planned = (&prepared.input, &prepared.plan, wheels);
-        let report = InspectReport { layers, ..InspectReport::of(planned, summaries, self.sizes) };
-        let notes = wheels.map(|wheels| wheels.notes.as_slice()).unwrap_or_default();
-        let nothing = prepared.has_nothing_to_split().then(|| looked_at(&prepared, &code));
-        if let (Some(_), Some(nothing)) = (&coverage, &nothing) {
+        Ok(conclude(coverage.as_ref(), limit.as_ref()))
+    }
+
+    /// Notes about the wheels of a split, and what was looked at if there is nothing to split, which a gate says on stderr.
+    fn notes(&self, prepared: &Prepared, code: &[CodeOfFile]) -> Vec<String> {
+        let nothing = prepared.has_nothing_to_split().then(|| looked_at(prepared, code));
+        if let Some(nothing) = nothing.as_ref().filter(|_| self.gate.is_given()) {
             eprintln!("kpackfs: {}", message(&format!("{}: {nothing}", self.source.path().display())));
         }
-        let notes: Vec<_> = notes.iter().cloned().chain(nothing).collect();
-        match self.print(&report, (coverage.as_ref(), limit.as_ref()), &notes, style) {
-            // The reader of the output may stop early. That does not change the exit code.
-            Err(error) if !is_broken_pipe(&error) => Err(error),
-            _ => Ok(conclude(coverage.as_ref(), limit.as_ref())),
-        }
+        let notes = prepared.wheels.as_ref().map(|wheels| wheels.notes.as_slice()).unwrap_or_default();
+        notes.iter().cloned().chain(nothing).collect()
     }
 
     /// Reports what is in artifacts.
