@@ -161,7 +161,8 @@ impl Inspect {
 
     /// Notes about the wheels of a split, and what was looked at if there is nothing to split, which a gate says on stderr.
     fn notes(&self, prepared: &Prepared, code: &[CodeOfFile]) -> Vec<String> {
-        let nothing = prepared.has_nothing_to_split().then(|| looked_at(prepared, code));
+        let looked_at = || LookedAt::of([&prepared.input], &prepared.resources).searched(code);
+        let nothing = prepared.has_nothing_to_split().then(|| format!("It {}.", looked_at()));
         if let Some(nothing) = nothing.as_ref().filter(|_| self.gate.is_given()) {
             eprintln!("kpackfs: {}", message(&format!("{}: {nothing}", self.source.path().display())));
         }
@@ -382,11 +383,6 @@ fn search(prepared: &Prepared) -> Vec<CodeOfFile> {
         warn(&format!("{}: it cannot be loaded: {reason}", file.path));
     }
     found
-}
-
-/// What was looked at, if there is nothing to split.
-fn looked_at(prepared: &Prepared, code: &[CodeOfFile]) -> String {
-    format!("It {}.", LookedAt::of([&prepared.input], &prepared.resources).searched(code))
 }
 
 /// Fails if a page would be written to one of the inputs.

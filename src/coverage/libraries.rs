@@ -1,6 +1,7 @@
 //! The libraries of an input.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::slice;
 
 use super::code::{CodePlace, LibraryCode};
 use super::model::UnjudgedCode;
@@ -33,7 +34,7 @@ fn damaged(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> impl Iterator<Ite
         let found = file.found.iter().flat_map(|(_, found)| found.targets.keys());
         // What is truncated may not be among what was found.
         let present = found.chain(file.damage.keys().flatten()).cloned().collect();
-        let reason = gpus.iter().find_map(|gpu| damage_for(&file.damage, gpu, [&present]))?;
+        let reason = gpus.iter().find_map(|gpu| damage_for(&file.damage, gpu, slice::from_ref(&present)))?;
         Some(LibraryCode::unknown(file.path.clone(), CodePlace::Unreadable, reason.to_owned()))
     })
 }

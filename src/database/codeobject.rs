@@ -107,7 +107,7 @@ impl Magic {
         let has_several = code.targets.len() > 1;
         match only_processor(code.targets) {
             Some(target) => Self::Code(target, code.damage.into_values().next()),
-            None if has_several => Self::Unknown("it has code for several GPUs"),
+            None if has_several && is_packed_code(path) => Self::Unknown("it has code for several GPUs"),
             None => Self::of_packed(path, content),
         }
     }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
+use super::CodeObject;
 use super::compressed::Compressed;
 use super::entry_id::EntryTargets;
 use super::error::{FatbinError, malformed};
+use super::header::CodeDamage;
 use super::packing::{self, CompressedHeader};
-use super::{CodeDamage, CodeObject};
 use crate::gpu::TargetId;
 use crate::memory::{Parser, ParserMemory, TableError, WholeFile};
 use crate::resources::Resources;

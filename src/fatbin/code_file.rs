@@ -1,19 +1,17 @@
 //! Files that are device code themselves: a code object, a bundle, or a zstd frame with one of these. Programs and libraries
 //! open them by name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::slice;
 use std::sync::Arc;
 
 use super::bundle::{Bundle, is_bundle};
 use super::error::FatbinError;
 use super::first_block::{from_first_frame, targets_of_frame};
-use super::header::{CODE_HEADER, code_damage, code_target, is_code};
+use super::header::{CodeDamage, code_damage, code_target, head, is_code};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, to_usize};
-
-/// The targets whose code nothing can load, as far as they are known, and why.
-pub(crate) type CodeDamage = BTreeMap<Option<TargetId>, String>;
+use crate::rope::Content;
 
 /// What headers show of such a file.
 #[derive(Debug)]
@@ -29,13 +27,6 @@ pub(crate) struct CodeFile {
 /// Whether a file begins as a code object does, so that no host loads it.
 pub(crate) fn begins_code(content: &dyn Content) -> bool {
     head(content).is_ok_and(|head| is_code(&head))
-}
-
-/// The first [`CODE_HEADER`] bytes of a file, or all of it if it is shorter.
-pub(super) fn head(content: &dyn Content) -> Result<Vec<u8>, ReadError> {
-    let mut head = vec![0; CODE_HEADER.min(to_usize(content.size()))];
-    content.peek(&mut head)?;
-    Ok(head)
 }
 
 impl CodeFile {
@@ -71,18 +62,13 @@ impl CodeFile {
 
     /// Why nothing can load the code that a GPU takes.
     pub(crate) fn damage_for(&self, gpu: &TargetId) -> Option<&str> {
-        damage_for(&self.damage, gpu, [&self.targets])
+        damage_for(&self.damage, gpu, slice::from_ref(&self.targets))
     }
 }
 
 /// Why nothing can load code that a GPU takes, which finds one of these sets of targets at each place.
-pub(crate) fn damage_for<'a, 'b>(
-    damage: &'a CodeDamage,
-    gpu: &TargetId,
-    places: impl IntoIterator<Item = &'b BTreeSet<TargetId>> + Clone,
-) -> Option<&'a str> {
-    let is_taken =
-        |target: &TargetId| places.clone().into_iter().any(|code| gpu.takes(target, &code.iter().collect::<Vec<_>>()));
+pub(crate) fn damage_for<'a>(damage: &'a CodeDamage, gpu: &TargetId, places: &[BTreeSet<TargetId>]) -> Option<&'a str> {
+    let is_taken = |target: &TargetId| places.iter().any(|code| gpu.takes(target, &code.iter().collect::<Vec<_>>()));
     let damage = damage.iter().find(|(target, _)| target.as_ref().is_none_or(is_taken));
     damage.map(|(_, reason)| reason.as_str())
 }

@@ -49,14 +49,14 @@ use crate::rope::Content;
 
 pub(crate) use bundle::is_plain_bundle;
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
-pub(crate) use code_file::{CodeDamage, CodeFile, begins_code, damage_for, damage_of_file};
+pub(crate) use code_file::{CodeFile, begins_code, damage_for, damage_of_file};
 pub(crate) use compressed::{Compressed, DECODER};
 pub(crate) use entry_id::EntryTargets;
 pub(crate) use equal::BundleClaims;
 pub use error::FatbinError;
 pub(crate) use first_block::{from_first_frame, is_skipped_frame};
 pub use header::{CODE_HEADER, code_problem, code_target, loaded_code_problem};
-pub(crate) use header::{code_damage, damage_by_beginning, end_by_beginning, is_code, tells_features};
+pub(crate) use header::{CodeDamage, code_damage, damage_by_beginning, end_by_beginning, is_code, tells_features};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};
 pub(crate) use open::OpenBundle;
 pub(crate) use packing::{CompressedFormat, Method, WINDOW_LOG, content_size, is_absurd, window_of};
@@ -89,7 +89,7 @@ impl CodeObject {
 
     /// The target in its header; `None` if that names none, or cannot be read.
     fn header_target(&self) -> Option<TargetId> {
-        code_target(&code_file::head(&*self.content).ok()?)
+        code_target(&header::head(&*self.content).ok()?)
     }
 
     /// Its target and why nothing can load it, if it is damaged.

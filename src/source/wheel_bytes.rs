@@ -32,7 +32,7 @@ impl WheelBytes {
         match self {
             Self::Disk(_, stamp) => stamp.identity(),
             Self::Remote(file) => file.identity(),
-            Self::Member(_, identity) => identity.clone(),
+            Self::Member(_, identity) => *identity,
         }
     }
 

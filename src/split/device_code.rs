@@ -132,17 +132,18 @@ fn of_entry(
             let found = tally(DeviceCodePlace::File, code_of_file(content, resources));
             all.extend(found.into_iter().map(|found| (Fate::Moved, found)));
         }
-        Destination::Rewritten { content, .. } => match joined.binaries.get(&entry.path) {
-            Some(split) => (code, damage) = (searched(content.original(), true, resources), split.damage.clone()),
-            None => {
+        Destination::Rewritten { content, .. } => {
+            if let Some(split) = joined.binaries.get(&entry.path) {
+                (code, damage) = (searched(content.original(), true, resources), split.damage.clone());
+            } else {
                 let known = known(true, content.original());
                 all.extend(known.wrapped.into_iter().map(|found| (Fate::Split, found)));
                 (code, damage) = (known.code, known.damage);
             }
-        },
+        }
         Destination::Host => {
             let is_unsplit = plan.unsplit.contains(&entry.path);
-            let (found, of_wrapped) = is_unsplit.then(|| wrapped(content, resources)).unwrap_or_default();
+            let (found, of_wrapped) = if is_unsplit { wrapped(content, resources) } else { Default::default() };
             if found.is_empty() {
                 let known = known(false, content);
                 (code, damage) = (known.code, known.damage);
