@@ -9,7 +9,7 @@ use crate::index::{FrameStore, Index};
 use crate::memory::{Budget, ByteCache, Compressors, OpenStream, Pool, Pooled, kept_in_tables};
 use crate::metrics::{Counter, Counters, Gauges, MemoryClass, MetricsSource, TransportState};
 
-/// What is computed while something else is, for a command that will need it. A mount needs none of it.
+/// What is computed while something else is, for a command that will need it, and whether that reads URLs. A mount needs none of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkPolicy {
     /// The pass that planning makes over members of a wheel computes their SHA-256.
@@ -22,6 +22,20 @@ pub struct WorkPolicy {
     /// Files are searched for all device code when planning scans them, while what was read of them is at hand. The pass that
     /// it makes over deflated members of a wheel keeps the offsets that this finds in their bytes.
     pub find: Option<FindOffsets>,
+    /// What becomes of URLs.
+    pub urls: UrlAccess,
+}
+
+/// What a command does with URLs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UrlAccess {
+    /// It refuses them, since it writes, or reads more of an input.
+    #[default]
+    Refused,
+    /// It asks for ranges.
+    Ranges,
+    /// It asks for all of a file if the server has no ranges (`--download`).
+    Whole,
 }
 
 /// The offsets in some bytes of things that have at most [`MAX_FOUND`] bytes.
@@ -84,7 +98,13 @@ pub struct Resources {
 impl Resources {
     /// Caches and buffers of at most `budget` bytes in all, without an index or frames of other sessions.
     pub fn new(budget: u64) -> Arc<Self> {
-        Self::with_index(budget, Index::default())
+        Self::with_policy(budget, WorkPolicy::default())
+    }
+
+    /// Like [`Resources::new`], for a command that computes more, or reads URLs.
+    #[doc(hidden)]
+    pub fn with_policy(budget: u64, policy: WorkPolicy) -> Arc<Self> {
+        Self::with_store(budget, Index::default(), FrameStore::default(), policy)
     }
 
     /// Like [`Resources::new`], with the index of other sessions and without disk space for frames.

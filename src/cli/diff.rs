@@ -99,7 +99,7 @@ impl Compare {
             _ => {}
         }
         let Some(gate) = diff.gate.filter(|gate| !gate.is_passed()) else { return Ok(ExitCode::SUCCESS) };
-        say_failure(&gate.sentence);
+        say_failure(&gate.sentence, !self.json && (self.html.is_none() || self.markdown));
         Ok(ExitCode::from(EXCEEDED))
     }
 

@@ -3,7 +3,6 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 
@@ -24,9 +23,6 @@ const MISSING: u8 = 1;
 /// Rows of each table, on a terminal and in the summary of a CI job. All failures are printed.
 const MAX_ROWS: usize = 200;
 const MAX_ROWS_OF_SUMMARY: usize = 60;
-
-/// Whether the verdict of a gate that has failed is on a terminal.
-static IS_SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// The requirement.
 #[derive(Clone, Debug, Args)]
@@ -159,20 +155,19 @@ pub(super) fn print_verdict(
     style: Style,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    IS_SHOWN.fetch_or(!has_passed && io::stdout().is_terminal(), Ordering::Relaxed);
     Ok(writeln!(out, "{}: {}", passed(has_passed, style), style.line(sentence))?)
 }
 
-/// Prints on stderr why a gate has failed, unless that is the last line on the screen already.
-pub(super) fn say_failure(sentence: &str) {
-    if !(IS_SHOWN.load(Ordering::Relaxed) && io::stderr().is_terminal()) {
+/// Prints on stderr why a gate has failed, unless that is on the screen already because the verdict `is_printed`.
+pub(super) fn say_failure(sentence: &str, is_printed: bool) {
+    if !(is_printed && io::stdout().is_terminal() && io::stderr().is_terminal()) {
         eprintln!("kpackfs: {}", message(&sentence));
     }
 }
 
-/// The exit code, with a sentence on stderr if it is not 0.
-pub(super) fn conclude(coverage: Option<&Coverage>) -> ExitCode {
+/// The exit code, with a sentence on stderr if it is not 0. `is_printed` is about the verdict.
+pub(super) fn conclude(coverage: Option<&Coverage>, is_printed: bool) -> ExitCode {
     let Some(coverage) = coverage.filter(|coverage| !coverage.passed) else { return ExitCode::SUCCESS };
-    say_failure(&coverage.sentence);
+    say_failure(&coverage.sentence, is_printed);
     ExitCode::from(MISSING)
 }

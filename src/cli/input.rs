@@ -8,7 +8,8 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use super::options::note;
 use super::prepare::place_of;
 use crate::opened::{NamedPath, OpenedError, recognise_all};
-use crate::remote::{RemoteProblem, allow_downloads, is_insecure, take_urls, without_secrets};
+use crate::remote::{RemoteProblem, is_insecure, without_secrets};
+use crate::resources::UrlAccess;
 
 /// The forms that commands take, in the same words (docs/inputs.md).
 macro_rules! forms {
@@ -96,13 +97,11 @@ pub(super) struct RemoteOptions {
 }
 
 impl RemoteOptions {
-    /// Lets the command read URLs. Fails if bytes would travel in the clear without being allowed to.
-    pub(super) fn take_urls(self, inputs: &[PathBuf]) -> anyhow::Result<()> {
-        take_urls();
-        if self.download {
-            allow_downloads();
+    /// How URLs among these inputs are read. Fails if bytes would travel in the clear without being allowed to.
+    pub(super) fn access<'a>(self, inputs: impl IntoIterator<Item = &'a PathBuf>) -> anyhow::Result<UrlAccess> {
+        match inputs.into_iter().find(|input| !self.allow_http && is_insecure(input)) {
+            Some(in_the_clear) => Err(RemoteProblem::InTheClear.at(in_the_clear).into()),
+            None => Ok(if self.download { UrlAccess::Whole } else { UrlAccess::Ranges }),
         }
-        let in_the_clear = inputs.iter().find(|input| !self.allow_http && is_insecure(input));
-        in_the_clear.map_or(Ok(()), |input| Err(RemoteProblem::InTheClear.at(input).into()))
     }
 }

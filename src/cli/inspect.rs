@@ -101,7 +101,7 @@ impl Inspect {
         if self.html.as_deref() == Some(Path::new("-")) && (self.json || self.markdown) {
             bail!("--html -: stdout is for the page then, not for --json or --markdown");
         }
-        self.remote.take_urls(&self.source.paths())?;
+        let urls = self.remote.access(&self.source.paths())?;
         let named = &self.source.named()?;
         check_page(self.html.as_deref(), &Inputs::of(named))?;
         let style = if self.markdown { Style::Markdown } else { Style::Text };
@@ -109,7 +109,7 @@ impl Inspect {
         let mut options = self.options.of_split().of_writer();
         // A warning names such an archive, and the quota of temporary files holds.
         options.resources.allow_ratio = true;
-        options.policy = WorkPolicy { find: Some(beginnings), ..options.policy };
+        options.policy = WorkPolicy { find: Some(beginnings), urls, ..options.policy };
         if let ([only], true) = (&**named, self.gate.is_given())
             && let Some(found) = only.artifacts()
         {
@@ -156,7 +156,7 @@ impl Inspect {
                 _ => {}
             }
         }
-        Ok(conclude(coverage.as_ref(), limit.as_ref()))
+        Ok(self.conclude(coverage.as_ref(), limit.as_ref()))
     }
 
     /// Notes about the wheels of a split, and what was looked at if there is nothing to split, which a gate says on stderr.
@@ -183,7 +183,7 @@ impl Inspect {
             artifacts.inspect(limit.as_ref(), self.json, style)?;
         }
         artifacts.check_any()?;
-        Ok(conclude(None, limit.as_ref()))
+        Ok(self.conclude(None, limit.as_ref()))
     }
 
     /// Reports what is in artifacts that have been split already: each component as it is installed.
@@ -256,7 +256,7 @@ impl Inspect {
         };
         match printed {
             Err(error) if !is_broken_pipe(&error) => Err(error),
-            _ => Ok(gate::conclude(Some(&coverage))),
+            _ => Ok(self.conclude(Some(&coverage), None)),
         }
     }
 
@@ -285,7 +285,7 @@ impl Inspect {
             };
             write_page(file, &ReleasePage(release.wheels.iter().map(page).collect()).html())?;
             if !self.json && !self.markdown {
-                return Ok(conclude(coverage.as_ref(), limit.as_ref()));
+                return Ok(self.conclude(coverage.as_ref(), limit.as_ref()));
             }
         }
         let report = ReleaseReport { wheels };
@@ -302,7 +302,7 @@ impl Inspect {
             }
         }
         out.flush()?;
-        Ok(conclude(coverage.as_ref(), limit.as_ref()))
+        Ok(self.conclude(coverage.as_ref(), limit.as_ref()))
     }
 
     fn print(
@@ -328,6 +328,13 @@ impl Inspect {
         }
         Ok(out.flush()?)
     }
+
+    /// The exit code, with a sentence on stderr about each gate that is not passed.
+    fn conclude(&self, coverage: Option<&Coverage>, limit: Option<&Judgement>) -> ExitCode {
+        let is_printed = !self.json && (self.html.is_none() || self.markdown);
+        let code = gate::conclude(coverage, is_printed);
+        if is_kept(limit, is_printed) { code } else { ExitCode::from(TOO_LARGE) }
+    }
 }
 
 /// Prints what gates say. `false` if there is none.
@@ -341,12 +348,6 @@ fn print_gates(
     coverage.map_or(Ok(()), |coverage| gate::print_verdict(coverage.passed, &coverage.sentence, style, out))?;
     limit.map_or(Ok(()), |limit| gate::print_verdict(limit.passed, &limit.sentence, style, out))?;
     Ok(coverage.is_some() || limit.is_some())
-}
-
-/// The exit code, with a sentence on stderr about each gate that is not passed.
-fn conclude(coverage: Option<&Coverage>, limit: Option<&Judgement>) -> ExitCode {
-    let code = gate::conclude(coverage);
-    if is_kept(limit) { code } else { ExitCode::from(TOO_LARGE) }
 }
 
 /// What `inspect --json` prints: the report of an input, or of several wheels that do not belong together.

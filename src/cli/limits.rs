@@ -164,9 +164,9 @@ pub(super) fn print(judgement: &Judgement, style: Style, out: &mut impl Write) -
     print_verdict(judgement.passed, &judgement.sentence, style, out)
 }
 
-/// Whether the limit was kept. If not, a sentence on stderr says so.
-pub(super) fn is_kept(judgement: Option<&Judgement>) -> bool {
+/// Whether the limit was kept. If not, a sentence on stderr says so. `is_printed` is about the verdict.
+pub(super) fn is_kept(judgement: Option<&Judgement>, is_printed: bool) -> bool {
     let Some(judgement) = judgement.filter(|judgement| !judgement.passed) else { return true };
-    say_failure(&judgement.sentence);
+    say_failure(&judgement.sentence, is_printed);
     false
 }

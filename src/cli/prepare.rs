@@ -9,7 +9,7 @@ use super::options::SplitOptions;
 use super::progress::{show_bytes, show_opening};
 use super::terminal::{note, warn};
 use crate::image::ImageReference;
-use crate::index::{FrameStore, Index};
+use crate::index::Index;
 use crate::metrics::{Counters, Progress};
 use crate::mount;
 use crate::opened::NamedPath;
@@ -52,7 +52,7 @@ pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<
     threads::start_pool(options.resources.threads.jobs)?;
     options.note_ignored();
     if is_url(input) || options.without_disk {
-        return Ok(Resources::with_store(memory, Index::default(), FrameStore::default(), options.policy));
+        return Ok(Resources::with_policy(memory, options.policy));
     }
     let cache = options.resources.cache.safe_directory();
     let index = cache.as_ref().map_or_else(Index::default, |directory| Index::open(directory, input));

@@ -22,7 +22,7 @@ use crate::gpu::GpuSet;
 use crate::memory::check_tables;
 use crate::opened::{Named, NamedPath, recognise_all_unproved};
 use crate::remote::{check_remote, without_secrets};
-use crate::resources::Resources;
+use crate::resources::{Resources, WorkPolicy};
 use crate::rope::to_usize;
 use crate::split::Packaging;
 use crate::threads;
@@ -149,8 +149,7 @@ impl Verify {
     fn verify(&self) -> anyhow::Result<VerifyReport> {
         self.ignored.note();
         let (paths, against) = self.paths()?;
-        self.remote.take_urls(&paths)?;
-        self.remote.take_urls(against)?;
+        let urls = self.remote.access(paths.iter().chain(against))?;
         let named = recognise_all_unproved(&paths)?;
         let is_artifact = |it: &NamedPath| matches!(it.named, Named::Artifacts(_));
         let packaging = if named.iter().all(is_artifact) { Packaging::Processors } else { Packaging::Bundles };
@@ -163,7 +162,7 @@ impl Verify {
             components: self.component.clone(),
         };
         threads::start_pool(self.threads.jobs)?;
-        let resources = Resources::new(self.memory.limit()?);
+        let resources = Resources::with_policy(self.memory.limit()?, WorkPolicy { urls, ..WorkPolicy::default() });
         let report =
             show_bytes("Verifying", |progress| verify::verify(&named, against, &options, &resources, progress));
         check_remote()?;

@@ -24,7 +24,7 @@ use super::tips::of_word;
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
 use crate::memory::check_tables;
 use crate::remote::{check_remote, without_secrets};
-use crate::resources::Resources;
+use crate::resources::{Resources, WorkPolicy};
 use crate::threads;
 use crate::why::{
     AnswerStatus, Cause, DatabaseLookup, Evidence, Explanation, FORCED, FoundCause, Process, Question, VisibleGpu,
@@ -153,12 +153,13 @@ impl Why {
         let mut variables: BTreeMap<_, _> = std::env::vars_os().collect();
         // An interpreter cannot run confined.
         let sites = self.sites(&variables).map_err(unreadable)?;
-        self.remote.take_urls(&self.path).map_err(|error| (AnswerStatus::Unknown, error))?;
+        let urls = self.remote.access(&self.path).map_err(|error| (AnswerStatus::Unknown, error))?;
         let opens = || Opens::everything(self.path.clone()).also(&self.topology).temporary();
         let opens = self.pid.map_or_else(opens, |_| Opens::process());
         confinement::confine(&opens);
         let mut paths = if self.path.is_empty() { sites } else { self.named(&sites)? };
-        let resources = Resources::new(self.memory.limit().map_err(unreadable)?);
+        let policy = WorkPolicy { urls, ..WorkPolicy::default() };
+        let resources = Resources::with_policy(self.memory.limit().map_err(unreadable)?, policy);
         let (mut loaded, mut gone) = (None, Vec::new());
         if let Some(pid) = self.pid {
             let process = Process::read(pid, &resources).map_err(|error| unreadable(error.into()))?;

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::answers::{OpenAnswer, OpenAnswers};
@@ -12,27 +11,11 @@ use super::error::{RemoteError, RemoteProblem, check, fail};
 use super::window::{self, BLOCK, FileParts, MemberAccess, WindowFacts};
 use crate::memory::Reservation;
 use crate::metrics::MemoryClass;
-use crate::resources::Resources;
+use crate::resources::{Resources, UrlAccess};
 use crate::rope::{Identity, to_usize};
 
 /// Bytes of the first request, which are kept: most central directories are not longer.
 const TAIL: u64 = 48 << 10;
-
-/// Whether files on servers are read.
-static TAKES_URLS: AtomicBool = AtomicBool::new(false);
-
-/// Reads files on servers from now on. Commands that write, or that read more of an input, leave it out.
-pub(crate) fn take_urls() {
-    TAKES_URLS.store(true, Ordering::Relaxed);
-}
-
-/// Whether all of a file is read from a server that has no ranges (`--download`).
-static DOWNLOADS: AtomicBool = AtomicBool::new(false);
-
-/// Reads all of a file from now on if its server has no ranges.
-pub(crate) fn allow_downloads() {
-    DOWNLOADS.store(true, Ordering::Relaxed);
-}
 
 /// A file on a server. Blocks of it are kept within the memory budget.
 #[derive(derive_more::Debug)]
@@ -55,14 +38,15 @@ pub(crate) struct RemoteFile {
 impl RemoteFile {
     /// Makes the first request.
     pub(crate) fn open(name: &Path, resources: &Arc<Resources>) -> Result<Self, RemoteError> {
-        if !TAKES_URLS.load(Ordering::Relaxed) {
+        let urls = resources.policy.urls;
+        if urls == UrlAccess::Refused {
             return Err(RemoteProblem::not_taken(name));
         }
         let failed = |problem: RemoteProblem| fail(problem.at(name));
         let client = RangeClient::new(name).map_err(failed)?;
         let half = resources.budget.capacity() / 2;
         let tail = match client.tail(TAIL) {
-            Err(RemoteProblem::NoRanges(_)) if DOWNLOADS.load(Ordering::Relaxed) => client.whole(half),
+            Err(RemoteProblem::NoRanges(_)) if urls == UrlAccess::Whole => client.whole(half),
             tail => tail,
         };
         let tail = tail.map_err(failed)?;

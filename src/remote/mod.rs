@@ -18,7 +18,7 @@ mod window;
 pub(crate) use agent::{agent, silence};
 pub(crate) use error::check as check_remote;
 pub use error::{RemoteError, RemoteProblem};
-pub(crate) use file::{RemoteFile, allow_downloads, take_urls};
+pub(crate) use file::RemoteFile;
 pub(crate) use url::{is_insecure, is_url, without_secrets};
 pub(crate) use window::MemberAccess;
 
