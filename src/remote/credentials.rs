@@ -1,13 +1,13 @@
 //! Credentials: `~/.netrc`, or the file in `NETRC`, as curl and pip read it; or a token in `KPACKFS_TOKEN`, for the host that the user named.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ureq::http::Uri;
 
 use crate::disk;
+use crate::memory::Parser;
 
 /// The variable with a token (RFC 6750).
 const TOKEN: &str = "KPACKFS_TOKEN";
@@ -17,9 +17,6 @@ pub(crate) fn files() -> Vec<PathBuf> {
     let named = std::env::var_os("NETRC").map(PathBuf::from);
     named.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".netrc"))).into_iter().collect()
 }
-
-/// Bytes of a netrc file that are read. Those of people have some lines.
-const MOST: u64 = 1 << 20;
 
 /// The value of the header `Authorization` for the host that the user named.
 #[derive(derive_more::Debug)]
@@ -31,17 +28,10 @@ impl Credentials {
         if let Some(token) = std::env::var(TOKEN).ok().filter(|token| !token.is_empty()) {
             return Some(Self(format!("Bearer {}", token.trim())));
         }
-        let text = files().iter().find_map(|file| read(file))?;
+        let text = files().iter().find_map(|file| disk::read_to_string(file, Parser::Text).ok())?;
         let (user, password) = of_host(&text, named.host()?)?;
         Some(Self(format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))))
     }
-}
-
-/// The text of a file, if it is one of people.
-fn read(file: &Path) -> Option<String> {
-    let mut text = String::new();
-    disk::open(file).ok()?.0.take(MOST + 1).read_to_string(&mut text).ok()?;
-    (text.len() as u64 <= MOST).then_some(text)
 }
 
 /// The user name and the password of a host (netrc(5)). Macros and accounts do not occur with HTTP.

@@ -27,7 +27,7 @@ fn secrets_are_sent_to_their_host_and_said_to_nobody() {
     );
 
     // A file that is none of a person's is not read.
-    fs::write(&netrc, "machine 127.0.0.1 login user password secret\n".repeat(30_000)).unwrap();
+    fs::write(&netrc, "machine 127.0.0.1 login user password secret\n".repeat(400_000)).unwrap();
     let open = Server::start(fs::read(demo()).unwrap(), |_| Reply::Right);
     let found = said(&inspect(&open.url(NAME), &["--json"]).env("HOME", home.path()).output().unwrap());
     same(&found, &local(&["--json"]), "a long netrc");
