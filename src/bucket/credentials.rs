@@ -16,6 +16,12 @@ pub(super) struct AccessKey {
     pub(super) token: Option<String>,
 }
 
+/// Variables and settings of profiles that lead to keys of other kinds, where the AWS CLI looks before and after keys in files (botocore,
+/// `create_credential_resolver`).
+const BEFORE_FILES: [&str; 4] = ["role_arn", "AWS_WEB_IDENTITY_TOKEN_FILE", "sso_session", "sso_start_url"];
+const AFTER_FILES: [&str; 3] =
+    ["credential_process", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"];
+
 /// A variable, unless it is empty.
 pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
@@ -37,9 +43,20 @@ pub(super) fn credentials() -> Result<AccessKey, BucketProblem> {
     if let (Some(id), Some(secret)) = (id, secret) {
         return Ok(AccessKey { id, secret, token: variable("AWS_SESSION_TOKEN") });
     }
+    // Keys in files would be those of another user.
+    refuse(&BEFORE_FILES)?;
     let [id, secret, token] = ["aws_access_key_id", "aws_secret_access_key", "aws_session_token"].map(of_profile);
-    let (Some(id), Some(secret)) = (id, secret) else { return Err(BucketProblem::NoCredentials) };
-    Ok(AccessKey { id, secret, token })
+    if let (Some(id), Some(secret)) = (id, secret) {
+        return Ok(AccessKey { id, secret, token });
+    }
+    refuse(&AFTER_FILES)?;
+    Err(BucketProblem::NoCredentials)
+}
+
+/// Fails if something leads to keys of another kind.
+fn refuse(names: &[&'static str]) -> Result<(), BucketProblem> {
+    let found = names.iter().find(|name| variable(name).or_else(|| of_profile(name)).is_some());
+    found.map_or(Ok(()), |name| Err(BucketProblem::OtherCredentials(name)))
 }
 
 /// The region.

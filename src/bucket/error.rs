@@ -30,9 +30,14 @@ pub enum BucketProblem {
     /// There are no credentials.
     #[error(
         "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for one with keys in \
-         ~/.aws/credentials; for all other kinds: eval \"$(aws configure export-credentials --format env)\""
+         ~/.aws/credentials; for all other kinds, with AWS CLI 2: eval \"$(aws configure export-credentials --format env)\""
     )]
     NoCredentials,
+    /// They are of a kind that is not read.
+    #[error(
+        "{0} leads to temporary keys, which AWS CLI 2 gets; run: eval \"$(aws configure export-credentials --format env)\""
+    )]
+    OtherCredentials(&'static str),
     /// The server does not accept the credentials.
     #[error(
         "the server does not accept the credentials ({0}); check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and the clock"

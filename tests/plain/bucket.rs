@@ -456,13 +456,41 @@ fn what_is_missing_for_a_bucket_is_named() {
         );
     }
     assert!(server.calls().is_empty() && !PathBuf::from("s3:").exists() && !wheels().join("s3:").exists());
-    // Keys of a profile.
-    fs::create_dir_all(wheels().join(".aws")).unwrap();
+}
+
+#[test]
+fn keys_are_those_that_the_aws_cli_takes_or_their_kind_is_named() {
+    let server = BucketServer::start();
+    let home = tempfile::tempdir().unwrap();
+    let aws = home.path().join(".aws");
+    fs::create_dir(&aws).unwrap();
     let keys =
-        format!("[ci]\naws_access_key_id = {ID}\naws_secret_access_key = {SECRET}\naws_session_token = {TOKEN}\n");
-    fs::write(wheels().join(".aws/credentials"), keys).unwrap();
-    let mut command = base();
-    command.env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY").env("AWS_PROFILE", "ci");
-    right(&command.output().unwrap());
+        |id| format!("aws_access_key_id = {id}\naws_secret_access_key = {SECRET}\naws_session_token = {TOKEN}\n");
+    fs::write(aws.join("credentials"), format!("[ci]\n{}[role]\n{}", keys(ID), keys("other"))).unwrap();
+    let config = "[profile role]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = ci\n[profile sso]\nsso_session = s\n\
+                  [profile process]\ncredential_process = /bin/keys\n";
+    fs::write(aws.join("config"), config).unwrap();
+    let run = |variables: &[(&str, &str)]| {
+        let mut command = publish(&server, &[]);
+        command.env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY").env("HOME", home.path());
+        command.envs(variables.iter().copied()).output().unwrap()
+    };
+    let token = ("AWS_WEB_IDENTITY_TOKEN_FILE", "/token");
+    let container = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/keys");
+    for (variables, expected) in [
+        (&[("AWS_PROFILE", "role")][..], "role_arn leads to temporary keys"),
+        (&[("AWS_PROFILE", "sso")], "sso_session leads to temporary keys"),
+        (&[("AWS_PROFILE", "process")], "credential_process leads to temporary keys"),
+        (&[("AWS_PROFILE", "ci"), token], "AWS_WEB_IDENTITY_TOKEN_FILE leads to temporary keys"),
+        (&[container], "AWS_CONTAINER_CREDENTIALS_FULL_URI leads to temporary keys"),
+        (&[("AWS_PROFILE", "absent")], "there are no credentials"),
+    ] {
+        let output = run(variables);
+        let text = said(&output);
+        assert!(output.status.code() == Some(1) && text.contains(expected), "{expected}: {text}");
+        assert!(text.contains("aws configure export-credentials"), "{text}");
+    }
+    assert!(server.calls().is_empty());
+    right(&run(&[("AWS_PROFILE", "ci"), container]));
     has(&server.stored(), expected(), "by a profile");
 }
