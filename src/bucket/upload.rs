@@ -40,6 +40,13 @@ pub(crate) struct BucketFile {
     pub(crate) content: Arc<dyn Content>,
 }
 
+impl BucketFile {
+    /// Whether it has the name of a directory.
+    pub(crate) fn is_of_directory(&self) -> bool {
+        self.name.ends_with('/')
+    }
+}
+
 /// What became of files.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenFiles {

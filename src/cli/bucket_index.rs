@@ -145,8 +145,14 @@ fn write_pages(
     let (of_root, of_projects): (Vec<_>, Vec<_>) =
         pages.into_iter().partition(|page| page.name.matches('/').count() == 1);
     let (last, of_root): (Vec<_>, Vec<_>) = of_root.into_iter().partition(|page| page.name.ends_with(PAGE));
+    // A store that keeps no such names may make other objects of long ones (SeaweedFS 4.48: of more than 1 KiB). The shortest shows that.
+    let (mut directories, of_projects): (Vec<_>, Vec<_>) =
+        of_projects.into_iter().partition(BucketFile::is_of_directory);
+    directories.sort_by_key(|page| page.content.size());
+    let others = directories.split_off(directories.len().min(1));
     publication.check()?;
-    for stage in [of_projects, of_root, last] {
+    for mut stage in [of_projects, directories, others, of_root, last] {
+        stage.retain(|page| published.left_out == 0 || !page.is_of_directory());
         published.add(publication, &stage, &Progress::default())?;
     }
     Ok(())
