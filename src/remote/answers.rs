@@ -16,6 +16,7 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, rank};
 pub(super) struct OpenAnswers {
     /// A block that is to come after this many others is asked for by itself: they would have to be kept.
     ahead: u64,
+    /// In the order in which they were read last.
     list: Mutex<Vec<Arc<OpenAnswer>>, { rank::REMOTE }>,
     /// Notified when an answer is no longer read by a thread.
     changed: Condvar,
@@ -59,10 +60,12 @@ impl OpenAnswers {
             if let Some(held) = held() {
                 return Ok(Some(held));
             }
-            if let Some(found) = list.iter().find(|it| it.is_to_come(block)) {
-                break Arc::clone(found);
+            if let Some(found) = list.iter().position(|it| it.is_to_come(block)) {
+                let found = list.remove(found);
+                list.push(Arc::clone(&found));
+                break found;
             }
-            // One that no thread reads makes room.
+            // The first one that no thread reads now makes room.
             let idle = list.iter().position(|it| Arc::strong_count(it) == 1).filter(|_| list.len() >= MOST_ANSWERS);
             drop(idle.map(|idle| list.remove(idle)));
             if list.len() < MOST_ANSWERS {

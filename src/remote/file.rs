@@ -8,7 +8,8 @@ use super::answers::{OpenAnswer, OpenAnswers};
 use super::blocks::KeptBlocks;
 use super::client::RangeClient;
 use super::error::{RemoteError, RemoteProblem, check, fail};
-use super::window::{self, BLOCK, FileParts, MemberAccess, WindowFacts};
+use super::heads::MemberHeads;
+use super::window::{self, BLOCK, BlockUse, FileParts, MemberAccess, WindowFacts};
 use crate::memory::Reservation;
 use crate::metrics::MemoryClass;
 use crate::resources::{Resources, UrlAccess};
@@ -29,6 +30,8 @@ pub(crate) struct RemoteFile {
     /// The memory of these.
     _memory: Reservation,
     blocks: KeptBlocks,
+    /// The first bytes of members, by their offsets.
+    pub(crate) heads: MemberHeads,
     answers: OpenAnswers,
     /// The members, once they are listed.
     parts: OnceLock<FileParts>,
@@ -53,10 +56,10 @@ impl RemoteFile {
         let size = client.validators().map_or(0, |it| it.total);
         resources.counters.bytes_read.add(tail.len() as u64);
         let memory = resources.budget.account(MemoryClass::Spans, tail.len() as u64);
-        let blocks = KeptBlocks::new(half, resources);
+        let (blocks, heads) = (KeptBlocks::new(half, resources), MemberHeads::new(&resources.budget));
         let answers = OpenAnswers::new(window::most(blocks.room()));
         let (parts, resources) = (OnceLock::new(), Arc::clone(resources));
-        Ok(Self { name: name.into(), client, size, tail, _memory: memory, blocks, answers, parts, resources })
+        Ok(Self { name: name.into(), client, size, tail, _memory: memory, blocks, heads, answers, parts, resources })
     }
 
     /// Its length in bytes.
@@ -115,7 +118,8 @@ impl RemoteFile {
                 if at == number {
                     found = Some(Arc::clone(&bytes));
                 }
-                self.blocks.keep(at, bytes);
+                let block_use = self.parts.get().map_or(BlockUse::Other, |parts| parts.use_of(at));
+                self.blocks.keep(at, bytes, block_use);
             };
             let read = |answer: &OpenAnswer| answer.read_to(&self.client, number, window::AT_ONCE, take);
             let held = self.answers.read((number, end), || self.blocks.get(number), window, read);

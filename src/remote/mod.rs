@@ -11,6 +11,7 @@ mod client;
 mod credentials;
 mod error;
 mod file;
+mod heads;
 mod response;
 mod url;
 mod window;

@@ -23,8 +23,12 @@ const NEAR: u64 = 8;
 /// Blocks of an answer that are read at once, so that its connection is free again.
 pub(super) const AT_ONCE: u64 = 16;
 
-/// A reader that has read some bytes in order will read this multiple of them.
+/// A reader that has read some bytes in order will read this multiple of them; fewer of what is inflated for the second time.
 const GROWTH: u64 = 16;
+const GROWTH_AGAIN: u64 = 4;
+
+/// Bytes at the beginning and at the end of a binary that have its tables, deflated.
+const TABLES: u64 = 1 << 20;
 
 /// How a member is likely to be read. A wrong guess costs requests or bytes, and no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +39,17 @@ pub(crate) enum MemberAccess {
     Sections,
     /// Its beginning, or pieces of it.
     Pieces,
+}
+
+/// How a block is read after it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockUse {
+    /// Again: it is at the beginning or at the end of a binary that is inflated.
+    Tables,
+    /// Once: it is between these.
+    Passing,
+    /// By others that need neighbouring members.
+    Other,
 }
 
 /// A part of the file.
@@ -70,11 +85,25 @@ impl FileParts {
                 group.end = end;
             } else {
                 of_group = start;
+                let access = if is_group { MemberAccess::Pieces } else { access };
                 parts.push(FilePart { end, is_group, access, is_asked: AtomicBool::new(false) });
             }
             start = end;
         }
         Self(parts)
+    }
+
+    /// How a block is read after it has come.
+    pub(super) fn use_of(&self, block: u64) -> BlockUse {
+        let (offset, last) = (block * BLOCK, block * BLOCK + BLOCK - 1);
+        let parts = [offset, last].into_iter().filter_map(|byte| self.at(byte));
+        let inflated = parts.filter(|(_, part)| part.access == MemberAccess::Whole);
+        let is_near = |(start, part): (u64, &FilePart)| last < start + TABLES + BLOCK || part.end < offset + TABLES;
+        match inflated.map(is_near).max() {
+            Some(true) => BlockUse::Tables,
+            Some(false) => BlockUse::Passing,
+            None => BlockUse::Other,
+        }
     }
 
     /// Where the part with this byte begins, and the part.
@@ -115,15 +144,21 @@ impl WindowFacts<'_> {
         let first = wanted.start / BLOCK;
         let found = self.parts.and_then(|parts| parts.at(wanted.start));
         let end = found.map_or(self.size, |(_, part)| part.end.min(self.size)).div_ceil(BLOCK).max(first + 1);
-        if let Some((start, _)) = found.filter(|(_, part)| part.is_group) {
+        if let Some((start, _)) = found.filter(|(_, part)| part.is_group && part.ask()) {
             let before = (start / BLOCK..first).rev().take_while(|block| !(self.is_there)(*block)).count() as u64;
             return self.missing(first - before, first, end);
         }
         let most = self.most / BLOCK;
-        let read = (0..first).rev().take(to_usize(most / GROWTH + 1)).take_while(|block| (self.is_there)(*block));
-        let (read, asked) = (read.count() as u64, wanted.end.div_ceil(BLOCK) - first);
-        let is_binary = found.is_some_and(|(_, part)| part.access == MemberAccess::Sections);
-        let least = if is_binary { NEAR.min(most) } else { 1 };
+        let access = found.map(|(_, part)| part.access);
+        let growth = if access == Some(MemberAccess::Whole) { GROWTH_AGAIN } else { GROWTH };
+        // Pieces that are near each other, such as lengths in front of code objects, are read with what is between them.
+        let reach = if access == Some(MemberAccess::Pieces) { SMALL / BLOCK } else { 1 };
+        let before = (first.saturating_sub(reach)..first).rev().find(|block| (self.is_there)(*block));
+        let in_order = (0..before.unwrap_or(0)).rev().take(to_usize(most / growth));
+        let in_order = in_order.take_while(|block| (self.is_there)(*block)).count() as u64;
+        let read = before.map_or(0, |before| first - before + in_order);
+        let asked = wanted.end.div_ceil(BLOCK) - first;
+        let least = if access == Some(MemberAccess::Sections) { NEAR.min(most) } else { 1 };
         // The directory is read to its end, which is near that of the file.
         let is_directory = self.parts.is_none() && end - first <= most;
         let is_begun = |start: u64| read > 0 || first == start / BLOCK;
@@ -131,7 +166,7 @@ impl WindowFacts<'_> {
             // Once. What is not kept of it is in pieces.
             Some((start, part)) if part.access == MemberAccess::Whole && is_begun(start) && part.ask() => end - first,
             _ if is_directory => most,
-            _ => asked.max(read * GROWTH).clamp(least, most),
+            _ => asked.max(read * growth).clamp(least, most),
         };
         self.missing(first, first, end.min(first + length))
     }
@@ -148,7 +183,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::MemberAccess::{self, Pieces, Sections, Whole};
-    use super::{BLOCK, FileParts, NEAR, SMALL, WindowFacts, most};
+    use super::{BLOCK, BlockUse, FileParts, NEAR, SMALL, WindowFacts, most};
 
     /// The requests for a file of this size when these bytes are read in order.
     fn requests(
@@ -203,6 +238,33 @@ mod tests {
         let facts = WindowFacts { size: 100 * MIB, parts: Some(&parts), most: most(128 << 20), is_there: &|_| false };
         assert_eq!(facts.blocks(&(0..1)), 0..100 * MIB / BLOCK);
         assert_eq!(facts.blocks(&(0..1)), 0..1);
+        // Nor are its neighbours, if they were read with it.
+        let members = (1..=100).map(|number| (number * 10_000, Pieces)).collect();
+        let parts = FileParts::of_members(members, most(128 << 20));
+        let facts = WindowFacts { size: MIB, parts: Some(&parts), ..facts };
+        assert_eq!(facts.blocks(&(500_000..500_001)), 0..1_000_000_u64.div_ceil(BLOCK));
+        assert_eq!(facts.blocks(&(0..1)), 0..1);
+    }
+
+    #[test]
+    fn tables_are_at_both_ends_of_a_long_binary() {
+        let parts = FileParts::of_members(vec![(100_000, Pieces), (50 * MIB, Whole), (100 * MIB, Sections)], 8 * MIB);
+        let found =
+            (0..100 * MIB / BLOCK).filter(|block| parts.use_of(*block) == BlockUse::Tables).map(|block| block * BLOCK);
+        let (first, last): (Vec<_>, Vec<_>) = found.partition(|at| *at < 10 * MIB);
+        assert!(first.contains(&(100_000 / BLOCK * BLOCK)) && last.contains(&(50 * MIB - BLOCK)));
+        for (found, places) in [(first, 0..MIB + 200_000), (last, 49 * MIB..50 * MIB)] {
+            assert!((60..70).contains(&found.len()) && found.iter().all(|at| places.contains(at)), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn pieces_that_are_near_each_other_are_read_with_what_is_between() {
+        let read = |step| requests(100 * MIB, Some(vec![(100 * MIB, Pieces)]), (0..100 * MIB).step_by(step));
+        for step in [20_000, 100_000, 250_000] {
+            assert!(read(step).len() <= 100 / 8 + 5, "{step}: {}", read(step).len());
+        }
+        assert_eq!(read(1 << 20).len(), 100);
     }
 
     #[test]

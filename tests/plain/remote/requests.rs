@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{NAME, demo, inspect, said, same};
+use super::{NAME, command, demo, inspect, said, same};
 use crate::common::server::{Asked, Reply, Server};
-use crate::common::succeeds;
+use crate::common::{program, succeeds};
 
 #[test]
 fn small_wheels_take_one_request() {
@@ -79,4 +79,65 @@ fn each_byte_of_a_deflated_library_comes_once_whatever_the_memory() {
     };
     let ((code, out, err), _) = ask(changes, "16");
     assert!((code, &*out) == (Some(5), "") && err.contains("changed"), "{err}");
+}
+
+/// A device wheel of 2 MB, whose archive has 40 code objects.
+fn device_wheel(place: &Path) -> PathBuf {
+    let file = |name: &str| place.join(name).to_str().unwrap().to_owned();
+    let wheel = place.join("demo_gfx90a-1.0-py3-none-any.whl");
+    succeeds(program().args([
+        "kpack",
+        "unbundle",
+        "tests/fixtures/plain.so",
+        "--target",
+        "gfx90a",
+        "-o",
+        &file("one"),
+    ]));
+    let script = r"
+import os, pathlib, sys
+code = next(pathlib.Path(sys.argv[1]).glob('*gfx90a*')).read_bytes()
+os.mkdir(sys.argv[2])
+for number in range(40):
+    pathlib.Path(sys.argv[2], f'{number}.co').write_bytes(code + os.urandom(50_000))
+";
+    succeeds(Command::new("python3").args(["-c", script, &file("one"), &file("many")]));
+    succeeds(program().args(["kpack", "create", &file("many"), "-o", &file("demo_gfx90a.kpack")]));
+    let script = r"
+import sys, zipfile
+archive, wheel = sys.argv[1:]
+with zipfile.ZipFile(wheel, 'w') as new:
+    new.write(archive, 'demo/.kpack/demo_gfx90a.kpack')
+    for name, text in [('METADATA', 'Metadata-Version: 2.1\nName: demo_gfx90a\nVersion: 1.0\n'),
+                       ('WHEEL', 'Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n'), ('RECORD', '')]:
+        new.writestr(f'demo_gfx90a-1.0.dist-info/{name}', text)
+";
+    succeeds(Command::new("python3").args(["-c", script, &file("demo_gfx90a.kpack")]).arg(&wheel));
+    wheel
+}
+
+/// Names and the table of contents say what it has. `why` reads each code object's place in the archive as well.
+#[test]
+fn a_device_wheel_takes_few_requests() {
+    let place = tempfile::tempdir().unwrap();
+    let wheel = device_wheel(place.path());
+    let bytes = fs::read(&wheel).unwrap();
+    for (question, code, requests, most) in [
+        (&["inspect", "FILE", "--json", "--no-cache"][..], 0, 2, 64 << 10),
+        (&["inspect", "FILE", "--json", "--no-cache", "--require", "gfx90a"], 1, 2, 64 << 10),
+        (&["why", "FILE", "--json", "--target", "gfx90a"], 0, 4, bytes.len()),
+    ] {
+        let server = Server::start(bytes.clone(), |_| Reply::Right);
+        let say = |input: &str| {
+            let words: Vec<_> = question.iter().map(|word| if *word == "FILE" { input } else { word }).collect();
+            let (code, out, err) = said(&command(&words).output().unwrap());
+            (code, out.replace(input, "FILE"), err.replace(input, "FILE"))
+        };
+        let found = say(&server.url("demo_gfx90a-1.0-py3-none-any.whl"));
+        assert_eq!(found.0, Some(code), "{question:?}: {} {}", found.1, found.2);
+        same(&found, &say(wheel.to_str().unwrap()), &format!("{question:?}"));
+        let asked = server.asked();
+        let sent: usize = asked.iter().map(|it| it.sent).sum();
+        assert!(asked.len() <= requests && sent <= most, "{question:?}: {} requests, {sent} bytes", asked.len());
+    }
 }
