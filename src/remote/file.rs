@@ -56,7 +56,7 @@ impl RemoteFile {
         let size = client.validators().map_or(0, |it| it.total);
         resources.counters.bytes_read.add(tail.len() as u64);
         let memory = resources.budget.account(MemoryClass::Spans, tail.len() as u64);
-        let (blocks, heads) = (KeptBlocks::new(half, resources), MemberHeads::new(&resources.budget));
+        let (blocks, heads) = (KeptBlocks::new(half, &resources.budget), MemberHeads::new(&resources.budget));
         let answers = OpenAnswers::new(window::most(blocks.room()));
         let (parts, resources) = (OnceLock::new(), Arc::clone(resources));
         Ok(Self { name: name.into(), client, size, tail, _memory: memory, blocks, heads, answers, parts, resources })

@@ -50,10 +50,10 @@ impl MemberHeads {
             if read(head.get_mut(..length).unwrap_or_default()).is_err() {
                 return read(buffer);
             }
-            let mut held = self.0.lock();
-            held.heads.insert(member, head);
-            let bytes = held.heads.len() as u64 * ENTRY;
-            held.memory.resize(bytes);
+            let mut all = self.0.lock();
+            all.heads.insert(member, head);
+            let bytes = all.heads.len() as u64 * ENTRY;
+            all.memory.resize(bytes);
         }
         buffer.iter_mut().zip(head).for_each(|(to, from)| *to = from);
         Ok(())

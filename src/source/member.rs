@@ -272,9 +272,8 @@ impl Openable for MemberPlace {
     }
 
     fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let read = |buffer: &mut [u8]| match self.is_deflated {
-            true => peek(&self.stream(), self.decoders(), buffer),
-            false => self.raw().peek(buffer),
+        let read = |buffer: &mut [u8]| {
+            if self.is_deflated { peek(&self.stream(), self.decoders(), buffer) } else { self.raw().peek(buffer) }
         };
         match &self.wheel.bytes {
             WheelBytes::Remote(file) => file.heads.fill((self.header_start, self.size), buffer, read),
