@@ -41,18 +41,19 @@ impl BundleHeaderCache {
     }
 
     /// Captures the pages of bundle headers in `bytes`, which are at `offset` of a member, and those of what was `found` in
-    /// them. `end` is where the previous header ends. Returns where the last header ends.
+    /// them, in ascending order. `end` is where the previous header ends. Returns where the last header ends.
     pub(super) fn observe(&self, member: usize, offset: u64, bytes: &[u8], mut end: u64, found: &[u64]) -> u64 {
         let first = offset.next_multiple_of(PAGE as u64);
         let skipped = to_usize(first - offset);
-        let mut at = first;
+        let (mut at, mut found) = (first, found.iter().copied().peekable());
         for page in bytes.get(skipped..).unwrap_or_default().chunks(PAGE) {
             if let Some((_, length)) = KINDS.iter().find(|(magic, _)| page.starts_with(magic)) {
                 end = end.max(at.saturating_add(*length as u64));
             }
             let page_end = at.saturating_add(PAGE as u64);
-            let reaches = found.iter().filter(|it| (at..page_end).contains(it)).map(|it| it.saturating_add(reach(*it)));
-            end = reaches.fold(end, u64::max);
+            while let Some(place) = found.next_if(|place| *place < page_end) {
+                end = end.max(place.saturating_add(reach(place)));
+            }
             if at < end {
                 let kept = page.get(..to_usize(end - at)).unwrap_or(page);
                 self.0.put((member, at / PAGE as u64), kept.into());
