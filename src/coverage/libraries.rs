@@ -11,7 +11,7 @@ use crate::devicecode::{CodeOfForm, DeviceForm};
 use crate::fatbin::{CodeDamage, damage_for};
 use crate::gpu::TargetId;
 use crate::source::{EntryKind, EntryPath};
-use crate::split::{CodeOfFile, Plan, PlannedBinary, wrapped};
+use crate::split::{CodeOfFile, Plan, PlannedBinary, wrapped_damage};
 
 /// All libraries with device code, or that ask for some in archives, sorted by path.
 pub(super) fn find(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Vec<LibraryCode> {
@@ -44,7 +44,7 @@ pub(super) fn read(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Vec<Libra
     let read = |library: LibraryCode| {
         let damage = match (examined.joined.binaries.get(&library.path), examined.input.content(&library.path)) {
             (Some(split), _) => split.damage.clone(),
-            (None, Some(content)) => wrapped(content, examined.resources).1,
+            (None, Some(content)) => wrapped_damage(content, examined.resources),
             (None, None) => CodeDamage::new(),
         };
         let library = LibraryCode { damage, ..library };

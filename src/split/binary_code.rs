@@ -31,7 +31,7 @@ pub(super) enum ScanError {
 const MAX_PROBLEMS: usize = 4;
 
 /// The device code of a file.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct DeviceCode {
     pub(super) bundles: Vec<Bundle>,
     /// For each wrapper, the index of its bundle in `bundles`.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::binary_code::{DeviceCode, Holder, find};
 use crate::binary::FileCode;
 use crate::devicecode::{CodeOfForm, CodePiece, CodeTally, DeviceCodePlace};
@@ -14,7 +16,7 @@ use crate::rope::{Content, Identity};
 const MIN_RECORDED: u64 = 64 << 10;
 
 /// The code in a file that is none of a database.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct ContentCode {
     pub(super) is_fat: bool,
     /// The code behind wrappers.
@@ -26,11 +28,38 @@ pub(super) struct ContentCode {
 }
 
 impl ContentCode {
-    /// Searches a file. `is_fat` says that planning found wrappers.
-    pub(super) fn of(content: &Arc<dyn Content>, is_fat: bool, resources: &Arc<Resources>) -> Self {
-        let (wrapped, damage) =
-            if is_fat { wrapped(content, resources) } else { (Vec::new(), damage_of_file(content, resources)) };
-        Self { is_fat, wrapped, code: searched(content, is_fat, resources), damage }
+    /// All code of a file, from the index or by searching. `wrapped` is what its wrappers lead to, if it has some.
+    pub(super) fn of(content: &Arc<dyn Content>, wrapped: Option<&DeviceCode>, resources: &Arc<Resources>) -> Self {
+        let identity = content.identity().map(|identity| {
+            let subject = if wrapped.is_some() { "device code in data" } else { "device code in all sections" };
+            Identity::describe(subject).add(&identity.0).finish()
+        });
+        if let Some(known) = identity.as_ref().and_then(|identity| resources.index.get(RecordKind::Scan, identity)) {
+            return known;
+        }
+        let damage = match wrapped {
+            Some(code) => code_damage(code, content, resources),
+            None => damage_of_file(content, resources),
+        };
+        let code = FileCode::of(content, wrapped.is_some(), resources);
+        let is_finished = code.as_ref().is_ok_and(|code| !code.is_unfinished);
+        let code = code.unwrap_or_default();
+        let is_fat = wrapped.is_some();
+        let wrapped =
+            tally(DeviceCodePlace::Wrapper, wrapped.iter().flat_map(|code| code.bundles()).map(CodePiece::of_bundle));
+        let found = Self { is_fat, wrapped, code, damage };
+        // Searching a small file costs less than a record of it.
+        let is_worth = content.size() >= MIN_RECORDED || found != Self::default();
+        if let Some(identity) = identity.filter(|_| is_finished && is_worth) {
+            resources.index.put(RecordKind::Scan, &identity, &found);
+        }
+        found
+    }
+
+    /// The same for a file of which planning found that it has wrappers.
+    pub(super) fn of_fat(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Self {
+        let wrapped = find(content, Holder::Binary, resources).ok().and_then(|(code, _)| code);
+        Self::of(content, wrapped.as_ref(), resources)
     }
 
     /// `None` if it is that of a file without code, as most are.
@@ -39,12 +68,14 @@ impl ContentCode {
     }
 }
 
-/// The bundles behind the wrappers of a binary, and what is wrong with their code.
-pub(crate) fn wrapped(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> (Vec<CodeOfForm>, CodeDamage) {
+/// What is wrong with the code behind the wrappers of a binary.
+pub(crate) fn wrapped_damage(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> CodeDamage {
     let code = find(content, Holder::Binary, resources).ok().and_then(|(code, _)| code);
-    let bundles = || code.iter().flat_map(DeviceCode::bundles);
-    let damage = bundles().flat_map(|bundle| bundle.damage(content, resources)).collect();
-    (tally(DeviceCodePlace::Wrapper, bundles().map(CodePiece::of_bundle)), damage)
+    code.map(|code| code_damage(&code, content, resources)).unwrap_or_default()
+}
+
+fn code_damage(code: &DeviceCode, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> CodeDamage {
+    code.bundles.iter().flat_map(|bundle| bundle.damage(content, resources)).collect()
 }
 
 pub(super) fn tally(place: DeviceCodePlace, pieces: impl IntoIterator<Item = CodePiece>) -> Vec<CodeOfForm> {
@@ -52,22 +83,4 @@ pub(super) fn tally(place: DeviceCodePlace, pieces: impl IntoIterator<Item = Cod
     // What has too many targets was refused by planning.
     pieces.into_iter().try_for_each(|piece| tally.add(place, piece)).ok();
     tally.into_found()
-}
-
-/// What a search of a file finds, from the index or by searching.
-pub(super) fn searched(content: &Arc<dyn Content>, has_wrappers: bool, resources: &Arc<Resources>) -> FileCode {
-    let identity = content.identity().map(|identity| {
-        let subject = if has_wrappers { "device code in data" } else { "device code in all sections" };
-        Identity::describe(subject).add(&identity.0).finish()
-    });
-    if let Some(known) = identity.as_ref().and_then(|identity| resources.index.get(RecordKind::Scan, identity)) {
-        return known;
-    }
-    let Ok(found) = FileCode::of(content, has_wrappers, resources) else { return FileCode::default() };
-    // Searching a small file costs less than a record of it.
-    let is_worth = content.size() >= MIN_RECORDED || !found.found.is_empty();
-    if let Some(identity) = identity.filter(|_| !found.is_unfinished && is_worth) {
-        resources.index.put(RecordKind::Scan, &identity, &found);
-    }
-    found
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::content_code::{ContentCode, searched, tally, wrapped};
+use super::binary_code::DeviceCode;
+use super::content_code::{ContentCode, tally};
 use super::{Destination, Plan};
 use crate::binary::FileCode;
 use crate::devicecode::{CodeOfForm, DeviceCodePlace, code_by_name, code_of_file, is_packed_tree};
-use crate::fatbin::{CodeDamage, damage_of_file};
+use crate::fatbin::CodeDamage;
 use crate::join::Joined;
 use crate::memory::{Parser, ParserMemory};
 use crate::metrics::Progress;
@@ -108,7 +109,7 @@ fn in_archive(path: &EntryPath, content: &Arc<dyn Content>, resources: &Arc<Reso
         if is_packed_tree(path.name()) {
             return CodeOfFile::not_searched(path);
         }
-        let ContentCode { code, damage, .. } = ContentCode::of(&content, false, resources);
+        let ContentCode { code, damage, .. } = ContentCode::of(&content, None, resources);
         CodeOfFile::new(path, Vec::new(), code, damage)
     };
     files.into_iter().map(of_file).collect()
@@ -121,40 +122,32 @@ fn of_entry(
     resources: &Arc<Resources>,
 ) -> Option<CodeOfFile> {
     let content = entry.content()?;
-    let known = |is_fat: bool, content: &Arc<dyn Content>| {
-        let known = plan.searched.get(&position).map(|known| known.as_deref().cloned().unwrap_or_default());
-        known.filter(|it| it.is_fat == is_fat).unwrap_or_else(|| ContentCode::of(content, is_fat, resources))
-    };
-    let mut all = Vec::new();
-    let (mut code, mut damage) = (FileCode::default(), CodeDamage::new());
-    match place {
+    // `None` unless planning has searched it.
+    let searched = plan.searched.get(&position).map(|found| found.as_deref().cloned().unwrap_or_default());
+    let (fate, moved, known) = match place {
         Destination::Device(..) | Destination::Unwanted(..) | Destination::Held => {
-            let found = tally(DeviceCodePlace::File, code_of_file(content, resources));
-            all.extend(found.into_iter().map(|found| (Fate::Moved, found)));
+            (Fate::Moved, tally(DeviceCodePlace::File, code_of_file(content, resources)), ContentCode::default())
         }
         Destination::Rewritten { content, .. } => {
-            if let Some(split) = joined.binaries.get(&entry.path) {
-                (code, damage) = (searched(content.original(), true, resources), split.damage.clone());
+            let original = content.original();
+            let known = if let Some(split) = joined.binaries.get(&entry.path) {
+                // Its code is that of archives.
+                let known = ContentCode::of(original, Some(&DeviceCode::default()), resources);
+                ContentCode { damage: split.damage.clone(), ..known }
             } else {
-                let known = known(true, content.original());
-                all.extend(known.wrapped.into_iter().map(|found| (Fate::Split, found)));
-                (code, damage) = (known.code, known.damage);
-            }
+                let known = searched.filter(|it| it.is_fat);
+                known.unwrap_or_else(|| ContentCode::of_fat(original, resources))
+            };
+            (Fate::Split, vec![], known)
         }
         Destination::Host => {
             let is_unsplit = plan.unsplit.contains(&entry.path);
-            let (found, of_wrapped) = if is_unsplit { wrapped(content, resources) } else { Default::default() };
-            if found.is_empty() {
-                let known = known(false, content);
-                (code, damage) = (known.code, known.damage);
-            } else {
-                (code, damage) = (searched(content, true, resources), damage_of_file(content, resources));
-            }
-            damage.extend(of_wrapped);
-            let named = code.found.is_empty().then(|| code_by_name(entry.path.name(), &**content)).flatten();
-            let found = found.into_iter().chain(tally(DeviceCodePlace::File, named));
-            all.extend(found.map(|found| (Fate::Stays, found)));
+            let search_fat = || is_unsplit.then(|| ContentCode::of_fat(content, resources));
+            let known = searched.or_else(search_fat).unwrap_or_else(|| ContentCode::of(content, None, resources));
+            let named = known.code.found.is_empty().then(|| code_by_name(entry.path.name(), &**content)).flatten();
+            (Fate::Stays, tally(DeviceCodePlace::File, named), known)
         }
-    }
-    Some(CodeOfFile::new(entry.path.clone(), all, code, damage))
+    };
+    let all = known.wrapped.into_iter().chain(moved).map(|found| (fate, found)).collect();
+    Some(CodeOfFile::new(entry.path.clone(), all, known.code, known.damage))
 }

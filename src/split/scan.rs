@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::binary_code::{Holder, ScanError, examine};
+use super::binary_code::{DeviceCode, Holder, ScanError, examine};
 use super::content_code::ContentCode;
 use super::early_frames::EarlyFrames;
 use super::options::PlanOptions;
@@ -20,6 +20,7 @@ use crate::join::{self, Joined, SplitForm};
 use crate::kpack::{BundleJobs, Frame};
 use crate::memory::{Parser, ParserMemory};
 use crate::metrics::Progress;
+use crate::resources::Resources;
 use crate::rope::{Content, Identity};
 use crate::source::{Entry, EntryKind, Input, MIN_BINARY};
 
@@ -66,16 +67,10 @@ pub(super) fn scan(
     let scan = |candidate| {
         let ScanCandidate { position, entry, content, .. } = candidate;
         let _named = progress.at(|| entry.path.to_string());
-        let mut result = match joined.binaries.get(&entry.path) {
-            Some(split) => take_over(position, split, options, &jobs).map(Some),
+        let (result, code) = match joined.binaries.get(&entry.path) {
+            Some(split) => (take_over(position, split, options, &jobs).map(Some), None),
             None => scan_file(position, (&|| entry.path.to_text().into(), content), options, &jobs),
         };
-        let is_searched = resources.policy.find.is_some() && !joined.binaries.contains_key(&entry.path);
-        let code = result.as_mut().ok().filter(|_| is_searched).map(|fat| {
-            // Its tables may take much memory, and a search reads them, too.
-            let is_fat = fat.as_mut().map(|fat| fat.binary = None).is_some();
-            ContentCode::of(content, is_fat, resources)
-        });
         progress.advance(content.size());
         (candidate, result, code)
     };
@@ -84,7 +79,10 @@ pub(super) fn scan(
     results.sort_by_key(|(candidate, ..)| candidate.position);
     let mut fat = Vec::new();
     for (ScanCandidate { position, entry, identity, among_files, links, .. }, result, code) in results {
-        plan.searched.extend(code.map(|code| (position, code.into_box())));
+        if let Some(code) = code.map(ContentCode::into_box) {
+            let links = links.iter().map(|(position, _)| *position);
+            plan.searched.extend(links.chain([position]).map(|position| (position, code.clone())));
+        }
         match result {
             Ok(None) => {
                 for file in links.iter().map(|(_, file)| *file).chain([among_files]) {
@@ -160,25 +158,47 @@ fn candidates<'a>(
     (candidates, without_code)
 }
 
+/// The file if it has wrappers; and all code in it if that is wanted.
 fn scan_file(
     entry: usize,
     (name, content): (&dyn Fn() -> Arc<str>, &Arc<dyn Content>),
     options: &PlanOptions,
     jobs: &Arc<BundleJobs>,
-) -> Result<Option<Fat>, ScanError> {
+) -> (Result<Option<Fat>, ScanError>, Option<ContentCode>) {
     let resources = jobs.resources();
     let (holder, mut early) = (Holder::Binary, EarlyFrames::default());
     let examine = || {
         early = EarlyFrames::make(content, options, jobs);
         examine(content, holder, resources)
     };
-    let (code, binary) = holder.indexed(&**content, resources).map_or_else(examine, Ok)?;
-    let Some(code) = code else { return Ok(None) };
-    let table = ParserMemory::new(Parser::Bundle);
-    code.bundles.iter().try_for_each(|bundle| bundle.count(&table))?;
-    let level = options.compression.level();
-    let file = name();
-    let first_wrappers = code.first_wrappers();
+    let (code, binary) = match holder.indexed(&**content, resources).map_or_else(examine, Ok) {
+        Ok(found) => found,
+        Err(error) => return (Err(error), None),
+    };
+    let searched = resources.policy.find.map(|_| ContentCode::of(content, code.as_ref(), resources));
+    let fat = code.map(|code| {
+        let table = ParserMemory::new(Parser::Bundle);
+        let wrappers = wrappers(&code, (name, content), (options, resources), &mut early, &table)?;
+        let is_unfound = wrappers.iter().flat_map(|frames| frames.iter()).any(|frame| frame.object.target.is_unknown());
+        let unfound = code.bundles.iter().filter(|_| is_unfound);
+        let unfound = unfound.flat_map(|bundle| bundle.unfound_ids(content, resources)).collect();
+        let of_code = code.bundles.iter().find_map(absurd_claim).into_iter().chain(unfound_code(&unfound));
+        let warnings = of_code.chain(own_problems(&code.problems)).collect();
+        Ok(Fat { entry, binary, wrappers, split: None, is_signed: code.is_signed, warnings, table })
+    });
+    (fat.transpose(), searched)
+}
+
+/// The code objects of each wrapper. Counts what is kept of them.
+fn wrappers(
+    code: &DeviceCode,
+    (name, content): (&dyn Fn() -> Arc<str>, &Arc<dyn Content>),
+    (options, resources): (&PlanOptions, &Arc<Resources>),
+    early: &mut EarlyFrames,
+    table: &ParserMemory,
+) -> Result<Vec<Arc<Vec<Arc<Frame>>>>, ScanError> {
+    code.bundles.iter().try_for_each(|bundle| bundle.count(table))?;
+    let (level, file, first_wrappers) = (options.compression.level(), name(), code.first_wrappers());
     let frames = |(number, bundle): (usize, &Bundle)| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
         let objects = bundle.objects(content, resources)?;
         check(&objects)?;
@@ -188,13 +208,8 @@ fn scan_file(
         let frame = |object| early.take(&object).unwrap_or_else(|| Arc::new(Frame::new(object, level, resources)));
         Ok(Arc::new(objects.into_iter().map(frame).collect()))
     };
-    let unfound = code.bundles.iter().flat_map(|bundle| bundle.unfound_ids(content, resources)).collect();
-    let of_code = code.bundles.iter().find_map(absurd_claim).into_iter().chain(unfound_code(&unfound));
-    let warnings = of_code.chain(own_problems(&code.problems)).collect();
     let bundles = code.bundles.iter().enumerate().map(frames).collect::<Result<Vec<_>, _>>()?;
-    let wrappers = code.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect();
-    let is_signed = code.is_signed;
-    Ok(Some(Fat { entry, binary, wrappers, split: None, is_signed, warnings, table }))
+    Ok(code.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect())
 }
 
 /// The device code of a binary that was split in the input.
