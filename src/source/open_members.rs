@@ -106,6 +106,15 @@ impl ListedMember {
         }
     }
 
+    /// Records that opening the member again costs nothing, so that it is closed before those that have an index.
+    pub(super) fn demote(&self) {
+        let mut state = self.list.lock();
+        state.entries.demote(&self.number);
+        if let Some(entry) = state.entries.peek_mut(&self.number) {
+            entry.used = 0;
+        }
+    }
+
     /// Sets the bytes of the member's block index.
     pub(super) fn account(&self, index_bytes: u64) {
         let used = self.list.budget.now();

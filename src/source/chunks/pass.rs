@@ -19,6 +19,9 @@ impl Chunks {
         let is_passing = is_unread && state.damage.is_none();
         drop(state);
         let is_passed = is_passing && self.decode_all().is_ok();
+        if is_passed {
+            self.listed.demote();
+        }
         self.is_passed.fetch_or(is_passed, Ordering::Relaxed);
         is_passed
     }
