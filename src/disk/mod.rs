@@ -9,6 +9,7 @@ mod open;
 mod rename;
 mod scratch;
 mod staging;
+mod write;
 
 pub(crate) use cache::{check_cache, create_cache};
 #[cfg(test)]
@@ -26,3 +27,4 @@ pub(crate) use scratch::{
     GRAIN, Scratch, ScratchError, ScratchFile, ScratchLease, free_bytes, half, is_writable_disk, temporary_directory,
 };
 pub(crate) use staging::{PREFIX, Staging, delete, delete_abandoned};
+pub(crate) use write::write_at;

@@ -4,12 +4,14 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::fs::{fstatvfs, statfs};
+
+use super::write_at;
 
 /// The quota is checked again after this many bytes, since other programs write to the disk as well.
 pub(crate) const GRAIN: u64 = 64 << 20;
@@ -145,7 +147,7 @@ impl ScratchFile {
             self.left += self.lease.reserve(&self.file, count - self.left, GRAIN.max(count))?;
         }
         let refused = |source| ScratchError::Io { directory: self.lease.directory.clone(), source };
-        self.file.write_all_at(bytes, self.length).map_err(refused)?;
+        write_at(&self.file, bytes, self.length).map_err(refused)?;
         self.length += count;
         self.left -= count;
         Ok(())

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::error::{ExportError, at, reading};
 use super::sharing::{Reflink, Sharing, SystemCalls, Way};
+use crate::disk::write_at;
 use crate::rope::{Backing, Content, Extent, ExtentSource, InPassing, ReadError, to_usize};
 use crate::split::{FileSum, PassingSum};
 
@@ -318,7 +319,7 @@ impl<K: SystemCalls> TargetFile<'_, K> {
         while offset < end {
             let piece = piece_of(&mut self.buffer, end - offset);
             read(offset, piece).map_err(reading(self.path))?;
-            self.file.write_all_at(piece, offset).map_err(at(self.path))?;
+            write_at(self.file, piece, offset).map_err(at(self.path))?;
             self.passing.iter_mut().for_each(|passing| passing.take(piece));
             offset += piece.len() as u64;
             self.reaches(offset);

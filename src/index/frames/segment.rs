@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::preadv;
 
-use crate::disk::ScratchLease;
+use crate::disk::{ScratchLease, write_at};
 use crate::memory::{Parser, most_kept};
 use crate::rope::{Identity, Xxh3};
 
@@ -179,7 +179,7 @@ impl Appender {
         if end > self.span - self.start {
             return Err(io::Error::other("a compressed code object is longer than it can be"));
         }
-        self.segment.file.write_all_at(bytes, self.at + self.start + self.length)?;
+        write_at(&self.segment.file, bytes, self.at + self.start + self.length)?;
         while !bytes.is_empty() {
             let left = BLOCK - usize::try_from(self.length % BLOCK as u64).unwrap_or(0);
             let (here, after) = bytes.split_at(left.min(bytes.len()));
