@@ -154,7 +154,10 @@ impl Budget {
             }
             let mut state = self.lock();
             if is_first && state.account(purpose).bytes == 0 {
-                return Ok(self.take(state, purpose, bytes));
+                let reservation = self.take(state, purpose, bytes);
+                // What caches have freed may still be in the heap.
+                (bytes >= TRIM_THRESHOLD).then(trim_malloc);
+                return Ok(reservation);
             }
             if state.changes == seen {
                 self.wait(state, lease_left);
