@@ -1,6 +1,6 @@
 //! Which code object goes into which archive, and under which name.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::binaries::{NamedBinary, named};
@@ -124,37 +124,44 @@ fn take_over(
 /// a device of that target runs. Loaders before ROCm/rocm-systems#9953 stop at the first archive that names the target,
 /// so an archive for `gfx90a:xnack-` has to contain the wrappers' code for `gfx90a`, too.
 fn archives(input: &Input, group: &str, binaries: &[NamedBinary], roots: &Roots, options: &PlanOptions) -> Vec<Draft> {
-    let frames = binaries.iter().flat_map(|binary| &binary.fat.wrappers).flat_map(|frames| frames.iter());
-    let targets: BTreeSet<&TargetId> = frames.map(|frame| &frame.object.target).collect();
+    // Looking each target up in each wrapper would compare names a million times.
+    let mut by_target = HashMap::<&TargetId, Vec<(usize, usize, &Arc<Frame>)>>::new();
+    for (number, binary) in binaries.iter().enumerate() {
+        for (wrapper, frames) in binary.fat.wrappers.iter().enumerate() {
+            for frame in frames.iter() {
+                by_target.entry(&frame.object.target).or_default().push((number, wrapper, frame));
+            }
+        }
+    }
+    // Behind an empty entry, HIP goes on to code for the generic processor.
+    let hides = |first: &Frame, other: &Frame| {
+        let [first, other] = [first, other].map(|frame| &frame.object);
+        first.content.size() == 0 && other.content.size() > 0 && first.target.processor() != other.target.processor()
+    };
+    let targets: BTreeSet<&TargetId> = by_target.keys().copied().collect();
     let mut archives = Vec::new();
     for target in targets {
         if !options.wants(&options.packaging.key_of(target)) {
             continue;
         }
         let candidates = target.candidates();
-        let mut entries = Vec::new();
+        let mut fitting: Vec<_> = candidates.iter().filter_map(|it| by_target.get(it)).flatten().copied().collect();
+        // The better candidate stays before others.
+        fitting.sort_by_key(|(binary, wrapper, _)| (*binary, *wrapper));
+        let (mut entries, mut used) = (Vec::new(), BTreeSet::new());
+        for of_wrapper in fitting.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let Some((number, wrapper, frame)) = of_wrapper.first() else { continue };
+            let Some(NamedBinary { fat, kernel_name, .. }) = binaries.get(*number) else { continue };
+            if !of_wrapper.iter().any(|(.., other)| hides(frame, other)) {
+                let (kernel_name, frame) = (Arc::clone(kernel_name), Arc::clone(frame));
+                entries.push(ArchiveEntry { binary: fat.entry, kernel_name, wrapper: Some(*wrapper), frame });
+                used.insert(*number);
+            }
+        }
         let mut youngest = (i64::MIN, 0);
         let mut root: Option<&EntryPath> = None;
-        for binary in binaries {
-            let before = entries.len();
-            for (wrapper, frames) in binary.fat.wrappers.iter().enumerate() {
-                let best = |wanted: &TargetId| frames.iter().find(|frame| frame.object.target == *wanted);
-                let fitting: Vec<_> = candidates.iter().filter_map(best).collect();
-                // Behind an empty entry, HIP goes on to code for the generic processor.
-                let hides = |first: &Frame, other: &Frame| {
-                    let [first, other] = [first, other].map(|frame| &frame.object);
-                    first.content.size() == 0
-                        && other.content.size() > 0
-                        && first.target.processor() != other.target.processor()
-                };
-                if let Some(frame) = fitting.first().filter(|first| !fitting.iter().any(|other| hides(first, other))) {
-                    let kernel_name = Arc::clone(&binary.kernel_name);
-                    let binary = binary.fat.entry;
-                    let wrapper = Some(wrapper);
-                    entries.push(ArchiveEntry { binary, kernel_name, wrapper, frame: Arc::clone(frame) });
-                }
-            }
-            if let Some(entry) = input.entries.get(binary.fat.entry).filter(|_| entries.len() > before) {
+        for binary in used.into_iter().filter_map(|number| binaries.get(number)) {
+            if let Some(entry) = input.entries.get(binary.fat.entry) {
                 youngest = youngest.max((entry.attributes.mtime, entry.attributes.mtime_nanoseconds));
                 // Of roots with one installed path, prefer the one that is not in a data directory.
                 let rank = |root: &EntryPath| (roots.installed(root) != *root, root.clone());

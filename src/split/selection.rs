@@ -1,11 +1,11 @@
 //! Which device parts are wanted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::error::SplitError;
 use super::options::{Packaging, PlanOptions};
 use super::plan::{Destination, Plan};
-use crate::gpu::BundleKey;
+use crate::gpu::{BundleKey, TargetId};
 
 /// Whether a device part is made, if `wanted` lists the targets to keep (all if `None`) and `excluded` those to omit.
 pub fn is_wanted(key: &BundleKey, wanted: Option<&[BundleKey]>, excluded: &[BundleKey]) -> bool {
@@ -82,8 +82,12 @@ impl Plan {
             Destination::Device(key, _) | Destination::Unwanted(key, _) => Some(key.clone()),
             Destination::Host | Destination::Rewritten { .. } | Destination::Held => None,
         });
-        let objects = self.binaries.iter().flat_map(|binary| binary.wrappers.iter().flatten());
-        let of_code = objects.map(|(target, _)| packaging.key_of(target));
+        let of_code = self.targets_of_code().into_iter().map(|target| packaging.key_of(target));
         of_databases.chain(of_code).chain(self.of_wheels.iter().cloned()).collect()
+    }
+
+    /// The targets for which binaries have code. Sorting all code objects would compare many equal names.
+    pub fn targets_of_code(&self) -> HashSet<&TargetId> {
+        self.binaries.iter().flat_map(|binary| binary.wrappers.iter().flatten()).map(|(target, _)| target).collect()
     }
 }

@@ -70,7 +70,6 @@ pub fn gpus_of(plan: &Plan) -> Vec<GpuSet> {
 
 impl ServedGpus {
     pub(super) fn new(plan: &Plan) -> Self {
-        let code = plan.binaries.iter().flat_map(|binary| &binary.wrappers).flatten();
         let of_files = plan.bundle_files.iter().flat_map(|file| &file.targets);
         let targets = plan.targets.clone();
         let is_wanted = |target: &&TargetId| targets.contains(&BundleKey::of(target));
@@ -78,7 +77,7 @@ impl ServedGpus {
         let is_cache = |path: &EntryPath, handler: Handler| handler.kind(path).is_none();
         let generic = plan.generic.iter().filter(|(path, (_, handler))| !is_cache(path, *handler));
         let generic = generic.map(|(_, (target, _))| target).filter(is_wanted);
-        let code: BTreeSet<&TargetId> = code.map(|(target, _)| target).chain(of_files).chain(generic).collect();
+        let code: BTreeSet<&TargetId> = plan.targets_of_code().into_iter().chain(of_files).chain(generic).collect();
         let code = code.into_iter().cloned().collect();
         let modes = plan.modes.values().filter(is_wanted).cloned().collect();
         let (merged, listed) = (BTreeSet::new(), Vec::new());
