@@ -90,6 +90,47 @@ fn a_changed_input_and_a_damaged_index_start_anew() {
     assert!(!known());
 }
 
+/// Several groups of small records, and large ones between them.
+#[test]
+fn damage_anywhere_loses_records_and_never_changes_one() {
+    let place = tempfile::tempdir().unwrap();
+    let input = place.path().join("x.whl");
+    fs::write(&input, "input").unwrap();
+    let value = |number: u64| {
+        let length = if number.is_multiple_of(7) { LARGE } else { LARGE - 100 };
+        let bytes: Vec<u8> = (0..length as u64).map(|at| ((at * (number + 3)) >> 4).to_le_bytes()[0]).collect();
+        serde_bytes::ByteBuf::from(bytes)
+    };
+    let values: Vec<_> = (0..14).map(value).collect();
+    let index = Index::open(place.path(), &input);
+    let all = || (0..).map(identity).zip(&values);
+    all().for_each(|(identity, value)| index.put(RecordKind::Frames, &identity, value));
+    index.save().unwrap();
+    let file = index.file().unwrap();
+    let good = fs::read(file).unwrap();
+    let known = |bytes: &[u8]| {
+        fs::write(file, bytes).unwrap();
+        let next = Index::open(place.path(), &input);
+        let found = all().filter_map(|(identity, value)| Some((next.get(RecordKind::Frames, &identity)?, value)));
+        found.inspect(|(found, value): &(serde_bytes::ByteBuf, _)| assert_eq!(found, *value)).count()
+    };
+    let (mut at, mut blocks) = (8, Vec::new());
+    while at < good.len() {
+        let length = 45 + usize::try_from(u32::from_le_bytes(*good[at..].first_chunk().unwrap())).unwrap();
+        blocks.push(at..at + length);
+        at += length;
+    }
+    assert!(blocks.len() > 5 && known(&good) == values.len(), "{blocks:?}");
+    for block in blocks {
+        let before = known(&good[..block.start]);
+        assert_eq!(known(&good[..block.end - 1]), before);
+        for at in (block.start..block.start + 46).chain([block.start + block.len() / 2, block.end - 1]) {
+            let found = known(&[&good[..at], &[good[at] ^ 1], &good[at + 1..]].concat());
+            assert!((before..values.len()).contains(&found), "byte {at}: {found}, {before} are before it");
+        }
+    }
+}
+
 /// Records of block indexes can have many MB.
 #[test]
 fn large_records_leave_memory_when_they_are_saved_and_are_read_again() {
