@@ -43,7 +43,7 @@ fn when_the_budget_is_short_members_are_closed_in_the_order_of_their_use() {
     let members: Vec<_> = (0..8).map(|_| Fake::open(&list, 1 << 20)).collect();
     members[1].is_busy.store(true, Ordering::Relaxed);
     members[2].listed.lock().unwrap().as_ref().unwrap().touch();
-    members[7].listed.lock().unwrap().as_ref().unwrap().demote();
+    members[7].listed.lock().unwrap().as_ref().unwrap().close_first();
     budget.reclaim();
     assert!(budget.gauges().total() <= 4 << 20);
     let open: Vec<_> = (0..8).filter(|&number: &usize| members[number].is_open()).collect();

@@ -20,7 +20,7 @@ impl Chunks {
         drop(state);
         let is_passed = is_passing && self.decode_all().is_ok();
         if is_passed {
-            self.listed.demote();
+            self.listed.close_first();
         }
         self.is_passed.fetch_or(is_passed, Ordering::Relaxed);
         is_passed
