@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
 
@@ -12,13 +12,13 @@ use super::artifacts::{PreparedArtifacts, artifacts, print_artifacts};
 use super::confinement::Opens;
 use super::failure::{TOO_LARGE, is_broken_pipe, unanswered};
 use super::gate::{self, RequireOptions};
+use super::html::{check_page, write_page};
 use super::input::{InputOptions, RemoteOptions};
 use super::json;
 use super::limits::{LimitOptions, is_kept, parts_of_input, wheels_of_release};
 use super::options::{InspectOptions, SplitOptions};
 use super::prepare::{CommandSession, open, save_index};
 use super::progress::show_bytes;
-use super::said::WrittenOutput;
 use super::table::Style;
 use super::terminal::{message, warn};
 use crate::coverage::Coverage;
@@ -384,20 +384,4 @@ fn search(prepared: &Prepared) -> Vec<CodeOfFile> {
         warn(&format!("{}: it cannot be loaded: {reason}", file.path));
     }
     found
-}
-
-/// Fails if a page would be written to one of the inputs.
-pub(super) fn check_page(file: Option<&Path>, inputs: &Inputs) -> anyhow::Result<()> {
-    let file = file.filter(|file| *file != Path::new("-"));
-    file.map_or(Ok(()), |file| inputs.check_written(file).context("--html"))
-}
-
-/// Writes a page to a file or to stdout.
-pub(super) fn write_page(file: &Path, page: &str) -> anyhow::Result<()> {
-    if file == Path::new("-") {
-        return Ok(std::io::stdout().lock().write_all(page.as_bytes())?);
-    }
-    std::fs::write(file, page).with_context(|| file.display().to_string())?;
-    WrittenOutput::at(("page", "pages"), file, [&file.to_owned()])?.say();
-    Ok(())
 }

@@ -15,6 +15,7 @@ mod failure;
 mod gate;
 mod generate;
 mod gpus;
+mod html;
 mod image_output;
 mod index;
 mod input;
