@@ -18,7 +18,7 @@ use crate::memory::{Parser, WholeFile};
 use crate::metrics::Progress;
 use crate::rope::{Content, Sha256, equal};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
-use crate::wheel::{Claims, is_elsewhere};
+use crate::wheel::{Claims, Stated, is_elsewhere};
 
 /// A fat input, or several builds of it, and their split.
 pub(super) struct Comparison<'a> {
@@ -197,8 +197,12 @@ impl<'a> Comparison<'a> {
         let claims = |content: &dyn Content| WholeFile::of(Parser::Record, content).map(|it| Claims::parse(&it));
         let ([was], Some(b"RECORD"), Ok(is)) = (fat, Some(path.name()), claims(&**content)) else { return false };
         let (Ok(was), Some(site)) = (claims(&***was), path.parent().and_then(|it| it.parent())) else { return false };
-        was.rows().chain(is.rows()).all(|(row, _)| {
-            let Ok(row) = EntryPath::new(row) else { return true };
+        // Files such as scripts are elsewhere, and no split changes them.
+        let outside = |(row, _): &(&[u8], Stated)| EntryPath::new(row).is_err();
+        if is.rows().next().is_none() || !was.rows().filter(outside).eq(is.rows().filter(outside)) {
+            return false;
+        }
+        was.rows().chain(is.rows()).filter_map(|(row, _)| EntryPath::new(row).ok()).all(|row| {
             let file = || self.counterpart(part, &site.child(row.as_bytes()))?.content();
             match (was.get(&row), is.get(&row)) {
                 (before, now) if before == now => true,

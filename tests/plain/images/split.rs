@@ -147,8 +147,10 @@ fn record_states_what_is_there() {
     let (fat, text) = (fixture("mixed.so"), b"text");
     let database = |gpu: &str| format!("x/rocblas/library/TensileLibrary_Type_{gpu}.co");
     let [one, other] = ["gfx90a", "gfx1030"].map(|gpu| line(&database(gpu), gpu.as_bytes()));
+    let script = line("../../../bin/x", b"script");
     let record =
-        [line("x/a.so", &fat), one.clone(), other, line("x/text", text), format!("{info}/RECORD,,\n")].concat();
+        [line("x/a.so", &fat), one.clone(), other, line("x/text", text), script.clone(), format!("{info}/RECORD,,\n")]
+            .concat();
     let wheel = Layer::new()
         .file(&format!("{SITE}/x/a.so"), &fat)
         .file(&format!("{SITE}/x/text"), text)
@@ -162,7 +164,8 @@ fn record_states_what_is_there() {
     let files = unpack(&out.archives("gfx90a"));
     let thin = &files[&format!("{SITE}/x/a.so")].content;
     assert_ne!(*thin, fat);
-    let expected = [line("x/a.so", thin), one, line("x/text", text), format!("{info}/RECORD,,\n")].concat();
+    let expected =
+        [line("x/a.so", thin), one, line("x/text", text), script.clone(), format!("{info}/RECORD,,\n")].concat();
     assert_eq!(String::from_utf8_lossy(&files[&format!("{SITE}/{info}/RECORD")].content), expected);
 
     // These lines are no findings, unless a file is another one.
@@ -173,13 +176,15 @@ fn record_states_what_is_there() {
     };
     let said = against(&out, "gfx90a");
     assert!(said.contains("\n1 finding; ") && said.contains("[database-code]"), "{said}");
-    let files = files.iter().filter(|(_, file)| file.kind.is_file());
-    let layer = files.fold(Layer::new(), |layer, (path, file)| {
-        let changed = expected.replace(&line("x/a.so", thin), &line("x/a.so", b"other"));
-        layer.file(path, if path.ends_with("RECORD") { changed.as_bytes() } else { &file.content })
-    });
-    let said = against(&image(&place.path().join("wrong"), Form::Gzip, &[layer.done()]), "x");
-    assert!(said.contains(&format!("{info}/RECORD: its bytes differ")), "{said}");
+    for (number, (right, other)) in [(line("x/a.so", thin), "x/a.so"), (script, "../../../bin/x")].iter().enumerate() {
+        let changed = expected.replace(right, &line(other, b"other"));
+        let layer = files.iter().filter(|(_, file)| file.kind.is_file()).fold(Layer::new(), |layer, (path, file)| {
+            layer.file(path, if path.ends_with("RECORD") { changed.as_bytes() } else { &file.content })
+        });
+        let wrong = image(&place.path().join(number.to_string()), Form::Gzip, &[layer.done()]);
+        let said = against(&wrong, "x");
+        assert!(said.contains(&format!("{info}/RECORD: its bytes differ")), "{said}");
+    }
 }
 
 /// In thin form nothing says any more that a distribution is split.
