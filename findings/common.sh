@@ -133,12 +133,17 @@ skopeo_copy() { # FROM TO OPTION…: copies an image, as a user without rights, 
         copy --quiet --dest-compress "$@" "oci:$from:latest" "oci:$to:latest" >&2
 }
 
-serve() { # DIRECTORY: serves it at $url on this machine until the script ends
-    python3 -u -m http.server --bind 127.0.0.1 --directory "$1" 0 >"$work/server" 2>&1 &
+serve_by() { # COMMAND…: runs a server that prints its address, which is $url until the script ends
+    : >"$work/server"
+    "$@" >"$work/server" 2>&1 &
     server=$!
     until grep -q 'http://' "$work/server"; do
-        kill -0 $server 2>/dev/null || unavailable "Python's HTTP server does not start: $(tail -1 "$work/server")"
+        kill -0 $server 2>/dev/null || unavailable "the server does not start: $(tail -1 "$work/server")"
         sleep 0.1
     done
     url=$(grep -o 'http://[0-9.:]*' "$work/server" | head -1)
+}
+
+serve() { # DIRECTORY: serves it at $url
+    serve_by python3 -u -m http.server --bind 127.0.0.1 --directory "$1" 0
 }

@@ -70,13 +70,7 @@ server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 print(f"http://127.0.0.1:{server.server_port}", flush=True)
 server.serve_forever()
 END
-python3 "$work/serve.py" "$work/files" >"$work/server" &
-server=$!
-until [ -s "$work/server" ]; do
-    kill -0 $server 2>/dev/null || unavailable "the server does not start"
-    sleep 0.1
-done
-url=$(<"$work/server")
+serve_by python3 "$work/serve.py" "$work/files"
 show() { # NAME COMMAND…
     local code=0
     rm -rf "$work/target" "$work/uv-cache"

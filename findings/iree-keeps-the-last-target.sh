@@ -15,12 +15,6 @@ gfx11-generic: fails, Unknown ROCM target
 mi300x: succeeds, code for gfx942
 END
 venv "$work/venv" iree-base-compiler==3.13.0
-cat >"$work/add.mlir" <<'END'
-func.func @add(%a: tensor<1024xf32>, %b: tensor<1024xf32>) -> tensor<1024xf32> {
-  %sum = arith.addf %a, %b : tensor<1024xf32>
-  return %sum : tensor<1024xf32>
-}
-END
 cat >"$work/targets.py" <<'END'
 import re
 import struct
@@ -34,7 +28,7 @@ print("code for", *[GPUS[flag & 0xFF] for flag in flags])
 END
 show() { # TARGET…
     rm -f "$work/add.vmfb"
-    if "$work/venv/bin/iree-compile" --iree-hal-target-device=hip "${@/#/--iree-rocm-target=}" "$work/add.mlir" -o "$work/add.vmfb" 2>"$work/message"; then
+    if "$work/venv/bin/iree-compile" --iree-hal-target-device=hip "${@/#/--iree-rocm-target=}" "$PYTHONPATH/add.mlir" -o "$work/add.vmfb" 2>"$work/message"; then
         echo "$*: succeeds, $(python3 "$work/targets.py" "$work/add.vmfb")"
     else
         echo "$*: fails, $(grep -om1 'Unknown ROCM target' "$work/message")"

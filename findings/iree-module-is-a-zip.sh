@@ -10,13 +10,7 @@ module.fb: stored, no ELF file
 add_dispatch_0_rocm_hsaco_fb.fb: stored, an ELF file at a multiple of 4, not of 8, machine 224, flags 0x54c
 END
 venv "$work/venv" iree-base-compiler==3.13.0
-cat >"$work/add.mlir" <<'END'
-func.func @add(%a: tensor<1024xf32>, %b: tensor<1024xf32>) -> tensor<1024xf32> {
-  %sum = arith.addf %a, %b : tensor<1024xf32>
-  return %sum : tensor<1024xf32>
-}
-END
-(cd "$work" && venv/bin/iree-compile --iree-hal-target-device=hip --iree-rocm-target=gfx942 add.mlir -o add.vmfb >&2)
+(cd "$work" && venv/bin/iree-compile --iree-hal-target-device=hip --iree-rocm-target=gfx942 "$PYTHONPATH/add.mlir" -o add.vmfb >&2)
 python3 - "$work/add.vmfb" >"$work/out" <<'END'
 import struct
 import sys

@@ -80,14 +80,7 @@ server.serve_forever()
 END
 show() { # NAME replace|keep COMMAND…: installs by the command from a new server
     local code=0 what=
-    : >"$work/server"
-    python3 "$work/serve.py" "$work/served" "$2" >"$work/server" &
-    server=$!
-    until [ -s "$work/server" ]; do
-        kill -0 $server 2>/dev/null || unavailable "the server does not start"
-        sleep 0.1
-    done
-    url=$(<"$work/server")
+    serve_by python3 "$work/serve.py" "$work/served" "$2"
     rm -rf "$work/target" "$work/uv-cache"
     "${@:3}" --index-url "$url/simple" --target "$work/target" hostpkg >"$work/message" 2>&1 || code=$?
     ! grep -q 'Bad CRC' "$work/message" || what=", Bad CRC"
