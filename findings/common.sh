@@ -59,7 +59,7 @@ kpack_python() { # DIRECTORY: runs the Python program on standard input with DIR
     "$work/venv/bin/python" - "$1" "$kpack" >"$work/out"
 }
 
-debs() { # [--suite SUITE] PACKAGE=VERSION…: packages of Debian, unpacked to $work/root, by lists of their own
+debs() { # [--suite SUITE] PACKAGE=VERSION…: packages of Debian, unpacked to $work/root, by lists of their own; also PACKAGE:$foreign
     local suite=bookworm root=$work/root package sources=() options
     if [ "$1" = --suite ]; then
         suite=$2
@@ -79,6 +79,7 @@ debs() { # [--suite SUITE] PACKAGE=VERSION…: packages of Debian, unpacked to $
     options=(-o "Dir::Etc::SourceList=$work/apt/sources.list" -o "Dir::Etc::SourceParts=$work/apt/empty" -o "Dir::State::Lists=$work/apt/lists"
         -o "Dir::Cache=$work/apt/cache" -o APT::Sandbox::User=root -o Acquire::Languages=none
         -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false)
+    [ -z "${foreign:-}" ] || options+=(-o APT::Architectures::=amd64 -o "APT::Architectures::=$foreign")
     apt-get "${options[@]}" --quiet=2 update >&2 || unavailable "apt-get update failed"
     for package; do
         (cd "$work/debs" && apt-get "${options[@]}" --quiet=2 download "$package" >&2) ||
