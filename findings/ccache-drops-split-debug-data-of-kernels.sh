@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # clang 22.1.8, ccache 4.7.5 and llvm-dwp 22.1.8 (Debian 12).
-# Expected: -gsplit-dwarf is for the host, or a file of debug data (.dwo) that a compilation writes is known to the tools that look after such files.
+# Expected: -gsplit-dwarf is for the host, or a file of debug data (.dwo) that a compilation writes is known to the tools that handle such files.
 # Seen: clang writes one for each GPU (k_gfx942.dwo), next to that of the host, and the code object in the library names it. ccache gives back
 # the object with the file of the host alone, so a debugger of kernels has lines but neither variables nor types of them. llvm-dwp, which
 # collects the files of a library before the directory of the build goes, collects that of the host alone, with exit code 0. A name that

@@ -2,8 +2,8 @@
 # librocsparse0 5.3.0+dfsg-2 and librocrand1 5.3.3-4 (Debian 12), clang 22.1.8 and binutils 2.40 (Debian 12).
 # Expected: packages of Debian, which are built with -g and stripped, hold no debug data; the packages of debug symbols have it.
 # Seen: strip does not look into fat binaries. Nearly two thirds of their code objects are debug data of kernels: 826 MB of librocsparse, which is
-# two thirds of what the package takes on the disk, in a file that "file" calls stripped. Of linked and stripped libraries the data cannot be
-# taken without writing the fat binary anew; without it in the first place they have none (-Xarch_device -g0).
+# two thirds of what the package takes on the disk, in a file that "file" calls stripped. From a linked library the data cannot be
+# taken out without writing the fat binary again. Kernels that are compiled without (-Xarch_device -g0) have none.
 . "$(dirname "$0")/common.sh"
 recorded <<'END'
 librocsparse.so.0.1: 0 sections of debug data; 777 code objects with 1294.6 MB, of which 826.3 MB are debug data
