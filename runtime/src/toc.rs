@@ -31,7 +31,7 @@ pub struct Toc {
 }
 
 /// Where a code object is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Blob {
     /// From the beginning of the archive.
     pub offset: u64,

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::binary::FatBinary;
 use crate::devicecode::{CodeOfForm, DeviceCodePlace};
-use crate::fatbin::{Bundle, CodeDamage, CodeFile, damage_for};
+use crate::fatbin::{Bundle, CodeDamage, CodeFile, code_damage, damage_for};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::begins_archive;
@@ -159,7 +159,10 @@ impl LibraryCode {
             let known = offered.filter_map(|(target, entry)| Some((target.parse::<TargetId>().ok()?, entry)));
             known
                 .map(|(target, entry)| {
-                    let reason = resources.and_then(|resources| reader.damage(entry, name, resources));
+                    let object = |resources| reader.object(entry, name, resources).map_err(|error| error.to_string());
+                    let reason = resources.and_then(|resources| {
+                        object(resources).map_or_else(Some, |object| code_damage(&**object.content()))
+                    });
                     damage
                         .extend(reason.map(|reason| (Some(target.clone()), format!("{name} for {target}: {reason}"))));
                     target

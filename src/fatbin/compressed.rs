@@ -73,13 +73,12 @@ impl Compressed {
         Self { damage: Damage::for_frame(label), ..Self::new(content, packing, resources) }
     }
 
-    /// Its first bytes. Does not decompress the rest.
-    pub(super) fn first(&self, length: u64) -> Result<Vec<u8>, ReadError> {
-        let mut bytes = vec![0; to_usize(length)];
-        let read = self.reader().and_then(|mut reader| reader.read_exact(&mut bytes));
+    /// Fills `buffer` with its first bytes. Does not decompress the rest.
+    pub(super) fn first(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let read = self.reader().and_then(|mut reader| reader.read_exact(buffer));
         read.map_err(|error| self.unreadable(&error))?;
-        self.resources.counters.bytes_decompressed.add(length);
-        Ok(bytes)
+        self.resources.counters.bytes_decompressed.add(buffer.len() as u64);
+        Ok(())
     }
 
     /// Bytes of the bundle when it is decompressed.

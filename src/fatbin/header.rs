@@ -27,7 +27,7 @@ const FIRST_GCN: u8 = 0x20;
 pub const CODE_HEADER: usize = size_of::<FileHeader64<LE>>();
 
 /// Bytes in which its program headers are, too: known ones have up to 10, behind the ELF header.
-pub(super) const CODE_BEGINNING: u64 = 1024;
+pub(crate) const CODE_BEGINNING: u64 = 1024;
 
 /// The targets whose code nothing can load, as far as they are known, and why.
 pub(crate) type CodeDamage = BTreeMap<Option<TargetId>, String>;
@@ -37,7 +37,8 @@ pub(super) fn head(content: &dyn Content) -> Result<Vec<u8>, ReadError> {
     beginning(content, CODE_HEADER as u64)
 }
 
-fn beginning(content: &dyn Content, length: u64) -> Result<Vec<u8>, ReadError> {
+/// The first `length` bytes, or all if there are fewer.
+pub(crate) fn beginning(content: &dyn Content, length: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = vec![0; to_usize(content.size().min(length))];
     content.peek(&mut bytes)?;
     Ok(bytes)

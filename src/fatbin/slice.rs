@@ -71,6 +71,10 @@ impl Content for Slice {
         Ok(())
     }
 
+    fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
+        if self.offset > 0 { self.read_at(0, buffer) } else { self.bundle.first(buffer) }
+    }
+
     fn reader(&self, offset: u64) -> Box<dyn InOrderReader + '_> {
         Box::new(SliceReader { slice: self, at: offset, open: None })
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::CodeObject;
 use super::compressed::Compressed;
-use super::header::{CODE_BEGINNING, damage_by_beginning};
 use super::packing::{CompressedFormat, CompressedHeader, MAX_SIZE, Method, WINDOW_LOG, content_size, window_of};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
@@ -73,43 +72,6 @@ impl StoredObject {
         &self.content
     }
 
-    /// What is stored in a part of an archive: a zstd frame, or `size` bytes.
-    pub(crate) fn of_archive(
-        content: &Arc<dyn Content>,
-        (offset, length, is_compressed): (u64, u64, bool),
-        size: u64,
-        label: &str,
-        resources: &Arc<Resources>,
-    ) -> Result<Self, ReadError> {
-        if is_compressed {
-            Self::frame(content, (offset, length), size, label, resources)
-        } else {
-            Self::plain(content, offset, size)
-        }
-    }
-
-    /// The first bytes, in which the headers of code are.
-    pub(crate) fn header(&self) -> Result<Vec<u8>, ReadError> {
-        self.beginning(CODE_BEGINNING)
-    }
-
-    /// Why nothing can load it as code.
-    pub(crate) fn damage(&self) -> Option<String> {
-        let header = self.header().map_err(|error| error.to_string());
-        header.map_or_else(Some, |header| damage_by_beginning(&header, self.content.size()))
-    }
-
-    /// The first `length` bytes, or all if there are fewer.
-    pub(crate) fn beginning(&self, length: u64) -> Result<Vec<u8>, ReadError> {
-        let length = self.content.size().min(length);
-        if let Some(frame) = &self.frame {
-            return frame.first(length);
-        }
-        let mut bytes = vec![0; to_usize(length)];
-        self.content.read_at(0, &mut bytes)?;
-        Ok(bytes)
-    }
-
     /// The object as code for a target.
     pub(crate) fn code_for(&self, target: TargetId) -> CodeObject {
         CodeObject { target, content: Arc::clone(&self.content), bundle: self.frame.clone(), offset: 0 }
@@ -119,6 +81,7 @@ impl StoredObject {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fatbin::{CODE_BEGINNING, beginning};
 
     /// Data that zstd compresses to several blocks.
     fn code() -> Vec<u8> {
@@ -146,7 +109,8 @@ mod tests {
         let stored = frame(&packed, code.len()).unwrap();
         let mut read = vec![0; code.len()];
         stored.content().read_at(0, &mut read).unwrap();
-        assert!(read == code && stored.header().unwrap() == code[..1024]);
+        let header = |stored: &StoredObject| beginning(&**stored.content(), CODE_BEGINNING).unwrap();
+        assert!(read == code && header(&stored) == code[..1024]);
         let said = |error: ReadError| error.to_string();
         assert!(said(frame(&packed, code.len() + 1).unwrap_err()).contains("the table of contents says"));
         assert!(said(frame(&code, code.len()).unwrap_err()).contains("no zstd frame"));
@@ -155,7 +119,7 @@ mod tests {
         let end = broken.len();
         broken[end - 100_000..].fill(0xff);
         let stored = frame(&broken, code.len()).unwrap();
-        assert!(stored.header().unwrap() == code[..1024]);
+        assert!(header(&stored) == code[..1024]);
         let last = code.len() as u64 - 8;
         assert!(
             said(stored.content().read_at(last, &mut [0; 8]).unwrap_err()).starts_with("archive: key: damaged behind")

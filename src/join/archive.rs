@@ -7,10 +7,9 @@ use parking_lot::Mutex;
 
 use crate::fatbin::StoredObject;
 use crate::gpu::TargetId;
-use crate::kpack::ArchiveReader;
+use crate::kpack::{ArchiveReader, Blob, KpackError};
 use crate::loader::{DOT_KPACK, archive_root, named_target};
-use crate::resources::Resources;
-use crate::rope::{Content, ReadError};
+use crate::rope::Content;
 use crate::source::EntryPath;
 
 /// An archive.
@@ -26,16 +25,7 @@ pub(super) struct InputArchive {
     /// The entries that wrappers ask for: name and target.
     pub(super) asked: Mutex<HashSet<(String, String)>>,
     /// What was read of it: entries with the same bytes share one code object.
-    stored: Mutex<HashMap<StoredPlace, StoredObject>>,
-}
-
-/// The location of a code object in an archive, its size in the table of contents, and whether it is compressed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct StoredPlace {
-    pub(super) offset: u64,
-    pub(super) length: u64,
-    pub(super) size: u64,
-    pub(super) is_compressed: bool,
+    objects: Mutex<HashMap<(Blob, u64), StoredObject>>,
 }
 
 /// What the name of an archive says.
@@ -49,8 +39,8 @@ pub(super) struct ArchiveName {
 
 impl InputArchive {
     pub(super) fn new(path: EntryPath, installed: EntryPath, content: Arc<dyn Content>) -> Self {
-        let (reader, needed, asked, stored) = (OnceLock::new(), Mutex::default(), Mutex::default(), Mutex::default());
-        Self { path, installed, content, reader, needed, asked, stored }
+        let (reader, needed, asked, objects) = (OnceLock::new(), Mutex::default(), Mutex::default(), Mutex::default());
+        Self { path, installed, content, reader, needed, asked, objects }
     }
 
     /// A fat binary that has replaced a split one with code in this archive.
@@ -73,20 +63,18 @@ impl InputArchive {
         Some(ArchiveName { root, stem: stem.to_owned(), target: target.parse().ok()? })
     }
 
-    /// The code object at a place. `label` is its name in messages if it is the first one there.
-    pub(super) fn stored(
+    /// The code object of an entry, which is at a place and has a size. `make` makes it if it is the first one there.
+    pub(super) fn object(
         &self,
-        place: StoredPlace,
-        label: &str,
-        resources: &Arc<Resources>,
-    ) -> Result<StoredObject, ReadError> {
-        if let Some(stored) = self.stored.lock().get(&place) {
-            return Ok(stored.clone());
+        place: (Blob, u64),
+        make: impl FnOnce() -> Result<StoredObject, KpackError>,
+    ) -> Result<StoredObject, KpackError> {
+        if let Some(known) = self.objects.lock().get(&place) {
+            return Ok(known.clone());
         }
-        let StoredPlace { offset, length, size, is_compressed } = place;
-        let made = StoredObject::of_archive(&self.content, (offset, length, is_compressed), size, label, resources)?;
+        let object = make()?;
         // Another thread may have been faster.
-        Ok(self.stored.lock().entry(place).or_insert(made).clone())
+        Ok(self.objects.lock().entry(place).or_insert(object).clone())
     }
 
     /// The archive, or why it cannot be read. `None` if it was not opened.

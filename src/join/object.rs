@@ -6,8 +6,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::archive::{InputArchive, StoredPlace};
-use crate::fatbin::{CodeObject, StoredObject, code_problem, code_target, damage_by_beginning, tells_features};
+use super::archive::InputArchive;
+use crate::fatbin::{
+    CODE_BEGINNING, CodeObject, StoredObject, beginning, code_problem, code_target, damage_by_beginning, tells_features,
+};
 use crate::gpu::{TargetId, UNKNOWN};
 use crate::kpack::TocEntry;
 use crate::resources::Resources;
@@ -65,14 +67,11 @@ pub(super) fn code(
         let reason = format!("it takes {} bytes, and the table of contents says {}", blob.size, entry.original_size);
         return Err(failed(&reason));
     }
-    let stored = StoredPlace { offset: blob.offset, length: blob.size, size: entry.original_size, is_compressed };
-    let stored = archive.stored(stored, &place, resources);
-    let said = |error: ReadError| {
-        let text = error.to_string();
-        if text.starts_with(&place) { text } else { failed(&text) }
-    };
-    let stored = stored.map_err(said)?;
-    let header = stored.header().map_err(said)?;
+    let said = |text: String| if text.starts_with(&place) { text } else { failed(&text) };
+    let of_read = |error: ReadError| said(error.to_string());
+    let stored = archive.object((blob, entry.original_size), || reader.object(entry, &place, resources));
+    let stored = stored.map_err(|error| said(error.to_string()))?;
+    let header = beginning(&**stored.content(), CODE_BEGINNING).map_err(of_read)?;
     let of_header = code_target(&header).filter(|_| tells_features(&header));
     let (target, problem) = target_of_entry(name, of_header.as_ref(), &header);
     let of_header = of_header.filter(|_| !target.is_unknown());
@@ -80,7 +79,7 @@ pub(super) fn code(
     let is_renamed = |own: &TargetId| own.processor() != target.processor() && own.is_same_gpu(&target);
     let own = of_header.clone().filter(|own| !is_renamed(own)).unwrap_or_else(|| target.clone());
     let packed = Segment::range(Arc::clone(&archive.content), blob.offset, blob.size);
-    let packed = packed.and_then(|range| Rope::new([range])).map_err(said)?;
+    let packed = packed.and_then(|range| Rope::new([range])).map_err(of_read)?;
     let is_reliable = of_header.is_some();
     let damage = damage_by_beginning(&header, entry.original_size).map(|reason| failed(&reason));
     Ok(JoinedCode {
@@ -121,6 +120,6 @@ pub(super) fn is_same(one: &JoinedCode, other: &JoinedCode) -> Result<bool, Read
     if one.packed.size() == other.packed.size() && equal(&one.packed, &other.packed)? {
         return Ok(true);
     }
-    let begin_alike = one.stored.beginning(BEGINNING)? == other.stored.beginning(BEGINNING)?;
+    let begin_alike = beginning(&**left, BEGINNING)? == beginning(&**right, BEGINNING)?;
     Ok(begin_alike && Sha256::of_content(&**left)? == Sha256::of_content(&**right)?)
 }

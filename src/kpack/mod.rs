@@ -56,8 +56,8 @@ pub use jobs::BundleJobs;
 pub use layout::{ArchiveEntry, ArchiveRope};
 pub(crate) use packed_bundle::PackedBundle;
 pub use reader::ArchiveReader;
-pub(crate) use reader::read_entry;
-pub use rocm_kpack::{Error as KpackError, MAGIC, Toc, TocEntry, toc_key};
+pub(crate) use reader::{read_entry, stored_object};
+pub use rocm_kpack::{Blob, Error as KpackError, MAGIC, Toc, TocEntry, toc_key};
 
 use crate::rope::ReadError;
 

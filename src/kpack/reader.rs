@@ -173,14 +173,14 @@ impl ArchiveReader {
         self.archive.get(key, target)
     }
 
-    /// Why nothing can load the code object of an entry, as far as its headers show it. `label` is its name in messages.
-    pub(crate) fn damage(&self, entry: &TocEntry, label: &str, resources: &Arc<Resources>) -> Option<String> {
-        let stored = self.stored(entry).map_err(|error| error.to_string()).and_then(|(blob, is_compressed)| {
-            let place = (blob.offset, blob.size, is_compressed);
-            let stored = StoredObject::of_archive(&self.content, place, entry.original_size, label, resources);
-            stored.map_err(|error| error.to_string())
-        });
-        stored.map_or_else(Some, |stored| stored.damage())
+    /// The code object of an entry. `label` is its name in messages.
+    pub(crate) fn object(
+        &self,
+        entry: &TocEntry,
+        label: &str,
+        resources: &Arc<Resources>,
+    ) -> Result<StoredObject, Error> {
+        stored_object((&self.content, &self.archive), entry, label, resources)
     }
 
     /// Passes the code object of an entry to `sink` in pieces: it may be larger than the memory. An error of `sink`
@@ -191,21 +191,34 @@ impl ArchiveReader {
         budget: &Arc<Budget>,
         sink: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<(), Error> {
-        let place = (&self.content, self.archive.stored(entry)?);
-        read_entry(place, self.archive.scheme(), entry, budget, sink)
+        read_entry((&self.content, &self.archive), entry, budget, sink)
     }
 }
 
-/// Passes the code object that is stored in a part of an archive to `sink` in pieces.
-pub(crate) fn read_entry(
-    (content, blob): (&Arc<dyn Content>, Blob),
-    scheme: Scheme,
+/// The code object of an entry of an archive with this content. `label` is its name in messages.
+pub(crate) fn stored_object<S: Source>(
+    (content, archive): (&Arc<dyn Content>, &Archive<S>),
+    entry: &TocEntry,
+    label: &str,
+    resources: &Arc<Resources>,
+) -> Result<StoredObject, Error> {
+    let (blob, size) = (archive.stored(entry)?, entry.original_size);
+    let object = match archive.scheme() {
+        Scheme::None => StoredObject::plain(content, blob.offset, size),
+        Scheme::ZstdPerKernel => StoredObject::frame(content, (blob.offset, blob.size), size, label, resources),
+    };
+    object.map_err(|error| Error::Read(io::Error::other(error)))
+}
+
+/// Passes the code object of an entry of an archive with this content to `sink` in pieces.
+pub(crate) fn read_entry<S: Source>(
+    (content, archive): (&Arc<dyn Content>, &Archive<S>),
     entry: &TocEntry,
     budget: &Arc<Budget>,
     sink: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<(), Error> {
-    let mut pieces = Pieces::new(entry.original_size, sink)?;
-    match scheme {
+    let (blob, mut pieces) = (archive.stored(entry)?, Pieces::new(entry.original_size, sink)?);
+    match archive.scheme() {
         Scheme::None if blob.size != entry.original_size => {
             let (found, size) = (blob.size, entry.original_size);
             return Err(Error::Frame(format!("a code object has {found} bytes instead of {size}")));

@@ -1,11 +1,11 @@
 //! Libraries whose wrappers lead to archives.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rocm_kpack::{Archive, ArchiveFile, Environment, Error, Marker, Scheme, search, toc_key};
+use rocm_kpack::{Archive, ArchiveFile, Environment, Error, Marker, search, toc_key};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
@@ -16,11 +16,11 @@ use super::nearby::{NearbyArchives, nearby_archives};
 use super::{device, installed, kpack_path, part};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::coverage::quoted;
-use crate::fatbin::{StoredObject, damage_by_beginning};
+use crate::fatbin::{CODE_BEGINNING, beginning, damage_by_beginning};
 use crate::gpu::TargetId;
-use crate::kpack::read_entry;
+use crate::kpack::{read_entry, stored_object};
 use crate::resources::Resources;
-use crate::rope::to_usize;
+use crate::rope::{Content, to_usize};
 use crate::source::open_file;
 
 /// A place where a runtime looks for an archive.
@@ -33,7 +33,13 @@ enum SplitState {
     Absent,
     Denied,
     Broken(String),
-    Open(Box<Archive<ArchiveFile>>),
+    Open(Box<OpenArchive>),
+}
+
+/// An archive, and the file that it is in.
+struct OpenArchive {
+    archive: Archive<ArchiveFile>,
+    content: Arc<dyn Content>,
 }
 
 /// The search for archives with the code of a library for a GPU.
@@ -91,12 +97,12 @@ impl ArchiveSearch<'_> {
             }
             let Some((_, candidates)) = &last else { continue };
             let key = toc_key(&marker.kernel_name, to_usize(wrapper.index & 0xffff_ffff));
-            let Some((path, archive, target)) = self.find(candidates, &key) else {
+            let Some((path, open, target)) = self.find(candidates, &key) else {
                 missing.push((number, key));
                 continue;
             };
             // Of most code objects only the headers are read here. `verify` reads all.
-            let read = self.read(path, archive, (&key, &target), lookup.with_code == 0).map_err(|error| {
+            let read = self.read(open, (&key, &target), lookup.with_code == 0).map_err(|error| {
                 let of_packages = installed::cause(&self.file.path, self.device, Some(path), lookup);
                 let reason = format!("{} is damaged: {key} for {target}: {error}", path.display());
                 Cause::new(&cause::ARCHIVE_DAMAGED, reason, of_packages.and_then(|cause| cause.command))
@@ -124,9 +130,9 @@ impl ArchiveSearch<'_> {
 
     /// The wrappers whose code archives have for other GPUs. The others have no kernels.
     fn held_for_others(&self, marker: &Marker, missing: Vec<(usize, String)>) -> Vec<usize> {
-        let nearby = nearby_archives(marker, &self.file.path).paths.into_iter().map(ArchiveCandidate::at);
+        let nearby = nearby_archives(marker, &self.file.path).paths.into_iter().map(|path| self.candidate(path));
         let nearby: Vec<_> = nearby.collect();
-        let open = || nearby.iter().filter_map(ArchiveCandidate::open);
+        let open = || nearby.iter().filter_map(ArchiveCandidate::archive);
         let holds = |archive: &Archive<ArchiveFile>, key: &str| {
             archive.targets().iter().any(|target| archive.find(key, target).is_ok_and(|found| found.is_some()))
         };
@@ -144,37 +150,37 @@ impl ArchiveSearch<'_> {
     /// nothing can load it, as far as these show it.
     fn read(
         &self,
-        path: &Path,
-        archive: &Archive<ArchiveFile>,
+        OpenArchive { archive, content }: &OpenArchive,
         (key, target): (&str, &str),
         is_whole: bool,
-    ) -> Result<Option<String>, String> {
-        let text = |error: Error| error.to_string();
-        let Some(entry) = archive.find(key, target).map_err(text)? else { return Ok(None) };
-        let content = open_file(path, self.resources).map_err(|error| error.to_string())?;
-        let (blob, scheme) = (archive.stored(&entry).map_err(text)?, archive.scheme());
+    ) -> Result<Option<String>, Error> {
+        let Some(entry) = archive.find(key, target)? else { return Ok(None) };
+        let mut header = Vec::new();
         if is_whole {
-            let budget = &self.resources.budget;
-            read_entry((&content, blob), scheme, &entry, budget, |_| Ok(())).map_err(text)?;
+            read_entry((content, archive), &entry, &self.resources.budget, |piece| {
+                header.extend(piece.iter().take(to_usize(CODE_BEGINNING).saturating_sub(header.len())));
+                Ok(())
+            })?;
+        } else {
+            let object = stored_object((content, archive), &entry, key, self.resources)?;
+            header =
+                beginning(&**object.content(), CODE_BEGINNING).map_err(|error| Error::Read(io::Error::other(error)))?;
         }
-        let place = (blob.offset, blob.size, scheme == Scheme::ZstdPerKernel);
-        let stored = StoredObject::of_archive(&content, place, entry.original_size, key, self.resources);
-        let header = stored.and_then(|stored| stored.header()).map_err(|error| error.to_string())?;
         Ok(damage_by_beginning(&header, entry.original_size))
     }
 
     /// The archive in which a runtime finds a code object, and the target for which it does.
-    fn find<'a>(
-        &self,
-        candidates: &'a [ArchiveCandidate],
-        key: &str,
-    ) -> Option<(&'a Path, &'a Archive<ArchiveFile>, String)> {
+    fn find<'a>(&self, candidates: &'a [ArchiveCandidate], key: &str) -> Option<(&'a Path, &'a OpenArchive, String)> {
         let open: Vec<_> = candidates.iter().filter_map(|it| Some((&*it.path, it.open()?))).collect();
-        let offers = |(_, archive): (&Path, &Archive<ArchiveFile>), target: &str| archive.offers(target);
+        let offers = |(_, open): (&Path, &OpenArchive), target: &str| open.archive.offers(target);
         let mut steps = search::steps(&self.targets, &open, offers);
-        let holds = |archive: &Archive<_>, target| archive.find(key, target).is_ok_and(|found| found.is_some());
-        let ((path, archive), target) = steps.find(|((_, archive), target)| holds(archive, target))?;
-        Some((path, archive, target.to_owned()))
+        let holds = |open: &OpenArchive, target| open.archive.find(key, target).is_ok_and(|found| found.is_some());
+        let ((path, open), target) = steps.find(|((_, open), target)| holds(open, target))?;
+        Some((path, open, target.to_owned()))
+    }
+
+    fn candidate(&self, path: PathBuf) -> ArchiveCandidate {
+        ArchiveCandidate::at(path, self.resources)
     }
 
     /// The archives that a runtime tries, without duplicates.
@@ -195,7 +201,8 @@ impl ArchiveSearch<'_> {
         let mut seen = BTreeSet::new();
         let paths =
             self.environment.archive_paths(&marker.kpack_search_paths, &self.file.path, &self.targets).into_iter();
-        let candidates: Vec<_> = paths.filter(|path| seen.insert(path.clone())).map(ArchiveCandidate::at).collect();
+        let candidates: Vec<_> =
+            paths.filter(|path| seen.insert(path.clone())).map(|path| self.candidate(path)).collect();
         let is_alike = |one: &ArchiveCandidate, next: &ArchiveCandidate| {
             let are_absent = [one, next].iter().all(|it| matches!(it.state, SplitState::Absent));
             are_absent && one.path.parent() == next.path.parent()
@@ -208,7 +215,8 @@ impl ArchiveSearch<'_> {
                 SplitState::Absent => "not there".to_owned(),
                 SplitState::Denied => "it may not be read".to_owned(),
                 SplitState::Broken(error) => error.clone(),
-                SplitState::Open(archive) => {
+                SplitState::Open(open) => {
+                    let archive = &open.archive;
                     let group = archive.toc().map_or_else(|_| "?".to_owned(), |toc| toc.group_name);
                     format!("an archive of {group} for {}", archive.targets().join(", "))
                 }
@@ -229,8 +237,9 @@ impl ArchiveSearch<'_> {
         let beside = |link: &PathBuf| {
             let paths =
                 Environment::default().archive_paths(&marker.kpack_search_paths, link, &self.targets).into_iter();
-            let archives =
-                paths.map(ArchiveCandidate::at).filter_map(|it| Some((it.open()?.targets().to_vec(), it.path)));
+            let archives = paths
+                .map(|path| self.candidate(path))
+                .filter_map(|it| Some((it.archive()?.targets().to_vec(), it.path)));
             let fitting = archives.filter(|(offered, _)| self.targets.iter().any(|target| offered.contains(target)));
             let fitting: BTreeSet<_> =
                 fitting.filter_map(|(_, path)| path.canonicalize().ok()).filter(|it| !tried.contains(it)).collect();
@@ -272,7 +281,7 @@ impl ArchiveSearch<'_> {
             _ => None,
         });
         let offering =
-            candidates.iter().find(|it| it.open().is_some_and(|it| self.targets.iter().any(|name| it.offers(name))));
+            candidates.iter().find(|it| it.archive().is_some_and(|it| self.targets.iter().any(|name| it.offers(name))));
         let unfit = candidates.iter().find(|it| it.open().is_some());
         let of_packages = installed::cause(
             path,
@@ -295,7 +304,7 @@ impl ArchiveSearch<'_> {
             return known.unwrap_or_else(|| Cause::new(&cause::ARCHIVE_REPLACED, reason, command));
         }
         if let Some(unfit) = unfit {
-            let names = unfit.open().map(|archive| archive.targets().join(", ")).unwrap_or_default();
+            let names = unfit.archive().map(|archive| archive.targets().join(", ")).unwrap_or_default();
             let reason = format!("{} is an archive for {names}", unfit.path.display());
             return Cause::new(&cause::ARCHIVE_UNFIT, reason, command);
         }
@@ -346,10 +355,14 @@ fn marker(wrapper: &SplitWrapper) -> Result<Marker, String> {
 }
 
 impl ArchiveCandidate {
-    fn at(path: PathBuf) -> Self {
-        let opened = ArchiveFile::open(&path).and_then(Archive::open);
-        let state = match opened.and_then(|archive| archive.index().map(drop).map(|()| archive)) {
-            Ok(archive) => SplitState::Open(Box::new(archive)),
+    fn at(path: PathBuf, resources: &Arc<Resources>) -> Self {
+        let opened = ArchiveFile::open(&path).and_then(Archive::open).and_then(|archive| {
+            archive.index()?;
+            let content = open_file(&path, resources).map_err(|error| Error::Read(io::Error::other(error)))?;
+            Ok(OpenArchive { archive, content })
+        });
+        let state = match opened {
+            Ok(open) => SplitState::Open(Box::new(open)),
             Err(Error::FileNotFound) => SplitState::Absent,
             Err(Error::Read(error)) if error.kind() == ErrorKind::PermissionDenied => SplitState::Denied,
             Err(error) => SplitState::Broken(error.to_string()),
@@ -357,11 +370,15 @@ impl ArchiveCandidate {
         Self { path, state }
     }
 
-    fn open(&self) -> Option<&Archive<ArchiveFile>> {
+    fn open(&self) -> Option<&OpenArchive> {
         match &self.state {
-            SplitState::Open(archive) => Some(archive),
+            SplitState::Open(open) => Some(open),
             SplitState::Absent | SplitState::Denied | SplitState::Broken(_) => None,
         }
+    }
+
+    fn archive(&self) -> Option<&Archive<ArchiveFile>> {
+        self.open().map(|open| &open.archive)
     }
 }
 
