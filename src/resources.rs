@@ -80,6 +80,9 @@ pub struct Resources {
     /// What the readers of all inputs share to inflate members. Its type belongs to `source`, which uses this one.
     #[doc(hidden)]
     pub decoders: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// Why bytes of a server are missing, for the first file that lacks some. Its type belongs to `remote`, which uses this one.
+    #[doc(hidden)]
+    pub lost: OnceLock<Box<dyn Any + Send + Sync>>,
     /// Contexts that compress code objects.
     #[doc(hidden)]
     pub compressors: Compressors,
@@ -130,6 +133,7 @@ impl Resources {
             buffers: Pool::new(&budget, MemoryClass::Bundles),
             streams: Pool::new(&budget, MemoryClass::Bundles),
             decoders: OnceLock::new(),
+            lost: OnceLock::new(),
             compressors: Compressors::new(&budget),
             index,
             store,

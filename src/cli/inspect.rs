@@ -141,7 +141,7 @@ impl Inspect {
         let code = search(prepared);
         let coverage = self.gate.judge(prepared, &code, &self.source.paths());
         let summaries = Some(CodeSummary::all(&code));
-        check_remote()?;
+        check_remote(&prepared.resources)?;
         save_index(&prepared.resources);
         if let Some(file) = &self.html {
             let page = Page::new(planned, summaries.clone(), self.sizes).with_layers(layers.clone());

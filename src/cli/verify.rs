@@ -165,7 +165,7 @@ impl Verify {
         let resources = Resources::with_policy(self.memory.limit()?, WorkPolicy { urls, ..WorkPolicy::default() });
         let report =
             show_bytes("Verifying", |progress| verify::verify(&named, against, &options, &resources, progress));
-        check_remote()?;
+        check_remote(&resources)?;
         // Missing memory is the cause of another error, and has the exit code of all errors here.
         check_tables()?;
         Ok(report?)

@@ -183,7 +183,7 @@ impl Why {
         threads::start_pool(None).map_err(|error| unreadable(error.into()))?;
         let question = Question { paths, gpus, visible, binary, wrapper, variables, loaded, gone, resources };
         let answer = question.answer();
-        check_remote().map_err(|error| (AnswerStatus::Unknown, error.into()))?;
+        check_remote(&question.resources).map_err(|error| (AnswerStatus::Unknown, error.into()))?;
         let mut answer = match answer {
             Ok(answer) => answer,
             Err(error @ (WhyError::Nothing(_) | WhyError::NoWrapper(_))) => return Err(nothing(error.into())),

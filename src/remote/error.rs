@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use ureq::Error;
 
 use super::url::without_secrets;
+use crate::resources::Resources;
 
 /// Why a file on a server is not read.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -191,15 +191,14 @@ impl From<std::io::Error> for RemoteProblem {
     }
 }
 
-/// The first file that could not be read to the end.
-static FAILED: OnceLock<RemoteError> = OnceLock::new();
-
 /// Fails for good: what follows is not asked for.
-pub(super) fn fail(error: RemoteError) -> RemoteError {
-    FAILED.get_or_init(|| error).clone()
+pub(super) fn fail(error: RemoteError, resources: &Resources) -> RemoteError {
+    resources.lost.get_or_init(|| Box::new(error.clone()));
+    check(resources).err().unwrap_or(error)
 }
 
 /// Fails if bytes of a server are missing. An answer without them is no answer.
-pub(crate) fn check() -> Result<(), RemoteError> {
-    FAILED.get().map_or(Ok(()), |error| Err(error.clone()))
+pub(crate) fn check(resources: &Resources) -> Result<(), RemoteError> {
+    let lost = resources.lost.get().and_then(|lost| lost.downcast_ref::<RemoteError>());
+    lost.map_or(Ok(()), |error| Err(error.clone()))
 }

@@ -45,7 +45,7 @@ impl RemoteFile {
         if urls == UrlAccess::Refused {
             return Err(RemoteProblem::not_taken(name));
         }
-        let failed = |problem: RemoteProblem| fail(problem.at(name));
+        let failed = |problem: RemoteProblem| fail(problem.at(name), resources);
         let client = RangeClient::new(name).map_err(failed)?;
         let half = resources.budget.capacity() / 2;
         let tail = match client.tail(TAIL) {
@@ -111,7 +111,7 @@ impl RemoteFile {
             WindowFacts { size: end, parts: self.parts.get(), most, is_there: &is_there }.blocks(&wanted)
         };
         loop {
-            check()?;
+            check(&self.resources)?;
             let mut found = None;
             let take = |at, bytes: Arc<[u8]>| {
                 self.resources.counters.bytes_read.add(bytes.len() as u64);
@@ -123,7 +123,7 @@ impl RemoteFile {
             };
             let read = |answer: &OpenAnswer| answer.read_to(&self.client, number, window::AT_ONCE, take);
             let held = self.answers.read((number, end), || self.blocks.get(number), window, read);
-            if let Some(block) = held.map_err(|problem| fail(problem.at(&self.name)))?.or(found) {
+            if let Some(block) = held.map_err(|problem| fail(problem.at(&self.name), &self.resources))?.or(found) {
                 return Ok(block);
             }
         }

@@ -46,7 +46,7 @@ pub(super) fn plan(
     let plan = |progress: &_| Plan::of_joined(&input, &joined, &choices.plan, jobs, progress);
     let plan = stages.stage("Planning", plan)?;
     check_tables()?;
-    check_remote()?;
+    check_remote(resources)?;
     let is_whole = plan.keeps_wheels || share == Share::Wheel && is_whole(&input, &plan);
     let wheels = (!is_whole).then(|| WheelSet::new(&input, &plan, &choices.wheels, resources)).transpose()?.flatten();
     let warnings = warnings(&input, &plan, wheels.as_ref(), share);

@@ -61,7 +61,7 @@ pub(super) fn list_remote(location: &Path, resources: &Arc<Resources>) -> Result
     let wheel = OpenWheel::new(location, WheelBytes::Remote(Box::new(file)), resources);
     let listed = list_members(wheel, Attributes::of_process(), location.to_owned());
     // Why bytes are missing says more than what was not found in them.
-    check_remote()?;
+    check_remote(resources)?;
     listed
 }
 
