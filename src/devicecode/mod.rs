@@ -17,5 +17,5 @@ pub use beginning::{begins_static_library, code_of_file};
 pub use effort::Effort;
 pub use form::{CodeFrame, DeviceCodePlace, DeviceForm, DeviceFormRow, FORMS, SQLITE};
 pub use found::{CodeAmount, CodeOfForm, CodePiece, CodeTally};
-pub(crate) use named::{code_by_name, is_packed_tree};
+pub(crate) use named::{code_by_name, is_packed_tree, unpacked};
 pub use search::{SearchError, search};

@@ -42,11 +42,6 @@ pub(super) struct DeviceCode {
 }
 
 impl DeviceCode {
-    /// Its bundles.
-    pub(super) fn bundles(&self) -> &[Bundle] {
-        &self.bundles
-    }
-
     /// The first wrapper that leads to each bundle.
     pub(super) fn first_wrappers(&self) -> HashMap<usize, usize> {
         self.wrappers.iter().enumerate().rev().map(|(wrapper, &bundle)| (bundle, wrapper)).collect()

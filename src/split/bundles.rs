@@ -44,6 +44,6 @@ pub fn targets_of_bundle_file(
     }
     let (code, _) = find(content, Holder::BundleFile, resources).ok()?;
     let code = code?;
-    let bundle = code.bundles().first().filter(|bundle| bundle.is_file(content.size()))?;
+    let bundle = code.bundles.first().filter(|bundle| bundle.is_file(content.size()))?;
     Some(bundle.targets())
 }

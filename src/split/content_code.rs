@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::binary_code::{DeviceCode, Holder, find};
+use super::binary_code::{Holder, find};
 use crate::binary::FileCode;
 use crate::devicecode::{CodeOfForm, CodePiece, CodeTally, DeviceCodePlace};
-use crate::fatbin::{CodeDamage, damage_of_file};
+use crate::fatbin::{Bundle, CodeDamage, damage_of_file};
 use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
@@ -28,25 +28,25 @@ pub(super) struct ContentCode {
 }
 
 impl ContentCode {
-    /// All code of a file, from the index or by searching. `wrapped` is what its wrappers lead to, if it has some.
-    pub(super) fn of(content: &Arc<dyn Content>, wrapped: Option<&DeviceCode>, resources: &Arc<Resources>) -> Self {
+    /// All code of a file, from the index or by searching. `bundles` are those of it to which its wrappers lead, if it has some:
+    /// those of a split binary lead to archives.
+    pub(super) fn of(content: &Arc<dyn Content>, bundles: Option<&[Bundle]>, resources: &Arc<Resources>) -> Self {
+        let is_fat = bundles.is_some();
         let identity = content.identity().map(|identity| {
-            let subject = if wrapped.is_some() { "device code in data" } else { "device code in all sections" };
+            let subject = if is_fat { "device code in data" } else { "device code in all sections" };
             Identity::describe(subject).add(&identity.0).finish()
         });
         if let Some(known) = identity.as_ref().and_then(|identity| resources.index.get(RecordKind::Scan, identity)) {
             return known;
         }
-        let damage = match wrapped {
-            Some(code) => code_damage(code, content, resources),
+        let damage = match bundles {
+            Some(bundles) => damage_of(bundles, content, resources),
             None => damage_of_file(content, resources),
         };
-        let code = FileCode::of(content, wrapped.is_some(), resources);
+        let code = FileCode::of(content, is_fat, resources);
         let is_finished = code.as_ref().is_ok_and(|code| !code.is_unfinished);
         let code = code.unwrap_or_default();
-        let is_fat = wrapped.is_some();
-        let wrapped =
-            tally(DeviceCodePlace::Wrapper, wrapped.iter().flat_map(|code| code.bundles()).map(CodePiece::of_bundle));
+        let wrapped = tally(DeviceCodePlace::Wrapper, bundles.into_iter().flatten().map(CodePiece::of_bundle));
         let found = Self { is_fat, wrapped, code, damage };
         // Searching a small file costs less than a record of it.
         let is_worth = content.size() >= MIN_RECORDED || found != Self::default();
@@ -59,7 +59,7 @@ impl ContentCode {
     /// The same for a file of which planning found that it has wrappers.
     pub(super) fn of_fat(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Self {
         let wrapped = find(content, Holder::Binary, resources).ok().and_then(|(code, _)| code);
-        Self::of(content, wrapped.as_ref(), resources)
+        Self::of(content, wrapped.as_ref().map(|code| &*code.bundles), resources)
     }
 
     /// `None` if it is that of a file without code, as most are.
@@ -71,11 +71,11 @@ impl ContentCode {
 /// What is wrong with the code behind the wrappers of a binary.
 pub(crate) fn wrapped_damage(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> CodeDamage {
     let code = find(content, Holder::Binary, resources).ok().and_then(|(code, _)| code);
-    code.map(|code| code_damage(&code, content, resources)).unwrap_or_default()
+    code.map(|code| damage_of(&code.bundles, content, resources)).unwrap_or_default()
 }
 
-fn code_damage(code: &DeviceCode, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> CodeDamage {
-    code.bundles.iter().flat_map(|bundle| bundle.damage(content, resources)).collect()
+fn damage_of(bundles: &[Bundle], content: &Arc<dyn Content>, resources: &Arc<Resources>) -> CodeDamage {
+    bundles.iter().flat_map(|bundle| bundle.damage(content, resources)).collect()
 }
 
 pub(super) fn tally(place: DeviceCodePlace, pieces: impl IntoIterator<Item = CodePiece>) -> Vec<CodeOfForm> {

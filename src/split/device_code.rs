@@ -5,11 +5,10 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::binary_code::DeviceCode;
 use super::content_code::{ContentCode, tally};
 use super::{Destination, Plan};
 use crate::binary::FileCode;
-use crate::devicecode::{CodeOfForm, DeviceCodePlace, code_by_name, code_of_file, is_packed_tree};
+use crate::devicecode::{CodeOfForm, DeviceCodePlace, code_by_name, code_of_file, is_packed_tree, unpacked};
 use crate::fatbin::CodeDamage;
 use crate::join::Joined;
 use crate::memory::{Parser, ParserMemory};
@@ -62,8 +61,12 @@ impl CodeOfFile {
         Self { path, found, archives, is_unfinished, is_packed_tree: false, damage, _memory: memory }
     }
 
-    fn not_searched(path: EntryPath) -> Self {
-        Self { is_packed_tree: true, ..Self::new(path, Vec::new(), FileCode::default(), CodeDamage::new()) }
+    /// That of a file in an archive. What is behind wrappers is found as other data is.
+    fn in_archive(path: EntryPath, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Self {
+        let is_packed_tree = is_packed_tree(path.name());
+        let search = || ContentCode::of(content, None, resources);
+        let ContentCode { code, damage, .. } = if is_packed_tree { ContentCode::default() } else { search() };
+        Self { is_packed_tree, ..Self::new(path, Vec::new(), code, damage) }
     }
 
     /// Whether there is something to say about it.
@@ -90,29 +93,17 @@ pub fn device_code(
     let files = input.entries.par_iter().zip(&plan.places).enumerate().with_max_len(1);
     let found = files.flat_map_iter(|(position, (entry, place))| {
         let _named = progress.at(|| entry.path.to_string());
-        let found = match entry.content().filter(|_| is_packed_tree(entry.path.name())) {
-            Some(content) if matches!(place, Destination::Host) => in_archive(&entry.path, content, resources),
+        let found: Vec<_> = match entry.content().filter(|_| is_packed_tree(entry.path.name())) {
+            Some(content) if matches!(place, Destination::Host) => {
+                let files = unpacked(&entry.path, content, resources).into_iter();
+                files.map(|(path, content)| CodeOfFile::in_archive(path, &content, resources)).collect()
+            }
             _ => of_entry((position, entry), place, (joined, plan), resources).into_iter().collect(),
         };
         progress.advance(entry.size());
         found.into_iter().filter(CodeOfFile::is_notable)
     });
     found.collect()
-}
-
-/// The code in the files of an archive. That behind wrappers is found as other data is.
-fn in_archive(path: &EntryPath, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Vec<CodeOfFile> {
-    let Some(files) = Input::files_in(path, content, resources) else {
-        return vec![CodeOfFile::not_searched(path.clone())];
-    };
-    let of_file = |(path, content): (EntryPath, Arc<dyn Content>)| {
-        if is_packed_tree(path.name()) {
-            return CodeOfFile::not_searched(path);
-        }
-        let ContentCode { code, damage, .. } = ContentCode::of(&content, None, resources);
-        CodeOfFile::new(path, Vec::new(), code, damage)
-    };
-    files.into_iter().map(of_file).collect()
 }
 
 fn of_entry(
@@ -132,7 +123,7 @@ fn of_entry(
             let original = content.original();
             let known = if let Some(split) = joined.binaries.get(&entry.path) {
                 // Its code is that of archives.
-                let known = ContentCode::of(original, Some(&DeviceCode::default()), resources);
+                let known = ContentCode::of(original, Some(&[]), resources);
                 ContentCode { damage: split.damage.clone(), ..known }
             } else {
                 let known = searched.filter(|it| it.is_fat);

@@ -175,7 +175,8 @@ fn scan_file(
         Ok(found) => found,
         Err(error) => return (Err(error), None),
     };
-    let searched = resources.policy.find.map(|_| ContentCode::of(content, code.as_ref(), resources));
+    let searched =
+        resources.policy.find.map(|_| ContentCode::of(content, code.as_ref().map(|code| &*code.bundles), resources));
     let fat = code.map(|code| {
         let table = ParserMemory::new(Parser::Bundle);
         let wrappers = wrappers(&code, (name, content), (options, resources), &mut early, &table)?;

@@ -213,7 +213,7 @@ impl ThinSource {
         code: &DeviceCode,
         slots: Option<&BTreeMap<u64, u64>>,
     ) -> Result<Vec<Thinned>, ReadError> {
-        let mut bundles: Vec<_> = code.bundles().iter().collect();
+        let mut bundles: Vec<_> = code.bundles.iter().collect();
         bundles.sort_by_key(|bundle| bundle.offset());
         let mut planned = self.planned(gpus, &bundles);
         let thin = |bundle: &Bundle| {

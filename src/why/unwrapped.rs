@@ -9,7 +9,7 @@ use super::libraries::LibraryFile;
 use super::{Library, Question};
 use crate::binary::FileCode;
 use crate::coverage::{LibraryCode, together};
-use crate::devicecode::{code_by_name, is_packed_tree};
+use crate::devicecode::{code_by_name, is_packed_tree, unpacked};
 use crate::remote::is_url;
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -47,11 +47,7 @@ fn files(path: &Path, resources: &Arc<Resources>) -> Vec<(PathBuf, Arc<dyn Conte
     // Wheels and archives are read as directories are.
     match Input::survey(path, resources) {
         Ok((input, _)) if input.kind != InputKind::Binary => {
-            let files = input.files().flat_map(|(below, content)| {
-                let archive =
-                    is_packed_tree(below.name()).then(|| Input::files_in(below, content, resources)).flatten();
-                archive.unwrap_or_else(|| vec![(below.clone(), Arc::clone(content))])
-            });
+            let files = input.files().flat_map(|(below, content)| unpacked(below, content, resources));
             files.map(|(below, content)| (path.join(below.as_path()), content)).collect()
         }
         _ => open_file(path, resources).into_iter().map(|content| (path.to_owned(), content)).collect(),
