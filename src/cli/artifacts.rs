@@ -16,10 +16,10 @@ use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
 use super::table::{Style, Table, counted, known_size, size};
 use super::terminal;
-use super::writing::{Writing, clear_set_id, write_with_archives};
+use super::writing::{Writing, clear_set_id, write_views};
 use crate::artifact::{ArtifactName, GENERIC, MANIFEST, ManifestError};
 use crate::export::{Inputs, Output, Replace, StatementChange};
-use crate::kpack::{ArchiveRope, BundleJobs};
+use crate::kpack::{ArchiveRope, BundleJobs, make_archives};
 use crate::mount::Served;
 use crate::opened::NamedPath;
 use crate::packages::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
@@ -363,8 +363,9 @@ pub(super) fn write(
         let measured = || Ok(measured(sized(), &output, ready).into_iter().map(with_added).collect());
         limits.check(measured, PartChoice::Gpus)
     };
-    let made = write_with_archives(&tree, &views, (&archives, sums), writing, check)?;
-    output.add_made(made);
+    let make = |done: &_| make_archives(&archives, done);
+    let files = write_views(&tree, &views, (&archives, make), sums, writing, check)?;
+    output.add_made(files);
     stated.iter().try_for_each(|stated| stated.write(&mut output))?;
     output.publish(writing.durability())?;
     save_index(resources);

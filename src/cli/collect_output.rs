@@ -11,11 +11,12 @@ use super::output_name::directory_or_packed;
 use super::progress::show_bytes;
 use super::said::WrittenOutput;
 use super::terminal::warn;
-use super::writing::{Writing, clear_set_id, write_with_archives};
+use super::writing::{Writing, archives_in, clear_set_id, write_views};
 use crate::collect::code_of;
 use crate::disk::parent;
 use crate::export::{Inputs, Output, PackedFormat, ReadyViews, Replace, WantedSums, write_packed};
 use crate::gpu::{GpuSet, TargetId};
+use crate::kpack::make_archives;
 use crate::report::{Judgement, PartChoice, PartGpus, SizedPart, TooLarge};
 use crate::rope::SizeBounds;
 use crate::session::Prepared;
@@ -137,11 +138,8 @@ impl ResultOptions {
         output: &mut Output,
         prepared: &Prepared,
     ) -> anyhow::Result<()> {
-        let roots: Vec<_> = pieces.iter().filter_map(|piece| tree.resolve(ROOT, &piece.view)).collect();
-        let archives = prepared.plan.archives.iter();
-        let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
-        let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
         let views: Vec<_> = pieces.iter().map(|piece| (piece.view.clone(), piece.place.clone())).collect();
+        let archives = archives_in(&prepared.plan, tree, &views);
         let staged = output.views(&views);
         let is_packed = |(_, place): &&(EntryPath, PathBuf)| PackedFormat::of(place).is_some();
         let (packed, unpacked): (Vec<_>, Vec<_>) = staged.iter().cloned().partition(|view| is_packed(&view));
@@ -149,8 +147,9 @@ impl ResultOptions {
             let unpacked = || Ok(measured(directories(tree, pieces), output, ready));
             self.limits.check(unpacked, PartChoice::Gpus)
         };
-        let made = write_with_archives(tree, &unpacked, (&archives, WantedSums::new()), self.writing, check)?;
-        output.add_made(made);
+        let make = |done: &_| make_archives(&archives, done);
+        let files = write_views(tree, &unpacked, (&archives, make), WantedSums::new(), self.writing, check)?;
+        output.add_made(files);
         show_bytes("Packing", |progress| {
             progress.foresee(|| ReadyViews::estimate(tree, &packed));
             packed.iter().try_for_each(|(view, place)| match PackedFormat::of(place) {

@@ -10,13 +10,12 @@ use anyhow::{Context, bail};
 use super::limits::{LimitOptions, wheels_of_release};
 use super::options::SplitOptions;
 use super::prepare::{CommandSession, check_claims, save_index};
-use super::progress::show_bytes;
 use super::split_warnings::note_runtime;
 use super::terminal::{note, warn};
 use super::thin_wheels::warn_of_signatures;
-use super::writing::Writing;
+use super::writing::{Writing, write_views};
 use crate::export::{self, Inputs, MadeFiles, Output, ReadyViews, Replace, WantedSums};
-use crate::kpack::{ArchiveRope, unmade_size};
+use crate::kpack::ArchiveRope;
 use crate::metrics::Progress;
 use crate::mount;
 use crate::opened::NamedPath;
@@ -65,10 +64,7 @@ impl IndexOutput<'_> {
         let views = output.views(&[(EntryPath::root().child(SIMPLE.as_bytes()), place)]);
         let [(_, staged)] = views.as_slice() else { bail!("{SIMPLE}: not written") };
         let sums = IndexSums::wanted(&wheels);
-        let made = show_bytes("Writing", |progress| {
-            self.write_wheels(release, &wheels, root, (&views, sums.of_files(&wheels, staged)), progress)
-        })?;
-        output.add_made(made);
+        output.add_made(self.write_wheels(release, &wheels, root, (&views, sums.of_files(&wheels, staged)))?);
         sums.put(&mut wheels, &release.resources)?;
         let mut pages = Tree::new(root);
         view::show_pages(&mut pages, SIMPLE, root, &wheels)?;
@@ -84,20 +80,15 @@ impl IndexOutput<'_> {
         wheels: &[ListedWheel],
         root: Attributes,
         (views, sums): (&[(EntryPath, PathBuf)], WantedSums),
-        progress: &Progress,
     ) -> anyhow::Result<MadeFiles> {
         let sets: Vec<Vec<Arc<WheelPart>>> = release.wheels.iter().map(|wheel| wheel.prepared.parts()).collect();
         let archives: Vec<&ArchiveRope> = sets.iter().flatten().flat_map(|part| part.archives()).collect();
         let mut tree = Tree::new(root);
         view::show_index(&mut tree, SIMPLE, root, wheels)?;
-        progress.expect(unmade_size(&archives));
-        progress.foresee(|| unmade_size(&archives) + ReadyViews::estimate(&tree, views));
-        for parts in &sets {
-            WheelSet::make(parts, true, &progress.done)?;
-        }
-        let ready = ReadyViews::make(&tree, views, sums, progress)?;
-        self.limits.check(|| Ok(measured(wheels_of_release(release)?, &ready)), PartChoice::Gpus)?;
-        Ok(ready.write(self.writing.reflink(), progress)?)
+        let make = |done: &_| sets.iter().try_for_each(|parts| WheelSet::make(parts, true, done));
+        let measured = |ready: &_| Ok(measured(wheels_of_release(release)?, ready));
+        let check = |ready: &_| self.limits.check(|| measured(ready), PartChoice::Gpus);
+        write_views(&tree, views, (&archives, make), sums, self.writing, check)
     }
 }
 

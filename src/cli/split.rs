@@ -6,6 +6,7 @@ mod said;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::bail;
 use clap::Args;
@@ -20,17 +21,17 @@ use super::options::{SplitOptions, VariantOptions};
 use super::output_format::OutputFormat;
 use super::output_name::directory_or_bucket;
 use super::prepare::{CommandSession, check_claims, place_of, save_index};
-use super::progress::show_bytes;
 use super::said::{SaidOptions, WrittenOutput};
 use super::split_views::directories;
 use super::split_warnings::{is_part, names, warn_of_fat, warn_of_others, warn_of_use};
 use super::terminal::{note, warn};
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
-use super::writing::{Writing, clear_set_id, write_with_archives};
+use super::writing::{MadeBefore, Writing, archives_in, clear_set_id, write_views};
 use crate::bucket::credential_files;
-use crate::export::{Inputs, Output, ReadyViews, Replace, StatementChange, WantedSums};
-use crate::kpack::{ArchiveRope, unmade_size};
+use crate::export::{Inputs, Output, Replace, StatementChange};
+use crate::kpack::{ArchiveRope, make_archives};
 use crate::resources::WorkPolicy;
+use crate::rope::ReadError;
 use crate::session::Prepared;
 use crate::source::{Attributes, EntryPath};
 use crate::tree::{ROOT, Tree};
@@ -260,43 +261,42 @@ impl Split {
                 names(tree)
             );
         }
-        let mut output = self.prepare_output(work, views, stated)?;
         if views.iter().any(|(view, _)| view.components().next() == Some(THIN.as_bytes())) {
             warn_of_fat(&prepared.plan);
         }
-        let roots: Vec<_> = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view)).collect();
-        let archives = prepared.plan.archives.iter();
-        let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
-        let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
-        let written = output.views(views);
-        let sums = stated.map(|stated| stated.sums(&written)).unwrap_or_default();
-        let check = |ready: &_| self.limits.check_ready_of(&self.parts(work, views), &output, ready);
-        let made = write_with_archives(tree, &written, (&archives, sums), self.writing, check)?;
-        output.add_made(made);
-        stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
-        self.publish(output, views)
+        let archives = archives_in(&prepared.plan, tree, views);
+        self.write_views(views, work, stated, (&archives, |done| make_archives(&archives, done)))
     }
 
-    /// The parts that are written.
-    fn parts<'a>(&self, work: SplitWork<'a>, views: &'a [(EntryPath, PathBuf)]) -> SplitParts<'a> {
-        let SplitWork { prepared, tree, .. } = work;
-        let has_views = !self.view.is_empty();
-        SplitParts { prepared, tree, views, has_views, are_wheels: matches!(self.format, OutputFormat::Wheel) }
-    }
-
-    /// Prepares the output for views and their statement, unless one of them is too large.
-    fn prepare_output(
+    /// Writes views of a tree and their statement, unless one of them is too large.
+    fn write_views(
         &self,
-        work: SplitWork<'_>,
         views: &[(EntryPath, PathBuf)],
+        SplitWork { prepared, tree, inputs }: SplitWork<'_>,
         stated: Option<&StatementChange>,
-    ) -> anyhow::Result<Output> {
-        self.limits.check_bounds_of(&self.parts(work, views))?;
+        made_before: MadeBefore<'_, impl FnOnce(&AtomicU64) -> Result<(), ReadError> + Send>,
+    ) -> anyhow::Result<OutputPlaces> {
+        let (has_views, are_wheels) = (!self.view.is_empty(), matches!(self.format, OutputFormat::Wheel));
+        let parts = SplitParts { prepared, tree, views, has_views, are_wheels };
+        self.limits.check_bounds_of(&parts)?;
         let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
         let gone: Vec<_> = stated.iter().flat_map(|stated| stated.replaced()).collect();
-        let (SplitWork { prepared, inputs, .. }, replace) = (work, Replace::all(self.force));
+        let replace = Replace::all(self.force);
         stated.map_or(Ok(()), |stated| stated.check(inputs))?;
-        Ok(Output::prepare(self.output(), &places, &gone, &replace, inputs, &prepared.resources, warn)?)
+        let mut output = Output::prepare(self.output(), &places, &gone, &replace, inputs, &prepared.resources, warn)?;
+        let written = output.views(views);
+        let sums = stated.map(|stated| stated.sums(&written)).unwrap_or_default();
+        let check = |ready: &_| self.limits.check_ready_of(&parts, &output, ready);
+        let made = write_views(tree, &written, made_before, sums, self.writing, check)?;
+        output.add_made(made);
+        stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
+        output.publish(self.writing.durability())?;
+        Ok(places)
+    }
+
+    /// Writes files of a tree that need no archive.
+    fn write_files(&self, views: &[(EntryPath, PathBuf)], work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
+        self.write_views(views, work, None, (&[], |_| Ok(())))
     }
 
     fn write_wheels(&self, wheels: &WheelSet, work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
@@ -336,16 +336,6 @@ impl Split {
         self.write_files(&[(place, self.output().join(name))], work)
     }
 
-    /// Writes files of a tree.
-    fn write_files(&self, views: &[(EntryPath, PathBuf)], work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
-        let mut output = self.prepare_output(work, views, None)?;
-        let (staged, sums) = (output.views(views), WantedSums::new());
-        let check = |ready: &_| self.limits.check_ready_of(&self.parts(work, views), &output, ready);
-        let made = write_with_archives(work.tree, &staged, (&[], sums), self.writing, check)?;
-        output.add_made(made);
-        self.publish(output, views)
-    }
-
     fn write_thin_wheels(&self, wheels: &WheelSet, work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
         let SplitWork { prepared, tree, .. } = work;
         let views = thin_wheels(tree, wheels, &self.view, self.output())?;
@@ -369,23 +359,8 @@ impl Split {
         let parts: Vec<_> = wheels.hosts.iter().chain(wheels.devices.values()).cloned().collect();
         let views = parts.iter().filter_map(|part| place(part).transpose()).chain(others.into_iter().map(Ok));
         let views = views.collect::<anyhow::Result<Vec<_>>>()?;
-        let mut output = self.prepare_output(work, &views, stated)?;
         let archives: Vec<&ArchiveRope> = parts.iter().flat_map(|part| part.archives()).collect();
-        let made = show_bytes("Writing", |progress| -> anyhow::Result<_> {
-            progress.expect(unmade_size(&archives));
-            progress.foresee(|| unmade_size(&archives) + ReadyViews::estimate(work.tree, &views));
-            WheelSet::make(&parts, matches!(self.format, OutputFormat::Wheel), &progress.done)?;
-            let ready = ReadyViews::make(work.tree, &output.views(&views), WantedSums::new(), progress)?;
-            self.limits.check_ready_of(&self.parts(work, &views), &output, &ready)?;
-            Ok(ready.write(self.writing.reflink(), progress)?)
-        })?;
-        output.add_made(made);
-        stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
-        self.publish(output, &views)
-    }
-
-    fn publish(&self, output: Output, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<OutputPlaces> {
-        output.publish(self.writing.durability())?;
-        Ok(views.iter().map(|(_, place)| place.clone()).collect())
+        let make = |done: &_| WheelSet::make(&parts, matches!(self.format, OutputFormat::Wheel), done);
+        self.write_views(&views, work, stated, (&archives, make))
     }
 }

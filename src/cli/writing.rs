@@ -1,6 +1,7 @@
 //! Writing views to a disk, with a progress bar.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 
 use clap::{Args, ValueEnum};
 
@@ -8,9 +9,11 @@ use super::progress::show_bytes;
 use super::terminal::warn;
 use crate::disk::Durability;
 use crate::export::{MadeFiles, ReadyViews, Reflink, WantedSums};
-use crate::kpack::{ArchiveRope, make_archives, unmade_size};
+use crate::kpack::{ArchiveRope, unmade_size};
+use crate::rope::ReadError;
 use crate::source::EntryPath;
-use crate::tree::Tree;
+use crate::split::{Plan, PlannedArchive};
+use crate::tree::{ROOT, Tree};
 
 /// Options of writing views.
 #[derive(Clone, Copy, Debug, Args)]
@@ -66,19 +69,30 @@ pub(super) fn clear_set_id(tree: &mut Tree) {
     }
 }
 
-/// Makes the archives of these views, all of them together, and writes the views. The digests of `sums` are computed on
-/// the way. `check` runs before anything is written, when all sizes are known. Returns the files that are not the input's.
-pub(super) fn write_with_archives(
+/// What is compressed before views are written: archives, and the function that makes what has them.
+pub(super) type MadeBefore<'a, F> = (&'a [&'a ArchiveRope], F);
+
+/// The archives of a plan that are in one of these views.
+pub(super) fn archives_in<'a>(plan: &'a Plan, tree: &Tree, views: &[(EntryPath, PathBuf)]) -> Vec<&'a ArchiveRope> {
+    let roots: Vec<_> = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view)).collect();
+    let is_in = |planned: &&PlannedArchive| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some());
+    plan.archives.iter().filter(is_in).map(|planned| &*planned.archive).collect()
+}
+
+/// Makes archives, all of them together, and writes the views that have them. The digests of `sums` are computed on the way.
+/// `check` runs before anything is written, when all sizes are known. Returns the files that are not the input's.
+pub(super) fn write_views(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],
-    (archives, sums): (&[&ArchiveRope], WantedSums),
+    (archives, make): MadeBefore<'_, impl FnOnce(&AtomicU64) -> Result<(), ReadError> + Send>,
+    sums: WantedSums,
     writing: Writing,
     check: impl FnOnce(&ReadyViews) -> anyhow::Result<()> + Send,
 ) -> anyhow::Result<MadeFiles> {
     show_bytes("Writing", |progress| {
         progress.expect(unmade_size(archives));
         progress.foresee(|| unmade_size(archives) + ReadyViews::estimate(tree, views));
-        make_archives(archives, &progress.done)?;
+        make(&progress.done)?;
         let ready = ReadyViews::make(tree, views, sums, progress)?;
         check(&ready)?;
         Ok(ready.write(writing.reflink(), progress)?)
