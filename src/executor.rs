@@ -47,6 +47,7 @@ struct Queue {
     processors: OnceLock<CpuSet>,
 }
 
+#[derive(Default)]
 struct ExecutorState {
     /// Threads at most.
     max: usize,
@@ -74,15 +75,7 @@ impl Default for Executor {
 impl Executor {
     /// An executor of at most `max` threads.
     fn with_threads(max: usize) -> Self {
-        let state = ExecutorState {
-            max,
-            requests: VecDeque::new(),
-            background: VecDeque::new(),
-            busy_in_background: 0,
-            threads: 0,
-            idle: 0,
-            closed: false,
-        };
+        let state = ExecutorState { max, ..ExecutorState::default() };
         Self(Arc::new(Queue { state: Mutex::new(state), wake: Condvar::new(), processors: OnceLock::new() }))
     }
 

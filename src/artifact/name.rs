@@ -4,7 +4,7 @@
 pub const GENERIC: &str = "generic";
 
 /// `blas_lib_gfx1100`: a component and a family.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
 #[display("{component}_{family}")]
 pub struct ArtifactName {
     /// `blas_lib`.

@@ -222,22 +222,9 @@ fn explain(
     writeln!(out, "{}", names.join(" → "))?;
     let place = report.origin(file).map(|input| input.path.display().to_string()).unwrap_or_default();
     let rule = file.rule.as_ref().map(|rule| format!(" ({rule})")).unwrap_or_default();
-    let reason = reason(&file.reason);
+    let reason: &str = file.reason.into();
     writeln!(out, "  {} of {}: {reason}{rule}", Style::Text.line(&file.source), Style::Text.line(&place))?;
     Ok(())
-}
-
-fn reason(reason: &Reason) -> &'static str {
-    match reason {
-        Reason::App => "application",
-        Reason::Needed => "needed",
-        Reason::Included => "--include",
-        Reason::LoadedByName => "loaded by name",
-        Reason::Data => "data",
-        Reason::Archive => "archive",
-        Reason::Link => "link",
-        Reason::Licence => "licence",
-    }
 }
 
 /// The report as tables.
@@ -246,7 +233,7 @@ fn tables(report: &CollectReport, code: &[CollectedCode], gpus: impl Iterator<It
     let listed = [Reason::Needed, Reason::LoadedByName, Reason::Included];
     let mut libraries = Table::new("Libraries", "path | size # | needed by | why");
     for file in report.files.iter().filter(|file| listed.contains(&file.reason)) {
-        let (by, why) = (file.by.clone().unwrap_or_default(), reason(&file.reason).to_owned());
+        let (by, why) = (file.by.clone().unwrap_or_default(), <&str>::from(file.reason).to_owned());
         libraries.row([file.path.clone(), known_size(file.size), by, why]);
     }
     let mut sizes = Table::new("Device code", "path | shared #");

@@ -135,11 +135,7 @@ struct LsEntry {
 impl LsEntry {
     fn of(views: &Unmounted, place: &ViewedNode, is_sized: bool) -> anyhow::Result<Self> {
         let found = views.attributes(place, is_sized)?;
-        let kind = match found.kind {
-            FileKind::Directory => "directory",
-            FileKind::Symlink => "symlink",
-            FileKind::File => "file",
-        };
+        let kind = found.kind.into();
         let target = views.target(place).map(|target| String::from_utf8_lossy(target).into_owned());
         let (path, mode) = (place.path.to_text().into_owned(), format!("{:04o}", found.mode));
         Ok(Self { path, kind, mode, size: found.size, mtime: seconds(found.time), target })

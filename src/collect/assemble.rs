@@ -36,15 +36,8 @@ pub(super) fn application(apps: Vec<(PathBuf, Input)>, trees: &[(PathBuf, Input)
             let path = entry.path.components().fold(prefix.clone(), |path, name| path.child(name));
             Entry { path, ..entry }
         });
-        let whole = whole.get_or_insert_with(|| Input {
-            kind: InputKind::Tree,
-            location: place.clone().unwrap_or_else(|| base.clone()),
-            root,
-            entries: Vec::new(),
-            warnings: Vec::new(),
-            file: None,
-            tables: Vec::new(),
-        });
+        let location = || place.clone().unwrap_or_else(|| base.clone());
+        let whole = whole.get_or_insert_with(|| Input::empty(InputKind::Tree, location(), root));
         whole.entries.extend(moved);
         whole.warnings.extend(warnings);
         whole.tables.extend(tables);
@@ -107,15 +100,10 @@ impl<'a> ResultAssembly<'a> {
             self.entries.entry(path.clone()).or_insert(Entry { path, kind, attributes });
         }
         self.report.files.sort_by(|a, b| a.path.cmp(&b.path));
-        let input = Input {
-            kind: InputKind::Tree,
-            location: app.map(|app| app.input.location.clone()).unwrap_or_default(),
-            root: attributes,
-            entries: self.entries.into_values().collect(),
-            warnings: self.roots.iter().flat_map(|root| root.input.warnings.clone()).collect(),
-            file: None,
-            tables: Vec::new(),
-        };
+        let location = app.map(|app| app.input.location.clone()).unwrap_or_default();
+        let mut input = Input::empty(InputKind::Tree, location, attributes);
+        input.entries = self.entries.into_values().collect();
+        input.warnings = self.roots.iter().flat_map(|root| root.input.warnings.clone()).collect();
         (input, self.report)
     }
 
@@ -136,7 +124,7 @@ impl<'a> ResultAssembly<'a> {
             },
         };
         if self.insert(Entry { path: path.clone(), kind, attributes: entry.attributes }) {
-            self.state(&draft.source, &path, draft.reason.clone(), draft.by, draft.rule.clone());
+            self.state(&draft.source, &path, draft.reason, draft.by, draft.rule.clone());
             self.sources.insert(path, draft.source.clone());
         } else if matches!(draft.reason, Reason::Needed | Reason::LoadedByName | Reason::Included) {
             self.miss_place(draft, &path);

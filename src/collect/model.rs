@@ -5,16 +5,20 @@ use serde::Serialize;
 use super::origin::CollectedInput;
 
 /// Why a file is in the result.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "lowercase")]
 pub enum Reason {
     /// It was named as a part of the application.
+    #[strum(serialize = "application")]
     App,
     /// `DT_NEEDED`, or an import of a DLL.
     Needed,
     /// The option `--include` names it.
+    #[strum(serialize = "--include")]
     Included,
     /// A library loads it by name.
+    #[strum(serialize = "loaded by name")]
     LoadedByName,
     /// A library opens files there.
     Data,

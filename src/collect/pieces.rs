@@ -103,7 +103,7 @@ impl OpenedFiles {
             by,
             rule: rule.clone(),
         };
-        self.drafts.push(draft(&object.file.path, object.reason.clone(), object.by));
+        self.drafts.push(draft(&object.file.path, object.reason, object.by));
         self.drafts.extend(object.links.iter().map(|link| draft(link, Reason::Link, Some(number))));
     }
 

@@ -36,7 +36,8 @@ struct Written {
 }
 
 /// The kind of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum FileKind {
     Directory,
     Symlink,

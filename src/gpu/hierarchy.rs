@@ -5,7 +5,8 @@
 use super::{TargetId, fallback};
 
 /// A tier of the hierarchy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Level {
     /// One processor: `gfx1151`.
     Target,

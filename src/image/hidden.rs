@@ -9,7 +9,7 @@ use super::root::MemberId;
 use crate::kpack::BundleJobs;
 use crate::loader::is_archive;
 use crate::metrics::Progress;
-use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, file_in};
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, file_in};
 use crate::split::{Destination, FatBinaries, Plan, PlanOptions};
 
 fn is_archive_file(entry: &Entry) -> bool {
@@ -45,15 +45,8 @@ pub(super) fn hidden_with_code(
     };
     let entries = hidden.iter().filter_map(entry).collect::<Result<_, _>>();
     let entries = entries.map_err(|reason| ImageError::Hidden { reason })?;
-    let input = Input {
-        kind: InputKind::Tree,
-        location: root.location.join("hidden"),
-        root: Attributes { ..root.root },
-        entries,
-        warnings: Vec::new(),
-        file: root.file.clone(),
-        tables: Vec::new(),
-    };
+    let input = Input::empty(InputKind::Tree, root.location.join("hidden"), root.root);
+    let input = Input { entries, file: root.file.clone(), ..input };
     let jobs = BundleJobs::new(plan.jobs.resources());
     let of_hidden = Plan::make(&input, options, &jobs, &Progress::default());
     let of_hidden = of_hidden.map_err(|error| ImageError::Hidden { reason: error.to_string() })?;

@@ -33,6 +33,7 @@ pub(super) struct Schedule {
 }
 
 /// The frames to be made of one bundle.
+#[derive(Default)]
 pub(super) struct BundleJob {
     bundle: Option<Arc<Compressed>>,
     /// The bundle while it is open. A stream is taken out while a frame is made from it.
@@ -86,14 +87,7 @@ impl Schedule {
         let key = key(frame);
         let is_new = !self.jobs.contains_key(&key);
         let bundle = &frame.object.bundle;
-        let job = self.jobs.entry(key).or_insert_with(|| BundleJob {
-            bundle: bundle.clone(),
-            open: OpenBundle::None,
-            pending: VecDeque::new(),
-            running: Vec::new(),
-            frames: HashSet::new(),
-            is_extending: false,
-        });
+        let job = self.jobs.entry(key).or_insert_with(|| BundleJob { bundle: bundle.clone(), ..BundleJob::default() });
         if job.frames.insert(frame.id()) {
             let waiting = ticket.cloned().into_iter().collect();
             job.pending.push_back(Demand { frame: Arc::clone(frame), waiting });

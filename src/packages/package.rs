@@ -16,6 +16,7 @@ use crate::tree::{Body, NodeKind, Origin};
 use crate::view::items::{Item, add_directories, is_same};
 
 /// The device parts of a group while they are being joined.
+#[derive(Default)]
 pub(crate) struct Package {
     name: ArtifactName,
     is_strict: bool,
@@ -34,18 +35,7 @@ pub(crate) struct Package {
 
 impl Package {
     pub(crate) fn new(combined: &Combined, is_strict: bool, wants_kpm: bool) -> Self {
-        Self {
-            name: combined.name.clone(),
-            is_strict,
-            wants_kpm,
-            root: None,
-            manifest: Manifest::default(),
-            items: BTreeMap::new(),
-            directories: BTreeMap::new(),
-            archives: BTreeMap::new(),
-            kpms: BTreeMap::new(),
-            notes: Vec::new(),
-        }
+        Self { name: combined.name.clone(), is_strict, wants_kpm, ..Self::default() }
     }
 
     pub(crate) fn add(&mut self, part: &ArtifactPart) -> Result<(), RecombineError> {

@@ -156,7 +156,7 @@ impl fmt::Display for LeftOut {
 }
 
 /// All parts of all shards.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Shards {
     place: PathBuf,
     /// Sorted by shard.
@@ -189,13 +189,7 @@ impl Shards {
         progress: &Progress,
     ) -> Result<Self, RecombineError> {
         let found = shards(place).map_err(|source| SourceError::Io { path: place.to_owned(), source })?;
-        let mut all = Self {
-            place: place.to_owned(),
-            parts: Vec::new(),
-            names: Vec::new(),
-            notes: Vec::new(),
-            inputs: PartInputs::default(),
-        };
+        let mut all = Self { place: place.to_owned(), ..Self::default() };
         let jobs = BundleJobs::new(resources);
         for (name, location) in found {
             let mut artifacts = Artifacts::shard(&location, components, options, &jobs, progress)?;

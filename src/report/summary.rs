@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::gpu::Level;
 use crate::rope::Content;
 use crate::source::{EntryKind, Input};
 use crate::split::{Destination, Plan, PlannedBinary};
 
 /// Numbers of a split. Sizes are in bytes.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Summary {
     /// First part of the archives' names.
     pub group: String,
@@ -92,20 +91,11 @@ impl Summary {
         let mut summary = Self {
             group: plan.group.clone(),
             entries: input.entries.len(),
-            input_size: 0,
-            host_size: 0,
-            binaries: Vec::new(),
-            databases: BTreeMap::new(),
-            device: BTreeMap::new(),
             warnings: plan.warnings.clone(),
+            ..Self::default()
         };
         for key in &plan.keys {
-            let level = match key.level() {
-                Level::Target => "target",
-                Level::SubFamily => "sub-family",
-                Level::Family => "family",
-            };
-            let level = level.to_owned();
+            let level = <&str>::from(key.level()).to_owned();
             summary.device.insert(key.to_string(), DeviceSummary { level, ..DeviceSummary::default() });
         }
         for (entry, place) in input.entries.iter().zip(&plan.places) {
@@ -127,16 +117,7 @@ impl Summary {
 
     /// The summary of several artifacts together. Paths begin with the artifact's name.
     pub(crate) fn joined(group: String, artifacts: impl IntoIterator<Item = (String, Self)>) -> Self {
-        let mut all = Self {
-            group,
-            entries: 0,
-            input_size: 0,
-            host_size: 0,
-            binaries: Vec::new(),
-            databases: BTreeMap::new(),
-            device: BTreeMap::new(),
-            warnings: Vec::new(),
-        };
+        let mut all = Self { group, ..Self::default() };
         for (name, artifact) in artifacts {
             let Self { entries, input_size, host_size, binaries, databases, device, warnings, .. } = artifact;
             let below = |path: &str| format!("{name}/{path}");

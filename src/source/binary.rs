@@ -42,13 +42,6 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     let name = location.file_name().unwrap_or_default().as_bytes();
     let path = EntryPath::new(name).map_err(|error| io(io::Error::other(error)))?;
     let kind = EntryKind::File { content: open_file(&location, resources)?, link_group: None };
-    Ok(Input {
-        kind: InputKind::Binary,
-        root: Attributes { mode: 0o755, ..of_file },
-        entries: vec![Entry { path, kind, attributes: of_file }],
-        warnings: Vec::new(),
-        file: None,
-        tables: Vec::new(),
-        location,
-    })
+    let entries = vec![Entry { path, kind, attributes: of_file }];
+    Ok(Input { entries, ..Input::empty(InputKind::Binary, location, Attributes { mode: 0o755, ..of_file }) })
 }

@@ -48,6 +48,11 @@ pub enum InputKind {
 }
 
 impl Input {
+    /// An input without entries.
+    pub(crate) fn empty(kind: InputKind, location: PathBuf, root: Attributes) -> Self {
+        Self { kind, location, root, entries: Vec::new(), warnings: Vec::new(), file: None, tables: Vec::new() }
+    }
+
     /// The wheel's `*.dist-info` directory, if the input is a wheel.
     pub fn dist_info(&self) -> Option<&EntryPath> {
         match &self.kind {

@@ -38,15 +38,8 @@ pub(super) fn list(
         return Err(SourceError::OfKernel { path: location, name });
     }
     let device = root.dev();
-    let input = Input {
-        kind: InputKind::Tree,
-        root: Attributes::of(&root),
-        location,
-        entries: Vec::new(),
-        warnings: Vec::new(),
-        file: None,
-        tables: vec![ParserMemory::new(Parser::Directories)],
-    };
+    let mut input = Input::empty(InputKind::Tree, location, Attributes::of(&root));
+    input.tables.push(ParserMemory::new(Parser::Directories));
     let files = Arc::new(OpenFiles::new(most_open_files()));
     let mut lister = Lister { input, directories: vec![(EntryPath::root(), device)], files, resources, denied };
     while let Some((directory, device)) = lister.directories.pop() {

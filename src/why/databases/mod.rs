@@ -74,13 +74,8 @@ impl ExaminedDatabase<'_> {
         let mut lookup = DatabaseLookup {
             database: self.handler.name(),
             library: self.library.display().to_string(),
-            directory: None,
             target: self.device.to_string(),
-            found: false,
-            cause: None,
-            remark: None,
-            not_built: None,
-            evidence: Vec::new(),
+            ..DatabaseLookup::default()
         };
         let how = match place.variable {
             Some(variable) => format!("{variable} names {}", place.directory.display()),
