@@ -7,7 +7,7 @@ use crate::rope::{Content, ReadError, Sha256, read_range};
 
 /// The digests so far.
 #[derive(Default)]
-pub(super) struct StreamDigests {
+pub(crate) struct StreamDigests {
     sha256: Sha256,
     crc32: crc32fast::Hasher,
 }

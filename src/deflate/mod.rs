@@ -26,7 +26,7 @@ mod whole;
 use std::sync::Arc;
 
 use self::change::changes;
-use self::digests::StreamDigests;
+pub(crate) use self::digests::StreamDigests;
 use self::encode::encode;
 use self::join::Joiner;
 use self::plan::{StreamPart, plan};
@@ -66,17 +66,8 @@ pub fn splice(
     splice_with(original, edits, level, None, counters)
 }
 
-/// Like [`splice`], with the SHA-256 of the result. Reused blocks are inflated for it, in the pass that encodes the rest.
-pub fn splice_and_hash(
-    original: &Arc<dyn Content>,
-    edits: &[Edit],
-    level: DeflateLevel,
-    counters: &Counters,
-) -> Result<Option<Deflation>, DeflateError> {
-    splice_with(original, edits, level, Some(StreamDigests::default()), counters)
-}
-
-fn splice_with(
+/// Like [`splice`], with `sums` of the result. Reused blocks are inflated for these, in the pass that encodes the rest.
+pub(crate) fn splice_with(
     original: &Arc<dyn Content>,
     edits: &[Edit],
     level: DeflateLevel,

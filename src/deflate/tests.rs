@@ -6,7 +6,7 @@ use proptest::sample::{Index, select};
 
 use super::change::{ChangedRange, changes};
 use super::plan::{StreamPart, plan};
-use super::{DeflateLevel, Deflation, splice, splice_and_hash};
+use super::{DeflateLevel, Deflation, StreamDigests, splice, splice_with};
 use crate::metrics::Counters;
 use crate::rope::{BlockBoundary, Content, Edit, Rope, Segment, Sha256, edited};
 use crate::source::testing::{
@@ -117,7 +117,8 @@ proptest! {
         let spliced = splice(&original, &changes, DeflateLevel::default(), &counters).unwrap().unwrap();
         let stream = check(&spliced, &expected);
         prop_assert!(counters.bytes_deflated.get() <= expected.len() as u64);
-        let hashed = splice_and_hash(&original, &changes, DeflateLevel::default(), &counters).unwrap().unwrap();
+        let sums = Some(StreamDigests::default());
+        let hashed = splice_with(&original, &changes, DeflateLevel::default(), sums, &counters).unwrap().unwrap();
         let mut sum = Sha256::default();
         sum.update(&expected);
         prop_assert!(hashed.stream.to_vec().unwrap() == stream && hashed.sha256 == Some(sum.finish()));

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use crate::binary::Rewritten;
-use crate::deflate::{DeflateError, DeflateLevel, Deflation, describe, splice, splice_and_hash};
+use crate::deflate::{DeflateLevel, Deflation, StreamDigests, describe, splice_with};
 use crate::index::RecordKind;
-use crate::metrics::Counters;
 use crate::resources::Resources;
-use crate::rope::{Content, Edit, Identity, LazyContent, ReadError};
+use crate::rope::{Content, Identity, LazyContent, ReadError};
 
 /// A deflate stream, and the digests of its content.
 pub(crate) struct SplicedStream {
@@ -16,9 +15,6 @@ pub(crate) struct SplicedStream {
     /// Only if digests of all entries will be needed.
     pub(crate) sha256: Option<[u8; 32]>,
 }
-
-/// A function that splices a stream.
-type Splice = fn(&Arc<dyn Content>, &[Edit], DeflateLevel, &Counters) -> Result<Option<Deflation>, DeflateError>;
 
 /// The spliced deflate stream of `rewritten`; `None` if there is none. What is new in it is
 /// encoded with `level`. If its length is in the index, the first reader
@@ -37,7 +33,7 @@ pub(crate) fn spliced(
         let later = |(size, crc32)| -> SplicedStream {
             let (name, rewritten, resources) = (Arc::from(entry), Arc::clone(rewritten), Arc::clone(resources));
             let work = move || {
-                let made = make(&name, &rewritten, level, &resources, splice)?;
+                let made = make(&name, &rewritten, level, &resources, None)?;
                 let made = made.filter(|made: &Deflation| made.crc32 == crc32);
                 made.map(|made| made.stream).ok_or(ReadError::Changed { entry: Arc::clone(&name) })
             };
@@ -45,8 +41,8 @@ pub(crate) fn spliced(
         };
         return Ok(known.map(later));
     }
-    let splice = if resources.policy.hash_spliced { splice_and_hash } else { splice };
-    let made = make(&entry.into(), rewritten, level, resources, splice)?;
+    let sums = resources.policy.hash_spliced.then(StreamDigests::default);
+    let made = make(&entry.into(), rewritten, level, resources, sums)?;
     if let Some(identity) = identity {
         let known = made.as_ref().map(|made| (made.stream.size(), made.crc32));
         resources.index.put(RecordKind::Spliced, &identity, &known);
@@ -62,8 +58,8 @@ fn make(
     rewritten: &Rewritten,
     level: DeflateLevel,
     resources: &Resources,
-    splice: Splice,
+    sums: Option<StreamDigests>,
 ) -> Result<Option<Deflation>, ReadError> {
-    splice(rewritten.original(), rewritten.edits(), level, &resources.counters)
+    splice_with(rewritten.original(), rewritten.edits(), level, sums, &resources.counters)
         .map_err(|error| ReadError::damaged(entry, error.to_string()))
 }
