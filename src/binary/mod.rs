@@ -158,12 +158,7 @@ impl FatBinary {
 
     /// The binary after the changes of [`FatBinary::edits`].
     pub fn rewrite(&self, marker: &[u8]) -> Result<Rope, BinaryError> {
-        self.edited(self.edits(marker)?)
-    }
-
-    /// The binary after changes.
-    pub fn edited(&self, edits: Vec<Edit>) -> Result<Rope, BinaryError> {
-        changes::rope(&self.content, edits)
+        changes::rope(&self.content, self.edits(marker)?)
     }
 }
 

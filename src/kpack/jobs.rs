@@ -124,14 +124,6 @@ impl BundleJobs {
         contained(|| frame.make(&mut OpenBundle::None, &self.growing)).map(drop)
     }
 
-    /// The bytes of a frame.
-    pub fn bytes(self: &Arc<Self>, frame: &Arc<Frame>) -> Result<Vec<u8>, ReadError> {
-        let length = self.get(frame)?.length();
-        let mut bytes = vec![0; to_usize(length)];
-        self.read_at(frame, length, 0, &mut bytes)?;
-        Ok(bytes)
-    }
-
     /// Fills `buffer` with bytes of a frame, which has `length` bytes.
     pub(super) fn read_at(
         self: &Arc<Self>,

@@ -185,13 +185,8 @@ impl Budget {
         !self.lock().account(purpose).waiting.is_empty()
     }
 
-    /// A reservation if it fits now, or after caches have evicted values.
-    pub fn try_reserve(self: &Arc<Self>, purpose: MemoryClass, bytes: u64) -> Option<Reservation> {
-        self.try_reserve_unless(purpose, bytes, || None::<Reservation>).map(|made| made.unwrap_or_else(|other| other))
-    }
-
-    /// Like [`Budget::try_reserve`], but returns what `instead` finds, if it finds something. It is called again after
-    /// each eviction.
+    /// A reservation if it fits now, or after caches have evicted values; or what `instead` finds, if it finds something. That
+    /// is called again after each eviction.
     pub(super) fn try_reserve_unless<T>(
         self: &Arc<Self>,
         purpose: MemoryClass,
@@ -301,11 +296,6 @@ impl Budget {
             .collect();
         oldest.sort_by_key(|(used, _)| *used);
         oldest.iter().any(|(_, reclaimable)| reclaimable.reclaim())
-    }
-
-    /// Releases idle buffers and compression contexts, but no decoder that a reader may continue.
-    pub fn release_idle(&self) {
-        self.release(|reclaimable| matches!(reclaimable.purpose(), MemoryClass::Bundles | MemoryClass::Compression));
     }
 
     /// Releases everything that is unused while no request arrives.

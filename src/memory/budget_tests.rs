@@ -9,6 +9,13 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(60);
 
+impl Budget {
+    /// Releases idle buffers and compression contexts, but no decoder that a reader may continue.
+    pub(crate) fn release_idle(&self) {
+        self.release(|reclaimable| matches!(reclaimable.purpose(), MemoryClass::Bundles | MemoryClass::Compression));
+    }
+}
+
 fn bytes(size: usize) -> Arc<[u8]> {
     vec![1; size].into()
 }

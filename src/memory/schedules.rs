@@ -26,7 +26,7 @@ fn reservations_in_order_end_and_leave_nothing() {
             // One is larger than the whole budget.
             let bundle = shared.reserve(MemoryClass::Bundles, [7, 12, 5][number]);
             let compression = shared.reserve(MemoryClass::Compression, 4);
-            let tried = shared.try_reserve(MemoryClass::Compression, 1);
+            let tried = shared.try_reserve_unless(MemoryClass::Compression, 1, || None::<()>);
             drop((bundle, tried));
             drop(compression);
         });

@@ -36,14 +36,19 @@ pub struct Gauges {
     pub tables: u64,
 }
 
-impl Gauges {
-    /// All bytes in use.
-    pub fn total(&self) -> u64 {
-        self.buffers() + self.frames + self.spans + self.streams
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Bytes in use for work. Zero when nothing has happened for a while.
-    pub fn buffers(&self) -> u64 {
-        self.bundles + self.compression
+    impl Gauges {
+        /// All bytes in use.
+        pub(crate) fn total(&self) -> u64 {
+            self.buffers() + self.frames + self.spans + self.streams
+        }
+
+        /// Bytes in use for work. Zero when nothing has happened for a while.
+        pub(crate) fn buffers(&self) -> u64 {
+            self.bundles + self.compression
+        }
     }
 }

@@ -18,7 +18,17 @@ use crate::fatbin::read_bundle;
 use crate::gpu::TargetId;
 use crate::index::{FrameStore, Index};
 use crate::resources::{Resources, WorkPolicy};
-use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
+use crate::rope::{Content, Materialize, ReadError, Rope, Segment, to_usize};
+
+impl BundleJobs {
+    /// The bytes of a frame.
+    fn bytes(self: &Arc<Self>, frame: &Arc<Frame>) -> Result<Vec<u8>, ReadError> {
+        let length = self.get(frame)?.length();
+        let mut bytes = vec![0; to_usize(length)];
+        self.read_at(frame, length, 0, &mut bytes)?;
+        Ok(bytes)
+    }
+}
 
 const LONG: Duration = Duration::from_secs(60);
 const TARGETS: [&str; 3] = ["gfx906", "gfx90a", "gfx942"];
