@@ -192,6 +192,11 @@ pub(crate) fn succeeds(command: &mut Command) -> Output {
     output
 }
 
+/// Makes a small wheel that is like that of torch.
+pub(crate) fn torch_wheel(wheel: &Path) {
+    succeeds(Command::new("scripts/make-torch-wheel").arg(wheel).args(["--size", "tiny"]));
+}
+
 /// Runs a command that has to succeed; its output.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> String {

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::common::{can_mount, skipped};
+use crate::common::{can_mount, skipped, torch_wheel};
 use tempfile::TempDir;
 
 /// A name that would forge a row of a table, and colour it.
@@ -120,8 +120,7 @@ fn status_says_that_the_input_has_changed() {
 fn status_says_that_a_wheel_has_changed() {
     let place = tempfile::tempdir().unwrap();
     let wheel = place.path().join("torch-2.10.0+rocm7.1-cp312-cp312-linux_x86_64.whl");
-    let made = Command::new("scripts/make-torch-wheel").arg(&wheel).args(["--size", "tiny"]).output().unwrap();
-    assert!(made.status.success(), "{}", said(&made));
+    torch_wheel(&wheel);
     symlink(&wheel, place.path().join("fat")).unwrap();
     let Some(mount) = Mount::new(place.path(), &[]) else { return };
     let status = || said(&kpackfs(place.path(), &["status", "mount"]));

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::{self, code_object, fixture, program, succeeds};
+use crate::common::{self, code_object, fixture, program, succeeds, torch_wheel};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -254,8 +254,7 @@ fn split_inputs_are_judged_as_a_whole() {
 fn metadata_is_compared_with_code() {
     let place = tempfile::tempdir().unwrap();
     let wheel = "torch-2.10.0+rocm7.1-cp312-cp312-manylinux_2_28_x86_64.whl";
-    let made = Command::new("scripts/make-torch-wheel").arg(place.path().join(wheel)).args(["--size", "tiny"]).output();
-    assert!(made.unwrap().status.success());
+    torch_wheel(&place.path().join(wheel));
     succeeds(program().args(["split", wheel, "-o", "out", "--format", "wheel"]).current_dir(place.path()));
     let required = |inputs: &[&str]| {
         let arguments = [inputs, &["--require", "gfx90a", "--require-in", "**/libMIOpen.so"]].concat();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::{self, fixture, program};
+use crate::common::{self, fixture, program, torch_wheel};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -41,8 +41,7 @@ fn amount(count: u64, size: u64) -> Value {
 
 fn wheel(place: &Path) {
     let wheel = place.join("torch-2.10.0+rocm7.1-cp312-cp312-manylinux_2_28_x86_64.whl");
-    let made = Command::new("scripts/make-torch-wheel").arg(&wheel).args(["--size", "tiny"]).output().unwrap();
-    assert!(made.status.success(), "{made:?}");
+    torch_wheel(&wheel);
     fs::rename(wheel, place.join("torch.whl")).unwrap();
 }
 

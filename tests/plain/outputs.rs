@@ -9,8 +9,8 @@ use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
 use crate::common::{
-    self, Files, can_mount, copy_all, files_and_links_below, fixture, namespaces, program, skipped, succeeds, umount,
-    wait_until,
+    self, Files, can_mount, copy_all, files_and_links_below, fixture, namespaces, program, skipped, succeeds,
+    torch_wheel, umount, wait_until,
 };
 use tempfile::TempDir;
 
@@ -519,7 +519,7 @@ fn parted() -> Place {
         place.file(&format!("{root}/lib/rocblas/library/TensileLibrary_{gpu}.co"), &noise);
         place.file(&format!("{root}/lib/rocblas/library/TensileLibrary.dat"), b"for all");
     }
-    succeeds(Command::new("scripts/make-torch-wheel").arg(place.at("fat").join(TORCH)).args(["--size", "tiny"]));
+    torch_wheel(&place.at("fat").join(TORCH));
     place
 }
 

@@ -38,23 +38,21 @@ fn of_input(input: &Path, large: usize) -> Option<Mount> {
     Mount::of(tree, &resources)
 }
 
-/// Whether this process may pass files through.
-fn is_passed_through(mount: &Mount) -> bool {
+/// The same with a large file, if this process may pass files through.
+fn passed_through(input: &Path) -> Option<Mount> {
+    let mount = of_input(input, LARGE)?;
     fs::read(mount.at("small")).unwrap();
-    let passed = mount.resources.counters.passthrough_opens.get() > 0;
-    if !passed {
+    if mount.resources.counters.passthrough_opens.get() == 0 {
         skipped("no passthrough on this machine; NOTHING about it was checked");
+        return None;
     }
-    passed
+    Some(mount)
 }
 
 #[test]
 fn files_of_the_input_are_read_by_the_kernel() {
     let input = tempfile::tempdir().unwrap();
-    let Some(mount) = of_input(input.path(), LARGE) else { return };
-    if !is_passed_through(&mount) {
-        return;
-    }
+    let Some(mount) = passed_through(input.path()) else { return };
     let counters = &mount.resources.counters;
     let opens = counters.passthrough_opens.get();
     let large = pattern(LARGE);
@@ -85,10 +83,7 @@ fn files_of_the_input_are_read_by_the_kernel() {
 #[test]
 fn a_replaced_file_is_not_opened_and_one_that_is_open_stays() {
     let input = tempfile::tempdir().unwrap();
-    let Some(mount) = of_input(input.path(), LARGE) else { return };
-    if !is_passed_through(&mount) {
-        return;
-    }
+    let Some(mount) = passed_through(input.path()) else { return };
     let file = File::open(mount.at("large")).unwrap();
     let other = input.path().join("other");
     fs::write(&other, vec![b'x'; LARGE]).unwrap();
@@ -109,10 +104,7 @@ fn a_replaced_file_is_not_opened_and_one_that_is_open_stays() {
 #[test]
 fn a_file_that_is_passed_through_shows_changes_until_it_is_closed() {
     let input = tempfile::tempdir().unwrap();
-    let Some(mount) = of_input(input.path(), LARGE) else { return };
-    if !is_passed_through(&mount) {
-        return;
-    }
+    let Some(mount) = passed_through(input.path()) else { return };
     let file = File::open(mount.at("large")).unwrap();
     let original = OpenOptions::new().write(true).open(input.path().join("large")).unwrap();
     original.write_all_at(b"changed", 0).unwrap();
@@ -129,10 +121,7 @@ fn a_file_that_is_passed_through_shows_changes_until_it_is_closed() {
 fn direct_reads_of_passed_files_have_the_rules_of_the_input() {
     // tmpfs has no such rules.
     let input = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let Some(mount) = of_input(input.path(), LARGE) else { return };
-    if !is_passed_through(&mount) {
-        return;
-    }
+    let Some(mount) = passed_through(input.path()) else { return };
     // Some rules are about the address of the buffer.
     let mut buffer = vec![0; 2 * 4096];
     let aligned = buffer.as_ptr().align_offset(4096);
@@ -187,10 +176,7 @@ fn with_small(input: &Path, small: usize, choice: PassthroughChoice) -> Option<M
 fn many_small_files_are_opened_without_asking_beside_a_large_one() {
     use PassthroughChoice::{Auto, Off, On};
     let input = tempfile::tempdir().unwrap();
-    let Some(mount) = of_input(input.path(), LARGE) else { return };
-    if !is_passed_through(&mount) {
-        return;
-    }
+    let Some(_mount) = passed_through(input.path()) else { return };
     for (choice, small, is_passed) in [(Auto, 5, true), (Auto, 20, false), (On, 20, true), (Off, 5, false)] {
         let Some(mount) = with_small(input.path(), small, choice) else { return };
         let read = || (0..=small).for_each(|number| drop(fs::read(mount.at(number.to_string())).unwrap()));
