@@ -66,15 +66,6 @@ fn join_parts(all: &mut Vec<(PathBuf, Named)>) {
 }
 
 impl Question {
-    /// The GPUs as they call themselves.
-    fn devices(&self) -> Vec<TargetId> {
-        self.gpus.iter().map(|gpu| self.device_of(gpu)).collect()
-    }
-
-    fn of_assembly<'a>(&'a self, devices: &'a [TargetId]) -> AssemblyQuestion<'a> {
-        AssemblyQuestion { devices, resources: &self.resources }
-    }
-
     /// Looks up all that was named.
     pub(super) fn look_up_named(&self, found: &mut FoundLookups) {
         let mut all = Vec::new();
@@ -128,16 +119,10 @@ impl Question {
             Named::Artifacts(artifacts) if artifacts.has_any() => {
                 self.look_up_artifacts(path, artifacts, gpus, found)?;
             }
-            Named::Image(image) => {
-                self.add_assembled(assembled::of_image(image, &self.of_assembly(&self.devices())), gpus, found);
-            }
-            Named::Tar | Named::Zip => {
-                self.add_assembled(assembled::of_packed(path, &self.of_assembly(&self.devices())), gpus, found);
-            }
+            Named::Image(image) => self.add(gpus, found, |question| assembled::of_image(image, question)),
+            Named::Tar | Named::Zip => self.add(gpus, found, |question| assembled::of_packed(path, question)),
             Named::Remote if self.paths.len() > 1 => named.check_local(path)?,
-            Named::Remote => {
-                self.add_assembled(assembled::of_remote(path, &self.of_assembly(&self.devices())), gpus, found);
-            }
+            Named::Remote => self.add(gpus, found, |question| assembled::of_remote(path, question)),
             Named::Archive | Named::Bundle | Named::CodeObject => {
                 let content = open_file(path, resources)?;
                 let at = EntryPath::root;
@@ -191,9 +176,10 @@ impl Question {
             let is_below = |library: &&LibraryFile| library.paths().any(|path| path.starts_with(&real));
             // Without libraries it may be a device part, which has archives.
             if !with_code.iter().any(is_below) {
-                let archives = assembled::of_directory(directory, &self.of_assembly(&self.devices()));
-                let archives = archives.map(|it| AssembledFiles { files: it.files, ..AssembledFiles::default() });
-                self.add_assembled(archives, gpus, found);
+                self.add(gpus, found, |question| {
+                    let AssembledFiles { files, .. } = assembled::of_directory(directory, question)?;
+                    Ok(AssembledFiles { files, ..AssembledFiles::default() })
+                });
             }
         }
     }
@@ -213,7 +199,7 @@ impl Question {
         let labels: Vec<_> = wheels.iter().map(GivenWheel::label).collect();
         for set in installed_together(&labels) {
             let set: Vec<_> = set.iter().filter_map(|label| wheels.iter().find(|it| it.path == label.path)).collect();
-            match assembled::of_wheels(&set, &unread, &self.of_assembly(&self.devices())) {
+            match self.assembled(|question| assembled::of_wheels(&set, &unread, question)) {
                 Err(WhyError::Wheels(conflict @ WheelsError::Version { .. })) => {
                     let reason = format!("these wheels cannot be installed together: {conflict}");
                     let cause = Cause::new(&cause::PACKAGE_VERSION, reason, None);
@@ -238,11 +224,7 @@ impl Question {
             let parts = split.parts_for(gpu);
             let (view, wheels) = (split.view_for(&device), split.thin_wheels_for(&device));
             if split.has_host || view.is_none() && wheels.is_empty() && !parts.is_empty() {
-                self.add_assembled(
-                    assembled::of_parts(split, &parts, &self.of_assembly(&self.devices())),
-                    &gpus,
-                    found,
-                );
+                self.add(&gpus, found, |question| assembled::of_parts(split, &parts, question));
             } else if let Some(view) = view {
                 self.look_up_installed(&[view], &gpus, found);
             } else if wheels.is_empty() {
@@ -268,15 +250,29 @@ impl Question {
         for component in InstalledComponent::all(path, artifacts)? {
             match component.directory() {
                 Some(directory) => places.push(directory.to_owned()),
-                None => self.add_assembled(
-                    assembled::of_component(path, &component, &self.of_assembly(&self.devices())),
-                    gpus,
-                    found,
-                ),
+                None => self.add(gpus, found, |question| assembled::of_component(path, &component, question)),
             }
         }
         self.look_up_installed(&places, gpus, found);
         Ok(())
+    }
+
+    /// What is put together, for the GPUs as they call themselves.
+    fn assembled(
+        &self,
+        assemble: impl FnOnce(&AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError>,
+    ) -> Result<AssembledFiles, WhyError> {
+        let devices: Vec<_> = self.gpus.iter().map(|gpu| self.device_of(gpu)).collect();
+        assemble(&AssemblyQuestion { devices: &devices, resources: &self.resources })
+    }
+
+    fn add(
+        &self,
+        gpus: &[usize],
+        found: &mut FoundLookups,
+        assemble: impl FnOnce(&AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError>,
+    ) {
+        self.add_assembled(self.assembled(assemble), gpus, found);
     }
 
     fn add_assembled(&self, assembled: Result<AssembledFiles, WhyError>, gpus: &[usize], found: &mut FoundLookups) {
