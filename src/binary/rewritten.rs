@@ -20,7 +20,7 @@ pub struct Rewritten {
     rope: Rope,
     identity: Option<Identity>,
     /// The file of the input with the same bytes, if there is one.
-    kept: Option<Arc<dyn Content>>,
+    pub(crate) kept: Option<Arc<dyn Content>>,
 }
 
 impl Rewritten {
@@ -73,11 +73,6 @@ impl Rewritten {
         let edits = changes::edits(original, changes, compressed)?;
         let rope = changes::rope(original, edits.clone())?;
         Ok(Self { original: Arc::clone(original), edits: edits.into(), rope, identity, kept: None })
-    }
-
-    /// The file of the input that has exactly these bytes, if there is one.
-    pub fn as_kept(&self) -> Option<&Arc<dyn Content>> {
-        self.kept.as_ref()
     }
 
     /// The original binary.

@@ -175,7 +175,7 @@ impl Split {
         let session = CommandSession::new(&named, &options)?.with_output(archives_to);
         let mut prepared = session.session().open_together(&named)?;
         if let Some(wheels) = &mut prepared.wheels {
-            wheels.has_local_versions = self.versions.are_local();
+            wheels.has_local_versions = self.versions.local_version;
         }
         self.check(&prepared)?;
         let is_whole = |view: &String| [FAT, THIN].iter().any(|name| view.trim_start_matches('/').starts_with(name));

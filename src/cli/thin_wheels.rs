@@ -27,15 +27,10 @@ pub(super) struct Versions {
     /// For example 2.10.0+rocm7.1.gfx942, which sorts above the plain version. By default thin wheels keep the
     /// version of the input, and a directory contains those of one GPU only.
     #[arg(long, help_heading = "Wheels", hide_short_help = true)]
-    local_version: bool,
+    pub(super) local_version: bool,
 }
 
 impl Versions {
-    /// Whether versions name the GPU.
-    pub(super) fn are_local(&self) -> bool {
-        self.local_version
-    }
-
     /// Whether the user chose one.
     pub(super) fn are_given(&self) -> bool {
         self.keep_version || self.local_version

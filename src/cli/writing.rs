@@ -28,7 +28,7 @@ pub(super) struct Writing {
     ///
     /// A power cut leaves all of it or nothing then.
     #[arg(long, hide_short_help = true)]
-    sync: bool,
+    pub(super) sync: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -40,11 +40,7 @@ enum When {
 
 impl Writing {
     pub(super) fn durability(self) -> Durability {
-        if self.is_synced() { Durability::Synced } else { Durability::Deferred }
-    }
-
-    pub(super) fn is_synced(self) -> bool {
-        self.sync
+        if self.sync { Durability::Synced } else { Durability::Deferred }
     }
 
     /// Whether files of the input may get further names in the output.

@@ -61,7 +61,7 @@ pub(crate) fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Resul
         match (place, &entry.kind) {
             (Destination::Host, _) => payload.extend(unchanged(wheels, &paths, entry)),
             (Destination::Rewritten { content, link_group, .. }, _) => {
-                if let Some(kept) = content.as_kept() {
+                if let Some(kept) = &content.kept {
                     let kind = EntryKind::File { content: Arc::clone(kept), link_group: *link_group };
                     payload.extend(unchanged(wheels, &paths, &Entry { kind, ..entry.clone() }));
                     continue;

@@ -14,7 +14,7 @@ impl Split {
     pub(super) fn check_usage(&self) -> Result<(), clap::Error> {
         let of_wheels = || self.view.iter().any(|view| view.trim_start_matches('/').starts_with(WHEELS));
         let problem = match self.format {
-            OutputFormat::Index if self.is_to_bucket() && self.writing.is_synced() => "--sync is about disks",
+            OutputFormat::Index if self.is_to_bucket() && self.writing.sync => "--sync is about disks",
             _ if self.is_to_bucket() && !matches!(self.format, OutputFormat::Index) => {
                 "to a bucket, an index is written; it needs --format index"
             }
