@@ -129,8 +129,7 @@ enum SearchedKind {
 
 impl SearchedKind {
     fn of(content: &Arc<dyn Content>) -> Result<Option<Self>, ReadError> {
-        let mut head = vec![0; size_of::<FileHeader64<LE>>().min(to_usize(content.size()))];
-        content.peek(&mut head)?;
+        let head = content.beginning(size_of::<FileHeader64<LE>>())?;
         let header = from_bytes::<FileHeader64<LE>>(&head).ok().map(|(header, _)| header);
         let is_object = header.is_some_and(|header| header.e_type.get(LE) == format::ET_REL);
         Ok(match &*head {

@@ -235,8 +235,7 @@ pub(super) fn bundle(files: &[PathBuf], output: &Path, replacing: Replacing) -> 
 
 /// A code object for `target`, or else for the target in its header.
 fn code_object(path: &Path, content: Arc<dyn Content>, target: Option<&TargetId>) -> anyhow::Result<CodeObject> {
-    let mut header = vec![0; CODE_HEADER.min(usize::try_from(content.size()).unwrap_or(CODE_HEADER))];
-    content.peek(&mut header)?;
+    let header = content.beginning(CODE_HEADER)?;
     let target = match (target, code_target(&header)) {
         (Some(target), _) => target.clone(),
         (None, Some(target)) => target,

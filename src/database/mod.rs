@@ -35,7 +35,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
 use crate::devicecode::SQLITE;
 use crate::gpu::TargetId;
 use crate::resources::Resources;
-use crate::rope::{Content, to_usize};
+use crate::rope::Content;
 use crate::source::EntryPath;
 
 use codeobject::{LooseCode, stays};
@@ -271,9 +271,8 @@ fn unknown(name: &str) -> UnknownHandler {
 fn not_confirmed(handler: Handler, content: &dyn Content) -> Option<&'static str> {
     let (magics, reason) = handler.magic()?;
     let length = magics.iter().map(|magic| magic.len()).max()?;
-    let mut bytes = vec![0; length.min(to_usize(content.size()))];
-    let is_read = content.peek(&mut bytes).is_ok();
-    (!is_read || !magics.iter().any(|magic| bytes.starts_with(magic))).then_some(reason)
+    let is_of = |bytes: Vec<u8>| magics.iter().any(|magic| bytes.starts_with(magic));
+    (!content.beginning(length).is_ok_and(is_of)).then_some(reason)
 }
 
 impl Databases {

@@ -32,8 +32,7 @@ pub fn begins_static_library(beginning: &[u8]) -> bool {
 /// The code that a file begins with. All of the file belongs to it.
 pub fn code_of_file(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<CodePiece> {
     let size = content.size();
-    let mut head = vec![0; CODE_HEADER.min(to_usize(size))];
-    content.peek(&mut head).ok()?;
+    let head = content.beginning(CODE_HEADER).ok()?;
     let begins_skipped = is_skipped_frame(&head);
     if !begins_skipped && !may_begin(&head, MAX_FRAMES) {
         return None;

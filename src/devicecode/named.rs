@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::form::DeviceForm;
 use super::found::CodePiece;
 use crate::resources::Resources;
-use crate::rope::{Content, to_usize};
+use crate::rope::Content;
 use crate::source::{EntryPath, Input};
 
 /// Names of code before `.xz`: those of hipcc, Tensile, Triton and Blender.
@@ -54,7 +54,5 @@ pub(crate) fn code_by_name(name: &[u8], content: &dyn Content) -> Option<CodePie
         return None;
     };
     let magic = form.row().magic;
-    let mut head = vec![0; magic.len().min(to_usize(content.size()))];
-    content.peek(&mut head).ok()?;
-    (head == magic).then(|| CodePiece::opaque(form, content.size()))
+    (content.beginning(magic.len()).ok()? == magic).then(|| CodePiece::opaque(form, content.size()))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::bundle::{Bundle, is_bundle};
 use super::error::FatbinError;
 use super::first_block::{from_first_frame, targets_of_frame};
-use super::header::{CodeDamage, code_damage, code_target, head, is_code};
+use super::header::{CODE_HEADER, CodeDamage, code_damage, code_target, is_code};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -26,13 +26,13 @@ pub(crate) struct CodeFile {
 
 /// Whether a file begins as a code object does, so that no host loads it.
 pub(crate) fn begins_code(content: &dyn Content) -> bool {
-    head(content).is_ok_and(|head| is_code(&head))
+    content.beginning(CODE_HEADER).is_ok_and(|head| is_code(&head))
 }
 
 impl CodeFile {
     /// Reads headers. `None` if the file is no such code.
     pub(crate) fn read(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Result<Option<Self>, FatbinError> {
-        let head = head(&**content)?;
+        let head = content.beginning(CODE_HEADER)?;
         if is_code(&head) {
             let target = code_target(&head);
             let damage = code_damage(&**content).map(|reason| (target.clone(), reason));

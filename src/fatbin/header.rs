@@ -9,7 +9,7 @@ use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::pod::{from_bytes, slice_from_bytes};
 
 use crate::gpu::{Processor, SPIRV, TargetId};
-use crate::rope::{Content, ReadError, to_usize};
+use crate::rope::Content;
 
 /// First word of a SPIR-V module.
 const SPIRV_MAGIC: u32 = 0x0723_0203;
@@ -27,22 +27,10 @@ const FIRST_GCN: u8 = 0x20;
 pub const CODE_HEADER: usize = size_of::<FileHeader64<LE>>();
 
 /// Bytes in which its program headers are, too: known ones have up to 10, behind the ELF header.
-pub(crate) const CODE_BEGINNING: u64 = 1024;
+pub(crate) const CODE_BEGINNING: usize = 1024;
 
 /// The targets whose code nothing can load, as far as they are known, and why.
 pub(crate) type CodeDamage = BTreeMap<Option<TargetId>, String>;
-
-/// The first [`CODE_HEADER`] bytes of a file, or all of it if it is shorter.
-pub(super) fn head(content: &dyn Content) -> Result<Vec<u8>, ReadError> {
-    beginning(content, CODE_HEADER as u64)
-}
-
-/// The first `length` bytes, or all if there are fewer.
-pub(crate) fn beginning(content: &dyn Content, length: u64) -> Result<Vec<u8>, ReadError> {
-    let mut bytes = vec![0; to_usize(content.size().min(length))];
-    content.peek(&mut bytes)?;
-    Ok(bytes)
-}
 
 /// The problem with `code` as a code object for `target`. `code` is its first [`CODE_HEADER`] bytes, or all of it if it
 /// is shorter.
@@ -100,7 +88,7 @@ fn end_of_tables(code: &[u8]) -> Option<u64> {
 
 /// Why nothing can load a code object: it is no 64-bit file, or truncated.
 pub(crate) fn code_damage(content: &dyn Content) -> Option<String> {
-    let beginning = beginning(content, CODE_BEGINNING).map_err(|error| error.to_string());
+    let beginning = content.beginning(CODE_BEGINNING).map_err(|error| error.to_string());
     beginning.map_or_else(Some, |beginning| damage_by_beginning(&beginning, content.size()))
 }
 

@@ -56,7 +56,7 @@ pub(crate) use equal::BundleClaims;
 pub use error::FatbinError;
 pub(crate) use first_block::{from_first_frame, is_skipped_frame};
 pub(crate) use header::{
-    CODE_BEGINNING, CodeDamage, beginning, code_damage, damage_by_beginning, end_by_beginning, is_code, tells_features,
+    CODE_BEGINNING, CodeDamage, code_damage, damage_by_beginning, end_by_beginning, is_code, tells_features,
 };
 pub use header::{CODE_HEADER, code_problem, code_target, loaded_code_problem};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};
@@ -91,7 +91,7 @@ impl CodeObject {
 
     /// The target in its header; `None` if that names none, or cannot be read.
     fn header_target(&self) -> Option<TargetId> {
-        code_target(&header::head(&*self.content).ok()?)
+        code_target(&self.content.beginning(CODE_HEADER).ok()?)
     }
 
     /// Its target and why nothing can load it, if it is damaged.

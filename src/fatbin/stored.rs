@@ -81,7 +81,7 @@ impl StoredObject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fatbin::{CODE_BEGINNING, beginning};
+    use crate::fatbin::CODE_BEGINNING;
 
     /// Data that zstd compresses to several blocks.
     fn code() -> Vec<u8> {
@@ -109,8 +109,13 @@ mod tests {
         let stored = frame(&packed, code.len()).unwrap();
         let mut read = vec![0; code.len()];
         stored.content().read_at(0, &mut read).unwrap();
-        let header = |stored: &StoredObject| beginning(&**stored.content(), CODE_BEGINNING).unwrap();
+        let header = |stored: &StoredObject| stored.content().beginning(CODE_BEGINNING).unwrap();
         assert!(read == code && header(&stored) == code[..1024]);
+        // The beginning alone costs as much as it is long.
+        let (resources, length) = (Resources::new(16 << 20), packed.len() as u64);
+        let frame_of = |size| StoredObject::frame(&content(&packed), (0, length), size, "archive: key", &resources);
+        header(&frame_of(code.len() as u64).unwrap());
+        assert_eq!(resources.counters.bytes_decompressed.get(), CODE_BEGINNING as u64);
         let said = |error: ReadError| error.to_string();
         assert!(said(frame(&packed, code.len() + 1).unwrap_err()).contains("the table of contents says"));
         assert!(said(frame(&code, code.len()).unwrap_err()).contains("no zstd frame"));

@@ -97,7 +97,5 @@ impl LayoutArchive {
 
 /// How a tar archive is compressed; `None` if it is none.
 pub(super) fn packing_in(path: &Path, archive: &dyn Content) -> Result<Option<TarCompression>, ImageError> {
-    let mut head = vec![0; to_usize(archive.size().min(TAR_BLOCK))];
-    archive.peek(&mut head)?;
-    Ok(packing_of(path, &head))
+    Ok(packing_of(path, &archive.beginning(to_usize(TAR_BLOCK))?))
 }

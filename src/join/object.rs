@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::archive::InputArchive;
 use crate::fatbin::{
-    CODE_BEGINNING, CodeObject, StoredObject, beginning, code_problem, code_target, damage_by_beginning, tells_features,
+    CODE_BEGINNING, CodeObject, StoredObject, code_problem, code_target, damage_by_beginning, tells_features,
 };
 use crate::gpu::{TargetId, UNKNOWN};
 use crate::kpack::TocEntry;
@@ -16,7 +16,7 @@ use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment, Sha256, equal};
 
 /// Bytes that are compared before code objects are decompressed as a whole.
-const BEGINNING: u64 = 64 << 10;
+const BEGINNING: usize = 64 << 10;
 
 /// One code object, with one or more names.
 pub(super) struct JoinedCode {
@@ -71,7 +71,7 @@ pub(super) fn code(
     let of_read = |error: ReadError| said(error.to_string());
     let stored = archive.object((blob, entry.original_size), || reader.object(entry, &place, resources));
     let stored = stored.map_err(|error| said(error.to_string()))?;
-    let header = beginning(&**stored.content(), CODE_BEGINNING).map_err(of_read)?;
+    let header = stored.content().beginning(CODE_BEGINNING).map_err(of_read)?;
     let of_header = code_target(&header).filter(|_| tells_features(&header));
     let (target, problem) = target_of_entry(name, of_header.as_ref(), &header);
     let of_header = of_header.filter(|_| !target.is_unknown());
@@ -120,6 +120,6 @@ pub(super) fn is_same(one: &JoinedCode, other: &JoinedCode) -> Result<bool, Read
     if one.packed.size() == other.packed.size() && equal(&one.packed, &other.packed)? {
         return Ok(true);
     }
-    let begin_alike = beginning(&**left, BEGINNING)? == beginning(&**right, BEGINNING)?;
+    let begin_alike = left.beginning(BEGINNING)? == right.beginning(BEGINNING)?;
     Ok(begin_alike && Sha256::of_content(&**left)? == Sha256::of_content(&**right)?)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Backing, Extent, ExtentSource, Identity, ReadError, SizeBounds};
+use super::{Backing, Extent, ExtentSource, Identity, ReadError, SizeBounds, to_usize};
 
 /// Bytes of a fixed length that can be read at any offset, from any thread.
 pub trait Content: Send + Sync + fmt::Debug {
@@ -24,6 +24,12 @@ pub trait Content: Send + Sync + fmt::Debug {
     /// Fills `buffer` with the first bytes, doing no more work than these need.
     fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
         self.read_at(0, buffer)
+    }
+
+    /// The first `length` bytes, or all if there are fewer.
+    fn beginning(&self, length: usize) -> Result<Vec<u8>, ReadError> {
+        let mut bytes = vec![0; to_usize(self.size()).min(length)];
+        self.peek(&mut bytes).map(|()| bytes)
     }
 
     /// The file of the operating system that holds exactly these bytes, if there is one.

@@ -92,8 +92,7 @@ impl Input {
         content: &Arc<dyn Content>,
         resources: &Arc<Resources>,
     ) -> Option<Vec<(EntryPath, Arc<dyn Content>)>> {
-        let mut head = vec![0; to_usize(content.size().min(TAR_BLOCK))];
-        content.peek(&mut head).ok()?;
+        let head = content.beginning(to_usize(TAR_BLOCK)).ok()?;
         let (name, owner) = (archive.as_path().to_owned(), Attributes::of_process());
         let input = match tar::packing_of(&name, &head) {
             Some(packing) => tar::list_file(name, content, owner, packing, resources),

@@ -21,7 +21,7 @@ pub(crate) const NAMING: u32 = 3;
 pub const ID_TEXT: usize = 64;
 
 /// Bytes of a binary that stand for its headers. A build ID usually is among them.
-const HEAD: u64 = 4096;
+const HEAD: usize = 4096;
 
 /// 64 hexadecimal digits that identify an input, whatever is made of it.
 #[derive(Clone, Debug)]
@@ -167,9 +167,7 @@ impl InputFacts {
         InputId(later(move || {
             let mut sum = sum.clone();
             for content in &heads {
-                let mut head = vec![0; to_usize(content.size().min(HEAD))];
-                content.peek(&mut head)?;
-                sum.add("head").add(&head);
+                sum.add("head").add(&content.beginning(HEAD)?);
             }
             Ok(sum)
         }))

@@ -16,7 +16,7 @@ use super::nearby::{NearbyArchives, nearby_archives};
 use super::{device, installed, kpack_path, part};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::coverage::quoted;
-use crate::fatbin::{CODE_BEGINNING, beginning, damage_by_beginning};
+use crate::fatbin::{CODE_BEGINNING, damage_by_beginning};
 use crate::gpu::TargetId;
 use crate::kpack::{read_entry, stored_object};
 use crate::resources::Resources;
@@ -158,13 +158,13 @@ impl ArchiveSearch<'_> {
         let mut header = Vec::new();
         if is_whole {
             read_entry((content, archive), &entry, &self.resources.budget, |piece| {
-                header.extend(piece.iter().take(to_usize(CODE_BEGINNING).saturating_sub(header.len())));
+                header.extend(piece.iter().take(CODE_BEGINNING.saturating_sub(header.len())));
                 Ok(())
             })?;
         } else {
             let object = stored_object((content, archive), &entry, key, self.resources)?;
             header =
-                beginning(&**object.content(), CODE_BEGINNING).map_err(|error| Error::Read(io::Error::other(error)))?;
+                object.content().beginning(CODE_BEGINNING).map_err(|error| Error::Read(io::Error::other(error)))?;
         }
         Ok(damage_by_beginning(&header, entry.original_size))
     }

@@ -13,13 +13,13 @@ use object::pod::{Pod, from_bytes, slice_from_bytes};
 
 use crate::binary::BinaryError;
 use crate::memory::{Parser, WholeFile};
-use crate::rope::{Content, to_usize};
+use crate::rope::Content;
 
 /// The most sections that Windows loads (`IMAGE_FILE_HEADER` in its API documentation).
 pub(super) const MAX_SECTIONS: u16 = 96;
 
 /// Bytes of the first read. Linkers make headers of 1 KiB to 4 KiB.
-const FIRST_READ: u64 = 4096;
+const FIRST_READ: usize = 4096;
 
 /// Headers of an image. All offsets, addresses and sizes are the file's own claims, and are checked where they are
 /// used. They have 32 bits in the file, so sums of a few of them cannot overflow here.
@@ -53,9 +53,7 @@ impl PeImage {
     /// Reads the headers. `Ok(None)` if this is not a linked 64-bit image. The first bytes of the file are enough to
     /// exclude most other files.
     pub(super) fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        let mut head = vec![0; to_usize(FIRST_READ.min(content.size()))];
-        content.peek(&mut head)?;
-        let file = CachedPrefix { content, head };
+        let file = CachedPrefix { content, head: content.beginning(FIRST_READ)? };
         let Some(dos) = file.get::<ImageDosHeader>(0)? else { return Ok(None) };
         let headers_offset = u64::from(dos.e_lfanew.get(LE));
         let Some(headers) = file.get::<ImageNtHeaders64>(headers_offset)? else { return Ok(None) };

@@ -44,8 +44,7 @@ pub(super) fn names_in(files: &dyn LibraryFiles, path: &Path) -> Result<BTreeSet
         let stored = WholeFile::of(Parser::Catalogue, &*content).map_err(|error| error.to_string())?;
         return catalogue_names(&stored, is_compressed);
     }
-    let mut beginning = vec![0; usize::from(content.size() > 0)];
-    content.peek(&mut beginning).map_err(|error| error.to_string())?;
+    let beginning = content.beginning(1).map_err(|error| error.to_string())?;
     begins_catalogue(&beginning).map(|()| BTreeSet::new())
 }
 
