@@ -6,8 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::gpus::gpu;
-use super::lists::pieces;
+use super::gpus::gpus;
 use super::table::Style;
 use super::terminal::{message, passed};
 use crate::coverage::{Coverage, CoverageInput, InputCoverage, Pattern, Requirement};
@@ -30,7 +29,7 @@ pub(super) struct RequireOptions {
     /// Exit with 1 unless all that has code has what these GPUs need
     ///
     /// Each library and each kernel database is judged.
-    #[arg(long, value_name = "LIST", value_parser = gpus, help_heading = "Gate")]
+    #[arg(long, value_name = "LIST", value_parser = |list: &str| gpus(list).map(GpuList), help_heading = "Gate")]
     require: Vec<GpuList>,
 
     /// With --require: check only libraries and databases with such paths
@@ -50,13 +49,6 @@ pub(super) struct RequireOptions {
 /// GPUs in one value of the option.
 #[derive(Clone, Debug)]
 struct GpuList(Vec<TargetId>);
-
-fn gpus(list: &str) -> Result<GpuList, String> {
-    match pieces(list).as_slice() {
-        [] => Err("it names no GPU".to_owned()),
-        names => names.iter().map(|name| gpu(name)).collect::<Result<_, _>>().map(GpuList),
-    }
-}
 
 impl RequireOptions {
     /// Whether GPUs are required.

@@ -1,5 +1,6 @@
 //! GPUs on the command line.
 
+use super::lists::pieces;
 use crate::gpu::{BundleKey, Level, TargetId};
 
 /// The word for the GPUs of this machine, in a list of GPUs.
@@ -19,6 +20,14 @@ pub(super) fn gpu(name: &str) -> Result<TargetId, String> {
         return Err(format!("{name} is not one GPU; name processors such as gfx942"));
     }
     Ok(target)
+}
+
+/// A list of such GPUs.
+pub(super) fn gpus(list: &str) -> Result<Vec<TargetId>, String> {
+    match pieces(list).as_slice() {
+        [] => Err("it names no GPU".to_owned()),
+        names => names.iter().map(|name| gpu(name)).collect(),
+    }
 }
 
 /// Whether a name is "gfx", one or two decimal digits, and two hexadecimal ones, as all names since gfx600 are.

@@ -13,7 +13,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use super::confinement::{self, Opens};
 use super::environment::{PythonEnvironment, is_package, libraries_of};
 use super::failure::text;
-use super::gpus::gpu;
+use super::gpus::gpus;
 use super::input::{RemoteOptions, forms};
 use super::json;
 use super::lists::pieces;
@@ -117,10 +117,9 @@ enum NamedGpus {
 
 fn named_gpus(list: &str) -> Result<NamedGpus, String> {
     match pieces(list).as_slice() {
-        [] => Err("it names no GPU".to_owned()),
         ["auto"] => Ok(NamedGpus::Auto),
         names if names.contains(&"auto") => Err("auto stands alone".to_owned()),
-        names => names.iter().map(|name| gpu(name)).collect::<Result<_, _>>().map(NamedGpus::List),
+        _ => gpus(list).map(NamedGpus::List),
     }
 }
 

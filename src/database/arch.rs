@@ -19,4 +19,12 @@ impl Arch {
             Self::Bundle(key) => key.clone(),
         }
     }
+
+    /// Whether files for it are for this GPU.
+    pub fn is_for(&self, gpu: &TargetId) -> bool {
+        match self {
+            Self::Target(target) => target.processor() == gpu.processor(),
+            Self::Bundle(key) => BundleKey::of(gpu).packaging_chain().contains(key),
+        }
+    }
 }

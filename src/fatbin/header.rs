@@ -134,7 +134,7 @@ fn is_spirv(code: &[u8]) -> bool {
 }
 
 /// The header of an AMDGPU ELF file.
-fn header(code: &[u8]) -> Option<&FileHeader64<LE>> {
+pub(super) fn header(code: &[u8]) -> Option<&FileHeader64<LE>> {
     let (header, _) = from_bytes::<FileHeader64<LE>>(code).ok()?;
     (header.e_ident.magic == elf::ELFMAG && header.e_machine.get(LE) == elf::EM_AMDGPU).then_some(header)
 }

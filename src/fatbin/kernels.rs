@@ -9,10 +9,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use object::LittleEndian as LE;
-use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64};
-use object::pod::{Pod, from_bytes, slice_from_bytes};
+use object::elf::{self, ProgramHeader64, SectionHeader64, Sym64};
+use object::pod::{Pod, slice_from_bytes};
 
 use super::CODE_HEADER;
+use super::header::header;
 use crate::memory::{Budget, Reservation};
 use crate::metrics::MemoryClass;
 use crate::rope::{Sha256, head, tail, to_usize};
@@ -112,7 +113,7 @@ impl CodeScan {
 
     /// Determines from the kept bytes how much to keep: header, program headers, and the first segment.
     fn want_more(&mut self) {
-        let Some(header) = self.header() else { return };
+        let Some(header) = header(&self.head) else { return };
         let sections = u64::from(header.e_shnum.get(LE)).min(MAX_SECTIONS);
         let place = header.e_shoff.get(LE);
         let segments = (header.e_phoff.get(LE), u64::from(header.e_phnum.get(LE)));
@@ -142,11 +143,6 @@ impl CodeScan {
         let Some(length) = to.checked_sub(from).and_then(|length| usize::try_from(length).ok()) else { return };
         let from = to_usize(from - self.at);
         self.sections.extend_from_slice(head(tail(piece, from), length));
-    }
-
-    fn header(&self) -> Option<&FileHeader64<LE>> {
-        let (header, _) = from_bytes::<FileHeader64<LE>>(&self.head).ok()?;
-        (header.e_ident.magic == elf::ELFMAG && header.e_machine.get(LE) == elf::EM_AMDGPU).then_some(header)
     }
 
     /// The kernels. Empty if there is no symbol table.

@@ -13,6 +13,7 @@ use zip::unstable::read::ZipIterable;
 
 use super::error::is_named_wheel;
 use super::member::OpenWheel;
+use super::tar::sought;
 use super::{SourceError, unknown};
 use crate::disk;
 use crate::rope::to_usize;
@@ -277,12 +278,7 @@ impl Read for Window<'_> {
 
 impl Seek for Window<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::End(by) => self.wheel.bytes.size().checked_add_signed(by),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
-        };
-        self.at = at.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        self.at = sought(to, self.at, self.wheel.bytes.size())?;
         Ok(self.at)
     }
 }

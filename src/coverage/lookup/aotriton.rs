@@ -8,8 +8,8 @@ use super::listing::DatabaseListing;
 use super::place::DatabasePlace;
 use super::problem::{self, Problem, Severity};
 use super::trail::LookupEvidence;
-use crate::database::{Arch, Handler};
-use crate::gpu::{BundleKey, TargetId};
+use crate::database::Handler;
+use crate::gpu::TargetId;
 use crate::source::EntryPath;
 
 /// The kernels that attention needs on each GPU, in all versions from 0.8 to 0.12. Others are for some GPUs only.
@@ -59,11 +59,7 @@ pub(super) fn look_up(
 /// Whether a directory has images for a GPU.
 fn is_for(name: &str, device: &TargetId) -> bool {
     let path = EntryPath::new(format!("{DIRECTORY}/{name}/flash").as_bytes()).ok();
-    match path.and_then(|path| Handler::Aotriton.named_arch(&path)) {
-        Some(Arch::Target(target)) => target.processor() == device.processor(),
-        Some(Arch::Bundle(key)) => BundleKey::of(device).packaging_chain().contains(&key),
-        None => false,
-    }
+    path.and_then(|path| Handler::Aotriton.named_arch(&path)).is_some_and(|arch| arch.is_for(device))
 }
 
 /// Checks the images of one directory. A kernel that `others` have none of either was left out of the build, as the backward

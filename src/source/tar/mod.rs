@@ -21,6 +21,7 @@ pub(super) use self::decoding::MAX_RATIO;
 pub(crate) use self::extended::ExtendedRecords;
 pub(crate) use self::members::{ArchiveEnd, TarMember, kind_name, path_of, read_extended, read_members};
 pub(crate) use self::names::{TarNames, is_no_tar};
+pub(super) use self::reader::sought;
 pub(crate) use self::unpacked::{TarCompression, open as open_archive};
 use super::error::is_named_wheel;
 use super::input::find_dist_info;

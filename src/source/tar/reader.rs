@@ -53,12 +53,17 @@ impl Read for ContentReader {
 
 impl Seek for ContentReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::End(by) => self.content.size().checked_add_signed(by),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
-        };
-        self.at = at.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        self.at = sought(to, self.at, self.content.size())?;
         Ok(self.at)
     }
+}
+
+/// The offset to which a seek leads from `at`.
+pub(in crate::source) fn sought(to: SeekFrom, at: u64, size: u64) -> io::Result<u64> {
+    let to = match to {
+        SeekFrom::Start(to) => Some(to),
+        SeekFrom::End(by) => size.checked_add_signed(by),
+        SeekFrom::Current(by) => at.checked_add_signed(by),
+    };
+    to.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }

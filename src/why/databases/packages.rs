@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::database::{Arch, Handler};
-use crate::gpu::{BundleKey, TargetId};
+use crate::database::Handler;
+use crate::gpu::TargetId;
 use crate::source::EntryPath;
 use crate::wheel::Stated;
 use crate::why::installed::{distributions, site_of};
@@ -24,7 +24,8 @@ pub(super) fn changed(library: &Path, directory: &Path, handler: Handler, device
     let is_wanted = |row: &[u8]| {
         let path = EntryPath::new(row).ok()?;
         let is_inside = row.strip_prefix(&*below).is_some_and(|rest| rest.starts_with(b"/"));
-        (is_inside && is_for(handler, &path, device)).then_some(path)
+        let is_for = || handler.named_arch(&path).is_none_or(|arch| arch.is_for(device));
+        (is_inside && is_for()).then_some(path)
     };
     let mut all = Vec::new();
     for distribution in distributions(&site) {
@@ -42,13 +43,4 @@ pub(super) fn changed(library: &Path, directory: &Path, handler: Handler, device
         }
     }
     all.into_iter().min_by(|one, other| one.path.cmp(&other.path))
-}
-
-/// Whether a file is for the GPU, or for all.
-fn is_for(handler: Handler, path: &EntryPath, device: &TargetId) -> bool {
-    match handler.named_arch(path) {
-        Some(Arch::Target(target)) => target.processor() == device.processor(),
-        Some(Arch::Bundle(key)) => BundleKey::of(device).packaging_chain().contains(&key),
-        None => true,
-    }
 }
