@@ -63,7 +63,7 @@ impl PythonEnvironment {
         };
         let shown = python.display();
         let output = Command::new(&python).args(["-c", SITES]).output();
-        let output = output.with_context(|| format!("--python {shown}"))?;
+        let output = output.with_context(|| format!("--python {shown}: name an interpreter, or the directory of an environment"))?;
         if !output.status.success() || output.stdout.is_empty() {
             bail!("--python {shown}: it does not say where its packages are");
         }
@@ -76,13 +76,18 @@ fn interpreter_in(prefix: &Path) -> PathBuf {
     found.unwrap_or_else(|| prefix.join("bin/python"))
 }
 
-/// Whether a word may be the name of a distribution, and is no path. Names with dots look like those of files.
+/// Whether a word may be the name of a package, and is no path. Names with dots look like those of files.
 pub(super) fn is_package(word: &Path) -> bool {
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    word.as_os_str().as_bytes().iter().all(is_part) && word.symlink_metadata().is_err()
+    is_name(word) && word.symlink_metadata().is_err()
 }
 
-/// The libraries of an installed package, by its RECORD; `None` if there is no package of this name.
+fn is_name(word: &Path) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    word.as_os_str().as_bytes().iter().all(is_part)
+}
+
+/// The libraries of an installed distribution, by its RECORD, or the directory that is imported by this name; `None` if there
+/// is neither.
 pub(super) fn libraries_of(word: &Path, sites: &[PathBuf]) -> anyhow::Result<Option<Vec<PathBuf>>> {
     let wanted = normalise(&word.to_string_lossy());
     let is_wanted = |directory: &OsStr| {
@@ -104,5 +109,6 @@ pub(super) fn libraries_of(word: &Path, sites: &[PathBuf]) -> anyhow::Result<Opt
             return Ok(Some(libraries));
         }
     }
-    Ok(None)
+    let mut imported = sites.iter().map(|site| site.join(word)).filter(|path| is_name(word) && path.is_dir());
+    Ok(imported.next().map(|path| vec![path]))
 }

@@ -17,6 +17,9 @@ use crate::source::SourceError;
 const CONFINED: &str =
     "; if its permissions allow this, kpackfs has given up the right to do it, which --no-confinement keeps";
 
+/// Follows an error of a full disk.
+const FULL: &str = "; free some space, or write to another disk";
+
 /// Exit code for all errors except a wrong command line (which is 2, clap's).
 pub(super) const FAILURE: u8 = 1;
 
@@ -65,11 +68,20 @@ pub(super) fn text(error: &anyhow::Error) -> String {
         }
     });
     let text = text + error.chain().find_map(|cause| cause.downcast_ref()).map_or("", tips::of_missing);
-    let is_denied = |cause: &(dyn Error + 'static)| {
-        cause.downcast_ref().is_some_and(|error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied)
+    let has_kind = |kind| {
+        let is_kind = |cause: &(dyn Error + 'static)| {
+            cause.downcast_ref().is_some_and(|error: &io::Error| error.kind() == kind)
+        };
+        error.chain().any(is_kind)
     };
     let is_confined = || confine::state().iter().any(|layer| layer.layer == FILES && layer.in_force);
-    if error.chain().any(is_denied) && is_confined() { text + CONFINED } else { text }
+    if has_kind(io::ErrorKind::StorageFull) {
+        text + FULL
+    } else if has_kind(io::ErrorKind::PermissionDenied) && is_confined() {
+        text + CONFINED
+    } else {
+        text
+    }
 }
 
 /// Prints an error on stderr, after a line about each part that is too large.

@@ -23,6 +23,7 @@ use super::terminal::{escaped, message};
 use super::tips::of_word;
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
 use crate::memory::check_tables;
+use crate::opened::{OpenedError, recognise_all};
 use crate::remote::{check_remote, without_secrets};
 use crate::resources::{Resources, WorkPolicy};
 use crate::threads;
@@ -156,7 +157,7 @@ impl Why {
         let opens = || Opens::everything(self.path.clone()).also(&self.topology).temporary();
         let opens = self.pid.map_or_else(opens, |_| Opens::process());
         confinement::confine(&opens);
-        let mut paths = if self.path.is_empty() { sites } else { self.named(&sites)? };
+        let (mut paths, packages) = if self.path.is_empty() { (sites, Vec::new()) } else { self.named(&sites)? };
         let policy = WorkPolicy { urls, ..WorkPolicy::default() };
         let resources = Resources::with_policy(self.memory.limit().map_err(unreadable)?, policy);
         let (mut loaded, mut gone) = (None, Vec::new());
@@ -168,7 +169,11 @@ impl Why {
         }
         let named = self.named_gpus();
         let nodes = match (&named, self.pid) {
-            (None, _) => gpu_nodes(&self.topology).with_context(|| no_gpu(&variables)).map_err(nothing)?,
+            (None, _) => gpu_nodes(&self.topology).with_context(|| no_gpu(&variables)).or_else(|error| {
+                // A GPU would not mend a wrong path.
+                let wrong = recognise_all(&paths).err().filter(OpenedError::is_not_understood);
+                Err(wrong.map_or_else(|| nothing(error), |wrong| (AnswerStatus::Unknown, wrong.into())))
+            })?,
             (Some(_), Some(_)) => gpu_nodes(&self.topology).unwrap_or_default(),
             // The variables of this shell are about the GPUs of this machine.
             (Some(_), None) => Vec::new(),
@@ -180,7 +185,8 @@ impl Why {
         let gpus = named.unwrap_or_else(|| visible.iter().map(|gpu| gpu.target.clone()).collect());
         let (binary, wrapper) = (self.binary.clone(), self.wrapper);
         threads::start_pool(None).map_err(|error| unreadable(error.into()))?;
-        let question = Question { paths, gpus, visible, binary, wrapper, variables, loaded, gone, resources };
+        let question =
+            Question { paths, packages, gpus, visible, binary, wrapper, variables, loaded, gone, resources };
         let answer = question.answer();
         check_remote(&question.resources).map_err(|error| (AnswerStatus::Unknown, error.into()))?;
         let mut answer = match answer {
@@ -214,16 +220,16 @@ impl Why {
         }
     }
 
-    /// The paths that were named, and the libraries of packages that were named.
-    fn named(&self, sites: &[PathBuf]) -> Result<Vec<PathBuf>, (AnswerStatus, anyhow::Error)> {
-        let mut paths = Vec::new();
+    /// The paths that were named, with those of packages, and the latter of each package.
+    fn named(&self, sites: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Vec<PathBuf>>), (AnswerStatus, anyhow::Error)> {
+        let (mut paths, mut packages) = (Vec::new(), Vec::new());
         for word in &self.path {
             if self.python.is_none() && !is_package(word) {
                 paths.push(word.clone());
                 continue;
             }
             let libraries = libraries_of(word, sites).map_err(|error| (AnswerStatus::Nothing, error))?;
-            paths.extend(libraries.ok_or_else(|| {
+            packages.push(libraries.ok_or_else(|| {
                 let shown: Vec<_> = sites.iter().map(|site| site.display().to_string()).collect();
                 let shown =
                     if shown.is_empty() { "any environment that is active".to_owned() } else { shown.join(", ") };
@@ -232,7 +238,8 @@ impl Why {
                 (AnswerStatus::Unknown, anyhow!("{}{path} no package of this name is in {shown}{tip}", word.display()))
             })?);
         }
-        Ok(paths)
+        paths.extend(packages.concat());
+        Ok((paths, packages))
     }
 
     /// The GPUs that the command line names; `None` for those of this machine.

@@ -24,7 +24,7 @@ pub enum SplitError {
     #[error(transparent)]
     Group(#[from] GroupError),
     /// The input has nothing for a target that an option names.
-    #[error("{option} {wanted}: the input has nothing for it{}; it has code for {}", doubt(.wanted.as_str()), join(.existing))]
+    #[error("{option} {wanted}: the input has nothing for it{}; {}", doubt(.wanted.as_str()), splittable(.existing))]
     NoSuchTarget {
         /// The option.
         option: &'static str,
@@ -88,5 +88,13 @@ pub enum SplitError {
 /// A list of targets for messages.
 pub fn join(keys: &[BundleKey]) -> String {
     let names: Vec<_> = keys.iter().map(BundleKey::as_str).collect();
-    if names.is_empty() { "no GPU at all".to_owned() } else { names.join(", ") }
+    names.join(", ")
+}
+
+/// What is there to split. Data is searched by `inspect` only.
+fn splittable(keys: &[BundleKey]) -> String {
+    match keys {
+        [] => "there is nothing to split in it; `kpackfs inspect` says what code it has".to_owned(),
+        keys => format!("it has code for {}", join(keys)),
+    }
 }

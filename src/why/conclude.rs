@@ -104,7 +104,10 @@ impl Question {
                 let gap = only.gap().map(|gap| format!(", but {gap}")).unwrap_or_default();
                 format!("{}: code for {gpus} is found{premise}{gap}", only.library)
             }
-            _ => format!("code for {gpus} is found{premise}, by all of {} look-ups", lookups.len() + found),
+            _ => {
+                let all = counted(lookups.len() + found, "look-up", "look-ups");
+                format!("code for {gpus} is found{premise}, by all of {all}; `inspect --require` searches data as well")
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! What was looked up, and what was looked at.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use super::answer::{DatabaseLookup, FoundCause};
 use super::error::WhyError;
@@ -73,6 +74,13 @@ impl FoundLookups {
     /// Whether there are libraries, and none has the wrapper that was asked for.
     pub(super) fn has_no_wrapper(&self) -> bool {
         self.lookups.is_empty() && self.causes.is_empty() && self.unread.is_empty()
+    }
+
+    /// Whether something at these paths was looked up.
+    pub(super) fn has_some_of(&self, paths: &[PathBuf]) -> bool {
+        let of_databases = self.databases.iter().map(|it| &it.library);
+        let mut libraries = self.lookups.iter().map(|it| &it.library).chain(of_databases).map(Path::new);
+        libraries.any(|library| paths.iter().any(|path| library.starts_with(path)))
     }
 
     pub(super) fn is_empty(&self) -> bool {

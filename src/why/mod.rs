@@ -63,6 +63,8 @@ pub(crate) use runtime::is_runtime;
 pub(crate) struct Question {
     /// Libraries, or directories with libraries.
     pub paths: Vec<PathBuf>,
+    /// Those of each package that was named.
+    pub packages: Vec<Vec<PathBuf>>,
     /// The GPUs, in the order in which a runtime sees them.
     pub gpus: Vec<TargetId>,
     /// The same GPUs, if they are those of this machine.
@@ -100,7 +102,11 @@ impl Question {
         found.unread.extend(self.gone.iter().map(ToString::to_string));
         found.drop_those_of_other_gpus();
         if found.is_empty() {
-            self.look_up_unwrapped(&mut found);
+            self.look_up_unwrapped(&self.paths, &mut found);
+        } else if self.packages.len() > 1 {
+            // The others do not answer for a package.
+            let silent = self.packages.iter().filter(|package| !found.has_some_of(package)).collect::<Vec<_>>();
+            silent.into_iter().for_each(|package| self.look_up_unwrapped(package, &mut found));
         }
         match self.wrapper {
             _ if found.is_empty() => Err(WhyError::Nothing(self.nothing(&found))),

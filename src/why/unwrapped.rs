@@ -17,8 +17,8 @@ use crate::source::{EntryPath, Input, InputKind, open_file};
 
 impl Question {
     /// Looks such code up as `inspect --require` judges it. What is not judged is named.
-    pub(super) fn look_up_unwrapped(&self, found: &mut FoundLookups) {
-        for path in &self.paths {
+    pub(super) fn look_up_unwrapped(&self, paths: &[PathBuf], found: &mut FoundLookups) {
+        for path in paths {
             let mut judged = Vec::new();
             for (file, content) in files(path, &self.resources).iter().filter(|(file, _)| self.is_wanted(file)) {
                 let mut code = FileCode::of(content, false, &self.resources).unwrap_or_default();
