@@ -52,7 +52,7 @@ impl Problems {
 
     pub(super) fn into_list(self) -> Vec<String> {
         let Self { mut list, more } = self;
-        list.extend((more > 0).then(|| format!("and {more} more problems")));
+        list.extend((more > 0).then(|| format!("further problems: {more}")));
         list
     }
 }

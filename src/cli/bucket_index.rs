@@ -12,7 +12,7 @@ use super::package_index::{IndexOutput, check};
 use super::prepare::{CommandSession, save_index};
 use super::progress::show_bytes;
 use super::said::{SaidPiece, WrittenOutput, is_quiet};
-use super::table::size;
+use super::table::{counted, size};
 use super::terminal::note;
 use crate::bucket::{BucketFile, BucketPlace, Publication, WrittenFiles};
 use crate::kpack::{ArchiveRope, dropped_size, unmade_size};
@@ -162,7 +162,8 @@ impl Published {
     fn note(&self) {
         let there = self.files - self.written - self.left_out;
         if there > 0 {
-            note(&format!("{there} of {} files were there already, and were not uploaded", self.files));
+            let files = counted(self.files, "file", "files");
+            note(&format!("{there} of {files} had been uploaded before"));
         }
         if self.left_out > 0 {
             note(

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use super::lists::pieces;
 use super::options::SplitOptions;
 use super::prepare::{Bars, CommandSession};
+use super::table::counted;
 use super::terminal::{message, warn};
 use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, collect};
 use crate::coverage::{Coverage, CoverageInput, InputCoverage, Requirement};
@@ -193,7 +194,7 @@ pub(super) fn warn_of_missing(report: &CollectReport) {
     }
     let more = report.missing.len().saturating_sub(MOST_MISSING);
     if more > 0 {
-        eprintln!("kpackfs: {more} more pieces are missing; --json lists all");
+        eprintln!("kpackfs: {} missing; --json lists all", counted(more, "more piece is", "more pieces are"));
     }
 }
 

@@ -11,6 +11,7 @@ use crate::binary::{FatBinary, SplitBinary};
 use crate::fatbin::Bundle;
 use crate::gpu::TargetId;
 use crate::join::some_of;
+use crate::report::table::counted;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath};
@@ -61,7 +62,8 @@ impl UnaskedLibrary {
             return bundles.any(has_code).then(|| self.name.clone());
         }
         let split = SplitBinary::find(&self.content).ok().flatten().filter(|split| !split.wrappers.is_empty())?;
-        Some(format!("{} ({} wrappers, archives not read)", self.name, split.wrappers.len()))
+        let wrappers = counted(split.wrappers.len(), "wrapper", "wrappers");
+        Some(format!("{} ({wrappers}, archives not read)", self.name))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::binary::FatBinary;
 use crate::devicecode::{CodeOfForm, DeviceForm};
 use crate::fatbin::{CodeDamage, damage_for};
 use crate::gpu::TargetId;
+use crate::report::table::counted;
 use crate::source::{EntryKind, EntryPath};
 use crate::split::{CodeOfFile, Plan, PlannedBinary, wrapped_damage};
 
@@ -131,8 +132,8 @@ fn unsplit(examined: &CoverageInput<'_>) -> impl Iterator<Item = LibraryCode> {
 fn other(file: &CodeOfFile, examined: &CoverageInput<'_>) -> Option<LibraryCode> {
     let path = file.path.clone();
     if let Some(split) = file.staying().find(|found| found.form == DeviceForm::SplitMarker) {
-        let count = split.pieces;
-        let missing = || format!("it is split, and no archive for it is in the input ({count} wrappers ask for code)");
+        let wrappers = counted(split.pieces, "wrapper asks", "wrappers ask");
+        let missing = || format!("it is split, and no archive for it is in the input ({wrappers} for code)");
         let problem = warning(&path, examined).unwrap_or_else(missing);
         return Some(LibraryCode::unknown(path, CodePlace::Split, problem));
     }

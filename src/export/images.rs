@@ -200,10 +200,9 @@ impl ImagesToWrite<'_> {
     fn layers_in(&self, layout: &Layout, warn: Warn) -> Result<HashMap<LayerPart, ListedLayer>, ImageError> {
         let (layers, unusable) = self.recipe.find_all(self.parts(), layout)?;
         if let Some(first) = unusable.first {
-            let more = if unusable.count > 1 {
-                format!("; {} more images are damaged", unusable.count - 1)
-            } else {
-                String::new()
+            let more = match unusable.count.saturating_sub(1) {
+                0 => String::new(),
+                more => format!("; further damaged images: {more}"),
             };
             warn(&format!("{first}; layers of this image are made again{more}"));
         }

@@ -268,7 +268,7 @@ pub(super) fn open(location: &Path, resources: &Arc<Resources>) -> Result<Opened
     let manifest = Manifest { prefixes: manifest.present(&input) };
     let note = manifest.keep_installed(&mut input).map(|(count, one)| {
         let place = location.display();
-        format!("{place}: {count} files are left out, such as {one}: they lie below no prefix that {MANIFEST} names")
+        format!("{place}: files left out: {count}, such as {one}: they lie below no prefix that {MANIFEST} names")
     });
     Ok((input, manifest, note))
 }
@@ -344,10 +344,10 @@ fn empty_selection(plan: &Plan, options: &PlanOptions) -> Option<String> {
     let unwanted: Vec<_> = keys.iter().filter(|key| !options.wants(key)).map(BundleKey::as_str).collect();
     let count = plan.binaries.len();
     Some(if unwanted.is_empty() {
-        format!("its {count} fat binaries hold no code at all")
+        format!("no code is in its fat binaries, of which there are {count}")
     } else {
         format!(
-            "it has code for {} only, which is not wanted: {count} binaries are stripped of it",
+            "it has code for {} only, which is not wanted: binaries stripped of it: {count}",
             unwanted.join(", ")
         )
     })

@@ -13,6 +13,7 @@ use crate::binary::{BinaryError, FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::gpu::{GpuSet, TargetId};
 use crate::kpack::{KpackError, toc_key};
+use crate::report::table::counted;
 use crate::rope::{Content, ReadError, Sha256, equal, to_usize};
 use crate::source::EntryPath;
 use crate::split::targets_of_bundle_file;
@@ -87,7 +88,7 @@ impl Comparison<'_> {
         }
         let other = fat.iter().map(|(_, bundles)| bundles.len()).find(|number| *number != wrappers);
         if let Some(had) = other {
-            self.say(Rule::AgainstBinary, path, format!("it had {had} wrappers and has {wrappers}"));
+            self.say(Rule::AgainstBinary, path, format!("it had {} and has {wrappers}", counted(had, "wrapper", "wrappers")));
         }
         other.is_none()
     }

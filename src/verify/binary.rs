@@ -19,6 +19,7 @@ use crate::database::Handler;
 use crate::fatbin::{CodeDamage, begins_code, damage_of_file};
 use crate::gpu::GpuSet;
 use crate::metrics::Progress;
+use crate::report::table::counted;
 use crate::rope::Content;
 use crate::source::{EntryPath, MIN_BINARY};
 use crate::split::targets_of_bundle_file;
@@ -185,8 +186,8 @@ fn check(content: &Arc<dyn Content>, label: &str, expected: Expected<'_>, tools:
                     return CheckedForm::Thin;
                 }
                 (Ok(Some(fat)), Expected::Split) => {
-                    let count = fat.wrappers().len();
-                    return CheckedForm::StillFat(format!("it still holds device code, of {count} wrappers"));
+                    let wrappers = counted(fat.wrappers().len(), "wrapper", "wrappers");
+                    return CheckedForm::StillFat(format!("it still holds device code, of {wrappers}"));
                 }
                 (Ok(None), Expected::Thin(gpus)) => {
                     return check_bundle_file(content, gpus, label, tools);

@@ -15,6 +15,7 @@ use super::rules::Rule;
 use crate::disk;
 use crate::memory::{Parser, WholeFile};
 use crate::metrics::Progress;
+use crate::report::table::counted;
 use crate::source::EntryPath;
 use crate::split::PartManifest;
 use crate::view::{MANIFESTS, REPORTS};
@@ -238,8 +239,8 @@ impl Context<'_> {
         }
         if let Some(first) = labels.first() {
             self.findings.note(format!(
-                "{} parts such as {first} have no manifest, and are compared with RECORD only, if they have one",
-                labels.len()
+                "no manifest is in {}, such as {first}; they are compared with RECORD only, if they have one",
+                counted(labels.len(), "part", "parts")
             ));
         }
     }

@@ -10,6 +10,7 @@ use super::rules::Rule;
 use crate::database::tensile::{self, CATALOGUES, Lost};
 use crate::database::{KernelFiles, catalogue_names};
 use crate::memory::Parser;
+use crate::report::table::counted;
 use crate::source::{EntryKind, EntryPath};
 
 /// The names of files in a directory.
@@ -77,7 +78,10 @@ fn lost(named: &BTreeSet<String>, processor: &str, files: &FileNames<'_>) -> Opt
         Lost::Code(first, count) => {
             format!("it leads to {}{}, which does not exist", tensile::code_name(first, processor), more(count))
         }
-        Lost::AllCode => format!("it names {} catalogues, and there is no code for {processor}", named.len()),
+        Lost::AllCode => {
+            let catalogues = counted(named.len(), "catalogue", "catalogues");
+            format!("it names {catalogues}, and there is no code for {processor}")
+        }
         Lost::Helpers => format!("there are no helper kernels for {processor}, and there are for other GPUs"),
     })
 }

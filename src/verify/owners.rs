@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::distributions::Distribution;
 use super::parts::{Parts, PartsKind};
 use super::report::Findings;
+use crate::report::table::counted;
 use crate::source::EntryPath;
 
 /// The files that belong to a split.
@@ -47,7 +48,7 @@ impl SplitFiles {
 /// compile for themselves.
 pub(super) fn note_others<'a>(labels: impl Iterator<Item = &'a String> + Clone, findings: &Findings) {
     if let Some(first) = labels.clone().min() {
-        let count = labels.count();
-        findings.note(format!("{count} binaries such as {first} belong to no split, and hold their device code"));
+        let binaries = counted(labels.count(), "binary", "binaries");
+        findings.note(format!("{binaries} with device code of no split, such as {first}"));
     }
 }

@@ -17,6 +17,7 @@ use super::rules::Rule;
 use crate::database::named_arch;
 use crate::loader::is_archive;
 use crate::metrics::{Portion, Progress};
+use crate::report::table::counted;
 use crate::rope::{Content, Sha256};
 use crate::source::{EntryPath, InputKind, SourceError};
 use crate::wheel::{Claim, Stated};
@@ -263,10 +264,10 @@ impl Context<'_> {
     fn note_below(&self) {
         let records = self.records_below();
         if let Some(first) = records.first() {
-            let (count, first) = (records.len(), self.parts.label(0, first));
+            let first = self.parts.label(0, first);
             self.findings.note(format!(
-                "{count} RECORDs such as {first} were not compared with files: name the directories that they are in, of an image \
-                 those of its unpacked root"
+                "{} not compared with files, such as {first}: name the directory that it is in, of an image that of its unpacked root",
+                counted(records.len(), "RECORD was", "RECORDs were")
             ));
         }
     }
@@ -338,7 +339,8 @@ impl Uncompared {
     fn note(&self, findings: &Findings) {
         let note = |files: &BTreeSet<String>, reason: &str| {
             if let Some(first) = files.first() {
-                findings.note(format!("{} files such as {first} were not compared with RECORD: {reason}", files.len()));
+                let files = counted(files.len(), "file was", "files were");
+                findings.note(format!("{files} not compared with RECORD, such as {first}: {reason}"));
             }
         };
         note(&self.without_digest, "it states no SHA-256 or no size of them");

@@ -117,7 +117,7 @@ pub(super) fn check(content: &Arc<dyn Content>, binary: &FatBinary, gpus: &GpuSe
     }
     if !without_code.is_empty() {
         let (count, all, list) = (without_code.len(), wrappers.len(), enumerate(&without_code));
-        findings.note(format!("{label}: {count} of its {all} wrappers have no code for {gpus}: {list}"));
+        findings.note(format!("{label}: wrappers without code for {gpus}: {count} of {all}: {list}"));
     }
 }
 

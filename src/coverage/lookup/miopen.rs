@@ -10,6 +10,7 @@ use super::problem::{self, Problem};
 use super::trail::LookupEvidence;
 use crate::database::{Arch, Handler};
 use crate::gpu::TargetId;
+use crate::report::table::counted;
 use crate::source::EntryPath;
 
 /// Results of tuning: `gfx942130.db.txt`.
@@ -37,7 +38,7 @@ pub(super) fn look_up(
         let reason = format!("{} has no files for {}", directory.display(), device.processor());
         return Some(Problem::new(&problem::DATABASE_MISSING, reason, directory).doubtful());
     }
-    trail.saw(format!("{} files there are for {}", own.len(), device.processor()));
+    trail.saw(format!("{} for {}", counted(own.len(), "file there is", "files there are"), device.processor()));
     own.iter().find_map(|name| check(files, &listing.path(name))).or_else(|| missing(&listing, &own))
 }
 

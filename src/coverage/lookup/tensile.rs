@@ -21,6 +21,7 @@ use crate::database::tensile::{
     CATALOGUES, CODE, HELPERS, Lost, catalogues, code_name, files_of_name, helpers, is_for, lost,
 };
 use crate::gpu::{FALLBACKS, FallbackState, TargetId};
+use crate::report::table::counted;
 use crate::resources::Resources;
 
 /// A database for one GPU.
@@ -199,7 +200,9 @@ impl TensileDatabase<'_> {
         if own.is_empty() && self.handler == Handler::Rocblas {
             return Some(self.without_code(listing).printing(self.no_match(&listing.directory)));
         }
-        trail.saw(format!("it names {} catalogues; there are {} code objects", named.len(), own.len()));
+        let (named_files, code) =
+            (counted(named.len(), "catalogue", "catalogues"), counted(own.len(), "code object", "code objects"));
+        trail.saw(format!("it names {named_files}; next to it: {code}"));
         let of_own = || named.is_empty().then(|| own_code::check(self.files, &path, processor, &own, listing))?;
         of_own()
             .or_else(|| self.check_helpers(listing, named.is_empty()))

@@ -90,7 +90,7 @@ fn a_thin_wheel_has_no_files_of_another_mode() {
 fn wrappers_without_code_are_in_a_note() {
     let split = Split::make(&["thin/gfx942"]);
     let report = report(split.out().join("thin/gfx942"), None);
-    let note = "lib/plain.so: 2 of its 2 wrappers have no code for gfx942: 0, 1";
+    let note = "lib/plain.so: wrappers without code for gfx942: 2 of 2: 0, 1";
     assert!(report.notes.iter().any(|it| it == note), "{:?}", report.notes);
 }
 
