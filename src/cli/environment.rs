@@ -63,7 +63,8 @@ impl PythonEnvironment {
         };
         let shown = python.display();
         let output = Command::new(&python).args(["-c", SITES]).output();
-        let output = output.with_context(|| format!("--python {shown}: name an interpreter, or the directory of an environment"))?;
+        let output = output
+            .with_context(|| format!("--python {shown}: name an interpreter, or the directory of an environment"))?;
         if !output.status.success() || output.stdout.is_empty() {
             bail!("--python {shown}: it does not say where its packages are");
         }

@@ -69,9 +69,8 @@ pub(super) fn text(error: &anyhow::Error) -> String {
     });
     let text = text + error.chain().find_map(|cause| cause.downcast_ref()).map_or("", tips::of_missing);
     let has_kind = |kind| {
-        let is_kind = |cause: &(dyn Error + 'static)| {
-            cause.downcast_ref().is_some_and(|error: &io::Error| error.kind() == kind)
-        };
+        let is_kind =
+            |cause: &(dyn Error + 'static)| cause.downcast_ref().is_some_and(|error: &io::Error| error.kind() == kind);
         error.chain().any(is_kind)
     };
     let is_confined = || confine::state().iter().any(|layer| layer.layer == FILES && layer.in_force);

@@ -63,7 +63,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::confinement::Opens;
 use self::failure::{FAILURE, code, is_broken_pipe};
@@ -80,7 +80,9 @@ use crate::report::table;
 ///
 /// Exit codes: 0 success, 1 failure, 2 wrong command line, 5 an input is not there, or what it is was not understood. Some commands have more, which their help lists.
 #[derive(Debug, Parser)]
-#[command(name = "kpackfs", version = version(), max_term_width = 110)]
+#[command(name = "kpackfs", version = version(), max_term_width = 110, disable_version_flag = true)]
+// Without a blank line, the short help fits a terminal of 24 rows.
+#[command(help_template = "{about-with-newline}{usage-heading} {usage}\n\n{all-args}{after-help}")]
 #[command(
     after_long_help = "Examples:\n  kpackfs inspect torch.whl\n  kpackfs mount torch.whl mnt\n  kpackfs why torch"
 )]
@@ -97,6 +99,10 @@ struct Cli {
     /// Show no progress, and do not say what was written
     #[arg(short, long, global = true, hide_short_help = true)]
     quiet: bool,
+
+    /// Print version
+    #[arg(short = 'V', long, action = ArgAction::Version, hide_short_help = true)]
+    version: (),
 }
 
 #[derive(Debug, Subcommand)]

@@ -28,8 +28,8 @@ use crate::remote::{check_remote, without_secrets};
 use crate::resources::{Resources, WorkPolicy};
 use crate::threads;
 use crate::why::{
-    AnswerStatus, Cause, DatabaseLookup, Evidence, Explanation, FORCED, FoundCause, Process, Question, VisibleGpu,
-    WhyError, disabled, forced, is_runtime, visible, warn_of_empty, warn_of_forced,
+    AnswerStatus, DatabaseLookup, Evidence, Explanation, FORCED, FoundCause, Process, Question, VisibleGpu, WhyError,
+    disabled, forced, is_runtime, visible, warn_of_empty, warn_of_forced,
 };
 
 /// Exit code if code is not found.
@@ -185,8 +185,7 @@ impl Why {
         let gpus = named.unwrap_or_else(|| visible.iter().map(|gpu| gpu.target.clone()).collect());
         let (binary, wrapper) = (self.binary.clone(), self.wrapper);
         threads::start_pool(None).map_err(|error| unreadable(error.into()))?;
-        let question =
-            Question { paths, packages, gpus, visible, binary, wrapper, variables, loaded, gone, resources };
+        let question = Question { paths, packages, gpus, visible, binary, wrapper, variables, loaded, gone, resources };
         let answer = question.answer();
         check_remote(&question.resources).map_err(|error| (AnswerStatus::Unknown, error.into()))?;
         let mut answer = match answer {
@@ -291,7 +290,7 @@ impl Why {
                 continue;
             }
             printed.push((reason, &it.target));
-            print_evidence(&it.library, &it.target, &it.evidence, it.cause.as_ref(), out)?;
+            print_evidence(&it.library, &it.target, &it.evidence, out)?;
         }
         if alike > 0 {
             let others = counted(alike, "other look-up has", "other look-ups have");
@@ -300,27 +299,18 @@ impl Why {
         let is_printed = |it: &&DatabaseLookup| self.all || it.cause.is_some() || it.remark.is_some();
         for it in answer.databases.iter().filter(is_printed) {
             let place = format!("{}, its database", it.library);
-            print_evidence(&place, &it.target, &it.evidence, it.cause.as_ref().or(it.remark.as_ref()), out)?;
+            print_evidence(&place, &it.target, &it.evidence, out)?;
         }
         Ok(())
     }
 }
 
 /// Prints what was found of a library, or of its database, for a GPU.
-fn print_evidence(
-    place: &str,
-    target: &str,
-    evidence: &[Evidence],
-    cause: Option<&Cause>,
-    out: &mut impl Write,
-) -> anyhow::Result<()> {
+fn print_evidence(place: &str, target: &str, evidence: &[Evidence], out: &mut impl Write) -> anyhow::Result<()> {
     writeln!(out, "\n{}", message(&format!("{place} on {target}:")))?;
     for evidence in evidence {
         let mark = if evidence.model { "model: " } else { "" };
         writeln!(out, "  {mark}{}", message(&evidence.text))?;
-    }
-    if let Some(cause) = cause {
-        writeln!(out, "  => {}", message(&cause.reason))?;
     }
     Ok(())
 }

@@ -346,10 +346,7 @@ fn empty_selection(plan: &Plan, options: &PlanOptions) -> Option<String> {
     Some(if unwanted.is_empty() {
         format!("no code is in its fat binaries, of which there are {count}")
     } else {
-        format!(
-            "it has code for {} only, which is not wanted: binaries stripped of it: {count}",
-            unwanted.join(", ")
-        )
+        format!("it has code for {} only, which is not wanted: binaries stripped of it: {count}", unwanted.join(", "))
     })
 }
 

@@ -88,7 +88,11 @@ impl Comparison<'_> {
         }
         let other = fat.iter().map(|(_, bundles)| bundles.len()).find(|number| *number != wrappers);
         if let Some(had) = other {
-            self.say(Rule::AgainstBinary, path, format!("it had {} and has {wrappers}", counted(had, "wrapper", "wrappers")));
+            self.say(
+                Rule::AgainstBinary,
+                path,
+                format!("it had {} and has {wrappers}", counted(had, "wrapper", "wrappers")),
+            );
         }
         other.is_none()
     }

@@ -239,7 +239,7 @@ impl Context<'_> {
         }
         if let Some(first) = labels.first() {
             self.findings.note(format!(
-                "no manifest is in {}, such as {first}; they are compared with RECORD only, if they have one",
+                "no manifest is in {}, such as {first}: compared with RECORD only, if there is one",
                 counted(labels.len(), "part", "parts")
             ));
         }

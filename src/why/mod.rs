@@ -51,7 +51,6 @@ use lookup::Presence;
 
 pub(crate) use crate::coverage::Evidence;
 pub(crate) use answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
-pub(crate) use cause::Cause;
 pub(crate) use error::WhyError;
 pub(crate) use gpus::{FORCED, VisibleGpu, disabled, forced, visible, warn_of_empty, warn_of_forced};
 pub(crate) use lookup::Lookup;

@@ -1,7 +1,8 @@
 //! What commands say after success: what was written, where, and what to type next. Each row is a stumble of a user who typed the
 //! first words. Before (49c10d04), nothing was printed.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -18,6 +19,20 @@ impl Place {
         fs::create_dir_all(place.path().join("fat/lib")).unwrap();
         fs::write(place.path().join("fat/lib/libx.so"), fixture("plain.so")).unwrap();
         Self(place)
+    }
+
+    /// An environment with a library for gfx1100, and a package that has code for other GPUs to which no wrapper leads.
+    fn installs(&self) {
+        for directory in ["venv/bin", "site/imported", "site/data-1.dist-info", "site/data"] {
+            fs::create_dir_all(self.0.path().join(directory)).unwrap();
+        }
+        let put = |path: &str, bytes: &[u8]| fs::write(self.0.path().join(path), bytes).unwrap();
+        put("site/imported/libx.so", &fixture("mixed.so"));
+        put("site/data/x.so", &fixture("object.o"));
+        put("site/data-1.dist-info/RECORD", b"data/x.so,,\n");
+        put("venv/bin/python", b"#!/bin/sh\nprintf %s \"$PWD/site\"\n");
+        let is_program = Permissions::from_mode(0o755);
+        fs::set_permissions(self.0.path().join("venv/bin/python"), is_program).unwrap();
     }
 
     /// Stdout and stderr of a line that succeeds, as far as it can.
@@ -108,6 +123,7 @@ fn the_first_words_of_a_newcomer_lead_on() {
     let place = Place::new();
     fs::create_dir(place.0.path().join("empty")).unwrap();
     fs::write(place.0.path().join("x.kpack"), "").unwrap();
+    place.installs();
     let gpu = "GPUs are named by an option: --target of why, --require of inspect, --gpu-targets of others";
     let unknown = "gfx9999 (no GPU or family of this name is known)";
     for (typed, code, wanted) in [
@@ -129,6 +145,16 @@ fn the_first_words_of_a_newcomer_lead_on() {
             1,
             "nothing for it (no GPU or family of this name is known); it has",
         ),
+        // Before (df2c4683), it said that a wheel with code in its data has code for no GPU at all, and that a path which is not there
+        // needs a GPU.
+        ("split empty -o out --gpu-targets gfx942", 1, "there is nothing to split in it; `kpackfs inspect` says"),
+        ("why none", 5, "none: No such file or directory"),
+        ("why ./none", 5, "./none: No such file or directory"),
+        ("why fat --python none --target gfx942", 3, "name an interpreter, or the directory of an environment"),
+        ("why --python venv imported --target gfx942", 1, "imported/libx.so: no code for gfx942"),
+        ("why --python venv imported --target gfx1100", 0, "imported/libx.so: code for gfx1100 is found"),
+        ("why --python venv imported data --target gfx1100", 1, "data/x.so: no code for gfx1100"),
+        ("why --python venv absent --target gfx942", 5, "no package of this name is in "),
         ("split fat -o out --gpu-targets gfx942", 1, "the input has nothing for it; it has code for"),
         ("split fat -o oci:out", 2, "name it without oci: and tags"),
         ("collect fat --from fat -o app", 2, "such as gfx942, or auto for those of this machine"),

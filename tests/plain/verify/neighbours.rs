@@ -60,7 +60,11 @@ fn device_code_in_added_directories() {
     fs::write(site.path().join("mine.pth"), format!("{}\n", source.path().display())).unwrap();
     let found = report(site.path());
     assert_eq!(found.findings, []);
-    assert!(found.notes.iter().any(|it| it.contains("1 binary with device code of no split, such as ")), "{:?}", found.notes);
+    assert!(
+        found.notes.iter().any(|it| it.contains("1 binary with device code of no split, such as ")),
+        "{:?}",
+        found.notes
+    );
     assert!(is_nothing(&[source.path().to_owned()]));
 }
 
