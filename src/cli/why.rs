@@ -91,7 +91,7 @@ pub(super) struct Why {
     #[arg(long, value_name = "PID", conflicts_with = "path")]
     pid: Option<u32>,
 
-    /// Print the evidence for all libraries, not only for one of each cause
+    /// Print the evidence for all libraries, not only for the first without code
     #[arg(long)]
     all: bool,
 
@@ -281,23 +281,21 @@ impl Why {
                 writeln!(out, "note: {}{}", message(&format!("{place}: {}", remark.reason)), run(&remark.command))?;
             }
         }
-        let mut printed = Vec::new();
-        let mut alike = 0;
+        let (mut is_printed, mut others) = (false, 0);
         for it in answer.lookups.iter().filter(|it| self.all || it.cause.is_some() || answer.lookups.len() == 1) {
-            let reason = it.cause.as_ref().map(|cause| &cause.reason);
-            if !self.all && printed.contains(&(reason, &it.target)) {
-                alike += 1;
+            if is_printed && !self.all {
+                others += 1;
                 continue;
             }
-            printed.push((reason, &it.target));
+            is_printed = true;
             print_evidence(&it.library, &it.target, &it.evidence, out)?;
         }
-        if alike > 0 {
-            let others = counted(alike, "other look-up has", "other look-ups have");
-            writeln!(out, "\n{others} one of these causes; --all prints the evidence of each")?;
+        if others > 0 {
+            let others = counted(others, "other look-up fails", "other look-ups fail");
+            writeln!(out, "\n{others}; --all prints the evidence of each")?;
         }
-        let is_printed = |it: &&DatabaseLookup| self.all || it.cause.is_some() || it.remark.is_some();
-        for it in answer.databases.iter().filter(is_printed) {
+        let is_shown = |it: &&DatabaseLookup| self.all || it.cause.is_some() || it.remark.is_some();
+        for it in answer.databases.iter().filter(is_shown) {
             let place = format!("{}, its database", it.library);
             print_evidence(&place, &it.target, &it.evidence, out)?;
         }

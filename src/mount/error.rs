@@ -10,9 +10,7 @@ use crate::threads::ThreadError;
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The FUSE device cannot be opened.
-    #[error(
-        "/dev/fuse: {0}: load the kernel's module fuse, or pass the device to the container: --device /dev/fuse --cap-add SYS_ADMIN"
-    )]
+    #[error("/dev/fuse: {error}: {}", device_remedy(.0), error = .0)]
     Device(io::Error),
     /// The mount point cannot be used.
     #[error("{}: {source}", path.display())]
@@ -26,7 +24,7 @@ pub enum MountError {
     #[error("{}: no such directory; create it, and mount again", .0.display())]
     NoDirectory(PathBuf),
     /// The mount point is not a directory.
-    #[error("{}: not a directory, and so no mount point", .0.display())]
+    #[error("{}: not a directory, and so no mount point, which comes last", .0.display())]
     NotADirectory(PathBuf),
     /// The daemon of an older mount ended and left the mount behind.
     #[error("{path}: the daemon of the kpackfs mount here is gone; `kpackfs umount {path}` removes it", path = .0.display())]
@@ -246,4 +244,14 @@ fn remedy(what: &str, source: &io::Error) -> &'static str {
 /// The end of a message: which user mounted something.
 fn by(owner: Option<u32>) -> String {
     owner.map(|owner| format!(", by the user with ID {owner}")).unwrap_or_default()
+}
+
+/// What to do if the device cannot be opened.
+fn device_remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "your user may not open it: `chmod 666 /dev/fuse` as root, or mount as root",
+        _ => {
+            "load the kernel's module fuse, or pass the device to the container: --device /dev/fuse --cap-add SYS_ADMIN"
+        }
+    }
 }

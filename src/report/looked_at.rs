@@ -102,6 +102,7 @@ impl fmt::Display for LookedAt {
         let Self { files, binaries, split, archives, loose, found, .. } = self;
         let (found, unsearched) = (found.as_deref().unwrap_or_default(), self.unsearched());
         match (split, archives) {
+            _ if *files == 0 => formatter.write_str("has no files"),
             (0, 0) if !found.is_empty() => {
                 let named: Vec<_> = found.iter().take(NAMED).map(String::as_str).collect();
                 let more = match found.len().saturating_sub(NAMED) {

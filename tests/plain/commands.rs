@@ -63,7 +63,7 @@ fn a_target_that_nothing_matches_is_an_error() {
         }
     }
     let of_nothing = place.ends(1, &["inspect", "plain", "--gpu-targets", "gfx90a"]);
-    assert!(of_nothing.ends_with("it has code for no GPU at all\n"), "{of_nothing}");
+    assert!(of_nothing.ends_with("; `kpackfs inspect` says what code it has\n"), "{of_nothing}");
     assert!(!place.has("out"));
     // Families match through their members, and databases count.
     place.file("fat/share/miopen/db/gfx94268.db.txt", b"");
@@ -93,17 +93,13 @@ fn nothing_to_split_is_an_error_of_split() {
     }
     for input in ["plain", "empty"] {
         let said = place.ends(1, &["split", input, "-o", "out"]);
-        let reason = "nothing to split: it contains no device code and no kernel databases: ";
-        let (files, binaries) = if input == "empty" { ("0 files", "0 binaries") } else { ("1 file,", "0 binaries") };
-        assert!(said.contains(reason) && said.contains(files) && said.contains(binaries), "{said}");
+        let of_plain = "contains no device code and no kernel databases: 1 file, 0 binaries";
+        let reason = if input == "empty" { "has no files" } else { of_plain };
+        assert!(said.contains(&format!("nothing to split: it {reason}")), "{said}");
         let said = place.ends(0, &["inspect", input]);
-        assert!(said.contains("It contains no device code and no kernel databases: "), "{said}");
+        assert!(said.contains(&format!("It {reason}")), "{said}");
         let said = place.ends(0, &["mount", "--fake", input, "m"]);
-        assert!(
-            said.contains(&format!("{input}: contains no device code and no kernel databases: "))
-                && said.contains("so host/ is the whole input"),
-            "{said}"
-        );
+        assert!(said.contains(&format!("{input}: {reason}")) && said.contains("so host/ is the whole input"), "{said}");
     }
     let said = place.ends(1, &["mount", "--fake", "fat", "none"]);
     assert!(said.ends_with("none: no such directory; create it, and mount again\n"), "{said}");

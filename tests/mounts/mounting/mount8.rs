@@ -75,7 +75,7 @@ mount.kpackfs: $D/none: No such file or directory
 32
 mount.kpackfs: --arch gfx942: the input has nothing for it; it has code for gfx1030, gfx90a
 32
-mount.kpackfs: $D/in/plain.so: not a directory, and so no mount point
+mount.kpackfs: $D/in/plain.so: not a directory, and so no mount point, which comes last
 32
 mount.kpackfs: $D/in: mounting here would cover the input $D/in; name another directory
 32

@@ -118,7 +118,9 @@ fn nothing(files: usize, binaries: usize, command: Command, place: &Place) -> Ce
         _ => format!("{count} {many}|{count} are {many}"),
     };
     if command != Command::Index {
-        cell.says.extend([counted(files, "file", "files"), counted(binaries, "binary", "binaries")]);
+        cell.says.push(counted(files, "file", "files"));
+        // Where there are no files, there are no binaries.
+        cell.says.extend((files > 0).then(|| counted(binaries, "binary", "binaries")));
     }
     cell.may_be_empty = true;
     cell

@@ -48,7 +48,7 @@ const CASES: &[Case] = &[
     (&[100_300, 100_301], "", false, "as a last resort, HSA_OVERRIDE_GFX_VERSION_2=10.3.0 makes", None),
     (&[100_300, 100_301], "HSA_OVERRIDE_GFX_VERSION_2=10.3.0", true, "is found", None),
     // gfx908 and gfx90a have code for instructions that the other one lacks.
-    (&[90_008], "", false, "the library holds its code itself, and only for gfx1030, gfx90a", None),
+    (&[90_008], "", false, "the library holds its code itself, and only for gfx1030 and gfx90a", None),
     // The variable hides code.
     (
         &[100_300],
