@@ -32,6 +32,9 @@ use crate::why::{
     disabled, forced, is_runtime, visible, warn_of_empty, warn_of_forced,
 };
 
+/// Why there is no answer.
+type Failure = (AnswerStatus, anyhow::Error);
+
 /// Exit code if code is not found.
 const NO_CODE: u8 = 1;
 /// Exit code if something cannot be read.
@@ -148,7 +151,7 @@ impl Why {
         })
     }
 
-    fn answer(&self) -> Result<Explanation, (AnswerStatus, anyhow::Error)> {
+    fn answer(&self) -> Result<Explanation, Failure> {
         let (unreadable, nothing) = (|error| (AnswerStatus::Unreadable, error), |error| (AnswerStatus::Nothing, error));
         let mut variables: BTreeMap<_, _> = std::env::vars_os().collect();
         // An interpreter cannot run confined.
@@ -169,10 +172,10 @@ impl Why {
         }
         let named = self.named_gpus();
         let nodes = match (&named, self.pid) {
-            (None, _) => gpu_nodes(&self.topology).with_context(|| no_gpu(&variables)).or_else(|error| {
+            (None, _) => gpu_nodes(&self.topology).with_context(|| no_gpu(&variables)).map_err(|error| {
                 // A GPU would not mend a wrong path.
                 let wrong = recognise_all(&paths).err().filter(OpenedError::is_not_understood);
-                Err(wrong.map_or_else(|| nothing(error), |wrong| (AnswerStatus::Unknown, wrong.into())))
+                wrong.map_or_else(|| nothing(error), |wrong| (AnswerStatus::Unknown, wrong.into()))
             })?,
             (Some(_), Some(_)) => gpu_nodes(&self.topology).unwrap_or_default(),
             // The variables of this shell are about the GPUs of this machine.
@@ -220,7 +223,7 @@ impl Why {
     }
 
     /// The paths that were named, with those of packages, and the latter of each package.
-    fn named(&self, sites: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Vec<PathBuf>>), (AnswerStatus, anyhow::Error)> {
+    fn named(&self, sites: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Vec<PathBuf>>), Failure> {
         let (mut paths, mut packages) = (Vec::new(), Vec::new());
         for word in &self.path {
             if self.python.is_none() && !is_package(word) {

@@ -24,8 +24,8 @@ pub(super) fn look_up(
     let cell = code.cell(device, is_asked);
     let asked = code.wrappers.iter().enumerate().filter(|(number, _)| is_asked(*number));
     let all: BTreeSet<_> = asked.flat_map(|(_, targets)| targets).collect();
-    let named: Vec<_> = all.iter().map(ToString::to_string).collect();
-    let names = if all.is_empty() { "no GPU".to_owned() } else { named.join(", ") };
+    let targets: Vec<_> = all.iter().map(ToString::to_string).collect();
+    let names = if all.is_empty() { "no GPU".to_owned() } else { targets.join(", ") };
     lookup.saw(match code.form {
         CodePlace::Split => format!("its device code is in archives, for {names}"),
         CodePlace::Archive => format!("it is an archive with {} names and code for {names}", code.wrappers.len()),
@@ -66,7 +66,7 @@ pub(super) fn look_up(
         return assembly.explain(device, lookup);
     }
     // The evidence has all of them.
-    let names = some_of(&named.iter().map(String::as_str).collect());
+    let names = some_of(&targets.iter().map(String::as_str).collect());
     let reason = match code.form {
         _ if all.is_empty() => "it has no code for any GPU".to_owned(),
         CodePlace::Archive => format!("the archive has code for {names} only"),

@@ -105,7 +105,9 @@ impl Question {
         } else if self.packages.len() > 1 {
             // The others do not answer for a package.
             let silent = self.packages.iter().filter(|package| !found.has_some_of(package)).collect::<Vec<_>>();
-            silent.into_iter().for_each(|package| self.look_up_unwrapped(package, &mut found));
+            for package in silent {
+                self.look_up_unwrapped(package, &mut found);
+            }
         }
         match self.wrapper {
             _ if found.is_empty() => Err(WhyError::Nothing(self.nothing(&found))),
