@@ -33,7 +33,7 @@ use crate::why::{
 };
 
 /// Why there is no answer.
-type Failure = (AnswerStatus, anyhow::Error);
+type NoAnswer = (AnswerStatus, anyhow::Error);
 
 /// Exit code if code is not found.
 const NO_CODE: u8 = 1;
@@ -151,7 +151,7 @@ impl Why {
         })
     }
 
-    fn answer(&self) -> Result<Explanation, Failure> {
+    fn answer(&self) -> Result<Explanation, NoAnswer> {
         let (unreadable, nothing) = (|error| (AnswerStatus::Unreadable, error), |error| (AnswerStatus::Nothing, error));
         let mut variables: BTreeMap<_, _> = std::env::vars_os().collect();
         // An interpreter cannot run confined.
@@ -223,7 +223,7 @@ impl Why {
     }
 
     /// The paths that were named, with those of packages, and the latter of each package.
-    fn named(&self, sites: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Vec<PathBuf>>), Failure> {
+    fn named(&self, sites: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Vec<PathBuf>>), NoAnswer> {
         let (mut paths, mut packages) = (Vec::new(), Vec::new());
         for word in &self.path {
             if self.python.is_none() && !is_package(word) {
