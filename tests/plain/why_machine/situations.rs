@@ -179,7 +179,7 @@ const CASES: &[Case] = &[
     (|_| (), "gfx1030 work", "found", "is found"),
     // Wheels.
     (fat_wheel, "gfx1030 work/demo-1.0-py3-none-any.whl", "found", "once it is installed"),
-    (fat_wheel, "gfx942 work/demo-1.0-py3-none-any.whl", "no-code", "only for gfx1030, gfx90a"),
+    (fat_wheel, "gfx942 work/demo-1.0-py3-none-any.whl", "no-code", "only for gfx1030 and gfx90a"),
     (
         partial_wheel,
         "gfx1100 --binary mixed.so work/demo-1.0-py3-none-any.whl",
