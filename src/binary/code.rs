@@ -5,21 +5,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use memchr::memmem;
-use object::LittleEndian as LE;
-use object::elf::{self as format, FileHeader64};
-use object::pod::from_bytes;
 use serde::{Deserialize, Serialize};
 
 use super::data::{data_sections, ranges};
 use super::data_section::DataRole;
 use super::{SplitBinary, read_marker};
 use crate::devicecode::{
-    CodeOfForm, CodeTally, DeviceCodePlace, DeviceForm, Effort, SearchError, begins_static_library, code_of_file,
-    search,
+    CodeOfForm, CodeTally, DeviceCodePlace, DeviceForm, Effort, SearchError, code_of_file, is_for_linker, search,
 };
 use crate::memory::TableError;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, to_usize};
+use crate::source::may_be_binary;
 
 /// Bytes at both ends of a file in which UPX leaves its magic: its header follows those of the program, and its trailer is the
 /// last 36 bytes of what it packed.
@@ -60,13 +57,14 @@ impl FileCode {
         resources: &Arc<Resources>,
         tally: &mut CodeTally,
     ) -> Result<(), SearchError> {
-        if let Some(code) = code_of_file(content, resources) {
+        let (place, searched) = if is_for_linker(&**content)? {
+            (DeviceCodePlace::Object, iter::once(0..content.size()).collect())
+        } else if let Some(code) = code_of_file(content, resources) {
             return Ok(tally.add(DeviceCodePlace::File, code)?);
-        }
-        let Some(kind) = SearchedKind::of(content)? else { return Ok(()) };
-        let (place, searched) = match kind {
-            SearchedKind::Linked => (DeviceCodePlace::Data, self.linked(content, has_wrappers, tally)?),
-            SearchedKind::Unlinked => (DeviceCodePlace::Object, iter::once(0..content.size()).collect()),
+        } else if may_be_binary(&**content) {
+            (DeviceCodePlace::Data, self.linked(content, has_wrappers, tally)?)
+        } else {
+            return Ok(());
         };
         let mut effort = Effort::of(content.size());
         for range in searched {
@@ -118,28 +116,6 @@ impl FileCode {
 
 /// The most names of archives that are kept.
 const MAX_NAMED: usize = 4;
-
-/// What is searched.
-enum SearchedKind {
-    /// A program or a library.
-    Linked,
-    /// An object file or a static library, which a linker reads.
-    Unlinked,
-}
-
-impl SearchedKind {
-    fn of(content: &Arc<dyn Content>) -> Result<Option<Self>, ReadError> {
-        let head = content.beginning(size_of::<FileHeader64<LE>>())?;
-        let header = from_bytes::<FileHeader64<LE>>(&head).ok().map(|(header, _)| header);
-        let is_object = header.is_some_and(|header| header.e_type.get(LE) == format::ET_REL);
-        Ok(match &*head {
-            [0x7f, b'E', b'L', b'F', ..] if is_object => Some(Self::Unlinked),
-            [0x7f, b'E', b'L', b'F', ..] | [b'M', b'Z', ..] => Some(Self::Linked),
-            head if begins_static_library(head) => Some(Self::Unlinked),
-            _ => None,
-        })
-    }
-}
 
 /// Whether UPX packed a file. It leaves no section headers in ELF files.
 fn is_packed(content: &Arc<dyn Content>, has_no_sections: bool) -> Result<bool, ReadError> {

@@ -17,6 +17,7 @@ use rayon::prelude::*;
 
 use super::arch::Arch;
 use super::names::{archs, whole_arch};
+use crate::devicecode::is_for_linker;
 use crate::fatbin::{CodeFile, from_first_frame};
 use crate::gpu::{BundleKey, Processor, TargetId};
 use crate::resources::Resources;
@@ -48,7 +49,7 @@ pub(super) struct LooseCode {
 enum Magic {
     /// Code for a target, and what is wrong with it.
     Code(TargetId, Option<String>),
-    /// Host code, which every GPU needs.
+    /// Host code, which every GPU needs, or what a linker reads.
     Host,
     /// Why a file that is called compressed code is not known to be code for one GPU.
     Unknown(&'static str),
@@ -98,7 +99,8 @@ impl LooseCode {
 impl Magic {
     /// Unreadable files are ignored here. Scanning reports them.
     fn of(path: &EntryPath, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Self {
-        if path.name() == PACKAGE {
+        // A compiler needs its libraries on machines with other GPUs, too (Debian's gcc-14-offload-amdgcn).
+        if path.name() == PACKAGE || is_for_linker(&**content).unwrap_or_default() {
             return Self::Host;
         }
         let Some(code) = CodeFile::read(content, resources).ok().flatten() else {

@@ -113,6 +113,23 @@ fn code_objects_whose_path_names_no_target_stay_in_the_host_part() {
     );
 }
 
+/// Debian's gcc-14-offload-amdgcn has a directory of such files for each GPU.
+#[test]
+fn what_a_linker_reads_stays_in_the_host_part() {
+    let mut object = code(GFX1100);
+    object[16] = 1;
+    let library = || b"!<arch>\n".to_vec();
+    check(
+        &[
+            ("accel/amdgcn-amdhsa/gfx1100/crt0.o", object, "host"),
+            ("accel/amdgcn-amdhsa/gfx1100/libc.a", library(), "host"),
+            ("kernels/gfx942/x.co", code(GFX942), "gfx942"),
+            ("kernels/gfx942/libx.a", library(), "host"),
+        ],
+        0,
+    );
+}
+
 #[test]
 fn a_name_that_contradicts_the_header_is_a_warning() {
     let said = check(

@@ -13,7 +13,7 @@ use crate::fatbin::{
     Bundle, CODE_HEADER, code_target, end_by_beginning, from_first_frame, is_bundle, is_code, is_skipped_frame,
 };
 use crate::resources::Resources;
-use crate::rope::{Content, to_usize};
+use crate::rope::{Content, ReadError, head_mut, to_usize};
 
 /// Bytes that are read first: enough for the headers of a code object with 17 segments.
 const FIRST: u64 = 1024;
@@ -27,6 +27,16 @@ const ARCHIVE: &[u8] = b"!<arch>\n";
 /// Whether a static library begins with these bytes.
 pub fn begins_static_library(beginning: &[u8]) -> bool {
     beginning.starts_with(ARCHIVE)
+}
+
+/// Whether a linker reads a file: a static library, or an object file. HIP runtimes load linked code only (`ET_DYN`, LLVM's
+/// "User Guide for AMDGPU Backend", "AMDGPU ELF Header").
+pub fn is_for_linker(content: &dyn Content) -> Result<bool, ReadError> {
+    // The header of an ELF file up to `e_type`.
+    let mut head = [0; 18];
+    let head = head_mut(&mut head, to_usize(content.size()).min(18));
+    content.peek(head)?;
+    Ok(begins_static_library(head) || matches!(head, [0x7f, b'E', b'L', b'F', .., 1, 0]) && head.len() == 18)
 }
 
 /// The code that a file begins with. All of the file belongs to it.

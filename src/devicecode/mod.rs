@@ -13,7 +13,7 @@ mod offload_binary;
 mod search;
 
 pub(crate) use beginning::beginnings;
-pub use beginning::{begins_static_library, code_of_file};
+pub use beginning::{begins_static_library, code_of_file, is_for_linker};
 pub use effort::Effort;
 pub use form::{CodeFrame, DeviceCodePlace, DeviceForm, DeviceFormRow, FORMS, SQLITE};
 pub use found::{CodeAmount, CodeOfForm, CodePiece, CodeTally};
