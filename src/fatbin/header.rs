@@ -86,7 +86,7 @@ fn end_of_tables(code: &[u8]) -> Option<u64> {
     Some(sections.max(segments))
 }
 
-/// Why nothing can load a code object: it is no 64-bit file, or truncated.
+/// Why nothing can load a code object: it is no little-endian 64-bit file, not linked, or truncated.
 pub(crate) fn code_damage(content: &dyn Content) -> Option<String> {
     let beginning = content.beginning(CODE_BEGINNING).map_err(|error| error.to_string());
     beginning.map_or_else(Some, |beginning| damage_by_beginning(&beginning, content.size()))
@@ -94,8 +94,12 @@ pub(crate) fn code_damage(content: &dyn Content) -> Option<String> {
 
 /// The same by the beginning of a code object of `size` bytes, as far as its program headers are in that.
 pub(crate) fn damage_by_beginning(code: &[u8], size: u64) -> Option<String> {
-    if header(code).is_some_and(|header| header.e_ident.class != elf::ELFCLASS64) {
-        return Some("its header is that of no 64-bit file".to_owned());
+    let is_little_64 = |it: &elf::Ident| it.class == elf::ELFCLASS64 && it.data == elf::ELFDATA2LSB;
+    if header(code).is_some_and(|header| !is_little_64(&header.e_ident)) {
+        return Some("its header is that of no little-endian 64-bit file".to_owned());
+    }
+    if header(code).is_some_and(|header| header.e_type.get(LE) == elf::ET_REL) {
+        return Some("it is an object file, which was not linked".to_owned());
     }
     let end = end_by_beginning(code);
     (end > size).then(|| format!("it has {size} bytes, but its headers need {end}"))
@@ -183,7 +187,7 @@ fn features(header: &FileHeader64<LE>) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{code_problem as problem, code_target, loaded_code_problem};
+    use super::{code_problem as problem, code_target, damage_by_beginning, loaded_code_problem};
 
     fn code(mach: u8, features: u8) -> Vec<u8> {
         let mut code = vec![0; 64];
@@ -252,6 +256,17 @@ mod tests {
         version_3[8] = 1;
         assert_eq!(loaded_code_problem(&version_3, &"gfx1030".parse().unwrap()), None);
         assert!(loaded_code_problem(b"hello", &"gfx1030".parse().unwrap()).is_some());
+    }
+
+    #[test]
+    fn only_whole_linked_64_bit_code_can_be_loaded() {
+        assert_eq!(damage_by_beginning(&code(0x41, 0), 64), None);
+        for (at, byte) in [(4, 1), (5, 2), (16, 1), (57, 1)] {
+            let mut other = code(0x41, 0);
+            other[54] = 56;
+            other[at] = byte;
+            assert!(damage_by_beginning(&other, 64).is_some(), "{at}");
+        }
     }
 
     #[test]
