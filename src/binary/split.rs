@@ -15,6 +15,8 @@ pub struct SplitBinary {
     pub wrappers: Vec<SplitWrapper>,
     /// Violated rules of its format and of split binaries.
     pub problems: Vec<String>,
+    /// The first of them with which no runtime finds all wrappers.
+    pub damage: Option<String>,
 }
 
 /// A wrapper that leads to a marker, not to device code.
@@ -35,6 +37,7 @@ pub struct SplitWrapper {
 pub(super) struct Problems {
     list: Vec<String>,
     more: usize,
+    damage: Option<String>,
 }
 
 impl Problems {
@@ -50,10 +53,22 @@ impl Problems {
         problems.into_iter().for_each(|problem| self.push(problem));
     }
 
+    /// Adds a problem with which no runtime finds all wrappers.
+    pub(super) fn push_damage(&mut self, problem: String) {
+        self.damage.get_or_insert_with(|| problem.clone());
+        self.push(problem);
+    }
+
     pub(super) fn into_list(self) -> Vec<String> {
-        let Self { mut list, more } = self;
+        let Self { mut list, more, .. } = self;
         list.extend((more > 0).then(|| format!("further problems: {more}")));
         list
+    }
+
+    /// The binary that has these wrappers and problems.
+    pub(super) fn into_binary(self, wrappers: Vec<SplitWrapper>) -> SplitBinary {
+        let damage = self.damage.clone();
+        SplitBinary { wrappers, problems: self.into_list(), damage }
     }
 }
 
@@ -66,14 +81,14 @@ pub(super) fn split_wrappers(bytes: &[u8], start: u64, problems: &mut Problems) 
             HIPK_MAGIC => found.push((at, fields)),
             FATBIN_WRAPPER_MAGIC => with_code += 1,
             other => {
-                problems.push(format!("there is no wrapper at {:#x} but {other:#010x}", start + at));
+                problems.push_damage(format!("there is no wrapper at {:#x} but {other:#010x}", start + at));
                 break;
             }
         }
     }
     if with_code > 0 && !found.is_empty() {
         let all = with_code + found.len();
-        problems.push(format!("{with_code} of its {all} wrappers still have the magic HIPF, the others HIPK"));
+        problems.push_damage(format!("{with_code} of its {all} wrappers still have the magic HIPF, the others HIPK"));
     }
     found
 }

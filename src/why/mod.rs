@@ -230,7 +230,10 @@ fn open(path: &Path, resources: &Arc<Resources>) -> Result<Option<Library>, WhyE
         return Ok(None);
     }
     if let Some(split) = SplitBinary::read(&content).map_err(WhyError::at(path))? {
-        return Ok(Some(Library::Split(split)));
+        return match split.damage {
+            Some(reason) => Err(WhyError::at(path)(reason)),
+            None => Ok(Some(Library::Split(split))),
+        };
     }
     let Some(binary) = FatBinary::scan(&content).map_err(WhyError::at(path))? else { return Ok(None) };
     let code = LibraryCode::of_fat(EntryPath::root(), &content, &binary, resources).map_err(WhyError::at(path))?;

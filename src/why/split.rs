@@ -16,7 +16,7 @@ use super::nearby::{NearbyArchives, nearby_archives};
 use super::{device, installed, kpack_path, part};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::coverage::quoted;
-use crate::fatbin::{CODE_BEGINNING, damage_by_beginning};
+use crate::fatbin::{CODE_BEGINNING, code_problem, damage_by_beginning};
 use crate::gpu::TargetId;
 use crate::kpack::{read_entry, stored_object};
 use crate::resources::Resources;
@@ -147,7 +147,7 @@ impl ArchiveSearch<'_> {
     }
 
     /// Reads a code object, in pieces if it `is_whole`, since it may be larger than the memory, or else its headers. Returns why
-    /// nothing can load it, as far as these show it.
+    /// nothing can load it, as far as these show it. Fails if it cannot be read, or is other code.
     fn read(
         &self,
         OpenArchive { archive, content }: &OpenArchive,
@@ -166,7 +166,10 @@ impl ArchiveSearch<'_> {
             header =
                 object.content().beginning(CODE_BEGINNING).map_err(|error| Error::Read(io::Error::other(error)))?;
         }
-        Ok(damage_by_beginning(&header, entry.original_size))
+        let damage = damage_by_beginning(&header, entry.original_size);
+        let other = target.parse().ok().and_then(|target| code_problem(&header, &target));
+        let other = other.filter(|_| damage.is_none());
+        other.map_or(Ok(damage), |other| Err(Error::Read(io::Error::other(other))))
     }
 
     /// The archive in which a runtime finds a code object, and the target for which it does.

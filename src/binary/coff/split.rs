@@ -36,7 +36,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
         return Ok(None);
     }
     if found.is_empty() {
-        problems.push("it has a marker but no wrappers".to_owned());
+        problems.push_damage("it has a marker but no wrappers".to_owned());
     }
     if marker.is_none() {
         problems.push("it has no section .kpackrf".to_owned());
@@ -75,7 +75,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
         wrappers.push(SplitWrapper { offset, version: fields.version, index: fields.index, marker });
     }
     problems.extend(relocated.and_then(|relocated| strangers(named(WRAPPERS)?, &wrappers, &relocated)));
-    Ok(Some(SplitBinary { wrappers, problems: problems.into_list() }))
+    Ok(Some(problems.into_binary(wrappers)))
 }
 
 /// The split wrappers of the section.

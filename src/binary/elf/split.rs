@@ -36,7 +36,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
     }
     image.check_bounds()?;
     if found.is_empty() {
-        problems.push("it has a marker but no wrappers".to_owned());
+        problems.push_damage("it has a marker but no wrappers".to_owned());
     }
     lint::check(&image, &mut problems)?;
     problems.extend(leftovers(&image));
@@ -52,7 +52,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
         }
     };
     let wrappers = follow(&image, found, marker, &mut problems);
-    Ok(Some(SplitBinary { wrappers, problems: problems.into_list() }))
+    Ok(Some(problems.into_binary(wrappers)))
 }
 
 /// Looks for split wrappers in a file without section names.
@@ -74,7 +74,7 @@ fn read_headerless(image: &ElfImage) -> Result<Option<SplitBinary>, BinaryError>
         problems.push(error.to_string());
     }
     let wrappers = follow(image, found, None, &mut problems);
-    Ok(Some(SplitBinary { wrappers, problems: problems.into_list() }))
+    Ok(Some(problems.into_binary(wrappers)))
 }
 
 /// Follows the pointers of all wrappers.
