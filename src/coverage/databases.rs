@@ -2,6 +2,7 @@
 //! input that read them find.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -110,6 +111,36 @@ impl InputDatabases<'_> {
             });
         }
         found
+    }
+
+    /// Those of which the input has nothing, and without which a library in it does not work for a GPU.
+    pub(crate) fn absent(
+        &self,
+        gpus: &[TargetId],
+        is_judged: impl Fn(&EntryPath, &str) -> bool,
+        is_named: bool,
+    ) -> Vec<CoveredDatabase> {
+        let (readers, files) = (self.readers(), InputFiles(self.input));
+        let there: BTreeSet<_> = self.files.iter().map(|(path, handler, _)| handler.directory(path)).collect();
+        let absent = readers.iter().filter_map(|library| {
+            let loaded = LoadedLibrary { path: library.path.as_path(), directories: &library.directories };
+            let place = DatabasePlace::near(library.reader, &loaded, &files)?;
+            let path = EntryPath::new(place.directory.as_os_str().as_bytes()).ok()?;
+            let handler = library.handler;
+            let answer =
+                |gpu: &TargetId| Some((gpu.to_string(), self.answer(&readers, (handler, &path), gpu, is_named)?));
+            let is_absent = !there.contains(&path) && is_judged(&path, handler.name());
+            let database = CoveredDatabase {
+                library: handler.name(),
+                path: path.to_string(),
+                files: KernelFiles::Any,
+                targets: Vec::new(),
+                gpus: gpus.iter().map(|gpu| (gpu.to_string(), cell(gpu, &BTreeSet::new()))).collect(),
+                answers: gpus.iter().filter(|_| is_absent).filter_map(answer).collect(),
+            };
+            gpus.iter().any(|gpu| database.lacks(&gpu.to_string())).then_some(database)
+        });
+        absent.collect()
     }
 
     /// The files with code for these architectures that is damaged for some GPU.

@@ -55,7 +55,7 @@ pub(super) fn read(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Vec<Libra
             None => library,
         }
     };
-    planned(examined.plan).map(read).collect()
+    planned(examined.plan).map(read).chain(unsplit(examined)).collect()
 }
 
 /// Takes files with code for one GPU out of `libraries` if a required GPU does not run it: whether it needs one, nothing says.
@@ -132,8 +132,11 @@ fn unsplit(examined: &CoverageInput<'_>) -> impl Iterator<Item = LibraryCode> {
 fn other(file: &CodeOfFile, examined: &CoverageInput<'_>) -> Option<LibraryCode> {
     let path = file.path.clone();
     if let Some(split) = file.staying().find(|found| found.form == DeviceForm::SplitMarker) {
-        let wrappers = counted(split.pieces, "wrapper asks", "wrappers ask");
-        let missing = || format!("it is split, and no archive for it is in the input ({wrappers} for code)");
+        let count = split.pieces;
+        let missing = || {
+            let asking = counted(count, "wrapper asks", "wrappers ask");
+            format!("it is split, and no archive for it is in the input ({asking} for code)")
+        };
         let problem = warning(&path, examined).unwrap_or_else(missing);
         return Some(LibraryCode::unknown(path, CodePlace::Split, problem));
     }

@@ -61,8 +61,10 @@ impl InputCoverage {
         not_judged.extend(libraries::of_other_gpu(&mut libraries, &requirement.gpus));
         let metadata = metadata::compare(examined, &libraries);
         let is_named = !requirement.patterns.is_empty();
-        let databases =
-            databases(examined, &libraries.iter().collect::<Vec<_>>()).judge(&requirement.gpus, is_judged, is_named);
+        let all: Vec<_> = libraries.iter().collect();
+        let of_input = databases(examined, &all);
+        let mut databases = of_input.judge(&requirement.gpus, is_judged, is_named);
+        databases.extend(of_input.absent(&requirement.gpus, is_judged, is_named));
         libraries.retain(|library| is_judged(&library.path, ""));
         let unreachable = unreachable::find(examined, &libraries, &requirement.gpus);
         let libraries = libraries.into_iter().map(|library| library.judge(&requirement.gpus)).collect();

@@ -4,9 +4,13 @@
 use flate2::{Decompress, FlushDecompress, Status};
 
 use super::catalogue::begins;
+use crate::rope::{Content, head_mut, to_usize};
 
 /// The most bytes that a compressed catalogue may become.
 const MAX_INFLATED: u64 = 1 << 30;
+
+/// Bytes that are read at a time.
+const READ: usize = 1 << 20;
 
 /// Bytes that are inflated at a time.
 const PIECE: usize = 64 << 10;
@@ -60,7 +64,7 @@ enum Then {
 
 impl CatalogueCheck {
     /// Of no bytes so far.
-    pub fn new(is_compressed: bool) -> Self {
+    fn new(is_compressed: bool) -> Self {
         Self(if is_compressed {
             let (decoder, buffer) = (Decompress::new(true), vec![0; PIECE]);
             Form::Compressed(Box::new(CompressedTree { decoder, buffer, is_ended: false, tree: MsgpackTree::new() }))
@@ -69,8 +73,24 @@ impl CatalogueCheck {
         })
     }
 
+    /// Checks a whole file. An error says what is wrong.
+    pub fn check(content: &dyn Content, is_compressed: bool) -> Result<(), String> {
+        if content.size() == 0 {
+            return Err("it is empty".to_owned());
+        }
+        let mut check = Self::new(is_compressed);
+        let (mut reader, mut buffer, mut left) = (content.reader(0), vec![0; READ], content.size());
+        while left > 0 {
+            let piece = head_mut(&mut buffer, to_usize(left).min(READ));
+            reader.read(piece).map_err(|error| error.to_string())?;
+            check.take(piece)?;
+            left -= piece.len() as u64;
+        }
+        check.finish()
+    }
+
     /// Takes the next bytes. An error says what is wrong.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
         match &mut self.0 {
             Form::Plain(tree) => tree.take(bytes),
             Form::Compressed(tree) => tree.take(bytes),
@@ -78,7 +98,7 @@ impl CatalogueCheck {
     }
 
     /// Checks that nothing is missing.
-    pub fn finish(self) -> Result<(), String> {
+    fn finish(self) -> Result<(), String> {
         match self.0 {
             Form::Plain(tree) => tree.finish(),
             Form::Compressed(tree) if tree.is_ended || tree.decoder.total_in() == 0 => tree.tree.finish(),

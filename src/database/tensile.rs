@@ -97,6 +97,14 @@ pub fn processor_of_lazy(name: &str) -> Option<&str> {
     CATALOGUES.iter().find_map(|suffix| name.strip_suffix(suffix))
 }
 
+/// The processor of a catalogue that only another one leads to: `gfx942` for `TensileLibrary_A_gfx942.dat`.
+pub fn processor_of_further(name: &str) -> Option<String> {
+    let stem = CATALOGUES.iter().find_map(|suffix| name.strip_suffix(suffix))?;
+    let stem = stem.strip_prefix("TensileLibrary_").filter(|_| !name.starts_with(LAZY))?;
+    let processor = find_arch(stem)?.processor().to_owned();
+    (stem != processor).then_some(processor)
+}
+
 /// What is missing of the files to which a lazy catalogue leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost<'a> {

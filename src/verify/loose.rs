@@ -14,11 +14,8 @@ use super::rules::Rule;
 use crate::database::{Arch, CODE_SUFFIXES, CatalogueCheck, KernelFiles, tensile};
 use crate::fatbin::{CODE_HEADER, code_damage, damage_of_file, is_bundle, loaded_code_problem};
 use crate::gpu::TargetId;
-use crate::rope::{Content, head_mut, to_usize};
+use crate::rope::Content;
 use crate::source::EntryPath;
-
-/// Bytes of a catalogue that are read at a time.
-const PIECE: usize = 1 << 20;
 
 /// A file of a database.
 enum LooseFile {
@@ -47,7 +44,7 @@ impl Context<'_> {
                     check_code(file.content, target.as_ref(), &say, self.tools());
                 }
                 LooseFile::Catalogue { is_compressed } => {
-                    if let Err(reason) = check_catalogue(&**file.content, *is_compressed) {
+                    if let Err(reason) = CatalogueCheck::check(&**file.content, *is_compressed) {
                         say(Rule::DatabaseCatalogue, reason);
                     }
                 }
@@ -117,16 +114,4 @@ fn bundle_problem(targets: &[TargetId], target: Option<&TargetId>) -> Option<Str
         return Some("it has no code".to_owned());
     }
     (!targets.iter().any(serves)).then(|| format!("it has code for {}, and none for {target}", enumerate(targets)))
-}
-
-fn check_catalogue(content: &dyn Content, is_compressed: bool) -> Result<(), String> {
-    let mut check = CatalogueCheck::new(is_compressed);
-    let (mut reader, mut buffer, mut left) = (content.reader(0), vec![0; PIECE], content.size());
-    while left > 0 {
-        let piece = head_mut(&mut buffer, to_usize(left).min(PIECE));
-        reader.read(piece).map_err(|error| error.to_string())?;
-        check.take(piece)?;
-        left -= piece.len() as u64;
-    }
-    check.finish()
 }

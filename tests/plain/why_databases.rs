@@ -739,12 +739,14 @@ fn healthy_trees_give_nothing() {
             Tree::divided,
             |it| {
                 let directory = format!("{HIPBLASLT}/gfx90a");
-                let bytes = fs::read(it.at(&format!("{directory}/TensileLibrary_lazy_gfx90a.dat"))).unwrap();
-                let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
-                std::io::Write::write_all(&mut encoder, &bytes).unwrap();
-                it.put(&format!("{directory}/TensileLibrary_lazy_gfx90a.dat.zlib"), &encoder.finish().unwrap());
-                it.remove(&format!("{directory}/TensileLibrary_lazy_gfx90a.dat"));
-                it.rename(&format!("{directory}/{LT}_gfx90a.dat"), &format!("{directory}/{LT}_gfx90a.dat.zlib"));
+                for stem in ["TensileLibrary_lazy", LT] {
+                    let name = format!("{directory}/{stem}_gfx90a.dat");
+                    let bytes = fs::read(it.at(&name)).unwrap();
+                    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+                    std::io::Write::write_all(&mut encoder, &bytes).unwrap();
+                    it.put(&format!("{name}.zlib"), &encoder.finish().unwrap());
+                    it.remove(&name);
+                }
             },
             &["gfx90a"],
         ),

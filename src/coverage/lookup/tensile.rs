@@ -16,10 +16,10 @@ use super::place::DatabasePlace;
 use super::problem::{self, Problem};
 use super::trail::LookupEvidence;
 use crate::coverage::quoted;
-use crate::database::Handler;
 use crate::database::tensile::{
     CATALOGUES, CODE, HELPERS, Lost, catalogues, code_name, files_of_name, helpers, is_for, lost,
 };
+use crate::database::{CatalogueCheck, Handler};
 use crate::gpu::{FALLBACKS, FallbackState, TargetId};
 use crate::report::table::counted;
 use crate::resources::Resources;
@@ -223,9 +223,10 @@ impl TensileDatabase<'_> {
             if !self.files.is_readable(&path) {
                 return Some(self.denied(&path, &listing.directory));
             }
-            let is_empty = self.files.open(&path).is_some_and(|it| it.size() == 0);
-            let reason = format!("{} is damaged: it is empty", path.display());
-            is_empty.then(|| Problem::new(&problem::DATABASE_DAMAGED, reason, path))
+            let is_compressed = path.extension().is_some_and(|it| it == "zlib");
+            let error = CatalogueCheck::check(&*self.files.open(&path)?, is_compressed).err()?;
+            let reason = format!("{} is damaged: {error}", path.display());
+            Some(Problem::new(&problem::DATABASE_DAMAGED, reason, path))
         })
     }
 

@@ -61,10 +61,11 @@ fn strip(library: &mut [u8]) {
     library[60..64].fill(0);
 }
 
-/// Lets the marker of a library name other archives.
-fn break_marker(library: &mut [u8]) {
-    let at = library.windows(9).position(|text| text == b"@GFXARCH@").unwrap();
-    library[at..at + 9].copy_from_slice(b"@GFXARHC@");
+/// Writes a text over another one of the same length, wherever that is.
+fn exchange(bytes: &mut [u8], old: &[u8], new: &[u8]) {
+    let places: Vec<_> = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(old)).collect();
+    assert!(!places.is_empty());
+    places.into_iter().for_each(|at| bytes[at..at + old.len()].copy_from_slice(new));
 }
 
 pub(crate) const OTHER_FORMS: &[Situation] = &[
@@ -165,6 +166,18 @@ pub(crate) const OTHER_FORMS: &[Situation] = &[
     .needs(&["librocblas.so.5"])
     .lacks()
     .verified(&[(Form::Wheel, 1)]),
+    Situation::new("a catalogue of rocBLAS is truncated", "msgpack fails", "gfx90a", |files| {
+        rocblas(files, &["gfx90a", "gfx1100"]);
+        replace(files, "TensileLibrary_Type_HH_Contraction_l_Ailk_Bljk_Cijk_Dijk_gfx90a.dat", b"\x81");
+    })
+    .needs(&["librocblas.so.5"])
+    .lacks()
+    .verified(&[(Form::Wheel, 1)]),
+    Situation::new("the database of rocBLAS is gone", "rocBLAS ends the process", "gfx90a", |files| {
+        files.library(&Library::new("librocblas.so.5", &[&["gfx90a", "gfx1100"]]));
+    })
+    .needs(&["librocblas.so.5"])
+    .lacks(),
     Situation::new("a bundle of rocBLAS is damaged for others", "its code for the GPU is whole", "gfx90a", |files| {
         rocblas(files, &["gfx90a", "gfx1100"]);
         replace(files, "Kernels.so-000-gfx90a.hsaco", &bundle(&["gfx90a", "gfx1030!"], 22));
@@ -188,9 +201,16 @@ pub(crate) const OTHER_FORMS: &[Situation] = &[
         .damaged(|root| {
             change(root, "libk.so", |bytes| {
                 strip(bytes);
-                break_marker(bytes);
+                exchange(bytes, b"@GFXARCH@", b"@GFXARHC@");
             });
         }),
+    Situation::new("no wrapper is left", "runtimes look for their magic", "gfx90a", |files| files.library(&BOTH))
+        .damaged(|root| change(root, "libk.so", |bytes| exchange(bytes, b"HIPK", b"KPIH")))
+        .unreadable(),
+    Situation::new("a marker has another name", "archives have nothing under it", "gfx90a", |files| {
+        files.library(&BOTH)
+    })
+    .damaged(|root| change(root, "libk.so", |bytes| exchange(bytes, b"/libk.so", b"/libl.so"))),
     Situation::new("a manifest lists nothing", "it lacks the split library", "gfx90a", |files| files.library(&BOTH))
         .changed(|root| {
             for part in ["manifests/host.json", "kern-1.0.dist-info/kpackfs-manifest.json"] {
