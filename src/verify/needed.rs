@@ -1,5 +1,5 @@
-//! Checks that the files to which a lazy catalogue of a database leads exist. Its library takes it only on the GPU that
-//! its name says, and has to have these files then.
+//! Checks that the files to which a lazy catalogue of a database leads exist, and that a catalogue leads to the others. Its
+//! library takes it only on the GPU that its name says, and has to have these files then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,13 @@ use super::manifest_files::ProvenFiles;
 use super::parts::{PartFile, PartsKind};
 use super::rules::Rule;
 use crate::database::tensile::{self, CATALOGUES, Lost};
-use crate::database::{KernelFiles, catalogue_names};
+use crate::database::{Handler, KernelFiles, catalogue_names};
 use crate::memory::Parser;
 use crate::report::table::counted;
 use crate::source::{EntryKind, EntryPath};
+
+/// The libraries whose catalogues are called differently.
+const LIBRARIES: [Handler; 2] = [Handler::Rocblas, Handler::Hipblaslt];
 
 /// The names of files in a directory.
 type FileNames<'a> = BTreeSet<&'a str>;
@@ -24,8 +27,11 @@ impl Context<'_> {
             return;
         }
         let lazy: Vec<_> = self.parts.files().filter_map(|file| Some((file, processor_of(file.path)?))).collect();
-        let mut directories: BTreeMap<&[u8], FileNames<'_>> =
-            lazy.iter().map(|(file, _)| (file.path.directory(), FileNames::new())).collect();
+        let files = self.parts.files();
+        let further: BTreeMap<_, _> =
+            files.filter_map(|file| Some(((file.path.directory(), processor_of_further(file.path)?), file))).collect();
+        let of_all = lazy.iter().map(|(file, _)| file.path.directory()).chain(further.keys().map(|(it, _)| *it));
+        let mut directories: BTreeMap<&[u8], FileNames<'_>> = of_all.map(|it| (it, FileNames::new())).collect();
         if directories.is_empty() {
             return;
         }
@@ -35,6 +41,13 @@ impl Context<'_> {
             let files = files.filter(|_| !matches!(entry.kind, EntryKind::Directory));
             if let Some((files, name)) = files.zip(std::str::from_utf8(entry.path.name()).ok()) {
                 files.insert(name);
+            }
+        }
+        for ((directory, processor), file) in &further {
+            let mut leading = LIBRARIES.iter().flat_map(|&library| tensile::catalogues(library, processor));
+            if !directories.get(directory).is_some_and(|files| leading.any(|name| files.contains(&*name))) {
+                let reason = format!("the catalogue is missing that leads to it and to the others for {processor}");
+                self.findings.add(Rule::DatabaseMissing, self.parts.label(file.part, file.path), reason);
             }
         }
         for (file, processor) in lazy {
@@ -64,6 +77,13 @@ impl Context<'_> {
 /// released library reads it, and the names of its fallback code are open (ROCm/rocm-libraries#9366).
 fn processor_of(path: &EntryPath) -> Option<&str> {
     let processor = tensile::processor_of_lazy(std::str::from_utf8(path.name()).ok()?)?;
+    let is_read = tensile::kind(path) == Some(KernelFiles::Catalogue) && !processor.ends_with("-generic");
+    is_read.then_some(processor)
+}
+
+/// The same for a catalogue to which another one has to lead.
+fn processor_of_further(path: &EntryPath) -> Option<String> {
+    let processor = tensile::processor_of_further(std::str::from_utf8(path.name()).ok()?)?;
     let is_read = tensile::kind(path) == Some(KernelFiles::Catalogue) && !processor.ends_with("-generic");
     is_read.then_some(processor)
 }
@@ -98,7 +118,7 @@ fn more(count: usize) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{lost, processor_of};
+    use super::{lost, processor_of, processor_of_further};
     use crate::source::EntryPath;
 
     const FILES: [&str; 8] = [
@@ -129,6 +149,21 @@ mod tests {
             ("lib/other/TensileLibrary_lazy_gfx90a.dat", None),
         ] {
             assert_eq!(processor_of(&EntryPath::new(path.as_bytes()).unwrap()), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn others_lead_to_further_catalogues() {
+        for (path, expected) in [
+            ("lib/hipblaslt/library/TensileLibrary_A_gfx942.dat.zlib", Some("gfx942")),
+            ("lib/rocblas/library/TensileLibrary_A_gfx90a.dat", Some("gfx90a")),
+            ("lib/rocblas/library/TensileLibrary_lazy_gfx90a.dat", None),
+            ("lib/rocblas/library/TensileLibrary_gfx90a.dat", None),
+            ("lib/rocblas/library/TensileLibrary_A_fallback.dat", None),
+            ("lib/rocblas/library/TensileLibrary_A_gfx90a.co", None),
+        ] {
+            let path = EntryPath::new(path.as_bytes()).unwrap();
+            assert_eq!(processor_of_further(&path).as_deref(), expected, "{path}");
         }
     }
 

@@ -59,6 +59,10 @@ pub(super) fn check_code(context: &Context<'_>, code: &LookupResults<'_>) {
             Some(Unreached::OtherArchives) if has_devices => {
                 findings.add(Rule::NoArchive, label, "no archive there has a name that its marker asks for");
             }
+            Some(Unreached::OtherName) => {
+                let reason = "its marker asks for another name than that under which an archive has its code";
+                findings.add(Rule::NoCode, label, reason);
+            }
             _ => findings.note(format!("{label}: no archive has code for any of its wrappers")),
         }
     }
