@@ -15,7 +15,7 @@ pub struct SplitBinary {
     pub wrappers: Vec<SplitWrapper>,
     /// Violated rules of its format and of split binaries.
     pub problems: Vec<String>,
-    /// The first of them with which no runtime finds all wrappers.
+    /// Why no runtime finds all wrappers.
     pub damage: Option<String>,
 }
 
@@ -67,7 +67,9 @@ impl Problems {
 
     /// The binary that has these wrappers and problems.
     pub(super) fn into_binary(self, wrappers: Vec<SplitWrapper>) -> SplitBinary {
-        let damage = self.damage.clone();
+        let other = wrappers.iter().find(|wrapper| wrapper.version != 1);
+        let of_version = other.map(|other| format!("there is no wrapper of version 1 at {:#x}", other.offset));
+        let damage = self.damage.clone().or(of_version);
         SplitBinary { wrappers, problems: self.into_list(), damage }
     }
 }

@@ -103,8 +103,6 @@ pub(super) enum Unreached {
     OtherArchives,
     /// It is where its marker expects it, and there are no archives. It may have no code for the GPUs here.
     NoArchives,
-    /// An archive to which its marker leads has code under its own name, for which it does not ask.
-    OtherName,
 }
 
 /// The result of looking up the wrappers of a binary.
@@ -273,8 +271,6 @@ impl OverlaidArchives {
             results.without_code.insert(path);
             if !lookups.finds_archives {
                 results.unreached.insert(path, self.unreached(path, wrappers));
-            } else if self.has_code_for(path) {
-                results.unreached.insert(path, Unreached::OtherName);
             }
         }
         results
@@ -299,15 +295,6 @@ impl OverlaidArchives {
         let names: HashSet<_> = wrappers.iter().flatten().map(|request| &*request.marker.kernel_name).collect();
         let is_of = |key: &&str| key.rsplit_once('#').is_some_and(|(name, _)| names.contains(name));
         self.list.iter().any(|archive| archive.orphans().iter().any(is_of))
-    }
-
-    /// Whether an archive that markers lead to has code under the path of a binary, for which no wrapper asks.
-    fn has_code_for(&self, path: &EntryPath) -> bool {
-        let path = path.to_string();
-        let is_its_name =
-            |name: &str| path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
-        let is_its = |key: &&str| key.rsplit_once('#').is_some_and(|(name, _)| is_its_name(name));
-        self.list.iter().any(|archive| archive.is_reached() && archive.orphans().iter().any(is_its))
     }
 
     /// Looks up all wrappers of a binary for all targets.
