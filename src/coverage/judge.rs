@@ -18,10 +18,16 @@ impl LibraryCode {
             form: self.form,
             wrappers: self.wrappers.iter().filter(|code| !code.is_empty()).count(),
             targets: self.targets().iter().map(ToString::to_string).collect(),
-            gpus: gpus.iter().map(|gpu| (gpu.to_string(), self.cell(gpu, |_| true))).collect(),
+            gpus: gpus.iter().map(|gpu| (gpu.to_string(), self.loaded(gpu))).collect(),
             problem: self.problem.clone(),
+            damaged: gpus.iter().filter_map(|gpu| Some((gpu.to_string(), self.damage_for(gpu)?.to_owned()))).collect(),
             generic: self.generic(),
         }
+    }
+
+    /// What can be loaded for a GPU.
+    fn loaded(&self, gpu: &TargetId) -> Cell {
+        if self.damage_for(gpu).is_some() { Cell::of(&[]) } else { self.cell(gpu, |_| true) }
     }
 
     /// What a runtime finds for a GPU behind the wrappers that are asked about. A wrapper without any code has no kernels. No
@@ -117,7 +123,7 @@ impl Cell {
 
 impl CoveredLibrary {
     pub(super) fn failures(&self) -> impl Iterator<Item = CoverageFailure> {
-        let reason = |gpu: &str, cell: &Cell| match &self.problem {
+        let reason = |gpu: &str, cell: &Cell| match self.problem.as_ref().or(self.damaged.get(gpu)) {
             Some(problem) => Some(format!("its code for {gpu} is not known: {problem}")),
             None => cell.problem(gpu, "code", &self.targets),
         };

@@ -16,8 +16,13 @@ use crate::split::{CodeOfFile, Plan, PlannedBinary, wrapped_damage};
 
 /// All libraries with device code, or that ask for some in archives, sorted by path.
 pub(super) fn find(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Vec<LibraryCode> {
-    let mut libraries: Vec<_> = damaged(examined, gpus).collect();
-    libraries.extend(planned(examined.plan));
+    let damage: BTreeMap<_, _> = examined.code.iter().map(|file| (&file.path, &file.damage)).collect();
+    let with_damage = |library: LibraryCode| {
+        let damage = damage.get(&library.path).copied().cloned().unwrap_or_default();
+        LibraryCode { damage, ..library }
+    };
+    let mut libraries: Vec<_> = planned(examined.plan).map(with_damage).collect();
+    libraries.extend(damaged(examined, gpus));
     libraries.extend(unsplit(examined));
     let is_known = |library: &&LibraryCode| library.problem.is_some() || !library.targets().is_empty();
     let known: BTreeSet<_> = libraries.iter().filter(is_known).map(|library| library.path.clone()).collect();
@@ -40,20 +45,15 @@ fn damaged(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> impl Iterator<Ite
     })
 }
 
-/// The libraries whose code planning found. That for these GPUs is known to be damaged or whole.
-pub(super) fn read(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Vec<LibraryCode> {
+/// The libraries whose code planning found, with what is known of its damage.
+pub(super) fn read(examined: &CoverageInput<'_>) -> Vec<LibraryCode> {
     let read = |library: LibraryCode| {
         let damage = match (examined.joined.binaries.get(&library.path), examined.input.content(&library.path)) {
             (Some(split), _) => split.damage.clone(),
             (None, Some(content)) => wrapped_damage(content, examined.resources),
             (None, None) => CodeDamage::new(),
         };
-        let library = LibraryCode { damage, ..library };
-        let reason = gpus.iter().find_map(|gpu| library.damage_for(gpu)).map(str::to_owned);
-        match reason {
-            Some(reason) => LibraryCode::unknown(library.path, CodePlace::Unreadable, reason),
-            None => library,
-        }
+        LibraryCode { damage, ..library }
     };
     planned(examined.plan).map(read).chain(unsplit(examined)).collect()
 }

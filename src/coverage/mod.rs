@@ -44,7 +44,7 @@ fn databases<'a>(examined: &CoverageInput<'a>, libraries: &'a [&'a LibraryCode])
 impl InputCoverage {
     /// Judges the libraries and databases that planning found, and reads the headers of their code.
     pub(crate) fn of_plan(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Self {
-        let libraries = libraries::read(examined, gpus);
+        let libraries = libraries::read(examined);
         let databases = databases(examined, &libraries.iter().collect::<Vec<_>>()).judge(gpus, |_, _| true, false);
         Self { libraries: libraries.iter().map(|it| it.judge(gpus)).collect(), databases, ..Self::default() }
     }

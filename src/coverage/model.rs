@@ -85,6 +85,9 @@ pub(crate) struct CoveredLibrary {
     pub gpus: BTreeMap<String, Cell>,
     /// Why its code is not known.
     pub problem: Option<String>,
+    /// Why nothing can load its code, by GPU.
+    #[serde(skip)]
+    pub damaged: BTreeMap<String, String>,
     /// Generic targets whose code would answer for several of its targets.
     pub generic: Vec<GenericCode>,
 }
