@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::context::Context;
 use super::devices::key;
 use super::distributions::{Distribution, Role};
-use super::lookup::{LookupResults, Unreached};
+use super::lookup::{LookupResults, OverlaidArchive, Unreached};
 use super::parts::{Parts, PartsKind};
 use super::report::enumerate;
 use super::rules::Rule;
@@ -59,13 +59,20 @@ pub(super) fn check_code(context: &Context<'_>, code: &LookupResults<'_>) {
             Some(Unreached::OtherArchives) if has_devices => {
                 findings.add(Rule::NoArchive, label, "no archive there has a name that its marker asks for");
             }
-            Some(Unreached::OtherName) => {
+            None if context.archives.list.iter().any(|archive| has_code_for(archive, path)) => {
                 let reason = "its marker asks for another name than that under which an archive has its code";
                 findings.add(Rule::NoCode, label, reason);
             }
             _ => findings.note(format!("{label}: no archive has code for any of its wrappers")),
         }
     }
+}
+
+/// Whether an archive has code under the path of a binary, for which no wrapper asks.
+fn has_code_for(archive: &OverlaidArchive, path: &EntryPath) -> bool {
+    let path = path.to_string();
+    let is_its_name = |name: &str| path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
+    archive.orphans().iter().any(|key| key.rsplit_once('#').is_some_and(|(name, _)| is_its_name(name)))
 }
 
 /// Whether anything of a device distribution is in a tree. A view of an installation that was split has the dist-info of

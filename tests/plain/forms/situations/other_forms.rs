@@ -168,7 +168,7 @@ pub(crate) const OTHER_FORMS: &[Situation] = &[
     .verified(&[(Form::Wheel, 1)]),
     Situation::new("a catalogue of rocBLAS is truncated", "msgpack fails", "gfx90a", |files| {
         rocblas(files, &["gfx90a", "gfx1100"]);
-        replace(files, "TensileLibrary_Type_HH_Contraction_l_Ailk_Bljk_Cijk_Dijk_gfx90a.dat", b"\x81");
+        replace(files, "TensileLibrary_Type_HH_Contraction_l_Ailk_Bjlk_Cijk_Dijk_gfx90a.dat", b"\x81");
     })
     .needs(&["librocblas.so.5"])
     .lacks()
