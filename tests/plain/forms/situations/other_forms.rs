@@ -65,7 +65,9 @@ fn strip(library: &mut [u8]) {
 fn exchange(bytes: &mut [u8], old: &[u8], new: &[u8]) {
     let places: Vec<_> = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(old)).collect();
     assert!(!places.is_empty());
-    places.into_iter().for_each(|at| bytes[at..at + old.len()].copy_from_slice(new));
+    for at in places {
+        bytes[at..at + old.len()].copy_from_slice(new);
+    }
 }
 
 pub(crate) const OTHER_FORMS: &[Situation] = &[
@@ -177,7 +179,8 @@ pub(crate) const OTHER_FORMS: &[Situation] = &[
         files.library(&Library::new("librocblas.so.5", &[&["gfx90a", "gfx1100"]]));
     })
     .needs(&["librocblas.so.5"])
-    .lacks(),
+    .lacks()
+    .only(Form::Unpacked, &[]),
     Situation::new("a bundle of rocBLAS is damaged for others", "its code for the GPU is whole", "gfx90a", |files| {
         rocblas(files, &["gfx90a", "gfx1100"]);
         replace(files, "Kernels.so-000-gfx90a.hsaco", &bundle(&["gfx90a", "gfx1030!"], 22));
@@ -206,9 +209,10 @@ pub(crate) const OTHER_FORMS: &[Situation] = &[
         }),
     Situation::new("no wrapper is left", "runtimes look for their magic", "gfx90a", |files| files.library(&BOTH))
         .damaged(|root| change(root, "libk.so", |bytes| exchange(bytes, b"HIPK", b"KPIH")))
-        .unreadable(),
+        .unreadable()
+        .only(Form::Installed, &["collect"]),
     Situation::new("a marker has another name", "archives have nothing under it", "gfx90a", |files| {
-        files.library(&BOTH)
+        files.library(&BOTH);
     })
     .damaged(|root| change(root, "libk.so", |bytes| exchange(bytes, b"/libk.so", b"/libl.so"))),
     Situation::new("a manifest lists nothing", "it lacks the split library", "gfx90a", |files| files.library(&BOTH))
