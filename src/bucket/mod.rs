@@ -21,7 +21,7 @@ use upload::{PartBuffers, Upload};
 pub(crate) use credentials::credential_files;
 pub use error::{BucketError, BucketProblem};
 pub(crate) use place::{BucketPlace, is_bucket};
-pub(crate) use upload::{BucketFile, WrittenFiles};
+pub(crate) use upload::{BucketFile, FileFate, WrittenFile};
 
 use crate::metrics::Progress;
 use crate::resources::Resources;
@@ -59,8 +59,8 @@ impl Publication {
         publication.end(Err(error))
     }
 
-    /// Writes files, as far as the bucket does not have them.
-    pub(crate) fn write(&self, files: &[BucketFile], progress: &Progress) -> Result<WrittenFiles, BucketError> {
+    /// Writes files, as far as the bucket does not have them. Returns what became of each, in any order.
+    pub(crate) fn write(&self, files: &[BucketFile], progress: &Progress) -> Result<Vec<WrittenFile>, BucketError> {
         let Self { client, lock, buffers } = self;
         Upload { client, lock, buffers, progress }.write(files)
     }

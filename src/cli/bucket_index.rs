@@ -14,7 +14,7 @@ use super::progress::show_bytes;
 use super::said::{SaidPiece, WrittenOutput, is_quiet};
 use super::table::{counted, size};
 use super::terminal::note;
-use crate::bucket::{BucketFile, BucketPlace, Publication, WrittenFiles};
+use crate::bucket::{BucketFile, BucketPlace, FileFate, Publication, WrittenFile};
 use crate::kpack::{ArchiveRope, dropped_size, unmade_size};
 use crate::metrics::Progress;
 use crate::mount;
@@ -34,7 +34,7 @@ const PAGE: &str = "index.html";
 #[derive(Default)]
 struct Published {
     files: usize,
-    written: usize,
+    there: usize,
     left_out: usize,
     bytes: u64,
     /// Sizes and digests, by names below the prefix.
@@ -142,28 +142,29 @@ fn write_pages(
         Some(BucketFile { name, content: Arc::clone(&page.content) })
     };
     pages.extend(pages.iter().filter_map(directory).collect::<Vec<_>>());
-    let (of_root, of_projects): (Vec<_>, Vec<_>) =
-        pages.into_iter().partition(|page| page.name.matches('/').count() == 1);
-    let (last, of_root): (Vec<_>, Vec<_>) = of_root.into_iter().partition(|page| page.name.ends_with(PAGE));
-    // A store that keeps no such names may make other objects of long ones (SeaweedFS 4.48: of more than 1 KiB). The shortest shows that.
-    let (mut directories, of_projects): (Vec<_>, Vec<_>) =
-        of_projects.into_iter().partition(BucketFile::is_of_directory);
-    directories.sort_by_key(|page| page.content.size());
-    let others = directories.split_off(directories.len().min(1));
+    let stage = |page: &BucketFile| {
+        let is_of_root = page.name.matches('/').count() == 1;
+        (is_of_root, is_of_root && page.name.ends_with(PAGE), page.is_of_directory())
+    };
+    pages.sort_by_key(|page| (stage(page), page.content.size()));
     publication.check()?;
-    for mut stage in [of_projects, directories, others, of_root, last] {
-        stage.retain(|page| published.left_out == 0 || !page.is_of_directory());
-        published.add(publication, &stage, &Progress::default())?;
+    for pages in pages.chunk_by(|one, other| stage(one) == stage(other)) {
+        // A store that keeps no such names may make other objects of long ones (SeaweedFS 4.48: of more than 1 KiB). The shortest shows that.
+        let alone = usize::from(pages.iter().any(BucketFile::is_of_directory));
+        for some in <[_; 2]>::from(pages.split_at(alone)) {
+            if alone == 0 || published.left_out == 0 {
+                published.add(publication, some, &Progress::default())?;
+            }
+        }
     }
     Ok(())
 }
 
 impl Published {
     fn note(&self) {
-        let there = self.files - self.written - self.left_out;
-        if there > 0 {
+        if self.there > 0 {
             let files = counted(self.files, "file", "files");
-            note(&format!("{there} of {files} had been uploaded before"));
+            note(&format!("{} of {files} were there already, and were not uploaded", self.there));
         }
         if self.left_out > 0 {
             note(
@@ -174,15 +175,14 @@ impl Published {
     }
 
     fn add(&mut self, publication: &Publication, files: &[BucketFile], progress: &Progress) -> anyhow::Result<()> {
-        let sizes = || files.iter().map(|file| file.content.size());
-        progress.expect(sizes().sum());
-        let WrittenFiles { sums, written, left_out } = publication.write(files, progress)?;
-        let sums = sums.into_iter().zip(sizes()).map(|(sha256, size)| WheelSums { size, sha256 });
-        self.sums.extend(files.iter().map(|file| file.name.clone()).zip(sums));
-        self.files += files.len();
-        self.written += written;
-        self.left_out += left_out;
-        self.bytes += sizes().sum::<u64>();
+        progress.expect(files.iter().map(|file| file.content.size()).sum());
+        for WrittenFile { name, size, sha256, fate } in publication.write(files, progress)? {
+            self.files += 1;
+            self.bytes += size;
+            self.there += usize::from(fate == FileFate::There);
+            self.left_out += usize::from(fate == FileFate::LeftOut);
+            self.sums.insert(name, WheelSums { size, sha256 });
+        }
         Ok(())
     }
 }
