@@ -6,8 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -67,7 +66,6 @@ struct HeldStatement {
 pub(super) struct BucketLock {
     client: Arc<BucketClient>,
     held: Arc<Mutex<HeldStatement>>,
-    ends: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl BucketLock {
@@ -78,25 +76,21 @@ impl BucketLock {
         wait: impl Fn(Duration),
     ) -> Result<Self, BucketError> {
         let named = |problem: BucketProblem| problem.at(client.shown(STATEMENT));
-        let held = HeldStatement::take(client, &hex(&run), wait).map_err(named)?;
-        let held = Arc::new(Mutex::new(held));
-        let (sender, receiver) = channel();
-        let (of_thread, shared) = (Arc::clone(client), Arc::clone(&held));
+        let held = Arc::new(Mutex::new(HeldStatement::take(client, &hex(&run), wait).map_err(named)?));
+        let (of_thread, shared) = (Arc::clone(client), Arc::downgrade(&held));
         let renew = move || {
-            while receiver.recv_timeout(lease() / CHANGES) == Err(RecvTimeoutError::Timeout) {
+            thread::sleep(lease() / CHANGES);
+            while let Some(held) = shared.upgrade() {
                 // If it fails, the next change does as well, or it was of no account.
-                shared.lock().change(&of_thread, |_| {}).ok();
+                held.lock().change(&of_thread, |_| {}).ok();
+                drop(held);
+                thread::sleep(lease() / CHANGES);
             }
         };
-        let thread = threads::spawn("kpackfs-lease", renew).map_err(|error| named(error.into()))?;
-        let lock = Self { client: Arc::clone(client), held, ends: Some((sender, thread)) };
+        threads::spawn("kpackfs-lease", renew).map_err(|error| named(error.into()))?;
+        let lock = Self { client: Arc::clone(client), held };
         lock.abort_all()?;
         Ok(lock)
-    }
-
-    /// What the statement says.
-    pub(super) fn statement(&self) -> BucketStatement {
-        self.held.lock().statement.clone()
     }
 
     /// An object that was written.
@@ -117,7 +111,7 @@ impl BucketLock {
 
     /// Ends all uploads in the statement.
     pub(super) fn abort_all(&self) -> Result<(), BucketError> {
-        let uploads = self.statement().uploads;
+        let uploads = self.held.lock().statement.uploads.clone();
         if uploads.is_empty() {
             return Ok(());
         }
@@ -127,23 +121,9 @@ impl BucketLock {
         self.change(|statement| statement.uploads.clear())
     }
 
-    /// Lets others write there.
-    pub(super) fn end(mut self) -> Result<(), BucketError> {
-        self.stop();
+    /// Lets others write there. What the thread changes afterwards says so, too.
+    pub(super) fn end(&self) -> Result<(), BucketError> {
         self.change(|statement| statement.has_ended = true)
-    }
-
-    fn stop(&mut self) {
-        if let Some((sender, thread)) = self.ends.take() {
-            drop(sender);
-            thread.join().ok();
-        }
-    }
-}
-
-impl Drop for BucketLock {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 
