@@ -22,6 +22,16 @@ const MOST_ANSWER: u64 = 64 << 20;
 /// The most characters of a code in a message.
 const MOST_CODE: usize = 60;
 
+/// Codes of answers to credentials that are wrong or have ended (Amazon S3 API Reference, "Error responses").
+const BAD_CREDENTIALS: [&str; 6] = [
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "ExpiredToken",
+    "InvalidToken",
+    "RequestTimeTooSkewed",
+    "TokenRefreshRequired",
+];
+
 /// What is asked with each request: a name can be read only by users who may do so, and its absence is seen only by those who may list.
 const READ: &str = "s3:GetObject, and s3:ListBucket to see what is not there";
 const WRITE: &str = "s3:PutObject";
@@ -261,17 +271,9 @@ impl BucketClient {
                 let region = region.or_else(|| element(&answer.body, "Region"));
                 Err(BucketProblem::Region(region.filter(|it| is_word(it))))
             }
-            (
-                _,
-                Some(
-                    "InvalidAccessKeyId"
-                    | "SignatureDoesNotMatch"
-                    | "ExpiredToken"
-                    | "InvalidToken"
-                    | "RequestTimeTooSkewed"
-                    | "TokenRefreshRequired",
-                ),
-            ) => Err(BucketProblem::BadCredentials(code.unwrap_or_default())),
+            (_, Some(known)) if BAD_CREDENTIALS.contains(&known) => {
+                Err(BucketProblem::BadCredentials(code.unwrap_or_default()))
+            }
             (401 | 403, _) => Err(BucketProblem::Denied { status, code, needs: asked.needs }),
             (429 | 503, _) => {
                 let after = answer.header("retry-after").and_then(|it| it.parse().ok()).map(Duration::from_secs);
