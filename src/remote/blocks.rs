@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::window::{BLOCK, BlockUse};
+use super::window::BlockUse;
 use crate::memory::{Budget, ByteCache};
 use crate::metrics::MemoryClass;
 
@@ -14,22 +14,22 @@ type BlockCache = ByteCache<u64, Arc<[u8]>>;
 pub(super) struct KeptBlocks {
     tables: BlockCache,
     last: BlockCache,
-    /// Those of binaries that are inflated, when `last` is full. Readers come back to what was there lately.
+    /// Those of binaries that are inflated. Readers come back to what was there lately.
     passing: BlockCache,
 }
 
 impl KeptBlocks {
-    /// In a room of so many bytes, which the blocks in passing may exceed by half.
+    /// In a room of so many bytes, which the blocks in passing may exceed by a quarter.
     pub(super) fn new(room: u64, budget: &Arc<Budget>) -> Self {
         let blocks = |quarters| ByteCache::bounded(budget, MemoryClass::Spans, room / 4 * quarters);
-        Self { tables: blocks(1), last: blocks(3), passing: blocks(2) }
+        Self { tables: blocks(1), last: blocks(3), passing: blocks(1) }
     }
 
     fn all(&self) -> [&BlockCache; 3] {
         [&self.tables, &self.last, &self.passing]
     }
 
-    /// Bytes of all blocks that can be kept.
+    /// Bytes of all blocks that can be kept, but for those in passing.
     pub(super) fn room(&self) -> u64 {
         self.tables.capacity() + self.last.capacity()
     }
@@ -45,8 +45,8 @@ impl KeptBlocks {
     pub(super) fn keep(&self, number: u64, bytes: Arc<[u8]>, block_use: BlockUse) {
         let blocks = match block_use {
             BlockUse::Tables => &self.tables,
-            BlockUse::Passing if self.last.bytes() + BLOCK > self.last.capacity() => &self.passing,
-            BlockUse::Passing | BlockUse::Other => &self.last,
+            BlockUse::Passing => &self.passing,
+            BlockUse::Other => &self.last,
         };
         blocks.put(number, bytes);
     }

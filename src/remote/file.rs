@@ -57,7 +57,7 @@ impl RemoteFile {
         resources.counters.bytes_read.add(tail.len() as u64);
         let memory = resources.budget.account(MemoryClass::Spans, tail.len() as u64);
         let (blocks, heads) = (KeptBlocks::new(half, &resources.budget), MemberHeads::new(&resources.budget));
-        let answers = OpenAnswers::new(window::most(blocks.room()));
+        let answers = OpenAnswers::new(window::most_together(blocks.room()));
         let (parts, resources) = (OnceLock::new(), Arc::clone(resources));
         Ok(Self { name: name.into(), client, size, tail, _memory: memory, blocks, heads, answers, parts, resources })
     }
@@ -81,7 +81,7 @@ impl RemoteFile {
 
     /// States where the members of a wheel end and how they are read, by which requests are planned.
     pub(crate) fn set_members(&self, members: Vec<(u64, MemberAccess)>) {
-        self.parts.get_or_init(|| FileParts::of_members(members, window::most(self.blocks.room())));
+        self.parts.get_or_init(|| FileParts::of_members(members, window::most_together(self.blocks.room())));
     }
 
     /// Fills `buffer` with the bytes at `offset`, which are in the file.
@@ -95,7 +95,8 @@ impl RemoteFile {
             let here = bytes.len().min(rest.len());
             let (piece, after) = rest.split_at_mut(here);
             let bytes = bytes.get(..here).filter(|bytes| !bytes.is_empty());
-            let beyond = RemoteProblem::OtherRange { asked: at..at + 1, answer: format!("{} bytes", self.size) };
+            let beyond =
+                RemoteProblem::OtherRange { asked: format!("byte {at}"), answer: format!("{} bytes", self.size) };
             piece.copy_from_slice(bytes.ok_or_else(|| beyond.at(&self.name))?);
             (at, rest) = (at + here as u64, after);
         }

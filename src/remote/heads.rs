@@ -6,30 +6,21 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::fatbin::{CODE_BEGINNING, CODE_HEADER};
 use crate::memory::{Budget, Reservation};
 use crate::metrics::MemoryClass;
 use crate::rope::to_usize;
 
-/// Bytes that are kept of a member: the header of an ELF file.
-const HEAD: usize = 64;
-
-/// What one takes in memory, with its place in the table.
-const ENTRY: u64 = 96;
+/// What one takes in memory besides its bytes.
+const ENTRY: u64 = 64;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct MemberHeads(Mutex<HeldHeads>);
-
-#[derive(Debug)]
-struct HeldHeads {
-    heads: HashMap<u64, [u8; HEAD]>,
-    memory: Reservation,
-}
+pub(crate) struct MemberHeads(Mutex<(HashMap<u64, Box<[u8]>>, Reservation)>);
 
 impl MemberHeads {
     pub(super) fn new(budget: &Arc<Budget>) -> Self {
-        let memory = budget.account(MemoryClass::Spans, 0);
-        Self(Mutex::new(HeldHeads { heads: HashMap::new(), memory }))
+        Self(Mutex::new((HashMap::new(), budget.account(MemoryClass::Spans, 0))))
     }
 
     /// Fills `buffer` with the first bytes of the member at an offset, which has `size` bytes. `read` reads them the first time.
@@ -39,23 +30,23 @@ impl MemberHeads {
         buffer: &mut [u8],
         read: impl Fn(&mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let length = HEAD.min(to_usize(size));
-        if buffer.len() > length {
+        let take = |head: &[u8], buffer: &mut [u8]| head.get(..buffer.len()).map(|head| buffer.copy_from_slice(head));
+        if self.0.lock().0.get(&member).and_then(|head| take(head, buffer)).is_some() {
+            return Ok(());
+        }
+        let mut head = vec![0; to_usize(size.min(CODE_BEGINNING))];
+        // Damage may begin behind the bytes that are wanted.
+        if buffer.len() > head.len() || read(&mut head).is_err() {
             return read(buffer);
         }
-        let kept = self.0.lock().heads.get(&member).copied();
-        let mut head = kept.unwrap_or([0; HEAD]);
-        if kept.is_none() {
-            // Damage may begin behind the bytes that are wanted.
-            if read(head.get_mut(..length).unwrap_or_default()).is_err() {
-                return read(buffer);
-            }
-            let mut all = self.0.lock();
-            all.heads.insert(member, head);
-            let bytes = all.heads.len() as u64 * ENTRY;
-            all.memory.resize(bytes);
+        take(&head, buffer);
+        // Of other files, no more than a header is asked for.
+        if !head.starts_with(b"\x7fELF") {
+            head.truncate(CODE_HEADER);
         }
-        buffer.iter_mut().zip(head).for_each(|(to, from)| *to = from);
+        let (heads, memory) = &mut *self.0.lock();
+        memory.resize(memory.bytes() + head.len() as u64 + ENTRY);
+        heads.insert(member, head.into());
         Ok(())
     }
 }

@@ -11,13 +11,16 @@ use super::error::RemoteProblem;
 use crate::rope::to_usize;
 
 /// The bytes that a request asks for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, derive_more::Display)]
 pub(super) enum AskedRange {
     /// The last ones, as many as these.
+    #[display("last {_0} bytes")]
     Tail(u64),
     /// These.
+    #[display("bytes {}-{}", _0.start, _0.end.saturating_sub(1))]
     Bytes(Range<u64>),
     /// All, if they are no more than these.
+    #[display("file")]
     Whole(u64),
 }
 
@@ -126,8 +129,8 @@ impl RangeBody {
     }
 
     fn too_long(&self) -> RemoteProblem {
-        let length = self.range.end - self.range.start;
-        RemoteProblem::OtherRange { asked: self.range.clone(), answer: format!("more than {length} bytes") }
+        let asked = AskedRange::Bytes(self.range.clone()).to_string();
+        RemoteProblem::OtherRange { asked, answer: "more".to_owned() }
     }
 }
 
@@ -148,10 +151,7 @@ impl RangeAnswer {
             StatusCode::PARTIAL_CONTENT => {
                 let answer = text(headers, "content-range").unwrap_or_default();
                 let found = content_range(&answer).filter(|(range, total)| *range == asked.within(*total));
-                found.ok_or_else(|| RemoteProblem::OtherRange {
-                    asked: asked.within(known.map_or(u64::MAX, |it| it.total)),
-                    answer,
-                })?
+                found.ok_or_else(|| RemoteProblem::OtherRange { asked: asked.to_string(), answer })?
             }
             // A range of all bytes may be answered so. Some servers answer any other one so, too (rclone 1.75 `serve s3`).
             StatusCode::OK => {

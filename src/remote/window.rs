@@ -17,8 +17,8 @@ const SMALL: u64 = 256 << 10;
 /// The same of binaries that are not deflated, of which headers, tables and data are read at some places.
 const SMALL_BINARY: u64 = 2 << 20;
 
-/// The fewest blocks of a request for a part of such a binary: its tables are near each other.
-const NEAR: u64 = 8;
+/// The blocks of a request for a part of such a binary: its tables are near each other.
+const NEAR: u64 = 32;
 
 /// Blocks of an answer that are read at once, so that its connection is free again.
 pub(super) const AT_ONCE: u64 = 16;
@@ -131,6 +131,11 @@ pub(super) fn most(cache: u64) -> u64 {
     MOST.min(cache / 4).max(BLOCK)
 }
 
+/// The most bytes of members that are asked for together. The cache holds them for readers that come in another order.
+pub(super) fn most_together(cache: u64) -> u64 {
+    (cache / 2).max(BLOCK)
+}
+
 impl FilePart {
     /// Whether all of it is asked for with this call.
     fn ask(&self) -> bool {
@@ -145,8 +150,8 @@ impl WindowFacts<'_> {
         let found = self.parts.and_then(|parts| parts.at(wanted.start));
         let end = found.map_or(self.size, |(_, part)| part.end.min(self.size)).div_ceil(BLOCK).max(first + 1);
         if let Some((start, _)) = found.filter(|(_, part)| part.is_group && part.ask()) {
-            let before = (start / BLOCK..first).rev().take_while(|block| !(self.is_there)(*block)).count() as u64;
-            return self.missing(first - before, first, end);
+            // With the end of what is before it, where an archive has its table of contents.
+            return self.missing(start / BLOCK / NEAR * NEAR, first, end);
         }
         let most = self.most / BLOCK;
         let access = found.map(|(_, part)| part.access);
@@ -158,7 +163,6 @@ impl WindowFacts<'_> {
         let in_order = in_order.take_while(|block| (self.is_there)(*block)).count() as u64;
         let read = before.map_or(0, |before| first - before + in_order);
         let asked = wanted.end.div_ceil(BLOCK) - first;
-        let least = if access == Some(MemberAccess::Sections) { NEAR.min(most) } else { 1 };
         // The directory is read to its end, which is near that of the file.
         let is_directory = self.parts.is_none() && end - first <= most;
         let is_begun = |start: u64| read > 0 || first == start / BLOCK;
@@ -166,14 +170,18 @@ impl WindowFacts<'_> {
             // Once. What is not kept of it is in pieces.
             Some((start, part)) if part.access == MemberAccess::Whole && is_begun(start) && part.ask() => end - first,
             _ if is_directory => most,
-            _ => asked.max(read * growth).clamp(least, most),
+            _ => asked.max(read * growth).clamp(1, most),
         };
-        self.missing(first, first, end.min(first + length))
+        // Tables at the end of a binary come with those at the beginning of the next one.
+        let near = if access == Some(MemberAccess::Sections) { NEAR.min(most) } else { 1 };
+        let start = first / near * near;
+        self.missing(start, first, end.min(first + length).max(start + near).min(self.size.div_ceil(BLOCK)))
     }
 
-    /// The blocks up to the first behind `wanted` that is there.
+    /// The blocks around `wanted`, up to those that are there.
     fn missing(&self, start: u64, wanted: u64, end: u64) -> Range<u64> {
-        start..(wanted + 1..end).find(|block| (self.is_there)(*block)).unwrap_or(end)
+        let before = (start..wanted).rev().take_while(|block| !(self.is_there)(*block)).count() as u64;
+        wanted - before..(wanted + 1..end).find(|block| (self.is_there)(*block)).unwrap_or(end)
     }
 }
 
