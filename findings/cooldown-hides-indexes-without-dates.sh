@@ -5,7 +5,7 @@
 # Seen: upload times are in the JSON form of an index only, where they are optional. Without them pip ends with an error, and uv finds no version
 # and says that they were filtered by the date. So such a setting, which is often in a file for all projects, makes all indexes of HTML and
 # static ones of JSON unusable. pip also refuses pages of --find-links, which uv takes, and uv an index at file://, which pip takes; both take files
-# of a folder, whatever their time. uv can except distributions, one by one.
+# of a folder, whatever their time. uv can except distributions, one by one, and, as a preview, an index.
 . "$(dirname "$0")/common.sh"
 recorded <<'END'
 pip, index of HTML: exit code 1, does not provide upload-time metadata
@@ -21,6 +21,7 @@ uv, index at file://: exit code 1, was filtered by `exclude-newer`
 uv, page of --find-links: exit code 0
 uv, folder of --find-links: exit code 0
 uv --exclude-newer-package …=false, index of HTML: exit code 0
+uv, exclude-newer = false of the index of HTML: exit code 0
 END
 venv "$work/venv" pip==26.3 uv==0.13.9
 unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY
@@ -91,5 +92,7 @@ uv=(env UV_NO_CONFIG=1 UV_PYTHON_DOWNLOADS=never "$work/venv/bin/uv" pip install
     sources uv "${uv[@]}"
     show "uv --exclude-newer-package …=false, index of HTML" "${uv[@]}" --exclude-newer-package hostpkg=false \
         --exclude-newer-package amd-hostpkg-device-gfx942=false --index-url "$url/html"
+    printf '%s\n' 'preview-features = ["index-exclude-newer"]' '[[index]]' "url = \"$url/html\"" 'default = true' 'exclude-newer = false' >"$work/uv.toml"
+    show "uv, exclude-newer = false of the index of HTML" env -u UV_NO_CONFIG "${uv[@]:2}" --config-file "$work/uv.toml"
 } >"$work/out"
 compare "$work/out"
