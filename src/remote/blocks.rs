@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::window::BlockUse;
+use super::window::{BLOCK, BlockUse};
 use crate::memory::{Budget, ByteCache};
 use crate::metrics::MemoryClass;
 
@@ -45,6 +45,8 @@ impl KeptBlocks {
     pub(super) fn keep(&self, number: u64, bytes: Arc<[u8]>, block_use: BlockUse) {
         let blocks = match block_use {
             BlockUse::Tables => &self.tables,
+            // What is behind the tables at the beginning, as far as others do not need the room.
+            BlockUse::Passing if self.tables.bytes() + BLOCK <= self.tables.capacity() / 2 => &self.tables,
             BlockUse::Passing => &self.passing,
             BlockUse::Other => &self.last,
         };
