@@ -57,16 +57,14 @@ pub(super) struct BucketStatement {
 /// The statement as this run has written it.
 #[derive(Debug)]
 struct HeldStatement {
+    client: Arc<BucketClient>,
     statement: BucketStatement,
     tag: String,
 }
 
 /// The lock. While it lives, the statement is changed now and then.
 #[derive(Debug)]
-pub(super) struct BucketLock {
-    client: Arc<BucketClient>,
-    held: Arc<Mutex<HeldStatement>>,
-}
+pub(super) struct BucketLock(Arc<Mutex<HeldStatement>>);
 
 impl BucketLock {
     /// Takes the place, and ends the uploads of a run that was killed. `wait` is called before waiting for another run to show that it lives.
@@ -76,49 +74,47 @@ impl BucketLock {
         wait: impl Fn(Duration),
     ) -> Result<Self, BucketError> {
         let named = |problem: BucketProblem| problem.at(client.shown(STATEMENT));
-        let held = Arc::new(Mutex::new(HeldStatement::take(client, &hex(&run), wait).map_err(named)?));
-        let (of_thread, shared) = (Arc::clone(client), Arc::downgrade(&held));
+        let lock = Self(Arc::new(Mutex::new(HeldStatement::take(client, &hex(&run), wait).map_err(named)?)));
+        let held = Arc::downgrade(&lock.0);
         let renew = move || {
             thread::sleep(lease() / CHANGES);
-            while let Some(held) = shared.upgrade() {
+            while let Some(held) = held.upgrade() {
                 // If it fails, the next change does as well, or it was of no account.
-                held.lock().change(&of_thread, |_| {}).ok();
+                held.lock().change(|_| {}).ok();
                 drop(held);
                 thread::sleep(lease() / CHANGES);
             }
         };
         threads::spawn("kpackfs-lease", renew).map_err(|error| named(error.into()))?;
-        let lock = Self { client: Arc::clone(client), held };
         lock.abort_all()?;
         Ok(lock)
     }
 
     /// An object that was written.
     pub(super) fn written(&self, name: &str) -> Option<WrittenObject> {
-        self.held.lock().statement.files.get(name).cloned()
+        self.0.lock().statement.files.get(name).cloned()
     }
 
     /// Notes something, which is written with the next change.
     pub(super) fn note(&self, change: impl FnOnce(&mut BucketStatement)) {
-        change(&mut self.held.lock().statement);
+        change(&mut self.0.lock().statement);
     }
 
     /// Changes the statement. Fails if another run has taken the place over.
     pub(super) fn change(&self, change: impl FnOnce(&mut BucketStatement)) -> Result<(), BucketError> {
-        let changed = self.held.lock().change(&self.client, change);
-        changed.map_err(|problem| problem.at(self.client.shown(STATEMENT)))
+        self.0.lock().change(change)
     }
 
     /// Ends all uploads in the statement.
     pub(super) fn abort_all(&self) -> Result<(), BucketError> {
-        let uploads = self.held.lock().statement.uploads.clone();
-        if uploads.is_empty() {
-            return Ok(());
-        }
+        let (client, uploads) = {
+            let held = self.0.lock();
+            (Arc::clone(&held.client), held.statement.uploads.clone())
+        };
         for (id, name) in &uploads {
-            self.client.abort(name, id).map_err(|problem| problem.at(self.client.shown(name)))?;
+            client.abort(name, id).map_err(|problem| problem.at(client.shown(name)))?;
         }
-        self.change(|statement| statement.uploads.clear())
+        if uploads.is_empty() { Ok(()) } else { self.change(|statement| statement.uploads.clear()) }
     }
 
     /// Lets others write there. What the thread changes afterwards says so, too.
@@ -128,7 +124,7 @@ impl BucketLock {
 }
 
 impl HeldStatement {
-    fn take(client: &BucketClient, run: &str, wait: impl Fn(Duration)) -> Result<Self, BucketProblem> {
+    fn take(client: &Arc<BucketClient>, run: &str, wait: impl Fn(Duration)) -> Result<Self, BucketProblem> {
         let new = |files| {
             let (version, run, uploads) = (VERSION, run.to_owned(), BTreeMap::new());
             BucketStatement { version, run, changes: 0, has_ended: false, uploads, files }
@@ -141,7 +137,7 @@ impl HeldStatement {
             };
             // Otherwise it would be no lock.
             return match client.put(STATEMENT, &statement.text(), Condition::Create) {
-                Err(problem) if problem.is_status(412) => Ok(Self { statement, tag }),
+                Err(problem) if problem.is_status(412) => Ok(Self { client: Arc::clone(client), statement, tag }),
                 Err(problem) if !problem.is_status(501) => Err(problem),
                 _ => Err(BucketProblem::NoConditions),
             };
@@ -160,20 +156,17 @@ impl HeldStatement {
             Err(problem) if problem.is_status(412) => return Err(BucketProblem::Held(lease())),
             tag => tag?,
         };
-        Ok(Self { statement, tag })
+        Ok(Self { client: Arc::clone(client), statement, tag })
     }
 
-    fn change(
-        &mut self,
-        client: &BucketClient,
-        change: impl FnOnce(&mut BucketStatement),
-    ) -> Result<(), BucketProblem> {
+    fn change(&mut self, change: impl FnOnce(&mut BucketStatement)) -> Result<(), BucketError> {
         change(&mut self.statement);
         self.statement.changes += 1;
-        self.tag = match self.statement.put(client, Condition::Replace(&self.tag)) {
-            Err(problem) if problem.is_status(412) || problem.is_status(404) => return Err(BucketProblem::Lost),
-            tag => tag?,
-        };
+        let put = self.statement.put(&self.client, Condition::Replace(&self.tag)).map_err(|problem| {
+            let is_lost = problem.is_status(412) || problem.is_status(404);
+            if is_lost { BucketProblem::Lost } else { problem }
+        });
+        self.tag = put.map_err(|problem| problem.at(self.client.shown(STATEMENT)))?;
         Ok(())
     }
 }

@@ -16,14 +16,13 @@ use std::time::Duration;
 
 use client::BucketClient;
 use lock::BucketLock;
-use upload::{PartBuffers, Upload};
+use upload::PartBuffers;
 
 pub(crate) use credentials::credential_files;
 pub use error::{BucketError, BucketProblem};
 pub(crate) use place::{BucketPlace, is_bucket};
 pub(crate) use upload::{BucketFile, FileFate, WrittenFile};
 
-use crate::metrics::Progress;
 use crate::resources::Resources;
 
 /// An index that is being published.
@@ -57,12 +56,6 @@ impl Publication {
         };
         let error = there.at(publication.client.shown(last));
         publication.end(Err(error))
-    }
-
-    /// Writes files, as far as the bucket does not have them. Returns what became of each, in any order.
-    pub(crate) fn write(&self, files: &[BucketFile], progress: &Progress) -> Result<Vec<WrittenFile>, BucketError> {
-        let Self { client, lock, buffers } = self;
-        Upload { client, lock, buffers, progress }.write(files)
     }
 
     /// Fails if another run has taken the place over. Call it before the first page.

@@ -7,9 +7,10 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-use super::client::{BucketClient, Condition};
+use super::Publication;
+use super::client::Condition;
 use super::error::{BucketError, BucketProblem};
-use super::lock::{BucketLock, BucketStatement, WrittenObject};
+use super::lock::{BucketStatement, WrittenObject};
 use crate::memory::{Budget, Reservation};
 use crate::metrics::{MemoryClass, Progress};
 use crate::rope::{Content, InPassing, to_usize};
@@ -82,22 +83,14 @@ impl PartBuffers {
     }
 }
 
-/// What is written, and what it needs.
-pub(super) struct Upload<'a> {
-    pub(super) client: &'a BucketClient,
-    pub(super) lock: &'a BucketLock,
-    pub(super) buffers: &'a PartBuffers,
-    pub(super) progress: &'a Progress,
-}
-
-impl Upload<'_> {
+impl Publication {
     /// Writes the files that differ from those in the bucket. Returns what became of each, in any order.
-    pub(super) fn write(&self, files: &[BucketFile]) -> Result<Vec<WrittenFile>, BucketError> {
+    pub(crate) fn write(&self, files: &[BucketFile], progress: &Progress) -> Result<Vec<WrittenFile>, BucketError> {
         let (queue, written, failed) = (Mutex::new(files.iter()), Mutex::new(Vec::new()), OnceLock::new());
         let work = || {
             let next = || queue.lock().next().filter(|_| failed.get().is_none());
             while let Some(file) = next() {
-                match self.put(file, || failed.get().is_some()) {
+                match self.put(file, progress, || failed.get().is_some()) {
                     Ok(file) => written.lock().extend(file),
                     Err(problem) => drop(failed.set(problem)),
                 }
@@ -115,22 +108,34 @@ impl Upload<'_> {
     }
 
     /// Writes a file unless the bucket has it. `None` if another one has failed meanwhile.
-    fn put(&self, file: &BucketFile, is_over: impl Fn() -> bool) -> Result<Option<WrittenFile>, BucketError> {
+    fn put(
+        &self,
+        file: &BucketFile,
+        progress: &Progress,
+        is_over: impl Fn() -> bool,
+    ) -> Result<Option<WrittenFile>, BucketError> {
         let (name, size, sum) = (file.name.clone(), file.content.size(), FileSum::new(FileDigest::Sha256));
         let failed = |problem: BucketProblem| problem.at(self.client.shown(&file.name));
-        let _named = self.progress.at(|| file.name.clone());
+        let _named = progress.at(|| file.name.clone());
         let before = self.client.head(&name).map_err(failed)?;
         // As long as an object has the tag with which it was written, it has those bytes.
         let is_known = |it: &WrittenObject| before.as_ref().is_some_and(|now| (now.size, &now.tag) == (size, &it.tag));
         if let Some(known) = self.lock.written(&name).filter(|it| it.size == size && is_known(it)) {
             let sha256 = sum_of(&sum, &*file.content).map_err(failed)?;
             if hex(&sha256) == known.sha256 {
-                self.progress.advance(size);
+                progress.advance(size);
                 return Ok(Some(WrittenFile { name, size, sha256, fate: FileFate::There }));
             }
         }
-        let upload = if size > self.buffers.part { Some(self.begin(file)?) } else { None };
-        let Some(tags) = self.send(file, upload.as_deref(), &sum, is_over).map_err(failed)? else { return Ok(None) };
+        let upload = if size > self.buffers.part { Some(self.begin_parts(file)?) } else { None };
+        let mut passing = sum.pass(&*file.content);
+        let take = |step: &[u8]| {
+            passing.take(step);
+            progress.advance(step.len() as u64);
+            is_over()
+        };
+        let Some(tags) = self.send(file, upload.as_deref(), take).map_err(failed)? else { return Ok(None) };
+        passing.finish();
         let sha256 = sum_of(&sum, &*file.content).map_err(failed)?;
         let completed = match &upload {
             Some(id) => self.client.complete(&name, id, &tags),
@@ -154,7 +159,7 @@ impl Upload<'_> {
     }
 
     /// Begins an upload in parts. Without parts, an upload that is not in the statement takes no room. Returns its ID.
-    fn begin(&self, BucketFile { name, content }: &BucketFile) -> Result<String, BucketError> {
+    fn begin_parts(&self, BucketFile { name, content }: &BucketFile) -> Result<String, BucketError> {
         let failed = |problem: BucketProblem| problem.at(self.client.shown(name));
         if content.size().div_ceil(self.buffers.part) > MOST_PARTS {
             return Err(failed(BucketProblem::TooLarge { part: self.buffers.part }));
@@ -164,33 +169,29 @@ impl Upload<'_> {
         Ok(id)
     }
 
-    /// Sends the bytes of a file, whose digest becomes known. Returns the entity tags of its parts.
+    /// Sends the bytes of a file, which `take` sees first. Returns the entity tags of its parts; `None` if `take` returns that it is over.
     fn send(
         &self,
         BucketFile { name, content }: &BucketFile,
         upload: Option<&str>,
-        sum: &FileSum,
-        is_over: impl Fn() -> bool,
+        mut take: impl FnMut(&[u8]) -> bool,
     ) -> Result<Option<Vec<String>>, BucketProblem> {
-        let (mut passing, mut reader) = (sum.pass(&**content), content.reader(0));
-        let (mut tags, mut bytes, mut left) = (Vec::new(), Vec::new(), content.size());
+        let (mut reader, mut left) = (content.reader(0), content.size());
+        let (mut tags, mut bytes) = (Vec::new(), Vec::new());
         while tags.is_empty() || left > 0 {
-            if is_over() {
-                return Ok(None);
-            }
             bytes.resize(to_usize(left.min(self.buffers.part)), 0);
             for step in bytes.chunks_mut(STEP) {
                 reader.read(step)?;
-                passing.take(step);
+                if take(step) {
+                    return Ok(None);
+                }
             }
             left -= bytes.len() as u64;
             tags.push(match upload {
                 Some(id) => self.client.put_part(name, id, tags.len() + 1, &bytes)?,
                 None => self.client.put(name, &bytes, Condition::None)?,
             });
-            self.progress.advance(bytes.len() as u64);
         }
-        passing.finish();
         Ok(Some(tags))
     }
 
