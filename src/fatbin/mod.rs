@@ -55,8 +55,10 @@ pub(crate) use entry_id::EntryTargets;
 pub(crate) use equal::BundleClaims;
 pub use error::FatbinError;
 pub(crate) use first_block::{from_first_frame, is_skipped_frame};
+pub(crate) use header::{
+    CODE_BEGINNING, CodeDamage, code_damage, damage_by_beginning, end_by_beginning, is_code, tells_features,
+};
 pub use header::{CODE_HEADER, code_problem, code_target, loaded_code_problem};
-pub(crate) use header::{CodeDamage, code_damage, damage_by_beginning, end_by_beginning, is_code, tells_features};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};
 pub(crate) use open::OpenBundle;
 pub(crate) use packing::{CompressedFormat, Method, WINDOW_LOG, content_size, is_absurd, window_of};

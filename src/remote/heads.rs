@@ -6,12 +6,17 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::fatbin::{CODE_BEGINNING, CODE_HEADER};
 use crate::memory::{Budget, Reservation};
 use crate::metrics::MemoryClass;
 use crate::rope::to_usize;
 
-/// What one takes in memory besides its bytes.
+/// Bytes that are kept of a member: the header of an ELF file.
+const HEAD: usize = 64;
+
+/// The same of an ELF file, in which the program headers of a code object are, too.
+const BEGINNING: u64 = 1024;
+
+/// What one takes in memory next to its bytes.
 const ENTRY: u64 = 64;
 
 /// See the [module](self).
@@ -34,7 +39,7 @@ impl MemberHeads {
         if self.0.lock().0.get(&member).and_then(|head| take(head, buffer)).is_some() {
             return Ok(());
         }
-        let mut head = vec![0; to_usize(size.min(CODE_BEGINNING))];
+        let mut head = vec![0; to_usize(size.min(BEGINNING))];
         // Damage may begin behind the bytes that are wanted.
         if buffer.len() > head.len() || read(&mut head).is_err() {
             return read(buffer);
@@ -42,7 +47,7 @@ impl MemberHeads {
         take(&head, buffer);
         // Of other files, no more than a header is asked for.
         if !head.starts_with(b"\x7fELF") {
-            head.truncate(CODE_HEADER);
+            head.truncate(HEAD);
         }
         let (heads, memory) = &mut *self.0.lock();
         memory.resize(memory.bytes() + head.len() as u64 + ENTRY);
