@@ -21,11 +21,18 @@ const ENTRY: u64 = 64;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct MemberHeads(Mutex<(HashMap<u64, Box<[u8]>>, Reservation)>);
+pub(crate) struct MemberHeads(Mutex<HeldHeads>);
+
+#[derive(Debug)]
+struct HeldHeads {
+    heads: HashMap<u64, Box<[u8]>>,
+    memory: Reservation,
+}
 
 impl MemberHeads {
     pub(super) fn new(budget: &Arc<Budget>) -> Self {
-        Self(Mutex::new((HashMap::new(), budget.account(MemoryClass::Spans, 0))))
+        let memory = budget.account(MemoryClass::Spans, 0);
+        Self(Mutex::new(HeldHeads { heads: HashMap::new(), memory }))
     }
 
     /// Fills `buffer` with the first bytes of the member at an offset, which has `size` bytes. `read` reads them the first time.
@@ -36,7 +43,7 @@ impl MemberHeads {
         read: impl Fn(&mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let take = |head: &[u8], buffer: &mut [u8]| head.get(..buffer.len()).map(|head| buffer.copy_from_slice(head));
-        if self.0.lock().0.get(&member).and_then(|head| take(head, buffer)).is_some() {
+        if self.0.lock().heads.get(&member).and_then(|head| take(head, buffer)).is_some() {
             return Ok(());
         }
         let mut head = vec![0; to_usize(size.min(BEGINNING))];
@@ -49,7 +56,7 @@ impl MemberHeads {
         if !head.starts_with(b"\x7fELF") {
             head.truncate(HEAD);
         }
-        let (heads, memory) = &mut *self.0.lock();
+        let HeldHeads { heads, memory } = &mut *self.0.lock();
         memory.resize(memory.bytes() + head.len() as u64 + ENTRY);
         heads.insert(member, head.into());
         Ok(())
