@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -28,10 +29,15 @@ pub fn begins_with_target(name: &[u8]) -> bool {
 /// name devices. `gfx90a:sramecc+:xnack-`, `gfx11-generic` and `amdgcnspirv` are target IDs; `gfx90a:xnack-:sramecc+` is
 /// read as the first of them. A processor has its bare name if target IDs cannot name its modes: `gfx1250:xnack+` is read
 /// as `gfx1250`. `gfx1250:xnack-` is kept, since no GPU runs such code. All features of unknown processors are kept.
+///
+/// Each code object has one, and few of them differ. So it is a pointer to a shared name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, derive_more::Debug)]
 #[debug("{:?}", self.to_string())]
 #[serde(try_from = "String", into = "String")]
-pub struct TargetId {
+pub struct TargetId(Arc<TargetName>);
+
+#[derive(PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct TargetName {
     processor: String,
     /// Names with their sign: `xnack+`.
     features: Vec<String>,
@@ -65,43 +71,47 @@ impl TargetId {
 
     /// A target without features. The caller has validated the name.
     pub(super) fn bare(processor: impl Into<String>) -> Self {
-        Self { processor: processor.into(), features: Vec::new() }
+        Self::of(processor.into(), Vec::new())
+    }
+
+    fn of(processor: String, features: Vec<String>) -> Self {
+        Self(Arc::new(TargetName { processor, features }))
     }
 
     /// The processor, such as `gfx90a`.
     pub fn processor(&self) -> &str {
-        &self.processor
+        &self.0.processor
     }
 
     /// The features with their signs, sorted by name: `sramecc+`, `xnack-`.
     pub fn features(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.features.iter().map(String::as_str)
+        self.0.features.iter().map(String::as_str)
     }
 
     /// The same processor without features.
     #[must_use]
     pub fn without_features(&self) -> Self {
-        Self::bare(self.processor.as_str())
+        Self::bare(self.processor())
     }
 
     /// Whether this is a generic ISA, whose code runs on several processors: `gfx11-generic`.
     pub fn is_generic(&self) -> bool {
-        self.processor.ends_with("-generic")
+        self.processor().ends_with("-generic")
     }
 
     /// Whether this is SPIR-V, which is compiled for the GPU when it is loaded.
     pub fn is_spirv(&self) -> bool {
-        self.processor == SPIRV
+        self.processor() == SPIRV
     }
 
     /// Whether the processor is known, or this is SPIR-V.
     pub fn is_known(&self) -> bool {
-        self.is_spirv() || Processor::named(&self.processor).is_some()
+        self.is_spirv() || Processor::named(self.processor()).is_some()
     }
 
     /// Whether both are code for one GPU, apart from features. gfx1250-strict is revision A0 of gfx1250.
     pub fn is_same_gpu(&self, other: &Self) -> bool {
-        owner_of(&self.processor) == owner_of(&other.processor)
+        owner_of(self.processor()) == owner_of(other.processor())
     }
 
     /// Whether the other target names a feature of this one with the opposite sign.
@@ -121,12 +131,12 @@ impl TargetId {
 
     /// A generic processor whose code this one can run, though no released runtime takes it.
     pub fn open_fallback(&self) -> Option<&'static Fallback> {
-        fallback::open_of(&self.processor)
+        fallback::open_of(self.processor())
     }
 
     /// How the processor supports modes of a feature. `None` if the processor or the feature is not known.
     pub(super) fn mode(&self, feature: &str) -> Option<ModeSupport> {
-        mode(&self.processor, feature)
+        mode(self.processor(), feature)
     }
 
     /// The targets whose code a runtime accepts for a device of this target, in the order of lookup: this target with
@@ -139,14 +149,15 @@ impl TargetId {
             return vec![self.clone()];
         }
         // The first feature is the highest bit, so among sets of one size those with earlier features come first.
-        let mut subsets: Vec<u32> = (0..1 << self.features.len()).collect();
+        let own = &self.0.features;
+        let mut subsets: Vec<u32> = (0..1 << own.len()).collect();
         subsets.sort_by_key(|&subset| std::cmp::Reverse((subset.count_ones(), subset)));
         let subset = |processor: &str, bits: u32| {
-            let chosen = |&(position, _): &(usize, &String)| bits >> (self.features.len() - 1 - position) & 1 == 1;
-            let features = self.features.iter().enumerate().filter(chosen).map(|(_, feature)| feature.clone());
-            Self { processor: processor.to_owned(), features: features.collect() }
+            let chosen = |&(position, _): &(usize, &String)| bits >> (own.len() - 1 - position) & 1 == 1;
+            let features = own.iter().enumerate().filter(chosen).map(|(_, feature)| feature.clone());
+            Self::of(processor.to_owned(), features.collect())
         };
-        let processors = std::iter::once(self.processor.as_str()).chain(fallback::generic_of(&self.processor));
+        let processors = std::iter::once(self.processor()).chain(fallback::generic_of(self.processor()));
         processors.flat_map(|processor| subsets.iter().map(move |&bits| subset(processor, bits))).collect()
     }
 
@@ -154,9 +165,9 @@ impl TargetId {
     /// processor of its package. Features that the target names are fixed.
     pub(super) fn device_names(&self) -> Vec<Self> {
         let is_fixed = |name: &&str| self.features().any(|feature| feature_name(feature) == Some(name));
-        let mut names: Vec<_> = sharing_package(&self.processor)
+        let mut names: Vec<_> = sharing_package(self.processor())
             .into_iter()
-            .map(|processor| Self { processor: processor.to_owned(), features: self.features.clone() })
+            .map(|processor| Self::of(processor.to_owned(), self.0.features.clone()))
             .collect();
         for feature in ["sramecc", "xnack"].into_iter().filter(|name| !is_fixed(name)) {
             let states: &[_] = match self.mode(feature) {
@@ -167,9 +178,9 @@ impl TargetId {
             };
             let with = |name: &Self, state: &&str| {
                 let added = Some(format!("{feature}{state}")).filter(|_| !state.is_empty());
-                let mut features: Vec<_> = name.features.iter().cloned().chain(added).collect();
+                let mut features: Vec<_> = name.0.features.iter().cloned().chain(added).collect();
                 features.sort_unstable();
-                Self { processor: name.processor.clone(), features }
+                Self::of(name.processor().to_owned(), features)
             };
             names = names.iter().flat_map(|name| states.iter().map(move |state| with(name, state))).collect();
         }
@@ -178,21 +189,22 @@ impl TargetId {
 
     /// This target with a feature in the given state, unless it names that feature.
     #[must_use]
-    pub(super) fn with_default(mut self, feature: &str, default: &str) -> Self {
-        if !self.features().any(|it| feature_name(it) == Some(feature)) {
-            self.features.push(default.to_owned());
-            self.features.sort_unstable();
+    pub(super) fn with_default(self, feature: &str, default: &str) -> Self {
+        if self.features().any(|it| feature_name(it) == Some(feature)) {
+            return self;
         }
-        self
+        let mut features: Vec<_> = self.features().chain([default]).map(str::to_owned).collect();
+        features.sort_unstable();
+        Self::of(self.processor().to_owned(), features)
     }
 
     /// Which code a runtime finds first for a device that is called by exactly this name: native code, else code for
     /// its generic processor, else SPIR-V. The result has one value for each of `present`.
     pub fn finds(&self, present: &[&Self]) -> Vec<bool> {
         let has_features = |code: &Self| code.features().all(|needed| self.features().any(|feature| feature == needed));
-        let native = |code: &Self| code.processor == self.processor && has_features(code);
+        let native = |code: &Self| code.processor() == self.processor() && has_features(code);
         let generic =
-            |code: &Self| fallback::generic_of(&self.processor) == Some(&code.processor) && has_features(code);
+            |code: &Self| fallback::generic_of(self.processor()) == Some(code.processor()) && has_features(code);
         let spirv = |code: &Self| code.is_spirv();
         let kinds: [&dyn Fn(&Self) -> bool; 3] = [&native, &generic, &spirv];
         let hits = kinds.into_iter().map(|is_kind| present.iter().map(|code| is_kind(code)).collect::<Vec<_>>());
@@ -239,7 +251,7 @@ impl FromStr for TargetId {
         }
         features.retain(|feature| is_named(processor, feature));
         features.sort_unstable();
-        Ok(Self { processor: processor.to_owned(), features })
+        Ok(Self::of(processor.to_owned(), features))
     }
 }
 
@@ -285,8 +297,8 @@ impl From<TargetId> for String {
 
 impl fmt::Display for TargetId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.processor)?;
-        self.features.iter().try_for_each(|feature| write!(formatter, ":{feature}"))
+        formatter.write_str(self.processor())?;
+        self.features().try_for_each(|feature| write!(formatter, ":{feature}"))
     }
 }
 
