@@ -132,11 +132,22 @@ impl Bundle {
         content: &Arc<dyn Content>,
         resources: &Arc<Resources>,
     ) -> Result<Vec<CodeObject>, FatbinError> {
+        self.objects_for(&self.targets_of_entries(), content, resources)
+    }
+
+    /// Like [`Bundle::objects`]. `targets` are those of its entries.
+    pub(crate) fn objects_for(
+        &self,
+        targets: &[Option<TargetId>],
+        content: &Arc<dyn Content>,
+        resources: &Arc<Resources>,
+    ) -> Result<Vec<CodeObject>, FatbinError> {
         let bundle = self.compressed.map(|packing| Arc::new(Compressed::new(content, packing, resources)));
         if self.compressed.is_some_and(|packing| !packing.is_possible(content.size())) {
             return Err(malformed(self.offset, "it is not as it was remembered"));
         }
-        let object = |(target, entry): (TargetId, &BundleEntry)| -> Result<CodeObject, ReadError> {
+        let object = |target: &TargetId, entry: &BundleEntry| -> Result<CodeObject, ReadError> {
+            let target = target.clone();
             let (content, offset): (Arc<dyn Content>, _) = if let Some(bundle) = &bundle {
                 (Arc::new(bundle.slice(entry.offset, entry.size)?), entry.offset)
             } else {
@@ -145,7 +156,11 @@ impl Bundle {
             };
             Ok(CodeObject { target, content, bundle: bundle.clone(), offset })
         };
-        Ok(self.device_entries().map(object).collect::<Result<_, _>>()?)
+        let mut objects = Vec::with_capacity(targets.len());
+        for (target, entry) in targets.iter().zip(&self.entries) {
+            objects.extend(target.as_ref().map(|target| object(target, entry)).transpose()?);
+        }
+        Ok(objects)
     }
 
     /// The targets whose code objects nothing can load, and why. Those of compressed bundles are not read.
@@ -166,8 +181,20 @@ impl Bundle {
 
     /// All entries but those of the host, each with a target of its own.
     pub(super) fn device_entries(&self) -> impl Iterator<Item = (TargetId, &BundleEntry)> {
+        let targets = self.targets_of_entries().into_iter();
+        targets.zip(&self.entries).filter_map(|(target, entry)| Some((target?, entry)))
+    }
+
+    /// The target of each entry; `None` for the host's.
+    pub(crate) fn targets_of_entries(&self) -> Vec<Option<TargetId>> {
         let mut targets = EntryTargets::default();
-        self.entries.iter().filter_map(move |entry| Some((targets.next(&entry.id, entry.size > 0)?, entry)))
+        self.entries.iter().map(|entry| targets.next(&entry.id, entry.size > 0)).collect()
+    }
+
+    /// Whether the entries of both have the same targets.
+    pub(crate) fn has_targets_of(&self, other: &Self) -> bool {
+        let is_named = |(one, two): (&BundleEntry, &BundleEntry)| one.id == two.id && (one.size > 0) == (two.size > 0);
+        self.entries.len() == other.entries.len() && self.entries.iter().zip(&other.entries).all(is_named)
     }
 }
 

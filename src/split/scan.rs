@@ -1,7 +1,7 @@
 //! Scans all files for device code, on all cores, the largest files first.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -15,7 +15,7 @@ use super::plain::PlainFiles;
 use super::plan::{Destination, Plan};
 use crate::binary::{FatBinary, is_signed};
 use crate::fatbin::{Bundle, CodeObject};
-use crate::gpu::UNKNOWN;
+use crate::gpu::{TargetId, UNKNOWN};
 use crate::join::{self, Joined, SplitForm};
 use crate::kpack::{BundleJobs, Frame};
 use crate::memory::{Parser, ParserMemory};
@@ -200,16 +200,24 @@ fn wrappers(
 ) -> Result<Vec<Arc<Vec<Arc<Frame>>>>, ScanError> {
     code.bundles.iter().try_for_each(|bundle| bundle.count(table))?;
     let (level, file, first_wrappers) = (options.compression.level(), name(), code.first_wrappers());
-    let frames = |(number, bundle): (usize, &Bundle)| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
-        let objects = bundle.objects(content, resources)?;
-        check(&objects)?;
+    // Most bundles of a file are for the same targets.
+    let mut known: Option<(&Bundle, Vec<_>)> = None;
+    let mut frames = |number: usize, bundle| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
+        if known.as_ref().is_none_or(|(earlier, _)| !earlier.has_targets_of(bundle)) {
+            let targets = bundle.targets_of_entries();
+            check(targets.iter().flatten())?;
+            known = Some((bundle, targets));
+        }
+        let targets = known.as_ref().map(|(_, targets)| targets.as_slice()).unwrap_or_default();
+        let objects = bundle.objects_for(targets, content, resources)?;
         if let Some(compressed) = objects.iter().find_map(|object| object.bundle.as_ref()) {
             compressed.set_name(&file, first_wrappers.get(&number).copied());
         }
         let frame = |object| early.take(&object).unwrap_or_else(|| Arc::new(Frame::new(object, level, resources)));
         Ok(Arc::new(objects.into_iter().map(frame).collect()))
     };
-    let bundles = code.bundles.iter().enumerate().map(frames).collect::<Result<Vec<_>, _>>()?;
+    let bundles = code.bundles.iter().enumerate().map(|(number, bundle)| frames(number, bundle));
+    let bundles = bundles.collect::<Result<Vec<_>, _>>()?;
     Ok(code.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect())
 }
 
@@ -221,7 +229,7 @@ fn take_over(
     jobs: &Arc<BundleJobs>,
 ) -> Result<Fat, ScanError> {
     let frames = |objects: &Vec<CodeObject>| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
-        check(objects)?;
+        check(objects.iter().map(|object| &object.target))?;
         let frame = |object: &CodeObject| jobs.shared_frame(object.clone(), options.compression.level());
         Ok(Arc::new(objects.iter().map(frame).collect()))
     };
@@ -259,14 +267,15 @@ fn unfound_code(ids: &BTreeSet<String>) -> Option<String> {
     (!ids.is_empty()).then(|| format!("no runtime finds its code with the entry ID {names}; it is kept in {UNKNOWN}/"))
 }
 
-/// Fails unless the code objects of a bundle can go into archives.
-fn check(objects: &[CodeObject]) -> Result<(), ScanError> {
-    for (position, object) in objects.iter().enumerate() {
-        if objects.iter().take(position).any(|other| other.target == object.target) {
-            return Err(ScanError::Twice(object.target.clone()));
+/// Fails unless a bundle's code objects for these targets can go into archives.
+fn check<'a>(targets: impl Iterator<Item = &'a TargetId>) -> Result<(), ScanError> {
+    let mut seen = HashSet::new();
+    for target in targets {
+        if !seen.insert(target) {
+            return Err(ScanError::Twice(target.clone()));
         }
-        if RESERVED.contains(&object.target.processor()) {
-            return Err(ScanError::Reserved(object.target.clone()));
+        if RESERVED.contains(&target.processor()) {
+            return Err(ScanError::Reserved(target.clone()));
         }
     }
     Ok(())
