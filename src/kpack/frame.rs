@@ -29,7 +29,9 @@ pub struct Frame {
     /// The content to be compressed.
     pub object: CodeObject,
     /// The selected parts of its bundle, if it consists of several code objects.
-    selection: Option<BundleSelection>,
+    selection: Option<Box<BundleSelection>>,
+    /// Bytes of the code object.
+    size: u64,
     level: i32,
     length: OnceLock<u64>,
     /// The XXH3-128 of the frame.
@@ -62,13 +64,13 @@ impl Frame {
     pub fn new(object: CodeObject, level: i32, resources: &Arc<Resources>) -> Self {
         let (id, resources) = (resources.next_id(), Arc::clone(resources));
         let (length, sum, key) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let has_taken_over = AtomicBool::new(false);
-        Self { object, selection: None, level, length, sum, key, id, has_taken_over, resources }
+        let (size, has_taken_over) = (object.content.size(), AtomicBool::new(false));
+        Self { object, selection: None, size, level, length, sum, key, id, has_taken_over, resources }
     }
 
     /// Several code objects of a bundle that are compressed together.
     pub(super) fn selected(object: CodeObject, selection: BundleSelection, resources: &Arc<Resources>) -> Self {
-        Self { selection: Some(selection), ..Self::new(object, COMPRESSION_LEVEL, resources) }
+        Self { selection: Some(Box::new(selection)), ..Self::new(object, COMPRESSION_LEVEL, resources) }
     }
 
     /// Its length in bytes, if it has been made or its length is in the index.
@@ -124,14 +126,14 @@ impl Frame {
     }
 
     /// Bytes of the code object.
-    pub(super) fn size(&self) -> u64 {
-        self.object.content.size()
+    pub fn size(&self) -> u64 {
+        self.size
     }
 
     /// The offset in its decompressed bundle after the last byte that it needs.
     pub(super) fn end(&self) -> u64 {
         let object_end = || self.object.offset.saturating_add(self.size());
-        self.selection.as_ref().map_or_else(object_end, BundleSelection::end)
+        self.selection.as_deref().map_or_else(object_end, BundleSelection::end)
     }
 
     /// The largest possible number of bytes (`ZSTD_COMPRESSBOUND`).

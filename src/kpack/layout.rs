@@ -1,6 +1,6 @@
 //! An archive as a rope.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -76,7 +76,8 @@ impl ArchiveRope {
         entries: Vec<ArchiveEntry>,
         jobs: &Arc<BundleJobs>,
     ) -> Self {
-        let (mut objects, mut known) = (Vec::new(), HashMap::new());
+        let count = entries.len();
+        let (mut objects, mut known) = (Vec::with_capacity(count), HashMap::with_capacity(count));
         let ordinal = |entry: &ArchiveEntry| {
             *known.entry((entry.binary, entry.frame.id())).or_insert_with(|| {
                 objects.push(Arc::clone(&entry.frame));
@@ -95,10 +96,7 @@ impl ArchiveRope {
             is_being_made: AtomicBool::new(false),
             lengths_key: OnceLock::new(),
         };
-        let mut seen = HashSet::new();
-        for frame in archive.frames().filter(|frame| seen.insert(frame.id())) {
-            jobs.register(frame);
-        }
+        archive.frames().for_each(|frame| jobs.register(frame));
         archive
     }
 

@@ -65,16 +65,16 @@ impl Segment {
 /// An immutable list of segments; see the [module](super).
 #[derive(Debug, Default)]
 pub struct Rope {
-    segments: Vec<Segment>,
-    /// End offset of each segment, ascending; the last one is the rope's size.
-    ends: Vec<u64>,
+    /// Each with its end, ascending; the last one is the rope's size.
+    segments: Vec<(Segment, u64)>,
 }
 
 impl Rope {
     /// Joins segments. Empty ones are left out. Fails with [`ReadError::OutOfRange`] if the total length does not
     /// fit into 63 bits, which is what a file offset can hold.
     pub fn new(segments: impl IntoIterator<Item = Segment>) -> Result<Self, ReadError> {
-        let mut rope = Self { segments: Vec::new(), ends: Vec::new() };
+        let segments = segments.into_iter();
+        let mut rope = Self { segments: Vec::with_capacity(segments.size_hint().0) };
         let mut end = 0_u64;
         for segment in segments {
             if segment.length == 0 {
@@ -84,18 +84,17 @@ impl Rope {
                 .checked_add(segment.length)
                 .filter(|&end| i64::try_from(end).is_ok())
                 .ok_or(ReadError::OutOfRange { offset: end, length: segment.length, size: i64::MAX.unsigned_abs() })?;
-            rope.segments.push(segment);
-            rope.ends.push(end);
+            rope.segments.push((segment, end));
         }
         Ok(rope)
     }
 
     /// The segments that hold `length` bytes from `offset` on.
     fn pieces(&self, offset: u64, length: usize) -> impl Iterator<Item = Piece<'_>> {
-        let first = self.ends.partition_point(|&end| end <= offset);
+        let first = self.segments.partition_point(|(_, end)| *end <= offset);
         let mut at = offset;
         let mut left = length;
-        self.segments.iter().zip(&self.ends).skip(first).map_while(move |(segment, &end)| {
+        self.segments.iter().skip(first).map_while(move |(segment, end)| {
             if left == 0 {
                 return None;
             }
@@ -125,7 +124,7 @@ struct Piece<'a> {
 
 impl Content for Rope {
     fn size(&self) -> u64 {
-        self.ends.last().copied().unwrap_or(0)
+        self.segments.last().map_or(0, |(_, end)| *end)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
@@ -145,7 +144,9 @@ impl Content for Rope {
 
     fn backing(&self) -> Option<&dyn Backing> {
         match self.segments.as_slice() {
-            [Segment { origin: SegmentSource::Range { content, offset: 0 }, length }] if *length == content.size() => {
+            [(Segment { origin: SegmentSource::Range { content, offset: 0 }, length }, _)]
+                if *length == content.size() =>
+            {
                 content.backing()
             }
             _ => None,
@@ -174,7 +175,7 @@ impl Content for Rope {
 
     fn identity(&self) -> Option<Identity> {
         let mut identity = Identity::describe("rope");
-        for segment in &self.segments {
+        for (segment, _) in &self.segments {
             match &segment.origin {
                 SegmentSource::Literal(bytes) => identity.add(b"literal").add(bytes),
                 SegmentSource::Range { content, offset } => {

@@ -135,8 +135,8 @@ fn archives(input: &Input, group: &str, binaries: &[NamedBinary], roots: &Roots,
     }
     // Behind an empty entry, HIP goes on to code for the generic processor.
     let hides = |first: &Frame, other: &Frame| {
-        let [first, other] = [first, other].map(|frame| &frame.object);
-        first.content.size() == 0 && other.content.size() > 0 && first.target.processor() != other.target.processor()
+        let [one, two] = [first, other].map(|frame| frame.object.target.processor());
+        first.size() == 0 && other.size() > 0 && one != two
     };
     let targets: BTreeSet<&TargetId> = by_target.keys().copied().collect();
     let mut archives = Vec::new();
@@ -148,7 +148,7 @@ fn archives(input: &Input, group: &str, binaries: &[NamedBinary], roots: &Roots,
         let mut fitting: Vec<_> = candidates.iter().filter_map(|it| by_target.get(it)).flatten().copied().collect();
         // The better candidate stays before others.
         fitting.sort_by_key(|(binary, wrapper, _)| (*binary, *wrapper));
-        let (mut entries, mut used) = (Vec::new(), BTreeSet::new());
+        let (mut entries, mut used) = (Vec::with_capacity(fitting.len()), BTreeSet::new());
         for of_wrapper in fitting.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             let Some((number, wrapper, frame)) = of_wrapper.first() else { continue };
             let Some(NamedBinary { fat, kernel_name, .. }) = binaries.get(*number) else { continue };
