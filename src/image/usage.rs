@@ -80,7 +80,7 @@ impl<'a> DevicePieces<'a> {
         let fat = plan.binaries.iter().filter(|binary| !plan.joined.contains(&binary.path));
         let code = fat.map(|binary| {
             let mut by_key = BTreeMap::new();
-            for (target, size) in binary.bundles().flatten() {
+            for (target, (_, size)) in &binary.code {
                 *by_key.entry(BundleKey::of(target)).or_default() += size;
             }
             (&binary.path, by_key)

@@ -339,8 +339,7 @@ fn empty_selection(plan: &Plan, options: &PlanOptions) -> Option<String> {
     if plan.binaries.is_empty() || !plan.keys.is_empty() {
         return None;
     }
-    let targets = plan.binaries.iter().flat_map(|binary| binary.wrappers.iter().flatten().map(|(target, _)| target));
-    let keys: BTreeSet<_> = targets.map(|target| options.packaging.key_of(target)).collect();
+    let keys: BTreeSet<_> = plan.targets_of_code().into_iter().map(|target| options.packaging.key_of(target)).collect();
     let unwanted: Vec<_> = keys.iter().filter(|key| !options.wants(key)).map(BundleKey::as_str).collect();
     let count = plan.binaries.len();
     Some(if unwanted.is_empty() {

@@ -135,7 +135,7 @@ impl Page {
                 let mut parts: Vec<_> = package
                     .databases
                     .iter()
-                    .map(|(library, size)| Area::leaf(library.clone(), *size, "k-db"))
+                    .map(|(library, size)| Area::leaf((*library).to_owned(), *size, "k-db"))
                     .collect();
                 let mut left = package.host_size + package.device_size;
                 for binary in self.report.summary.binaries.iter().filter(|binary| is_here(&binary.path)) {

@@ -48,7 +48,7 @@ pub(crate) struct DirectoryDetails {
     /// Bytes of device code in binaries, as stored there.
     pub(crate) device_size: u64,
     /// Database files by library.
-    pub(crate) databases: BTreeMap<String, u64>,
+    pub(crate) databases: BTreeMap<&'static str, u64>,
 }
 
 /// A file without device code.
@@ -154,12 +154,12 @@ impl Details {
 impl Weights {
     fn of(input: &Input, plan: &Plan, keys: &Keys<'_>) -> Self {
         let codes: BTreeMap<_, _> = plan.binaries.iter().map(|binary| (&binary.path, binary)).collect();
-        let mut weights = Self::default();
+        let (mut weights, mut databases) = (Self::default(), BTreeMap::<&BundleKey, (u64, u64)>::new());
         for (entry, place) in input.entries.iter().zip(&plan.places) {
             let (size, packed) = (entry.size(), packed_size(entry));
             let sum = match place {
                 Destination::Host => &mut weights.host,
-                Destination::Device(key, _) => weights.databases.entry(key.to_string()).or_default(),
+                Destination::Device(key, _) => databases.entry(key).or_default(),
                 Destination::Held | Destination::Unwanted(..) => continue,
                 Destination::Rewritten { content, .. } => {
                     let mut by_key = BTreeMap::new();
@@ -175,9 +175,10 @@ impl Weights {
             *sum = (sum.0 + size, sum.1 + packed);
         }
         for (key, entry) in plan.held.iter().flat_map(|(key, files)| files.iter().map(move |file| (key, file))) {
-            let sum = weights.databases.entry(key.to_string()).or_default();
+            let sum = databases.entry(key).or_default();
             *sum = (sum.0 + entry.size(), sum.1 + packed_size(entry));
         }
+        weights.databases = databases.into_iter().map(|(key, sum)| (key.to_string(), sum)).collect();
         weights
     }
 
@@ -226,28 +227,19 @@ fn keys(plan: &Plan) -> Keys<'_> {
 }
 
 fn code(binary: &PlannedBinary, keys: &Keys<'_>) -> BTreeMap<String, TargetCode> {
-    let mut targets = BTreeMap::<&TargetId, (u64, u64)>::new();
-    for (target, size) in binary.bundles().flatten() {
-        let (code_objects, code_size) = targets.entry(target).or_default();
-        (*code_objects, *code_size) = (*code_objects + 1, *code_size + size);
-    }
-    let code = |(target, (code_objects, code_size)): (&TargetId, (u64, u64))| {
+    let code = |(target, &(code_objects, code_size)): (&TargetId, &(u64, u64))| {
         // A target that is not wanted is in no archive.
         let key = keys.get(target).map_or_else(|| BundleKey::of(target).to_string(), ToString::to_string);
         (target.to_string(), TargetCode { key, code_objects, code_size })
     };
-    targets.into_iter().map(code).collect()
+    binary.code.iter().map(code).collect()
 }
 
 fn databases(input: &Input, plan: &Plan) -> BTreeMap<String, BTreeMap<String, Files>> {
     let mut libraries = BTreeMap::<String, BTreeMap<String, Files>>::new();
-    for (entry, place) in input.entries.iter().zip(&plan.places) {
-        if let Destination::Device(key, handler) = place {
-            let keys = libraries.entry(handler.name().to_owned()).or_default();
-            let files = keys.entry(key.to_string()).or_default();
-            files.files += 1;
-            files.size += entry.size();
-        }
+    for ((handler, key), (files, size)) in plan.database_files(input) {
+        let of_key = Files { files: files as u64, size };
+        libraries.entry(handler.name().to_owned()).or_default().insert(key.to_string(), of_key);
     }
     libraries
 }
@@ -284,7 +276,7 @@ fn packages(input: &Input, plan: &Plan, root: &EntryPath) -> Vec<DirectoryDetail
             }
             Destination::Held => {}
             Destination::Device(_, handler) | Destination::Unwanted(_, handler) => {
-                *package.databases.entry(handler.name().to_owned()).or_default() += size;
+                *package.databases.entry(handler.name()).or_default() += size;
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::rope::Content;
+use crate::rope::{Content, to_usize};
 use crate::source::{EntryKind, Input};
 use crate::split::{Destination, Plan, PlannedBinary};
 
@@ -100,8 +100,21 @@ impl Summary {
         }
         for (entry, place) in input.entries.iter().zip(&plan.places) {
             if let EntryKind::File { content, .. } = &entry.kind {
-                summary.count_file(content.size(), place);
+                summary.input_size += content.size();
+                summary.host_size += match place {
+                    Destination::Host => content.size(),
+                    Destination::Rewritten { content, .. } => content.size(),
+                    Destination::Device(..) | Destination::Held | Destination::Unwanted(..) => 0,
+                };
             }
+        }
+        for ((handler, key), (files, size)) in plan.database_files(input) {
+            let database = summary.databases.entry(handler.name().to_owned()).or_default();
+            (database.files, database.size) = (database.files + files, database.size + size);
+            database.keys.insert(key.to_string());
+            let device = summary.device.entry(key.to_string()).or_default();
+            device.database_files += files;
+            device.database_size += size;
         }
         summary.binaries = plan.binaries.iter().map(BinarySummary::of).collect();
         for planned in &plan.archives {
@@ -142,38 +155,19 @@ impl Summary {
         }
         all
     }
-
-    fn count_file(&mut self, size: u64, place: &Destination) {
-        self.input_size += size;
-        match place {
-            Destination::Host => self.host_size += size,
-            Destination::Rewritten { content, .. } => self.host_size += content.size(),
-            Destination::Device(key, handler) => {
-                let database = self.databases.entry(handler.name().to_owned()).or_default();
-                database.files += 1;
-                database.size += size;
-                database.keys.insert(key.to_string());
-                let device = self.device.entry(key.to_string()).or_default();
-                device.database_files += 1;
-                device.database_size += size;
-            }
-            Destination::Held | Destination::Unwanted(..) => {}
-        }
-    }
 }
 
 impl BinarySummary {
     fn of(binary: &PlannedBinary) -> Self {
-        let objects = || binary.bundles().flatten();
         Self {
             path: binary.path.to_string(),
             kernel_name: binary.kernel_name.clone(),
             size: binary.size,
             host_size: binary.host_size,
             wrappers: binary.wrappers.len(),
-            code_objects: objects().count(),
-            code_size: objects().map(|(_, size)| size).sum(),
-            targets: objects().map(|(target, _)| target.to_string()).collect(),
+            code_objects: to_usize(binary.code.values().map(|(count, _)| count).sum()),
+            code_size: binary.code.values().map(|(_, size)| size).sum(),
+            targets: binary.code.keys().map(ToString::to_string).collect(),
         }
     }
 }

@@ -218,11 +218,11 @@ fn describe(
     content: &dyn Content,
 ) -> PlannedBinary {
     let sizes = |frames: &Arc<Vec<Arc<Frame>>>| {
-        frames.iter().map(|frame| (frame.object.target.clone(), frame.object.content.size())).collect()
+        frames.iter().map(|frame| (frame.object.target.clone(), frame.size())).collect()
     };
     let (mut firsts, wrappers) = (HashMap::new(), &binary.fat.wrappers);
     let first = |(number, frames)| *firsts.entry(Arc::as_ptr(frames)).or_insert(number);
-    PlannedBinary {
+    let mut planned = PlannedBinary {
         path,
         kernel_name: binary.kernel_name.to_string(),
         archives: archives.clone(),
@@ -230,5 +230,13 @@ fn describe(
         host_size: content.size(),
         wrappers: wrappers.iter().map(sizes).collect(),
         sharing: wrappers.iter().enumerate().map(first).collect(),
+        code: BTreeMap::new(),
+    };
+    let mut code = BTreeMap::<_, (u64, u64)>::new();
+    for (target, size) in planned.bundles().flatten() {
+        let (count, bytes) = code.entry(target.clone()).or_default();
+        (*count, *bytes) = (*count + 1, *bytes + size);
     }
+    planned.code = code;
+    planned
 }

@@ -118,6 +118,8 @@ pub struct PlannedBinary {
     pub host_size: u64,
     /// For each wrapper, the targets for which it has code and the sizes of the code objects in bytes.
     pub wrappers: Vec<Vec<(TargetId, u64)>>,
+    /// The number and the bytes of all code objects for each target.
+    pub code: BTreeMap<TargetId, (u64, u64)>,
     /// For each wrapper, the first wrapper that leads to the same bundle.
     pub(super) sharing: Vec<usize>,
 }

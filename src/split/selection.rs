@@ -1,11 +1,13 @@
 //! Which device parts are wanted.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::SplitError;
 use super::options::{Packaging, PlanOptions};
 use super::plan::{Destination, Plan};
+use crate::database::Handler;
 use crate::gpu::{BundleKey, TargetId};
+use crate::source::Input;
 
 /// Whether a device part is made, if `wanted` lists the targets to keep (all if `None`) and `excluded` those to omit.
 pub fn is_wanted(key: &BundleKey, wanted: Option<&[BundleKey]>, excluded: &[BundleKey]) -> bool {
@@ -71,9 +73,22 @@ impl PlanOptions {
 }
 
 impl Plan {
+    /// The number and the bytes of the database files of each handler and key.
+    pub(crate) fn database_files(&self, input: &Input) -> BTreeMap<(Handler, &BundleKey), (usize, u64)> {
+        let mut databases = BTreeMap::<_, (usize, u64)>::new();
+        for (entry, place) in input.entries.iter().zip(&self.places) {
+            if let Destination::Device(key, handler) = place {
+                let (files, size) = databases.entry((*handler, key)).or_default();
+                (*files, *size) = (*files + 1, *size + entry.size());
+            }
+        }
+        databases
+    }
+
     /// Fails like [`PlanOptions::check_selection`].
     pub fn check_selection(&self, options: &PlanOptions) -> Result<(), SplitError> {
-        options.check_selection(&self.keys_of_input(options.packaging))
+        let is_all = options.gpu_targets.is_none() && options.exclude_targets.is_empty();
+        if is_all { Ok(()) } else { options.check_selection(&self.keys_of_input(options.packaging)) }
     }
 
     /// The device parts if all targets were wanted.
@@ -86,8 +101,8 @@ impl Plan {
         of_databases.chain(of_code).chain(self.of_wheels.iter().cloned()).collect()
     }
 
-    /// The targets for which binaries have code. Sorting all code objects would compare many equal names.
-    pub fn targets_of_code(&self) -> HashSet<&TargetId> {
-        self.binaries.iter().flat_map(|binary| binary.wrappers.iter().flatten()).map(|(target, _)| target).collect()
+    /// The targets for which binaries have code.
+    pub fn targets_of_code(&self) -> BTreeSet<&TargetId> {
+        self.binaries.iter().flat_map(|binary| binary.code.keys()).collect()
     }
 }

@@ -10,8 +10,7 @@ pub(super) fn warnings(plan: &Plan) -> Vec<String> {
     let of_binaries = plan.binaries.iter().flat_map(|binary| {
         // The scan of a fat binary has named the entry IDs that no runtime finds.
         let is_named = |target: &TargetId| target.is_unknown() && !plan.joined.contains(&binary.path);
-        let targets = binary.wrappers.iter().flatten().map(|(target, _)| target);
-        targets.filter(move |target| !is_named(target)).map(|target| (target, &binary.path))
+        binary.code.keys().filter(move |target| !is_named(target)).map(|target| (target, &binary.path))
     });
     let of_files = plan.bundle_files.iter().flat_map(|file| file.targets.iter().map(|target| (target, &file.path)));
     let mut found = BTreeMap::new();
