@@ -11,7 +11,7 @@ use super::scan::Fat;
 use super::stems::Stems;
 use crate::gpu::TargetId;
 use crate::join::{self, OrphanCode};
-use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Frame, toc_key};
+use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Frame};
 use crate::loader::archive_path;
 use crate::resources::Resources;
 use crate::source::{Attributes, EntryPath, Input};
@@ -98,9 +98,11 @@ fn take_over(
     options: &PlanOptions,
     jobs: &Arc<BundleJobs>,
 ) {
-    let name =
-        |it: &ArchiveEntry| it.wrapper.map_or_else(|| it.kernel_name.to_string(), |at| toc_key(&it.kernel_name, at));
-    let names = |draft: &Draft| (draft.target.clone(), draft.entries.iter().map(name).collect::<HashSet<_>>());
+    if orphans.is_empty() {
+        return;
+    }
+    let names =
+        |draft: &Draft| (draft.target.clone(), draft.entries.iter().map(ArchiveEntry::key).collect::<HashSet<_>>());
     let existing: BTreeMap<_, _> = drafts.iter().map(names).collect();
     let exists = |code: &OrphanCode| existing.get(&code.object.target).is_some_and(|names| names.contains(&code.key));
     for code in orphans.iter().filter(|code| !exists(code)) {
