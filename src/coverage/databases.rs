@@ -40,6 +40,22 @@ struct ReadingLibrary {
     directories: Vec<PathBuf>,
 }
 
+/// A file of a database for a wanted GPU.
+struct FileOfDatabase<'a> {
+    path: &'a EntryPath,
+    archs: Vec<Arch>,
+    /// Its code if that is damaged, or why it cannot be read.
+    code: Option<Result<CodeFile, String>>,
+}
+
+impl FileOfDatabase<'_> {
+    /// Why a GPU that takes this file cannot load it.
+    fn damage_for(&self, gpu: &TargetId) -> Option<String> {
+        let code = self.code.as_ref().filter(|_| self.archs.iter().any(|arch| serves(arch, gpu)))?;
+        code.as_ref().map_or_else(|reason| Some(reason.clone()), |code| code.damage_for(gpu).map(str::to_owned))
+    }
+}
+
 /// The files that planning assigned to databases.
 pub(super) fn planned<'a>(input: &'a Input, plan: &Plan) -> DatabaseFiles<'a> {
     let files = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
@@ -80,18 +96,16 @@ impl InputDatabases<'_> {
         let readers = self.readers();
         let mut found = Vec::<CoveredDatabase>::new();
         for ((path, handler, files), members) in databases {
-            let archs: BTreeSet<_> = members.iter().map(|(_, arch)| (*arch).clone()).collect();
-            let wanted = archs.iter().filter(|arch| gpus.iter().any(|gpu| serves(arch, gpu))).collect();
-            let code = if files == KernelFiles::Catalogue { Vec::new() } else { self.damaged(&members, &wanted) };
+            let (others, wanted): (Vec<_>, Vec<_>) = members
+                .into_iter()
+                .partition(|(_, arch)| files == KernelFiles::Catalogue || !gpus.iter().any(|gpu| serves(arch, gpu)));
+            let code: Vec<_> = wanted.into_par_iter().map(|(path, arch)| self.read(handler, path, arch)).collect();
+            let of_code = code.iter().flat_map(|file| &file.archs);
+            let archs: BTreeSet<_> = others.into_iter().map(|(_, arch)| arch).chain(of_code).cloned().collect();
             // One answer is for all kinds of files.
             let before = found.last().filter(|it| it.path == path.to_string() && it.library == handler.name());
             let answer = |gpu: &TargetId| {
-                let mut own = code.iter().filter(|(_, arch, _)| serves(arch, gpu));
-                let damage = |code: &Result<CodeFile, String>| match code {
-                    Ok(code) => code.damage_for(gpu).map(str::to_owned),
-                    Err(reason) => Some(reason.clone()),
-                };
-                if let Some((file, reason)) = own.find_map(|(file, _, code)| Some((file, damage(code)?))) {
+                if let Some((file, reason)) = code.iter().find_map(|file| Some((file.path, file.damage_for(gpu)?))) {
                     let name = String::from_utf8_lossy(file.name());
                     let reason = format!("{name}, which is for {gpu}, cannot be loaded: {reason}");
                     return Some((gpu.to_string(), DatabaseAnswer::Lacks { file: file.to_string(), reason }));
@@ -143,21 +157,18 @@ impl InputDatabases<'_> {
         absent.collect()
     }
 
-    /// The files with code for these architectures that is damaged for some GPU.
-    fn damaged<'b>(
-        &self,
-        files: &[(&'b EntryPath, &'b Arch)],
-        wanted: &BTreeSet<&Arch>,
-    ) -> Vec<(&'b EntryPath, &'b Arch, Result<CodeFile, String>)> {
-        let input = InputFiles(self.input);
-        let files = files.par_iter().filter(|(_, arch)| wanted.contains(arch));
-        let code = files.filter_map(|&(path, arch)| {
-            let content = input.open(path.as_path())?;
-            let code = CodeFile::read(&content, self.resources).map_err(|error| error.to_string()).transpose()?;
-            let is_whole = code.as_ref().is_ok_and(|code| code.damage.is_empty());
-            (!is_whole).then_some((path, arch, code))
-        });
-        code.collect()
+    /// Reads the headers of the code in a file. Where no library is known, they decide for which GPUs it is, with their features.
+    fn read<'b>(&self, handler: Handler, path: &'b EntryPath, arch: &Arch) -> FileOfDatabase<'b> {
+        let content = InputFiles(self.input).open(path.as_path());
+        let code = content.and_then(|content| CodeFile::read(&content, self.resources).transpose());
+        let code = code.map(|code| code.map_err(|error| error.to_string()));
+        let targets = match &code {
+            Some(Ok(code)) if handler == Handler::Codeobject && !code.targets.is_empty() => Some(&code.targets),
+            _ => None,
+        };
+        let of_targets = targets.map(|targets| targets.iter().cloned().map(Arch::Target).collect());
+        let archs = of_targets.unwrap_or_else(|| vec![arch.clone()]);
+        FileOfDatabase { path, archs, code: code.filter(|code| !code.as_ref().is_ok_and(|it| it.damage.is_empty())) }
     }
 
     /// The libraries of the input that read databases.

@@ -297,7 +297,11 @@ impl Coverage {
 
 /// The first of some failures, and how many more there are.
 fn named(failures: &[CoverageFailure]) -> String {
-    let first = failures.iter().take(NAMED).map(|failure| format!("{}: {}", failure.path, failure.reason));
+    let first = failures.iter().take(NAMED).map(|failure| match &*failure.path {
+        // The input itself is the directory.
+        "" => failure.reason.clone(),
+        path => format!("{path}: {}", failure.reason),
+    });
     let more = match failures.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!("; and {more} more"),

@@ -145,6 +145,25 @@ fn thin_wheels_of_loose_code_stand_for_themselves() {
     }
 }
 
+/// GPUs in another mode cannot load such code (HIP compares target IDs), so it is not there for them.
+#[test]
+fn code_is_there_for_gpus_in_the_mode_of_its_header() {
+    let place = tempfile::tempdir().unwrap();
+    let mut without_sramecc = code(0x4c);
+    // EF_AMDGPU_FEATURE_SRAMECC_OFF_V4 and EF_AMDGPU_FEATURE_XNACK_OFF_V4 (LLVM, AMDGPUUsage, "AMDGPU ELF Header").
+    without_sramecc[49] = 0x0a;
+    crate::common::put(place.path().join("aot/gemm_gfx942.co"), &without_sramecc);
+    crate::common::put(place.path().join("aot/add_gfx90a.co"), code(0x3f));
+    for (gpu, status) in
+        [("gfx942:sramecc-:xnack-", 0), ("gfx942:sramecc+:xnack-", 1), ("gfx942:xnack+", 1), ("gfx90a", 0)]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+        let output = command.args(["inspect", "--require", gpu, "."]).current_dir(&place).output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{gpu}: {said}");
+    }
+}
+
 /// An offload bundle of clang with code for some targets, as `hipcc --genco` writes it.
 fn bundle(targets: &[&str]) -> Vec<u8> {
     let ids: Vec<_> = std::iter::once("host-x86_64-unknown-linux-gnu-".to_owned())
