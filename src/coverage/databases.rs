@@ -26,10 +26,11 @@ pub(crate) type DatabaseFiles<'a> = Vec<(&'a EntryPath, Handler, Arch)>;
 
 /// The databases of an input, and the libraries that may read them.
 pub(crate) struct InputDatabases<'a> {
-    pub(crate) input: &'a Input,
-    pub(crate) files: DatabaseFiles<'a>,
-    pub(crate) libraries: &'a [&'a LibraryCode],
-    pub(crate) resources: &'a Arc<Resources>,
+    input: &'a Input,
+    files: DatabaseFiles<'a>,
+    libraries: &'a [&'a LibraryCode],
+    readers: Vec<ReadingLibrary>,
+    resources: &'a Arc<Resources>,
 }
 
 /// A library that reads a database, and the directories of the names under which it may be loaded.
@@ -44,7 +45,7 @@ struct ReadingLibrary {
 struct FileOfDatabase<'a> {
     path: &'a EntryPath,
     archs: Vec<Arch>,
-    /// Its code if that is damaged, or why it cannot be read.
+    /// What its headers show if it is code, or why they cannot be read.
     code: Option<Result<CodeFile, String>>,
 }
 
@@ -78,7 +79,16 @@ fn arch(handler: Handler, path: &EntryPath, key: &BundleKey) -> Arch {
     handler.named_arch(path).unwrap_or_else(of_key)
 }
 
-impl InputDatabases<'_> {
+impl<'a> InputDatabases<'a> {
+    pub(crate) fn new(
+        input: &'a Input,
+        files: DatabaseFiles<'a>,
+        libraries: &'a [&'a LibraryCode],
+        resources: &'a Arc<Resources>,
+    ) -> Self {
+        Self { input, files, libraries, readers: readers(input), resources }
+    }
+
     /// The databases that `is_judged` wants. Those that are `named` are judged as if each library were built for all GPUs.
     pub(crate) fn judge(
         &self,
@@ -93,7 +103,6 @@ impl InputDatabases<'_> {
             }
         }
         databases.retain(|(path, handler, _), _| is_judged(path, handler.name()));
-        let readers = self.readers();
         let mut found = Vec::<CoveredDatabase>::new();
         for ((path, handler, files), members) in databases {
             let (others, wanted): (Vec<_>, Vec<_>) = members
@@ -110,7 +119,7 @@ impl InputDatabases<'_> {
                     let reason = format!("{name}, which is for {gpu}, cannot be loaded: {reason}");
                     return Some((gpu.to_string(), DatabaseAnswer::Lacks { file: file.to_string(), reason }));
                 }
-                let answer = self.answer(&readers, (handler, &path), gpu, is_named)?;
+                let answer = self.answer((handler, &path), gpu, is_named)?;
                 let answer = if before.is_some() { DatabaseAnswer::Found } else { answer };
                 Some((gpu.to_string(), answer))
             };
@@ -134,23 +143,24 @@ impl InputDatabases<'_> {
         is_judged: impl Fn(&EntryPath, &str) -> bool,
         is_named: bool,
     ) -> Vec<CoveredDatabase> {
-        let (readers, files) = (self.readers(), InputFiles(self.input));
+        let files = InputFiles(self.input);
         let there: BTreeSet<_> = self.files.iter().map(|(path, handler, _)| handler.directory(path)).collect();
-        let absent = readers.iter().filter_map(|library| {
+        let absent = self.readers.iter().filter_map(|library| {
             let loaded = LoadedLibrary { path: library.path.as_path(), directories: &library.directories };
             let place = DatabasePlace::near(library.reader, &loaded, &files)?;
             let path = EntryPath::new(place.directory.as_os_str().as_bytes()).ok()?;
             let handler = library.handler;
-            let answer =
-                |gpu: &TargetId| Some((gpu.to_string(), self.answer(&readers, (handler, &path), gpu, is_named)?));
-            let is_absent = !there.contains(&path) && is_judged(&path, handler.name());
+            if there.contains(&path) || !is_judged(&path, handler.name()) {
+                return None;
+            }
+            let answer = |gpu: &TargetId| Some((gpu.to_string(), self.answer((handler, &path), gpu, is_named)?));
             let database = CoveredDatabase {
                 library: handler.name(),
                 path: path.to_string(),
                 files: KernelFiles::Any,
                 targets: Vec::new(),
                 gpus: gpus.iter().map(|gpu| (gpu.to_string(), cell(gpu, &BTreeSet::new()))).collect(),
-                answers: gpus.iter().filter(|_| is_absent).filter_map(answer).collect(),
+                answers: gpus.iter().filter_map(answer).collect(),
             };
             gpus.iter().any(|gpu| database.lacks(&gpu.to_string())).then_some(database)
         });
@@ -168,31 +178,13 @@ impl InputDatabases<'_> {
         };
         let of_targets = targets.map(|targets| targets.iter().cloned().map(Arch::Target).collect());
         let archs = of_targets.unwrap_or_else(|| vec![arch.clone()]);
-        FileOfDatabase { path, archs, code: code.filter(|code| !code.as_ref().is_ok_and(|it| it.damage.is_empty())) }
-    }
-
-    /// The libraries of the input that read databases.
-    fn readers(&self) -> Vec<ReadingLibrary> {
-        let files = InputFiles(self.input);
-        let mut found = BTreeMap::<EntryPath, ReadingLibrary>::new();
-        for entry in self.input.entries.iter().filter(|entry| !matches!(entry.kind, EntryKind::Directory)) {
-            let name = std::str::from_utf8(entry.path.name()).ok();
-            let Some((handler, reader)) = name.and_then(Handler::read_by) else { continue };
-            let (Some(path), Some(directory)) = (files.resolve(entry.path.as_path()), entry.path.parent()) else {
-                continue;
-            };
-            let library = found.entry(path.clone());
-            let library = library.or_insert_with(|| ReadingLibrary { handler, reader, path, directories: Vec::new() });
-            library.directories.push(directory.as_path().to_owned());
-        }
-        found.into_values().collect()
+        FileOfDatabase { path, archs, code }
     }
 
     /// What the library that reads a database finds for a GPU. `None` if no library of the input reads it, and it has all
     /// that a lazy catalogue for the GPU names.
     fn answer(
         &self,
-        readers: &[ReadingLibrary],
         (handler, directory): (Handler, &EntryPath),
         gpu: &TargetId,
         is_named: bool,
@@ -203,7 +195,7 @@ impl InputDatabases<'_> {
             let loaded = LoadedLibrary { path: library.path.as_path(), directories: &library.directories };
             DatabasePlace::near(library.reader, &loaded, &files).filter(|place| place.directory == directory)
         };
-        let mut of_handler = readers.iter().filter(|library| library.handler == handler);
+        let mut of_handler = self.readers.iter().filter(|library| library.handler == handler);
         let Some((library, place)) = of_handler.find_map(|library| Some((library, place_of(library)?))) else {
             return self
                 .missing_of_lazy((handler, directory), device)
@@ -233,6 +225,23 @@ impl InputDatabases<'_> {
         let directory = if files.list(&below).is_ok() { &*below } else { directory };
         missing_of_lazy(handler, directory, device.processor(), &files)
     }
+}
+
+/// The libraries of the input that read databases.
+fn readers(input: &Input) -> Vec<ReadingLibrary> {
+    let files = InputFiles(input);
+    let mut found = BTreeMap::<EntryPath, ReadingLibrary>::new();
+    for entry in input.entries.iter().filter(|entry| !matches!(entry.kind, EntryKind::Directory)) {
+        let name = std::str::from_utf8(entry.path.name()).ok();
+        let Some((handler, reader)) = name.and_then(Handler::read_by) else { continue };
+        let (Some(path), Some(directory)) = (files.resolve(entry.path.as_path()), entry.path.parent()) else {
+            continue;
+        };
+        let library = found.entry(path.clone());
+        let library = library.or_insert_with(|| ReadingLibrary { handler, reader, path, directories: Vec::new() });
+        library.directories.push(directory.as_path().to_owned());
+    }
+    found.into_values().collect()
 }
 
 /// Whether a GPU takes the files of an architecture.

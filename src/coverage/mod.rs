@@ -37,8 +37,8 @@ pub(crate) use question::{CoverageInput, Requirement};
 pub(crate) use shell::quoted;
 
 fn databases<'a>(examined: &CoverageInput<'a>, libraries: &'a [&'a LibraryCode]) -> InputDatabases<'a> {
-    let (input, resources) = (examined.input, examined.resources);
-    InputDatabases { input, files: databases::planned(input, examined.plan), libraries, resources }
+    let files = databases::planned(examined.input, examined.plan);
+    InputDatabases::new(examined.input, files, libraries, examined.resources)
 }
 
 impl InputCoverage {

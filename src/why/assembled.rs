@@ -192,7 +192,7 @@ fn databases(
     let known = Databases::all().of(input.files(), resources);
     let files = input.files().filter_map(|(path, _)| known.classify(path).map(|file| (path, file.handler, file.arch)));
     let libraries: Vec<_> = found.iter().filter_map(|(_, code)| code.as_ref().ok()).collect();
-    let databases = InputDatabases { input, files: files.collect(), libraries: &libraries, resources };
+    let databases = InputDatabases::new(input, files.collect(), &libraries, resources);
     let judged = databases.judge(question.devices, |_, _| true, false).into_iter();
     judged.map(|database| (location.join(&database.path), database)).collect()
 }
