@@ -7,7 +7,7 @@ use oci_spec::image::{Descriptor, Digest, DigestAlgorithm, ImageIndex, OciLayout
 use serde::de::DeserializeOwned;
 
 use super::ImageError;
-use super::layout_files::LayoutFiles;
+use super::layout_files::{BLOBS, LayoutFiles};
 use super::reference::LayoutForm;
 use crate::memory::{Parser, WholeFile};
 use crate::resources::Resources;
@@ -17,9 +17,6 @@ use crate::split::hex;
 /// The file that marks a layout, and the list of its images.
 pub(crate) const MARK: &str = "oci-layout";
 pub(crate) const INDEX: &str = "index.json";
-
-/// The directory of its blobs.
-pub(crate) const BLOBS: &str = "blobs/sha256";
 
 /// The version of the layout that this is about.
 pub(super) const VERSION: &str = "1.0.0";

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use tar::EntryType;
 
 use super::ImageError;
-use super::layout::BLOBS;
 use super::reference::LayoutForm;
 use crate::memory::{Parser, ParserMemory};
 use crate::resources::Resources;
 use crate::rope::{Content, Rope, Segment, to_usize};
 use crate::source::{EntryPath, TAR_BLOCK, TarCompression, open_file, packing_of, path_of, read_members};
+
+/// The directory of its blobs.
+pub(crate) const BLOBS: &str = "blobs/sha256";
 
 /// Where the files of a layout are.
 #[derive(Clone, Debug)]
