@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Command, Error};
 
-use super::prepare::{answers, place_of};
+use super::prepare::{answers, is_input};
 use super::tips::is_of_others;
 
 /// The command line with `mount` in it, if `error` says that INPUT is no command, both exist, and INPUT is no misspelt command.
@@ -19,11 +19,6 @@ pub(super) fn rewritten(error: &Error, cli: &Command, arguments: &[OsString]) ->
         return None;
     }
     Some([program, OsStr::new("mount"), OsStr::new("--"), input, directory].map(OsString::from).into())
-}
-
-/// Whether a word names something that exists: a file, a directory or an image.
-pub(super) fn is_input(word: &OsStr) -> bool {
-    answers(&place_of(Path::new(word)), Path::exists)
 }
 
 #[cfg(test)]

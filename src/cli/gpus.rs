@@ -3,11 +3,6 @@
 use super::lists::pieces;
 use crate::gpu::{BundleKey, Level, TargetId};
 
-/// The word for the GPUs of this machine, in a list of GPUs.
-pub(super) const AUTO: &str = "auto";
-/// The word for all GPUs that there is code for.
-pub(super) const ALL: &str = "all";
-
 /// One GPU, which may have features: `gfx942`, `gfx90a:xnack+`. Also a generic processor. Unknown processors are
 /// accepted if their names have the form of a processor's, since GPUs newer than kpackfs appear.
 pub(super) fn gpu(name: &str) -> Result<TargetId, String> {

@@ -4,10 +4,14 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use super::gpus::{ALL, AUTO};
 use super::prepare::answers;
 use crate::database::Handler;
 use crate::gpu::TargetId;
+
+/// The word for the GPUs of this machine, in a list of GPUs.
+pub(super) const AUTO: &str = "auto";
+/// The word for all GPUs that there is code for.
+pub(super) const ALL: &str = "all";
 
 /// The kind of an option's values.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use clap::Args;
 
 use super::collecting::{Collecting, warn_of_missing};
 use super::failure::text;
-use super::gpus::AUTO;
 use super::input::{SHORT_FORMS, forms};
+use super::lists::AUTO;
 use super::lists::pieces;
 use super::options::SplitOptions;
 use super::prepare::absolute_input;

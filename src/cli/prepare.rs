@@ -1,5 +1,6 @@
 //! What all commands do that plan a split: resources, progress bars, notes and warnings.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +22,11 @@ use crate::threads;
 /// The file or directory that an input is in: for an image, its layout.
 pub(super) fn place_of(input: &Path) -> PathBuf {
     ImageReference::parse(input).map_or_else(|| input.to_owned(), |image| image.layout)
+}
+
+/// Whether a word names something that exists: a file, a directory or an image.
+pub(super) fn is_input(word: &OsStr) -> bool {
+    answers(&place_of(Path::new(word)), Path::exists)
 }
 
 /// The answer of a question that is asked while the command line is read. It is "yes" of a path that leads into a mount whose

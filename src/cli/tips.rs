@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
-use super::bare_mount::is_input;
+use super::prepare::is_input;
 use crate::gpu::TargetId;
 use crate::opened::OpenedError;
 
