@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 
-use super::error::{ExportError, at};
-use super::output::Warn;
+use super::error::{ExportError, Warn, at};
 
 /// The time at which the system call is made, by the clock of the filesystem. A server may have another clock.
 pub(super) const NOW: Timestamps = {

@@ -1,10 +1,13 @@
-//! Why views or files cannot be written.
+//! Why views or files cannot be written, and what is only warned of.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::rope::ReadError;
 use crate::source::{EntryPath, PathError};
+
+/// Reports a warning to the user.
+pub(crate) type Warn = fn(&str);
 
 /// Why a view or a file cannot be written.
 #[derive(Debug, thiserror::Error)]

@@ -5,9 +5,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use super::dates::set_apart;
-use super::error::{ExportError, at};
+use super::error::{ExportError, Warn, at};
 use super::inputs::Inputs;
-use super::output::{Warn, refuse_existing};
+use super::output::refuse_existing;
 use crate::disk::{Durability, NewFile, parent};
 
 /// Files to write: the path of each, what it is made of, and how it is named in messages.

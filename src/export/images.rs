@@ -8,9 +8,9 @@ use std::sync::Arc;
 use oci_spec::image::Descriptor;
 
 use super::blobs::{BlobWriter, LayerCompression};
-use super::error::{ExportError, at};
+use super::error::{ExportError, Warn, at};
 use super::inputs::Inputs;
-use super::output::{Output, Replace, Warn};
+use super::output::{Output, Replace};
 use super::sharing::Reflink;
 use crate::disk::{Durability, lock_directory};
 use crate::gpu::GpuSet;

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::dates::{MadeFiles, set_apart};
-use super::error::{ExportError, at};
+use super::error::{ExportError, Warn, at};
 use super::inputs::Inputs;
 use super::unfinished::unfinished;
 use crate::disk::{
@@ -36,9 +36,6 @@ pub(crate) struct Output {
     synced: BTreeSet<PathBuf>,
     warn: Warn,
 }
-
-/// Reports a warning to the user.
-pub(crate) type Warn = fn(&str);
 
 /// What an output may replace.
 pub(crate) enum Replace {

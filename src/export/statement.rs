@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
-use super::error::{ExportError, at, reading};
+use super::error::{ExportError, Warn, at, reading};
 use super::inputs::Inputs;
 use super::job::WantedSums;
-use super::output::{Output, Warn};
+use super::output::Output;
 use crate::disk::{self, Durability};
 use crate::memory::Parser;
 use crate::rope::to_usize;
