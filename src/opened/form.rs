@@ -3,8 +3,7 @@
 use super::error::OpenedError;
 use super::packed;
 use super::place::Place;
-use super::recognise::Named;
-use super::site::{is_environment, sites_of};
+use super::site::{Site, is_environment, sites_of};
 use super::split::SplitDirectory;
 use super::tarred::TarredForm;
 use super::wheels::WheelDirectory;
@@ -13,6 +12,39 @@ use crate::fatbin::{is_bundle, is_code};
 use crate::image::{ImageReference, LayoutForm, is_layout};
 use crate::kpack;
 use crate::source::{SourceError, TarCompression, begins_binary, ends_as_zip};
+
+/// What the user named.
+#[derive(Debug)]
+pub enum Named {
+    /// An image in a layout on disk, a directory or a tar archive.
+    Image(ImageReference),
+    /// An artifact, or a directory of artifacts.
+    Artifacts(FoundArtifacts),
+    /// What `split` writes or a mount shows.
+    Split(Box<SplitDirectory>),
+    /// The directories of packages of an environment.
+    Environment(Vec<Site>),
+    /// A directory of wheels, or a package index.
+    Wheels(WheelDirectory),
+    /// Any other directory: an install tree, an unpacked wheel, a directory of packages, a view.
+    Tree,
+    /// A wheel.
+    Wheel,
+    /// A wheel on a server.
+    Remote,
+    /// A tar archive.
+    Tar,
+    /// A zip file that is no wheel by its name, perhaps behind other bytes.
+    Zip,
+    /// An ELF or PE file for a host.
+    Binary,
+    /// A `.kpack` archive.
+    Archive,
+    /// An offload bundle as a file.
+    Bundle,
+    /// A code object as a file.
+    CodeObject,
+}
 
 /// A form of input.
 pub struct FormRow {

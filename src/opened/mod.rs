@@ -20,11 +20,11 @@ mod wheels;
 
 pub use elsewhere::check_elsewhere;
 pub use error::OpenedError;
-pub use form::{FORMS, FormRow};
+pub use form::{FORMS, FormRow, Named};
 pub use inputs::{OpenedInputs, OpenedResult, open, open_all, open_apart, split_of_parts};
 pub use mounted::shows_nothing_of_its_own;
 pub use place::check_there;
-pub use recognise::{Named, NamedPath, recognise, recognise_all, recognise_all_unproved};
+pub use recognise::{NamedPath, recognise, recognise_all, recognise_all_unproved};
 pub use site::{Site, outside};
 pub use split::SplitDirectory;
 pub use statement::{LocatedStatement, statement_in, thin_gpus};

@@ -3,49 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use super::error::OpenedError;
-use super::form::FORMS;
+use super::form::{FORMS, Named};
 use super::packed;
 use super::place::Place;
-use super::site::Site;
 use super::split::SplitDirectory;
-use super::wheels::WheelDirectory;
 use crate::artifact::FoundArtifacts;
 use crate::image::{ImageReference, LayoutForm, is_layout};
 use crate::remote::is_url;
 use crate::source::{DirectoryListing, SourceError, unknown};
-
-/// What the user named.
-#[derive(Debug)]
-pub enum Named {
-    /// An image in a layout on disk, a directory or a tar archive.
-    Image(ImageReference),
-    /// An artifact, or a directory of artifacts.
-    Artifacts(FoundArtifacts),
-    /// What `split` writes or a mount shows.
-    Split(Box<SplitDirectory>),
-    /// The directories of packages of an environment.
-    Environment(Vec<Site>),
-    /// A directory of wheels, or a package index.
-    Wheels(WheelDirectory),
-    /// Any other directory: an install tree, an unpacked wheel, a directory of packages, a view.
-    Tree,
-    /// A wheel.
-    Wheel,
-    /// A wheel on a server.
-    Remote,
-    /// A tar archive.
-    Tar,
-    /// A zip file that is no wheel by its name, perhaps behind other bytes.
-    Zip,
-    /// An ELF or PE file for a host.
-    Binary,
-    /// A `.kpack` archive.
-    Archive,
-    /// An offload bundle as a file.
-    Bundle,
-    /// A code object as a file.
-    CodeObject,
-}
 
 /// A path that the user named, and what it is.
 #[derive(Debug)]
