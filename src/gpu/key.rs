@@ -5,7 +5,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::hierarchy::{canonical_key, find_bundle, find_target};
-use super::{Level, TargetId, TargetIdError, UNKNOWN};
+use super::{Level, TargetId, TargetIdError};
+
+/// The key of code whose target is not understood, and the beginning of the names of its targets.
+pub const UNKNOWN: &str = "unknown";
 
 /// The unit in which device code is packaged: a processor, a sub-family or a family. A name that the hierarchy does not
 /// know is a key of its own.

@@ -1,9 +1,6 @@
 //! Names for code whose target is not understood.
 
-use super::{BundleKey, TargetId, begins_with_target};
-
-/// The part for such code, and the beginning of the names of its targets.
-pub const UNKNOWN: &str = "unknown";
+use super::{BundleKey, TargetId, UNKNOWN, begins_with_target};
 
 /// The longest escaped ID, so that names of archives stay valid file names.
 const MAX_ESCAPED: usize = 80;
