@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod component;
+mod error;
 mod kpm;
 mod layout;
 mod package;
@@ -10,6 +11,7 @@ mod recombined;
 
 pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, PartSplit, SplitArtifact};
 pub use component::InstalledComponent;
+pub use error::{LeftOut, RecombineError};
 pub use layout::lay_out_artifacts;
 pub use part_inputs::PartInputs;
-pub use recombined::{RecombineError, Recombined, Shards};
+pub use recombined::{Recombined, Shards};

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::artifacts::ArtifactPart;
+use super::error::RecombineError;
+use super::kpm::{Listing, listed};
 use crate::artifact::{ArtifactName, Combined, Kpm, Manifest};
 use crate::database::{Databases, named_arch};
 use crate::kpack::ArchiveRope;
 use crate::memory::{Parser, WholeFile};
-use crate::packages::kpm::{Listing, listed};
-use crate::packages::recombined::{RecombineError, is_in_archive_directory};
 use crate::rope::ReadError;
 use crate::source::{Attributes, EntryPath};
 use crate::tree::{Body, NodeKind, Origin};
@@ -158,4 +158,8 @@ fn is_device_code(part: &ArtifactPart, path: &EntryPath) -> bool {
     is_in_archive_directory(part, path)
         || Databases::all().classify(&installed).is_some()
         || named_arch(&installed).is_some()
+}
+
+pub(super) fn is_in_archive_directory(part: &ArtifactPart, path: &EntryPath) -> bool {
+    part.installed(path).components().next() == Some(b".kpack")
 }
