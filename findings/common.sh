@@ -122,6 +122,10 @@ print(" | ".join(fat_binaries) or "no fat binary")
 END
 }
 
+kernel_metadata() { # CODE-OBJECT FIELD…: a line for each kernel, with its name and these fields of its metadata
+    "$llvm/llvm-readelf" --notes "$1" | python3 -m metadata "${@:2}"
+}
+
 skopeo_copy() { # FROM TO OPTION…: copies an image, as a user without rights, since skopeo run by root keeps a cache outside of $HOME
     local from=$1 to=$2 user=()
     shift 2

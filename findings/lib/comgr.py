@@ -4,8 +4,9 @@ import ctypes
 import hashlib
 import struct
 
-FATBIN, SOURCE, LOG, EXECUTABLE, OBJECT_BUNDLE = 0x10, 1, 5, 8, 0x14
-COMPILE_TO_EXECUTABLE, UNBUNDLE, OPENCL_2_0 = 14, 15, 2
+SOURCE, LOG, RELOCATABLE, EXECUTABLE, FATBIN, OBJECT_BUNDLE, SPIRV = 1, 5, 7, 8, 0x10, 0x14, 0x15
+COMPILE_TO_EXECUTABLE, UNBUNDLE, SPIRV_TO_RELOCATABLE, SOURCE_TO_SPIRV = 14, 15, 16, 20
+OPENCL_2_0, HIP = 2, 3
 ID = "hipv4-amdgcn-amd-amdhsa--"
 ISA = "amdgcn-amd-amdhsa--"
 MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
@@ -83,6 +84,7 @@ class Comgr:
             "action_info_set_isa_name": [Handle, ctypes.c_char_p],
             "action_info_set_language": [Handle, ctypes.c_int],
             "action_info_set_bundle_entry_ids": [Handle, ctypes.c_void_p, size],
+            "action_info_set_option_list": [Handle, ctypes.c_void_p, size],
             "lookup_code_object": [Handle, ctypes.c_void_p, size],
         }.items():
             function = getattr(self.c, "amd_comgr_" + name, None)
@@ -101,7 +103,7 @@ class Comgr:
         self._call("set_data_name", data, name.encode())
         return data
 
-    def _act(self, action, data, prepare):
+    def _act(self, action, data, prepare, result=EXECUTABLE):
         given, results, info = Handle(), Handle(), Handle()
         self._call("create_data_set", ctypes.byref(given))
         self._call("create_data_set", ctypes.byref(results))
@@ -110,10 +112,10 @@ class Comgr:
         prepare(info)
         self._call("do_action", action, info, given, results)
         count, contents = ctypes.c_size_t(), []
-        self._call("action_data_count", results, EXECUTABLE, ctypes.byref(count))
+        self._call("action_data_count", results, result, ctypes.byref(count))
         for index in range(count.value):
             data, size = Handle(), ctypes.c_size_t()
-            self._call("action_data_get_data", results, EXECUTABLE, index, ctypes.byref(data))
+            self._call("action_data_get_data", results, result, index, ctypes.byref(data))
             self._call("get_data", data, ctypes.byref(size), None)
             content = ctypes.create_string_buffer(size.value + 1)
             self._call("get_data", data, ctypes.byref(size), content)
@@ -143,3 +145,20 @@ class Comgr:
             self._call("action_info_set_language", info, OPENCL_2_0)
 
         return self._act(COMPILE_TO_EXECUTABLE, self._data(SOURCE, source.encode(), "k.cl"), prepare)[0]
+
+    def spirv(self, source, options):
+        """SPIR-V of a HIP source."""
+        options = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
+
+        def prepare(info):
+            self._call("action_info_set_language", info, HIP)
+            self._call("action_info_set_option_list", info, options, len(options))
+
+        return self._act(SOURCE_TO_SPIRV, self._data(SOURCE, source, "k.hip"), prepare, SPIRV)[0]
+
+    def compile_spirv(self, target, module):
+        """An object file for the target, as a HIP runtime makes it of SPIR-V."""
+        isa = (ISA + target).encode()
+        return self._act(
+            SPIRV_TO_RELOCATABLE, self._data(SPIRV, module, "k.spv"), lambda info: self._call("action_info_set_isa_name", info, isa), RELOCATABLE
+        )[0]
