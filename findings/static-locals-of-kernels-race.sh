@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # clang 22.1.8 (Debian 12).
-# Expected: a static local variable of a kernel with an initial value that is only known at run time is an error, as a __device__ variable with one
-# is, or it is initialized once, under a guard that threads respect, as on the host.
+# Expected: a static local variable of a kernel, with an initial value of run time, is an error, as a __device__ variable with one is. Or it is
+# initialized once, under a guard that threads respect, as on the host.
 # Seen: clang compiles it without a warning. The guard is a byte that is read and written by plain instructions, without a fence. So of the threads of
 # a launch, several initialize the variable, and others can read zero; and it keeps its value for all later launches, with other
 # arguments, until the module is unloaded. The same function is correct on the host.
