@@ -4,13 +4,10 @@
 use flate2::{Decompress, FlushDecompress, Status};
 
 use super::catalogue::begins;
-use crate::rope::{Content, head_mut, to_usize};
+use crate::rope::{Content, in_pieces};
 
 /// The most bytes that a compressed catalogue may become.
 const MAX_INFLATED: u64 = 1 << 30;
-
-/// Bytes that are read at a time.
-const READ: usize = 1 << 20;
 
 /// Bytes that are inflated at a time.
 const PIECE: usize = 64 << 10;
@@ -79,13 +76,9 @@ impl CatalogueCheck {
             return Err("it is empty".to_owned());
         }
         let mut check = Self::new(is_compressed);
-        let (mut reader, mut buffer, mut left) = (content.reader(0), vec![0; READ], content.size());
-        while left > 0 {
-            let piece = head_mut(&mut buffer, to_usize(left).min(READ));
-            reader.read(piece).map_err(|error| error.to_string())?;
-            check.take(piece)?;
-            left -= piece.len() as u64;
-        }
+        let mut reader = content.reader(0);
+        let read = |piece: &mut [u8]| reader.read(piece).map_err(|error| error.to_string());
+        in_pieces(content.size(), read, |piece| check.take(piece))?;
         check.finish()
     }
 

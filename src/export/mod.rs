@@ -35,7 +35,7 @@ use self::job::{Ready, WriteJob, times};
 use self::links::LinkedFile;
 use self::sharing::{Linux, Sharing, SystemCalls};
 use crate::metrics::Progress;
-use crate::rope::{Content, SizeBounds};
+use crate::rope::{Content, SizeBounds, in_pieces};
 use crate::source::{Attributes, EntryPath};
 use crate::tree::{NodeId, NodeKind, ROOT, Tree};
 
@@ -236,19 +236,13 @@ fn write_ready<K: SystemCalls>(
 
 /// Writes a content to a file in pieces. `path` names the file in errors. Adds the bytes to `done`.
 pub fn copy(content: &dyn Content, mut file: impl Write, path: &Path, done: &AtomicU64) -> Result<(), ExportError> {
-    let size = content.size();
-    let mut buffer = vec![0; STEP.min(usize::try_from(size).unwrap_or(STEP))];
     let mut reader = content.reader(0);
-    let mut offset = 0;
-    while offset < size {
-        let here = buffer.len().min(usize::try_from(size - offset).unwrap_or(STEP));
-        let (piece, _) = buffer.split_at_mut(here);
-        reader.read(piece).map_err(reading(path))?;
+    let read = |piece: &mut [u8]| reader.read(piece).map_err(reading(path));
+    in_pieces(content.size(), read, |piece| {
         file.write_all(piece).map_err(at(path))?;
-        offset += here as u64;
-        done.fetch_add(here as u64, Ordering::Relaxed);
-    }
-    Ok(())
+        done.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        Ok(())
+    })
 }
 
 /// Sets owner and group of a symlink or a directory. A user who may not give files away keeps them. Permissions are set

@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use super::{CodeObject, Compressed, Pinned};
 use crate::memory::{OpenStream, Pooled};
-use crate::rope::{ReadError, head_mut, read_all, to_usize};
-
-/// Bytes of a stream that are read at a time.
-const STEP: usize = 1 << 20;
+use crate::rope::{ReadError, in_pieces, read_all};
 
 /// The source of a code object's bytes.
 #[derive(Default)]
@@ -65,15 +62,6 @@ impl OpenBundle {
             return read_all(&*object.content, take);
         };
         bundle.seek(stream, object.offset)?;
-        let mut left = object.content.size();
-        let mut buffer = vec![0; STEP.min(to_usize(left))];
-        while left > 0 {
-            let length = to_usize(left).min(STEP);
-            let piece = head_mut(&mut buffer, length);
-            bundle.read_stream(stream, piece)?;
-            take(piece);
-            left -= length as u64;
-        }
-        Ok(())
+        in_pieces(object.content.size(), |piece| bundle.read_stream(stream, piece), |piece| Ok(take(piece)))
     }
 }

@@ -14,15 +14,23 @@ pub fn read_all(content: &dyn Content, take: impl FnMut(&[u8])) -> Result<(), Re
 
 /// Passes a range of a content to `take`, in pieces. `take` must not wait for memory; see [`super::InOrderReader`].
 pub fn read_range(content: &dyn Content, range: Range<u64>, mut take: impl FnMut(&[u8])) -> Result<(), ReadError> {
-    let mut buffer = vec![0; to_usize(range.end.saturating_sub(range.start)).min(STEP)];
     let mut reader = content.reader(range.start);
-    let mut at = range.start;
-    while at < range.end {
-        let length = to_usize(range.end - at).min(STEP);
-        let buffer = head_mut(&mut buffer, length);
-        reader.read(buffer)?;
-        take(buffer);
-        at += length as u64;
+    in_pieces(range.end.saturating_sub(range.start), |piece| reader.read(piece), |piece| Ok(take(piece)))
+}
+
+/// Passes `length` bytes to `take`, in pieces that `read` fills.
+pub(crate) fn in_pieces<E>(
+    length: u64,
+    mut read: impl FnMut(&mut [u8]) -> Result<(), E>,
+    mut take: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut buffer = vec![0; to_usize(length).min(STEP)];
+    let mut left = length;
+    while left > 0 {
+        let piece = head_mut(&mut buffer, to_usize(left).min(STEP));
+        read(piece)?;
+        take(piece)?;
+        left -= piece.len() as u64;
     }
     Ok(())
 }
