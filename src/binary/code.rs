@@ -11,12 +11,13 @@ use super::data::{data_sections, ranges};
 use super::data_section::DataRole;
 use super::{SplitBinary, read_marker};
 use crate::devicecode::{
-    CodeOfForm, CodeTally, DeviceCodePlace, DeviceForm, Effort, SearchError, code_of_file, is_for_linker, search,
+    CodeOfForm, CodeTally, DeviceCodePlace, DeviceForm, Effort, SearchError, code_after_head, is_for_linker, search,
 };
+use crate::fatbin::CODE_HEADER;
 use crate::memory::TableError;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, to_usize};
-use crate::source::may_be_binary;
+use crate::source::is_head_of_binary;
 
 /// Bytes at both ends of a file in which UPX leaves its magic: its header follows those of the program, and its trailer is the
 /// last 36 bytes of what it packed.
@@ -57,11 +58,12 @@ impl FileCode {
         resources: &Arc<Resources>,
         tally: &mut CodeTally,
     ) -> Result<(), SearchError> {
-        let (place, searched) = if is_for_linker(&**content)? {
+        let head = content.beginning(CODE_HEADER)?;
+        let (place, searched) = if is_for_linker(&head) {
             (DeviceCodePlace::Object, iter::once(0..content.size()).collect())
-        } else if let Some(code) = code_of_file(content, resources) {
+        } else if let Some(code) = code_after_head(&head, content, resources) {
             return Ok(tally.add(DeviceCodePlace::File, code)?);
-        } else if may_be_binary(&**content) {
+        } else if is_head_of_binary(&head) {
             (DeviceCodePlace::Data, self.linked(content, has_wrappers, tally)?)
         } else {
             return Ok(());

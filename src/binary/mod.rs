@@ -24,7 +24,7 @@ use std::sync::Arc;
 use self::changes::Patch;
 use self::form::CodeForm;
 use crate::fatbin::{MAGIC_SIZE, is_bundle};
-use crate::rope::{Content, Edit, Rope, head_mut, to_usize};
+use crate::rope::{Content, Edit, Rope};
 
 pub use code::FileCode;
 pub use data::data_ranges;
@@ -53,14 +53,9 @@ enum HostFormat {
 
 impl HostFormat {
     fn of(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        let mut magic = [0; 4];
-        if content.size() < magic.len() as u64 {
-            return Ok(None);
-        }
-        content.peek(&mut magic)?;
-        Ok(match magic {
-            object::elf::ELFMAG => Some(Self::Elf),
-            [b'M', b'Z', ..] => Some(Self::Coff),
+        Ok(match content.beginning(4)?[..] {
+            [0x7f, b'E', b'L', b'F'] => Some(Self::Elf),
+            [b'M', b'Z', _, _] => Some(Self::Coff),
             _ => None,
         })
     }
@@ -88,10 +83,8 @@ impl FatBinary {
     /// A file that begins with an offload bundle, as a binary with one wrapper. It has a thin form, but none without
     /// device code. `None` if it begins with anything else.
     pub fn of_bundle(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        let mut magic = [0; MAGIC_SIZE];
-        let length = magic.len().min(to_usize(content.size()));
-        content.peek(head_mut(&mut magic, length))?;
-        Ok(is_bundle(&magic).then(|| Self { content: Arc::clone(content), format: BinaryFormat::Bundle }))
+        Ok(is_bundle(&content.beginning(MAGIC_SIZE)?)
+            .then(|| Self { content: Arc::clone(content), format: BinaryFormat::Bundle }))
     }
 
     /// The fat binary wrappers by index. A bundle ends where the next one begins.

@@ -18,11 +18,11 @@ use rayon::prelude::*;
 use super::arch::Arch;
 use super::names::{archs, whole_arch};
 use crate::devicecode::is_for_linker;
-use crate::fatbin::{CodeFile, from_first_frame};
+use crate::fatbin::{CODE_HEADER, CodeFile, from_first_frame};
 use crate::gpu::{BundleKey, Processor, TargetId};
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryPath, may_be_binary};
+use crate::source::{EntryPath, is_head_of_binary};
 
 /// A file with its path.
 pub type NamedFile<'a> = (&'a EntryPath, &'a Arc<dyn Content>);
@@ -100,11 +100,12 @@ impl Magic {
     /// Unreadable files are ignored here. Scanning reports them.
     fn of(path: &EntryPath, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Self {
         // A compiler needs its libraries on machines with other GPUs, too (Debian's gcc-14-offload-amdgcn).
-        if path.name() == PACKAGE || is_for_linker(&**content).unwrap_or_default() {
+        let head = content.beginning(CODE_HEADER).unwrap_or_default();
+        if path.name() == PACKAGE || is_for_linker(&head) {
             return Self::Host;
         }
-        let Some(code) = CodeFile::read(content, resources).ok().flatten() else {
-            return if may_be_binary(&**content) { Self::Host } else { Self::of_packed(path, content) };
+        let Some(code) = CodeFile::after_head(&head, content, resources).ok().flatten() else {
+            return if is_head_of_binary(&head) { Self::Host } else { Self::of_packed(path, content) };
         };
         let has_several = code.targets.len() > 1;
         match only_processor(code.targets) {

@@ -13,7 +13,7 @@ use crate::fatbin::{
     Bundle, CODE_HEADER, code_target, end_by_beginning, from_first_frame, is_bundle, is_code, is_skipped_frame,
 };
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, head_mut, to_usize};
+use crate::rope::{Content, to_usize};
 
 /// Bytes that are read first: enough for the headers of a code object with 17 segments.
 const FIRST: u64 = 1024;
@@ -29,22 +29,27 @@ pub fn begins_static_library(beginning: &[u8]) -> bool {
     beginning.starts_with(ARCHIVE)
 }
 
-/// Whether a linker reads a file: a static library, or an object file. HIP runtimes load linked code only (`ET_DYN`, LLVM's
+/// Whether a linker reads a file that begins with this [`CODE_HEADER`]: a static library, or an object file. HIP runtimes load linked code only (`ET_DYN`, LLVM's
 /// "User Guide for AMDGPU Backend", "AMDGPU ELF Header").
-pub fn is_for_linker(content: &dyn Content) -> Result<bool, ReadError> {
+pub fn is_for_linker(head: &[u8]) -> bool {
     // The header of an ELF file up to `e_type`.
-    let mut head = [0; 18];
-    let head = head_mut(&mut head, to_usize(content.size()).min(18));
-    content.peek(head)?;
-    Ok(begins_static_library(head) || matches!(head, [0x7f, b'E', b'L', b'F', .., 1, 0]) && head.len() == 18)
+    begins_static_library(head) || head.starts_with(b"\x7fELF") && head.get(16..18) == Some(&[1, 0])
 }
 
 /// The code that a file begins with. All of the file belongs to it.
 pub fn code_of_file(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<CodePiece> {
+    code_after_head(&content.beginning(CODE_HEADER).ok()?, content, resources)
+}
+
+/// The same for a file whose [`CODE_HEADER`] is known.
+pub(crate) fn code_after_head(
+    head: &[u8],
+    content: &Arc<dyn Content>,
+    resources: &Arc<Resources>,
+) -> Option<CodePiece> {
     let size = content.size();
-    let head = content.beginning(CODE_HEADER).ok()?;
-    let begins_skipped = is_skipped_frame(&head);
-    if !begins_skipped && !may_begin(&head, MAX_FRAMES) {
+    let begins_skipped = is_skipped_frame(head);
+    if !begins_skipped && !may_begin(head, MAX_FRAMES) {
         return None;
     }
     let content = &if begins_skipped { from_first_frame(content).ok()?? } else { Arc::clone(content) };

@@ -32,14 +32,22 @@ pub(crate) fn begins_code(content: &dyn Content) -> bool {
 impl CodeFile {
     /// Reads headers. `None` if the file is no such code.
     pub(crate) fn read(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Result<Option<Self>, FatbinError> {
-        let head = content.beginning(CODE_HEADER)?;
-        if is_code(&head) {
-            let target = code_target(&head);
+        Self::after_head(&content.beginning(CODE_HEADER)?, content, resources)
+    }
+
+    /// The same for a file whose [`CODE_HEADER`] is known.
+    pub(crate) fn after_head(
+        head: &[u8],
+        content: &Arc<dyn Content>,
+        resources: &Arc<Resources>,
+    ) -> Result<Option<Self>, FatbinError> {
+        if is_code(head) {
+            let target = code_target(head);
             let damage = code_damage(&**content).map(|reason| (target.clone(), reason));
             let (targets, damage) = (target.into_iter().collect(), damage.into_iter().collect());
             return Ok(Some(Self { is_bundle: false, targets, damage }));
         }
-        if is_bundle(&head) {
+        if is_bundle(head) {
             let bundle = Bundle::read(content, 0, content.size(), resources)?;
             let damage = bundle.damage(content, resources);
             return Ok(Some(Self { is_bundle: true, targets: bundle.targets(), damage }));

@@ -29,8 +29,7 @@ pub(crate) fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
 
 /// Whether a file begins with the magic of archives.
 pub(crate) fn begins_archive(content: &Arc<dyn Content>) -> bool {
-    let mut magic = [0; 4];
-    content.size() >= 4 && content.peek(&mut magic).is_ok() && magic == *MAGIC
+    content.beginning(MAGIC.len()).is_ok_and(|head| head == MAGIC)
 }
 
 /// The archives of an input to which symlinks called `*.kpack` lead, whatever the names of the archives are.

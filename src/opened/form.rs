@@ -212,8 +212,7 @@ fn bundle(place: &Place) -> Result<Option<Named>, OpenedError> {
 }
 
 fn binary(place: &Place) -> Result<Option<Named>, OpenedError> {
-    let magic = place.head()?.first_chunk::<4>();
-    Ok(magic.is_some_and(|magic| begins_binary(*magic)).then_some(Named::Binary))
+    Ok(begins_binary(place.head()?).then_some(Named::Binary))
 }
 
 fn package(place: &Place) -> Result<Option<Named>, OpenedError> {

@@ -92,8 +92,7 @@ pub(crate) fn not_searched(archives: &[String]) -> Option<String> {
 
 /// Whether a file is a static library.
 fn is_library(content: &dyn Content) -> bool {
-    let mut head = [0; 8];
-    content.size() >= 8 && content.peek(&mut head).is_ok() && begins_static_library(&head)
+    content.beginning(8).is_ok_and(|head| begins_static_library(&head))
 }
 
 /// The rest of a sentence that begins with the input.

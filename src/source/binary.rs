@@ -9,20 +9,24 @@ use super::error::is_named_wheel;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, open_file};
 use crate::disk;
 use crate::resources::Resources;
-use crate::rope::Content;
+use crate::rope::{Content, to_usize};
 
 /// Bytes of the smallest file that can be a binary: an ELF header, or the DOS header of PE.
 pub(crate) const MIN_BINARY: u64 = 64;
 
 /// Whether a file with these first bytes may be ELF or PE.
-pub fn begins_binary(magic: [u8; 4]) -> bool {
-    magic == object::elf::ELFMAG || magic.starts_with(b"MZ")
+pub fn begins_binary(head: &[u8]) -> bool {
+    matches!(head, [0x7f, b'E', b'L', b'F', ..] | [b'M', b'Z', _, _, ..])
+}
+
+/// Whether a file that begins with these [`MIN_BINARY`] bytes may be a binary. Shorter ones are none.
+pub(crate) fn is_head_of_binary(head: &[u8]) -> bool {
+    head.len() as u64 >= MIN_BINARY && begins_binary(head)
 }
 
 /// Whether a file is long enough for a binary and begins as one.
 pub(crate) fn may_be_binary(content: &dyn Content) -> bool {
-    let mut magic = [0; 4];
-    content.size() >= MIN_BINARY && content.peek(&mut magic).is_ok() && begins_binary(magic)
+    content.beginning(to_usize(MIN_BINARY)).is_ok_and(|head| is_head_of_binary(&head))
 }
 
 /// Whether the file begins as binaries do. A wheel may begin with anything: zip files are read from their end.
@@ -32,7 +36,7 @@ pub(super) fn is_binary(location: &Path) -> io::Result<bool> {
     }
     let mut magic = Vec::new();
     disk::open(location)?.0.take(4).read_to_end(&mut magic)?;
-    Ok(magic.try_into().is_ok_and(begins_binary))
+    Ok(begins_binary(&magic))
 }
 
 /// The binary at `location`, in a directory of its own.

@@ -203,6 +203,5 @@ fn says_device(part: &Part) -> bool {
 
 /// Whether a file begins as a library or program.
 pub(super) fn is_binary(content: &Arc<dyn Content>) -> bool {
-    let mut magic = [0; 4];
-    content.size() >= 4 && content.peek(&mut magic).is_ok() && begins_binary(magic)
+    content.beginning(4).is_ok_and(|head| begins_binary(&head))
 }

@@ -123,9 +123,8 @@ fn check_file(files: &dyn LibraryFiles, path: &Path) -> Option<Problem> {
     if !files.is_readable(path) {
         return Some(denied(path));
     }
-    let mut beginning = [0; 4];
-    let is_read = files.open(path).is_some_and(|it| it.size() >= 4 && it.peek(&mut beginning).is_ok());
-    let is_known = is_read && MAGICS.contains(&&beginning[..]);
+    let beginning = files.open(path).and_then(|it| it.beginning(4).ok());
+    let is_known = beginning.is_some_and(|beginning| MAGICS.contains(&&beginning[..]));
     let reason = format!("{} is damaged: it is no archive of images", path.display());
     (!is_known).then(|| Problem::new(&problem::DATABASE_DAMAGED, reason, path))
 }
