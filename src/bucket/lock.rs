@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::thread;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -64,7 +65,20 @@ struct HeldStatement {
 
 /// The lock. While it lives, the statement is changed now and then.
 #[derive(Debug)]
-pub(super) struct BucketLock(Arc<Mutex<HeldStatement>>);
+pub(super) struct BucketLock {
+    held: Arc<Mutex<HeldStatement>>,
+    /// Has the thread end that changes it, and the thread.
+    renewal: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Drop for BucketLock {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.renewal.take() {
+            drop(end);
+            thread.join().ok();
+        }
+    }
+}
 
 impl BucketLock {
     /// Takes the place, and ends the uploads of a run that was killed. `wait` is called before waiting for another run to show that it lives.
@@ -74,41 +88,39 @@ impl BucketLock {
         wait: impl Fn(Duration),
     ) -> Result<Self, BucketError> {
         let named = |problem: BucketProblem| problem.at(client.shown(STATEMENT));
-        let lock = Self(Arc::new(Mutex::new(HeldStatement::take(client, &hex(&run), wait).map_err(named)?)));
-        let held = Arc::downgrade(&lock.0);
+        let held = Arc::new(Mutex::new(HeldStatement::take(client, &hex(&run), wait).map_err(named)?));
+        let ((end, ended), renewed) = (channel(), Arc::clone(&held));
         let renew = move || {
-            thread::sleep(lease() / CHANGES);
-            while let Some(held) = held.upgrade() {
+            while ended.recv_timeout(lease() / CHANGES) == Err(RecvTimeoutError::Timeout) {
                 // If it fails, the next change does as well, or it was of no account.
-                held.lock().change(|_| {}).ok();
-                drop(held);
-                thread::sleep(lease() / CHANGES);
+                renewed.lock().change(|_| {}).ok();
             }
         };
-        threads::spawn("kpackfs-lease", renew).map_err(|error| named(error.into()))?;
+        let thread = threads::spawn("kpackfs-lease", renew).map_err(|error| named(error.into()))?;
+        let lock = Self { held, renewal: Some((end, thread)) };
         lock.abort_all()?;
         Ok(lock)
     }
 
     /// An object that was written.
     pub(super) fn written(&self, name: &str) -> Option<WrittenObject> {
-        self.0.lock().statement.files.get(name).cloned()
+        self.held.lock().statement.files.get(name).cloned()
     }
 
     /// Notes something, which is written with the next change.
     pub(super) fn note(&self, change: impl FnOnce(&mut BucketStatement)) {
-        change(&mut self.0.lock().statement);
+        change(&mut self.held.lock().statement);
     }
 
     /// Changes the statement. Fails if another run has taken the place over.
     pub(super) fn change(&self, change: impl FnOnce(&mut BucketStatement)) -> Result<(), BucketError> {
-        self.0.lock().change(change)
+        self.held.lock().change(change)
     }
 
     /// Ends all uploads in the statement.
     pub(super) fn abort_all(&self) -> Result<(), BucketError> {
         let (client, uploads) = {
-            let held = self.0.lock();
+            let held = self.held.lock();
             (Arc::clone(&held.client), held.statement.uploads.clone())
         };
         for (id, name) in &uploads {
