@@ -21,7 +21,7 @@ const ENTRY: u64 = 64;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct MemberHeads(Mutex<HeldHeads>);
+pub(crate) struct MemberHeads(Mutex<HeldHeads>, Arc<Budget>);
 
 #[derive(Debug)]
 struct HeldHeads {
@@ -32,7 +32,7 @@ struct HeldHeads {
 impl MemberHeads {
     pub(super) fn new(budget: &Arc<Budget>) -> Self {
         let memory = budget.account(MemoryClass::Spans, 0);
-        Self(Mutex::new(HeldHeads { heads: HashMap::new(), memory }))
+        Self(Mutex::new(HeldHeads { heads: HashMap::new(), memory }), Arc::clone(budget))
     }
 
     /// Fills `buffer` with the first bytes of the member at an offset, which has `size` bytes. `read` reads them the first time.
@@ -56,9 +56,12 @@ impl MemberHeads {
         if !head.starts_with(b"\x7fELF") {
             head.truncate(HEAD);
         }
-        let HeldHeads { heads, memory } = &mut *self.0.lock();
-        memory.resize(memory.bytes() + head.len() as u64 + ENTRY);
-        heads.insert(member, head.into());
+        let mut held = self.0.lock();
+        let bytes = held.memory.bytes() + head.len() as u64 + ENTRY;
+        held.memory.resize(bytes);
+        held.heads.insert(member, head.into());
+        drop(held);
+        self.1.reclaim();
         Ok(())
     }
 }
