@@ -42,14 +42,7 @@ pub enum KpmError {
     Version(u32),
     /// Two manifests name different archives for one target.
     #[error("{file} and {other} are both named for {target}")]
-    Conflict {
-        /// The target.
-        target: String,
-        /// An archive.
-        file: String,
-        /// Another one.
-        other: String,
-    },
+    Conflict { target: String, file: String, other: String },
 }
 
 impl Kpm {

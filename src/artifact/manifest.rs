@@ -26,30 +26,13 @@ pub enum ManifestError {
     Missing(PathBuf),
     /// It cannot be read.
     #[error("{}: {reason}", path.display())]
-    Unreadable {
-        /// The manifest.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
+    Unreadable { path: PathBuf, reason: String },
     /// A line is not a relative path.
     #[error("{}: line {line}: {source}", path.display())]
-    Line {
-        /// The manifest.
-        path: PathBuf,
-        /// The line number, from 1.
-        line: usize,
-        /// What is wrong with it.
-        source: PathError,
-    },
+    Line { path: PathBuf, line: usize, source: PathError },
     /// The artifact has none of the prefixes.
     #[error("{}: the artifact has none of the directories that it names: {prefixes}", path.display())]
-    NothingPresent {
-        /// The manifest.
-        path: PathBuf,
-        /// The prefixes in the manifest.
-        prefixes: String,
-    },
+    NothingPresent { path: PathBuf, prefixes: String },
 }
 
 impl Manifest {

@@ -48,25 +48,13 @@ pub enum BucketProblem {
     NoBucket(String),
     /// The credentials are not those of a user who may do this.
     #[error("the server refuses it ({status}{}); the credentials need {needs}", code.as_ref().map(|code| format!(" {code}")).unwrap_or_default())]
-    Denied {
-        /// Its answer.
-        status: u16,
-        /// The code in it.
-        code: Option<String>,
-        /// The missing permission.
-        needs: &'static str,
-    },
+    Denied { status: u16, code: Option<String>, needs: &'static str },
     /// The bucket is elsewhere.
     #[error("the bucket is in another region{}; set AWS_REGION", .0.as_ref().map(|region| format!(", {region}")).unwrap_or_default())]
     Region(Option<String>),
     /// Another answer than that of a store.
     #[error("the server answers {status}{}; try again", code.as_ref().map(|code| format!(" {code}")).unwrap_or_default())]
-    Answer {
-        /// The status.
-        status: u16,
-        /// The code in it.
-        code: Option<String>,
-    },
+    Answer { status: u16, code: Option<String> },
     /// The server cannot be reached.
     #[error(transparent)]
     Remote(#[from] RemoteProblem),

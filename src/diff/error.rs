@@ -18,12 +18,7 @@ pub(crate) enum DiffError {
     Manifest(#[from] ManifestError),
     /// An input cannot be planned.
     #[error("{}: {source}", location.display())]
-    Split {
-        /// The input.
-        location: PathBuf,
-        /// The reason.
-        source: SplitError,
-    },
+    Split { location: PathBuf, source: SplitError },
     /// A file cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),

@@ -40,25 +40,13 @@ pub(crate) enum ScratchError {
         "{} MiB of temporary files in {} are not enough, and no more than half of the free space there is used ({} MiB \
          are free now); free some, or name a directory on another disk with TMPDIR", reserved >> 20, directory.display(), free >> 20
     )]
-    Full {
-        /// The directory.
-        directory: PathBuf,
-        /// Bytes of temporary files on this disk.
-        reserved: u64,
-        /// Bytes that are free there.
-        free: u64,
-    },
+    Full { directory: PathBuf, reserved: u64, free: u64 },
     /// The user's limit is too low.
     #[error("the {} MiB of temporary files that --scratch allows are not enough", .0 >> 20)]
     Limit(u64),
     /// The operating system refused.
     #[error("temporary files in {}: {source}", directory.display())]
-    Io {
-        /// The directory.
-        directory: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Io { directory: PathBuf, source: io::Error },
 }
 
 /// The part of the quota that one file has. It ends with this value.

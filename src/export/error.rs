@@ -14,28 +14,13 @@ pub(crate) type Warn = fn(&str);
 pub enum ExportError {
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The file to be written.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// Its bytes cannot be read.
     #[error("{}: {source}", path.display())]
-    Read {
-        /// The file to be written.
-        path: PathBuf,
-        /// The reason.
-        source: ReadError,
-    },
+    Read { path: PathBuf, source: ReadError },
     /// `--reflink always` was given, and blocks of the input cannot be shared.
     #[error("{}: it cannot share blocks with the input: {source}; --reflink auto copies then", path.display())]
-    NotShared {
-        /// The file to be written.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    NotShared { path: PathBuf, source: io::Error },
     /// An output directory exists and is a file.
     #[error("{}: is not a directory; the output is a directory, which may be new", .0.display())]
     NotADirectory(PathBuf),
@@ -44,83 +29,37 @@ pub enum ExportError {
     NoSuchView(EntryPath),
     /// An output is an input, or contains one.
     #[error("{}: it is the input {} or contains it, and is not replaced; name another output", path.display(), input.display())]
-    IsInput {
-        /// The output.
-        path: PathBuf,
-        /// The input, as the user gave it.
-        input: PathBuf,
-    },
+    IsInput { path: PathBuf, input: PathBuf },
     /// An output is in an input.
     #[error("{}: it is in the input {}; name an output outside of it", path.display(), input.display())]
-    InInput {
-        /// The output.
-        path: PathBuf,
-        /// The input, as the user gave it.
-        input: PathBuf,
-    },
+    InInput { path: PathBuf, input: PathBuf },
     /// An output is in a mount by kpackfs.
     #[error(
         "{}: kpackfs shows {input} in {}, and nothing can be written there; name an output outside of it",
         path.display(), mount.display()
     )]
-    InMount {
-        /// The output.
-        path: PathBuf,
-        /// The mount point.
-        mount: PathBuf,
-        /// The input of the mount.
-        input: String,
-    },
+    InMount { path: PathBuf, mount: PathBuf, input: String },
     /// An output is in a mount by kpackfs whose daemon has ended.
     #[error(
         "{}: the daemon of the mount {mount} has ended: unmount it (`kpackfs umount {mount}`), or name an output outside of it",
         path.display(), mount = mount.display()
     )]
-    InDeadMount {
-        /// The output.
-        path: PathBuf,
-        /// The mount point.
-        mount: PathBuf,
-    },
+    InDeadMount { path: PathBuf, mount: PathBuf },
     /// An output is a hard link to a file of an input.
     #[error("{}: it is a hard link to a file of the input {}; name another output", path.display(), input.display())]
-    LinkedToInput {
-        /// The output.
-        path: PathBuf,
-        /// The input, as the user gave it.
-        input: PathBuf,
-    },
+    LinkedToInput { path: PathBuf, input: PathBuf },
     /// Replacing an output would delete the files of another filesystem.
     #[error("{}: not replaced, because {} is a mount point; unmount it, or name another output", path.display(), mounted.display())]
-    MountPoint {
-        /// The output.
-        path: PathBuf,
-        /// The mount point.
-        mounted: PathBuf,
-    },
+    MountPoint { path: PathBuf, mounted: PathBuf },
     /// Outputs exist. The text lists some of them.
     #[error("{0}: there already; name another directory, or replace what is there by --force")]
     Existing(String),
     /// Two outputs would have one path.
     #[error("{}: both {first} and {second} would be written to it; write them one at a time, to different names", path.display())]
-    SamePath {
-        /// The path.
-        path: PathBuf,
-        /// The name of one output.
-        first: String,
-        /// The name of the other.
-        second: String,
-    },
+    SamePath { path: PathBuf, first: String, second: String },
     /// A path would be a file and a directory.
     #[error("{}: it would be a file for {file}, and a directory for {directory}; write them one at a time", path.display())]
-    FileAndDirectory {
-        /// The path.
-        path: PathBuf,
-        /// The output for which it would be a file.
-        file: String,
-        /// The output for which it would be a directory.
-        directory: String,
-    },
+    FileAndDirectory { path: PathBuf, file: String, directory: String },
     /// A directory, a device or the like would be replaced by a file.
     #[error("{}: it is no regular file, and is not replaced by one; name another output", .0.display())]
     NotRegular(PathBuf),

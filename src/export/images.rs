@@ -35,12 +35,7 @@ pub(crate) enum ImageWriteError {
     TooLarge(Vec<(LayerPart, u64)>),
     /// There is an image of this name.
     #[error("{}: there is an image {tag} in it; --force replaces it", layout.display())]
-    Tag {
-        /// The layout.
-        layout: PathBuf,
-        /// The tag.
-        tag: String,
-    },
+    Tag { layout: PathBuf, tag: String },
 }
 
 /// Where images are written to.

@@ -32,20 +32,10 @@ pub(super) const TEMPORARY: &str = "new";
 pub enum RecordsError {
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// What was accessed.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// It is not an index, or is damaged.
     #[error("{}: {reason}", path.display())]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
+    Unusable { path: PathBuf, reason: &'static str },
 }
 
 /// The subject of a record.

@@ -18,25 +18,13 @@ pub enum WheelsError {
     Source(#[from] SourceError),
     /// One of them cannot be used.
     #[error("{}: {source}", path.display())]
-    Wheel {
-        /// The wheel.
-        path: PathBuf,
-        /// Why not.
-        source: WheelError,
-    },
+    Wheel { path: PathBuf, source: WheelError },
     /// One of them is not a wheel.
     #[error("{}: of several inputs each has to be a wheel, packed or not, and this is none", .0.display())]
     NotAWheel(PathBuf),
     /// Two are wheels of the same distribution.
     #[error("{} and {}: both are {name}; name one of them", first.display(), second.display())]
-    Twice {
-        /// A wheel.
-        first: PathBuf,
-        /// Another one.
-        second: PathBuf,
-        /// The distribution.
-        name: String,
-    },
+    Twice { first: PathBuf, second: PathBuf, name: String },
     /// One requires another version of one of the others.
     #[error("{}: it requires {name} {wanted}, and {} is version {found}", path.display(), other.display())]
     Version {

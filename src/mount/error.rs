@@ -14,12 +14,7 @@ pub enum MountError {
     Device(io::Error),
     /// The mount point cannot be used.
     #[error("{}: {source}", path.display())]
-    MountPoint {
-        /// The mount point.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    MountPoint { path: PathBuf, source: io::Error },
     /// There is nothing to mount on.
     #[error("{}: no such directory; create it, and mount again", .0.display())]
     NoDirectory(PathBuf),
@@ -31,73 +26,34 @@ pub enum MountError {
     Stale(PathBuf),
     /// A kpackfs with a running daemon is mounted there already.
     #[error("{}: a kpackfs is mounted here already, of {source_name}; unmount it, or name another directory", path.display())]
-    AlreadyMounted {
-        /// The mount point.
-        path: PathBuf,
-        /// Its source.
-        source_name: String,
-    },
+    AlreadyMounted { path: PathBuf, source_name: String },
     /// The mount would cover its own input.
     #[error("{}: mounting here would cover the input {}; name another directory", path.display(), input.display())]
-    CoversInput {
-        /// The mount point.
-        path: PathBuf,
-        /// The input.
-        input: PathBuf,
-    },
+    CoversInput { path: PathBuf, input: PathBuf },
     /// The mount would be in a mount of its own input, or in the one that contains it.
     #[error("{}: it is in the mount {}, which shows the input {}; name a directory outside of it", path.display(), mount.display(), input.display())]
-    InOwnMount {
-        /// The mount point.
-        path: PathBuf,
-        /// The mount that contains it.
-        mount: PathBuf,
-        /// The input.
-        input: PathBuf,
-    },
+    InOwnMount { path: PathBuf, mount: PathBuf, input: PathBuf },
     /// The mount would be in one whose daemon has ended.
     #[error(
         "{}: the daemon of the mount {mount} has ended: unmount it (`kpackfs umount {mount}`), or name a directory outside of it",
         path.display(), mount = mount.display()
     )]
-    InDeadMount {
-        /// The mount point.
-        path: PathBuf,
-        /// The mount that contains it.
-        mount: PathBuf,
-    },
+    InDeadMount { path: PathBuf, mount: PathBuf },
     /// A path leads into a mount whose daemon is stopped.
     #[error(
         "{}: the daemon of the mount {} is stopped, so that it answers nothing; `kill -CONT {process}` lets it go on",
         path.display(), mount.display()
     )]
-    Stopped {
-        /// The path.
-        path: PathBuf,
-        /// The mount that it leads into.
-        mount: PathBuf,
-        /// The number of the daemon's process.
-        process: i32,
-    },
+    Stopped { path: PathBuf, mount: PathBuf, process: i32 },
     /// The kernel refused to mount.
     #[error("{}: cannot be mounted on: {source}", path.display())]
-    Mount {
-        /// The mount point.
-        path: PathBuf,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    Mount { path: PathBuf, source: io::Error },
     /// There is no fusermount3.
     #[error("{}: fusermount3 is not installed, which users other than root need; install the package fuse3", .0.display())]
     NoHelper(PathBuf),
     /// fusermount3, which mounts and unmounts for unprivileged users, cannot be run or has failed.
     #[error("{}: fusermount3: {message}", path.display())]
-    Helper {
-        /// The mount point.
-        path: PathBuf,
-        /// Its message.
-        message: String,
-    },
+    Helper { path: PathBuf, message: String },
     /// The FUSE session could not be started or was broken.
     #[error("FUSE session: {0}")]
     Session(io::Error),
@@ -109,35 +65,16 @@ pub enum MountError {
     NotMounted(PathBuf),
     /// Nothing is mounted there, but it is in a kpackfs mount.
     #[error("{}: not a mount point, but in the kpackfs mount {}; name that", path.display(), mount_point.display())]
-    InMount {
-        /// The path that was given.
-        path: PathBuf,
-        /// The mount point.
-        mount_point: PathBuf,
-    },
+    InMount { path: PathBuf, mount_point: PathBuf },
     /// Another filesystem is mounted there.
     #[error("{}: not a kpackfs mount: a {kind} with the source {source_name} is mounted here{}", path.display(), by(*owner))]
-    Foreign {
-        /// The mount point.
-        path: PathBuf,
-        /// Its type.
-        kind: String,
-        /// Its source.
-        source_name: String,
-        /// The user who mounted it, if that is known.
-        owner: Option<u32>,
-    },
+    Foreign { path: PathBuf, kind: String, source_name: String, owner: Option<u32> },
     /// Another user mounted it.
     #[error(
         "{}: mounted by the user with ID {owner}; only that user and root may unmount it, and others may read it only if it \
          was mounted with --allow-other", path.display()
     )]
-    OfAnother {
-        /// The mount point.
-        path: PathBuf,
-        /// The user.
-        owner: u32,
-    },
+    OfAnother { path: PathBuf, owner: u32 },
     /// This mount was replaced or covered by another kpackfs.
     #[error("{}: this mount is gone or covered by another one", .0.display())]
     NotOurs(PathBuf),
@@ -146,39 +83,19 @@ pub enum MountError {
     Busy(PathBuf),
     /// Another filesystem is mounted in it.
     #[error("{}: in use; {} is mounted in it, unmount that first", path.display(), inner.display())]
-    HasMount {
-        /// The mount point.
-        path: PathBuf,
-        /// The mount point in it.
-        inner: PathBuf,
-    },
+    HasMount { path: PathBuf, inner: PathBuf },
     /// The kernel refused to unmount.
     #[error("{}: cannot be unmounted: {source}", path.display())]
-    Unmount {
-        /// The mount point.
-        path: PathBuf,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    Unmount { path: PathBuf, source: io::Error },
     /// No thread can be started.
     #[error(transparent)]
     Thread(#[from] ThreadError),
     /// A system call failed.
     #[error("{what}: {source}{}", remedy(what, source))]
-    System {
-        /// What was attempted.
-        what: &'static str,
-        /// The error.
-        source: io::Error,
-    },
+    System { what: &'static str, source: io::Error },
     /// The given mount point is not a FUSE device that the caller has opened and mounted.
     #[error("{}: not an open FUSE device: {source}", path.display())]
-    Handed {
-        /// The name of the inherited file.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Handed { path: PathBuf, source: io::Error },
     /// The mount was made by the program that started this process, which has to unmount it.
     #[error("{}: mounted by the caller, who has to unmount it", .0.display())]
     NotMade(PathBuf),

@@ -21,12 +21,7 @@ pub enum OpenedError {
     Image(#[from] ImageError),
     /// The statement of a split cannot be used.
     #[error("{path}: this statement of a split cannot be read: {source}; split again, or copy the whole output again")]
-    Statement {
-        /// The file.
-        path: String,
-        /// The reason.
-        source: StatementError,
-    },
+    Statement { path: String, source: StatementError },
     /// There is nothing at the path.
     #[error("{}: No such file or directory", .0.display())]
     NotThere(PathBuf),
@@ -36,12 +31,7 @@ pub enum OpenedError {
         path.display(),
         mount = mount.display()
     )]
-    DeadMount {
-        /// The input.
-        path: PathBuf,
-        /// The mount point.
-        mount: PathBuf,
-    },
+    DeadMount { path: PathBuf, mount: PathBuf },
     /// Its form is known, and nothing in it can be read as it is.
     #[error("{path}: {what}: {way}", path = path.display())]
     Packed {
@@ -58,26 +48,10 @@ pub enum OpenedError {
          is packed, and name these or their directory",
         path = path.display()
     )]
-    NotLookedInto {
-        /// The input.
-        path: PathBuf,
-        /// What was not looked into.
-        what: &'static str,
-        /// How many.
-        number: usize,
-        /// One of them.
-        first: String,
-    },
+    NotLookedInto { path: PathBuf, what: &'static str, number: usize, first: String },
     /// It has several trees of which each is a whole.
     #[error("{path}: it has {number} views of which each is a whole tree; name one of them, such as {first}", path = path.display())]
-    SeveralViews {
-        /// The directory.
-        path: PathBuf,
-        /// How many.
-        number: usize,
-        /// One of them.
-        first: String,
-    },
+    SeveralViews { path: PathBuf, number: usize, first: String },
 }
 
 impl OpenedError {

@@ -30,20 +30,10 @@ pub enum ArtifactError {
     Manifest(#[from] ManifestError),
     /// The planner refuses it.
     #[error("{}: {source}", location.display())]
-    Split {
-        /// The artifact.
-        location: PathBuf,
-        /// The reason.
-        source: SplitError,
-    },
+    Split { location: PathBuf, source: SplitError },
     /// A binary in it cannot be split. If it were published unchanged, it would replace one that is split elsewhere.
     #[error("{}: it cannot be split, so it is left out: {reasons}", location.display())]
-    Unsplit {
-        /// The artifact.
-        location: PathBuf,
-        /// Each binary, with its reason.
-        reasons: String,
-    },
+    Unsplit { location: PathBuf, reasons: String },
     /// The name of its directory is not that of an artifact.
     #[error("{}: an artifact is called <component>_<family>; name the component with --artifact-prefix", .0.display())]
     Name(PathBuf),

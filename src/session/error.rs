@@ -40,20 +40,10 @@ pub(crate) enum SessionError {
     Read(#[from] ReadError),
     /// An option is about wheels, and none is made of the input.
     #[error("{}: {option} is about wheels, and no wheel is made of this; leave the option out", path.display())]
-    NotOfWheels {
-        /// The input.
-        path: PathBuf,
-        /// The option.
-        option: &'static str,
-    },
+    NotOfWheels { path: PathBuf, option: &'static str },
     /// One of several wheels.
     #[error("{}: {source}", path.display())]
-    OfWheel {
-        /// The wheel.
-        path: PathBuf,
-        /// The reason.
-        source: Box<SessionError>,
-    },
+    OfWheel { path: PathBuf, source: Box<SessionError> },
 }
 
 impl SessionError {

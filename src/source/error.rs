@@ -14,23 +14,13 @@ use crate::remote::RemoteError;
 pub enum SourceError {
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// What was accessed.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// This process has as many open files as it may have. Each wheel stays open, so that it is not another one later.
     #[error(
         "{}: a process may have {limit} files open, and each wheel is one; raise the limit (ulimit -Hn, LimitNOFILE= of \
          systemd), or name fewer wheels", path.display()
     )]
-    TooManyFiles {
-        /// The first wheel that is one too many.
-        path: PathBuf,
-        /// The limit.
-        limit: u64,
-    },
+    TooManyFiles { path: PathBuf, limit: u64 },
     /// It is on a server, which does not give it.
     #[error(transparent)]
     Remote(#[from] RemoteError),
@@ -39,73 +29,31 @@ pub enum SourceError {
         "{}: {what}. An input is a directory, a wheel or another zip file, a binary (ELF or PE), or a tar archive, which may be \
          compressed with gzip, zstd or xz", path.display()
     )]
-    UnknownKind {
-        /// The file.
-        path: PathBuf,
-        /// What it is, as far as its first bytes say.
-        what: &'static str,
-    },
+    UnknownKind { path: PathBuf, what: &'static str },
     /// It looks like a tar archive but cannot be read as one.
     #[error("{}: not a usable tar archive: {reason}", path.display())]
-    NotATar {
-        /// The archive.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    NotATar { path: PathBuf, reason: String },
     /// There is no room to unpack it.
     #[error("{}: it cannot be unpacked: {reason}", path.display())]
-    NoRoom {
-        /// The archive.
-        path: PathBuf,
-        /// What is lacking.
-        reason: String,
-    },
+    NoRoom { path: PathBuf, reason: String },
     /// Its content is so much larger than the archive that it may have been made to fill disks.
     #[error(
         "{}: it unpacks to more than {} times its {size} bytes, as archives do that were made to fill a disk; if it is yours, \
          --allow-ratio unpacks it", path.display(), MAX_RATIO
     )]
-    Ratio {
-        /// The archive.
-        path: PathBuf,
-        /// Its size in bytes.
-        size: u64,
-    },
+    Ratio { path: PathBuf, size: u64 },
     /// It is on a file system whose files the kernel generates.
     #[error("{}: {name}, whose files the kernel generates, so it contains nothing to split", path.display())]
-    OfKernel {
-        /// The directory.
-        path: PathBuf,
-        /// The file system's name.
-        name: &'static str,
-    },
+    OfKernel { path: PathBuf, name: &'static str },
     /// It is not a usable wheel or zip file.
     #[error("{}: {}: {reason}", path.display(), if is_named_wheel(path) { "not a usable wheel" } else { "not a usable zip file" })]
-    NotAWheel {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    NotAWheel { path: PathBuf, reason: String },
     /// The list of its entries takes too much memory.
     #[error("{}: {source}", path.display())]
-    Tables {
-        /// The input.
-        path: PathBuf,
-        /// How much there is, and how much there may be.
-        source: TableError,
-    },
+    Tables { path: PathBuf, source: TableError },
     /// A member of the wheel or archive makes the whole unusable.
     #[error("{}: member {member:?}: {reason}", path.display())]
-    BadMember {
-        /// The wheel.
-        path: PathBuf,
-        /// The member's name as it is written there.
-        member: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    BadMember { path: PathBuf, member: String, reason: String },
 }
 
 impl SourceError {

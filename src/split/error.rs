@@ -25,51 +25,25 @@ pub enum SplitError {
     Group(#[from] GroupError),
     /// The input has nothing for a target that an option names.
     #[error("{option} {wanted}: the input has nothing for it{}; {}", doubt(.wanted.as_str()), splittable(.existing))]
-    NoSuchTarget {
-        /// The option.
-        option: &'static str,
-        /// The target.
-        wanted: BundleKey,
-        /// The targets of the input.
-        existing: Vec<BundleKey>,
-    },
+    NoSuchTarget { option: &'static str, wanted: BundleKey, existing: Vec<BundleKey> },
     /// Two members of a wheel are installed at one path.
     #[error(
         "{first:?} and {second:?}: both are installed as {installed:?}, and {reason}, so that one of them would be lost; \
          remove or rename one"
     )]
-    OnePath {
-        /// A member.
-        first: EntryPath,
-        /// Another one.
-        second: EntryPath,
-        /// Where both are installed.
-        installed: EntryPath,
-        /// The difference.
-        reason: &'static str,
-    },
+    OnePath { first: EntryPath, second: EntryPath, installed: EntryPath, reason: &'static str },
     /// Two device wheels install different files at one path.
     #[error(transparent)]
     OfDeviceWheels(#[from] OnePath),
     /// A device wheel is named after no device part.
     #[error("{}: its name ends with {part:?}, which is no device part", location.display())]
-    NoPart {
-        /// The wheel.
-        location: PathBuf,
-        /// The end of its name.
-        part: String,
-    },
+    NoPart { location: PathBuf, part: String },
     /// An entry of the input is in the way of an archive.
     #[error(
         "{path:?} of the input and the archive {archive:?} of the split: both cannot be there; rename the first, or choose \
          another name or place for archives (--group, --overlay-root)"
     )]
-    Blocked {
-        /// The entry of the input.
-        path: EntryPath,
-        /// The archive.
-        archive: EntryPath,
-    },
+    Blocked { path: EntryPath, archive: EntryPath },
     /// A file of the input cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -77,12 +51,7 @@ pub enum SplitError {
     #[error(
         "{keys} targets and families with {entries} files and directories each are more than {MAX_SHOWN}; choose some with --gpu-targets"
     )]
-    TooManyTargets {
-        /// Number of parts.
-        keys: usize,
-        /// Number of entries of the input.
-        entries: usize,
-    },
+    TooManyTargets { keys: usize, entries: usize },
 }
 
 /// A list of targets for messages.

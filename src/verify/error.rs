@@ -22,31 +22,16 @@ pub enum VerifyError {
     NotComparable(PathBuf),
     /// `--against` names what is no fat input.
     #[error("{}: {what} is no fat input: name the wheel, or the tree, that was split", .path.display())]
-    NotFat {
-        /// What was named.
-        path: PathBuf,
-        /// Its form.
-        what: &'static str,
-    },
+    NotFat { path: PathBuf, what: &'static str },
     /// `--against` names an environment with several directories of packages.
     #[error("{}: it has several directories of packages: name one, such as {}", .path.display(), .first.display())]
-    SeveralSites {
-        /// The environment.
-        path: PathBuf,
-        /// One of the directories.
-        first: PathBuf,
-    },
+    SeveralSites { path: PathBuf, first: PathBuf },
     /// Packages are installed in directories of a tree that is compared with a wheel.
     #[error(
         "{}: packages are installed below it, such as that of {record}: name their directory to compare it, and unpack an \
          archive or an image first", path.display()
     )]
-    InstalledBelow {
-        /// The tree.
-        path: PathBuf,
-        /// The RECORD of one of the packages.
-        record: String,
-    },
+    InstalledBelow { path: PathBuf, record: String },
     /// An artifact's manifest cannot be used.
     #[error(transparent)]
     Manifest(#[from] ManifestError),

@@ -27,26 +27,11 @@ pub enum ViewError {
     Read(#[from] ReadError),
     /// A wheel, or an attestation or a signature next to it, cannot be read.
     #[error("{}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
     /// The input has nothing for a requested target.
     #[error("--arch {wanted}: the input has nothing for it{}; it has code for {}", doubt(.wanted.as_str()), join(.existing))]
-    NoSuchArch {
-        /// The target.
-        wanted: BundleKey,
-        /// The targets of the input.
-        existing: Vec<BundleKey>,
-    },
+    NoSuchArch { wanted: BundleKey, existing: Vec<BundleKey> },
     /// The input has nothing for a requested thin view.
     #[error("--thin {wanted}: the input has nothing for it; there are thin views for {existing}")]
-    NoSuchThin {
-        /// The requested GPUs.
-        wanted: String,
-        /// The GPUs for which there are views.
-        existing: String,
-    },
+    NoSuchThin { wanted: String, existing: String },
 }

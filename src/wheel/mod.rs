@@ -64,12 +64,7 @@ pub const PART_MANIFEST: &str = "kpackfs-manifest.json";
 pub enum WheelError {
     /// A file name is not that of a wheel.
     #[error("{name:?} is not the name of a wheel: {reason}")]
-    Name {
-        /// The file name.
-        name: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
+    Name { name: String, reason: &'static str },
     /// A name given by the user, or derived from one, is not a valid distribution name.
     #[error(
         "{0:?} cannot be the name of a distribution: letters, digits, \".\", \"_\" and \"-\" only, the first and the last no punctuation"
@@ -77,25 +72,13 @@ pub enum WheelError {
     Distribution(String),
     /// Two bundle keys would share a distribution.
     #[error("{first} and {second} would both be packaged as {distribution}")]
-    SameDistribution {
-        /// The distribution.
-        distribution: String,
-        /// One key.
-        first: String,
-        /// The other.
-        second: String,
-    },
+    SameDistribution { distribution: String, first: String, second: String },
     /// The input is not a wheel.
     #[error("the input is not a wheel: it has no *.dist-info directory")]
     NotAWheel,
     /// A file of the dist-info directory is missing or not usable.
     #[error("{path}: {reason}")]
-    DistInfo {
-        /// The file.
-        path: EntryPath,
-        /// What is wrong with it.
-        reason: String,
-    },
+    DistInfo { path: EntryPath, reason: String },
     /// A text given by the user is not a requirement.
     #[error("not a requirement (PEP 508) such as \"numpy >= 2\" or \"rocm-sdk-device-@GFXARCH@ == 7.1\": {0}")]
     Requirement(String),

@@ -29,12 +29,7 @@ pub(crate) enum WhyError {
     Wheels(#[from] WheelsError),
     /// A file cannot be parsed.
     #[error("{}: {reason}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
+    File { path: PathBuf, reason: String },
     /// Nothing that was looked at has device code or a marker.
     #[error("{0}")]
     Nothing(String),
