@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, rank, thread};
+use crate::sync::{Arc, Condvar, Mutex, rank, thread};
 
 /// Threads at most. Most jobs wait for other jobs, so there may be many more threads than processors.
 const MAX_THREADS: usize = 64;
@@ -92,7 +92,7 @@ impl Executor {
     }
 
     fn accept(&self, lane: Lane, job: Job) -> Result<(), Job> {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         if state.needs_thread(lane) {
             let queue = Arc::clone(&self.0);
             let thread = thread::Builder::new().name("kpackfs-worker".to_owned()).spawn(move || queue.work());
@@ -121,14 +121,14 @@ impl Executor {
 
     /// Number of threads now.
     pub fn threads(&self) -> usize {
-        self.0.lock().threads
+        self.0.state.lock().threads
     }
 }
 
 impl Drop for Executor {
     /// Ends the threads once the queues are empty.
     fn drop(&mut self) {
-        self.0.lock().closed = true;
+        self.0.state.lock().closed = true;
         self.0.wake.notify_all();
     }
 }
@@ -161,22 +161,18 @@ impl ExecutorState {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, ExecutorState, { rank::EXECUTOR }> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Runs jobs until none has arrived for a while.
     fn work(&self) {
         if let Some(processors) = self.processors.get() {
             sched_setaffinity(None, processors).ok();
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut waited = false;
         loop {
             if let Some((lane, job)) = state.next() {
                 drop(state);
                 contained(job);
-                state = self.lock();
+                state = self.state.lock();
                 state.busy_in_background -= usize::from(lane == Lane::Background);
                 waited = false;
             } else if state.closed || waited || state.idle >= KEPT_THREADS {
@@ -184,7 +180,7 @@ impl Queue {
                 return;
             } else {
                 state.idle += 1;
-                let (locked, timeout) = self.wake.wait_timeout(state, KEPT_FOR).unwrap_or_else(PoisonError::into_inner);
+                let (locked, timeout) = self.wake.wait_timeout(state, KEPT_FOR);
                 state = locked;
                 state.idle -= 1;
                 waited = timeout.timed_out();
@@ -268,7 +264,7 @@ mod tests {
             let (tell, wait) = (tell.clone(), Arc::clone(&wait));
             assert!(executor.run_in_background(move || {
                 tell.send("background").unwrap();
-                wait.lock().unwrap().recv().ok();
+                wait.lock().recv().ok();
             }));
         }
         for _ in 0..MAX_THREADS / 2 {
@@ -294,7 +290,7 @@ mod schedules {
     fn wait_for_end(executor: Executor) {
         let queue = Arc::clone(&executor.0);
         drop(executor);
-        while queue.lock().threads > 0 {
+        while queue.state.lock().threads > 0 {
             thread::yield_now();
         }
     }
@@ -339,14 +335,14 @@ mod schedules {
                 let answered = Arc::clone(&answered);
                 executor.run_in_background(move || {
                     let (state, changed) = &*answered;
-                    let mut is_answered = state.lock().unwrap();
+                    let mut is_answered = state.lock();
                     while !*is_answered {
-                        is_answered = changed.wait(is_answered).unwrap();
+                        is_answered = changed.wait(is_answered);
                     }
                 });
             }
             executor.run(move || {
-                *answered.0.lock().unwrap() = true;
+                *answered.0.lock() = true;
                 answered.1.notify_all();
             });
             wait_for_end(executor);

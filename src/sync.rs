@@ -16,7 +16,6 @@ pub(crate) use shuttle::sync::{Arc, Weak, atomic};
 pub(crate) use shuttle::thread;
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::{Arc, Weak, atomic};
-pub(crate) use std::sync::{PoisonError, TryLockError};
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::thread;
 

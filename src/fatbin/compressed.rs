@@ -11,7 +11,7 @@ use crate::memory::{OpenStream, Pooled};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, head_mut, to_usize};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak, rank};
+use crate::sync::{Arc, Mutex, MutexGuard, Weak, rank};
 
 /// Bytes of a decoder in addition to its window: its tables, and input and output buffers of one block (128 KiB) each.
 pub(crate) const DECODER: u64 = 1 << 20;
@@ -141,7 +141,7 @@ impl Compressed {
     }
 
     fn in_use(&self) -> MutexGuard<'_, Weak<Decompressed>> {
-        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_use.lock()
     }
 
     /// The decompressed bundle, at least up to `end`: from other users, from the cache, or decompressed into the cache.
@@ -176,33 +176,23 @@ impl Compressed {
     /// Like [`Compressed::pin_whole`], but only the beginning is decompressed: up to `end`, which is asked again after
     /// each block, or up to where it is damaged.
     pub(crate) fn pin(&self, end: &dyn Fn() -> u64) -> Pinned {
-        let _decompressing = self.decompressing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _decompressing = self.decompressing.lock();
         let existing = self.in_use_to(end());
         existing.map_or_else(|| self.decompress(self.resources.buffers.buffer(self.buffer_size()), end), Pinned::from)
     }
 
     /// Like [`Compressed::pin`], but `None` if it would have to wait.
     pub(crate) fn try_pin(&self, end: &dyn Fn() -> u64) -> Option<Pinned> {
-        let _decompressing = self.try_decompressing()?;
+        let _decompressing = self.decompressing.try_lock()?;
         let existing = self.in_use_to(end()).map(Pinned::from);
         existing.or_else(|| Some(self.decompress(self.resources.buffers.try_buffer(self.buffer_size())?, end)))
-    }
-
-    /// The permit to decompress it. `None` if another thread has it: that thread may be waiting for memory, also for the
-    /// caller's.
-    fn try_decompressing(&self) -> Option<MutexGuard<'_, (), { rank::DECOMPRESSING }>> {
-        match self.decompressing.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
     }
 
     /// Decompresses more of a bundle, into the same buffer. If another thread is reading or decompressing it, it stays as
     /// it is, and cannot be extended any more. Never waits for memory.
     pub(crate) fn extend(&self, pinned: Pinned, end: &dyn Fn() -> u64) -> Pinned {
         let Pinned { bytes, decoder: Some(decoder), error: None } = pinned else { return pinned };
-        let Some(_decompressing) = self.try_decompressing() else { return Pinned::from(bytes) };
+        let Some(_decompressing) = self.decompressing.try_lock() else { return Pinned::from(bytes) };
         match Arc::try_unwrap(bytes) {
             Ok(bytes) => self.decode(bytes, decoder, end),
             Err(shared) => Pinned::from(shared),

@@ -75,7 +75,7 @@ impl DirectoryReadahead {
         let mut children = fs.nodes().children(directory, 0).take(MAX_FILES);
         let is_small = |child: &Child<'_>| small_size(fs.nodes(), fs.nodes().number(child.node)).is_some();
         let Some((first, _)) = children.find(|(_, child)| is_small(child)) else { return };
-        let mut sequences = self.lock();
+        let mut sequences = self.sequences.lock();
         if sequences.iter().any(|sequence| sequence.directory == directory) {
             return;
         }
@@ -96,7 +96,7 @@ impl DirectoryReadahead {
             return;
         }
         let Some((directory, position)) = fs.nodes().place(node) else { return };
-        let mut sequences = self.lock();
+        let mut sequences = self.sequences.lock();
         let Some(sequence) = sequences.iter_mut().find(|sequence| sequence.directory == directory) else {
             remember(&mut sequences, Sequence::new(directory, position));
             return;
@@ -116,14 +116,10 @@ impl DirectoryReadahead {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Sequence>> {
-        self.sequences.lock()
-    }
-
     /// Whether no push is running.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
-        self.lock().iter().all(|sequence| !sequence.is_served)
+        self.sequences.lock().iter().all(|sequence| !sequence.is_served)
     }
 }
 
@@ -139,7 +135,7 @@ impl<F: PushFiles> Push<F> {
     /// both do the same file only once.
     fn run(self) {
         for &(position, node) in self.files.iter().rev() {
-            let sequences = self.fs.directory_readahead().lock();
+            let sequences = self.fs.directory_readahead().sequences.lock();
             let is_past = sequences.iter().any(|other| other.directory == self.directory && other.at >= position);
             drop(sequences);
             if is_past || !self.fs.push_to_page_cache(node) {
@@ -151,7 +147,7 @@ impl<F: PushFiles> Push<F> {
 
 impl<F: PushFiles> Drop for Push<F> {
     fn drop(&mut self) {
-        let mut sequences = self.fs.directory_readahead().lock();
+        let mut sequences = self.fs.directory_readahead().sequences.lock();
         if let Some(sequence) = sequences.iter_mut().find(|sequence| sequence.directory == self.directory) {
             sequence.is_served = false;
         }

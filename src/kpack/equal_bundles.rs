@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::frame::{Frame, MadeFrame};
 use crate::fatbin::{BundleClaims, Compressed};
-use crate::sync::{Arc, Mutex, PoisonError, Weak};
+use crate::sync::{Arc, Mutex, Weak};
 
 /// How many bundles with equal claims are remembered, and so how many one is compared with. Bundles with equal claims that
 /// differ are rare, except in an input that was made to cost time. Of more equal ones, the first are as good as the others.
@@ -28,7 +28,7 @@ pub(super) struct EqualBundles {
 impl EqualBundles {
     /// Adds a bundle.
     pub(super) fn add(&self, bundle: &Arc<Compressed>) {
-        let mut by_claims = self.by_claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_claims = self.by_claims.lock();
         let candidates = by_claims.entry(bundle.claims()).or_default();
         candidates.retain(|other| other.strong_count() > 0);
         if candidates.len() < CANDIDATES {
@@ -49,23 +49,23 @@ impl EqualBundles {
     /// The largest number of bundles that one is compared with.
     #[cfg(test)]
     pub(super) fn most_candidates(&self) -> usize {
-        let by_claims = self.by_claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_claims = self.by_claims.lock();
         by_claims.values().map(Vec::len).max().unwrap_or(0)
     }
 
     fn candidates(&self, bundle: &Compressed) -> Vec<Arc<Compressed>> {
-        let by_claims = self.by_claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_claims = self.by_claims.lock();
         let bundles = by_claims.get(&bundle.claims()).into_iter().flatten().filter_map(Weak::upgrade);
         bundles.filter(|other| other.id() != bundle.id()).collect()
     }
 
     fn are_equal(&self, bundle: &Compressed, other: &Compressed) -> bool {
         let key = (bundle.id(), other.id());
-        let known = self.compared.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+        let known = self.compared.lock().get(&key).copied();
         known.unwrap_or_else(|| {
             // If one of them cannot be read now, the frame is made, which names the error.
             let Ok(is_equal) = bundle.is_equal(other) else { return false };
-            let mut compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut compared = self.compared.lock();
             if compared.len() >= COMPARED {
                 compared.clear();
             }

@@ -15,7 +15,7 @@ use crate::resources::Resources;
 use crate::rope::{Identity, ReadError, SizeBounds, Xxh3, copy_from, to_usize};
 use crate::source::is_cached;
 use crate::sync::atomic::AtomicBool;
-use crate::sync::{Mutex, PoisonError, rank};
+use crate::sync::{Mutex, rank};
 
 /// Separates the reason why a bundle cannot be read from the target.
 const NO_CODE: &str = "; no code for ";
@@ -311,7 +311,7 @@ impl Frame {
         bundle: &mut OpenBundle,
         growing: &Mutex<(), { rank::GROWING }>,
     ) -> Result<MadeFrame, ReadError> {
-        let _growing = growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _growing = growing.lock();
         let budget = &self.resources.budget;
         let limit = self.resources.frames.capacity();
         let mut reservation = budget.account(MemoryClass::Frames, 0);

@@ -23,7 +23,7 @@ use crate::fatbin::{CodeObject, Compressed, Decompressed, OpenBundle, Pinned};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{ReadError, check_range, to_usize};
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, rank, thread};
+use crate::sync::{Arc, Mutex, Weak, rank, thread};
 
 /// Memory for each thread, in bytes. With less, threads would only wait for each other's memory. A zstd context of
 /// level 3 takes 1 to 5 MiB, and most code objects less than 3 MiB.
@@ -71,7 +71,7 @@ impl BundleJobs {
     /// Whether no job is running.
     #[cfg(all(test, feature = "shuttle"))]
     pub(super) fn is_idle(&self) -> bool {
-        self.lock().threads == 0
+        self.state.lock().threads == 0
     }
 
     /// The resources that all jobs share.
@@ -82,7 +82,7 @@ impl BundleJobs {
     /// The frame of a code object. Code objects for one target that share a content share the frame.
     pub(crate) fn shared_frame(self: &Arc<Self>, object: CodeObject, level: i32) -> Arc<Frame> {
         let key = (std::sync::Arc::as_ptr(&object.content).addr(), object.target.clone(), level);
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = self.shared.lock();
         // A frame keeps its content, so no other content has its address as long as the frame exists.
         if let Some(frame) = shared.get(&key).and_then(Weak::upgrade) {
             return frame;
@@ -95,7 +95,7 @@ impl BundleJobs {
     /// Registers a frame as one of its bundle, so that it is made when all frames of the bundle are.
     pub(super) fn register(&self, frame: &Arc<Frame>) {
         let Some(bundle) = &frame.object.bundle else { return };
-        let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut frames = self.frames.lock();
         let of_bundle = frames.entry(bundle.id()).or_default();
         if of_bundle.is_empty() {
             self.equal.add(bundle);
@@ -109,9 +109,9 @@ impl BundleJobs {
             if let Some(made) = frame.made() {
                 return Ok(made);
             }
-            let before = self.lock().compressed;
+            let before = self.state.lock().compressed;
             let made = self.demand(std::slice::from_ref(frame)).wait(|_| ())?;
-            self.resources.counters.read_wait_bytes_max.raise(self.lock().compressed - before);
+            self.resources.counters.read_wait_bytes_max.raise(self.state.lock().compressed - before);
             // No last frame means that another thread made it before it was demanded.
             if let Some(made) = made {
                 return Ok(made);
@@ -146,7 +146,7 @@ impl BundleJobs {
     pub(super) fn prefetch(self: &Arc<Self>, frames: &[Arc<Frame>]) {
         // The first question reads the frame store's segments, which is not done under the lock.
         let frames: Vec<_> = frames.iter().filter(|frame| !frame.is_done() && frame.check().is_ok()).collect();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for frame in frames {
             state.add(frame, None);
         }
@@ -157,11 +157,7 @@ impl BundleJobs {
     /// Number of callers that wait for frames.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
-        self.lock().waiting()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Schedule, { rank::SCHEDULE }> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().waiting()
     }
 
     /// Starts making those of the frames that are not available.
@@ -180,7 +176,7 @@ impl BundleJobs {
         let is_resident = |frame: &Frame| frame.object.bundle.as_ref().is_some_and(|bundle| bundle.is_resident());
         // Frames of one bundle, and those without a bundle, keep the order of the file, because inflating goes forward.
         missing.sort_by_cached_key(|frame| Reverse((is_resident(frame), costs.get(&key(frame)).copied())));
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let added = missing.into_iter().filter(|frame| state.add(frame, Some(&ticket))).count();
         // A frame that is made meanwhile waits for the lock.
         ticket.expect(added);
@@ -191,7 +187,7 @@ impl BundleJobs {
 
     /// Starts as many threads as there are tasks.
     fn start_threads(self: &Arc<Self>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while state.threads < self.threads.min(state.busy + state.tasks()) {
             let jobs = Arc::clone(self);
             state.threads += 1;
@@ -208,7 +204,7 @@ impl BundleJobs {
     }
 
     fn work(self: &Arc<Self>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while let Some(task) = state.next() {
             state.busy += 1;
             // Only these threads release the memory of open bundles, so the last one must not wait while it holds one.
@@ -220,9 +216,9 @@ impl BundleJobs {
                 Ok(())
             })
             .ok();
-            self.lock().busy -= 1;
+            self.state.lock().busy -= 1;
             self.start_threads();
-            state = self.lock();
+            state = self.state.lock();
         }
         state.threads -= 1;
     }
@@ -244,13 +240,13 @@ impl BundleJobs {
 
     /// Takes over frames of equal bundles for those of a job. Whether any are left to be made.
     fn take_over(&self, key: JobKey) -> bool {
-        let pending = self.lock().pending(key);
+        let pending = self.state.lock().pending(key);
         for frame in pending.iter().filter(|frame| frame.check().is_ok()) {
             if let Some(made) = self.equal.made(frame, |bundle| self.frames_of(bundle)) {
                 frame.take_over(made);
             }
         }
-        let (met, is_left) = self.lock().take_met(key);
+        let (met, is_left) = self.state.lock().take_met(key);
         for (demand, made) in met {
             demand.end(&Ok(made));
         }
@@ -260,7 +256,7 @@ impl BundleJobs {
     /// Opens the bundle of a job. Postpones the job if there is no memory and it may not wait.
     fn open(&self, key: JobKey, bundle: &Arc<Compressed>, may_wait: bool) {
         let open = || {
-            let needed = self.lock().needed(key);
+            let needed = self.state.lock().needed(key);
             let resident = bundle.is_decompressed_in_memory().then(|| bundle.resident(needed)).flatten();
             let mut others = self.others(bundle, resident.is_none());
             if let Some(held) = &resident {
@@ -278,7 +274,7 @@ impl BundleJobs {
         };
         match contained(open) {
             Ok(Some((open, others))) => self.publish(key, bundle, open, &others),
-            Ok(None) => self.lock().postpone(key),
+            Ok(None) => self.state.lock().postpone(key),
             Err(error) => self.fail(key, &error),
         }
     }
@@ -293,17 +289,17 @@ impl BundleJobs {
 
     /// The offset up to which the bundle of a job is decompressed next. Demands may arrive meanwhile.
     fn end(&self, key: JobKey, bundle: &Compressed) -> u64 {
-        if self.resources.policy.check_bundles { bundle.size() } else { self.lock().needed(key) }
+        if self.resources.policy.check_bundles { bundle.size() } else { self.state.lock().needed(key) }
     }
 
     fn publish(&self, key: JobKey, bundle: &Compressed, open: OpenBundle, others: &[Arc<Frame>]) {
-        let ended = self.lock().open(key, open, others);
+        let ended = self.state.lock().open(key, open, others);
         self.settle(Some(bundle), ended);
     }
 
     /// Fails all frames of a job.
     fn fail(&self, key: JobKey, error: &ReadError) {
-        let job = self.lock().remove(key);
+        let job = self.state.lock().remove(key);
         if let Some(job) = job {
             job.fail(error);
         }
@@ -328,7 +324,7 @@ impl BundleJobs {
 
     /// The registered frames of a bundle.
     fn frames_of(&self, bundle: &Compressed) -> Vec<Arc<Frame>> {
-        let frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        let frames = self.frames.lock();
         frames.get(&bundle.id()).into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
@@ -356,7 +352,7 @@ impl BundleJobs {
         if matches!(bundle, OpenBundle::InMemory(_)) {
             bundle = OpenBundle::None;
         }
-        let (demand, ended) = self.lock().end(key, frame, &mut bundle);
+        let (demand, ended) = self.state.lock().end(key, frame, &mut bundle);
         self.settle(frame.object.bundle.as_deref(), ended);
         if let Some(demand) = demand {
             let made = made.as_ref().map_err(|error| frame.lost(error)).cloned();

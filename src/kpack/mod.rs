@@ -122,7 +122,7 @@ impl FromStr for Compression {
 pub(crate) fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Result<(), ReadError> {
     let frames = unprepared(archives);
     let made = archives.first().map_or(Ok(None), |archive| {
-        archive.jobs().demand(&frames).wait(|bytes| {
+        archive.jobs.demand(&frames).wait(|bytes| {
             done.fetch_add(bytes, Ordering::Relaxed);
         })
     });

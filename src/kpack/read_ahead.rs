@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::sync::{Mutex, PoisonError, rank};
+use crate::sync::{Mutex, rank};
 
 /// Reads count as sequential if they skip at most this many frames: requests of one reader overtake each other.
 const DISORDER: usize = 8;
@@ -41,7 +41,7 @@ impl ReadAhead {
     /// until it is read.
     pub(super) fn next(&self, number: usize, room: u64, is_made: impl FnOnce() -> bool) -> Range<usize> {
         let nothing = number..number;
-        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readers = self.readers.lock();
         let Some(found) = readers.iter().rposition(|reader| number.abs_diff(reader.last) <= DISORDER) else {
             if readers.len() >= READERS {
                 readers.remove(0);

@@ -2,7 +2,7 @@
 
 use super::frame::MadeFrame;
 use crate::rope::ReadError;
-use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, rank};
+use crate::sync::{Condvar, Mutex, rank};
 
 /// What a caller waits for.
 #[derive(Debug, Default)]
@@ -22,13 +22,9 @@ struct JobProgress {
 }
 
 impl Ticket {
-    fn lock(&self) -> MutexGuard<'_, JobProgress, { rank::TICKET }> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends one of the frames, of `bytes` uncompressed bytes.
     pub(super) fn end(&self, bytes: u64, made: &Result<MadeFrame, ReadError>) {
-        let mut progress = self.lock();
+        let mut progress = self.state.lock();
         progress.left -= 1;
         progress.bytes += bytes;
         match made {
@@ -41,24 +37,24 @@ impl Ticket {
 
     /// Records why one of the frames cannot be made. Only the first reason is kept.
     pub(super) fn fail(&self, error: ReadError) {
-        self.lock().error.get_or_insert(error);
+        self.state.lock().error.get_or_insert(error);
     }
 
     /// Sets the number of frames to wait for.
     pub(super) fn expect(&self, count: usize) {
-        self.lock().left = count;
+        self.state.lock().left = count;
     }
 
     /// Waits until all frames are made, and returns the last one. `progress` is called with the uncompressed bytes of
     /// code objects that were compressed meanwhile.
     pub(super) fn wait(&self, mut progress: impl FnMut(u64)) -> Result<Option<MadeFrame>, ReadError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             progress(std::mem::take(&mut state.bytes));
             if state.left == 0 {
                 return state.error.take().map_or_else(|| Ok(state.last.take()), Err);
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state);
         }
     }
 }

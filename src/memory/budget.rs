@@ -16,7 +16,7 @@ use super::idle::Idle;
 use super::malloc::trim_malloc;
 use crate::metrics::{Gauges, MemoryClass};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, rank};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, rank};
 
 /// If values are evicted for at least this many bytes, the heap's free pages are also returned to the system.
 const TRIM_THRESHOLD: u64 = 4 << 20;
@@ -101,7 +101,7 @@ impl Budget {
 
     /// Bytes in use now.
     pub fn gauges(&self) -> Gauges {
-        let state = self.lock();
+        let state = self.state.lock();
         Gauges {
             capacity: self.capacity,
             bundles: state.bundles.bytes,
@@ -131,7 +131,7 @@ impl Budget {
     ) -> Result<Reservation, T> {
         let waiting = Waiting::new(self, purpose);
         loop {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let seen = state.changes;
             let is_first = state.account(purpose).waiting.front() == Some(&waiting.ticket);
             drop(state);
@@ -139,7 +139,7 @@ impl Budget {
             if is_first && let Some(found) = instead() {
                 return Err(found);
             }
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if is_first && state.taken(purpose, bytes) <= self.capacity {
                 return Ok(self.take(state, purpose, bytes));
             }
@@ -152,7 +152,7 @@ impl Budget {
             if is_first && self.reclaim_for(purpose, bytes) {
                 continue;
             }
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if is_first && state.account(purpose).bytes == 0 {
                 let reservation = self.take(state, purpose, bytes);
                 // What caches have freed may still be in the heap.
@@ -174,15 +174,15 @@ impl Budget {
     fn wait(&self, mut state: StateGuard<'_>, timeout: Option<Duration>) {
         state.sleeping += 1;
         let mut state = match timeout {
-            Some(timeout) => self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner).0,
-            None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Some(timeout) => self.changed.wait_timeout(state, timeout).0,
+            None => self.changed.wait(state),
         };
         state.sleeping -= 1;
     }
 
     /// Whether a thread waits for memory of this class.
     pub(super) fn is_awaited(&self, purpose: MemoryClass) -> bool {
-        !self.lock().account(purpose).waiting.is_empty()
+        !self.state.lock().account(purpose).waiting.is_empty()
     }
 
     /// A reservation if it fits now, or after caches have evicted values; or what `instead` finds, if it finds something. That
@@ -200,7 +200,7 @@ impl Budget {
             if let Some(found) = instead() {
                 return Some(Err(found));
             }
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.taken(purpose, bytes) <= self.capacity {
                 return Some(Ok(self.take(state, purpose, bytes)));
             }
@@ -214,8 +214,8 @@ impl Budget {
     /// Evicts one value of a cache if `bytes` more do not fit. Returns whether there was one. What was released may
     /// serve the caller as well as fresh memory, so callers check before they go on.
     fn reclaim_for(&self, purpose: MemoryClass, bytes: u64) -> bool {
-        let has_reclaimed = self.lock().taken(purpose, bytes) > self.capacity && self.reclaim_oldest(None);
-        if has_reclaimed && bytes >= TRIM_THRESHOLD && self.lock().taken(purpose, bytes) <= self.capacity {
+        let has_reclaimed = self.state.lock().taken(purpose, bytes) > self.capacity && self.reclaim_oldest(None);
+        if has_reclaimed && bytes >= TRIM_THRESHOLD && self.state.lock().taken(purpose, bytes) <= self.capacity {
             trim_malloc();
         }
         has_reclaimed
@@ -224,7 +224,7 @@ impl Budget {
     /// Reserves memory for a value of a cache. Never waits; `None` if there is no room.
     pub fn claim(self: &Arc<Self>, purpose: MemoryClass, bytes: u64) -> Option<Reservation> {
         loop {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let fits = state.taken(purpose, bytes) <= self.capacity;
             let account = state.account(purpose);
             // A cache can hold one value even while a single reservation exceeds the budget.
@@ -242,7 +242,7 @@ impl Budget {
     /// Accounts for memory that is used in any case. It never waits, and may exceed the budget. [`Budget::reclaim`]
     /// makes caches release the excess.
     pub fn account(self: &Arc<Self>, purpose: MemoryClass, bytes: u64) -> Reservation {
-        self.lock().account(purpose).bytes += bytes;
+        self.state.lock().account(purpose).bytes += bytes;
         Reservation { budget: Arc::clone(self), purpose, bytes }
     }
 
@@ -258,7 +258,7 @@ impl Budget {
 
     /// Makes waiting threads check again.
     pub(super) fn look_again(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.changes += 1;
         let is_awaited = state.sleeping > 0;
         drop(state);
@@ -270,13 +270,13 @@ impl Budget {
 
     /// Registers a cache or pool whose memory can be reclaimed.
     pub fn register(&self, reclaimable: Weak<dyn Reclaim>) {
-        let mut reclaimables = self.reclaimables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reclaimables = self.reclaimables.lock();
         reclaimables.retain(|reclaimable| reclaimable.strong_count() > 0);
         reclaimables.push(reclaimable);
     }
 
     fn reclaimables(&self) -> Vec<Arc<dyn Reclaim>> {
-        let reclaimables = self.reclaimables.lock().unwrap_or_else(PoisonError::into_inner);
+        let reclaimables = self.reclaimables.lock();
         reclaimables.iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -288,7 +288,7 @@ impl Budget {
         let mut oldest: Vec<_> = reclaimables
             .iter()
             .filter(|reclaimable| {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 let account = state.account(reclaimable.purpose());
                 account.bytes > account.guaranteed || own == Some(reclaimable.purpose())
             })
@@ -326,11 +326,6 @@ impl Budget {
     pub fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
-
-    fn lock(&self) -> StateGuard<'_> {
-        // Each statement leaves the state consistent, so a panic elsewhere does not invalidate it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A thread's place in the queue for a class of memory. Dropping it lets the threads behind it advance.
@@ -342,7 +337,7 @@ struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     fn new(budget: &'a Budget, purpose: MemoryClass) -> Self {
-        let mut state = budget.lock();
+        let mut state = budget.state.lock();
         state.tickets += 1;
         let ticket = state.tickets;
         state.account(purpose).waiting.push_back(ticket);
@@ -352,7 +347,7 @@ impl<'a> Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.budget.lock().account(self.purpose).waiting.retain(|other| *other != self.ticket);
+        self.budget.state.lock().account(self.purpose).waiting.retain(|other| *other != self.ticket);
         self.budget.look_again();
     }
 }
@@ -365,7 +360,7 @@ impl Reservation {
 
     /// Changes the number of bytes. Never waits: use it for corrections of an estimate.
     pub fn resize(&mut self, bytes: u64) {
-        let mut state = self.budget.lock();
+        let mut state = self.budget.state.lock();
         let account = state.account(self.purpose);
         account.bytes = account.bytes.saturating_sub(self.bytes).saturating_add(bytes);
         self.bytes = bytes;

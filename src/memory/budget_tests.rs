@@ -129,7 +129,7 @@ impl Reclaim for Counting {
 
     fn reclaim(&self) -> bool {
         self.values.fetch_sub(1, Ordering::SeqCst);
-        let mut reservation = self.reservation.lock().unwrap();
+        let mut reservation = self.reservation.lock();
         let left = reservation.bytes() - 1;
         reservation.resize(left);
         true
@@ -190,7 +190,7 @@ fn waiting_threads_get_released_memory_in_order() {
     let budget = Budget::new(1000);
     let first = budget.reserve(MemoryClass::Compression, 800);
     let (sender, order) = mpsc::channel();
-    let waiting = |budget: &Budget| budget.lock().compression.waiting.len();
+    let waiting = |budget: &Budget| budget.state.lock().compression.waiting.len();
     let threads: Vec<_> = [700, 100]
         .into_iter()
         .enumerate()

@@ -9,7 +9,7 @@ use super::budget::{Budget, Reclaim, Reservation};
 use super::lease::{self, Lease};
 use super::pool::Pooled;
 use crate::metrics::MemoryClass;
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, rank};
+use crate::sync::{Arc, Mutex, rank};
 
 /// The memory of a cached value.
 pub trait Weight {
@@ -121,17 +121,17 @@ where
 
     /// Bytes held now.
     pub fn bytes(&self) -> u64 {
-        self.held.lock().bytes
+        self.held.entries.lock().bytes
     }
 
     /// Whether the value is held. This does not count as a use.
     pub fn contains(&self, key: &K) -> bool {
-        self.held.lock().values.contains(key)
+        self.held.entries.lock().values.contains(key)
     }
 
     /// The value if it is held.
     pub fn get(&self, key: &K) -> Option<V> {
-        let mut held = self.held.lock();
+        let mut held = self.held.entries.lock();
         let entry = held.values.get_mut(key)?;
         entry.used = self.held.budget.now();
         Some(entry.value.clone())
@@ -157,7 +157,7 @@ where
             return left;
         }
         let entry = CachedValue { value, used: budget.now(), lease: None, _reservation: reservation };
-        let mut held = self.held.lock();
+        let mut held = self.held.entries.lock();
         held.bytes += weight;
         let before = held.values.put(key, entry);
         held.bytes -= before.as_ref().map_or(0, |entry| entry.value.weight());
@@ -169,7 +169,7 @@ where
 
     /// Leases a value to a reader that has read some bytes of it and will read more. See [`Pooled::lease`].
     pub fn lease(&self, key: &K, cost: u64, bytes: u64) {
-        let mut held = self.held.lock();
+        let mut held = self.held.entries.lock();
         let Some(entry) = held.values.peek_mut(key) else { return };
         entry.lease.get_or_insert_with(|| Lease::new(cost)).count(bytes);
         let may_go = entry.may_go();
@@ -181,7 +181,7 @@ where
 
     /// Ends the lease of a value.
     pub fn end_lease(&self, key: &K) {
-        if let Some(entry) = self.held.lock().values.peek_mut(key) {
+        if let Some(entry) = self.held.entries.lock().values.peek_mut(key) {
             entry.lease = None;
         }
         self.held.budget.look_again();
@@ -189,7 +189,7 @@ where
 
     /// Drops a value.
     pub fn remove(&self, key: &K) {
-        let mut held = self.held.lock();
+        let mut held = self.held.entries.lock();
         let removed = held.values.pop(key);
         held.bytes -= removed.as_ref().map_or(0, |entry| entry.value.weight());
         drop(held);
@@ -203,17 +203,10 @@ impl<V> CachedValue<V> {
     }
 }
 
-impl<K: Hash + Eq, V> CacheState<K, V> {
-    fn lock(&self) -> MutexGuard<'_, CacheEntries<K, V>, { rank::CACHE }> {
-        // Each statement leaves the state consistent, so a panic elsewhere does not invalidate it.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
     /// Takes out the least recently used value.
     fn pop(&self) -> Option<(K, V)> {
-        let mut held = self.lock();
+        let mut held = self.entries.lock();
         let (key, removed) = held.values.pop_lru()?;
         held.bytes -= removed.value.weight();
         drop(held);
@@ -225,7 +218,7 @@ impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
     where
         K: Clone,
     {
-        let mut held = self.lock();
+        let mut held = self.entries.lock();
         let key = held.values.iter().rev().find_map(|(key, entry)| entry.may_go().then(|| key.clone()))?;
         let removed = held.values.pop(&key)?;
         held.bytes -= removed.value.weight();
@@ -234,7 +227,7 @@ impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
 
     /// The limit in bytes after a value of at least `weight` bytes was computed.
     fn limit(&self, key: &K, weight: u64) -> u64 {
-        let mut held = self.lock();
+        let mut held = self.entries.lock();
         held.limit = match held.ghosts.pop(key) {
             Some(()) => held.limit.saturating_add(weight.saturating_mul(GROWTH)).min(self.max),
             None => held.limit.saturating_sub(weight / DECAY).max(self.capacity),
@@ -247,7 +240,7 @@ impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
         if self.max == self.capacity {
             return;
         }
-        let mut held = self.lock();
+        let mut held = self.entries.lock();
         held.ghosts.push(key, ());
         while (held.ghosts.len() as u64).saturating_mul(weight.max(MIN_GHOST)) > self.max - self.capacity {
             held.ghosts.pop_lru();
@@ -261,27 +254,27 @@ impl<K: Hash + Eq + Clone + Send, V: Weight + Send> Reclaim for CacheState<K, V>
     }
 
     fn oldest(&self) -> Option<u64> {
-        self.lock().values.iter().rev().find_map(|(_, entry)| entry.may_go().then_some(entry.used))
+        self.entries.lock().values.iter().rev().find_map(|(_, entry)| entry.may_go().then_some(entry.used))
     }
 
     fn lease_left(&self) -> Option<Duration> {
-        self.lock().values.iter().filter_map(|(_, entry)| lease::left(entry.lease.as_ref())).min()
+        self.entries.lock().values.iter().filter_map(|(_, entry)| lease::left(entry.lease.as_ref())).min()
     }
 
     fn end_leases(&self) {
-        self.lock().values.iter_mut().for_each(|(_, entry)| entry.lease = None);
+        self.entries.lock().values.iter_mut().for_each(|(_, entry)| entry.lease = None);
     }
 
     fn reclaim(&self) -> bool {
         let Some(value) = self.pop_unleased() else { return false };
         // Other users need the memory.
-        let mut held = self.lock();
+        let mut held = self.entries.lock();
         held.limit = held.limit.saturating_sub(value.weight()).max(self.capacity);
         true
     }
 
     fn rest(&self) {
-        let mut held = self.lock();
+        let mut held = self.entries.lock();
         held.limit = self.capacity;
         held.ghosts.clear();
         while held.bytes > self.capacity {
@@ -289,7 +282,7 @@ impl<K: Hash + Eq + Clone + Send, V: Weight + Send> Reclaim for CacheState<K, V>
             if self.pop().is_none() {
                 return;
             }
-            held = self.lock();
+            held = self.entries.lock();
         }
     }
 }

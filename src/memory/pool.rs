@@ -9,7 +9,7 @@ use super::budget::{Budget, Reclaim, Reservation};
 use super::lease::{self, Lease};
 use super::malloc;
 use crate::metrics::MemoryClass;
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, rank};
+use crate::sync::{Arc, Mutex, rank};
 
 /// A buffer is reused only for sizes of at least its capacity divided by this.
 const MAX_OVERSIZE: usize = 4;
@@ -57,7 +57,7 @@ impl<T: Default + Send + 'static> Pool<T> {
 
     /// The most recently used idle value without a lease that is fit for use.
     pub(super) fn idle(&self, mut is_fit: impl FnMut(&T) -> bool) -> Option<Pooled<T>> {
-        let mut idle = self.0.lock();
+        let mut idle = self.0.idle.lock();
         let found = idle.iter().rposition(|entry| entry.may_go() && is_fit(&entry.value))?;
         let IdleEntry { value, reservation, .. } = idle.remove(found);
         drop(idle);
@@ -67,7 +67,7 @@ impl<T: Default + Send + 'static> Pool<T> {
     /// The idle value with a lease for which `rank` is greatest. The caller needs not wait for those that want its memory:
     /// they wait until the lease ends.
     pub fn resume(&self, rank: impl Fn(&T) -> Option<u64>) -> Option<Pooled<T>> {
-        let mut idle = self.0.lock();
+        let mut idle = self.0.idle.lock();
         let leased = idle.iter().enumerate().filter(|(_, entry)| !entry.may_go());
         let (_, found) = leased.filter_map(|(number, entry)| Some((rank(&entry.value)?, number))).max()?;
         let IdleEntry { value, reservation, lease, .. } = idle.remove(found);
@@ -122,13 +122,9 @@ fn is_fit_buffer(buffer: &Vec<u8>, size: usize) -> bool {
 }
 
 impl<T> PoolState<T> {
-    fn lock(&self) -> MutexGuard<'_, Vec<IdleEntry<T>>, { rank::POOL }> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes out the least recently used value without a lease.
     fn pop(&self) -> Option<IdleEntry<T>> {
-        let mut idle = self.lock();
+        let mut idle = self.idle.lock();
         let found = idle.iter().position(IdleEntry::may_go)?;
         Some(idle.remove(found))
     }
@@ -140,7 +136,7 @@ impl<T: Send> Reclaim for PoolState<T> {
     }
 
     fn oldest(&self) -> Option<u64> {
-        self.lock().iter().find(|entry| entry.may_go()).map(|entry| entry.since)
+        self.idle.lock().iter().find(|entry| entry.may_go()).map(|entry| entry.since)
     }
 
     fn reclaim(&self) -> bool {
@@ -149,11 +145,11 @@ impl<T: Send> Reclaim for PoolState<T> {
     }
 
     fn lease_left(&self) -> Option<Duration> {
-        self.lock().iter().filter_map(|entry| lease::left(entry.lease.as_ref())).min()
+        self.idle.lock().iter().filter_map(|entry| lease::left(entry.lease.as_ref())).min()
     }
 
     fn end_leases(&self) {
-        self.lock().iter_mut().for_each(|entry| entry.lease = None);
+        self.idle.lock().iter_mut().for_each(|entry| entry.lease = None);
     }
 }
 
@@ -201,7 +197,7 @@ impl<T: Default> Drop for Pooled<T> {
         if let Some(reservation) = self.reservation.take() {
             let value = std::mem::take(&mut self.value);
             let since = self.pool.budget.now();
-            self.pool.lock().push(IdleEntry { value, reservation, since, lease: self.lease });
+            self.pool.idle.lock().push(IdleEntry { value, reservation, since, lease: self.lease });
             self.pool.budget.mark_idle();
         }
     }
@@ -209,7 +205,7 @@ impl<T: Default> Drop for Pooled<T> {
 
 impl<T> fmt::Debug for Pool<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Pool({} idle)", self.0.lock().len())
+        write!(formatter, "Pool({} idle)", self.0.idle.lock().len())
     }
 }
 

@@ -9,7 +9,7 @@ use super::error::RemoteProblem;
 use super::window::BLOCK;
 use crate::rope::to_usize;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, rank};
+use crate::sync::{Arc, Condvar, Mutex, rank};
 
 /// All answers that are being read.
 #[derive(Debug)]
@@ -41,10 +41,6 @@ impl OpenAnswers {
         Self { ahead: ahead / BLOCK + 2, list: Mutex::default(), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<OpenAnswer>>, { rank::REMOTE }> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What `held` finds of a block, or else has `read` read the answer that the block is to come in. That is one which is
     /// there, or a new one for the blocks that `choose` takes, which receives whether a block is to come. No answer reaches
     /// behind `end`.
@@ -55,7 +51,7 @@ impl OpenAnswers {
         choose: impl Fn(&dyn Fn(u64) -> bool) -> Range<u64>,
         read: impl FnOnce(&OpenAnswer) -> Result<(), E>,
     ) -> Result<Option<T>, E> {
-        let mut list = self.lock();
+        let mut list = self.list.lock();
         let answer = loop {
             if let Some(held) = held() {
                 return Ok(Some(held));
@@ -72,12 +68,12 @@ impl OpenAnswers {
                 let blocks = choose(&|block| list.iter().any(|it| it.is_to_come(block)));
                 list.push(Arc::new(OpenAnswer::new(blocks, end, self.ahead)));
             } else {
-                list = self.changed.wait(list).unwrap_or_else(PoisonError::into_inner);
+                list = self.changed.wait(list);
             }
         };
         drop(list);
         let result = read(&answer);
-        let mut list = self.lock();
+        let mut list = self.list.lock();
         if answer.is_read() {
             list.retain(|it| !Arc::ptr_eq(it, &answer));
         }
@@ -114,7 +110,7 @@ impl OpenAnswer {
         rest: u64,
         mut take: impl FnMut(u64, Arc<[u8]>),
     ) -> Result<(), RemoteProblem> {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock();
         if !self.is_to_come(block) {
             return Ok(());
         }

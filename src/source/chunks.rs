@@ -25,7 +25,7 @@ use crate::index::RecordKind;
 use crate::metrics::MemoryClass;
 use crate::rope::{BlockBoundary, ReadError, to_usize};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, rank};
+use crate::sync::{Arc, Condvar, Mutex, rank};
 
 /// A decode that passes other chunks keeps this many of the first and of the last ones. Sections that are read together
 /// are close to each other, but not in the order of reading. Keeping more would evict chunks that others are about to
@@ -127,11 +127,6 @@ impl Chunks {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, ChunksState, { rank::CHUNKS }> {
-        // Each statement leaves the state consistent, so a panic elsewhere does not invalidate it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Number of chunks.
     pub(super) fn count(&self) -> u64 {
         self.stream.size.div_ceil(CHUNK)
@@ -139,7 +134,7 @@ impl Chunks {
 
     /// A chunk if it is in the cache.
     pub(super) fn cached(&self, number: u64) -> Option<Arc<[u8]>> {
-        let id = self.lock().id;
+        let id = self.state.lock().id;
         self.stream.resources.spans.get(&key(id, number))
     }
 
@@ -171,7 +166,7 @@ impl Chunks {
 
     fn with_complete_index<T>(&self, take: impl Fn(&BlockIndex) -> T) -> Result<T, ReadError> {
         loop {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             self.restore(&mut state);
             if let Some(damage) = &state.damage {
                 return Err(damage.error.clone());
@@ -196,24 +191,24 @@ impl Chunks {
     /// What is known about the content. Never waits, since the caller may hold the lock of other chunks; `None` if it had
     /// to.
     pub(super) fn facts(&self) -> Option<MemberFacts> {
-        let damage = self.state.try_lock().ok()?.damage.clone().map(Box::new);
+        let damage = self.state.try_lock()?.damage.clone().map(Box::new);
         let is_passed = self.is_passed.load(Ordering::Relaxed);
         Some(MemberFacts { sha256: self.sha256.get().copied(), is_passed, damage })
     }
 
     /// What is wrong with the stream, as far as it is known.
     pub(super) fn damage(&self) -> Option<StreamDamage> {
-        self.lock().damage.clone()
+        self.state.lock().damage.clone()
     }
 
     /// Fails if the content up to `end` is known to be unreadable.
     pub(super) fn check(&self, end: u64) -> Result<(), ReadError> {
-        self.lock().damage.as_ref().map_or(Ok(()), |damage| damage.check(end))
+        self.state.lock().damage.as_ref().map_or(Ok(()), |damage| damage.check(end))
     }
 
     /// Fills `buffer` with a captured bundle header at `offset`. `false` if there is none.
     pub(super) fn read_header(&self, offset: u64, buffer: &mut [u8]) -> bool {
-        let id = self.lock().id;
+        let id = self.state.lock().id;
         self.decoders.headers.read(id, offset, buffer)
     }
 
@@ -226,7 +221,7 @@ impl Chunks {
     fn task(&self, number: u64) -> Result<Task<'_>, ReadError> {
         let start = number * CHUNK;
         let mut waits = 0;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             let readable = state.damage.as_ref().map_or(self.stream.size, |damage| damage.readable);
             let end = start.saturating_add(CHUNK).min(readable);
@@ -249,7 +244,7 @@ impl Chunks {
             let must_wait = end > indexed_to && state.decodes.iter().any(|decode| decode.end > indexed_to);
             if must_wait || (decoding_at > idle_at && waits < MAX_WAITS) {
                 waits += 1;
-                state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.progress.wait(state);
                 continue;
             }
             let (at, start) = match idle_at.and_then(|output| self.decoders.take(id, output)) {
@@ -303,7 +298,7 @@ impl Chunks {
             return Ok(decoder);
         }
         // 32 KiB later nothing refers to the window any more.
-        let until = self.lock().index.boundary_from(checkpoint.boundary.output.saturating_add(WINDOW as u64));
+        let until = self.state.lock().index.boundary_from(checkpoint.boundary.output.saturating_add(WINDOW as u64));
         let mut crc = crc32fast::Hasher::new_with_initial(checkpoint.boundary.crc32);
         let mut buffer = vec![0; WINDOW];
         while decoder.output < until.output {
@@ -343,7 +338,7 @@ impl Chunks {
         if !matches!(error, ReadError::Damaged { .. }) {
             return Err(error);
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.id != id {
             return Ok(());
         }

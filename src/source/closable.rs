@@ -11,7 +11,7 @@ use super::open_members::{CloseMember, ListedMember};
 use super::stored::StoredMember;
 use crate::rope::{BlockBoundary, Content, Identity, Packed, PackedContent, ReadError};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, rank};
+use crate::sync::{Arc, Mutex, Weak, rank};
 
 /// What is kept of a member for as long as its input is open.
 pub(super) trait Openable: fmt::Debug + Send + Sync + 'static {
@@ -93,13 +93,9 @@ impl<M: Openable> Closable<M> {
         Arc::new_cyclic(|this| Self { member, this: Weak::clone(this), state: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, ClosableState, { rank::MEMBER }> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Opens the member unless it is open.
     fn open(&self) -> Arc<OpenMember> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(open) = &state.open {
             return Arc::clone(open);
         }
@@ -114,7 +110,7 @@ impl<M: Openable> Closable<M> {
 
     /// The open member. `None` if it is closed and not known to be damaged.
     fn opened(&self) -> Option<Arc<OpenMember>> {
-        let state = self.lock();
+        let state = self.state.lock();
         if state.facts.as_ref().is_some_and(|facts| facts.damage.is_some()) {
             drop(state);
             return Some(self.open());
@@ -125,7 +121,7 @@ impl<M: Openable> Closable<M> {
 
 impl<M: Openable> CloseMember for Closable<M> {
     fn close(&self) -> bool {
-        let Ok(mut state) = self.state.try_lock() else { return false };
+        let Some(mut state) = self.state.try_lock() else { return false };
         // Readers have an Arc of their own, and none can get one now.
         let idle = state.open.as_ref().filter(|open| Arc::strong_count(open) == 1);
         let Some(facts) = idle.and_then(|open| open.idle_facts()) else { return false };

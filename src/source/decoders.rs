@@ -14,7 +14,7 @@ use crate::metrics::MemoryClass;
 use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::sync::atomic::AtomicUsize;
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, rank};
+use crate::sync::{Arc, Condvar, Mutex, rank};
 
 /// Bytes of content that are decoded and cached together. Small chunks are decoded soon and stay in the processor's cache.
 pub(super) const CHUNK: u64 = 256 << 10;
@@ -115,9 +115,9 @@ impl Decoders {
     /// Waits until there is memory for one more decode. The holder of a permit waits for nothing, so this ends.
     pub(super) fn permit(&self) -> Permit<'_> {
         let (at_work, ended) = &self.at_work;
-        let mut count = at_work.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = at_work.lock();
         while *count >= self.most_at_work() {
-            count = ended.wait(count).unwrap_or_else(PoisonError::into_inner);
+            count = ended.wait(count);
         }
         *count += 1;
         drop(count);
@@ -126,21 +126,21 @@ impl Decoders {
 
     /// The position of the last decoder of `owner` in `range`.
     pub(super) fn nearest(&self, owner: usize, range: &RangeInclusive<u64>) -> Option<u64> {
-        let decoders = self.unused.decoders();
+        let decoders = self.unused.decoders.lock();
         let outputs = decoders.iter().filter(|idle| idle.owner == Some(owner)).map(|idle| idle.decoder.output);
         outputs.filter(|output| range.contains(output)).max()
     }
 
     /// The decoder of `owner` at `output`, if it is still there.
     pub(super) fn take(&self, owner: usize, output: u64) -> Option<Decoder> {
-        let mut decoders = self.unused.decoders();
+        let mut decoders = self.unused.decoders.lock();
         let found = decoders.iter().position(|idle| idle.owner == Some(owner) && idle.decoder.output == output)?;
         Some(decoders.remove(found).decoder)
     }
 
     /// A decoder that seeks in `stream` to `start`. It reads at most `step_in` compressed bytes at a time.
     pub(super) fn seek(&self, stream: &Stream, start: &Checkpoint, step_in: usize) -> Result<Decoder, ReadError> {
-        let mut decoders = self.unused.decoders();
+        let mut decoders = self.unused.decoders.lock();
         let unowned = decoders.iter().position(|idle| idle.owner.is_none());
         let used = unowned.or(self.is_full(&decoders).then_some(0)).map(|found| decoders.remove(found).decoder);
         drop(decoders);
@@ -155,7 +155,7 @@ impl Decoders {
     /// Keeps a decoder: for `owner` to continue, or for reuse elsewhere.
     pub(super) fn put_back(&self, owner: Option<usize>, decoder: Decoder) {
         let memory = self.budget.claim(MemoryClass::Streams, DECODER);
-        let mut decoders = self.unused.decoders();
+        let mut decoders = self.unused.decoders.lock();
         let memory = match memory {
             None if decoders.len() >= MIN_IDLE => return,
             memory => memory.unwrap_or_else(|| self.budget.account(MemoryClass::Streams, DECODER)),
@@ -171,36 +171,26 @@ impl Decoders {
     /// of others.
     pub(super) fn reuse(&self, mut chunk: Arc<[u8]>) {
         if chunk.len() as u64 != CHUNK
-            || self.unused.free_chunks().len() >= FREE_CHUNKS
+            || self.unused.free_chunks.lock().len() >= FREE_CHUNKS
             || Arc::get_mut(&mut chunk).is_none()
         {
             return;
         }
         if let Some(memory) = self.budget.claim(MemoryClass::Streams, chunk.len() as u64) {
             let since = self.budget.now();
-            self.unused.free_chunks().push(FreeChunk { chunk, since, _memory: memory });
+            self.unused.free_chunks.lock().push(FreeChunk { chunk, since, _memory: memory });
         }
     }
 
     /// Memory for a chunk of `length` bytes, to be filled.
     pub(super) fn chunk(&self, length: usize) -> Arc<[u8]> {
-        let found = self.unused.free_chunks().pop_if(|free| free.chunk.len() == length);
+        let found = self.unused.free_chunks.lock().pop_if(|free| free.chunk.len() == length);
         found.map_or_else(|| std::iter::repeat_n(0, length).collect(), |free| free.chunk)
     }
 
     #[cfg(test)]
     pub(super) fn clear(&self) {
-        self.unused.decoders().clear();
-    }
-}
-
-impl Unused {
-    fn decoders(&self) -> MutexGuard<'_, Vec<IdleDecoder>, { rank::DECODERS }> {
-        self.decoders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn free_chunks(&self) -> MutexGuard<'_, Vec<FreeChunk>, { rank::DECODERS }> {
-        self.free_chunks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unused.decoders.lock().clear();
     }
 }
 
@@ -210,20 +200,20 @@ impl Reclaim for Unused {
     }
 
     fn oldest(&self) -> Option<u64> {
-        let chunk = self.free_chunks().first().map(|free| free.since);
-        let decoder = self.decoders().first().map(|idle| idle.since);
+        let chunk = self.free_chunks.lock().first().map(|free| free.since);
+        let decoder = self.decoders.lock().first().map(|idle| idle.since);
         chunk.into_iter().chain(decoder).min()
     }
 
     /// Decoders are dropped last: a new chunk costs less than decoding from a checkpoint.
     fn reclaim(&self) -> bool {
-        let mut chunks = self.free_chunks();
+        let mut chunks = self.free_chunks.lock();
         let chunk = (!chunks.is_empty()).then(|| chunks.remove(0));
         drop(chunks);
         if chunk.is_some() {
             return true;
         }
-        let mut decoders = self.decoders();
+        let mut decoders = self.decoders.lock();
         let decoder = (!decoders.is_empty()).then(|| decoders.remove(0));
         drop(decoders);
         decoder.is_some()
@@ -233,7 +223,7 @@ impl Reclaim for Unused {
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         let (at_work, ended) = &self.decoders.at_work;
-        *at_work.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *at_work.lock() -= 1;
         ended.notify_one();
     }
 }

@@ -16,7 +16,7 @@ use crate::rope::{
     BlockBoundary, Content, Identity, Packed, PackedContent, ReadError, check_range, copy_from, to_usize,
 };
 use crate::sync::atomic::Ordering;
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, rank};
+use crate::sync::{Arc, Mutex, rank};
 
 /// Compressed bytes read at a time for the first bytes of a member.
 const PEEK_INPUT: usize = 4 << 10;
@@ -75,8 +75,8 @@ impl Deflated {
 
     /// The reader that has come to this place, or a new one.
     fn reader_at(&self, offset: u64) -> Arc<Reader> {
-        let mut readers = lock(&self.readers);
-        let is_near = |reader: &Arc<Reader>| offset.abs_diff(lock(reader).to) <= OVERTAKING;
+        let mut readers = self.readers.lock();
+        let is_near = |reader: &Arc<Reader>| offset.abs_diff(reader.lock().to) <= OVERTAKING;
         let found = readers.iter().rposition(is_near).or((readers.len() >= READERS).then_some(0));
         let reader = found.map_or_else(Arc::default, |found| readers.remove(found));
         readers.push(Arc::clone(&reader));
@@ -86,7 +86,7 @@ impl Deflated {
     /// Records a read, and starts readahead if the reader is likely to continue.
     fn on_read(&self, offset: u64, end: u64) {
         let of_place = self.reader_at(offset);
-        let mut reader = lock(&of_place);
+        let mut reader = of_place.lock();
         if offset.abs_diff(reader.to) > OVERTAKING {
             (reader.from, reader.to) = (end, end);
         }
@@ -119,15 +119,11 @@ impl Deflated {
             let service = ReadaheadTask { chunks: Arc::clone(&self.chunks), reader: Arc::clone(&of_place) };
             drop(reader);
             if !resources.executor.run_in_background(move || service.run()) {
-                lock(&of_place).is_served = false;
+                of_place.lock().is_served = false;
                 served.fetch_sub(1, Ordering::Relaxed);
             }
         }
     }
-}
-
-fn lock<T, const RANK: u8>(mutex: &Mutex<T, RANK>) -> MutexGuard<'_, T, RANK> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Decodes the first bytes of a stream, and caches nothing.
@@ -153,7 +149,7 @@ struct ReadaheadTask {
 impl ReadaheadTask {
     fn run(self) {
         loop {
-            let mut reader = lock(&self.reader);
+            let mut reader = self.reader.lock();
             // Chunks that the reader has passed already are skipped.
             let number = reader.next.max(reader.to / CHUNK);
             if number >= reader.end {
@@ -167,7 +163,7 @@ impl ReadaheadTask {
             // The reader will meet the same error or panic.
             let decoded = catch_unwind(AssertUnwindSafe(|| self.chunks.get(number)));
             if !matches!(decoded, Ok(Ok(_))) {
-                lock(&self.reader).end = 0;
+                self.reader.lock().end = 0;
             }
         }
     }

@@ -8,7 +8,7 @@ use lru::LruCache;
 
 use crate::memory::{Budget, Reclaim, Reservation};
 use crate::metrics::MemoryClass;
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, rank};
+use crate::sync::{Arc, Mutex, Weak, rank};
 
 /// Members stay open while all of them together take less than the larger of these: the budget divided by
 /// `GUARANTEED_PART`, and `GUARANTEED` bytes. The block indexes of ten libraries of 6 GB take 18 MB. Without a cache directory,
@@ -66,13 +66,9 @@ impl OpenMembers {
         Arc::new(Self { budget: Arc::clone(budget), state: Mutex::new(state) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, OpenState, { rank::MEMBERS }> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The least recently used member, which counts as used last from now on: if it stays, it is in use.
     fn oldest_member(&self) -> Option<Arc<dyn CloseMember>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let (&number, entry) = state.entries.peek_lru()?;
         let member = entry.member.upgrade();
         state.entries.promote(&number);
@@ -82,7 +78,7 @@ impl OpenMembers {
     /// Adds a member that is being opened.
     pub(super) fn add(self: &Arc<Self>, member: Weak<dyn CloseMember>) -> ListedMember {
         let used = self.budget.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let number = state.next;
         state.next += 1;
         state.entries.put(number, OpenEntry { member, bytes: OPEN, used });
@@ -102,14 +98,14 @@ impl OpenState {
 impl ListedMember {
     /// Records a use of the member.
     pub(super) fn touch(&self) {
-        if let Some(entry) = self.list.lock().entries.get_mut(&self.number) {
+        if let Some(entry) = self.list.state.lock().entries.get_mut(&self.number) {
             entry.used = self.list.budget.now();
         }
     }
 
     /// Records that opening the member again costs nothing, so that it is closed before those that have an index.
     pub(super) fn close_first(&self) {
-        let mut state = self.list.lock();
+        let mut state = self.list.state.lock();
         state.entries.demote(&self.number);
         if let Some(entry) = state.entries.peek_mut(&self.number) {
             entry.used = 0;
@@ -119,7 +115,7 @@ impl ListedMember {
     /// Sets the bytes of the member's block index.
     pub(super) fn account(&self, index_bytes: u64) {
         let used = self.list.budget.now();
-        let mut state = self.list.lock();
+        let mut state = self.list.state.lock();
         let Some(entry) = state.entries.get_mut(&self.number) else { return };
         let (before, after) = (entry.bytes, OPEN + index_bytes);
         (entry.bytes, entry.used) = (after, used);
@@ -129,7 +125,7 @@ impl ListedMember {
 
 impl Drop for ListedMember {
     fn drop(&mut self) {
-        let mut state = self.list.lock();
+        let mut state = self.list.state.lock();
         if let Some(entry) = state.entries.pop(&self.number) {
             state.account(entry.bytes, 0);
         }
@@ -142,7 +138,7 @@ impl Reclaim for OpenMembers {
     }
 
     fn oldest(&self) -> Option<u64> {
-        let state = self.lock();
+        let state = self.state.lock();
         let is_reclaimable = state.memory.bytes() > GUARANTEED.max(self.budget.capacity() / GUARANTEED_PART);
         state.entries.peek_lru().filter(|_| is_reclaimable).map(|(_, entry)| entry.used)
     }

@@ -19,18 +19,18 @@ impl Fake {
         let fake = Arc::<Self>::default();
         let listed = list.add(Weak::<Self>::clone(&Arc::downgrade(&fake)));
         listed.account(index_bytes);
-        *fake.listed.lock().unwrap() = Some(listed);
+        *fake.listed.lock() = Some(listed);
         fake
     }
 
     fn is_open(&self) -> bool {
-        self.listed.lock().unwrap().is_some()
+        self.listed.lock().is_some()
     }
 }
 
 impl CloseMember for Fake {
     fn close(&self) -> bool {
-        let closed = if self.is_busy.load(Ordering::Relaxed) { None } else { self.listed.lock().unwrap().take() };
+        let closed = if self.is_busy.load(Ordering::Relaxed) { None } else { self.listed.lock().take() };
         closed.is_some()
     }
 }
@@ -42,8 +42,8 @@ fn when_the_budget_is_short_members_are_closed_in_the_order_of_their_use() {
     budget.register(Arc::downgrade(&(Arc::clone(&list) as Arc<dyn Reclaim>)));
     let members: Vec<_> = (0..8).map(|_| Fake::open(&list, 1 << 20)).collect();
     members[1].is_busy.store(true, Ordering::Relaxed);
-    members[2].listed.lock().unwrap().as_ref().unwrap().touch();
-    members[7].listed.lock().unwrap().as_ref().unwrap().close_first();
+    members[2].listed.lock().as_ref().unwrap().touch();
+    members[7].listed.lock().as_ref().unwrap().close_first();
     budget.reclaim();
     assert!(budget.gauges().total() <= 4 << 20);
     let open: Vec<_> = (0..8).filter(|&number: &usize| members[number].is_open()).collect();

@@ -1,7 +1,7 @@
 //! Mutexes and condition variables with ranks. Their methods are those of std.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::rank::{Held, NONE};
@@ -30,20 +30,19 @@ impl<T, const RANK: u8> Mutex<T, RANK> {
         Self(of::Mutex::new(value))
     }
 
-    pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T, RANK>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T, RANK> {
         let held = Held::before_lock();
-        with(self.0.lock(), |guard| MutexGuard { guard, held })
+        MutexGuard { guard: self.0.lock().unwrap_or_else(PoisonError::into_inner), held }
     }
 
-    pub(crate) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T, RANK>> {
-        let of_guard = |guard| MutexGuard { guard, held: Held::after_try() };
-        match self.0.try_lock() {
-            Ok(guard) => Ok(of_guard(guard)),
-            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
-            Err(TryLockError::Poisoned(error)) => {
-                Err(TryLockError::Poisoned(PoisonError::new(of_guard(error.into_inner()))))
-            }
-        }
+    /// `None` if another thread has it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T, RANK>> {
+        let guard = match self.0.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(MutexGuard { guard, held: Held::after_try() })
     }
 }
 
@@ -75,16 +74,17 @@ impl Condvar {
     pub(crate) fn wait<'a, T, const RANK: u8>(
         &self,
         MutexGuard { guard, held }: MutexGuard<'a, T, RANK>,
-    ) -> LockResult<MutexGuard<'a, T, RANK>> {
-        with(self.0.wait(guard), |guard| MutexGuard { guard, held })
+    ) -> MutexGuard<'a, T, RANK> {
+        MutexGuard { guard: self.0.wait(guard).unwrap_or_else(PoisonError::into_inner), held }
     }
 
     pub(crate) fn wait_timeout<'a, T, const RANK: u8>(
         &self,
         MutexGuard { guard, held }: MutexGuard<'a, T, RANK>,
         timeout: Duration,
-    ) -> LockResult<(MutexGuard<'a, T, RANK>, of::WaitTimeoutResult)> {
-        with(self.0.wait_timeout(guard, timeout), |(guard, result)| (MutexGuard { guard, held }, result))
+    ) -> (MutexGuard<'a, T, RANK>, of::WaitTimeoutResult) {
+        let (guard, result) = self.0.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner);
+        (MutexGuard { guard, held }, result)
     }
 
     pub(crate) fn notify_one(&self) {
@@ -93,13 +93,6 @@ impl Condvar {
 
     pub(crate) fn notify_all(&self) {
         self.0.notify_all();
-    }
-}
-
-fn with<G, H>(locked: LockResult<G>, wrap: impl FnOnce(G) -> H) -> LockResult<H> {
-    match locked {
-        Ok(guard) => Ok(wrap(guard)),
-        Err(poisoned) => Err(PoisonError::new(wrap(poisoned.into_inner()))),
     }
 }
 
@@ -112,16 +105,16 @@ mod tests {
     fn the_wrong_order_is_noticed_before_it_can_hang() {
         let (outer, inner) = (Mutex::<u8, { rank::CHUNKS }>::new(1), Mutex::<u8, { rank::BUDGET }>::new(2));
         {
-            let _outer = outer.lock().unwrap();
-            assert_eq!(*inner.lock().unwrap(), 2);
+            let _outer = outer.lock();
+            assert_eq!(*inner.lock(), 2);
         }
         let wrong = std::panic::catch_unwind(|| {
-            let _inner = inner.lock().unwrap();
-            assert!(outer.try_lock().is_ok(), "it does not wait");
+            let _inner = inner.lock();
+            assert!(outer.try_lock().is_some(), "it does not wait");
             drop(outer.lock());
         });
         let text = *wrong.unwrap_err().downcast::<String>().unwrap();
         assert_eq!(text, format!("a lock of rank {} is taken under one of rank {}", rank::CHUNKS, rank::BUDGET));
-        drop(outer.lock().unwrap());
+        drop(outer.lock());
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct DecodeGuard<'a> {
 
 impl Drop for DecodeGuard<'_> {
     fn drop(&mut self) {
-        self.chunks.lock().decodes.retain(|decode| decode.number != self.number);
+        self.chunks.state.lock().decodes.retain(|decode| decode.number != self.number);
         self.chunks.progress.notify_all();
     }
 }
@@ -46,7 +46,7 @@ impl DecodeGuard<'_> {
     /// Publishes progress: everything before `at` is decoded. Puts `made` into the cache and extends the index.
     pub(super) fn advance(&mut self, at: u64, made: Option<(u64, Arc<[u8]>)>) {
         let stream = &self.chunks.stream;
-        let mut state = self.chunks.lock();
+        let mut state = self.chunks.state.lock();
         // A cached chunk implies that the index covers it.
         let left = made.and_then(|(number, chunk)| stream.resources.spans.put(key(self.id, number), chunk));
         if let Some(decode) = state.decodes.iter_mut().find(|decode| decode.number == self.number) {

@@ -13,7 +13,7 @@ impl Chunks {
     /// Compares the sizes and the CRC-32 of a stream that nobody has read, and computes its SHA-256 if that is wanted. `false`
     /// if it was read, or if something is wrong: the pass that builds the index then tells what is wrong, and where.
     pub(super) fn pass(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         self.restore(&mut state);
         let is_unread = state.load_state == LoadState::Built && state.index.indexed_to == 0 && state.decodes.is_empty();
         let is_passing = is_unread && state.damage.is_none();
