@@ -119,10 +119,6 @@ struct Counting {
 }
 
 impl Reclaim for Counting {
-    fn purpose(&self) -> MemoryClass {
-        MemoryClass::Streams
-    }
-
     fn oldest(&self) -> Option<u64> {
         (self.values.load(Ordering::SeqCst) > 0).then_some(0)
     }
@@ -178,6 +174,7 @@ fn idle_buffers_are_given_back_after_a_while() {
     let budget = Budget::new(1000);
     let pool = Pool::<Vec<u8>>::new(&budget, MemoryClass::Bundles);
     drop(pool.buffer(600));
+    budget.idle.start(&budget);
     let started = std::time::Instant::now();
     while budget.gauges().bundles > 0 {
         assert!(started.elapsed() < LONG);
