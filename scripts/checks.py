@@ -1,7 +1,13 @@
-"""What the suites scripts/check-* share: programs that have to succeed, and failures."""
+"""What the suites scripts/check-* share: paths, programs that have to succeed, and failures."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+KPACKFS = str(Path(os.environ.get("KPACKFS", ROOT / "target/release/kpackfs")).resolve())
+CORPUS = Path(os.environ.get("KPACKFS_CORPUS", Path.home() / ".cache/kpackfs-corpus"))
 
 failures = []
 
