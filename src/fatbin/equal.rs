@@ -2,10 +2,7 @@
 
 use super::compressed::Compressed;
 use super::packing::CompressedFormat;
-use crate::rope::{ReadError, head_mut, to_usize};
-
-/// Bytes that are compared at a time. Bundles that differ do so in their first bytes, where their tables are.
-const PIECE: usize = 64 << 10;
+use crate::rope::{ReadError, are_equal};
 
 /// What is known of a bundle without reading it. Those of equal bundles are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,28 +14,16 @@ pub(crate) struct BundleClaims {
 
 impl Compressed {
     pub(crate) fn claims(&self) -> BundleClaims {
-        let &packing = self.packing();
+        let packing = self.packing;
         BundleClaims { format: packing.format, length: packing.length, size: packing.size }
     }
 
     /// Whether the compressed bytes of both are equal, so that they decompress to the same. If the other one is sound, so
     /// is this one.
     pub(crate) fn is_equal(&self, other: &Self) -> Result<bool, ReadError> {
-        if self.claims() != other.claims() {
+        let readers = [self, other].map(|bundle| bundle.content().reader(bundle.packing.start));
+        if self.claims() != other.claims() || !are_equal(readers, self.packing.length)? {
             return Ok(false);
-        }
-        let [mut mine, mut others] = [self, other].map(|bundle| bundle.content().reader(bundle.packing().start));
-        let [mut left, mut right] = [vec![0; PIECE], vec![0; PIECE]];
-        let mut rest = self.packing().length;
-        while rest > 0 {
-            let length = to_usize(rest).min(PIECE);
-            let (left, right) = (head_mut(&mut left, length), head_mut(&mut right, length));
-            mine.read(left)?;
-            others.read(right)?;
-            if left != right {
-                return Ok(false);
-            }
-            rest -= length as u64;
         }
         if other.damage.is_checked() {
             self.damage.note_checked();

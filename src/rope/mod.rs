@@ -45,7 +45,7 @@ pub use error::ReadError;
 pub use extent::{Backing, Extent, ExtentSource};
 pub use identity::{Identifier, Identity};
 pub use lazy::LazyContent;
-pub(crate) use read::in_pieces;
+pub(crate) use read::{are_equal, in_pieces};
 pub use read::{equal, read_all, read_range};
 pub use segments::{Rope, Segment};
 pub use sha256::Sha256;

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Content, ReadError, head_mut, to_usize};
+use super::content::PositionedReader;
+use super::{Content, InOrderReader, ReadError, head_mut, to_usize};
 
 /// Bytes read at a time.
 const STEP: usize = 1 << 20;
@@ -37,21 +38,27 @@ pub(crate) fn in_pieces<E>(
 
 /// Whether two contents have the same bytes.
 pub fn equal(a: &dyn Content, b: &dyn Content) -> Result<bool, ReadError> {
-    if a.size() != b.size() {
-        return Ok(false);
-    }
-    let length = STEP.min(to_usize(a.size()));
-    let (mut left, mut right) = (vec![0; length], vec![0; length]);
-    let mut at = 0;
-    while at < a.size() {
-        let here = length.min(to_usize(a.size() - at));
-        let ((left, _), (right, _)) = (left.split_at_mut(here), right.split_at_mut(here));
-        a.read_at(at, left)?;
-        b.read_at(at, right)?;
-        if left != right {
+    // Their own readers may hold memory of one class each, for which one of them would wait.
+    let readers = [a, b].map(|content| Box::new(PositionedReader { content, at: 0 }) as Box<dyn InOrderReader>);
+    Ok(a.size() == b.size() && are_equal(readers, a.size())?)
+}
+
+/// Whether the next `length` bytes of two readers are equal.
+pub(crate) fn are_equal(
+    [mut left, mut right]: [Box<dyn InOrderReader + '_>; 2],
+    length: u64,
+) -> Result<bool, ReadError> {
+    let mut buffers = [(); 2].map(|()| vec![0; to_usize(length).min(STEP)]);
+    let mut rest = length;
+    while rest > 0 {
+        let here = to_usize(rest).min(STEP);
+        let [mine, others] = buffers.each_mut().map(|buffer| head_mut(buffer, here));
+        left.read(mine)?;
+        right.read(others)?;
+        if mine != others {
             return Ok(false);
         }
-        at += here as u64;
+        rest -= here as u64;
     }
     Ok(true)
 }
