@@ -71,6 +71,27 @@ impl WrapperFields {
             }
         })
     }
+
+    /// Where the wrappers with device code are in the bytes of their section, and where those are that have been split.
+    /// There are none of one kind. `offset` is the section's.
+    pub(super) fn places(bytes: &[u8], offset: u64) -> Result<(Vec<u64>, Vec<u64>), BinaryError> {
+        let (mut places, mut split) = (Vec::new(), Vec::new());
+        for (at, wrapper) in Self::in_section(bytes) {
+            match (wrapper.magic, wrapper.version) {
+                (FATBIN_WRAPPER_MAGIC, 1) => places.push(at),
+                (HIPK_MAGIC, 1) => split.push(at),
+                _ => {
+                    let reason = format!("there is no fat binary wrapper at {:#x}", offset + at);
+                    return Err(BinaryError::unsupported(reason));
+                }
+            }
+            check_count(places.len() + split.len())?;
+        }
+        if !places.is_empty() && !split.is_empty() {
+            return Err(BinaryError::unsupported("some of its fat binary wrappers are split already and some are not"));
+        }
+        Ok((places, split))
+    }
 }
 
 /// Fails if a section of wrappers is too long to be read.

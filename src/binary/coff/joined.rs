@@ -14,7 +14,7 @@ use object::{LittleEndian as LE, U16, U32};
 use super::image::{MAX_SECTIONS, PeImage};
 use super::layout::PeLayout;
 use super::offsets::{drop_signature, move_debug_data, moved_headers, moved_section, patch_headers};
-use super::{FATBIN, MARKER, Places, UNUSED, WRAPPERS, check, only, relocation};
+use super::{FATBIN, MARKER, UNUSED, WRAPPERS, check, only, relocation, wrapper_offsets};
 use crate::binary::BinaryError;
 use crate::binary::changes::{Patch, PatchPiece};
 use crate::binary::form::BundleLayout;
@@ -34,7 +34,7 @@ pub(in crate::binary) fn join(content: &Arc<dyn Content>, bundles: &BundleLayout
     check(&image)?;
     let others = || BinaryError::malformed("its wrappers have changed");
     let (_, section) = only(&image, WRAPPERS)?.ok_or_else(others)?;
-    let wrappers = Places::find(&image, section)?.split;
+    let [_, wrappers] = wrapper_offsets(&image, section)?;
     if wrappers.len() != bundles.wrappers.len() {
         return Err(others());
     }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::tests::{CHECKSUM, DEVICE, NT, SECURITY, TABLE, content, fixture};
 use super::*;
 use crate::binary::split::Problems;
+use crate::binary::wrapper::FATBIN_WRAPPER_MAGIC;
 use crate::binary::{FatBinary, SplitBinary, join};
 use crate::rope::{Rope, Segment};
 

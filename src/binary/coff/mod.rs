@@ -25,7 +25,7 @@ pub(super) use self::joined::join;
 pub(super) use self::split::read_split;
 use super::data_section::{DataRole, DataSection};
 use super::ranges::any_overlap;
-use super::wrapper::{FATBIN_WRAPPER_MAGIC, HIPK_MAGIC, WrapperFields, check_count, check_size};
+use super::wrapper::{WrapperFields, check_size};
 use super::{BinaryError, Wrapper};
 use crate::rope::Content;
 
@@ -103,13 +103,13 @@ impl FatCoff {
         if wrappers.is_none() && fatbin.is_none() {
             return Ok(None);
         }
-        let Places { offsets, split } = match wrappers {
-            Some((_, section)) => Places::find(&image, section)?,
-            None => Places::default(),
+        let [offsets, split] = match wrappers {
+            Some((_, section)) => wrapper_offsets(&image, section)?,
+            None => Default::default(),
         };
         let (section, fatbin) = match fatbin {
             // Images that rocm-kpack has split keep a piece of the old section.
-            _ if offsets.is_empty() && !split.is_empty() => return Ok(None),
+            _ if !split.is_empty() => return Ok(None),
             Some(_) if offsets.is_empty() => {
                 return Err(BinaryError::unsupported("it has a .hip_fat section but no fat binary wrappers"));
             }
@@ -154,41 +154,17 @@ fn read_wrappers(image: &PeImage, section: &PeSection) -> Result<Vec<u8>, Binary
     image.read_at_address(section.address, size)
 }
 
-/// The file offsets of wrappers.
-#[derive(Default)]
-struct Places {
-    /// Wrappers with device code.
-    offsets: Vec<u64>,
-    /// Wrappers that have been split.
-    split: Vec<u64>,
-}
-
-impl Places {
-    /// Finds the wrappers in their section.
-    fn find(image: &PeImage, section: &PeSection) -> Result<Self, BinaryError> {
-        let size = section.loaded_size();
-        if size == 0 {
-            return Ok(Self::default());
-        }
-        if image.offset_of(section.address, size) != Some(section.offset) {
-            return Err(BinaryError::malformed("its fat binary wrappers are not loaded"));
-        }
-        let bytes = read_wrappers(image, section)?;
-        let mut places = Self::default();
-        for (at, wrapper) in WrapperFields::in_section(&bytes) {
-            let offset = section.offset + at;
-            match (wrapper.magic, wrapper.version) {
-                (FATBIN_WRAPPER_MAGIC, 1) => places.offsets.push(offset),
-                (HIPK_MAGIC, 1) => places.split.push(offset),
-                _ => return Err(BinaryError::unsupported(format!("there is no fat binary wrapper at {offset:#x}"))),
-            }
-            check_count(places.offsets.len() + places.split.len())?;
-        }
-        if !places.split.is_empty() && !places.offsets.is_empty() {
-            return Err(BinaryError::unsupported("some of its fat binary wrappers are split already and some are not"));
-        }
-        Ok(places)
+/// The file offsets of wrappers with device code, and of those that have been split. There are none of one kind.
+fn wrapper_offsets(image: &PeImage, section: &PeSection) -> Result<[Vec<u64>; 2], BinaryError> {
+    let size = section.loaded_size();
+    if size == 0 {
+        return Ok(Default::default());
     }
+    if image.offset_of(section.address, size) != Some(section.offset) {
+        return Err(BinaryError::malformed("its fat binary wrappers are not loaded"));
+    }
+    let (places, split) = WrapperFields::places(&read_wrappers(image, section)?, section.offset)?;
+    Ok([places, split].map(|places| places.into_iter().map(|at| section.offset + at).collect()))
 }
 
 /// Refuses images that kpackfs cannot change without affecting how they are loaded.

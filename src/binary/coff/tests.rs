@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::binary::FatBinary;
+use crate::binary::wrapper::HIPK_MAGIC;
 use crate::fatbin::read_bundle;
 use crate::resources::Resources;
 use crate::rope::{Rope, Segment};

@@ -4,9 +4,7 @@ use std::ops::Range;
 
 use super::image::{ElfImage, ElfSection, read_table};
 use crate::binary::BinaryError;
-use crate::binary::wrapper::{
-    FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, WrapperFields, check_count, check_size,
-};
+use crate::binary::wrapper::{FATBIN_WRAPPER_SIZE, WrapperFields, check_size};
 
 /// Section with the offload bundles.
 pub(super) const FATBIN: &[u8] = b".hip_fatbin";
@@ -101,25 +99,15 @@ pub(super) fn read_wrappers(image: &ElfImage, section: &ElfSection) -> Result<Ve
 
 /// The wrappers with device code in their section.
 fn wrapper_places(image: &ElfImage, section: &ElfSection) -> Result<Vec<WrapperPlace>, BinaryError> {
-    let bytes = read_wrappers(image, section)?;
-    let mut places = Vec::new();
-    let mut split = false;
-    for (at, wrapper) in WrapperFields::in_section(&bytes) {
+    let (places, _) = WrapperFields::places(&read_wrappers(image, section)?, section.offset)?;
+    let place = |at| {
         let (offset, address) = (section.offset + at, section.address.wrapping_add(at));
-        match (wrapper.magic, wrapper.version) {
-            (FATBIN_WRAPPER_MAGIC, 1) if image.offset_of(address, FATBIN_WRAPPER_SIZE) != Some(offset) => {
-                return Err(BinaryError::malformed("its fat binary wrappers are not loaded"));
-            }
-            (FATBIN_WRAPPER_MAGIC, 1) => places.push(WrapperPlace { offset, address }),
-            (HIPK_MAGIC, 1) => split = true,
-            _ => return Err(BinaryError::unsupported(format!("there is no fat binary wrapper at {offset:#x}"))),
+        if image.offset_of(address, FATBIN_WRAPPER_SIZE) != Some(offset) {
+            return Err(BinaryError::malformed("its fat binary wrappers are not loaded"));
         }
-        check_count(places.len())?;
-    }
-    if split && !places.is_empty() {
-        return Err(BinaryError::unsupported("some of its fat binary wrappers are split already and some are not"));
-    }
-    Ok(places)
+        Ok(WrapperPlace { offset, address })
+    };
+    places.into_iter().map(place).collect()
 }
 
 /// The device code's location in the file, the segment that maps it, and its virtual addresses.
