@@ -231,11 +231,11 @@ fn explain(
 fn tables(report: &CollectReport, code: &[CollectedCode], gpus: impl Iterator<Item = String>) -> Vec<Table> {
     let gpus: Vec<_> = gpus.collect();
     let listed = [Reason::Needed, Reason::LoadedByName, Reason::Included];
-    let mut libraries = Table::new("Libraries", "path | size # | needed by | why");
-    for file in report.files.iter().filter(|file| listed.contains(&file.reason)) {
+    let listed = report.files.iter().filter(|file| listed.contains(&file.reason));
+    let libraries = Table::of("Libraries", "path | size # | needed by | why", listed, |file| {
         let (by, why) = (file.by.clone().unwrap_or_default(), <&str>::from(file.reason).to_owned());
-        libraries.row([file.path.clone(), known_size(file.size), by, why]);
-    }
+        [file.path.clone(), known_size(file.size), by, why]
+    });
     let mut sizes = Table::new("Device code", "path | shared #");
     for gpu in &gpus {
         sizes.add_column(gpu);
@@ -245,22 +245,19 @@ fn tables(report: &CollectReport, code: &[CollectedCode], gpus: impl Iterator<It
             |gpu: &String| row.gpus.get(gpu).filter(|bytes| **bytes > 0).map_or("-".to_owned(), |bytes| size(*bytes));
         sizes.row([row.path.clone(), size(row.shared)].into_iter().chain(gpus.iter().map(of_gpu)));
     }
-    let pieces = "name | needed by | reason";
-    let mut missing = Table::new("Missing", pieces);
-    let mut absent = Table::new("Not found, and not always needed", pieces);
-    for (table, pieces) in [(&mut missing, &report.missing), (&mut absent, &report.absent)] {
-        for piece in pieces {
-            table.row([piece.name.clone(), piece.by.clone(), piece.reason.clone()]);
-        }
-    }
-    let mut left_out = Table::new("Left out", "name | needed by | rule");
-    for library in &report.left_out {
-        left_out.row([library.name.clone(), library.by.clone(), library.rule.clone()]);
-    }
-    let mut suggestions = Table::new("Named in strings; --include takes one in", "name | in");
-    for suggestion in &report.suggestions {
-        suggestions.row([suggestion.name.clone(), suggestion.by.clone()]);
-    }
+    let [missing, absent] =
+        [("Missing", &report.missing), ("Not found, and not always needed", &report.absent)].map(|(title, pieces)| {
+            Table::of(title, "name | needed by | reason", pieces, |piece| {
+                [piece.name.clone(), piece.by.clone(), piece.reason.clone()]
+            })
+        });
+    let left_out = Table::of("Left out", "name | needed by | rule", &report.left_out, |library| {
+        [library.name.clone(), library.by.clone(), library.rule.clone()]
+    });
+    let suggestions =
+        Table::of("Named in strings; --include takes one in", "name | in", &report.suggestions, |suggestion| {
+            [suggestion.name.clone(), suggestion.by.clone()]
+        });
     let mut tables = vec![libraries, sizes, missing, absent, left_out, suggestions];
     for table in &mut tables {
         table.shorten(MAX_ROWS);

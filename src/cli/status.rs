@@ -180,15 +180,15 @@ fn work(now: &Value, before: Option<&Value>) -> Table {
         Some((done as f64 / elapsed) as u64)
     };
     let columns = "what | so far # | per second #";
-    let mut work = Table::new("Work", columns);
     // What has not happened would only take room, and so would what only --json and metrics are read for.
     let is_shown =
         |name: &str| name.starts_with("bytes_") || ["frames_made", "passthrough_opens", "requests"].contains(&name);
-    for (name, total) in numbers(now.get("counters")).filter(|(name, total)| *total > 0 && is_shown(name)) {
+    let counters = numbers(now.get("counters")).filter(|(name, total)| *total > 0 && is_shown(name));
+    let mut work = Table::of("Work", columns, counters, |(name, total)| {
         let unit = if name.starts_with("bytes_") { size } else { |number: u64| number.to_string() };
         let rate = rate("counters", name, total).map(unit).unwrap_or_default();
-        work.row([name.replace('_', " "), unit(total), rate]);
-    }
+        [name.replace('_', " "), unit(total), rate]
+    });
     let hits = counter(now, "cache_hits");
     if hits > 0 {
         work.row(["found in a cache".to_owned(), percent(hits, hits + counter(now, "frames_made")), String::new()]);
@@ -226,13 +226,11 @@ fn show_held(out: &mut impl Write, now: &Value) -> io::Result<()> {
 /// The archives that are being made.
 fn archives_in_progress(now: &Value) -> Table {
     let columns = "archive | done # | of # | #";
-    let mut making = Table::new("Being made", columns);
-    for archive in now.get("making").and_then(Value::as_array).into_iter().flatten() {
+    Table::of("Being made", columns, now.get("making").and_then(Value::as_array).into_iter().flatten(), |archive| {
         let [done, total] = ["done", "total"].map(|name| number(archive, name).unwrap_or(0));
         let name = archive.get("archive").and_then(Value::as_str).unwrap_or_default();
-        making.row([name.to_owned(), size(done), size(total), percent(done, total)]);
-    }
-    making
+        [name.to_owned(), size(done), size(total), percent(done, total)]
+    })
 }
 
 fn seconds(status: &Value) -> f64 {

@@ -8,11 +8,9 @@ use crate::join::some_of;
 use crate::report::table::Table;
 
 fn table(title: &'static str, failures: &[CoverageFailure]) -> Table {
-    let mut table = Table::new(title, "GPU | in | what is missing");
-    for failure in failures {
-        table.row([failure.target.clone(), failure.path.clone(), failure.reason.clone()]);
-    }
-    table
+    Table::of(title, "GPU | in | what is missing", failures, |failure| {
+        [failure.target.clone(), failure.path.clone(), failure.reason.clone()]
+    })
 }
 
 impl Coverage {
@@ -79,29 +77,21 @@ impl Coverage {
     }
 
     fn unjudged_table(&self) -> Table {
-        let mut table = Table::new("Not judged", "file | reason");
-        for code in &self.not_judged {
-            table.row([code.path.clone(), code.reason.clone()]);
-        }
-        table
+        Table::of("Not judged", "file | reason", &self.not_judged, |code| [code.path.clone(), code.reason.clone()])
     }
 
     fn unreachable_table(&self) -> Table {
         let columns = "in | target | reason";
-        let mut table = Table::new("Code that is not reached", columns);
-        for code in &self.unreachable {
-            table.row([code.path.clone(), code.target.clone().unwrap_or_default(), code.reason.clone()]);
-        }
-        table
+        Table::of("Code that is not reached", columns, &self.unreachable, |code| {
+            [code.path.clone(), code.target.clone().unwrap_or_default(), code.reason.clone()]
+        })
     }
 
     fn metadata_table(&self) -> Table {
         let columns = "in | GPU | contradiction";
-        let mut table = Table::new("Metadata and names against code", columns);
-        for it in &self.metadata {
-            table.row([it.path.clone(), it.target.clone(), it.reason.clone()]);
-        }
-        table
+        Table::of("Metadata and names against code", columns, &self.metadata, |it| {
+            [it.path.clone(), it.target.clone(), it.reason.clone()]
+        })
     }
 }
 

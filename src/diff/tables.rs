@@ -31,7 +31,8 @@ impl Diff {
                 text = format!("{text} {share} of the {of}.");
             }
         }
-        for (names, what) in [(self.added_targets(), "added"), (self.removed_targets(), "removed")] {
+        let [added, removed] = [false, true].map(|was| self.targets_with(|is| is.before == was && is.after != was));
+        for (names, what) in [(added, "added"), (removed, "removed")] {
             if !names.is_empty() {
                 text = format!("{text} Targets {what}: {}.", names.join(", "));
             }
@@ -39,17 +40,7 @@ impl Diff {
         text
     }
 
-    /// The targets that were added.
-    pub(crate) fn added_targets(&self) -> Vec<&str> {
-        self.targets_with(|is| !is.before && is.after)
-    }
-
-    /// The targets that were removed.
-    pub(crate) fn removed_targets(&self) -> Vec<&str> {
-        self.targets_with(|is| is.before && !is.after)
-    }
-
-    fn targets_with(&self, wanted: fn(Pair<bool>) -> bool) -> Vec<&str> {
+    fn targets_with(&self, wanted: impl Fn(Pair<bool>) -> bool) -> Vec<&str> {
         let found = self.targets.iter().filter(|(_, it)| {
             let is_there = |code: Amount, databases: Amount| code.count + databases.count > 0;
             wanted(Pair {
@@ -126,8 +117,7 @@ impl Diff {
 
     fn downloads_table(&self) -> Table {
         let columns = "GPU | before # | after # | change # | note";
-        let mut table = Table::new("What a user downloads", columns);
-        for (name, it) in &self.downloads {
+        Table::of("What a user downloads", columns, &self.downloads, |(name, it)| {
             let is_known = it.before.is_some() || it.after.is_some();
             let note = match it.is_estimate {
                 true => "estimate of a thin wheel",
@@ -136,35 +126,31 @@ impl Diff {
             };
             let name = if name == "all" { "all (fat)" } else { name };
             let change = it.before.zip(it.after).map(|(old, new)| growth(old, new)).unwrap_or_default();
-            table.row([name.to_owned(), known_size(it.before), known_size(it.after), change, note.to_owned()]);
-        }
-        table
+            [name.to_owned(), known_size(it.before), known_size(it.after), change, note.to_owned()]
+        })
     }
 
     fn targets_table(&self) -> Table {
         let columns = "target | code before # | code after # | change # | databases before # | databases after # | \
             equal objects # | changed objects # | added objects # | removed objects # | \
             equal kernels # | changed kernels # | added kernels # | removed kernels #";
-        let mut table = Table::new("Targets", columns);
-        for (name, it) in &self.targets {
+        Table::of("Targets", columns, &self.targets, |(name, it)| {
             let [before, after] = [(it.code.before, it.databases.before), (it.code.after, it.databases.after)]
                 .map(|(code, databases)| code.size + databases.size);
             let sizes = [it.code.before, it.code.after].map(some_size);
             let databases = [it.databases.before, it.databases.after].map(some_size);
             let head = [vec![name.clone()], sizes.into(), vec![growth(before, after)], databases.into()].concat();
-            table.row(head.into_iter().chain(counts(&it.code_objects)).chain(counts(&it.kernels)));
-        }
-        table
+            head.into_iter().chain(counts(&it.code_objects)).chain(counts(&it.kernels))
+        })
     }
 
     fn libraries_table(&self) -> Table {
         let columns = "library | change | host before # | host after # | host change # | code before # | code after # | \
             code change # | equal objects # | equal kernels #";
-        let mut table = Table::new("Libraries with device code", columns);
-        for library in &self.libraries {
+        Table::of("Libraries with device code", columns, &self.libraries, |library| {
             let Pair { before, after } = library.host_size;
             let code = library.code();
-            table.row([
+            [
                 library.path.clone(),
                 library.change.into_str().to_owned(),
                 known_size(before),
@@ -175,9 +161,8 @@ impl Diff {
                 growth(code.before.size, code.after.size),
                 library.code_objects.equal().unwrap_or_default(),
                 library.kernels.equal().unwrap_or_default(),
-            ]);
-        }
-        table
+            ]
+        })
     }
 
     fn databases_table(&self) -> Table {
@@ -225,9 +210,8 @@ impl Diff {
 
     fn kernels_table(&self) -> Table {
         let columns = "kernel | change | before # | after # | change # | targets # | library";
-        let mut table = Table::new("Kernels with the largest changes", columns);
-        for kernel in &self.changed_kernels {
-            table.row([
+        let mut table = Table::of("Kernels with the largest changes", columns, &self.changed_kernels, |kernel| {
+            [
                 shortened(&kernel.name),
                 kernel.change.into_str().to_owned(),
                 some_size(kernel.before),
@@ -235,18 +219,17 @@ impl Diff {
                 growth(kernel.before.size, kernel.after.size),
                 kernel.targets.len().to_string(),
                 kernel.library.clone(),
-            ]);
-        }
+            ]
+        });
         table.add_left_out(self.more_changed_kernels);
         table
     }
 
     fn members_table(&self) -> Table {
         let columns = "file | change | before # | after #";
-        let mut table = Table::new("Files that are different", columns);
-        for it in &self.members.list {
-            table.row([it.path.clone(), it.change.into_str().to_owned(), known_size(it.before), known_size(it.after)]);
-        }
+        let mut table = Table::of("Files that are different", columns, &self.members.list, |it| {
+            [it.path.clone(), it.change.into_str().to_owned(), known_size(it.before), known_size(it.after)]
+        });
         table.add_left_out(self.members.more);
         table
     }

@@ -125,19 +125,11 @@ impl CodeSummary {
     /// The table of what stays.
     pub(super) fn table(all: &[Self]) -> Table {
         let columns = "file | code | pieces # | size # | targets | why it stays";
-        let mut table = Table::new("Device code that stays in the host part", columns);
-        for code in all.iter().filter(|code| code.fate == Fate::Stays) {
+        let stays = all.iter().filter(|code| code.fate == Fate::Stays);
+        Table::of("Device code that stays in the host part", columns, stays, |code| {
             let reason = code.reason.clone().unwrap_or_default();
-            table.row([
-                code.path.clone(),
-                code.kind(),
-                code.pieces.to_string(),
-                size(code.size),
-                code.amounts(),
-                reason,
-            ]);
-        }
-        table
+            [code.path.clone(), code.kind(), code.pieces.to_string(), size(code.size), code.amounts(), reason]
+        })
     }
 }
 

@@ -64,11 +64,10 @@ impl LayerSummary {
 pub(super) fn table(layers: &[LayerSummary]) -> Table {
     let columns =
         "layer # | blob # | files # | hidden # | device code # | one GPU can do without # | of it # | created by";
-    let mut table = Table::new("Layers", columns);
     let some = |bytes: u64| if bytes == 0 { String::new() } else { size(bytes) };
-    for (number, layer) in layers.iter().enumerate() {
+    Table::of("Layers", columns, layers.iter().enumerate(), |(number, layer)| {
         let unneeded = layer.unneeded_size();
-        table.row([
+        [
             number.to_string(),
             size(layer.blob_size),
             size(layer.size),
@@ -77,9 +76,8 @@ pub(super) fn table(layers: &[LayerSummary]) -> Table {
             some(unneeded),
             if unneeded == 0 { String::new() } else { percent(unneeded, layer.size) },
             layer.short_command(),
-        ]);
-    }
-    table
+        ]
+    })
 }
 
 #[cfg(test)]

@@ -288,18 +288,17 @@ impl Judgement {
 
     /// The parts as a table.
     pub(crate) fn table(&self) -> Table {
-        let mut table = Table::new("Size of parts", "part | size # | of the limit # | too large by # | largest files");
-        for part in &self.parts {
+        let columns = "part | size # | of the limit # | too large by # | largest files";
+        Table::of("Size of parts", columns, &self.parts, |part| {
             let known = part.most.filter(|_| part.excess.is_none()).unwrap_or(part.least);
-            table.row([
+            [
                 part.name.clone(),
                 part.size(),
                 percent(known, self.max_part),
                 part.excess.map(size).unwrap_or_default(),
                 part.excess.map(|_| part.files()).unwrap_or_default(),
-            ]);
-        }
-        table
+            ]
+        })
     }
 }
 

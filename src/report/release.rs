@@ -67,36 +67,34 @@ impl ReleaseReport {
 
     fn list(&self) -> Table {
         let columns = "wheel | size # | binaries # | code objects # | code # | GPUs and families";
-        let mut table = Table::new(counted(self.wheels.len(), "wheel", "wheels"), columns);
-        for WheelReport { name, report, .. } in &self.wheels {
+        let title = counted(self.wheels.len(), "wheel", "wheels");
+        Table::of(title, columns, &self.wheels, |WheelReport { name, report, .. }| {
             let binaries = &report.summary.binaries;
             let count = |number: usize| if number == 0 { String::new() } else { number.to_string() };
             let code = binaries.iter().map(|binary| binary.code_size).sum::<u64>();
-            table.row([
+            [
                 name.clone(),
                 known_size(report.sizes.input_wheel_size),
                 count(binaries.len()),
                 count(binaries.iter().map(|binary| binary.code_objects).sum()),
                 if code > 0 { size(code) } else { String::new() },
                 report.summary.device.keys().cloned().collect::<Vec<_>>().join(" "),
-            ]);
-        }
-        table
+            ]
+        })
     }
 
     fn users(&self) -> Table {
         let columns = "GPU | wheels # | download # | of the fat wheels # | installed #";
-        let mut table = Table::new("What a user of all wheels with code for a GPU needs", columns);
-        for (gpu, needed) in needed_of(self.wheels.iter().map(|wheel| &wheel.report)) {
+        let needed = needed_of(self.wheels.iter().map(|wheel| &wheel.report));
+        Table::of("What a user of all wheels with code for a GPU needs", columns, needed, |(gpu, needed)| {
             let share = needed.download.zip(needed.fat).map(|(download, fat)| percent(download, fat));
-            table.row([
+            [
                 gpu.to_owned(),
                 needed.wheels.to_string(),
                 known_size(needed.download),
                 share.unwrap_or_default(),
                 known_size(needed.installed),
-            ]);
-        }
-        table
+            ]
+        })
     }
 }

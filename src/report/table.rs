@@ -55,6 +55,17 @@ impl Table {
         Self { title: title.into(), columns: columns.split('|').map(heading).collect(), rows: Vec::new(), left_out: 0 }
     }
 
+    /// A table with a row for each item.
+    pub(crate) fn of<T, R: IntoIterator<Item = String>>(
+        title: impl Into<String>,
+        columns: &str,
+        items: impl IntoIterator<Item = T>,
+        row: impl Fn(T) -> R,
+    ) -> Self {
+        let rows = items.into_iter().map(|item| row(item).into_iter().collect()).collect();
+        Self { rows, ..Self::new(title, columns) }
+    }
+
     /// Adds a left-aligned column whose title comes from the input or the user.
     pub(crate) fn add_column(&mut self, title: &str) {
         self.columns.push(Heading { title: escaped(title).into_owned(), is_number: false });

@@ -58,10 +58,9 @@ impl InspectReport {
     fn binaries(&self) -> Table {
         let columns =
             "fat binary | original # | stripped # | saved # | % # | wrappers # | code objects # | code # | targets";
-        let mut table = Table::new("Fat binaries", columns);
-        for binary in &self.summary.binaries {
+        Table::of("Fat binaries", columns, &self.summary.binaries, |binary| {
             let saved = binary.size.saturating_sub(binary.host_size);
-            table.row([
+            [
                 binary.path.clone(),
                 size(binary.size),
                 size(binary.host_size),
@@ -71,29 +70,25 @@ impl InspectReport {
                 binary.code_objects.to_string(),
                 size(binary.code_size),
                 binary.targets.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
-            ]);
-        }
-        table
+            ]
+        })
     }
 
     fn databases(&self) -> Table {
         let columns = "database | files # | size # | targets";
-        let mut table = Table::new("Kernel databases", columns);
-        for (name, database) in &self.summary.databases {
+        Table::of("Kernel databases", columns, &self.summary.databases, |(name, database)| {
             let keys = database.keys.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-            table.row([name.clone(), database.files.to_string(), size(database.size), keys]);
-        }
-        table
+            [name.clone(), database.files.to_string(), size(database.size), keys]
+        })
     }
 
     fn keys(&self) -> Table {
         let columns = "key | level | archives # | code objects # | code # | archive size # | database files # | \
             database size # | wheel size #";
-        let mut table = Table::new("Bundle keys", columns);
-        for (key, device) in &self.summary.device {
+        Table::of("Bundle keys", columns, &self.summary.device, |(key, device)| {
             let sizes = self.sizes.parts.get(key);
             let objects: usize = device.archives.iter().map(|archive| archive.code_objects).sum();
-            table.row([
+            [
                 key.clone(),
                 device.level.clone(),
                 device.archives.len().to_string(),
@@ -103,29 +98,26 @@ impl InspectReport {
                 some(device.database_files).map(|files| files.to_string()).unwrap_or_default(),
                 known_size(some(device.database_size)),
                 known_size(sizes.and_then(|part| part.wheel.as_ref()?.size)),
-            ]);
-        }
-        table
+            ]
+        })
     }
 
     fn users(&self) -> Table {
         let columns = "GPU | download # | of the fat wheel # | installed # | of the input # | parts";
-        let mut table = Table::new("What a user needs", columns);
         let share = |size: Option<u64>, whole: Option<u64>| match (size, whole) {
             (Some(size), Some(whole)) => percent(size, whole),
             _ => String::new(),
         };
-        for (key, user) in &self.sizes.users {
-            table.row([
+        Table::of("What a user needs", columns, &self.sizes.users, |(key, user)| {
+            [
                 key.clone(),
                 known_size(user.download_size),
                 share(user.download_size, self.sizes.input_wheel_size),
                 known_size(user.installed_size),
                 share(user.installed_size, Some(self.summary.input_size)),
                 user.parts(),
-            ]);
-        }
-        table
+            ]
+        })
     }
 }
 
