@@ -15,8 +15,8 @@ const LAYOUT: u64 = 2;
 /// The rewritten form of a fat binary.
 #[derive(Debug)]
 pub struct Rewritten {
-    original: Arc<dyn Content>,
-    edits: Arc<[Edit]>,
+    pub(crate) original: Arc<dyn Content>,
+    pub(crate) edits: Arc<[Edit]>,
     rope: Rope,
     identity: Option<Identity>,
     /// The file of the input with the same bytes, if there is one.
@@ -73,16 +73,6 @@ impl Rewritten {
         let edits = changes::edits(original, changes, compressed)?;
         let rope = changes::rope(original, edits.clone())?;
         Ok(Self { original: Arc::clone(original), edits: edits.into(), rope, identity, kept: None })
-    }
-
-    /// The original binary.
-    pub fn original(&self) -> &Arc<dyn Content> {
-        &self.original
-    }
-
-    /// The changes.
-    pub fn edits(&self) -> &Arc<[Edit]> {
-        &self.edits
     }
 }
 

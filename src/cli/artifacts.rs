@@ -329,7 +329,7 @@ pub(super) fn write(
         (EntryPath::root().child(name.as_bytes()), output.join(name))
     };
     let views: Vec<_> = parts.iter().map(place).collect();
-    let is_whole = statement.views().is_empty();
+    let is_whole = statement.views.is_empty();
     let stated = statements(parts, statement).into_iter().map(|(component, _, statement)| {
         let is_part =
             |path: &EntryPath| ArtifactName::parse(&path.to_text()).is_some_and(|it| it.component == component);

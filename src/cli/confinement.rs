@@ -255,17 +255,8 @@ pub(super) fn confine_daemon() {
     confine::keep_capabilities(DAEMON);
 }
 
-/// Confines a daemon before it reads an input.
-pub(super) fn confine_mounting() {
-    restrict_daemon(Calls::Mounting);
-}
-
-/// Confines a daemon further when its mount is ready.
-pub(super) fn confine_mounted() {
-    restrict_daemon(Calls::Mounted);
-}
-
-fn restrict_daemon(calls: Calls) {
+/// Confines a daemon to these calls: before it reads an input, and further when its mount is ready.
+pub(super) fn restrict_daemon(calls: Calls) {
     const HELPER: &str = "fusermount3, which unmounts at the end, has the rights of root";
     if is_off() {
         return;

@@ -143,7 +143,7 @@ impl Compare {
         let mut diff = show_bytes("Comparing", |progress| Diff::of(&before, &after, progress))?;
         check_tables()?;
         for side in [&before, &after] {
-            save_index(side.resources());
+            save_index(&side.resources);
         }
         if let Some(percent) = self.fail_above {
             diff.set_gate(percent);

@@ -22,6 +22,7 @@ use crate::export::{
 use crate::gpu::{GpuSet, TargetId, doubt};
 use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, LayerPart, first_names};
 use crate::opened::{Named, NamedPath};
+use crate::report::text::more;
 use crate::report::{PartChoice, PartGpus, SizedPart};
 use crate::session::{Prepared, PreparedImage};
 use crate::split::{Packaging, PlanOptions, Statement};
@@ -98,7 +99,7 @@ impl ImageOutput<'_> {
             );
         };
         // Which files are divided must not depend on the GPUs, so that images share their layers.
-        let all = self.split.for_all_targets();
+        let all = SplitOptions { targets: self.split.targets.for_all(), ..self.split.clone() };
         let opening = CommandSession::new(named, &all)?;
         let PreparedImage { image, prepared, parts } = PreparedImage::open(reference, &opening.session())?;
         let gpus = self.gpus(&prepared)?;
@@ -198,7 +199,7 @@ fn describe(options: &PlanOptions, form: DivisionForm, compression: LayerCompres
 fn report(prepared: &Prepared, division: &Division<'_>) {
     warn_of_fat(&prepared.plan);
     if let [first, rest @ ..] = &*division.hidden {
-        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        let more = more(rest.len(), "");
         note(&format!("{first}{more}: left out, since a later layer hides it"));
     }
     let copies = division.copies.len();

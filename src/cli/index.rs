@@ -110,7 +110,7 @@ impl IndexArguments {
 fn record_digests(wheels: &[ListedWheel], prepared: &Prepared) -> anyhow::Result<()> {
     show_bytes("Digesting", |progress| WheelSet::make(&prepared.parts(), true, &progress.done))?;
     for wheel in wheels {
-        let sums = sums_of(&*wheel.body().content()?, &prepared.resources)?;
+        let sums = sums_of(&*wheel.body.content()?, &prepared.resources)?;
         wheel.clone().put_sums(sums, &prepared.resources.index);
     }
     Ok(())

@@ -123,7 +123,7 @@ impl Kpack {
     fn files(&self) -> (Vec<PathBuf>, Option<&Path>) {
         match &self.command {
             KpackCommand::List { file, .. } => (vec![file.clone()], None),
-            KpackCommand::Create(create) => (create.inputs(), Some(create.output())),
+            KpackCommand::Create(create) => (create.inputs(), Some(&create.output)),
             KpackCommand::Bundle { file, output, .. } | KpackCommand::Unbundle { file, output, .. } => {
                 (file.clone(), Some(output))
             }

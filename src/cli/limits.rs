@@ -86,30 +86,13 @@ pub(super) struct SplitParts<'a> {
 }
 
 impl SplitParts<'_> {
-    fn choice(&self) -> PartChoice {
+    pub(super) fn choice(&self) -> PartChoice {
         if self.has_views { PartChoice::Views } else { PartChoice::Gpus }
     }
 
-    fn planned(&self) -> anyhow::Result<Vec<SizedPart>> {
+    pub(super) fn planned(&self) -> anyhow::Result<Vec<SizedPart>> {
         let are_all = self.are_wheels && !self.has_views;
         if are_all { wheels_of(self.prepared) } else { Ok(parts_of(self.tree, self.views)) }
-    }
-}
-
-impl LimitOptions {
-    /// Fails if parts of a split certainly exceed the limit.
-    pub(super) fn check_bounds_of(self, parts: &SplitParts<'_>) -> anyhow::Result<()> {
-        self.check_bounds(|| parts.planned(), parts.choice())
-    }
-
-    /// Fails if parts of a split exceed the limit.
-    pub(super) fn check_ready_of(
-        self,
-        parts: &SplitParts<'_>,
-        output: &Output,
-        ready: &ReadyViews,
-    ) -> anyhow::Result<()> {
-        self.check(|| Ok(measured(parts.planned()?, output, ready)), parts.choice())
     }
 }
 
@@ -139,7 +122,7 @@ pub(super) fn wheels_of(prepared: &Prepared) -> anyhow::Result<Vec<SizedPart>> {
     let listed = prepared.listed()?;
     // Wheels that are as they are have no parts.
     let gpus = gpus.into_iter().chain(std::iter::repeat(PartGpus::All));
-    Ok(listed.iter().zip(gpus).map(|(wheel, gpus)| SizedPart::of_file(wheel.file_name(), gpus, wheel.body())).collect())
+    Ok(listed.iter().zip(gpus).map(|(wheel, gpus)| SizedPart::of_file(wheel.file_name(), gpus, &wheel.body)).collect())
 }
 
 /// The wheels of a release.

@@ -218,8 +218,9 @@ impl Cli {
         if self.quiet {
             said::be_quiet();
         }
-        self.command.opens().iter().for_each(confinement::confine);
-        let result = self.command.run();
+        let (opens, work) = self.command.parts();
+        opens.iter().for_each(confinement::confine);
+        let result = work();
         confinement::end();
         let code = result?;
         check_tables()?;
@@ -228,43 +229,25 @@ impl Cli {
 }
 
 impl Command {
-    /// What the command opens; `None` if it reads no input, or confines itself later.
-    fn opens(&self) -> Option<Opens> {
+    /// What the command opens, and its work. `None` if it reads no input, or confines itself later.
+    fn parts(&self) -> (Option<Opens>, Box<dyn FnOnce() -> anyhow::Result<ExitCode> + '_>) {
         match self {
-            Self::Inspect(command) => Some(command.opens()),
-            Self::Ls(command) => Some(command.opens()),
-            Self::Cat(command) => Some(command.opens()),
-            Self::Split(command) => Some(command.opens()),
-            Self::Collect(command) => Some(command.opens()),
-            Self::Recombine(command) => command.opens(),
-            Self::Verify(command) => Some(command.opens()),
-            Self::Diff(command) => Some(command.opens()),
-            Self::Kpack(command) => Some(command.opens()),
-            Self::Index(command) => Some(command.opens()),
-            Self::Why(_) | Self::Mount(_) | Self::Umount(_) | Self::Status(_) | Self::Cache(_) | Self::Generate(_) => {
-                None
-            }
-        }
-    }
-
-    fn run(&self) -> anyhow::Result<ExitCode> {
-        match self {
-            Self::Mount(command) => command.run(),
-            Self::Umount(command) => command.run(),
-            Self::Status(command) => command.run(),
-            Self::Inspect(command) => command.run(),
-            Self::Ls(command) => command.run(),
-            Self::Cat(command) => command.run(),
-            Self::Split(command) => command.run(),
-            Self::Collect(command) => command.run(),
-            Self::Recombine(command) => command.run(),
-            Self::Verify(command) => command.run(),
-            Self::Why(command) => command.run(),
-            Self::Diff(command) => command.run(),
-            Self::Kpack(command) => command.run(),
-            Self::Index(command) => command.run(),
-            Self::Cache(command) => command.run(),
-            Self::Generate(command) => command.run(&Cli::command()),
+            Self::Mount(command) => (None, Box::new(|| command.run())),
+            Self::Umount(command) => (None, Box::new(|| command.run())),
+            Self::Status(command) => (None, Box::new(|| command.run())),
+            Self::Inspect(command) => (Some(command.opens()), Box::new(|| command.run())),
+            Self::Ls(command) => (Some(command.opens()), Box::new(|| command.run())),
+            Self::Cat(command) => (Some(command.opens()), Box::new(|| command.run())),
+            Self::Split(command) => (Some(command.opens()), Box::new(|| command.run())),
+            Self::Collect(command) => (Some(command.opens()), Box::new(|| command.run())),
+            Self::Recombine(command) => (command.opens(), Box::new(|| command.run())),
+            Self::Verify(command) => (Some(command.opens()), Box::new(|| command.run())),
+            Self::Why(command) => (None, Box::new(|| command.run())),
+            Self::Diff(command) => (Some(command.opens()), Box::new(|| command.run())),
+            Self::Kpack(command) => (Some(command.opens()), Box::new(|| command.run())),
+            Self::Index(command) => (Some(command.opens()), Box::new(|| command.run())),
+            Self::Cache(command) => (None, Box::new(|| command.run())),
+            Self::Generate(command) => (None, Box::new(|| command.run(&Cli::command()))),
         }
     }
 }

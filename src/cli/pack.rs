@@ -45,7 +45,7 @@ pub(super) struct Create {
     ///
     /// The directory gets `GROUP_TARGET.kpack` for each target. A file is for one target.
     #[arg(short, long, value_name = "OUT")]
-    output: PathBuf,
+    pub(super) output: PathBuf,
 
     /// Target of the code [default: the one in its ELF header]
     #[arg(long, value_name = "TARGET", value_parser = TargetId::typed)]
@@ -77,10 +77,6 @@ impl Create {
     /// What is read.
     pub(super) fn inputs(&self) -> Vec<PathBuf> {
         self.file.iter().chain(&self.from_binary).cloned().collect()
-    }
-
-    pub(super) fn output(&self) -> &Path {
-        &self.output
     }
 
     pub(super) fn run(&self, memory: u64) -> anyhow::Result<()> {

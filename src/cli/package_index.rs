@@ -131,7 +131,7 @@ impl IndexSums {
     /// Sets size and digest of each wheel.
     fn put(&self, wheels: &mut [ListedWheel], resources: &Resources) -> anyhow::Result<()> {
         for (wheel, sum) in wheels.iter_mut().zip(&self.0) {
-            let content = wheel.body().content()?;
+            let content = wheel.body.content()?;
             let Some(&sha256) = sum.of(&*content)?.first_chunk() else { bail!("{}: no SHA-256", wheel.file_name()) };
             resources.counters.bytes_hashed.add(content.size());
             wheel.put_sums(WheelSums { size: content.size(), sha256 }, &resources.index);

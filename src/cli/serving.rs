@@ -10,6 +10,7 @@ use super::confinement;
 use super::failure::text;
 use super::log;
 use super::said::say_mounted;
+use crate::confine::Calls;
 use crate::export::Inputs;
 use crate::fs::PassthroughChoice;
 use crate::mount::{self, MountOptions, ReadyFile, ServeOptions, Served, Transport, autosave};
@@ -163,7 +164,7 @@ impl Serving {
         }
         confinement::confine_daemon();
         let usable = || {
-            confinement::confine_mounted();
+            confinement::restrict_daemon(Calls::Mounted);
             if self.foreground {
                 // stderr may be closed.
                 writeln!(std::io::stderr(), "kpackfs: mounted on {}", mount_point.display()).ok();
@@ -172,7 +173,7 @@ impl Serving {
             }
         };
         let prepare = || {
-            confinement::confine_mounting();
+            confinement::restrict_daemon(Calls::Mounting);
             let served = prepare().and_then(|served| Ok(autosave(&served.resources).map(|()| served)?));
             served.map_err(|error| text(&error))
         };

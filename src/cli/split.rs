@@ -16,7 +16,7 @@ use super::confinement::Opens;
 use super::image_output::{ImageOptions, ImageOutput};
 use super::input::InputOptions;
 use super::interrupt;
-use super::limits::{LimitOptions, SplitParts};
+use super::limits::{LimitOptions, SplitParts, measured};
 use super::options::{SplitOptions, VariantOptions};
 use super::output_format::OutputFormat;
 use super::output_name::directory_or_bucket;
@@ -278,7 +278,7 @@ impl Split {
     ) -> anyhow::Result<OutputPlaces> {
         let (has_views, are_wheels) = (!self.view.is_empty(), matches!(self.format, OutputFormat::Wheel));
         let parts = SplitParts { prepared, tree, views, has_views, are_wheels };
-        self.limits.check_bounds_of(&parts)?;
+        self.limits.check_bounds(|| parts.planned(), parts.choice())?;
         let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
         let gone: Vec<_> = stated.iter().flat_map(|stated| stated.replaced()).collect();
         let replace = Replace::all(self.force);
@@ -286,7 +286,8 @@ impl Split {
         let mut output = Output::prepare(self.output(), &places, &gone, &replace, inputs, &prepared.resources, warn)?;
         let written = output.views(views);
         let sums = stated.map(|stated| stated.sums(&written)).unwrap_or_default();
-        let check = |ready: &_| self.limits.check_ready_of(&parts, &output, ready);
+        let measured = |ready: &_| Ok(measured(parts.planned()?, &output, ready));
+        let check = |ready: &_| self.limits.check(|| measured(ready), parts.choice());
         let made = write_views(tree, &written, made_before, sums, self.writing, check)?;
         output.add_made(made);
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::terminal::{note, warn};
 use crate::gpu::{BundleKey, begins_device_part};
 use crate::loader::OwnRuntime;
+use crate::report::text::more;
 use crate::session::Prepared;
 use crate::source::EntryPath;
 use crate::split::{Plan, RESERVED};
@@ -59,7 +60,7 @@ pub(super) fn note_runtime(Prepared { input, plan, wheels, .. }: &Prepared) {
 /// Reports device wheels of a host wheel that were not given. New host wheels do not require them any more.
 fn warn_of_missing_devices(wheels: &WheelSet) {
     if let [first, rest @ ..] = &*wheels.missing_devices() {
-        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        let more = more(rest.len(), "");
         warn(&format!("{first}{more}: not given, so what is written lacks this code"));
     }
 }

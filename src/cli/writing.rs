@@ -10,6 +10,7 @@ use super::terminal::warn;
 use crate::disk::Durability;
 use crate::export::{MadeFiles, ReadyViews, Reflink, WantedSums};
 use crate::kpack::{ArchiveRope, unmade_size};
+use crate::report::text::more;
 use crate::rope::ReadError;
 use crate::source::EntryPath;
 use crate::split::{Plan, PlannedArchive};
@@ -60,7 +61,7 @@ impl Writing {
 /// Clears set-ID bits, and reports the files on stderr: a copy would run with the rights of the user who makes it.
 pub(super) fn clear_set_id(tree: &mut Tree) {
     if let [first, rest @ ..] = &*tree.clear_set_id() {
-        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        let more = more(rest.len(), "");
         warn(&format!("{first:?}{more}: the set-ID bits are left out; --keep-set-id keeps them"));
     }
 }

@@ -5,7 +5,6 @@ use super::objects::{LoadedObject, RootedPath};
 use super::root::SearchRoot;
 use crate::database::{DatabaseReader, VERSION, is_version};
 use crate::loader::{NameSearch, resolve};
-use crate::rope::read_all;
 use crate::source::{Entry, EntryKind, EntryPath};
 
 /// Places that a library tries, in this order.
@@ -92,10 +91,8 @@ fn places(root: &SearchRoot, object: &LoadedObject, directory: &EntryPath, path:
     let place = |entry: &Entry| {
         let version = entry.path.below(&above).filter(|below| below.depth() == 1)?;
         let version = std::str::from_utf8(version.as_bytes()).ok().filter(|version| is_version(version))?;
-        let wanted = path.replace(VERSION, version);
-        let mut search = NameSearch::of([wanted.as_bytes()]);
-        read_all(&*object.content, |piece| search.observe(piece)).ok()?;
-        (search.found() == [true]).then(|| resolve(&entry.path, below.trim_start_matches('/')))?
+        let has_name = NameSearch::in_content(&*object.content, [path.replace(VERSION, version).as_bytes()])?;
+        (has_name == [true]).then(|| resolve(&entry.path, below.trim_start_matches('/')))?
     };
     root.below(&above).iter().filter_map(place).collect()
 }

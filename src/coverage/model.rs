@@ -10,7 +10,7 @@ use super::question::Requirement;
 use crate::database::KernelFiles;
 use crate::gpu::{CodeKind, doubt};
 use crate::report::table::counted;
-use crate::report::text::NAMED;
+use crate::report::text::{NAMED, more};
 
 /// Which code an input has for the required GPUs.
 #[derive(Debug, Serialize)]
@@ -302,11 +302,7 @@ fn named(failures: &[CoverageFailure]) -> String {
         "" => failure.reason.clone(),
         path => format!("{path}: {}", failure.reason),
     });
-    let more = match failures.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!("; and {more} more"),
-    };
-    format!("{}{more}", first.collect::<Vec<_>>().join("; "))
+    first.collect::<Vec<_>>().join("; ") + &more(failures.len().saturating_sub(NAMED), ";")
 }
 
 fn sentence(

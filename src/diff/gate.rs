@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::model::Diff;
 use crate::report::table::size;
-use crate::report::text::NAMED;
+use crate::report::text::{NAMED, more};
 
 /// The limit, and what exceeded it.
 #[derive(Debug, Serialize)]
@@ -89,10 +89,7 @@ fn sentence(percent: f64, exceeded: &[Exceeded]) -> String {
         return format!("Nothing grew by more than {percent} %: neither the host part, nor a target, nor a download.");
     }
     let named: Vec<_> = exceeded.iter().take(NAMED).map(Exceeded::describe).collect();
-    let more = match exceeded.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
+    let more = more(exceeded.len().saturating_sub(NAMED), ",");
     format!("More than {percent} % is too much: {}{more}.", named.join(", "))
 }
 

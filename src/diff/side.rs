@@ -71,7 +71,7 @@ pub(crate) struct Side {
     pub(super) parts: Vec<SidePart>,
     /// Whether its parts are thin wheels: each is a whole, and several have the same code.
     pub(super) is_thin: bool,
-    pub(super) resources: Arc<Resources>,
+    pub(crate) resources: Arc<Resources>,
     jobs: Arc<BundleJobs>,
     pub(super) warnings: Vec<String>,
 }
@@ -231,11 +231,6 @@ impl Side {
             let installed = |path: EntryPath| prefixes.iter().find_map(|prefix| path.below(prefix)).unwrap_or(path);
             part.paths = compared(&part.input, &part.place).into_iter().map(installed).collect();
         }
-    }
-
-    /// The resources for work on it.
-    pub(crate) fn resources(&self) -> &Arc<Resources> {
-        &self.resources
     }
 
     /// Does the work of a split, so that the sizes of its wheels are known.

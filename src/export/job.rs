@@ -14,11 +14,11 @@ use crate::source::Attributes;
 use crate::split::FileSum;
 use crate::tree::Body;
 
-/// A file to write, and its path.
+/// A file to write: what it will have, and its path.
 #[derive(Clone)]
-pub(super) struct WriteJob {
+pub(super) struct WriteJob<T = Body> {
     pub(super) path: PathBuf,
-    pub(super) body: Body,
+    pub(super) content: T,
     pub(super) attributes: Attributes,
     /// Whether it is no file of the input, so that it has the time when it is written.
     pub(super) is_made: bool,
@@ -29,19 +29,13 @@ pub(super) struct WriteJob {
 /// The paths of new files whose digests are wanted.
 pub(crate) type WantedSums = HashMap<PathBuf, Arc<FileSum>>;
 
-/// A file to write, and its content.
-pub(super) struct Ready {
-    pub(super) path: PathBuf,
-    pub(super) content: Arc<dyn Content>,
-    pub(super) attributes: Attributes,
-    pub(super) is_made: bool,
-    pub(super) sum: Option<Arc<FileSum>>,
-}
+/// A file to write, of which all is known.
+pub(super) type Ready = WriteJob<Arc<dyn Content>>;
 
 impl WriteJob {
     /// Makes the content, and adds its size to the bytes to write.
     pub(super) fn ready(self, progress: &Progress) -> Result<Ready, ExportError> {
-        let Self { path, body, attributes, is_made, sum } = self;
+        let Self { path, content: body, attributes, is_made, sum } = self;
         let _named = progress.at(|| path.file_name().unwrap_or_default().to_string_lossy().into_owned());
         let content = body.content().map_err(reading(&path))?;
         progress.expect(content.size());

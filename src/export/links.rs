@@ -76,7 +76,7 @@ mod tests {
         let attributes = Attributes { mode: 0o640, uid, gid, mtime: 7, mtime_nanoseconds: 5 };
         let file = WriteJob {
             path: place.path().join("0"),
-            body: Body::Ready(content),
+            content: Body::Ready(content),
             attributes,
             is_made: false,
             sum: None,

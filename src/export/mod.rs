@@ -195,7 +195,7 @@ fn write_directories(
                 return Ok(());
             }
             let sum = jobs.sums.remove(&path);
-            let file = WriteJob { path, body, attributes, is_made: tree.is_made(node), sum };
+            let file = WriteJob { path, content: body, attributes, is_made: tree.is_made(node), sum };
             if let Some(group) = link_group {
                 linked.insert(*group, jobs.links.len());
                 jobs.links.push(LinkedFile { file: file.clone(), names: Vec::new() });

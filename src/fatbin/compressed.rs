@@ -35,7 +35,7 @@ const STREAM_INPUT: usize = 4096;
 #[debug("Compressed({packing:?})")]
 pub struct Compressed {
     content: Arc<dyn Content>,
-    packing: CompressedHeader,
+    pub(super) packing: CompressedHeader,
     /// What is known to be wrong with it, and its name in messages.
     pub(super) damage: Damage,
     id: u64,
@@ -93,10 +93,6 @@ impl Compressed {
 
     pub(super) fn content(&self) -> &Arc<dyn Content> {
         &self.content
-    }
-
-    pub(super) fn packing(&self) -> &CompressedHeader {
-        &self.packing
     }
 
     pub(super) fn resources(&self) -> &Resources {
@@ -303,7 +299,7 @@ impl Compressed {
         let result = loop {
             let (done, needed) = (bytes.len() as u64, end());
             // With the end of the content comes that of the frame, which has the checksum.
-            if decoder.is_at_end() || (done >= needed && needed < self.size()) {
+            if decoder.is_at_end || (done >= needed && needed < self.size()) {
                 break Ok(());
             }
             if let Err(error) = decoder.append(&mut bytes, needed) {
@@ -311,14 +307,14 @@ impl Compressed {
             }
         };
         self.resources.counters.bytes_decompressed.add((bytes.len() - before) as u64);
-        let error = result.err().map(|error| self.failed(decoder.at(), &error));
+        let error = result.err().map(|error| self.failed(decoder.at, &error));
         if self.is_void() {
             bytes.clear();
         }
-        if decoder.is_at_end() && error.is_none() {
+        if decoder.is_at_end && error.is_none() {
             self.damage.note_checked();
         }
-        let decoder = (error.is_none() && !decoder.is_at_end()).then_some(decoder);
+        let decoder = (error.is_none() && !decoder.is_at_end).then_some(decoder);
         let memory = bytes.capacity() as u64 + decoder.as_ref().map_or(0, |_| DECODER);
         bytes.account_for(memory);
         let bytes = Arc::new(bytes);

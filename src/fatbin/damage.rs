@@ -154,11 +154,11 @@ impl Compressed {
 
     /// Offset of the bundle in its file.
     fn offset(&self) -> u64 {
-        self.start().saturating_sub(self.packing().format.header_size())
+        self.start().saturating_sub(self.packing.format.header_size())
     }
 
     fn identity(&self) -> Option<Identity> {
-        let (content, packing) = (self.content().identity()?, self.packing());
+        let (content, packing) = (self.content().identity()?, &self.packing);
         let mut identity = Identity::describe("compressed bundle");
         Some(identity.add(&content.0).numbers([packing.start, packing.length, packing.size]).finish())
     }

@@ -31,8 +31,8 @@ pub(super) struct BundleDecoder {
     format: Format,
     /// Bytes that its header claims.
     size: u64,
-    at: u64,
-    is_at_end: bool,
+    pub(super) at: u64,
+    pub(super) is_at_end: bool,
     /// An error that was found after bytes which are passed on first.
     failed: Option<io::Error>,
 }
@@ -71,17 +71,6 @@ impl BundleDecoder {
         };
         let input = BufReader::with_capacity(piece.min(to_usize(packing.length).max(1)), source);
         Ok(Self { input, format, size: packing.size, at: 0, is_at_end: false, failed: None })
-    }
-
-    /// Whether the end was decoded and its checksum is right.
-    pub(super) fn is_at_end(&self) -> bool {
-        self.is_at_end
-    }
-
-    /// Number of decoded bytes; after an error, of those before the damage. It is the claimed size if the damage has no
-    /// known place.
-    pub(super) fn at(&self) -> u64 {
-        self.at
     }
 
     /// Appends decoded bytes to `bytes`: at most one block, or up to about `end`. It must be the same buffer at each
@@ -303,10 +292,10 @@ mod tests {
     /// What can be decoded in memory, and the position of the error.
     fn in_memory(mut decoder: BundleDecoder, size: usize, step: u64) -> (Vec<u8>, Option<u64>) {
         let mut bytes = Vec::with_capacity(size + to_usize(MAX_BLOCK));
-        while !decoder.is_at_end() {
+        while !decoder.is_at_end {
             let end = bytes.len() as u64 + step;
             if decoder.append(&mut bytes, end).is_err() {
-                return (bytes, Some(decoder.at()));
+                return (bytes, Some(decoder.at));
             }
         }
         (bytes, None)
@@ -320,8 +309,8 @@ mod tests {
                 Ok(0) => return (bytes, None),
                 Ok(count) => bytes.extend(&buffer[..count]),
                 Err(_) => {
-                    assert!(decoder.at() == bytes.len() as u64);
-                    return (bytes, Some(decoder.at()));
+                    assert!(decoder.at == bytes.len() as u64);
+                    return (bytes, Some(decoder.at));
                 }
             }
         }

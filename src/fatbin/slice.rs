@@ -92,7 +92,7 @@ impl Content for Slice {
             identity
                 .add(&whole.0)
                 .number(bundle.start())
-                .number(bundle.packing().length)
+                .number(bundle.packing.length)
                 .number(self.offset)
                 .number(self.size)
                 .finish(),

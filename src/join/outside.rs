@@ -13,7 +13,7 @@ use crate::binary::{SplitBinary, read_marker};
 use crate::loader::{DOT_KPACK, begins_archive, named_target};
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, Resolved, may_be_binary, open_file, resolve_links};
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, Resolved, may_be_binary, open_file};
 
 /// A file outside of the input, to which a symlink of the input leads.
 #[derive(Debug)]
@@ -32,10 +32,8 @@ pub fn outside(input: &Input, resources: &Arc<Resources>) -> Vec<OutsideFile> {
     if !matches!(input.kind, InputKind::Tree | InputKind::UnpackedWheel(_)) || input.file.is_some() {
         return Vec::new();
     }
-    let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);
     let is_outside = |entry: &&Entry| {
-        matches!(entry.kind, EntryKind::Symlink(_))
-            && matches!(resolve_links(&entry.path, Some(&input.location), kind), Resolved::Outside(_))
+        matches!(entry.kind, EntryKind::Symlink(_)) && matches!(input.follow(&entry.path), Resolved::Outside(_))
     };
     let links: Vec<_> = input.entries.iter().filter(is_outside).collect();
     let problem = |link: &&Entry| {

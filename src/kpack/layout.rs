@@ -55,8 +55,8 @@ pub struct ArchiveRope {
     /// The ordinal of each entry.
     ordinals: Vec<usize>,
     /// By ordinal.
-    objects: Vec<Arc<Frame>>,
-    jobs: Arc<BundleJobs>,
+    pub(crate) objects: Vec<Arc<Frame>>,
+    pub(super) jobs: Arc<BundleJobs>,
     made: OnceCell<Arc<dyn Content>>,
     is_being_made: AtomicBool,
     /// The key of the recorded lengths of its frames. Empty until they were looked up.
@@ -100,11 +100,6 @@ impl ArchiveRope {
         archive
     }
 
-    /// The jobs that make its frames.
-    pub(super) fn jobs(&self) -> &Arc<BundleJobs> {
-        &self.jobs
-    }
-
     /// The target that the archive is for.
     pub fn target(&self) -> &TargetId {
         &self.target
@@ -113,11 +108,6 @@ impl ArchiveRope {
     /// Its names, each with its code object, in the order of the ordinals.
     pub fn entries(&self) -> &[ArchiveEntry] {
         &self.entries
-    }
-
-    /// The code objects, by ordinal.
-    pub fn objects(&self) -> &[Arc<Frame>] {
-        &self.objects
     }
 
     /// The frames that have to be made before it can be read, in archive order.

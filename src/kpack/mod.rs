@@ -136,7 +136,7 @@ pub(crate) fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Resu
 /// Fails if a bundle of the archives is damaged anywhere, if the command has to find that. Bundles that were decompressed
 /// to their ends are not decompressed again.
 fn check_bundles(archives: &[&ArchiveRope]) -> Result<(), ReadError> {
-    if !archives.first().is_some_and(|archive| archive.jobs().resources().policy.check_bundles) {
+    if !archives.first().is_some_and(|archive| archive.jobs.resources().policy.check_bundles) {
         return Ok(());
     }
     let frames = archives.iter().flat_map(|archive| archive.entries()).map(|entry| &entry.frame);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::gpu::TargetId;
 use crate::kpack::MAGIC;
 use crate::rope::Content;
-use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, resolve_links};
+use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved};
 
 /// Name of the directories of archives, and suffix of the names of archives.
 pub(crate) const DOT_KPACK: &str = ".kpack";
@@ -34,8 +34,7 @@ pub(crate) fn begins_archive(content: &Arc<dyn Content>) -> bool {
 
 /// The archives of an input to which symlinks called `*.kpack` lead, whatever the names of the archives are.
 pub(crate) fn linked_archives(input: &Input) -> HashSet<EntryPath> {
-    let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);
-    let archive = |link: &Entry| match resolve_links(&link.path, Some(&input.location), kind) {
+    let archive = |link: &Entry| match input.follow(&link.path) {
         Resolved::Entry(path) => input.content(&path).is_some_and(begins_archive).then_some(path),
         Resolved::Outside(_) | Resolved::Nothing => None,
     };

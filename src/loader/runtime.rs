@@ -24,23 +24,25 @@ pub(crate) struct NameSearch<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> NameSearch<'a, N> {
-    pub(crate) fn of(names: [&'a [u8]; N]) -> Self {
+    /// Which of some names are in a content; `None` if it cannot be read.
+    pub(crate) fn in_content(content: &dyn Content, names: [&'a [u8]; N]) -> Option<[bool; N]> {
+        let mut search = Self::of(names);
+        read_all(content, |piece| search.observe(piece)).ok()?;
+        Some(search.found)
+    }
+
+    fn of(names: [&'a [u8]; N]) -> Self {
         Self { names, found: [false; N], bytes: Vec::new() }
     }
 
     /// Takes the next piece.
-    pub(crate) fn observe(&mut self, piece: &[u8]) {
+    fn observe(&mut self, piece: &[u8]) {
         self.bytes.extend_from_slice(piece);
         for (name, found) in self.names.iter().zip(&mut self.found) {
             *found |= memmem::find(&self.bytes, name).is_some();
         }
         let longest = self.names.iter().map(|name| name.len()).max().unwrap_or(0);
         self.bytes.drain(..self.bytes.len().saturating_sub(longest.saturating_sub(1)));
-    }
-
-    /// Which of the names are there.
-    pub(crate) fn found(&self) -> [bool; N] {
-        self.found
     }
 }
 
@@ -73,13 +75,13 @@ impl RuntimeNames {
 
     /// Whether it has the names of functions that read archives.
     pub(crate) fn reads_archives(&self) -> bool {
-        let [function, library, _] = self.0.found();
+        let [function, library, _] = self.0.found;
         function || library
     }
 
     /// Whether it names the library with these, [`ARCHIVE_LIBRARY`].
     pub(crate) fn names_library(&self) -> bool {
-        let [.., file] = self.0.found();
+        let [.., file] = self.0.found;
         file
     }
 }

@@ -27,7 +27,9 @@ const SHARES: u64 = 32;
 /// A cache or pool that can release memory on demand.
 pub trait Reclaim: Send + Sync {
     /// The class of its memory.
-    fn purpose(&self) -> MemoryClass;
+    fn purpose(&self) -> MemoryClass {
+        MemoryClass::Streams
+    }
 
     /// When its least recently used value was last used, as a time of [`Budget::now`]. `None` if none can go.
     fn oldest(&self) -> Option<u64>;

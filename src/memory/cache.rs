@@ -55,7 +55,7 @@ struct CacheState<K: Hash + Eq, V> {
     capacity: u64,
     /// Bytes that are held at most while a larger cache avoids computing values again.
     max: u64,
-    held: Mutex<CacheEntries<K, V>, { rank::CACHE }>,
+    entries: Mutex<CacheEntries<K, V>, { rank::CACHE }>,
 }
 
 #[derive(Debug)]
@@ -107,8 +107,8 @@ where
     /// It returns to `capacity` when nothing happens for a while.
     pub fn adaptive(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64, max: u64) -> Self {
         let (values, ghosts) = (LruCache::unbounded(), LruCache::unbounded());
-        let held = Mutex::new(CacheEntries { values, bytes: 0, limit: capacity, ghosts });
-        let held = Arc::new(CacheState { budget: Arc::clone(budget), purpose, capacity, max, held });
+        let entries = Mutex::new(CacheEntries { values, bytes: 0, limit: capacity, ghosts });
+        let held = Arc::new(CacheState { budget: Arc::clone(budget), purpose, capacity, max, entries });
         let reclaimable: Arc<dyn Reclaim> = Arc::<CacheState<K, V>>::clone(&held);
         budget.register(Arc::downgrade(&reclaimable));
         Self { held }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::error::OpenedError;
-use crate::source::{EntryKind, EntryPath, Input, InputKind, Resolved, resolve_links};
+use crate::source::{EntryKind, EntryPath, Input, InputKind, Resolved};
 use crate::split::STATEMENT;
 use crate::view::REPORTS;
 
@@ -29,10 +29,8 @@ fn links(input: &Input) -> Vec<String> {
     if !matches!(input.kind, InputKind::Tree) || input.file.is_some() {
         return Vec::new();
     }
-    let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);
     let is_outside = |path: &EntryPath| {
-        matches!(resolve_links(path, Some(&input.location), kind), Resolved::Outside(_))
-            && fs::metadata(input.location.join(path.as_path())).is_ok()
+        matches!(input.follow(path), Resolved::Outside(_)) && fs::metadata(input.location.join(path.as_path())).is_ok()
     };
     let links = input.entries.iter().filter(|entry| matches!(entry.kind, EntryKind::Symlink(_)));
     links.filter(|entry| is_outside(&entry.path)).map(|entry| entry.path.to_string()).collect()

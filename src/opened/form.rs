@@ -225,9 +225,12 @@ fn tarred_layout(place: &Place) -> Result<Option<Named>, OpenedError> {
 }
 
 fn zip(place: &Place) -> Result<Option<Named>, OpenedError> {
-    let io = |source| SourceError::Io { path: place.path.clone(), source };
     // A zip file may be the last member of a tar archive.
-    let ends_as_one = || Ok::<_, SourceError>(place.tarred()?.is_none() && ends_as_zip(&place.path).map_err(io)?);
+    let ends_as_one = || {
+        Ok::<_, SourceError>(
+            place.tarred()?.is_none() && ends_as_zip(&place.path).map_err(SourceError::at(&place.path))?,
+        )
+    };
     let is_it = !place.is_directory && (place.head()?.starts_with(b"PK") || ends_as_one()?);
     Ok(is_it.then_some(Named::Zip))
 }

@@ -73,9 +73,13 @@ impl Place {
             return Ok(&[]);
         }
         let read = || {
-            let io = |source| SourceError::Io { path: self.path.clone(), source };
             let mut head = Vec::new();
-            disk::open(&self.path).map_err(io)?.0.take(HEAD).read_to_end(&mut head).map_err(io)?;
+            disk::open(&self.path)
+                .map_err(SourceError::at(&self.path))?
+                .0
+                .take(HEAD)
+                .read_to_end(&mut head)
+                .map_err(SourceError::at(&self.path))?;
             Ok::<_, SourceError>(head)
         };
         Ok(self.head.get_or_try_init(read)?)

@@ -49,8 +49,7 @@ impl LocatedStatement {
         if !path.is_file() {
             return Ok(None);
         }
-        let io = |source| SourceError::Io { path: path.clone(), source };
-        let bytes = disk::read(&path, Parser::Statement).map_err(io)?;
+        let bytes = disk::read(&path, Parser::Statement).map_err(SourceError::at(&path))?;
         Self::parse(path.display().to_string(), &bytes).map(Some)
     }
 

@@ -52,8 +52,7 @@ const IMAGE: [TarSign; 4] = [TarSign::Mark, TarSign::Blob, TarSign::DockerLayer,
 impl TarredForm {
     /// The form of an archive that is compressed in this way.
     pub(super) fn of(path: &Path, packing: TarCompression) -> Result<Self, SourceError> {
-        let io = |source| SourceError::Io { path: path.to_owned(), source };
-        let names = TarNames::open(path, packing).map_err(io)?;
+        let names = TarNames::open(path, packing).map_err(SourceError::at(path))?;
         let (mut found, mut top) = (BTreeSet::new(), None);
         for (seen, name) in names.filter(|name| !name.is_root()).enumerate() {
             let top = top.get_or_insert_with(|| name.as_bytes().split(|byte| *byte == b'/').next().map(<[u8]>::to_vec));
@@ -65,7 +64,7 @@ impl TarredForm {
                 break;
             }
         }
-        if top.is_none() && is_no_tar(path, packing).map_err(io)? {
+        if top.is_none() && is_no_tar(path, packing).map_err(SourceError::at(path))? {
             return Ok(Self::NoTar(packing));
         }
         let has = |sign| found.contains(&sign);

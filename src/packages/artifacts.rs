@@ -159,9 +159,10 @@ impl Artifacts {
         jobs: &Arc<BundleJobs>,
         progress: &Progress,
     ) -> Result<Self, ArtifactError> {
-        let io = |source| SourceError::Io { path: location.to_owned(), source };
         let mut artifacts = Self::default();
-        let Some(FoundArtifacts::Several { artifacts: found, others, archives }) = find(location).map_err(io)? else {
+        let Some(FoundArtifacts::Several { artifacts: found, others, archives }) =
+            find(location).map_err(SourceError::at(location))?
+        else {
             let place = location.display();
             artifacts.notes.push(format!("{place}: left out: it is no shard: no directory in it has an {MANIFEST}"));
             return Ok(artifacts);
@@ -241,8 +242,7 @@ fn is_wanted(name: &ArtifactName, options: &PlanOptions) -> bool {
 }
 
 fn name_of(location: &Path) -> Result<ArtifactName, ArtifactError> {
-    let io = |source| SourceError::Io { path: location.to_owned(), source };
-    let absolute = location.canonicalize().map_err(io)?;
+    let absolute = location.canonicalize().map_err(SourceError::at(location))?;
     let name = name_of_archive(&absolute).filter(|_| absolute.is_file());
     let name = name.or_else(|| absolute.file_name()?.to_str()).and_then(ArtifactName::parse);
     name.ok_or_else(|| ArtifactError::Name(location.to_owned()))

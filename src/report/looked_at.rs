@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::device_code::CodeSummary;
 use super::table::counted;
-use super::text::NAMED;
+use super::text::{NAMED, more};
 use crate::binary::SplitBinary;
 use crate::devicecode::{DeviceForm, begins_static_library, code_by_name, code_of_file, is_packed_tree};
 use crate::loader::is_archive;
@@ -104,10 +104,7 @@ impl fmt::Display for LookedAt {
             _ if *files == 0 => formatter.write_str("has no files"),
             (0, 0) if !found.is_empty() => {
                 let named: Vec<_> = found.iter().take(NAMED).map(String::as_str).collect();
-                let more = match found.len().saturating_sub(NAMED) {
-                    0 => String::new(),
-                    more => format!("; and {more} more"),
-                };
+                let more = more(found.len().saturating_sub(NAMED), ";");
                 write!(formatter, "has device code in forms that are not split: {}{more}", named.join("; "))
             }
             (0, 0) if *loose > 0 => write!(

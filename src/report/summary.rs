@@ -121,7 +121,7 @@ impl Summary {
             let of_key = summary.device.entry(planned.key.to_string()).or_default();
             of_key.archives.push(ArchiveSummary {
                 path: planned.path.to_string(),
-                code_objects: planned.archive.objects().len(),
+                code_objects: planned.archive.objects.len(),
                 code_size: planned.archive.original_size(),
             });
         }

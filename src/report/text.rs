@@ -6,6 +6,11 @@ use std::borrow::Cow;
 /// The most names that a sentence gives before it counts the others.
 pub(crate) const NAMED: usize = 3;
 
+/// How many more there are than those that are named, if there are some: `, and 2 more`.
+pub(crate) fn more(left_out: usize, separator: &str) -> String {
+    if left_out == 0 { String::new() } else { format!("{separator} and {left_out} more") }
+}
+
 /// A text on one line without invisible characters. Control characters, and those that change the direction or the
 /// place of what follows, are written as in Rust (`\n`, `\u{1b}`).
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {

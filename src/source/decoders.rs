@@ -195,10 +195,6 @@ impl Decoders {
 }
 
 impl Reclaim for Unused {
-    fn purpose(&self) -> MemoryClass {
-        MemoryClass::Streams
-    }
-
     fn oldest(&self) -> Option<u64> {
         let chunk = self.free_chunks.lock().first().map(|free| free.since);
         let decoder = self.decoders.lock().first().map(|idle| idle.since);

@@ -57,6 +57,11 @@ pub enum SourceError {
 }
 
 impl SourceError {
+    /// For `map_err`: names what was accessed.
+    pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Io { path: path.to_owned(), source }
+    }
+
     /// The error of a member that makes the whole unusable.
     pub(super) fn bad_member(location: &Path, member: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::BadMember { path: location.to_owned(), member: member.into(), reason: reason.into() }

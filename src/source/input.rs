@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::entry::{Attributes, Entry, EntryKind};
 use super::host_wheel::HostWheel;
+use super::links::{Resolved, resolve as resolve_links};
 use super::path::EntryPath;
 use crate::memory::ParserMemory;
 use crate::rope::Content;
@@ -103,6 +104,11 @@ impl Input {
     /// Its files.
     pub fn files(&self) -> impl Iterator<Item = (&EntryPath, &Arc<dyn Content>)> {
         self.entries.iter().filter_map(|entry| Some((&entry.path, entry.content()?)))
+    }
+
+    /// The place to which a path leads.
+    pub(crate) fn follow(&self, path: &EntryPath) -> Resolved {
+        resolve_links(path, Some(&self.location), |path| self.entry(path).map(|entry| &entry.kind))
     }
 
     /// The bytes of the file at `path`, if there is one.

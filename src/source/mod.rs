@@ -112,15 +112,14 @@ impl Input {
         if is_url(path) {
             return wheel::list_remote(path, resources);
         }
-        let io = |source| SourceError::Io { path: path.to_owned(), source };
-        let location = path.canonicalize().map_err(io)?;
-        let metadata = location.metadata().map_err(io)?;
+        let location = path.canonicalize().map_err(SourceError::at(path))?;
+        let metadata = location.metadata().map_err(SourceError::at(path))?;
         if metadata.is_dir() {
             tree::list(location, denied, resources)
-        } else if metadata.is_file() && binary::is_binary(&location).map_err(io)? {
+        } else if metadata.is_file() && binary::is_binary(&location).map_err(SourceError::at(path))? {
             binary::list(location, resources)
         } else if metadata.is_file() {
-            match tar::packing(&location).map_err(io)? {
+            match tar::packing(&location).map_err(SourceError::at(path))? {
                 Some(packing) => tar::list(location, packing, resources),
                 None => wheel::list(location, resources),
             }

@@ -133,10 +133,6 @@ impl Drop for ListedMember {
 }
 
 impl Reclaim for OpenMembers {
-    fn purpose(&self) -> MemoryClass {
-        MemoryClass::Streams
-    }
-
     fn oldest(&self) -> Option<u64> {
         let state = self.state.lock();
         let is_reclaimable = state.memory.bytes() > GUARANTEED.max(self.budget.capacity() / GUARANTEED_PART);

@@ -32,8 +32,7 @@ pub(super) fn list(
     denied: Option<&mut Vec<SourceError>>,
     resources: &Arc<Resources>,
 ) -> Result<Input, SourceError> {
-    let io = |source| SourceError::Io { path: location.clone(), source };
-    let root = fs::symlink_metadata(&location).map_err(io)?;
+    let root = fs::symlink_metadata(&location).map_err(SourceError::at(&location))?;
     if let Some(name) = kernel_file_system(&location) {
         return Err(SourceError::OfKernel { path: location, name });
     }
@@ -185,9 +184,8 @@ pub fn open_file(path: &Path, resources: &Arc<Resources>) -> Result<Arc<dyn Cont
     if is_url(path) {
         return Err(RemoteProblem::not_taken(path).into());
     }
-    let io = |source| SourceError::Io { path: path.to_owned(), source };
-    let metadata = fs::metadata(path).map_err(io)?;
-    NotRegular::check(&metadata).map_err(io)?;
+    let metadata = fs::metadata(path).map_err(SourceError::at(path))?;
+    NotRegular::check(&metadata).map_err(SourceError::at(path))?;
     Ok(Arc::new(TreeFile {
         entry: path.to_string_lossy().into(),
         stamp: Stamp::of(&metadata),

@@ -120,7 +120,7 @@ fn of_entry(
             (Fate::Moved, tally(DeviceCodePlace::File, code_of_file(content, resources)), ContentCode::default())
         }
         Destination::Rewritten { content, .. } => {
-            let original = content.original();
+            let original = &content.original;
             let known = if let Some(split) = joined.binaries.get(&entry.path) {
                 // Its code is that of archives.
                 let known = ContentCode::of(original, Some(&[]), resources);

@@ -60,7 +60,7 @@ pub struct Statement {
     databases: Option<Vec<String>>,
     /// `--view`: the views that were written. Empty for host and device parts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    views: Vec<String>,
+    pub(crate) views: Vec<String>,
     /// `--arch`: the targets overlaid on `host/` itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     arch: Vec<String>,
@@ -70,7 +70,7 @@ pub struct Statement {
     /// `--requirements split`: the fields of METADATA whose extras for GPUs are required by device wheels instead, as
     /// they were.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    replaced_requirements: Vec<String>,
+    pub(crate) replaced_requirements: Vec<String>,
 }
 
 /// Why a statement cannot be used.
@@ -263,16 +263,6 @@ impl Statement {
     pub fn thin(&self) -> Option<GpuSet> {
         let [view] = &*self.views else { return None };
         view.strip_prefix(super::THIN)?.strip_prefix('/')?.parse().ok()
-    }
-
-    /// The fields of METADATA that `--requirements split` replaced, as they were.
-    pub fn replaced_requirements(&self) -> &[String] {
-        &self.replaced_requirements
-    }
-
-    /// `--view`.
-    pub fn views(&self) -> &[String] {
-        &self.views
     }
 }
 

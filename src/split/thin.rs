@@ -73,7 +73,7 @@ impl FatBinaries {
         let listed: Arc<[_]> = listed.iter().cloned().map(Arc::new).collect();
         let fat = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
             Destination::Rewritten { content, bundles, .. } => {
-                let source = ThinSource::new(&entry.path.to_text(), content.original(), bundles, &plan.jobs);
+                let source = ThinSource::new(&entry.path.to_text(), &content.original, bundles, &plan.jobs);
                 Some((entry.path.clone(), source))
             }
             Destination::Host | Destination::Held | Destination::Device(..) | Destination::Unwanted(..) => None,

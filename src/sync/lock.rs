@@ -1,4 +1,5 @@
-//! Mutexes and condition variables with ranks. Their methods are those of std.
+//! Mutexes and condition variables with ranks. A panic under a lock does not invalidate what is in it: each statement leaves that
+//! consistent.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};

@@ -8,7 +8,7 @@ use crate::tree::Origin;
 /// Nodes by index. The first one is the root. It is its own parent, and the parent of every layer's root.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
     /// The concatenated names of all nodes.
     names: Vec<u8>,
 }
@@ -20,14 +20,6 @@ impl Arena {
 
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Node> {
         self.nodes.get_mut(index as usize)
-    }
-
-    pub(super) fn iter(&self) -> std::slice::Iter<'_, Node> {
-        self.nodes.iter()
-    }
-
-    pub(super) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Node> {
-        self.nodes.iter_mut()
     }
 
     /// The name of a node in its directory. Empty for the root of the tree and of layers.

@@ -115,13 +115,13 @@ impl Tree {
     /// Sets the time of made files, in seconds since 1970: of all nodes that were stored since the last call. Without a
     /// call they have the times that they were inserted with.
     pub fn date(&mut self, seconds: i64) {
-        self.dates.push((self.arena.iter().len(), seconds));
+        self.dates.push((self.arena.nodes.len(), seconds));
     }
 
     /// Clears set-user-ID and set-group-ID bits. Returns the entries of the input that had some, sorted.
     pub fn clear_set_id(&mut self) -> Vec<EntryPath> {
         let mut cleared = BTreeSet::new();
-        for node in self.arena.iter_mut().filter(|node| node.attributes.mode & SET_ID != 0) {
+        for node in self.arena.nodes.iter_mut().filter(|node| node.attributes.mode & SET_ID != 0) {
             node.attributes.mode &= !SET_ID;
             cleared.extend(node.origin.entry().cloned());
         }

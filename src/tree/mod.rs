@@ -108,7 +108,7 @@ impl Tree {
 
     /// The stored nodes, in the order of insertion.
     pub fn stored(&self) -> impl ExactSizeIterator<Item = &Node> {
-        self.arena.iter()
+        self.arena.nodes.iter()
     }
 
     /// Whether views replace no bodies, so that all sizes are those of stored bodies.

@@ -170,13 +170,12 @@ pub(super) struct FatArtifacts {
 
 impl FatArtifacts {
     pub(super) fn of(path: &Path, form: Named) -> Result<Self, VerifyError> {
-        let io = |source| SourceError::Io { path: path.to_owned(), source };
         let (is_alone, is_one_shard, shards) = match form {
             Named::Artifacts(FoundArtifacts::One) => (true, true, Vec::new()),
             Named::Artifacts(found) => (false, true, vec![Some(found)]),
             _ => {
-                let shards = shards(path).map_err(io)?.into_values().map(|shard| find(&shard));
-                (false, false, shards.collect::<Result<_, _>>().map_err(io)?)
+                let shards = shards(path).map_err(SourceError::at(path))?.into_values().map(|shard| find(&shard));
+                (false, false, shards.collect::<Result<_, _>>().map_err(SourceError::at(path))?)
             }
         };
         let artifacts = shards.into_iter().filter_map(|found| match found {

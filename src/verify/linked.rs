@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::installed::has_distributions;
 use crate::loader::{DOT_KPACK, is_archive_link, resolve};
 use crate::resources::Resources;
-use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, Resolved, SourceError, resolve_links};
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, Resolved, SourceError};
 
 /// Symlinks to directories outside of an input, each with the real path of its directory.
 #[derive(Clone, Debug, Default)]
@@ -30,11 +30,10 @@ impl LinkedDirectories {
             return Ok(Self::default());
         }
         let is_installation = has_distributions(input);
-        let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);
         let is_followed = |entry: &&Entry| {
             let is_named = entry.path.name() == DOT_KPACK.as_bytes() || is_installation && entry.path.depth() == 1;
             let is_link = is_named && matches!(entry.kind, EntryKind::Symlink(_));
-            is_link && matches!(resolve_links(&entry.path, Some(&input.location), kind), Resolved::Outside(_))
+            is_link && matches!(input.follow(&entry.path), Resolved::Outside(_))
         };
         let place = |entry: &Entry| {
             let place = input.location.join(entry.path.as_path()).canonicalize().ok()?;
@@ -96,8 +95,7 @@ pub(super) fn dangling(input: &Input) -> Vec<EntryPath> {
     if !has_distributions(input) {
         return Vec::new();
     }
-    let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);
-    let leads = |path: &EntryPath| match resolve_links(path, Some(&input.location), kind) {
+    let leads = |path: &EntryPath| match input.follow(path) {
         Resolved::Entry(_) => true,
         Resolved::Outside(_) => input.location.join(path.as_path()).exists(),
         Resolved::Nothing => false,

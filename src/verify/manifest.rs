@@ -166,7 +166,7 @@ impl Context<'_> {
         // A host distribution may require another one in its own version, which is of another split.
         let is_device = |it: &&Distribution<'_>| it.role != Role::Host && it.pins().next().is_some();
         for device in self.distributions.iter().filter(is_device) {
-            let hosts = || stated.iter().filter(|it| it.is_of_host(device));
+            let hosts = || stated.iter().filter(|it| it.distribution.is_some_and(|own| device.belongs_to(own)));
             let own = stated.iter().find(|it| it.is_of(device));
             match own {
                 Some(own) if hosts().any(|host| host.split_id == own.split_id) => {}
@@ -261,10 +261,5 @@ impl StatedPart<'_> {
     /// The ID of the input, if the statement of a wheel has it.
     fn input_id(&self) -> Option<&str> {
         self.distribution?.statement.as_ref()?.input_id()
-    }
-
-    /// Whether this is the host part to which a device distribution belongs.
-    fn is_of_host(&self, device: &Distribution<'_>) -> bool {
-        self.distribution.is_some_and(|own| device.belongs_to(own))
     }
 }

@@ -7,6 +7,7 @@ use super::context::Context;
 use super::manifest_files::ProvenFiles;
 use super::parts::{PartFile, PartsKind};
 use super::rules::Rule;
+use crate::coverage::more;
 use crate::database::tensile::{self, CATALOGUES, Lost};
 use crate::database::{Handler, KernelFiles, catalogue_names};
 use crate::memory::Parser;
@@ -26,10 +27,17 @@ impl Context<'_> {
         if self.parts.kind == PartsKind::Fragment {
             return;
         }
-        let lazy: Vec<_> = self.parts.files().filter_map(|file| Some((file, processor_of(file.path)?))).collect();
+        let lazy: Vec<_> = self
+            .parts
+            .files()
+            .filter_map(|file| Some((file, processor_of(file.path, tensile::processor_of_lazy)?)))
+            .collect();
         let files = self.parts.files();
-        let further: BTreeMap<_, _> =
-            files.filter_map(|file| Some(((file.path.directory(), processor_of_further(file.path)?), file))).collect();
+        let further: BTreeMap<_, _> = files
+            .filter_map(|file| {
+                Some(((file.path.directory(), processor_of(file.path, tensile::processor_of_further)?), file))
+            })
+            .collect();
         let of_all = lazy.iter().map(|(file, _)| file.path.directory()).chain(further.keys().map(|(it, _)| *it));
         let mut directories: BTreeMap<&[u8], FileNames<'_>> = of_all.map(|it| (it, FileNames::new())).collect();
         if directories.is_empty() {
@@ -75,16 +83,11 @@ impl Context<'_> {
 
 /// The processor of a lazy catalogue in the database of one of Tensile's libraries. `None` if that is a generic one: no
 /// released library reads it, and the names of its fallback code are open (ROCm/rocm-libraries#9366).
-fn processor_of(path: &EntryPath) -> Option<&str> {
-    let processor = tensile::processor_of_lazy(std::str::from_utf8(path.name()).ok()?)?;
-    let is_read = tensile::kind(path) == Some(KernelFiles::Catalogue) && !processor.ends_with("-generic");
-    is_read.then_some(processor)
-}
-
-/// The same for a catalogue to which another one has to lead.
-fn processor_of_further(path: &EntryPath) -> Option<String> {
-    let processor = tensile::processor_of_further(std::str::from_utf8(path.name()).ok()?)?;
-    let is_read = tensile::kind(path) == Some(KernelFiles::Catalogue) && !processor.ends_with("-generic");
+///
+/// `of_name` knows lazy catalogues, or those to which another one has to lead.
+fn processor_of<'a, T: AsRef<str>>(path: &'a EntryPath, of_name: impl Fn(&'a str) -> Option<T>) -> Option<T> {
+    let processor = of_name(std::str::from_utf8(path.name()).ok()?)?;
+    let is_read = tensile::kind(path) == Some(KernelFiles::Catalogue) && !processor.as_ref().ends_with("-generic");
     is_read.then_some(processor)
 }
 
@@ -106,19 +109,11 @@ fn lost(named: &BTreeSet<String>, processor: &str, files: &FileNames<'_>) -> Opt
     })
 }
 
-/// How many more there are than the first one.
-fn more(count: usize) -> String {
-    match count.saturating_sub(1) {
-        0 => String::new(),
-        others => format!(" (and {others} more)"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{lost, processor_of, processor_of_further};
+    use super::{lost, processor_of, tensile};
     use crate::source::EntryPath;
 
     const FILES: [&str; 8] = [
@@ -148,7 +143,11 @@ mod tests {
             ("lib/rocblas/library/TensileLibrary_gfx90a.dat", None),
             ("lib/other/TensileLibrary_lazy_gfx90a.dat", None),
         ] {
-            assert_eq!(processor_of(&EntryPath::new(path.as_bytes()).unwrap()), expected, "{path}");
+            assert_eq!(
+                processor_of(&EntryPath::new(path.as_bytes()).unwrap(), tensile::processor_of_lazy),
+                expected,
+                "{path}"
+            );
         }
     }
 
@@ -163,7 +162,7 @@ mod tests {
             ("lib/rocblas/library/TensileLibrary_A_gfx90a.co", None),
         ] {
             let path = EntryPath::new(path.as_bytes()).unwrap();
-            assert_eq!(processor_of_further(&path).as_deref(), expected, "{path}");
+            assert_eq!(processor_of(&path, tensile::processor_of_further).as_deref(), expected, "{path}");
         }
     }
 

@@ -83,7 +83,7 @@ pub(super) struct PartFile<'a> {
 impl PartsKind {
     /// The kind of host and device parts next to each other. Views that were chosen need not have all GPUs.
     pub(super) fn of_split(statement: Option<&LocatedStatement>) -> Self {
-        let has_all = statement.is_none_or(|located| located.statement.views().is_empty());
+        let has_all = statement.is_none_or(|located| located.statement.views.is_empty());
         if has_all { Self::Split } else { Self::Partial }
     }
 

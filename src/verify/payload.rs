@@ -22,7 +22,7 @@ pub(super) fn check_code(context: &Context<'_>, code: &LookupResults<'_>) {
     }
     // A host part may have been written without device parts on purpose.
     let is_host_only =
-        parts.all.len() == 1 && parts.statement.as_ref().is_some_and(|it| !it.statement.views().is_empty());
+        parts.all.len() == 1 && parts.statement.as_ref().is_some_and(|it| !it.statement.views.is_empty());
     if parts.kind == PartsKind::Partial && is_host_only {
         return;
     }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::rules::Rule;
 use crate::metrics::Counter;
+use crate::report::text::more;
 use crate::resources::Resources;
 
 /// The most findings, notes, and causes of a rule in a report. What is beyond is counted.
@@ -263,10 +264,7 @@ fn without_names(reason: &str) -> String {
 pub(super) fn enumerate<T: fmt::Display>(items: &[T]) -> String {
     const SHOWN: usize = 8;
     let shown: Vec<_> = items.iter().take(SHOWN).map(ToString::to_string).collect();
-    match items.len().saturating_sub(SHOWN) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
+    shown.join(", ") + &more(items.len().saturating_sub(SHOWN), "")
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use super::distributions::{Distribution, Role};
 use super::report::Findings;
 use super::rules::Rule;
 use crate::gpu::Level;
-use crate::split::Statement;
 use crate::verify::devices::key;
 use crate::wheel::{normalise, replaced_distribution};
 
@@ -12,7 +11,7 @@ use crate::wheel::{normalise, replaced_distribution};
 /// form the requirements have.
 pub(super) fn check(distributions: &[Distribution<'_>], is_compared: bool, findings: &Findings) {
     for host in distributions.iter().filter(|it| it.role == Role::Host) {
-        let replaced = host.statement.as_ref().map(Statement::replaced_requirements).unwrap_or_default();
+        let replaced = host.statement.as_ref().map(|it| &*it.replaced_requirements).unwrap_or_default();
         let kept = host.metadata.as_ref().map_or(0, |metadata| metadata.gpu_requirements().count());
         if is_compared && !replaced.is_empty() {
             findings.note(format!(

@@ -25,7 +25,7 @@ use crate::wheelparts::{WheelBody, WheelPart, WheelSet};
 pub struct ListedWheel {
     /// What the pages say about it.
     pub indexed: IndexedWheel,
-    body: Body,
+    pub(crate) body: Body,
     metadata: Arc<dyn Content>,
     /// Its attestations and signatures.
     signatures: Vec<Signature>,
@@ -55,7 +55,7 @@ impl ListedWheel {
     /// A thin wheel of a split.
     pub fn thin(input: &Input, wheels: &WheelSet, thin: &ThinWheelOfView) -> Result<Self, ViewError> {
         let name = thin.file_name()?;
-        let identity = wheels.identity(&format!("{} {name}", thin.gpus()));
+        let identity = wheels.identity(&format!("{} {name}", thin.gpus));
         Self::made((&name, input), thin.metadata()?, thin.body(), wheel_attributes(input), identity)
     }
 
@@ -105,11 +105,6 @@ impl ListedWheel {
             )
         });
         refused.into_iter().chain(unusable).collect()
-    }
-
-    /// The file.
-    pub fn body(&self) -> &Body {
-        &self.body
     }
 
     /// The file name.
@@ -188,7 +183,7 @@ impl PackageIndexes {
         self.wheels.extend(ListedWheel::of_split(input, wheels)?.into_iter().map(|wheel| wheel.dated(seconds)));
         for wheel in thin {
             let listed = ListedWheel::thin(input, wheels, wheel)?.dated(seconds);
-            self.thin.entry(wheel.gpus().to_string()).or_default().push(listed);
+            self.thin.entry(wheel.gpus.to_string()).or_default().push(listed);
         }
         Ok(())
     }

@@ -26,15 +26,10 @@ const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 #[derive(Clone, Debug)]
 pub struct ThinWheelOfView {
     wheels: Arc<ThinWheels>,
-    gpus: Arc<GpuSet>,
+    pub(super) gpus: Arc<GpuSet>,
 }
 
 impl ThinWheelOfView {
-    /// Its GPUs.
-    pub fn gpus(&self) -> &GpuSet {
-        &self.gpus
-    }
-
     /// The file name.
     pub fn file_name(&self) -> Result<String, WheelError> {
         self.wheels.host.file_name()

@@ -8,7 +8,7 @@ use crate::gpu::{BundleKey, Level};
 /// The device distributions, by bundle key.
 #[derive(Clone, Debug)]
 pub struct Devices {
-    prefix: String,
+    pub(crate) prefix: String,
     distributions: BTreeMap<BundleKey, String>,
 }
 
@@ -29,11 +29,6 @@ impl Devices {
             distributions.insert(key, distribution);
         }
         Ok(Self { prefix: prefix.to_owned(), distributions })
-    }
-
-    /// The prefix of the names of all device distributions.
-    pub fn prefix(&self) -> &str {
-        &self.prefix
     }
 
     /// The default prefix of the names of a wheel's device distributions.

@@ -65,7 +65,7 @@ pub(super) struct StatedSplit {
 #[derive(Clone, Debug)]
 pub struct Wheels {
     pub(crate) fat: FatWheel,
-    pub(super) devices: Devices,
+    pub(crate) devices: Devices,
     pub(super) options: AssemblyOptions,
     /// The split that the wheels are of.
     pub(super) split: Option<StatedSplit>,
@@ -89,11 +89,6 @@ impl Wheels {
         let digests = KeptDigests::new(&fat.resources.budget);
         let (options, split, required) = (options.clone(), None, BTreeMap::new());
         Ok(Self { fat, devices, options, split, required, deflates_stored: false, digests })
-    }
-
-    /// The device distributions.
-    pub fn devices(&self) -> &Devices {
-        &self.devices
     }
 
     /// Warnings about the input's dist-info and its use.

@@ -144,7 +144,7 @@ fn with_requirements(
     statement: &Statement,
     warnings: &mut Vec<String>,
 ) -> Result<Metadata, WheelError> {
-    if let Some(restored) = metadata.restored(statement.replaced_requirements())? {
+    if let Some(restored) = metadata.restored(&statement.replaced_requirements)? {
         return Ok(restored);
     }
     warnings.push(format!(

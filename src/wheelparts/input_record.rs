@@ -155,10 +155,6 @@ impl LoadedClaims {
 }
 
 impl Reclaim for InputRecord {
-    fn purpose(&self) -> MemoryClass {
-        MemoryClass::Streams
-    }
-
     fn oldest(&self) -> Option<u64> {
         self.claims.try_lock()?.as_ref().filter(|loaded| loaded.is_unused()).map(|loaded| loaded.used)
     }

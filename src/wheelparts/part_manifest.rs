@@ -81,7 +81,7 @@ impl Wheels {
             Requirements::Keep => "keep",
             Requirements::Split(_) => "split",
         };
-        let facts = facts.and("devices", self.devices().prefix()).and("requirements", requirements);
+        let facts = facts.and("devices", &self.devices.prefix).and("requirements", requirements);
         facts.id(self.input_id(input, plan))
     }
 
@@ -107,7 +107,7 @@ impl Wheels {
         let Some(split) = &self.split else { return Ok(None) };
         let (name, parts, wrappers) = match part {
             SplitWheel::Host | SplitWheel::Variant(_) => {
-                let keys = self.devices().keys().map(ToString::to_string);
+                let keys = self.devices.keys().map(ToString::to_string);
                 (HOST.to_owned(), std::iter::once(HOST.to_owned()).chain(keys).collect(), Arc::clone(wrappers))
             }
             SplitWheel::Device(key) => (key.to_string(), Vec::new(), WrapperCounts::default()),

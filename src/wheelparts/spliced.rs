@@ -60,6 +60,6 @@ fn make(
     resources: &Resources,
     sums: Option<StreamDigests>,
 ) -> Result<Option<Deflation>, ReadError> {
-    splice_with(rewritten.original(), rewritten.edits(), level, sums, &resources.counters)
+    splice_with(&rewritten.original, &rewritten.edits, level, sums, &resources.counters)
         .map_err(|error| ReadError::damaged(entry, error.to_string()))
 }

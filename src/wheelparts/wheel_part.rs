@@ -243,7 +243,7 @@ impl WheelPart {
         let is_known = |payload: &Payload| match payload {
             Payload::Unchanged(..) => true,
             Payload::Binary(made) => {
-                let member = made.rewritten.as_ref().and_then(|it| it.original().member());
+                let member = made.rewritten.as_ref().and_then(|it| it.original.member());
                 member.is_none_or(|member| !member.packed().deflated)
             }
             Payload::Thin(..) => false,
@@ -260,7 +260,7 @@ impl WheelPart {
                 Payload::Binary(made) => made.rewritten.as_ref(),
                 _ => None,
             })
-            .map(|it| it.original().size())
+            .map(|it| it.original.size())
             .sum()
     }
 
@@ -287,7 +287,7 @@ impl WheelPart {
             }
         }
         let splice = |(path, rewritten): (&EntryPath, Arc<Rewritten>)| {
-            let is_stored = rewritten.original().member().is_some_and(|member| !member.packed().deflated);
+            let is_stored = rewritten.original.member().is_some_and(|member| !member.packed().deflated);
             let stream = spliced(&path.to_text(), &rewritten, level.unwrap_or_default(), &self.resources)?;
             Ok((path.clone(), is_stored, stream))
         };
@@ -348,10 +348,6 @@ impl States for Arc<WheelPart> {
 }
 
 impl Reclaim for WheelPart {
-    fn purpose(&self) -> MemoryClass {
-        MemoryClass::Streams
-    }
-
     fn oldest(&self) -> Option<u64> {
         self.assembled.try_lock()?.as_ref().map(|kept| kept.used)
     }

@@ -166,7 +166,7 @@ impl WheelSet {
 
     /// The device distributions that the METADATA of a split wheel names and that are not among these wheels.
     pub fn missing_devices(&self) -> Vec<&str> {
-        let existing: Vec<_> = self.wheels.devices().all().into_iter().map(normalise).collect();
+        let existing: Vec<_> = self.wheels.devices.all().into_iter().map(normalise).collect();
         self.wheels.fat.added.devices().filter(|&name| !existing.iter().any(|existing| existing == name)).collect()
     }
 

@@ -12,15 +12,10 @@ use crate::wheel::sha256_text;
 pub(crate) struct Writer {
     segments: Vec<Segment>,
     literal: Vec<u8>,
-    position: u64,
+    pub(super) position: u64,
 }
 
 impl Writer {
-    /// Bytes so far.
-    pub(crate) fn position(&self) -> u64 {
-        self.position
-    }
-
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         self.literal.extend_from_slice(bytes);
         self.position = self.position.saturating_add(bytes.len() as u64);

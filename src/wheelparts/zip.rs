@@ -72,16 +72,16 @@ pub fn archive(files: &[WheelEntry], stamp: DosTime) -> Result<Rope, WheelError>
         let content = file.digest.content();
         let packed = file.deflated.as_ref().unwrap_or(content);
         let (size, packed_size) = (content.size(), packed.size());
-        let member = ZipMember { file, name: file.name()?, offset: writer.position(), packed_size, size };
+        let member = ZipMember { file, name: file.name()?, offset: writer.position, packed_size, size };
         member.local_header(&mut writer, stamp)?;
         writer.content(std::sync::Arc::clone(packed));
         members.push(member);
     }
-    let start = writer.position();
+    let start = writer.position;
     for member in &members {
         member.directory_entry(&mut writer, stamp)?;
     }
-    let size = writer.position() - start;
+    let size = writer.position - start;
     end_of_directory(&mut writer, members.len() as u64, start, size);
     Ok(writer.finish()?)
 }
@@ -202,7 +202,7 @@ fn short(length: usize) -> u16 {
 fn end_of_directory(writer: &mut Writer, members: u64, start: u64, size: u64) {
     let count = u16::try_from(members).unwrap_or(u16::MAX);
     if count == u16::MAX || saturated(start).1 || saturated(size).1 {
-        let here = writer.position();
+        let here = writer.position;
         writer.put(b"PK\x06\x06");
         // Bytes that follow: 44, because there is no extensible data.
         writer.put(&44_u64.to_le_bytes());

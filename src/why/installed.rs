@@ -117,7 +117,7 @@ impl PackageCheck<'_> {
             let reason = format!(
                 "{several} has several dist-info directories in {}, as after an upgrade that was interrupted, and its \
                  files are not those of one version",
-                installer.site().display()
+                installer.site.display()
             );
             return with(&cause::SEVERAL_VERSIONS, reason, renewed);
         }

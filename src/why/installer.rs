@@ -14,7 +14,7 @@ use crate::memory::Parser;
 
 /// How packages get into a directory of packages.
 pub(super) struct Installer {
-    site: PathBuf,
+    pub(super) site: PathBuf,
     /// `PYTHON -m pip install`, or the same for uv. `None` if no command is known.
     start: Option<String>,
     is_uv: bool,
@@ -58,11 +58,6 @@ impl Installer {
         };
         let start = start.map(|start| start + option);
         Self { site, start, is_read_only, is_uv: is_uv || python.is_none(), has_installed: name.is_some(), prefix }
-    }
-
-    /// The directory.
-    pub(super) fn site(&self) -> &Path {
-        &self.site
     }
 
     /// Installs packages that a host package names. `of` is the `*.dist-info` directory of a package that came from the

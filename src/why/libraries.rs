@@ -60,14 +60,13 @@ pub(super) fn find(paths: &[PathBuf], resources: &Arc<Resources>) -> FoundFiles 
 impl FoundFiles {
     /// Adds a file, or what is in a directory.
     fn add_path(&mut self, path: &Path, resources: &Arc<Resources>) -> Result<(), WhyError> {
-        let io = |source| SourceError::Io { path: path.to_owned(), source };
-        let place = path.canonicalize().map_err(io)?;
+        let place = path.canonicalize().map_err(SourceError::at(path))?;
         if place.is_dir() {
             let denied = self.add_directory(&place, &place, resources)?;
             self.failed.extend(denied.into_iter().map(WhyError::from));
             return Ok(());
         }
-        let link = std::path::absolute(path).map_err(io)?;
+        let link = std::path::absolute(path).map_err(SourceError::at(path))?;
         self.seen.add_file(open_file(&place, resources).is_ok_and(|content| may_be_binary(&*content)));
         self.add(place, link);
         Ok(())

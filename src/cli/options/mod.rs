@@ -93,11 +93,6 @@ impl SplitOptions {
         Self { targets: self.targets.with_gpus(gpus), ..self.clone() }
     }
 
-    /// The same options without `--gpu-targets`.
-    pub(super) fn for_all_targets(&self) -> Self {
-        Self { targets: self.targets.for_all(), ..self.clone() }
-    }
-
     /// Prints options without effect on stderr.
     pub(super) fn note_ignored(&self) {
         self.ignored.note();
@@ -148,8 +143,8 @@ impl SplitOptions {
         let given = [
             ("--device-package-prefix", self.wheel_names.device_package_prefix.is_some()),
             ("--device-requires-dist", !self.requirements.device_requires_dist.is_empty()),
-            ("--requirements", self.requirements.are_chosen()),
-            ("--deflate", self.deflate.is_given()),
+            ("--requirements", !self.requirements.requirements.is_empty()),
+            ("--deflate", self.deflate.deflate.is_some()),
         ];
         given.into_iter().filter_map(|(option, is_given)| is_given.then_some(option)).collect()
     }

@@ -44,9 +44,11 @@ pub(in crate::cli) struct ResourceOptions {
 }
 
 impl ResourceOptions {
-    /// What a command with these options opens in addition.
+    /// What a command with these options opens in addition. The cache is not opened if other users may write to it.
     pub(in crate::cli) fn opens(&self, opens: Opens) -> Opens {
-        opens.cache(self.cache.checked_directory()).temporary()
+        let cache = &self.cache;
+        let is_checked = |directory: &PathBuf| check_cache(directory, cache.cache_dir.is_some()).is_ok();
+        opens.cache(cache.directory().filter(is_checked)).temporary()
     }
 
     /// Whether compressed code objects are kept on disk because the user says so.
@@ -97,11 +99,6 @@ impl CacheOptions {
             REPORT.call_once(|| warn(&format!("{}: {error}, so {what}", directory.display())));
         });
         checked.ok().map(|()| directory)
-    }
-
-    /// The directory, unless other users may write to it.
-    fn checked_directory(&self) -> Option<PathBuf> {
-        self.directory().filter(|directory| check_cache(directory, self.cache_dir.is_some()).is_ok())
     }
 
     /// The directory; `None` if indexes are disabled, which an empty variable does, too.

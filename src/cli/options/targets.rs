@@ -115,7 +115,7 @@ impl TargetOptions {
     }
 
     /// The same selection without `--gpu-targets`.
-    pub(super) fn for_all(&self) -> Self {
+    pub(in crate::cli) fn for_all(&self) -> Self {
         Self { wanted: WantedTargets::default(), ..self.clone() }
     }
 

@@ -22,14 +22,10 @@ pub(in crate::cli) struct DeflateOptions {
     /// mount deflates has no size until its members are deflated. The default is 6 for split and what computes its sizes, and 0
     /// for all others.
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=9), help_heading = "Wheels", hide_short_help = true)]
-    deflate: Option<u8>,
+    pub(super) deflate: Option<u8>,
 }
 
 impl DeflateOptions {
-    pub(super) fn is_given(&self) -> bool {
-        self.deflate.is_some()
-    }
-
     /// The level; `default` if none is given.
     pub(super) fn level(&self, default: Option<DeflateLevel>) -> Option<DeflateLevel> {
         self.deflate.map_or(default, DeflateLevel::new)
@@ -51,7 +47,7 @@ pub(in crate::cli) struct RequirementOptions {
     /// into a thin wheel. rocm=libraries,device-gfx942 does so, too, and states the extras that rocm has; it may be given
     /// several times. Otherwise they are those that the requirement names, or unchecked device-TARGET.
     #[arg(long, value_name = "keep|split|NAME=LIST", value_parser = form, help_heading = "Wheels", hide_short_help = true)]
-    requirements: Vec<RequirementsForm>,
+    pub(super) requirements: Vec<RequirementsForm>,
 
     /// The extras of a distribution, in an earlier spelling.
     #[arg(long, value_name = "NAME=LIST", requires = "requirements", hide = true)]
@@ -60,7 +56,7 @@ pub(in crate::cli) struct RequirementOptions {
 
 /// What is done with requirements that have extras for GPUs.
 #[derive(Clone, Debug)]
-enum RequirementsForm {
+pub(super) enum RequirementsForm {
     Keep,
     Split,
     SplitWith(StatedExtras),
@@ -80,10 +76,6 @@ fn requirement(text: &str) -> Result<String, WheelError> {
 }
 
 impl RequirementOptions {
-    pub(super) fn are_chosen(&self) -> bool {
-        !self.requirements.is_empty()
-    }
-
     pub(super) fn requirements(&self) -> Requirements {
         let stated = self.requirements.iter().filter_map(|form| match form {
             RequirementsForm::SplitWith(extras) => Some(extras.clone()),

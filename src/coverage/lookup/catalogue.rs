@@ -49,7 +49,7 @@ pub(super) fn names_in(files: &dyn LibraryFiles, path: &Path) -> Result<BTreeSet
 }
 
 /// How many more there are than the first one.
-pub(super) fn more(count: usize) -> String {
+pub(crate) fn more(count: usize) -> String {
     match count.saturating_sub(1) {
         0 => String::new(),
         others => format!(" (and {others} more)"),

@@ -11,7 +11,7 @@ use rustix::fs::{Access, access};
 
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryKind, EntryPath, Input, Resolved, open_file, resolve_links};
+use crate::source::{EntryKind, EntryPath, Input, Resolved, open_file};
 
 /// The most names that are read of one directory. A database of one GPU has about 1,000 files.
 const MAX_NAMES: usize = 1 << 17;
@@ -62,7 +62,7 @@ impl InputFiles<'_> {
     /// The entry to which a path leads.
     pub(crate) fn resolve(&self, path: &Path) -> Option<EntryPath> {
         let path = EntryPath::new(path.as_os_str().as_bytes()).ok()?;
-        match resolve_links(&path, Some(&self.0.location), |path| self.0.entry(path).map(|entry| &entry.kind)) {
+        match self.0.follow(&path) {
             Resolved::Entry(path) => Some(path),
             Resolved::Outside(_) | Resolved::Nothing => None,
         }
@@ -87,9 +87,6 @@ impl LibraryFiles for InputFiles<'_> {
     }
 
     fn open(&self, path: &Path) -> Option<Arc<dyn Content>> {
-        match &self.0.entry(&self.resolve(path)?)?.kind {
-            EntryKind::File { content, .. } => Some(Arc::clone(content)),
-            EntryKind::Directory | EntryKind::Symlink(_) => None,
-        }
+        self.0.content(&self.resolve(path)?).cloned()
     }
 }

@@ -7,7 +7,6 @@ use super::listing::DatabaseListing;
 use super::problem::{self, Problem};
 use crate::database::tensile::files_of_name;
 use crate::loader::NameSearch;
-use crate::rope::read_all;
 
 /// The file for all GPUs that earlier versions read, without its suffix (`MasterSolutionLibrary::initLibraryMapping` in
 /// `projects/hipblaslt/tensilelite/include/Tensile/MasterSolutionLibrary.hpp`, ROCm/rocm-libraries 1c2f3843).
@@ -22,9 +21,7 @@ pub(super) fn check(
     listing: &DatabaseListing,
     processor: &str,
 ) -> Option<Problem> {
-    let mut names = NameSearch::of([SHARED.as_bytes(), OF_GPU.as_bytes()]);
-    read_all(&*files.open(library)?, |piece| names.observe(piece)).ok()?;
-    let stem = match names.found() {
+    let stem = match NameSearch::in_content(&*files.open(library)?, [SHARED.as_bytes(), OF_GPU.as_bytes()])? {
         [true, _] => SHARED.to_owned(),
         [false, true] => format!("TensileLiteLibrary_lazy_{processor}_Mapping"),
         [false, false] => return None,

@@ -9,7 +9,6 @@ use super::listing::DatabaseListing;
 use super::problem::{self, Problem};
 use crate::database::tensile::HELPERS;
 use crate::loader::NameSearch;
-use crate::rope::read_all;
 
 /// What is wrong if helper kernels are the only `code` for a processor, and the catalogue has a row for it.
 pub(super) fn check(
@@ -37,7 +36,5 @@ pub(super) fn check(
 fn has_row(files: &dyn LibraryFiles, catalogue: &Path, processor: &str) -> bool {
     let Some(length) = u8::try_from(processor.len()).ok().filter(|length| *length < 32) else { return false };
     let text = [&[0xa0 | length], processor.as_bytes()].concat();
-    let mut search = NameSearch::of([&*text]);
-    let content = files.open(catalogue);
-    content.is_some_and(|it| read_all(&*it, |piece| search.observe(piece)).is_ok()) && search.found() == [true]
+    files.open(catalogue).and_then(|it| NameSearch::in_content(&*it, [&text])) == Some([true])
 }

@@ -7,7 +7,6 @@ use std::path::{Component, Path, PathBuf};
 use super::files::{LibraryFiles, NoListing};
 use crate::database::{DatabaseReader, EmptyVariable, VERSION, is_version};
 use crate::loader::NameSearch;
-use crate::rope::read_all;
 
 /// The directory that a library takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,9 +77,8 @@ fn resolve(files: &dyn LibraryFiles, directory: &Path, relative: &str, library: 
 /// The version that the library has in the text of a relative path, of those in a directory.
 fn version_in(files: &dyn LibraryFiles, directory: &Path, relative: &str, library: &Path) -> Option<String> {
     let (names, content) = (files.list(directory).ok()?, files.open(library)?);
-    names.into_iter().filter(|name| is_version(name)).find(|name| {
-        let wanted = relative.replace(VERSION, name);
-        let mut search = NameSearch::of([wanted.as_bytes()]);
-        read_all(&*content, |piece| search.observe(piece)).is_ok() && search.found() == [true]
-    })
+    names
+        .into_iter()
+        .filter(|name| is_version(name))
+        .find(|name| NameSearch::in_content(&*content, [relative.replace(VERSION, name).as_bytes()]) == Some([true]))
 }

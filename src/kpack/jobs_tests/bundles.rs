@@ -28,7 +28,7 @@ fn a_damaged_bundle_is_an_error_of_the_frames_behind_the_damage() {
             let is_sound = number == 0;
             assert_eq!(read(&archives[number]).is_ok(), is_sound);
             let frames: Vec<_> =
-                archives[number].frames().map(|frame| archives[number].jobs().bytes(frame).is_ok()).collect();
+                archives[number].frames().map(|frame| archives[number].jobs.bytes(frame).is_ok()).collect();
             assert_eq!(frames, [true, true, true, is_sound, true, true]);
         }
     }

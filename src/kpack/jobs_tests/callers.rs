@@ -106,15 +106,15 @@ fn callers_wait_for_their_bundle_only_and_join_its_job() {
             thread::scope(|scope| {
                 for archive in &archives {
                     let frame = archive.frames().next().unwrap();
-                    scope.spawn(|| archive.jobs().bytes(frame).unwrap());
+                    scope.spawn(|| archive.jobs.bytes(frame).unwrap());
                     gate.wait_for_somebody();
                 }
                 // A caller that comes after the end of the job would start another one.
-                while archives[0].jobs().waiting() < archives.len() {
+                while archives[0].jobs.waiting() < archives.len() {
                     thread::yield_now();
                 }
                 let second = archives[1].frames().nth(1).unwrap();
-                pool.install(|| archives[1].jobs().bytes(second).unwrap());
+                pool.install(|| archives[1].jobs.bytes(second).unwrap());
                 gate.open();
             });
         });
@@ -223,7 +223,7 @@ fn a_panic_fails_one_frame_and_its_bundle_can_be_used_again() {
         let frame = archives[0].frames().next().unwrap();
         let arm = || armed.lock().unwrap().as_ref().unwrap().is_armed.store(true, std::sync::atomic::Ordering::Relaxed);
         arm();
-        archives[0].jobs().bytes(frame).unwrap_err();
+        archives[0].jobs.bytes(frame).unwrap_err();
         let bundle = frame.object.bundle.as_ref().unwrap();
         arm();
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bundle.pin_whole())).unwrap_err();
@@ -231,7 +231,7 @@ fn a_panic_fails_one_frame_and_its_bundle_can_be_used_again() {
         let held = bundle.pin_whole().unwrap();
         assert!(bundle.is_resident(), "a panic before does not matter");
         drop(held);
-        assert!(archives[0].jobs().bytes(frame).is_ok());
+        assert!(archives[0].jobs.bytes(frame).is_ok());
     });
 }
 

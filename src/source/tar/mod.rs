@@ -79,8 +79,7 @@ pub(super) fn list(
     packing: TarCompression,
     resources: &Arc<Resources>,
 ) -> Result<Input, SourceError> {
-    let io = |source| SourceError::Io { path: location.clone(), source };
-    let owner = Attributes::of(&location.metadata().map_err(io)?);
+    let owner = Attributes::of(&location.metadata().map_err(SourceError::at(&location))?);
     let file = open_file(&location, resources)?;
     list_file(location, &file, owner, packing, resources)
 }
