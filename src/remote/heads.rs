@@ -56,11 +56,11 @@ impl MemberHeads {
         if !head.starts_with(b"\x7fELF") {
             head.truncate(HEAD);
         }
-        let mut held = self.0.lock();
-        let bytes = held.memory.bytes() + head.len() as u64 + ENTRY;
-        held.memory.resize(bytes);
-        held.heads.insert(member, head.into());
-        drop(held);
+        let mut state = self.0.lock();
+        let bytes = state.memory.bytes() + head.len() as u64 + ENTRY;
+        state.memory.resize(bytes);
+        state.heads.insert(member, head.into());
+        drop(state);
         self.1.reclaim();
         Ok(())
     }
