@@ -62,6 +62,13 @@ impl OpenBundle {
             return read_all(&*object.content, take);
         };
         bundle.seek(stream, object.offset)?;
-        in_pieces(object.content.size(), |piece| bundle.read_stream(stream, piece), |piece| Ok(take(piece)))
+        in_pieces(
+            object.content.size(),
+            |piece| bundle.read_stream(stream, piece),
+            |piece| {
+                take(piece);
+                Ok(())
+            },
+        )
     }
 }
