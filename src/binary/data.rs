@@ -10,11 +10,7 @@ use crate::rope::Content;
 
 /// The sections of a binary that may hold device code. `None` if it is no file for a loader, or has no section headers.
 pub(super) fn data_sections(content: &Arc<dyn Content>) -> Result<Option<Vec<DataSection>>, BinaryError> {
-    match HostFormat::of(content)? {
-        Some(HostFormat::Elf) => elf::data_sections(content),
-        Some(HostFormat::Coff) => coff::data_sections(content),
-        None => Ok(None),
-    }
+    HostFormat::read(content, elf::data_sections, coff::data_sections)
 }
 
 /// The ranges of sections with some roles, in file order and disjoint.

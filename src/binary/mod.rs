@@ -59,7 +59,22 @@ impl HostFormat {
             _ => None,
         })
     }
+
+    /// Reads a file of one of the formats; `None` for others.
+    fn read<T>(
+        content: &Arc<dyn Content>,
+        elf: FormatReader<T>,
+        coff: FormatReader<T>,
+    ) -> Result<Option<T>, BinaryError> {
+        match Self::of(content)? {
+            Some(Self::Elf) => elf(content),
+            Some(Self::Coff) => coff(content),
+            None => Ok(None),
+        }
+    }
 }
+
+type FormatReader<T> = fn(&Arc<dyn Content>) -> Result<Option<T>, BinaryError>;
 
 #[derive(Debug)]
 enum BinaryFormat {
@@ -159,11 +174,7 @@ impl SplitBinary {
     /// Looks for split wrappers. `Ok(None)` if there are none: the file is not a binary, has never had device code, or
     /// still has it.
     pub fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        match HostFormat::of(content)? {
-            Some(HostFormat::Elf) => elf::read_split(content),
-            Some(HostFormat::Coff) => coff::read_split(content),
-            None => Ok(None),
-        }
+        HostFormat::read(content, elf::read_split, coff::read_split)
     }
 
     /// Like [`SplitBinary::read`], for a file that may be compressed. If it cannot have device code, not all of it is
@@ -196,10 +207,6 @@ impl Imports {
     /// Reads a program or a shared library; `Ok(None)` if the file is neither, or is for a machine without 64-bit
     /// addresses.
     pub fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        match HostFormat::of(content)? {
-            Some(HostFormat::Elf) => elf::imports(content),
-            Some(HostFormat::Coff) => coff::imports(content),
-            None => Ok(None),
-        }
+        HostFormat::read(content, elf::imports, coff::imports)
     }
 }

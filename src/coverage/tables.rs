@@ -66,14 +66,11 @@ impl Coverage {
 
     fn generic_table(&self) -> Table {
         let columns = "library | generic code | targets";
-        let mut table = Table::new("Generic code for several targets", columns);
-        for library in &self.libraries {
-            for code in &library.generic {
-                let targets = some_of(&code.targets.iter().map(String::as_str).collect());
-                table.row([library.path.clone(), code.sentence.clone(), targets]);
-            }
-        }
-        table
+        let found = self.libraries.iter().flat_map(|library| library.generic.iter().map(move |code| (library, code)));
+        Table::of("Generic code for several targets", columns, found, |(library, code)| {
+            let targets = some_of(&code.targets.iter().map(String::as_str).collect());
+            [library.path.clone(), code.sentence.clone(), targets]
+        })
     }
 
     fn unjudged_table(&self) -> Table {

@@ -167,34 +167,29 @@ impl Diff {
 
     fn databases_table(&self) -> Table {
         let columns = "database | part | files before # | files after # | before # | after # | change #";
-        let mut table = Table::new("Kernel databases", columns);
-        for (library, keys) in &self.databases {
-            for (key, Pair { before, after }) in keys {
-                table.row([
-                    library.clone(),
-                    key.clone(),
-                    before.count.to_string(),
-                    after.count.to_string(),
-                    size(before.size),
-                    size(after.size),
-                    growth(before.size, after.size),
-                ]);
-            }
-        }
-        table
+        let parts = self.databases.iter().flat_map(|(library, keys)| keys.iter().map(move |part| (library, part)));
+        Table::of("Kernel databases", columns, parts, |(library, (key, Pair { before, after }))| {
+            [
+                library.clone(),
+                key.clone(),
+                before.count.to_string(),
+                after.count.to_string(),
+                size(before.size),
+                size(after.size),
+                growth(before.size, after.size),
+            ]
+        })
     }
 
     fn packages_table(&self) -> Table {
         let columns = "package | host before # | host after # | host change # | code before # | code after # | \
             databases before # | databases after #";
-        let mut table = Table::new("Packages", columns);
-        for it in &self.packages {
-            if it.host_size == Pair::default() && [it.code, it.databases] == [Pair::default(); 2] {
-                continue;
-            }
+        let (none, nothing) = (Pair::default(), [Pair::default(); 2]);
+        let packages = self.packages.iter().filter(|it| it.host_size != none || [it.code, it.databases] != nothing);
+        Table::of("Packages", columns, packages, |it| {
             let host = it.host_size;
             let name = if it.name == "." { "files in no directory" } else { &it.name };
-            table.row([
+            [
                 name.to_owned(),
                 size(host.before),
                 size(host.after),
@@ -203,9 +198,8 @@ impl Diff {
                 some_size(it.code.after),
                 some_size(it.databases.before),
                 some_size(it.databases.after),
-            ]);
-        }
-        table
+            ]
+        })
     }
 
     fn kernels_table(&self) -> Table {

@@ -62,13 +62,10 @@ impl OpenBundle {
             return read_all(&*object.content, take);
         };
         bundle.seek(stream, object.offset)?;
-        in_pieces(
-            object.content.size(),
-            |piece| bundle.read_stream(stream, piece),
-            |piece| {
-                take(piece);
-                Ok(())
-            },
-        )
+        let pass = |piece: &[u8]| {
+            take(piece);
+            Ok(())
+        };
+        in_pieces(object.content.size(), |piece| bundle.read_stream(stream, piece), pass)
     }
 }

@@ -89,7 +89,7 @@ impl<'a> Division<'a> {
         let hidden = hidden_with_code(image, &shown, input, plan, options)?;
         let names = hidden.iter().filter_map(|id| Some(image.member(*id)?.1.path.to_string())).collect();
         let (moved, moved_paths, directories, copies) = Default::default();
-        let targets = root.take_targets();
+        let targets = std::mem::take(&mut root.targets);
         let mut division = Self {
             image,
             moved,

@@ -15,7 +15,8 @@ pub(crate) struct RootFiles {
     /// Number of files with hard links.
     links: u64,
     /// Where each hard link leads.
-    targets: LinkTargets,
+    /// Where each hard link leads.
+    pub(crate) targets: LinkTargets,
     tables: Vec<ParserMemory>,
 }
 
@@ -128,11 +129,6 @@ impl RootFiles {
     /// The member that a path comes from.
     pub(crate) fn member(&self, path: &EntryPath) -> Option<MemberId> {
         self.files.get(path)?.member
-    }
-
-    /// Where each hard link leads.
-    pub(crate) fn take_targets(&mut self) -> LinkTargets {
-        std::mem::take(&mut self.targets)
     }
 
     /// The file to which a hard link leads: one of the same layer before it, or of a lower one.

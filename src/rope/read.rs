@@ -16,14 +16,11 @@ pub fn read_all(content: &dyn Content, take: impl FnMut(&[u8])) -> Result<(), Re
 /// Passes a range of a content to `take`, in pieces. `take` must not wait for memory; see [`super::InOrderReader`].
 pub fn read_range(content: &dyn Content, range: Range<u64>, mut take: impl FnMut(&[u8])) -> Result<(), ReadError> {
     let mut reader = content.reader(range.start);
-    in_pieces(
-        range.end.saturating_sub(range.start),
-        |piece| reader.read(piece),
-        |piece| {
-            take(piece);
-            Ok(())
-        },
-    )
+    let pass = |piece: &[u8]| {
+        take(piece);
+        Ok(())
+    };
+    in_pieces(range.end.saturating_sub(range.start), |piece| reader.read(piece), pass)
 }
 
 /// Passes `length` bytes to `take`, in pieces that `read` fills.

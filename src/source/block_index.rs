@@ -136,7 +136,7 @@ impl BlockIndex {
 #[derive(Debug)]
 pub(super) struct IndexBuilder {
     /// `indexed_to` when the builder was created.
-    indexed_to: u64,
+    pub(super) indexed_to: u64,
     last: BlockBoundary,
     checkpoint: Arc<Checkpoint>,
     boundaries: Vec<BlockBoundary>,
@@ -147,11 +147,6 @@ pub(super) struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// Whether the content at `offset` was indexed before.
-    pub(super) fn is_indexed(&self, offset: u64) -> bool {
-        offset < self.indexed_to
-    }
-
     /// Observes a piece that was decoded, and the place where it ends. Either all of a piece is indexed already, or
     /// none of it.
     pub(super) fn observe(

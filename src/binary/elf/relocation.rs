@@ -111,7 +111,7 @@ fn walk<'a>(image: &'a ElfImage, slots: &[u64], device: &'a Range<u64>) -> Resul
     }
     walk.read_symbols(&dynamic)?;
     for table in dynamic.rela_tables()? {
-        walk.walk_rela(table)?;
+        walk.each(table, |walk, rela: &Rela64<LE>, entry| walk.relocation(rela, entry))?;
     }
     if let Some(table) = dynamic.table(elf::DT_RELR, elf::DT_RELRSZ)? {
         walk.walk_relr(table)?;
@@ -159,10 +159,6 @@ impl Walk<'_> {
             index += 1;
             Ok(())
         })
-    }
-
-    fn walk_rela(&mut self, table: Range<u64>) -> Result<(), BinaryError> {
-        self.each(table, |walk, rela: &Rela64<LE>, entry| walk.relocation(rela, entry))
     }
 
     fn relocation(&mut self, rela: &Rela64<LE>, entry: u64) -> Result<(), BinaryError> {

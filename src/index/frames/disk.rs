@@ -1,6 +1,6 @@
 //! The frame folders of all inputs in a cache directory, and the bound on their total size.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -36,14 +36,10 @@ pub(super) fn segments(folder: &Path) -> io::Result<Vec<SegmentFile>> {
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         if path.extension().is_some_and(|extension| extension == SUFFIX) && metadata.is_file() {
             let used = metadata.modified()?;
-            found.push(SegmentFile { path, size: bytes_on_disk(&metadata), used });
+            found.push(SegmentFile { path, size: metadata.blocks().saturating_mul(512), used });
         }
     }
     Ok(found)
-}
-
-fn bytes_on_disk(metadata: &Metadata) -> u64 {
-    metadata.blocks().saturating_mul(512)
 }
 
 fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {

@@ -33,7 +33,7 @@ impl DecodeGuard<'_> {
         let mut observe = |decoder: &Decoder, piece: &[u8], place| builder.observe(stream, decoder, piece, place);
         decoder.fill(stream, buffer, Stops::AtBlocks, Some(&mut observe))?;
         // There is one builder at a time.
-        if !builder.is_indexed(start) {
+        if start >= builder.indexed_to {
             let before = header_end.load(Ordering::Relaxed);
             let find = stream.resources.policy.find;
             let found = find.map(|find| self.chunks.found.lock().observe(start, buffer, find)).unwrap_or_default();
