@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::collect_output::ResultOptions;
 use super::collecting::{Collected, Collecting, warn_of_missing};
 use super::confinement::Opens;
-use super::failure::{is_broken_pipe, unanswered};
+use super::failure::{printed, unanswered};
 use super::html::{check_page, write_page};
 use super::input::forms;
 use super::interrupt;
@@ -116,10 +116,7 @@ impl Collect {
     }
 
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        match self.collect() {
-            Err(error) if !is_broken_pipe(&error) => Ok(unanswered(&error)),
-            result => result,
-        }
+        self.collect().or_else(|error| Ok(unanswered(&error)))
     }
 
     fn collect(&self) -> anyhow::Result<ExitCode> {
@@ -159,10 +156,7 @@ impl Collect {
             write_page(file, &Page::new((&prepared.input, &prepared.plan, None), None, true).html())?;
         }
         save_index(&prepared.resources);
-        match self.print(&collected, written.as_ref()) {
-            Err(error) if !is_broken_pipe(&error) => return Err(error),
-            _ => {}
-        }
+        printed(self.print(&collected, written.as_ref()))?;
         warn_of_missing(&collected.report);
         written.iter().filter(|_| !self.json).for_each(WrittenOutput::say);
         Ok(if collected.report.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(MISSING) })

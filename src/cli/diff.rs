@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::confinement::Opens;
-use super::failure::{is_broken_pipe, unanswered};
+use super::failure::{printed, unanswered};
 use super::gate::{print_verdict, say_failure};
 use super::html::{check_page, write_page};
 use super::input::forms;
@@ -93,10 +93,8 @@ impl Compare {
             Err(error) => return Ok(unanswered(&error)),
         };
         diff.warnings.iter().for_each(|warning| warn(warning));
-        match self.write(&diff) {
-            // The reader of the output may stop early. That does not change the exit code.
-            Err(error) if !is_broken_pipe(&error) => return Ok(unanswered(&error)),
-            _ => {}
+        if let Err(error) = printed(self.write(&diff)) {
+            return Ok(unanswered(&error));
         }
         let Some(gate) = diff.gate.filter(|gate| !gate.is_passed()) else { return Ok(ExitCode::SUCCESS) };
         say_failure(&gate.sentence, !self.json && (self.html.is_none() || self.markdown));

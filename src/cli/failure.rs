@@ -96,6 +96,11 @@ pub(super) fn unanswered(error: &anyhow::Error) -> ExitCode {
     print(error);
     ExitCode::from(code(error, UNANSWERED))
 }
+/// The result of printing. That the reader of the output stops early is no failure, and changes no exit code.
+pub(super) fn printed(result: anyhow::Result<()>) -> anyhow::Result<()> {
+    result.or_else(|error| if is_broken_pipe(&error) { Ok(()) } else { Err(error) })
+}
+
 
 /// Whether the reader of the output has closed it. `serde_json` wraps the error of a writer.
 pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {

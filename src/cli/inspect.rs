@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::artifacts::{PreparedArtifacts, artifacts, print_artifacts};
 use super::confinement::Opens;
-use super::failure::{TOO_LARGE, is_broken_pipe, unanswered};
+use super::failure::{TOO_LARGE, printed, unanswered};
 use super::gate::{self, RequireOptions};
 use super::html::{check_page, write_page};
 use super::input::{InputOptions, RemoteOptions};
@@ -19,7 +19,7 @@ use super::limits::{LimitOptions, is_kept, parts_of_input, wheels_of_release};
 use super::options::{InspectOptions, SplitOptions};
 use super::prepare::{CommandSession, open, save_index};
 use super::progress::show_bytes;
-use super::table::Style;
+use super::table::{Style, Table};
 use super::terminal::{message, warn};
 use crate::coverage::Coverage;
 use crate::devicecode::beginnings;
@@ -150,11 +150,10 @@ impl Inspect {
         if self.html.is_none() || self.json || self.markdown {
             let report = InspectReport { layers, ..InspectReport::of(planned, summaries, self.sizes) };
             let notes = self.notes(prepared, &code);
-            match self.print(&report, (coverage.as_ref(), limit.as_ref()), &notes, style) {
-                // The reader of the output may stop early. That does not change the exit code.
-                Err(error) if !is_broken_pipe(&error) => return Err(error),
-                _ => {}
-            }
+            let hint = "The sizes of archives and wheels are known after some work, which --sizes does.";
+            let hint = (!report.is_complete()).then_some(hint);
+            let gates = (coverage.as_ref(), limit.as_ref());
+            printed(self.print((&report, || report.tables()), gates, (&notes, hint), style))?;
         }
         Ok(self.conclude(coverage.as_ref(), limit.as_ref()))
     }
@@ -249,15 +248,12 @@ impl Inspect {
         })?;
         save_index(resources);
         let mut out = std::io::stdout().lock();
-        let printed = if self.json {
+        printed(if self.json {
             json::write(&mut out, &JudgedArtifacts { artifacts, coverage: &coverage })
         } else {
             print_gates((Some(&coverage), None), style, &mut out).map(drop)
-        };
-        match printed {
-            Err(error) if !is_broken_pipe(&error) => Err(error),
-            _ => Ok(self.conclude(Some(&coverage), None)),
-        }
+        })?;
+        Ok(self.conclude(Some(&coverage), None))
     }
 
     /// Reports what is in each of several wheels.
@@ -288,42 +284,33 @@ impl Inspect {
                 return Ok(self.conclude(coverage.as_ref(), limit.as_ref()));
             }
         }
-        let report = ReleaseReport { wheels };
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            let (coverage, limit) = (coverage.as_ref(), limit.as_ref());
-            json::write(&mut out, &Inspected { report: &report, coverage, limit })?;
-        } else if !print_gates((coverage.as_ref(), limit.as_ref()), style, &mut out)? {
-            for table in report.tables() {
-                table.write(&mut out, style)?;
-            }
-            if !report.is_complete() {
-                writeln!(out, "The sizes of wheels are known after some work, which --sizes does.")?;
-            }
-        }
-        out.flush()?;
+        let (report, gates) = (ReleaseReport { wheels }, (coverage.as_ref(), limit.as_ref()));
+        let hint = "The sizes of wheels are known after some work, which --sizes does.";
+        let hint = (!report.is_complete()).then_some(hint);
+        printed(self.print((&report, || report.tables()), gates, (&[], hint), style))?;
         Ok(self.conclude(coverage.as_ref(), limit.as_ref()))
     }
 
-    fn print(
+    /// Prints what gates say, or else tables, notes and a hint, or all of it as JSON.
+    fn print<T: IntoIterator<Item = Table>>(
         &self,
-        report: &InspectReport,
+        (report, tables): (&impl Serialize, impl FnOnce() -> T),
         (coverage, limit): (Option<&Coverage>, Option<&Judgement>),
-        notes: &[String],
+        (notes, hint): (&[String], Option<&str>),
         style: Style,
     ) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.json {
             json::write(&mut out, &Inspected { report, coverage, limit })?;
         } else if !print_gates((coverage, limit), style, &mut out)? {
-            for table in report.tables() {
+            for table in tables() {
                 table.write(&mut out, style)?;
             }
             for note in notes {
                 writeln!(out, "{}\n", style.line(note))?;
             }
-            if !report.is_complete() {
-                writeln!(out, "The sizes of archives and wheels are known after some work, which --sizes does.")?;
+            if let Some(hint) = hint {
+                writeln!(out, "{hint}")?;
             }
         }
         Ok(out.flush()?)

@@ -10,7 +10,7 @@ use clap::Args;
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 
 use super::confinement::Opens;
-use super::failure::unanswered;
+use super::failure::{printed, unanswered};
 use super::input::{RemoteOptions, forms};
 use super::json;
 use super::memory::MemoryOption;
@@ -129,7 +129,9 @@ impl Verify {
                 return Ok(unanswered(&error));
             }
         };
-        self.print(&report)?;
+        if let Err(error) = printed(self.print(&report)) {
+            return Ok(unanswered(&error));
+        }
         Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
     }
 
