@@ -99,6 +99,7 @@ mod diff;
 mod disk;
 mod executor;
 mod loader;
+mod near;
 mod page;
 mod report;
 mod sync;

@@ -25,6 +25,7 @@ use crate::collect::{CollectReport, CollectedCode, CollectedFile, Reason, code_o
 use crate::disk::parent;
 use crate::export::{Inputs, PackedFormat};
 use crate::gpu::TargetId;
+use crate::near::near;
 use crate::opened::recognise_all;
 use crate::page::Page;
 use crate::resources::WorkPolicy;
@@ -180,7 +181,9 @@ impl Collect {
                 }
                 let absence = report.absence(name);
                 if absence.is_empty() {
-                    bail!("--explain {name}: no file of the result has this path, or several have this name");
+                    let paths = report.files.iter().map(|file| &file.path);
+                    let meant = near(name, paths);
+                    bail!("--explain {name}: no file of the result has this path, or several have this name{meant}");
                 }
                 for line in absence {
                     writeln!(out, "{}", Style::Text.line(&line))?;

@@ -87,14 +87,23 @@ fn is_name(word: &Path) -> bool {
     word.as_os_str().as_bytes().iter().all(is_part)
 }
 
+/// The names of the packages that are installed, also those by which they are imported.
+pub(super) fn packages_in(sites: &[PathBuf]) -> Vec<String> {
+    let listings: Vec<_> = sites.iter().filter_map(|site| DirectoryListing::read(site).ok()).collect();
+    let names = listings.iter().flat_map(DirectoryListing::directories);
+    names.filter_map(|entry| distribution(&entry.name).or(entry.name.to_str())).map(str::to_owned).collect()
+}
+
+/// The name of the distribution that a dist-info directory is of.
+fn distribution(directory: &OsStr) -> Option<&str> {
+    Some(directory.to_str()?.strip_suffix(".dist-info")?.split_once('-')?.0)
+}
+
 /// The libraries of an installed distribution, by its RECORD, or the directory that is imported by this name; `None` if there
 /// is neither.
 pub(super) fn libraries_of(word: &Path, sites: &[PathBuf]) -> anyhow::Result<Option<Vec<PathBuf>>> {
     let wanted = normalise(&word.to_string_lossy());
-    let is_wanted = |directory: &OsStr| {
-        let name = directory.to_str().and_then(|name| name.strip_suffix(".dist-info")?.split_once('-'));
-        name.is_some_and(|(name, _)| normalise(name) == wanted)
-    };
+    let is_wanted = |directory: &OsStr| distribution(directory).is_some_and(|name| normalise(name) == wanted);
     for site in sites {
         let listing = DirectoryListing::read(site)?;
         if let Some(found) = listing.directories().find(|entry| is_wanted(&entry.name)) {

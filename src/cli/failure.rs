@@ -17,9 +17,6 @@ use crate::source::SourceError;
 const CONFINED: &str =
     "; if its permissions allow this, kpackfs has given up the right to do it, which --no-confinement keeps";
 
-/// Follows an error of a full disk.
-const FULL: &str = "; free some space, or write to another disk";
-
 /// Exit code for all errors except a wrong command line (which is 2, clap's).
 pub(super) const FAILURE: u8 = 1;
 
@@ -67,19 +64,21 @@ pub(super) fn text(error: &anyhow::Error) -> String {
             text => format!("{text}: {cause}"),
         }
     });
-    let text = text + error.chain().find_map(|cause| cause.downcast_ref()).map_or("", tips::of_missing);
-    let has_kind = |kind| {
-        let is_kind =
-            |cause: &(dyn Error + 'static)| cause.downcast_ref().is_some_and(|error: &io::Error| error.kind() == kind);
-        error.chain().any(is_kind)
-    };
+    let tip = error.chain().find_map(|cause| cause.downcast_ref()).map(tips::of_missing).unwrap_or_default();
+    let remedy = error.chain().filter_map(<dyn Error>::downcast_ref).find_map(|error: &io::Error| remedy(error.kind()));
+    text + &tip + remedy.unwrap_or_default()
+}
+
+/// What to do about an error of this kind.
+fn remedy(kind: io::ErrorKind) -> Option<&'static str> {
     let is_confined = || confine::state().iter().any(|layer| layer.layer == FILES && layer.in_force);
-    if has_kind(io::ErrorKind::StorageFull) {
-        text + FULL
-    } else if has_kind(io::ErrorKind::PermissionDenied) && is_confined() {
-        text + CONFINED
-    } else {
-        text
+    match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Some("; free some space, or write to another disk")
+        }
+        io::ErrorKind::ReadOnlyFilesystem => Some("; write to another place"),
+        io::ErrorKind::PermissionDenied if is_confined() => Some(CONFINED),
+        _ => None,
     }
 }
 
@@ -96,11 +95,11 @@ pub(super) fn unanswered(error: &anyhow::Error) -> ExitCode {
     print(error);
     ExitCode::from(code(error, UNANSWERED))
 }
+
 /// The result of printing. That the reader of the output stops early is no failure, and changes no exit code.
 pub(super) fn printed(result: anyhow::Result<()>) -> anyhow::Result<()> {
     result.or_else(|error| if is_broken_pipe(&error) { Ok(()) } else { Err(error) })
 }
-
 
 /// Whether the reader of the output has closed it. `serde_json` wraps the error of a writer.
 pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -1,7 +1,7 @@
 //! GPUs on the command line.
 
 use super::lists::pieces;
-use crate::gpu::{BundleKey, Level, TargetId};
+use crate::gpu::{BundleKey, Level, TargetId, near_gpus};
 
 /// One GPU, which may have features: `gfx942`, `gfx90a:xnack+`. Also a generic processor. Unknown processors are
 /// accepted if their names have the form of a processor's, since GPUs newer than kpackfs appear.
@@ -12,7 +12,7 @@ pub(super) fn gpu(name: &str) -> Result<TargetId, String> {
     }
     let is_family = || !target.is_generic() && BundleKey::of(&target).level() != Level::Target;
     if target.is_spirv() || is_family() || !target.is_known() && !has_form_of_processor(target.processor()) {
-        return Err(format!("{name} is not one GPU; name processors such as gfx942"));
+        return Err(format!("{name} is not one GPU; name processors such as gfx942{}", near_gpus(name)));
     }
     Ok(target)
 }

@@ -7,7 +7,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
 use super::prepare::is_input;
+use crate::disk::parent;
 use crate::gpu::TargetId;
+use crate::near::near;
 use crate::opened::OpenedError;
 
 /// Commands of other programs, and what is used here.
@@ -25,30 +27,26 @@ const OTHER_COMMANDS: [(&[&str], &str); 6] = [
 ];
 
 /// Options of other programs, and what is used here.
-const OTHER_OPTIONS: [(&[&str], &str); 2] = [
+const OTHER_OPTIONS: [(&[&str], &str); 3] = [
     (&["-v", "--verbose"], "RUST_LOG=debug in the environment prints more; 'kpackfs --version' prints the version"),
     (&["-V", "--version"], VERSION),
+    (
+        &["-n", "--dry-run", "--dryrun"],
+        "'kpackfs inspect --sizes INPUT' says what would be written, and writes nothing",
+    ),
 ];
 
 const LOOK: &str = "'kpackfs inspect INPUT' reports what it is; 'kpackfs ls INPUT' lists its views; 'kpackfs mount INPUT DIR' shows them in the existing directory \
      DIR";
+const ABSENT: &str = "no file has this name, and no command; 'kpackfs inspect INPUT' reports what an input is";
 const VERSION: &str = "'kpackfs --version' prints it";
 
+/// Parts of messages of HIP runtimes.
+const MESSAGES: [&str; 4] = ["kernel image", "device function", "hipError", "TensileLibrary"];
+
 /// What options that name GPUs are called in commands of kpackfs, rocm-kpack and compilers.
-const GPU_OPTIONS: [&str; 12] = [
-    "amdgpu-targets",
-    "arch",
-    "archs",
-    "gpu",
-    "gpu-arch",
-    "gpu-target",
-    "gpu-targets",
-    "gpus",
-    "offload-arch",
-    "require",
-    "target",
-    "targets",
-];
+const GPU_OPTIONS: &str =
+    "amdgpu-targets arch archs gpu gpu-arch gpu-target gpu-targets gpus offload-arch require target targets";
 
 /// Options of kpackfs that name GPUs; the first that a command has is the one to use there.
 const GPU_OPTIONS_HERE: [&str; 2] = ["gpu-targets", "target"];
@@ -61,17 +59,21 @@ pub(super) fn improve(error: Error, cli: &Command, arguments: &[OsString]) -> Er
     match error.kind() {
         ErrorKind::InvalidSubcommand => with_tip(error, |error| tip_of_command(error, innermost(cli, arguments))),
         ErrorKind::UnknownArgument => with_tip(error, |error| tip_of_option(error, innermost(cli, arguments))),
-        ErrorKind::MissingRequiredArgument if innermost(cli, arguments).get_name() == "mount" => of_mount_point(error),
+        ErrorKind::MissingRequiredArgument => match innermost(cli, arguments).get_name() {
+            "mount" => of_mount_point(error),
+            "collect" => with_tip(error, tip_of_app),
+            _ => error,
+        },
         _ => error,
     }
 }
 
 /// What the user may have meant by a path that is not there.
-pub(super) fn of_missing(error: &OpenedError) -> &'static str {
-    match error {
-        OpenedError::NotThere(path) => of_word(path),
-        _ => "",
-    }
+pub(super) fn of_missing(error: &OpenedError) -> String {
+    let OpenedError::NotThere(path) = error else { return String::new() };
+    let names = std::fs::read_dir(parent(path)).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let word = path.file_name().unwrap_or_default().to_string_lossy();
+    near(&word, names.filter_map(|name| name.into_string().ok())) + of_word(path)
 }
 
 /// The same for a word that is no path.
@@ -79,6 +81,9 @@ pub(super) fn of_word(word: &Path) -> &'static str {
     let word = word.to_string_lossy();
     if TargetId::typed(&word).is_ok_and(|target| target.is_known()) {
         return "; GPUs are named by an option: --target of why, --require of inspect, --gpu-targets of others";
+    }
+    if MESSAGES.iter().any(|part| word.contains(part)) {
+        return "; of a message, `kpackfs why` names the cause in the active environment, and `kpackfs why PATH` that in a library";
     }
     let is_image = word.rsplit_once(':').is_some_and(|(name, tag)| !name.is_empty() && !tag.contains('/'));
     if is_image {
@@ -110,23 +115,37 @@ fn with_tip(mut error: Error, tip: impl Fn(&Error) -> Option<String>) -> Error {
 /// Names the command that does what was meant, or one for the input that was named without a command.
 fn tip_of_command(error: &Error, command: &Command) -> Option<String> {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    // clap looks for no similar command behind `help`.
+    let meant = near(wrong, command.get_subcommands().map(Command::get_name));
+    if let (Some(meant), None) = (meant.strip_prefix("; "), error.get(ContextKind::SuggestedSubcommand)) {
+        return Some(meant.to_owned());
+    }
     match command.get_name() {
         "kpackfs" => {}
         "kpack" => return is_input(wrong.as_ref()).then(|| "'kpackfs kpack list FILE' says what is in it".to_owned()),
         _ => return None,
     }
-    find(&OTHER_COMMANDS, wrong).or_else(|| is_input(wrong.as_ref()).then_some(LOOK)).map(str::to_owned)
+    let outer = command.get_subcommands().find(|outer| outer.find_subcommand(wrong).is_some());
+    let whole = || Some(format!("'kpackfs {} {wrong}' does that", outer?.get_name()));
+    let look = || is_input(wrong.as_ref()).then_some(LOOK).or_else(|| wrong.contains(['.', '/']).then_some(ABSENT));
+    find(&OTHER_COMMANDS, wrong).map(str::to_owned).or_else(whole).or_else(|| look().map(str::to_owned))
 }
 
 /// Names what does what was meant, or the option for GPUs of this command.
 fn tip_of_option(error: &Error, command: &Command) -> Option<String> {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg) else { return None };
-    if !wrong.strip_prefix("--").is_some_and(|name| GPU_OPTIONS.contains(&name)) {
+    if !wrong.strip_prefix("--").is_some_and(|name| GPU_OPTIONS.split(' ').any(|known| known == name)) {
         return find(&OTHER_OPTIONS, wrong).map(str::to_owned);
     }
     let has = |name: &&&str| command.get_arguments().any(|argument| argument.get_long() == Some(**name));
     let option = GPU_OPTIONS_HERE.iter().find(has)?;
     Some(format!("GPUs are named by '--{option}' here"))
+}
+
+/// Says where the application has to be, if it was taken for a tree.
+fn tip_of_app(error: &Error) -> Option<String> {
+    let missing = error.get(ContextKind::InvalidArg) == Some(&ContextValue::Strings(vec!["<APP>...".to_owned()]));
+    missing.then(|| "APP comes first: all words behind '--from' are trees".to_owned())
 }
 
 /// Names the mount point if there is an input only. clap takes the one argument for the last one, and misses those before it.
@@ -141,7 +160,7 @@ fn of_mount_point(mut error: Error) -> Error {
 /// The command that the first arguments name.
 fn innermost<'a>(cli: &'a Command, arguments: &[OsString]) -> &'a Command {
     let mut command = cli;
-    for name in arguments.iter().skip(1) {
+    for name in arguments.iter().skip(1).filter(|name| *name != "help") {
         let Some(inner) = command.find_subcommand(name) else { break };
         command = inner;
     }

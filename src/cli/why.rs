@@ -11,8 +11,8 @@ use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use super::confinement::{self, Opens};
-use super::environment::{PythonEnvironment, is_package, libraries_of};
-use super::failure::text;
+use super::environment::{PythonEnvironment, is_package, libraries_of, packages_in};
+use super::failure::{printed, text};
 use super::gpus::gpus;
 use super::input::{RemoteOptions, forms};
 use super::json;
@@ -23,6 +23,7 @@ use super::terminal::{escaped, message};
 use super::tips::of_word;
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
 use crate::memory::check_tables;
+use crate::near::near;
 use crate::opened::{OpenedError, recognise_all};
 use crate::remote::{check_remote, without_secrets};
 use crate::resources::{Resources, WorkPolicy};
@@ -131,17 +132,18 @@ impl Why {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let answer = self.answer().unwrap_or_else(|(status, error)| Explanation::failed(status, text(&error)));
         let mut out = std::io::stdout().lock();
-        if self.json {
-            json::write(&mut out, &answer)?;
+        printed(if self.json {
+            json::write(&mut out, &answer)
         } else if answer.lookups.is_empty() && answer.databases.is_empty() && answer.causes.is_empty() {
             eprintln!("kpackfs: {}", message(&answer.sentence));
             // The sentence has the first one.
             for problem in answer.unread.iter().skip(1) {
                 eprintln!("kpackfs: {}", message(problem));
             }
+            Ok(())
         } else {
-            self.print(&answer, &mut out)?;
-        }
+            self.print(&answer, &mut out)
+        })?;
         Ok(match answer.status {
             AnswerStatus::Found => ExitCode::SUCCESS,
             AnswerStatus::NoCode => ExitCode::from(NO_CODE),
@@ -236,7 +238,7 @@ impl Why {
                 let shown =
                     if shown.is_empty() { "any environment that is active".to_owned() } else { shown.join(", ") };
                 let path = if self.python.is_some() { ":" } else { ": No such file or directory, and" };
-                let tip = of_word(word);
+                let tip = near(&word.to_string_lossy(), packages_in(sites)) + of_word(word);
                 (AnswerStatus::Unknown, anyhow!("{}{path} no package of this name is in {shown}{tip}", word.display()))
             })?);
         }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use super::failure::Failure;
 use super::nodes::{NodeAttributes, Nodes};
+use crate::near::near;
 use crate::rope::Content;
 use crate::source::{EntryPath, PathError, Resolved};
 use crate::tree::{NodeId, NodeKind, ROOT, Tree};
+use crate::view::HOST;
 
 /// Why a path of a tree cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -17,8 +19,8 @@ pub(crate) enum UnmountedError {
     #[error("{path}: {source}")]
     Path { path: String, source: PathError },
     /// Nothing has this name.
-    #[error("there is no {path} in the views; `kpackfs ls INPUT{}` lists what is there", argument(.existing))]
-    NotThere { path: EntryPath, existing: EntryPath },
+    #[error("there is no {path} in the views; `kpackfs ls INPUT{}` lists what is there{meant}", argument(.existing))]
+    NotThere { path: EntryPath, existing: EntryPath, meant: String },
     /// A symlink leads out of the tree.
     #[error("{path}: its symlink {link} leads out of the views")]
     Outside { path: EntryPath, link: EntryPath },
@@ -90,8 +92,14 @@ impl Unmounted {
 
     fn not_there(&self, path: EntryPath) -> UnmountedError {
         let above = std::iter::successors(path.parent(), EntryPath::parent);
-        let existing = above.into_iter().find(|above| self.tree.resolve(ROOT, above).is_some());
-        UnmountedError::NotThere { path, existing: existing.unwrap_or_else(EntryPath::root) }
+        let existing = above.into_iter().find_map(|above| Some((self.tree.resolve(ROOT, &above)?, above)));
+        let (node, existing) = existing.unwrap_or_else(|| (ROOT, EntryPath::root()));
+        let names = self.nodes.children(node, 0).map(|(_, child)| existing.child(child.name).to_string());
+        // A user types a path of the input.
+        let in_host = EntryPath::new(&[HOST.as_bytes(), b"/", path.as_bytes()].concat()).ok();
+        let in_host = in_host.filter(|path| self.tree.resolve(ROOT, path).is_some());
+        let meant = in_host.map_or_else(|| near(&path.to_string(), names), |path| format!("; did you mean {path}?"));
+        UnmountedError::NotThere { path, existing, meant }
     }
 
     pub(crate) fn is_directory(&self, place: &ViewedNode) -> bool {

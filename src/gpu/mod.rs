@@ -22,5 +22,5 @@ pub use key::{BundleKey, UNKNOWN};
 pub use processors::{ModeSupport, PROCESSORS, Processor};
 pub use served::{CodeKind, FoundCode};
 pub use set::GpuSet;
-pub use unknown::{begins_device_part, doubt};
+pub use unknown::{begins_device_part, doubt, near_gpus};
 pub use version_override::{OVERRIDE, OverrideEffect, VersionOverride, stand_ins, value_for, version_override};

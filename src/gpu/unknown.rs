@@ -1,6 +1,8 @@
 //! Names for code whose target is not understood.
 
+use super::processors::PROCESSORS;
 use super::{BundleKey, TargetId, UNKNOWN, begins_with_target};
+use crate::near::near;
 
 /// The longest escaped ID, so that names of archives stay valid file names.
 const MAX_ESCAPED: usize = 80;
@@ -53,9 +55,19 @@ impl TargetId {
 }
 
 /// What a message adds to the name of a GPU or family for which there is nothing: nothing, if it is known.
-pub fn doubt(name: &str) -> &'static str {
+pub fn doubt(name: &str) -> String {
     let is_known = |target: TargetId| target.is_known() || BundleKey::is_name(target.processor());
-    if TargetId::typed(name).is_ok_and(is_known) { "" } else { " (no GPU or family of this name is known)" }
+    if TargetId::typed(name).is_ok_and(is_known) {
+        return String::new();
+    }
+    format!(" (no GPU or family of this name is known{})", near_gpus(name))
+}
+
+/// A question about the GPUs with the names that are nearest to one that is not known; nothing if none is near.
+pub fn near_gpus(name: &str) -> String {
+    let names = || PROCESSORS.iter().map(|processor| processor.name);
+    let whole = names().find(|known| known.strip_prefix("gfx") == Some(name));
+    whole.map_or_else(|| near(name, names()), |whole| format!("; did you mean {whole}?"))
 }
 
 /// Whether a name begins as those of device parts do, and as the targets in the names of archives.
