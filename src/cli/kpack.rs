@@ -1,7 +1,7 @@
 //! `kpackfs kpack`.
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, TocEntry};
 use crate::memory::Budget;
 use crate::metrics::Progress;
+use crate::near::near;
 use crate::opened::check_there;
 use crate::resources::Resources;
 use crate::source::open_file;
@@ -218,19 +219,26 @@ fn extract(
         binary.is_none_or(|binary| binary == key || binary == name) && target.is_none_or(|target| target == of)
     };
     let found: Vec<_> = reader.entries().filter(|(key, target, _)| is_wanted(key, target)).collect();
-    let Some((first, ..)) = found.first() else { bail!("{}: there is no such code object in it", file.display()) };
-    let write = |&(key, target, entry): &(&str, &str, &TocEntry), out: &mut dyn Write, progress: &Progress| {
-        let read = reader.read(entry, &budget, |piece| {
-            progress.advance(piece.len() as u64);
-            out.write_all(piece)
-        });
-        read.with_context(|| format!("{}: {key}, {target}", file.display()))
+    let Some((first, ..)) = found.first() else {
+        let names = reader.entries().map(|(key, ..)| key.rsplit_once('#').map_or(key, |(name, _)| name));
+        let meant = binary.map(|binary| near(binary, names)).unwrap_or_default();
+        bail!("{}: there is no such code object in it; kpackfs kpack list names those in it{meant}", file.display())
     };
+    let write =
+        |&(key, target, entry): &(&str, &str, &TocEntry), out: &mut dyn Write, place: &Path, progress: &Progress| {
+            // The error of reading names the archive.
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", place.display()));
+            let read = reader.read(entry, &budget, |piece| {
+                progress.advance(piece.len() as u64);
+                out.write_all(piece).map_err(named)
+            });
+            read.with_context(|| format!("{}: {key}, {target}", file.display()))
+        };
     let is_stdout = output == Path::new("-");
     let mut new = NewFiles::new(replacing.force);
     match found.as_slice() {
         [only] if is_stdout => {
-            return write(only, &mut std::io::stdout().lock(), &Progress::default()).map(|()| None);
+            return write(only, &mut std::io::stdout().lock(), output, &Progress::default()).map(|()| None);
         }
         &[only] if is_one => new.add(output.to_owned(), only.0.to_owned(), only)?,
         _ if is_one || is_stdout => {
@@ -246,7 +254,7 @@ fn extract(
     let inputs = Inputs::of_files(&[file.to_owned()]);
     let places = show_bytes("Writing", |progress| {
         progress.expect(found.iter().map(|(.., entry)| entry.original_size).fold(0, u64::saturating_add));
-        new.write(&inputs, warn, |object, mut file, _| write(object, &mut file, progress))
+        new.write(&inputs, warn, |object, mut file, place| write(object, &mut file, place, progress))
     })?;
     WrittenOutput::at(CODE_OBJECTS, output, &places).map(Some)
 }

@@ -34,7 +34,7 @@ impl NewFile {
     pub(crate) fn create(path: &Path, prefix: &str, suffix: &str, mode: u32) -> io::Result<Self> {
         let mut name = Builder::new();
         name.prefix(prefix).suffix(suffix).rand_bytes(16).permissions(Permissions::from_mode(mode));
-        Ok(Self { file: name.tempfile_in(parent(path))?, path: path.to_owned() })
+        Ok(Self { file: name.tempfile_in(parent(path)).map_err(unnamed)?, path: path.to_owned() })
     }
 
     pub(crate) fn as_file(&self) -> &File {
@@ -58,6 +58,14 @@ impl NewFile {
             sync_directory(parent(&path))?;
         }
         Ok(file)
+    }
+}
+
+/// An error of tempfile, without the name that it adds, which no user knows.
+pub(super) fn unnamed(error: io::Error) -> io::Error {
+    match error.to_string().split_once(" at path ") {
+        Some((text, _)) => io::Error::new(error.kind(), text),
+        None => error,
     }
 }
 

@@ -3,12 +3,12 @@
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, TempDir};
 
 use super::lock::{LockKind, try_lock};
-use super::new_file::open_directory;
+use super::new_file::{open_directory, unnamed};
 
 /// The prefix of hidden directories.
 pub(crate) const PREFIX: &str = ".kpackfs-partial-";
@@ -19,7 +19,9 @@ const TRIES: usize = 100;
 /// A hidden directory. The owner deletes it by [`delete`], since directories in it may be read-only.
 #[derive(Debug)]
 pub(crate) struct Staging {
-    directory: TempDir,
+    _directory: TempDir,
+    /// As the user named the directory that it is in.
+    path: PathBuf,
     /// Held as long as this process lives, so that no other process removes the directory as left behind.
     _lock: File,
 }
@@ -29,10 +31,12 @@ impl Staging {
     pub(crate) fn create(place: &Path) -> io::Result<Self> {
         for _ in 0..TRIES {
             let mut name = Builder::new();
-            let directory = name.prefix(PREFIX).permissions(Permissions::from_mode(0o700)).tempdir_in(place)?;
+            let directory = name.prefix(PREFIX).permissions(Permissions::from_mode(0o700)).tempdir_in(place);
+            let directory = directory.map_err(unnamed)?;
+            let path = place.join(directory.path().file_name().unwrap_or_default());
             // Another process may have removed it as left behind before it was locked.
             match lock(directory.path()) {
-                Ok(Some(lock)) => return Ok(Self { directory, _lock: lock }),
+                Ok(Some(lock)) => return Ok(Self { _directory: directory, path, _lock: lock }),
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -42,7 +46,7 @@ impl Staging {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.directory.path()
+        &self.path
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::disk::PREFIX;
 use crate::rope::ReadError;
 use crate::source::{EntryPath, PathError};
 
@@ -70,10 +71,15 @@ pub enum ExportError {
 
 /// For `map_err`: names the file that is written.
 pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> ExportError {
-    move |source| ExportError::Io { path: path.to_owned(), source }
+    move |source| ExportError::Io { path: published(path), source }
 }
 
 /// For `map_err`: names the file that is written, if the input cannot be read.
 pub(super) fn reading(path: &Path) -> impl FnOnce(ReadError) -> ExportError {
-    move |source| ExportError::Read { path: path.to_owned(), source }
+    move |source| ExportError::Read { path: published(path), source }
+}
+
+/// The path that a user knows of a file that is being written.
+pub(super) fn published(path: &Path) -> PathBuf {
+    path.iter().filter(|name| !name.as_encoded_bytes().starts_with(PREFIX.as_bytes())).collect()
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-use super::error::{ExportError, at, reading};
+use super::error::{ExportError, at, published, reading};
 use super::sharing::{Reflink, Sharing, SystemCalls, Way};
 use crate::disk::write_at;
 use crate::rope::{Backing, Content, Extent, ExtentSource, InPassing, ReadError, to_usize};
@@ -227,7 +227,7 @@ impl<K: SystemCalls> TargetFile<'_, K> {
             }
             Err(error) if self.sharing.reflink == Reflink::Always => {
                 let source = std::io::Error::from(error);
-                Err(ExportError::NotShared { path: self.path.to_owned(), source })
+                Err(ExportError::NotShared { path: published(self.path), source })
             }
             Err(error) => self.sharing.falls_back(Way::Share, pair, error).map(|()| false).map_err(at(self.path)),
         }

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, Read};
-use std::path::Path;
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 
 use tar::{EntryType, Header};
 use zip::write::SimpleFileOptions;
@@ -55,7 +55,7 @@ pub(crate) fn write_packed(
     let node = tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()))?;
     let file = disk::open_with(path, OpenOptions::new().write(true).create_new(true), 0).map_err(at(path))?;
     let archive: Box<dyn PackedArchive> = match format {
-        PackedFormat::Zip => Box::new(ZipWriter::new(file)),
+        PackedFormat::Zip => Box::new(ZipWriter::new(ZipFile { file, has_failed: false })),
         PackedFormat::TarZstd => Box::new(ZstdTar::new(file).map_err(at(path))?),
     };
     let mut packer = Packer { tree, archive, path, progress, linked: HashMap::new() };
@@ -151,7 +151,31 @@ fn options(attributes: &Attributes) -> SimpleFileOptions {
     SimpleFileOptions::DEFAULT.compression_method(CompressionMethod::Deflated).unix_permissions(attributes.mode.into())
 }
 
-impl PackedArchive for ZipWriter<File> {
+/// A file that takes nothing after a failure. Otherwise the writer would print a second one when it is dropped.
+struct ZipFile {
+    file: File,
+    has_failed: bool,
+}
+
+impl Write for ZipFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = if self.has_failed { Ok(bytes.len()) } else { self.file.write(bytes) };
+        self.has_failed |= written.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for ZipFile {
+    fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
+        self.file.seek(place)
+    }
+}
+
+impl PackedArchive for ZipWriter<ZipFile> {
     fn directory(&mut self, name: &EntryPath, attributes: &Attributes) -> io::Result<()> {
         Ok(self.add_directory(text(name.as_bytes())?, options(attributes))?)
     }

@@ -60,6 +60,39 @@ fn a_full_cache_folder_costs_nothing_but_the_index() {
     assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing half written stays");
 }
 
+/// Before (3456e689), errors named hidden files, and those of `kpack extract` named the input.
+#[test]
+fn what_cannot_be_written_is_named_as_the_user_named_it() {
+    let place = tempfile::tempdir().unwrap();
+    wheel(place.path());
+    let kpackfs = |typed: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+        let output =
+            command.args(typed.split(' ')).env("KPACKFS_CACHE_DIR", "").current_dir(place.path()).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    kpackfs("split demo-1.0-py3-none-any.whl -o parts");
+    let archive = "parts/gfx90a/demo/.kpack/demo_gfx90a.kpack";
+    for (options, reason, remedy) in [
+        ("size=4k", "No space left on device", "free some space, or write to another disk"),
+        ("size=1m,ro", "Read-only file system", "write to another place"),
+    ] {
+        let Some(tmpfs) = Tmpfs::new(options) else { return };
+        std::os::unix::fs::symlink(tmpfs.0.path(), place.path().join("disk")).unwrap();
+        for command in [
+            "split demo-1.0-py3-none-any.whl -o disk/out",
+            "split demo-1.0-py3-none-any.whl --format wheel -o disk",
+            "kpack extract -o disk",
+        ] {
+            let typed = if command.starts_with("kpack") { format!("{command} {archive}") } else { command.to_owned() };
+            let said = kpackfs(&typed);
+            let line = said.lines().find(|line| line.contains(reason)).unwrap_or_else(|| panic!("{typed}: {said}"));
+            assert!(line.contains("disk") && line.ends_with(remedy) && !line.contains(".kpackfs-"), "{typed}: {line}");
+        }
+        fs::remove_file(place.path().join("disk")).unwrap();
+    }
+}
+
 #[test]
 fn a_read_only_cache_folder_costs_nothing_but_the_index() {
     let Some(tmpfs) = Tmpfs::new("size=1m,ro") else { return };
