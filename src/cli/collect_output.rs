@@ -14,7 +14,7 @@ use super::terminal::warn;
 use super::writing::{Writing, archives_in, clear_set_id, write_views};
 use crate::collect::code_of;
 use crate::disk::parent;
-use crate::export::{Inputs, Output, PackedFormat, ReadyViews, Replace, WantedSums, write_packed};
+use crate::export::{Inputs, Output, PackedFormat, Replace, WantedSums, expect_packed, write_packed};
 use crate::gpu::{GpuSet, TargetId};
 use crate::kpack::make_archives;
 use crate::report::{Judgement, PartChoice, PartGpus, SizedPart, TooLarge};
@@ -151,7 +151,7 @@ impl ResultOptions {
         let files = write_views(tree, &unpacked, (&archives, make), WantedSums::new(), self.writing, check)?;
         output.add_made(files);
         show_bytes("Packing", |progress| {
-            progress.foresee(|| ReadyViews::estimate(tree, &packed));
+            expect_packed(tree, &packed, progress)?;
             packed.iter().try_for_each(|(view, place)| match PackedFormat::of(place) {
                 Some(format) => {
                     output.add_made(write_packed(tree, view, place, format, progress)?);

@@ -47,7 +47,7 @@ pub(crate) use self::images::{ImageLayout, ImageWriteError, ImagesToWrite, Writt
 pub(crate) use self::inputs::Inputs;
 pub(crate) use self::job::WantedSums;
 pub(crate) use self::output::{Output, Replace};
-pub(crate) use self::packed::{PackedFormat, write_packed};
+pub(crate) use self::packed::{PackedFormat, expect_packed, write_packed};
 pub use self::sharing::Reflink;
 pub(crate) use self::statement::StatementChange;
 pub(crate) use self::unfinished::remove_unfinished;

@@ -64,6 +64,21 @@ pub(crate) fn write_packed(
     Ok(MadeFiles(vec![path.to_owned()]))
 }
 
+/// Makes the contents of views, so that it is known how many bytes there are to pack.
+pub(crate) fn expect_packed(
+    tree: &Tree,
+    views: &[(EntryPath, PathBuf)],
+    progress: &Progress,
+) -> Result<(), ExportError> {
+    for (view, path) in views {
+        let node = tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()))?;
+        for (_, body) in tree.files_below(node) {
+            progress.expect(body.content().map_err(reading(path))?.size());
+        }
+    }
+    Ok(())
+}
+
 /// A file that takes members one after the other.
 trait PackedArchive {
     fn directory(&mut self, name: &EntryPath, attributes: &Attributes) -> io::Result<()>;
