@@ -100,6 +100,11 @@ impl Changes {
         }
     }
 
+    /// Whether nothing differs.
+    pub(crate) fn is_same(&self) -> bool {
+        *self == Self { same: self.same, ..Self::default() }
+    }
+
     /// Everything before.
     pub(crate) fn before(&self) -> Amount {
         self.same.plus(self.changed.before).plus(self.removed)

@@ -148,8 +148,7 @@ fn libraries<'a>(
             change.code_objects = change.code_objects.plus(code_objects);
             change.kernels = change.kernels.plus(kernels);
         }
-        let is_same_code = Changes { same: change.code_objects.same, ..Changes::default() } == change.code_objects;
-        let is_equal = is_same_code && change.host_size.before == change.host_size.after;
+        let is_equal = change.code_objects.is_same() && change.host_size.before == change.host_size.after;
         change.change = Change::of(old.is_some(), new.is_some(), is_equal);
         libraries.push(change);
     }

@@ -1,8 +1,8 @@
 //! The tables of a comparison.
 
-use super::amount::{Amount, Changes, Pair};
-use super::model::{Diff, LibraryChange};
-use crate::report::table::{Table, known_size, percent, size};
+use super::amount::{Amount, Change, Changes, Pair};
+use super::model::{Diff, LibraryChange, PackageChange, TargetChange};
+use crate::report::table::{Table, counted, known_size, percent, size};
 
 /// The most letters of a kernel's name in a table.
 const MAX_NAME: usize = 90;
@@ -11,6 +11,15 @@ impl Diff {
     /// A sentence about the result.
     pub(crate) fn sentence(&self) -> String {
         let Pair { before, after } = &self.inputs;
+        if self.is_same() {
+            let files = counted(self.members.all.same.count, "file", "files");
+            let code = counted(self.code_objects.same.count, "code object", "code objects");
+            let is_split = self.libraries.iter().any(|library| library.size.before != library.size.after);
+            let split = if is_split { " Of libraries that only one has split, the size of the rest was." } else { "" };
+            return format!(
+                "Equal: all bytes of {files} and {code} were compared.{split} Permissions and times were not."
+            );
+        }
         let mut parts = vec![
             format!("Host part {}", growth(before.host_size, after.host_size)),
             format!("device code {}", growth(before.code.size, after.code.size)),
@@ -40,6 +49,11 @@ impl Diff {
         text
     }
 
+    /// Whether all files and all code are equal.
+    fn is_same(&self) -> bool {
+        self.members.all.is_same() && self.code_objects.is_same() && self.kernels.is_same()
+    }
+
     fn targets_with(&self, wanted: impl Fn(Pair<bool>) -> bool) -> Vec<&str> {
         let found = self.targets.iter().filter(|(_, it)| {
             let is_there = |code: Amount, databases: Amount| code.count + databases.count > 0;
@@ -51,7 +65,7 @@ impl Diff {
         found.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The tables, each with at most `most` rows.
+    /// The tables, each with at most `most` rows. All but the first have what differs only.
     pub(crate) fn tables(&self, most: usize) -> Vec<Table> {
         let mut tables = vec![self.inputs_table(), self.metadata_table(), self.downloads_table(), self.targets_table()];
         tables.extend([self.libraries_table(), self.databases_table(), self.packages_table()]);
@@ -117,13 +131,9 @@ impl Diff {
 
     fn downloads_table(&self) -> Table {
         let columns = "GPU | before # | after # | change # | note";
-        Table::of("What a user downloads", columns, &self.downloads, |(name, it)| {
-            let is_known = it.before.is_some() || it.after.is_some();
-            let note = match it.is_estimate {
-                true => "estimate of a thin wheel",
-                false if is_known => "",
-                false => "known with --sizes",
-            };
+        let changed = self.downloads.iter().filter(|(_, it)| it.before != it.after);
+        Table::of("What a user downloads", columns, changed, |(name, it)| {
+            let note = if it.is_estimate { "estimate of a thin wheel" } else { "" };
             let name = if name == "all" { "all (fat)" } else { name };
             let change = it.before.zip(it.after).map(|(old, new)| growth(old, new)).unwrap_or_default();
             [name.to_owned(), known_size(it.before), known_size(it.after), change, note.to_owned()]
@@ -134,7 +144,7 @@ impl Diff {
         let columns = "target | code before # | code after # | change # | databases before # | databases after # | \
             equal objects # | changed objects # | added objects # | removed objects # | \
             equal kernels # | changed kernels # | added kernels # | removed kernels #";
-        Table::of("Targets", columns, &self.targets, |(name, it)| {
+        Table::of("Targets", columns, self.targets.iter().filter(|(_, it)| !it.is_same()), |(name, it)| {
             let [before, after] = [(it.code.before, it.databases.before), (it.code.after, it.databases.after)]
                 .map(|(code, databases)| code.size + databases.size);
             let sizes = [it.code.before, it.code.after].map(some_size);
@@ -147,7 +157,8 @@ impl Diff {
     fn libraries_table(&self) -> Table {
         let columns = "library | change | host before # | host after # | host change # | code before # | code after # | \
             code change # | equal objects # | equal kernels #";
-        Table::of("Libraries with device code", columns, &self.libraries, |library| {
+        let changed = self.libraries.iter().filter(|it| it.change != Change::Same);
+        Table::of("Libraries with device code", columns, changed, |library| {
             let Pair { before, after } = library.host_size;
             let code = library.code();
             [
@@ -168,7 +179,8 @@ impl Diff {
     fn databases_table(&self) -> Table {
         let columns = "database | part | files before # | files after # | before # | after # | change #";
         let parts = self.databases.iter().flat_map(|(library, keys)| keys.iter().map(move |part| (library, part)));
-        Table::of("Kernel databases", columns, parts, |(library, (key, Pair { before, after }))| {
+        let changed = parts.filter(|(_, (_, it))| it.before != it.after);
+        Table::of("Kernel databases", columns, changed, |(library, (key, Pair { before, after }))| {
             [
                 library.clone(),
                 key.clone(),
@@ -184,9 +196,10 @@ impl Diff {
     fn packages_table(&self) -> Table {
         let columns = "package | host before # | host after # | host change # | code before # | code after # | \
             databases before # | databases after #";
-        let (none, nothing) = (Pair::default(), [Pair::default(); 2]);
-        let packages = self.packages.iter().filter(|it| it.host_size != none || [it.code, it.databases] != nothing);
-        Table::of("Packages", columns, packages, |it| {
+        let is_same = |it: &PackageChange| {
+            [it.code, it.databases].iter().all(|it| it.before == it.after) && it.host_size.before == it.host_size.after
+        };
+        Table::of("Packages", columns, self.packages.iter().filter(|it| !is_same(it)), |it| {
             let host = it.host_size;
             let name = if it.name == "." { "files in no directory" } else { &it.name };
             [
@@ -226,6 +239,12 @@ impl Diff {
         });
         table.add_left_out(self.members.more);
         table
+    }
+}
+
+impl TargetChange {
+    fn is_same(&self) -> bool {
+        self.databases.before == self.databases.after && self.code_objects.is_same() && self.kernels.is_same()
     }
 }
 
