@@ -12,12 +12,12 @@ use super::options::SplitOptions;
 use super::prepare::{CommandSession, save_index};
 use super::progress::show_bytes;
 use super::said::{SaidPiece, WrittenOutput};
-use super::split_warnings::warn_of_fat;
+use super::split_warnings::{check_code, warn_of_fat};
 use super::terminal::{note, warn};
 use super::writing::Writing;
 use crate::deflate::DeflateLevel;
 use crate::export::{
-    ImageLayout, ImageWriteError, ImagesToWrite, Inputs, LayerCompression, WrittenImage, WrittenImages,
+    ExportError, ImageLayout, ImageWriteError, ImagesToWrite, Inputs, LayerCompression, WrittenImage, WrittenImages,
 };
 use crate::gpu::{GpuSet, TargetId, doubt};
 use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, LayerPart, first_names};
@@ -130,6 +130,9 @@ impl ImageOutput<'_> {
         if let Err(ImageWriteError::TooLarge(layers)) = &written {
             self.limits.check(|| Ok(layers_of(layers, &division)), PartChoice::Gpus)?;
         }
+        if let Err(ImageWriteError::Export(error @ ExportError::Existing(_))) = &written {
+            bail!("{error}; --add-to {} adds to the images in it", self.output.display());
+        }
         let WrittenImages { counts, images, size } = written?;
         tracing::debug!(unchanged = counts.unchanged, written = counts.written, found = counts.found, "layers");
         save_index(&prepared.resources);
@@ -158,9 +161,7 @@ impl ImageOutput<'_> {
     /// The GPUs of each image, and its tag.
     fn gpus(&self, prepared: &Prepared) -> anyhow::Result<Vec<(Arc<GpuSet>, String)>> {
         let (input, plan) = (self.input.display(), &prepared.plan);
-        if plan.keys.is_empty() {
-            bail!("{input}: contains no device code and no kernel databases: there is nothing to divide");
-        }
+        check_code(self.input, prepared)?;
         let existing = gpus_of(plan);
         let wanted: BTreeSet<TargetId> = match self.split.targets.wanted() {
             none if none.is_empty() => existing.iter().flat_map(GpuSet::targets).cloned().collect(),

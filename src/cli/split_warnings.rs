@@ -1,10 +1,13 @@
-//! Warnings of `split` about its output, and the names in it.
+//! Warnings of `split` about its output, the names in it, and whether there is something to split.
 
 use std::path::{Path, PathBuf};
+
+use anyhow::bail;
 
 use super::terminal::{note, warn};
 use crate::gpu::{BundleKey, begins_device_part};
 use crate::loader::OwnRuntime;
+use crate::report::LookedAt;
 use crate::report::text::more;
 use crate::session::Prepared;
 use crate::source::EntryPath;
@@ -75,4 +78,19 @@ pub(super) fn is_part(path: &EntryPath) -> bool {
 pub(super) fn names(tree: &Tree) -> String {
     let children = tree.children(ROOT).into_iter().flatten().filter(|child| !child.hidden);
     children.map(|child| String::from_utf8_lossy(child.name)).collect::<Vec<_>>().join(", ")
+}
+
+/// Fails if no code is split.
+pub(super) fn check_code(input: &Path, prepared: &Prepared) -> anyhow::Result<()> {
+    let (input, plan) = (input.display(), &prepared.plan);
+    if !plan.keys.is_empty() {
+        return Ok(());
+    }
+    if !plan.unsplit.is_empty() {
+        bail!("{input}: none of its fat binaries can be split; the warnings say why");
+    }
+    if prepared.has_nothing_to_split() {
+        bail!("{input}: nothing to split: it {}", LookedAt::of([&prepared.input], &prepared.resources));
+    }
+    bail!("{input}: --gpu-targets and --exclude-targets leave nothing of it: nothing to split");
 }

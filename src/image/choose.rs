@@ -76,8 +76,9 @@ impl Image {
             (None, _, Some(tag)) => Err(missing(format!("there is no image {tag:?}"))),
             (None, _, None) => Err(missing("there is no image in it".to_owned())),
             (Some(_), Some(_), None) => {
-                let name = reference.form.pattern();
-                Err(missing(format!("there are several images; name one ({name})")))
+                let (scheme, place) = (reference.form.scheme(), layout.place().display());
+                let tag = tags.first().map_or("TAG", String::as_str);
+                Err(missing(format!("there are several images; name one, such as {scheme}{place}:{tag}")))
             }
             (Some(_), Some(_), Some(tag)) => {
                 Err(missing(format!("{tag:?} means several images, and none for linux/amd64")))

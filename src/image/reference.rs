@@ -28,18 +28,10 @@ pub enum LayoutForm {
 
 impl LayoutForm {
     /// How the names of images in it begin.
-    fn scheme(self) -> &'static str {
+    pub(super) fn scheme(self) -> &'static str {
         match self {
             Self::Directory => "oci:",
             Self::Archive => "oci-archive:",
-        }
-    }
-
-    /// The form of the names of images in it, for messages.
-    pub(super) fn pattern(self) -> &'static str {
-        match self {
-            Self::Directory => "oci:DIR:TAG",
-            Self::Archive => "oci-archive:FILE:TAG",
         }
     }
 }

@@ -4,8 +4,8 @@ use anyhow::bail;
 use clap::error::ErrorKind;
 
 use super::super::output_format::OutputFormat;
+use super::super::split_warnings::check_code;
 use super::Split;
-use crate::report;
 use crate::session::Prepared;
 use crate::view::{FAT, WHEELS};
 
@@ -53,19 +53,10 @@ impl Split {
                 "{input}: wheels cannot hold its symlinks; put copies in their place, or remove those that the warnings name"
             );
         }
-        if !plan.keys.is_empty() {
+        // `verify` reports a host part whose binaries stayed fat.
+        if matches!(self.format, OutputFormat::Directory) && !plan.unsplit.is_empty() {
             return Ok(());
         }
-        if !plan.unsplit.is_empty() {
-            // `verify` reports a host part whose binaries stayed fat.
-            if let OutputFormat::Directory = self.format {
-                return Ok(());
-            }
-            bail!("{input}: none of its fat binaries can be split; the warnings say why");
-        }
-        if prepared.has_nothing_to_split() {
-            bail!("{input}: nothing to split: it {}", report::LookedAt::of([&prepared.input], &prepared.resources));
-        }
-        bail!("{input}: --gpu-targets and --exclude-targets leave nothing of it: nothing to split");
+        check_code(self.source.path(), prepared)
     }
 }

@@ -264,7 +264,7 @@ fn what_cannot_be_written_is_refused_and_leaves_nothing() {
         let said = refusal(command);
         assert!(said.contains(part), "{said} lacks {part}");
     };
-    refuses(&mut split(&text, &out), "there is nothing to divide");
+    refuses(&mut split(&text, &out), "nothing to split: it contains no device code");
     refuses(split(&whole, &out).args(["--gpu-targets", "gfx942"]), "it has code for gfx1030, gfx1100, gfx90a");
     refuses(split(&whole, &out).args(["--gpu-targets", "gfx90a:xnack+"]), "a tag cannot have this name");
     refuses(split(&whole, &out).args(["--view", "thin/gfx90a"]), "--gpu-targets chooses images");
