@@ -45,7 +45,10 @@ const MAX_ROWS: usize = 200;
 /// or the output cannot be written, 5 an input is not there or not understood. If the result exceeds --max-part, nothing is
 /// written, and the exit code is 1.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Example:\n  kpackfs collect app --from /opt/rocm --gpu-targets gfx1100 -o app.zip")]
+#[command(
+    override_usage = "kpackfs collect [OPTIONS] <APP>... --from <TREE>...",
+    after_long_help = "Example:\n  kpackfs collect app --from /opt/rocm --gpu-targets gfx1100 -o app.zip"
+)]
 pub(super) struct Collect {
     /// Programs and libraries, or directories of them
     #[arg(required = true)]

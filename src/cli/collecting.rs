@@ -26,7 +26,7 @@ pub(super) struct Collecting {
     /// Take in this library although nothing says that it is needed
     ///
     /// It is named by its soname, and is taken in although every system has it. It may be given several times.
-    #[arg(long, value_name = "NAME", help_heading = "Collect")]
+    #[arg(long, value_name = "NAME", help_heading = "Collect", hide_short_help = true)]
     include: Vec<String>,
 
     /// Directories of the result that will be in `LD_LIBRARY_PATH`
@@ -36,7 +36,7 @@ pub(super) struct Collecting {
     library_path: Vec<String>,
 
     /// Where device code is
-    #[arg(long, value_enum, default_value_t = CollectForm::Auto, help_heading = "Collect")]
+    #[arg(long, value_enum, default_value_t = CollectForm::Auto, help_heading = "Collect", hide_short_help = true)]
     form: CollectForm,
 }
 

@@ -22,7 +22,7 @@ macro_rules! forms {
 pub(super) use forms;
 
 /// The most frequent of them, for a line of `-h`.
-pub(super) const SHORT_FORMS: &str = "A wheel, an install tree, a directory of wheels, an image, … (see --help)";
+pub(super) const SHORT_FORMS: &str = "A wheel, an install tree, a directory of wheels, … (see --help)";
 
 /// The input.
 #[derive(Clone, Debug, Args)]
@@ -86,13 +86,13 @@ pub(super) struct RemoteOptions {
     /// Read URLs of http, not only of https
     ///
     /// Others on the way can read and change what http carries.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     allow_http: bool,
 
     /// Read all of a wheel from a server that sends no ranges
     ///
     /// It is kept in memory, in half of --memory.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     download: bool,
 }
 

@@ -19,7 +19,7 @@ use crate::view::{self, FAT_WHEEL, THIN_WHEELS, WHEELS};
 /// The limit.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(super) struct LimitOptions {
-    /// Exit with 1, before anything is written, if a part is larger
+    /// Exit with 1, and write nothing, if a part is larger
     ///
     /// A part is the host part, the part of a GPU, a wheel, a file or a layer. SIZE has bytes, or a unit such as MiB
     /// or MB, or is the limit of github-release or of pypi-file. What fits is printed.

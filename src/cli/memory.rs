@@ -16,7 +16,7 @@ pub(super) struct MemoryOption {
     /// Memory for caches and buffers
     ///
     /// At most half of it also is for tables of the input.
-    #[arg(long = "memory", value_name = "MIB", default_value_t = MIB, global = true, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
+    #[arg(long = "memory", value_name = "MIB", default_value_t = MIB, global = true, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources", hide_short_help = true)]
     mib: u64,
 }
 

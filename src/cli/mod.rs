@@ -265,7 +265,7 @@ mod tests {
     /// Options that are of use after a message only, which names them, or that the help of kpackfs names for all commands.
     const NAMED_ELSEWHERE: [&str; 6] = ["allow-http", "allow-ratio", "json", "keep-set-id", "no-confinement", "quiet"];
     /// A screen of `-h`.
-    const MOST_LINES: usize = 50;
+    const MOST_LINES: usize = 24;
 
     /// How a row begins for each alias of an option, and for each option that help omits. Those of mount(8) are in its page.
     fn spellings(command: &clap::Command, rows: &mut BTreeSet<String>) {
@@ -313,7 +313,7 @@ mod tests {
             let options = command.get_arguments().filter(|argument| argument.get_long().is_some());
             let shown = options.filter(|option| !option.is_hide_set() && !option.is_global_set()).count();
             assert!(shown <= MOST_OPTIONS, "{name}: {shown} options");
-            let help = command.clone().term_width(100).render_help().to_string();
+            let help = command.clone().term_width(80).render_help().to_string();
             assert!(help.lines().count() <= MOST_LINES, "{help}");
             let is_continued = |line: &str| line.starts_with("           ");
             assert!(!help.lines().any(is_continued), "an argument takes several lines: {help}");

@@ -51,13 +51,13 @@ pub(super) struct Mount {
     #[command(flatten)]
     serving: Serving,
 
-    /// Overlay these targets on host/, so that programs run from there
+    /// Overlay these targets on host/, to run programs from there
     ///
     /// "auto" stands for the GPUs of this machine.
     #[arg(long, value_name = "LIST", help_heading = "View")]
     arch: Vec<String>,
 
-    /// Also list thin views for sets of GPUs such as gfx1036+gfx1100
+    /// Also list thin views for sets such as gfx1036+gfx1100
     ///
     /// "auto" stands for the GPUs of this machine, and thin/auto is a link to the view for all of them.
     #[arg(long, value_name = "LIST", help_heading = "View")]
@@ -66,7 +66,7 @@ pub(super) struct Mount {
     /// Show what `collect APP --from INPUT` writes, as `collected`
     ///
     /// The views are those of that. It may be given several times.
-    #[arg(long, value_name = "APP", help_heading = "Collect")]
+    #[arg(long, value_name = "APP", help_heading = "Collect", hide_short_help = true)]
     collect: Vec<PathBuf>,
 
     #[command(flatten)]

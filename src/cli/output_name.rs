@@ -10,8 +10,8 @@ use crate::export::PackedFormat;
 use crate::image::ImageReference;
 
 /// Ends of names that are meant for no directory, nor for a format of `collect`.
-const OTHER_FORMATS: [&str; 9] =
-    [".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.lz4", ".7z", ".whl", ".kpack"];
+const OTHER_FORMATS: &str =
+    ".tar .tar.gz .tgz .tar.xz .tar.bz2 .tar.lz4 .7z .whl .kpack .appimage .deb .rpm .flatpak .snap";
 
 const NO_BUCKET: &str = "to a bucket, only `split --format index` writes; name a directory";
 
@@ -51,6 +51,6 @@ pub(super) fn directory_or_packed() -> impl TypedValueParser<Value = PathBuf> {
 /// Whether a name is that of a packed file, or stands for standard output, and there is no such directory.
 fn is_of_file(path: &Path) -> bool {
     let name = path.as_os_str().to_string_lossy().to_ascii_lowercase();
-    let is_packed = || PackedFormat::of(path).is_some() || OTHER_FORMATS.iter().any(|end| name.ends_with(end));
+    let is_packed = || PackedFormat::of(path).is_some() || OTHER_FORMATS.split(' ').any(|end| name.ends_with(end));
     (name == "-" || !name.ends_with('/') && is_packed()) && !answers(path, Path::is_dir)
 }

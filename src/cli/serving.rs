@@ -47,7 +47,7 @@ pub(super) struct Serving {
     /// Append messages to this file
     ///
     /// The default is stderr in the foreground, and the system's log (syslog, journald) otherwise.
-    #[arg(long, value_name = "FILE", help_heading = "Mount")]
+    #[arg(long, value_name = "FILE", help_heading = "Mount", hide_short_help = true)]
     log_file: Option<PathBuf>,
 
     /// Write a line to this open file when the mount is ready

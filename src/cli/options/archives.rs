@@ -35,7 +35,7 @@ pub(in crate::cli) struct ArchiveNames {
     ///
     /// The default is the name of the wheel or the binary, and "rocm" for an install tree. Each binary below usr or opt of a
     /// tree has archives with its own name.
-    #[arg(long, value_name = "NAME", alias = "artifact-prefix", help_heading = "Split")]
+    #[arg(long, value_name = "NAME", alias = "artifact-prefix", help_heading = "Split", hide_short_help = true)]
     group: Option<String>,
 
     /// An earlier name of --artifact-prefix, used if no other is given.

@@ -67,7 +67,7 @@ impl ResourceOptions {
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(in crate::cli) struct ThreadOptions {
     /// Number of threads [default: one for each core]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_JOBS), help_heading = "Resources")]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_JOBS), help_heading = "Resources", hide_short_help = true)]
     pub(in crate::cli) jobs: Option<u16>,
 }
 
@@ -80,11 +80,11 @@ pub(in crate::cli) struct CacheOptions {
     /// Directory of the indexes, which store results about each input
     ///
     /// The default is the value of the variable `KPACKFS_CACHE_DIR`, or ~/.cache/kpackfs.
-    #[arg(long, value_name = "DIR", global = true, help_heading = "Resources")]
+    #[arg(long, value_name = "DIR", global = true, help_heading = "Resources", hide_short_help = true)]
     cache_dir: Option<PathBuf>,
 
     /// Neither read nor write the cache directory
-    #[arg(long, help_heading = "Resources")]
+    #[arg(long, help_heading = "Resources", hide_short_help = true)]
     no_cache: bool,
 }
 

@@ -14,7 +14,7 @@ use crate::split::Packaging;
 /// The wanted targets.
 #[derive(Clone, Debug, Default, Args)]
 pub(in crate::cli) struct WantedTargets {
-    /// Only these GPU targets or families [default: all]
+    /// Only these GPUs or families [default: all]
     ///
     /// "auto" stands for the GPUs of this machine.
     #[arg(long, value_name = "LIST", value_parser = wanted)]
@@ -27,7 +27,7 @@ pub(in crate::cli) struct TargetOptions {
     #[command(flatten)]
     wanted: WantedTargets,
 
-    /// Omit these GPU targets or families
+    /// Omit these GPUs or families
     ///
     /// For example gfx906, for which compilers make code if no target is named.
     #[arg(long, value_name = "LIST", value_parser = targets)]
