@@ -124,6 +124,8 @@ fn the_first_words_of_a_newcomer_lead_on() {
     fs::create_dir(place.0.path().join("empty")).unwrap();
     fs::write(place.0.path().join("x.kpack"), "").unwrap();
     place.installs();
+    fs::create_dir(place.0.path().join("links")).unwrap();
+    std::os::unix::fs::symlink("../x.kpack", place.0.path().join("links/x.whl")).unwrap();
     let gpu = "GPUs are named by an option: --target of why, --require of inspect, --gpu-targets of others";
     let unknown = "gfx9999 (no GPU or family of this name is known)";
     for (typed, code, wanted) in [
@@ -156,6 +158,36 @@ fn the_first_words_of_a_newcomer_lead_on() {
         ("why --python venv imported data --target gfx1100", 1, "data/x.so: no code for gfx1100"),
         ("why --python venv absent --target gfx942", 5, "no package of this name is in "),
         ("split fat -o out --gpu-targets gfx942", 1, "the input has nothing for it; it has code for"),
+        // Before (3456e689), none of these was asked for its neighbour, and two equal inputs took 58 rows.
+        ("help splt", 2, "tip: did you mean split?"),
+        ("help kpack lst", 2, "tip: did you mean list?"),
+        ("inspect fta", 5, "fta: No such file or directory; did you mean fat?"),
+        ("why --python venv dta --target gfx942", 5, "; did you mean data?"),
+        (
+            "split fat -o out --gpu-targets gfx1003",
+            1,
+            "(no GPU or family of this name is known; did you mean gfx1030?)",
+        ),
+        ("cat fat host/lib/libz.so", 1, "; did you mean host/lib/libx.so?"),
+        ("ls fat lib", 1, "; did you mean host/lib?"),
+        ("collect --from fat fat -o app", 2, "tip: APP comes first: all words behind '--from' are trees"),
+        ("collect fat --from fat --gpu-targets gfx90a --explain lib/libz.so", 2, "; did you mean lib/libx.so?"),
+        (
+            "diff fat fat",
+            0,
+            "kernels                 6          6    6 equal\n\nEqual: all bytes of 1 file and 4 code objects",
+        ),
+        (
+            "split links --format index -o out",
+            5,
+            "symlinks that lead out of it that were not looked into (1, such as x.whl)",
+        ),
+        ("unbundle fat", 2, "tip: 'kpackfs kpack unbundle' does that"),
+        ("absent.whl", 2, "tip: no file has this name, and no command"),
+        ("split fat -o out --dry-run", 2, "tip: 'kpackfs inspect --sizes INPUT' says what would be written"),
+        ("why fat --target 1030", 2, "name processors such as gfx942; did you mean gfx1030?"),
+        ("why hipErrorNoBinaryForGpu --target gfx942", 5, "; of a message, `kpackfs why` names the cause in"),
+        ("collect fat --from fat --gpu-targets gfx90a -o My.AppImage", 2, "this format is not written"),
         ("split fat -o oci:out", 2, "name it without oci: and tags"),
         ("collect fat --from fat -o app", 2, "such as gfx942, or auto for those of this machine"),
         ("inspect fat --html page.html", 0, "kpackfs: wrote page.html, "),
