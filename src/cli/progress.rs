@@ -106,7 +106,7 @@ fn show<T: Send>(title: &'static str, sample: impl Fn() -> Sample + Sync, work: 
                     (done, moved) = (now.done, Instant::now());
                 }
                 let is_known = here > 0 && bar.elapsed() >= SETTLED && moved.elapsed() < SETTLED;
-                let left = is_known.then(|| bar.eta());
+                let left = is_known.then(|| left(bar.elapsed(), here));
                 bar.set_message(now.text(here, left));
                 bar.set_position(here);
                 thread::park_timeout(PERIOD);
@@ -124,11 +124,24 @@ fn show<T: Send>(title: &'static str, sample: impl Fn() -> Sample + Sync, work: 
     })
 }
 
+/// How long the rest takes if it is as fast as what was done. A mean that forgets begins too slow, and ends too late.
+fn left(elapsed: Duration, here: u64) -> Duration {
+    let steps = |steps: u64| u32::try_from(steps).unwrap_or(u32::MAX);
+    elapsed * steps(STEPS.saturating_sub(here)) / steps(here.max(1))
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{Position, STEPS, Sample};
+    use super::{Position, STEPS, Sample, left};
+
+    #[test]
+    fn the_rest_is_as_fast_as_what_was_done() {
+        for (here, seconds) in [(0, 10_000), (50, 190), (500, 10), (STEPS, 0)] {
+            assert_eq!(left(Duration::from_secs(10), here).as_secs(), seconds, "{here}");
+        }
+    }
 
     #[test]
     fn bars_do_not_run_backwards() {
