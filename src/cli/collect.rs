@@ -74,7 +74,7 @@ pub(super) struct Collect {
     #[command(flatten)]
     result: ResultOptions,
 
-    /// Print the chain of files because of which FILE is in the result
+    /// Print why FILE is in the result
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     explain: Vec<String>,
 

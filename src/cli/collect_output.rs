@@ -33,7 +33,7 @@ pub(super) struct ResultOptions {
     #[arg(short, long, value_name = "OUTPUT", value_parser = directory_or_packed())]
     pub(super) output: Option<PathBuf>,
 
-    /// Write in pieces: what all GPUs share, and what each adds
+    /// Write what all GPUs share, and what each adds
     ///
     /// They are DIR/common or NAME-common.zip, and DIR/gfx1100 or NAME-gfx1100.zip. A piece is unpacked over the
     /// common one.

@@ -39,7 +39,7 @@ pub(super) struct RequireOptions {
     #[arg(long, value_name = "GLOB", requires = "require", help_heading = "Gate", hide_short_help = true)]
     require_in: Vec<Pattern>,
 
-    /// With --require: exit with 1 also if code cannot be judged
+    /// With --require: fail also if code cannot be judged
     ///
     /// For example that of files that UPX packed.
     #[arg(long, requires = "require", help_heading = "Gate")]

@@ -20,7 +20,7 @@ use crate::session::{Prepared, SessionInputs};
 use crate::view::ListedWheel;
 use crate::wheelparts::WheelSet;
 
-/// Build the index of an input, so that mounting and reading start at once
+/// Build the index of an input, so that mounting starts at once
 ///
 /// The files of a wheel are compared with its RECORD. The index is stored in the cache directory. Every later mount,
 /// split and inspect uses it, with any options. Only the sizes of archives and wheels depend on the options.

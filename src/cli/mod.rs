@@ -72,7 +72,7 @@ use crate::memory::{check_tables, limit_tables, set_up_malloc};
 use crate::mount::check_running;
 use crate::report::table;
 
-/// Shows a fat ROCm wheel or install tree as if it had been split by GPU architecture.
+/// Shows a fat ROCm wheel or install tree as if it had been split by GPU.
 ///
 /// `kpackfs INPUT DIRECTORY` is `kpackfs mount INPUT DIRECTORY`.
 ///
@@ -264,7 +264,7 @@ mod tests {
     const MOST_OPTIONS: usize = 30;
     /// Options that are of use after a message only, which names them, or that the help of kpackfs names for all commands.
     const NAMED_ELSEWHERE: [&str; 6] = ["allow-http", "allow-ratio", "json", "keep-set-id", "no-confinement", "quiet"];
-    /// A screen of `-h`.
+    /// Rows of `-h` on a terminal of 80 columns.
     const MOST_LINES: usize = 24;
 
     /// How a row begins for each alias of an option, and for each option that help omits. Those of mount(8) are in its page.
@@ -313,8 +313,10 @@ mod tests {
             let options = command.get_arguments().filter(|argument| argument.get_long().is_some());
             let shown = options.filter(|option| !option.is_hide_set() && !option.is_global_set()).count();
             assert!(shown <= MOST_OPTIONS, "{name}: {shown} options");
-            let help = command.clone().term_width(80).render_help().to_string();
-            assert!(help.lines().count() <= MOST_LINES, "{help}");
+            let help = |width| command.clone().term_width(width).render_help().to_string();
+            let rows = help(80).lines().count();
+            assert!(rows <= MOST_LINES, "{name}: {rows} rows");
+            let help = help(100);
             let is_continued = |line: &str| line.starts_with("           ");
             assert!(!help.lines().any(is_continued), "an argument takes several lines: {help}");
         }

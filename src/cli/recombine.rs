@@ -53,7 +53,7 @@ pub(super) struct Recombine {
     #[arg(long = "input-shards-dir", id = "shards_path", value_name = "SHARDS", requires = "config_path", conflicts_with_all = ["config", "shards"], hide = true)]
     named_shards: Option<PathBuf>,
 
-    /// Directory to write to; it may contain other files
+    /// Directory to write to; it may have other files
     #[arg(short, long, value_name = "DIR", value_parser = directory(), alias = "output-dir", group = "destination", conflicts_with = "serving")]
     output: Option<PathBuf>,
 
@@ -63,17 +63,17 @@ pub(super) struct Recombine {
     #[arg(long, requires = "output")]
     force: bool,
 
-    /// Mount the packages at an existing directory instead
+    /// Mount the packages at this directory instead
     #[arg(long, value_name = "MOUNT_POINT", group = "destination")]
     mount: Option<PathBuf>,
 
-    /// Only this component, such as `blas_lib` [default: all]
+    /// Only this component [default: all]
     ///
     /// It may be given several times.
     #[arg(long, value_name = "NAME")]
     component: Vec<String>,
 
-    /// Write .kpm manifests next to the archives, for old runtimes
+    /// Write .kpm manifests for old runtimes
     #[arg(long)]
     kpm: bool,
 

@@ -45,7 +45,7 @@ pub(super) struct Split {
     #[command(flatten)]
     source: InputOptions,
 
-    /// Directory to write to; it may contain other files
+    /// Directory to write to; it may have other files
     ///
     /// An index can also be published in a bucket, `s3://BUCKET/PREFIX` (docs/package-index.md).
     #[arg(short, long, value_name = "DIR", value_parser = directory_or_bucket(), alias = "output-dir", required_unless_present = "add_to")]
