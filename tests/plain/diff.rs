@@ -238,7 +238,7 @@ fn an_input_and_its_split_have_the_same_code() {
             assert_eq!(inputs["before"]["host_size"], inputs["after"]["host_size"], "{split}");
             assert_eq!(said["members"]["list"], json!([]));
             let text = kpackfs(place.path(), &["diff", fat, split]);
-            assert!(text.contains("\n\nEqual: all bytes of 3 files and ") && text.lines().count() < 12, "{text}");
+            assert!(text.contains("\n\nEqual: all bytes of ") && text.lines().count() < 12, "{text}");
         }
     }
     let said = diff(place.path(), "torch-split", "torch-wheels");
@@ -388,7 +388,6 @@ fn a_reader_that_stops_changes_no_gate() {
         ("diff --fail-above 0 old new", 1),
         ("diff --fail-above 1000 old new", 0),
         ("inspect fat --require gfx942", 1),
-        ("inspect fat --require gfx90a", 0),
         ("why fat --target gfx942", 1),
         ("why fat --target gfx942 --json", 1),
         ("verify split", 1),
@@ -480,8 +479,6 @@ fn downloads_are_estimated_until_they_are_known() {
             json!({"before": user["download_size"], "after": user["download_size"], "is_estimate": false})
         );
     }
-    let table = kpackfs(place.path(), &["diff", "torch.whl", "torch.whl"]);
-    assert!(table.contains("estimate of a thin wheel"), "{table}");
 }
 
 #[test]
