@@ -9,7 +9,6 @@ use super::error::SessionError;
 use crate::gpu::BundleKey;
 use crate::join::Joined;
 use crate::metrics::Progress;
-use crate::opened::{OpenedError, check_elsewhere};
 use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{Entry, Input};
@@ -49,18 +48,12 @@ impl Prepared {
             (None, Some(host)) => {
                 let devices = host.devices.iter().map(|device| &device.location);
                 let open = |path: &PathBuf| -> Result<ListedWheel, SessionError> {
-                    let input = Input::open(path, &self.resources).map_err(OpenedError::from)?;
+                    let input = Input::open(path, &self.resources).map_err(crate::opened::OpenedError::from)?;
                     Ok(ListedWheel::whole(&input)?)
                 };
                 std::iter::once(&self.input.location).chain(devices).map(open).collect()
             }
-            (None, None) => {
-                let whole = ListedWheel::whole(&self.input);
-                if whole.is_err() {
-                    check_elsewhere(&self.input)?;
-                }
-                Ok(vec![whole?])
-            }
+            (None, None) => Ok(vec![ListedWheel::whole(&self.input)?]),
         }
     }
 

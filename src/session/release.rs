@@ -12,6 +12,7 @@ use super::opening::Session;
 use super::plan::Share;
 use super::prepared::Prepared;
 use crate::kpack::BundleJobs;
+use crate::opened::check_elsewhere;
 use crate::resources::Resources;
 use crate::simple::PackageIndex;
 use crate::source::{Attributes, Input};
@@ -53,7 +54,11 @@ impl Release {
     pub(crate) fn listed(&self) -> Result<Vec<ListedWheel>, SessionError> {
         let mut listed = Vec::new();
         for wheel in &self.wheels {
-            listed.extend_from_slice(wheel.listed().map_err(|error| error.of_wheel(wheel.path().to_owned()))?);
+            let found = wheel.listed();
+            if found.is_err() && wheel.prepared.has_nothing_to_split() {
+                check_elsewhere(&wheel.prepared.input)?;
+            }
+            listed.extend_from_slice(found.map_err(|error| error.of_wheel(wheel.path().to_owned()))?);
         }
         PackageIndex::new(listed.iter().map(|wheel| wheel.indexed.clone()))?;
         Ok(listed)
