@@ -241,7 +241,7 @@ impl Command {
             Self::Split(command) => (Some(command.opens()), Box::new(|| command.run())),
             Self::Collect(command) => (Some(command.opens()), Box::new(|| command.run())),
             Self::Recombine(command) => (command.opens(), Box::new(|| command.run())),
-            Self::Verify(command) => (Some(command.opens()), Box::new(|| command.run())),
+            Self::Verify(command) => (Some(command.opens()), Box::new(|| Ok(command.run()))),
             Self::Why(command) => (None, Box::new(|| command.run())),
             Self::Diff(command) => (Some(command.opens()), Box::new(|| command.run())),
             Self::Kpack(command) => (Some(command.opens()), Box::new(|| command.run())),
