@@ -131,7 +131,8 @@ impl Collecting {
         }
         report.add_unasked(&unasked, gpus, &served, &prepared.resources);
         report.add_unjoined(&split, &prepared.plan, gpus);
-        report.add_uncovered(&coverage(&prepared, &served));
+        // What cannot be read has no code that a GPU could be served by.
+        report.add_uncovered(&coverage(&prepared, if has_code { &served } else { gpus }));
         report.keep_planned(&prepared.input, &prepared.plan, &served);
         report.state_in((&mut prepared.input, &mut prepared.plan), gpus, has_archives)?;
         Ok(Collected { prepared, report, gpus: served, has_archives })

@@ -38,10 +38,19 @@ impl CollectReport {
         self.missing.iter().any(|it| it.kind == MissingKind::Archive && it.by == library)
     }
 
+    /// Whether it is said already that the database of a library is nowhere.
+    fn lacks_whole(&self, failure: &CoverageFailure, coverage: &Coverage) -> bool {
+        let handlers = coverage.databases.iter().filter(|it| it.path == failure.path).map(|it| it.library);
+        let reads = |by: &str, name: &str| Handler::read_by(by).is_some_and(|(handler, _)| handler.name() == name);
+        let mut gone = self.missing.iter().filter(|it| it.kind == MissingKind::Data);
+        let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+        handlers.into_iter().any(|handler| gone.any(|it| reads(&name(&it.by), handler)))
+    }
+
     /// Adds the libraries and databases without code for a GPU that others have. `coverage` is that of the result.
     pub(crate) fn add_uncovered(&mut self, coverage: &Coverage) {
         for failure in coverage.failures.iter().chain(&coverage.remarks) {
-            if self.lacks_archive(&failure.path) {
+            if self.lacks_archive(&failure.path) || self.lacks_whole(failure, coverage) {
                 continue;
             }
             let remedy = match self.reason_of(&failure.path) {

@@ -14,7 +14,8 @@ use super::lookup::{
     DatabasePlace, DatabaseSearch, InputFiles, LibraryFiles, LoadedLibrary, LookupEvidence, Severity, missing_of_lazy,
 };
 use super::model::{Cell, CellKind, CoveredDatabase, DatabaseAnswer};
-use crate::database::{Arch, DatabaseReader, Handler, KernelFiles};
+use super::question::CoverageInput;
+use crate::database::{Arch, DatabaseReader, Databases, Handler, KernelFiles};
 use crate::fatbin::CodeFile;
 use crate::gpu::{BundleKey, Level, TargetId};
 use crate::resources::Resources;
@@ -22,7 +23,7 @@ use crate::source::{EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan};
 
 /// The files of databases, with the architecture of each.
-pub(crate) type DatabaseFiles<'a> = Vec<(&'a EntryPath, Handler, Arch)>;
+type DatabaseFiles<'a> = Vec<(&'a EntryPath, Handler, Arch)>;
 
 /// The databases of an input, and the libraries that may read them.
 pub(crate) struct InputDatabases<'a> {
@@ -58,7 +59,7 @@ impl FileOfDatabase<'_> {
 }
 
 /// The files that planning assigned to databases.
-pub(super) fn planned<'a>(input: &'a Input, plan: &Plan) -> DatabaseFiles<'a> {
+fn planned<'a>(input: &'a Input, plan: &Plan) -> DatabaseFiles<'a> {
     let files = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
         Destination::Device(key, handler) | Destination::Unwanted(key, handler) => {
             let path = &entry.path;
@@ -80,17 +81,38 @@ fn arch(handler: Handler, path: &EntryPath, key: &BundleKey) -> Arch {
 }
 
 impl<'a> InputDatabases<'a> {
-    pub(crate) fn new(
+    /// Those of the files that planning assigned to databases.
+    pub(super) fn planned(examined: &CoverageInput<'a>, libraries: &'a [&'a LibraryCode]) -> Self {
+        let CoverageInput { input, plan, resources, .. } = *examined;
+        Self { input, files: planned(input, plan), libraries, readers: readers(input), resources }
+    }
+
+    /// Those of the files that have the names of databases.
+    pub(crate) fn of(
         input: &'a Input,
-        files: DatabaseFiles<'a>,
+        known: &Databases,
         libraries: &'a [&'a LibraryCode],
         resources: &'a Arc<Resources>,
     ) -> Self {
-        Self { input, files, libraries, readers: readers(input), resources }
+        let files =
+            input.files().filter_map(|(path, _)| known.classify(path).map(|file| (path, file.handler, file.arch)));
+        Self { input, files: files.collect(), libraries, readers: readers(input), resources }
     }
 
-    /// The databases that `is_judged` wants. Those that are `named` are judged as if each library were built for all GPUs.
+    /// The databases that `is_judged` wants, with those of which the input has nothing, and without which a library in it
+    /// does not work for a GPU. Those that are `named` are judged as if each library were built for all GPUs.
     pub(crate) fn judge(
+        &self,
+        gpus: &[TargetId],
+        is_judged: impl Fn(&EntryPath, &str) -> bool,
+        is_named: bool,
+    ) -> Vec<CoveredDatabase> {
+        let mut found = self.present(gpus, &is_judged, is_named);
+        found.extend(self.absent(gpus, is_judged, is_named));
+        found
+    }
+
+    fn present(
         &self,
         gpus: &[TargetId],
         is_judged: impl Fn(&EntryPath, &str) -> bool,
@@ -119,9 +141,11 @@ impl<'a> InputDatabases<'a> {
                     let reason = format!("{name}, which is for {gpu}, cannot be loaded: {reason}");
                     return Some((gpu.to_string(), DatabaseAnswer::Lacks { file: file.to_string(), reason }));
                 }
-                let answer = self.answer((handler, &path), gpu, is_named)?;
-                let answer = if before.is_some() { DatabaseAnswer::Found } else { answer };
-                Some((gpu.to_string(), answer))
+                let answer = match before {
+                    Some(before) => before.answers.get(&gpu.to_string()).map(|_| DatabaseAnswer::Found),
+                    None => self.answer((handler, &path), gpu, is_named),
+                };
+                Some((gpu.to_string(), answer?))
             };
             let answers = gpus.iter().filter_map(answer).collect();
             found.push(CoveredDatabase {
@@ -136,7 +160,6 @@ impl<'a> InputDatabases<'a> {
         found
     }
 
-    /// Those of which the input has nothing, and without which a library in it does not work for a GPU.
     pub(crate) fn absent(
         &self,
         gpus: &[TargetId],

@@ -36,16 +36,12 @@ pub(crate) use pattern::Pattern;
 pub(crate) use question::{CoverageInput, Requirement};
 pub(crate) use shell::quoted;
 
-fn databases<'a>(examined: &CoverageInput<'a>, libraries: &'a [&'a LibraryCode]) -> InputDatabases<'a> {
-    let files = databases::planned(examined.input, examined.plan);
-    InputDatabases::new(examined.input, files, libraries, examined.resources)
-}
-
 impl InputCoverage {
     /// Judges the libraries and databases that planning found, and reads the headers of their code.
     pub(crate) fn of_plan(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Self {
         let libraries = libraries::read(examined);
-        let databases = databases(examined, &libraries.iter().collect::<Vec<_>>()).judge(gpus, |_, _| true, false);
+        let databases =
+            InputDatabases::planned(examined, &libraries.iter().collect::<Vec<_>>()).judge(gpus, |_, _| true, false);
         Self { libraries: libraries.iter().map(|it| it.judge(gpus)).collect(), databases, ..Self::default() }
     }
 
@@ -62,9 +58,7 @@ impl InputCoverage {
         let metadata = metadata::compare(examined, &libraries);
         let is_named = !requirement.patterns.is_empty();
         let all: Vec<_> = libraries.iter().collect();
-        let of_input = databases(examined, &all);
-        let mut databases = of_input.judge(&requirement.gpus, is_judged, is_named);
-        databases.extend(of_input.absent(&requirement.gpus, is_judged, is_named));
+        let databases = InputDatabases::planned(examined, &all).judge(&requirement.gpus, is_judged, is_named);
         libraries.retain(|library| is_judged(&library.path, ""));
         let unreachable = unreachable::find(examined, &libraries, &requirement.gpus);
         let libraries = libraries.into_iter().map(|library| library.judge(&requirement.gpus)).collect();

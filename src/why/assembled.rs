@@ -190,9 +190,8 @@ fn databases(
 ) -> Vec<(PathBuf, CoveredDatabase)> {
     let resources = question.resources;
     let known = Databases::all().of(input.files(), resources);
-    let files = input.files().filter_map(|(path, _)| known.classify(path).map(|file| (path, file.handler, file.arch)));
     let libraries: Vec<_> = found.iter().filter_map(|(_, code)| code.as_ref().ok()).collect();
-    let databases = InputDatabases::new(input, files.collect(), &libraries, resources);
+    let databases = InputDatabases::of(input, &known, &libraries, resources);
     let judged = databases.judge(question.devices, |_, _| true, false).into_iter();
     judged.map(|database| (location.join(&database.path), database)).collect()
 }
@@ -226,6 +225,9 @@ fn binary(
     resources: &Arc<Resources>,
 ) -> Result<Option<LibraryCode>, WhyError> {
     if let Some(split) = SplitBinary::find(content).map_err(WhyError::at(path))? {
+        if let Some(reason) = split.damage {
+            return Err(WhyError::at(path)(reason));
+        }
         let targets = split.wrappers.iter().map(|_| BTreeSet::new()).collect();
         return Ok(Some(LibraryCode::new(entry.clone(), CodePlace::Split, targets)));
     }

@@ -37,7 +37,9 @@ pub(crate) fn rocblas(files: &mut Files, processors: &[&str]) {
         files.put(&format!("{ROCBLAS}/{FALLBACK}_{processor}.hsaco"), code(processor, 21));
         files.put(&format!("{ROCBLAS}/Kernels.so-000-{processor}.hsaco"), code(processor, 22));
     }
-    files.put(&format!("{ROCBLAS}/{FALLBACK}.dat"), b"\x80");
+    if !processors.is_empty() {
+        files.put(&format!("{ROCBLAS}/{FALLBACK}.dat"), b"\x80");
+    }
 }
 
 /// The same with a directory of its own for gfx90a, as `TheRock` builds those of gfx9.
