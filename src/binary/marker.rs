@@ -13,6 +13,9 @@ pub(super) const MAX_MARKER: u64 = 64 << 10;
 /// The most markers of one binary. The wrappers of real ones share one.
 pub(super) const MAX_MARKERS: usize = 64;
 
+/// What is wrong with a binary whose wrappers are gone.
+pub(super) const MARKER_ALONE: &str = "it has a marker but no wrappers";
+
 /// The bytes of a marker. Search paths are relative to the binary's directory.
 pub fn marker(kernel_name: &str, search_paths: &[String]) -> Vec<u8> {
     Marker { kpack_search_paths: search_paths.to_vec(), kernel_name: kernel_name.to_owned() }.encode()

@@ -24,6 +24,7 @@ pub(super) use self::imports::imports;
 pub(super) use self::joined::join;
 pub(super) use self::split::read_split;
 use super::data_section::{DataRole, DataSection};
+use super::marker::MARKER_ALONE;
 use super::ranges::any_overlap;
 use super::wrapper::{WrapperFields, check_size};
 use super::{BinaryError, Wrapper};
@@ -101,7 +102,8 @@ impl FatCoff {
         let wrappers = only(&image, WRAPPERS)?;
         let fatbin = only(&image, FATBIN)?.filter(|(_, section)| section.loaded_size() > 0);
         if wrappers.is_none() && fatbin.is_none() {
-            return Ok(None);
+            let has_marker = image.sections.iter().any(|section| section.header.name == MARKER);
+            return if has_marker { Err(BinaryError::unsupported(MARKER_ALONE)) } else { Ok(None) };
         }
         let [offsets, split] = match wrappers {
             Some((_, section)) => wrapper_offsets(&image, section)?,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::image::{PeImage, PeSection};
 use super::{FATBIN, MARKER, WRAPPERS, lint, read_wrappers, relocation};
 use crate::binary::BinaryError;
-use crate::binary::marker::{MAX_MARKER, Markers};
+use crate::binary::marker::{MARKER_ALONE, MAX_MARKER, Markers};
 use crate::binary::split::{Problems, SplitBinary, SplitWrapper, split_wrappers};
 use crate::binary::wrapper::WrapperFields;
 use crate::rope::Content;
@@ -36,7 +36,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
         return Ok(None);
     }
     if found.is_empty() {
-        problems.push_damage("it has a marker but no wrappers".to_owned());
+        problems.push_damage(MARKER_ALONE.to_owned());
     }
     if marker.is_none() {
         problems.push("it has no section .kpackrf".to_owned());

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::image::{ElfImage, ElfSection, read_table};
 use crate::binary::BinaryError;
+use crate::binary::marker::MARKER_ALONE;
 use crate::binary::wrapper::{FATBIN_WRAPPER_SIZE, WrapperFields, check_size};
 
 /// Section with the offload bundles.
@@ -70,12 +71,14 @@ pub(super) fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError>
     };
     let has_code = fatbin.is_some_and(|(_, section)| !section.is_nobits() && section.size > 0);
     let Some((section, fatbin)) = fatbin.filter(|_| has_code) else {
-        return if places.is_empty() {
-            Ok(None)
-        } else {
+        return if !places.is_empty() {
             Err(BinaryError::unsupported(
                 "it has fat binary wrappers but no .hip_fatbin section; if a tool removed that, its code is lost",
             ))
+        } else if wrappers.is_none() && image.section(MARKER).as_ref().is_some_and(has_bytes) {
+            Err(BinaryError::unsupported(MARKER_ALONE))
+        } else {
+            Ok(None)
         };
     };
     if places.is_empty() {

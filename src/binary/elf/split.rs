@@ -7,7 +7,7 @@ use super::relocation::{self, Pointer, PointerEncoding};
 use super::sections::{FATBIN, MARKER, WRAPPERS, WrapperPlace, read_wrappers};
 use super::{lint, sectionless};
 use crate::binary::BinaryError;
-use crate::binary::marker::{MAX_MARKER, Markers};
+use crate::binary::marker::{MARKER_ALONE, MAX_MARKER, Markers};
 use crate::binary::split::{Problems, SplitBinary, SplitWrapper, split_wrappers};
 use crate::binary::wrapper::{FATBIN_WRAPPER_SIZE, WrapperFields};
 use crate::rope::Content;
@@ -36,7 +36,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
     }
     image.check_bounds()?;
     if found.is_empty() {
-        problems.push_damage("it has a marker but no wrappers".to_owned());
+        problems.push_damage(MARKER_ALONE.to_owned());
     }
     lint::check(&image, &mut problems)?;
     problems.extend(leftovers(&image));

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use super::databases::{ROCBLAS, mixed_rocblas, rocblas, rocblas_by_mode, rocfft};
+use super::databases::{ROCBLAS, hipblaslt, mixed_rocblas, rocblas, rocblas_by_mode, rocfft};
 use super::library::{Library, bundle, code};
 use super::made::{Files, Form, named};
 use super::table::{Situation, remove};
@@ -175,12 +175,25 @@ pub(crate) const OTHER_FORMS: &[Situation] = &[
     .needs(&["librocblas.so.5"])
     .lacks()
     .verified(&[(Form::Wheel, 1)]),
+    // Of a split, its input may have none either.
     Situation::new("the database of rocBLAS is gone", "rocBLAS ends the process", "gfx90a", |files| {
-        files.library(&Library::new("librocblas.so.5", &[&["gfx90a", "gfx1100"]]));
+        rocblas(files, &[])
     })
     .needs(&["librocblas.so.5"])
     .lacks()
-    .only(Form::Unpacked, &[]),
+    .verified(&[(Form::Installed, 1)]),
+    Situation::new("the database of hipBLASLt is gone", "it has code for the GPU", "gfx1100", |files| {
+        hipblaslt(files, true);
+        files.all.retain(|(path, _)| !path.contains("/library/"));
+    })
+    .needs(&["libhipblaslt.so.1"])
+    .lacks()
+    .verified(&[(Form::Installed, 1)]),
+    Situation::new("the database of rocBLAS was deleted", "rocBLAS ends the process", "gfx90a", |files| {
+        rocblas(files, &["gfx90a"]);
+    })
+    .needs(&["librocblas.so.5"])
+    .damaged(|root| remove(root, "/library/")),
     Situation::new("a bundle of rocBLAS is damaged for others", "its code for the GPU is whole", "gfx90a", |files| {
         rocblas(files, &["gfx90a", "gfx1100"]);
         replace(files, "Kernels.so-000-gfx90a.hsaco", &bundle(&["gfx90a", "gfx1030!"], 22));
@@ -209,8 +222,14 @@ pub(crate) const OTHER_FORMS: &[Situation] = &[
         }),
     Situation::new("no wrapper is left", "runtimes look for their magic", "gfx90a", |files| files.library(&BOTH))
         .damaged(|root| change(root, "libk.so", |bytes| exchange(bytes, b"HIPK", b"KPIH")))
-        .unreadable()
-        .only(Form::Installed, &["collect"]),
+        .unreadable(),
+    Situation::new("the section of wrappers is lost", "its siblings have theirs", "gfx90a", |files| {
+        files.library(&BOTH);
+        files.library(&Library::new("libl.so", &[&["gfx90a"]]));
+    })
+    .needs(&["libk.so", "libl.so"])
+    .damaged(|root| change(root, "libk.so", |bytes| exchange(bytes, b".hipFatBinSegment", b".hipFatBinRemoved")))
+    .unreadable(),
     Situation::new("a marker has another name", "archives have nothing under it", "gfx90a", |files| {
         files.library(&BOTH);
     })
