@@ -141,16 +141,12 @@ pub fn lost<'a>(
     if code.len() < named.len() && !code.is_empty() {
         return first(&code, Lost::Code);
     }
-    let mut files = files.iter().map(Borrow::borrow);
     if code.len() == named.len() {
         let is_catalogue = |name: &str| CATALOGUES.iter().any(|suffix| name.ends_with(suffix));
         let is_code = |name: &str| is_for(name, processor) && !is_catalogue(name) && !name.starts_with(HELPERS);
-        return (!files.any(is_code)).then_some(Lost::AllCode);
+        return (!files.iter().map(Borrow::borrow).any(is_code)).then_some(Lost::AllCode);
     }
-    // Versions without helper kernels have none for other GPUs either.
-    let is_helper = |name: &str| name.starts_with(HELPERS) && CODE.iter().any(|end| name.ends_with(end));
-    let have_helpers = files.any(is_helper);
-    (have_helpers && !helpers(processor).into_iter().any(has)).then_some(Lost::Helpers)
+    (!helpers(processor).into_iter().any(has)).then_some(Lost::Helpers)
 }
 
 /// The code object for that catalogue, as messages name it.

@@ -253,6 +253,9 @@ impl Run<'_> {
         let proves = parts.kind == PartsKind::Installation && against.is_none();
         context.check_databases(&listed);
         context.check_needed(&listed);
+        if against.is_none() {
+            context.check_absent(&code.with_code);
+        }
         archive::check_all(context, &listed, proves, progress);
         if parts.kind != PartsKind::Installation {
             separation::check(context, &listed);

@@ -1,13 +1,13 @@
 //! Checks that the files to which a lazy catalogue of a database leads exist, and that a catalogue leads to the others. Its
 //! library takes it only on the GPU that its name says, and has to have these files then.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::context::Context;
 use super::manifest_files::ProvenFiles;
 use super::parts::{PartFile, PartsKind};
 use super::rules::Rule;
-use crate::coverage::more;
+use crate::coverage::{CodePlace, InputDatabases, LibraryCode, more};
 use crate::database::tensile::{self, CATALOGUES, Lost};
 use crate::database::{Handler, KernelFiles, catalogue_names};
 use crate::memory::Parser;
@@ -64,6 +64,28 @@ impl Context<'_> {
         }
     }
 
+    /// Checks that an installation has something of the database of each library that ends the process without it, or has code
+    /// for the same GPUs. Of a split, manifests list the files.
+    pub(super) fn check_absent(&self, with_code: &HashSet<&EntryPath>) {
+        let [whole] = &*self.parts.all else { return };
+        if self.parts.kind != PartsKind::Installation {
+            return;
+        }
+        let gpus: Vec<_> = self.archives.targets.iter().cloned().collect();
+        let code = |path: &&EntryPath| {
+            let targets = std::iter::once(self.archives.targets.clone());
+            LibraryCode::new((*path).clone(), CodePlace::Split, targets.collect())
+        };
+        let code: Vec<_> = with_code.iter().map(code).collect();
+        let libraries: Vec<_> = code.iter().collect();
+        let databases = InputDatabases::of(&whole.input, &whole.databases, &libraries, self.resources);
+        for database in databases.absent(&gpus, |_, _| true, false) {
+            let reason = format!("{} reads it, and it does not exist", database.library);
+            let label = EntryPath::new(database.path.as_bytes()).map(|path| whole.label(&path)).unwrap_or_default();
+            self.findings.add(Rule::DatabaseMissing, label, reason);
+        }
+    }
+
     fn check_lazy(&self, file: PartFile<'_>, processor: &str, files: &FileNames<'_>, listed: &ProvenFiles) {
         let read = self.parts.all.get(file.part).and_then(|part| part.read(file.path, Parser::Catalogue).ok()?);
         let is_compressed = file.path.name().ends_with(b".zlib");
@@ -105,7 +127,7 @@ fn lost(named: &BTreeSet<String>, processor: &str, files: &FileNames<'_>) -> Opt
             let catalogues = counted(named.len(), "catalogue", "catalogues");
             format!("it names {catalogues}, and there is no code for {processor}")
         }
-        Lost::Helpers => format!("there are no helper kernels for {processor}, and there are for other GPUs"),
+        Lost::Helpers => format!("there are no helper kernels for {processor}"),
     })
 }
 
@@ -193,9 +215,10 @@ mod tests {
     }
 
     #[test]
-    fn helper_kernels_are_needed_where_others_have_them() {
-        let without = "there are no helper kernels for gfx90a, and there are for other GPUs";
-        assert_eq!(said(&["Kernels"], &[]), None);
-        assert_eq!(said(&["Kernels"], &["Kernels.so-000-gfx942.hsaco"]), Some(without.to_owned()));
+    fn helper_kernels_are_those_of_the_gpu() {
+        for other in [None, Some("Kernels.so-000-gfx942.hsaco")] {
+            let said = said(&["Kernels"], other.as_slice());
+            assert_eq!(said.as_deref(), Some("there are no helper kernels for gfx90a"), "{other:?}");
+        }
     }
 }

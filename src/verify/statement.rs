@@ -19,7 +19,7 @@ pub(super) fn check_parts(
         let reason = format!("{} names it, but there is no such directory", located.path);
         findings.add(Rule::PartMissing, part.to_string(), reason);
     }
-    let is_named = |other: &String| parts.iter().any(|part| part.as_path() == Path::new(other));
+    let is_named = |other: &String| parts.iter().any(|part| Path::new(other).starts_with(part.as_path()));
     for other in others.into_iter().filter(|other| !is_named(other)) {
         let reason = format!("{} does not name it: another split left it there", located.path);
         findings.add(Rule::PartUnnamed, other, reason);

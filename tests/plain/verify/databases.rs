@@ -170,6 +170,7 @@ fn files_to_which_a_catalogue_leads_exist() {
         ("gfx1030", format!("{fallback}_gfx1030.hsaco"), code(GFX1030, 64)),
         ("gfx1030", format!("{own}.dat"), lazy(&[])),
         ("gfx1030", format!("{own}.co"), code(GFX1030, 64)),
+        ("gfx1030", "Kernels.so-000-gfx1030.hsaco".to_owned(), code(GFX1030, 64)),
     ];
     let all = split.out();
     let merged = all.join("merged/gfx1030");
@@ -184,6 +185,7 @@ fn files_to_which_a_catalogue_leads_exist() {
     let said = |name: &str| match name.rsplit_once('.').unwrap() {
         (stem, "dat") => format!("it names {stem}.dat, which does not exist"),
         (stem, "co") => format!("it leads to {stem}.co or .hsaco, which does not exist"),
+        (stem, _) if stem.starts_with("Kernels") => "there are no helper kernels for gfx1030".to_owned(),
         _ => format!("it leads to {name}, which does not exist"),
     };
     assert_eq!((found(&all), found(&merged)), (vec![], vec![]));

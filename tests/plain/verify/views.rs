@@ -10,7 +10,7 @@ use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{Plan, Statement};
-use kpackfs::verify::{Check, Finding, VerifyOptions, VerifyReport};
+use kpackfs::verify::{Check, Finding, Rule, VerifyOptions, VerifyReport};
 use kpackfs::view::{self};
 use kpackfs::wheelparts::{WheelOptions, WheelSet};
 use tempfile::TempDir;
@@ -101,6 +101,20 @@ fn tree() -> TempDir {
         fs::write(tree.path().join(name), text).unwrap();
     }
     tree
+}
+
+#[test]
+fn merged_views_have_the_databases_that_their_libraries_read() {
+    let (tree, place) = (tree(), tempfile::tempdir().unwrap());
+    fs::rename(tree.path().join("lib/x.so"), tree.path().join("lib/librocblas.so.5")).unwrap();
+    let out = place.path().join("out");
+    split(tree.path(), &out, &["--view", "merged"]);
+    assert_eq!(check(out.clone(), Some(tree.path())).findings, []);
+    let merged = out.join("merged/gfx90a");
+    fs::remove_dir_all(merged.join("lib/rocblas")).unwrap();
+    let found = check(merged, None).findings;
+    let found: Vec<_> = found.iter().map(|it| (it.path.as_str(), it.rule)).collect();
+    assert_eq!(found, [("lib/rocblas/library", Rule::DatabaseMissing)]);
 }
 
 /// The statement of the split in `out`.
