@@ -12,8 +12,8 @@ pub(crate) struct Row {
     pub(crate) is_split: bool,
     /// Columns whose answer does not follow from what the input holds, and those that the row does not have.
     pub(crate) except: &'static [(Command, Option<&'static str>)],
-    /// Its row in the first table of the issue, of eight rows and six commands.
-    pub(crate) first: Option<u8>,
+    /// Whether it is made of a wheel that others made, too.
+    pub(crate) is_real: bool,
 }
 
 /// What an input holds.
@@ -40,7 +40,7 @@ pub(crate) enum Holds {
 }
 
 const fn fat(name: &'static str, inputs: &'static [&'static str]) -> Row {
-    Row { name, inputs, holds: Holds::All, is_split: false, except: &[], first: None }
+    Row { name, inputs, holds: Holds::All, is_split: false, except: &[], is_real: false }
 }
 
 const fn split(name: &'static str, inputs: &'static [&'static str]) -> Row {
@@ -64,8 +64,8 @@ impl Row {
         Self { holds, ..self }
     }
 
-    const fn first(self, number: u8) -> Self {
-        Self { first: Some(number), ..self }
+    const fn real(self) -> Self {
+        Self { is_real: true, ..self }
     }
 
     const fn except(self, except: &'static [(Command, Option<&'static str>)]) -> Self {
@@ -132,21 +132,21 @@ const SEVERAL: &[(Command, Option<&str>)] = &[(Diff, None)];
 
 /// The table.
 pub(crate) const ROWS: &[Row] = &[
-    fat("fat wheel", &["fat/*.whl"]).first(1),
-    split("directory of split wheels", &["wheels"]).first(1),
-    split("thin view", &["views/thin/gfx90a"]).holds(GFX90A).first(1),
-    split("merged view", &["views/merged/gfx90a"]).holds(GFX90A).first(1),
-    fat("site-packages, fat", &["site-fat"]).first(1),
-    split("site-packages, split", &["site-split"]).first(1),
-    split("output of split", &["parts"]).first(2),
-    split("mount point", &["mnt"]).first(3),
-    split("output of --format index", &["index"]).first(4),
-    split("simple/ of an index", &["index/simple"]).first(4),
-    split("output of --format thin-wheel", &["thin-wheels"]).except(WHOLES).first(5),
-    split("split wheels and SHA256SUMS", &["wheels-sums"]).first(6),
-    fat("fat wheel and SHA256SUMS", &["fat-sums"]).first(7),
-    fat("virtual environment, fat", &["venv-fat"]).first(8),
-    split("virtual environment, split", &["venv-split"]).first(8),
+    fat("fat wheel", &["fat/*.whl"]).real(),
+    split("directory of split wheels", &["wheels"]).real(),
+    split("thin view", &["views/thin/gfx90a"]).holds(GFX90A).real(),
+    split("merged view", &["views/merged/gfx90a"]).holds(GFX90A).real(),
+    fat("site-packages, fat", &["site-fat"]).real(),
+    split("site-packages, split", &["site-split"]).real(),
+    split("output of split", &["parts"]).real(),
+    split("mount point", &["mnt"]).real(),
+    split("output of --format index", &["index"]).real(),
+    split("simple/ of an index", &["index/simple"]).real(),
+    split("output of --format thin-wheel", &["thin-wheels"]).except(WHOLES).real(),
+    split("split wheels and SHA256SUMS", &["wheels-sums"]).real(),
+    fat("fat wheel and SHA256SUMS", &["fat-sums"]).real(),
+    fat("virtual environment, fat", &["venv-fat"]).real(),
+    split("virtual environment, split", &["venv-split"]).real(),
     // Parts.
     split("host/ of a split", &["parts/host"]).holds(Holds::Host),
     split("device part of a split", &["parts/gfx90a"]).holds(Holds::Device("gfx90a")).except(PART),
