@@ -40,11 +40,12 @@ impl CollectReport {
 
     /// Whether it is said already that the database of a library is nowhere.
     fn lacks_whole(&self, failure: &CoverageFailure, coverage: &Coverage) -> bool {
-        let handlers = coverage.databases.iter().filter(|it| it.path == failure.path).map(|it| it.library);
-        let reads = |by: &str, name: &str| Handler::read_by(by).is_some_and(|(handler, _)| handler.name() == name);
-        let mut gone = self.missing.iter().filter(|it| it.kind == MissingKind::Data);
-        let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-        handlers.into_iter().any(|handler| gone.any(|it| reads(&name(&it.by), handler)))
+        let databases = || coverage.databases.iter().filter(|it| it.path == failure.path);
+        let is_of = |by: &str| {
+            let read = std::str::from_utf8(name_of(by)).ok().and_then(Handler::read_by);
+            read.is_some_and(|(handler, _)| databases().any(|it| it.library == handler.name()))
+        };
+        self.missing.iter().any(|it| it.kind == MissingKind::Data && is_of(&it.by))
     }
 
     /// Adds the libraries and databases without code for a GPU that others have. `coverage` is that of the result.

@@ -29,7 +29,7 @@ pub(crate) use judge::wrappers_without_code;
 pub(crate) use libraries::together;
 pub(crate) use lookup::{
     DATABASE_MISSING, DATABASE_VARIABLE, DatabasePlace, DatabaseSearch, DiskFiles, Evidence, LoadedLibrary,
-    LookupEvidence, Problem, Severity, more,
+    LookupEvidence, Problem, Severity,
 };
 pub(crate) use model::{Coverage, CoverageFailure, CoveredDatabase, DatabaseAnswer, FailureKind, InputCoverage};
 pub(crate) use pattern::Pattern;

@@ -256,7 +256,9 @@ impl Handler {
     pub fn read_by(file_name: &str) -> Option<(Self, &'static DatabaseReader)> {
         let stem = file_name.strip_suffix(".dll").or_else(|| {
             let (stem, version) = file_name.strip_prefix("lib")?.split_once(".so")?;
-            (version.is_empty() || version.starts_with('.')).then_some(stem)
+            // An archive of the library may begin with its name.
+            let is_version = version.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit());
+            (version.is_empty() || version.starts_with('.') && is_version).then_some(stem)
         })?;
         let mut readers = Self::ALL.iter().copied().filter_map(|handler| Some((handler, handler.reader()?)));
         readers.find(|(_, reader)| reader.libraries.contains(&stem))

@@ -118,6 +118,28 @@ pub enum Lost<'a> {
     Helpers,
 }
 
+impl Lost<'_> {
+    /// What is missing for a processor, in words about the catalogue.
+    pub fn sentence(self, processor: &str) -> String {
+        match self {
+            Self::Catalogue(first, count) => format!("it names {first}.dat{}, which does not exist", more(count)),
+            Self::Code(first, count) => {
+                format!("it leads to {}{}, which does not exist", code_name(first, processor), more(count))
+            }
+            Self::AllCode => format!("it names catalogues, and there is no code for {processor}"),
+            Self::Helpers => format!("there are no helper kernels for {processor}"),
+        }
+    }
+}
+
+/// How many more there are than the first one.
+pub fn more(count: usize) -> String {
+    match count.saturating_sub(1) {
+        0 => String::new(),
+        others => format!(" (and {others} more)"),
+    }
+}
+
 /// What is missing of the files to which the lazy catalogue for a processor leads, of those in its directory. Its library
 /// takes it only on the GPU that its name says, and has to have these files then. Only what every version of the libraries
 /// needs: if another version has all code under other names, nothing is said about these.

@@ -487,6 +487,7 @@ fn libraries_by_name() {
         ("libaotriton_v2.so.0.11.1", Some(Aotriton)),
         ("librocfft.so.0", Some(Handler::Rocfft)),
         ("librocblas.sock", None),
+        ("librocblas.so.5_gfx942.kpack", None),
         ("librocblas.a", None),
         ("rocblas.so", None),
     ] {

@@ -16,9 +16,9 @@ use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, toc_key};
-use crate::loader::{is_archive, linked_archives, named_target, resolve};
+use crate::loader::{archive_root, is_archive, linked_archives, named_target, resolve};
 use crate::rope::{Content, equal, to_usize};
-use crate::source::{Entry, EntryKind, EntryPath, Resolved, resolve_links};
+use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, resolve_links};
 
 /// The request of a wrapper.
 #[derive(Clone, Debug)]
@@ -139,10 +139,12 @@ impl OverlaidArchive {
         self.reader.names().filter(|name| !asked.contains(*name)).collect()
     }
 
-    /// The names in it that no wrapper asks for, although markers with the name of their binary lead to it.
-    pub(super) fn orphans_of_existing(&self) -> Vec<&str> {
-        let binaries = self.binaries.lock();
-        let is_existing = |name: &&str| name.rsplit_once('#').is_some_and(|(binary, _)| binaries.contains(binary));
+    /// The names in it that no wrapper asks for, although their binary is there, or markers with its name lead to it.
+    pub(super) fn orphans_of_existing(&self, input: &Input) -> Vec<&str> {
+        let (binaries, root) = (self.binaries.lock(), archive_root(&self.path));
+        let is_there = |name: &str| root.as_ref().is_some_and(|it| input.entry(&it.child(name.as_bytes())).is_some());
+        let is_known = |name: &str| binaries.contains(name) || is_there(name);
+        let is_existing = |name: &&str| name.rsplit_once('#').is_some_and(|(binary, _)| is_known(binary));
         self.orphans().into_iter().filter(is_existing).collect()
     }
 

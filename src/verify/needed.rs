@@ -7,11 +7,10 @@ use super::context::Context;
 use super::manifest_files::ProvenFiles;
 use super::parts::{PartFile, PartsKind};
 use super::rules::Rule;
-use crate::coverage::{CodePlace, InputDatabases, LibraryCode, more};
-use crate::database::tensile::{self, CATALOGUES, Lost};
+use crate::coverage::{CodePlace, CoveredDatabase, InputDatabases, LibraryCode};
+use crate::database::tensile;
 use crate::database::{Handler, KernelFiles, catalogue_names};
 use crate::memory::Parser;
-use crate::report::table::counted;
 use crate::source::{EntryKind, EntryPath};
 
 /// The libraries whose catalogues are called differently.
@@ -27,17 +26,10 @@ impl Context<'_> {
         if self.parts.kind == PartsKind::Fragment {
             return;
         }
-        let lazy: Vec<_> = self
-            .parts
-            .files()
-            .filter_map(|file| Some((file, processor_of(file.path, tensile::processor_of_lazy)?)))
-            .collect();
+        let lazy: Vec<_> = self.parts.files().filter_map(|file| Some((file, processor_of(file.path, true)?))).collect();
         let files = self.parts.files();
-        let further: BTreeMap<_, _> = files
-            .filter_map(|file| {
-                Some(((file.path.directory(), processor_of(file.path, tensile::processor_of_further)?), file))
-            })
-            .collect();
+        let further: BTreeMap<_, _> =
+            files.filter_map(|file| Some(((file.path.directory(), processor_of(file.path, false)?), file))).collect();
         let of_all = lazy.iter().map(|(file, _)| file.path.directory()).chain(further.keys().map(|(it, _)| *it));
         let mut directories: BTreeMap<&[u8], FileNames<'_>> = of_all.map(|it| (it, FileNames::new())).collect();
         if directories.is_empty() {
@@ -60,7 +52,7 @@ impl Context<'_> {
         }
         for (file, processor) in lazy {
             let Some(files) = directories.get(file.path.directory()) else { continue };
-            self.check_lazy(file, processor, files, listed);
+            self.check_lazy(file, &processor, files, listed);
         }
     }
 
@@ -79,7 +71,9 @@ impl Context<'_> {
         let code: Vec<_> = with_code.iter().map(code).collect();
         let libraries: Vec<_> = code.iter().collect();
         let databases = InputDatabases::of(&whole.input, &whole.databases, &libraries, self.resources);
-        for database in databases.absent(&gpus, |_, _| true, false) {
+        // It may be where a symlink leads that is not followed.
+        let is_gone = |database: &CoveredDatabase| !whole.input.location.join(&database.path).exists();
+        for database in databases.absent(&gpus, |_, _| true, false).into_iter().filter(is_gone) {
             let reason = format!("{} reads it, and it does not exist", database.library);
             let label = EntryPath::new(database.path.as_bytes()).map(|path| whole.label(&path)).unwrap_or_default();
             self.findings.add(Rule::DatabaseMissing, label, reason);
@@ -103,39 +97,27 @@ impl Context<'_> {
     }
 }
 
-/// The processor of a lazy catalogue in the database of one of Tensile's libraries. `None` if that is a generic one: no
-/// released library reads it, and the names of its fallback code are open (ROCm/rocm-libraries#9366).
-///
-/// `of_name` knows lazy catalogues, or those to which another one has to lead.
-fn processor_of<'a, T: AsRef<str>>(path: &'a EntryPath, of_name: impl Fn(&'a str) -> Option<T>) -> Option<T> {
-    let processor = of_name(std::str::from_utf8(path.name()).ok()?)?;
-    let is_read = tensile::kind(path) == Some(KernelFiles::Catalogue) && !processor.as_ref().ends_with("-generic");
+/// The processor of a lazy catalogue, or of one to which another one has to lead, in the database of one of Tensile's
+/// libraries. `None` if that is a generic one: no released library reads it, and the names of its fallback code are open
+/// (ROCm/rocm-libraries#9366).
+fn processor_of(path: &EntryPath, is_lazy: bool) -> Option<String> {
+    let name = std::str::from_utf8(path.name()).ok()?;
+    let lazy = || tensile::processor_of_lazy(name).map(str::to_owned);
+    let processor = if is_lazy { lazy()? } else { tensile::processor_of_further(name)? };
+    let is_read = tensile::kind(path) == Some(KernelFiles::Catalogue) && !processor.ends_with("-generic");
     is_read.then_some(processor)
 }
 
 /// What is missing of the files that the catalogue for a processor leads to.
 fn lost(named: &BTreeSet<String>, processor: &str, files: &FileNames<'_>) -> Option<String> {
-    Some(match tensile::lost(named, processor, files)? {
-        Lost::Catalogue(first, count) => {
-            let [suffix, _] = CATALOGUES;
-            format!("it names {first}{suffix}{}, which does not exist", more(count))
-        }
-        Lost::Code(first, count) => {
-            format!("it leads to {}{}, which does not exist", tensile::code_name(first, processor), more(count))
-        }
-        Lost::AllCode => {
-            let catalogues = counted(named.len(), "catalogue", "catalogues");
-            format!("it names {catalogues}, and there is no code for {processor}")
-        }
-        Lost::Helpers => format!("there are no helper kernels for {processor}"),
-    })
+    Some(tensile::lost(named, processor, files)?.sentence(processor))
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{lost, processor_of, tensile};
+    use super::{lost, processor_of};
     use crate::source::EntryPath;
 
     const FILES: [&str; 8] = [
@@ -157,34 +139,20 @@ mod tests {
     }
 
     #[test]
-    fn lazy_catalogues_name_their_processor() {
-        for (path, expected) in [
-            ("lib/rocblas/library/TensileLibrary_lazy_gfx90a.dat", Some("gfx90a")),
-            ("lib/hipblaslt/library/gfx942/TensileLibrary_lazy_gfx942.dat.zlib", Some("gfx942")),
-            ("lib/rocblas/library/TensileLibrary_lazy_gfx11-generic.dat", None),
-            ("lib/rocblas/library/TensileLibrary_gfx90a.dat", None),
-            ("lib/other/TensileLibrary_lazy_gfx90a.dat", None),
+    fn catalogues_name_their_processor() {
+        for (path, lazy, further) in [
+            ("lib/rocblas/library/TensileLibrary_lazy_gfx90a.dat", Some("gfx90a"), None),
+            ("lib/hipblaslt/library/gfx942/TensileLibrary_lazy_gfx942.dat.zlib", Some("gfx942"), None),
+            ("lib/rocblas/library/TensileLibrary_lazy_gfx11-generic.dat", None, None),
+            ("lib/other/TensileLibrary_lazy_gfx90a.dat", None, None),
+            ("lib/hipblaslt/library/TensileLibrary_A_gfx942.dat.zlib", None, Some("gfx942")),
+            ("lib/rocblas/library/TensileLibrary_A_gfx90a.dat", None, Some("gfx90a")),
+            ("lib/rocblas/library/TensileLibrary_gfx90a.dat", None, None),
+            ("lib/rocblas/library/TensileLibrary_A_fallback.dat", None, None),
+            ("lib/rocblas/library/TensileLibrary_A_gfx90a.co", None, None),
         ] {
-            assert_eq!(
-                processor_of(&EntryPath::new(path.as_bytes()).unwrap(), tensile::processor_of_lazy),
-                expected,
-                "{path}"
-            );
-        }
-    }
-
-    #[test]
-    fn others_lead_to_further_catalogues() {
-        for (path, expected) in [
-            ("lib/hipblaslt/library/TensileLibrary_A_gfx942.dat.zlib", Some("gfx942")),
-            ("lib/rocblas/library/TensileLibrary_A_gfx90a.dat", Some("gfx90a")),
-            ("lib/rocblas/library/TensileLibrary_lazy_gfx90a.dat", None),
-            ("lib/rocblas/library/TensileLibrary_gfx90a.dat", None),
-            ("lib/rocblas/library/TensileLibrary_A_fallback.dat", None),
-            ("lib/rocblas/library/TensileLibrary_A_gfx90a.co", None),
-        ] {
-            let path = EntryPath::new(path.as_bytes()).unwrap();
-            assert_eq!(processor_of(&path, tensile::processor_of_further).as_deref(), expected, "{path}");
+            let of = |is_lazy| processor_of(&EntryPath::new(path.as_bytes()).unwrap(), is_lazy);
+            assert_eq!((of(true).as_deref(), of(false).as_deref()), (lazy, further), "{path}");
         }
     }
 
@@ -207,7 +175,7 @@ mod tests {
     #[test]
     fn code_under_other_names_is_code() {
         let none = ["A_fallback_gfx90a", "B_gfx90a.co"];
-        let said_of_none = "it names 2 catalogues, and there is no code for gfx90a";
+        let said_of_none = "it names catalogues, and there is no code for gfx90a";
         assert_eq!(said(&none, &[]), Some(said_of_none.to_owned()));
         for other in ["Tensile_gfx90a.kpack", "TensileLibrary_gfx90a.co", "gfx90a.zip"] {
             assert_eq!(said(&none, &[other]), None, "{other}");

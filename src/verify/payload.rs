@@ -133,7 +133,9 @@ pub(super) fn check_archives(context: &Context<'_>) {
     }
     // A package contains all of its binaries. A tree may contain some of them.
     for archive in archives.list.iter().filter(|archive| archive.is_reached()) {
-        let orphans = if named.contains(&archive.path) { archive.orphans() } else { archive.orphans_of_existing() };
+        let Some(part) = parts.all.get(archive.part) else { continue };
+        let is_whole = named.contains(&archive.path);
+        let orphans = if is_whole { archive.orphans() } else { archive.orphans_of_existing(&part.input) };
         if !orphans.is_empty() {
             let reason = format!("no wrapper asks for {}", enumerate(&orphans));
             findings.add(Rule::OrphanEntry, archive.label.as_str(), reason);

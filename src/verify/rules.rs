@@ -101,7 +101,7 @@ rules! {
         "the file is truncated, or something else was written in its place",
         "install the distribution that its RECORD names, or split again";
     DatabaseMissing "database-missing" Archive:
-        "files of rocBLAS, hipBLASLt or hipSPARSELt to which one of their catalogues leads, or the catalogue that leads to others, do not exist",
+        "files of rocBLAS, hipBLASLt or hipSPARSELt to which one of their catalogues leads, the catalogue that leads to others, or all files of a database, do not exist",
         "they were deleted or not copied, and RECORD was made again",
         "install the distributions of the library and of the GPU again, or split again";
     NoArchive "no-archive" Lookup:

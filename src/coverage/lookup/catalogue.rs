@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::files::LibraryFiles;
 use super::listing::DatabaseListing;
-use crate::database::tensile::{Lost, catalogues, code_name, is_lazy, lost};
+use crate::database::tensile::{catalogues, is_lazy, lost};
 use crate::database::{Handler, begins_catalogue, catalogue_names};
 use crate::memory::{Parser, WholeFile};
 
@@ -24,16 +24,8 @@ pub(crate) fn missing_of_lazy(
         Ok(named) => named,
         Err(reason) => return Some(format!("{} is damaged: {reason}", path.display())),
     };
-    Some(match lost(&named, processor, &listing.names)? {
-        Lost::Catalogue(first, count) => {
-            format!("{first}.dat is missing{}, which {} names", more(count), path.display())
-        }
-        Lost::Code(first, count) => {
-            format!("{} is missing{}, the code of a catalogue", code_name(first, processor), more(count))
-        }
-        Lost::AllCode => format!("{} has no code for {processor}", directory.display()),
-        Lost::Helpers => format!("{} has no helper kernels for {processor}", directory.display()),
-    })
+    let lost = lost(&named, processor, &listing.names)?;
+    Some(format!("{}: {}", path.display(), lost.sentence(processor)))
 }
 
 /// The names in a catalogue. One that is not lazy names no others, and may be large: that of rocBLAS 5.5 has 117 MB.
@@ -46,12 +38,4 @@ pub(super) fn names_in(files: &dyn LibraryFiles, path: &Path) -> Result<BTreeSet
     }
     let beginning = content.beginning(1).map_err(|error| error.to_string())?;
     begins_catalogue(&beginning).map(|()| BTreeSet::new())
-}
-
-/// How many more there are than the first one.
-pub(crate) fn more(count: usize) -> String {
-    match count.saturating_sub(1) {
-        0 => String::new(),
-        others => format!(" (and {others} more)"),
-    }
 }

@@ -22,7 +22,7 @@ use crate::resources::Resources;
 
 use tensile::TensileDatabase;
 
-pub(crate) use catalogue::{missing_of_lazy, more};
+pub(crate) use catalogue::missing_of_lazy;
 pub(crate) use files::{DiskFiles, InputFiles, LibraryFiles};
 pub(crate) use place::{DatabasePlace, LoadedLibrary};
 pub(crate) use problem::{DATABASE_MISSING, DATABASE_VARIABLE, Problem, Severity};

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::catalogue::{more, names_in};
+use super::catalogue::names_in;
 use super::files::{LibraryFiles, NoListing};
 use super::listing::{CodeState, DatabaseListing, code_state};
 use super::mapping;
@@ -17,7 +17,7 @@ use super::problem::{self, Problem};
 use super::trail::LookupEvidence;
 use crate::coverage::quoted;
 use crate::database::tensile::{
-    CATALOGUES, CODE, HELPERS, Lost, catalogues, code_name, files_of_name, helpers, is_for, lost,
+    CATALOGUES, CODE, HELPERS, Lost, catalogues, code_name, files_of_name, helpers, is_for, lost, more,
 };
 use crate::database::{CatalogueCheck, Handler};
 use crate::gpu::{FALLBACKS, FallbackState, TargetId};
