@@ -72,7 +72,7 @@ impl Context<'_> {
         let libraries: Vec<_> = code.iter().collect();
         let databases = InputDatabases::of(&whole.input, &whole.databases, &libraries, self.resources);
         // It may be where a symlink leads that is not followed.
-        let is_gone = |database: &CoveredDatabase| !whole.input.location.join(&database.path).exists();
+        let is_gone = |database: &CoveredDatabase| !whole.input.location.join(&database.path).is_dir();
         for database in databases.absent(&gpus, |_, _| true, false).into_iter().filter(is_gone) {
             let reason = format!("{} reads it, and it does not exist", database.library);
             let label = EntryPath::new(database.path.as_bytes()).map(|path| whole.label(&path)).unwrap_or_default();
