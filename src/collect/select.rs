@@ -10,7 +10,7 @@ use super::policy;
 use super::root::{Followed, FoundFile, SearchRoot};
 use crate::binary::{Imports, LinkedMachine};
 use crate::loader::SearchDirectory;
-use crate::source::{EntryPath, may_be_binary};
+use crate::source::{EntryPath, is_unread, may_be_binary};
 
 /// The most files with the name of a library that are examined for one of the right machine.
 const MAX_CANDIDATES: usize = 64;
@@ -55,12 +55,16 @@ impl<'a> Selector<'a> {
     fn add_application(&mut self) {
         let Some(app) = self.roots.first() else { return };
         let mut unreadable = Vec::new();
-        for (path, content) in app.input.files().filter(|(_, content)| may_be_binary(&***content)) {
+        for (path, content) in app.input.files() {
+            let is_unread = is_unread(&**content);
+            if !is_unread && !may_be_binary(&**content) {
+                continue;
+            }
             let imports = match Imports::read(content) {
                 Ok(Some(imports)) => Arc::new(imports),
                 Ok(None) => continue,
                 Err(error) => {
-                    unreadable.push((path.to_string(), LinkedMachine::of(content), error.to_string()));
+                    unreadable.push((path.to_string(), is_unread, LinkedMachine::of(content), error.to_string()));
                     continue;
                 }
             };
@@ -70,8 +74,9 @@ impl<'a> Selector<'a> {
         }
         // What is for another machine than the programs is loaded by nothing here.
         let machines: HashSet<_> = self.found.objects.iter().map(|object| object.imports.machine).collect();
-        for (path, machine, error) in unreadable {
-            let is_loaded = machine.is_some_and(|it| it.is_host() && (machines.is_empty() || machines.contains(&it)));
+        for (path, is_unread, machine, error) in unreadable {
+            let is_loaded =
+                is_unread || machine.is_some_and(|it| it.is_host() && (machines.is_empty() || machines.contains(&it)));
             let unknown = format!("what it needs is not known: {error}");
             if is_loaded {
                 self.miss(MissingKind::Unreadable, &path, &path, format!("{unknown}; replace it"));

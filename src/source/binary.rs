@@ -29,6 +29,11 @@ pub(crate) fn may_be_binary(content: &dyn Content) -> bool {
     content.beginning(to_usize(MIN_BINARY)).is_ok_and(|head| is_head_of_binary(&head))
 }
 
+/// Whether not even the first byte of a file can be read, so that what it is, is not known. Opening it as a binary says why.
+pub(crate) fn is_unread(content: &dyn Content) -> bool {
+    content.beginning(1).is_err()
+}
+
 /// Whether the file begins as binaries do. A wheel may begin with anything: zip files are read from their end.
 pub(super) fn is_binary(location: &Path) -> io::Result<bool> {
     if is_named_wheel(location) {

@@ -24,7 +24,7 @@ use crate::packages::InstalledComponent;
 use crate::remote::is_url;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryPath, Input, may_be_binary};
+use crate::source::{EntryPath, Input, is_unread, may_be_binary};
 use crate::wheel::{Metadata, WheelLabel, accepts, normalise};
 
 /// The files with code of what is put together, and how much was looked at.
@@ -164,6 +164,7 @@ fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &Assem
                 Ok(Some(LibraryCode { damage: form.damage.clone(), ..code }))
             }
             None if may_be_binary(&**content) && !begins_code(&**content) => binary(entry, &path, content, resources),
+            None if is_unread(&**content) && !archives.contains_key(entry) => binary(entry, &path, content, resources),
             None => continue,
         };
         seen.binaries += 1;

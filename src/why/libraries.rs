@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::error::WhyError;
 use super::found::SeenFiles;
 use crate::resources::Resources;
-use crate::source::{EntryKind, Input, SourceError, may_be_binary, open_file};
+use crate::source::{EntryKind, Input, SourceError, is_unread, may_be_binary, open_file};
 
 /// A file that may be a library.
 pub(super) struct LibraryFile {
@@ -101,7 +101,7 @@ impl FoundFiles {
                 EntryKind::File { content, .. } => {
                     let is_binary = may_be_binary(&**content);
                     self.seen.add_file(is_binary);
-                    if is_binary || is_denied(&path) {
+                    if is_binary || is_unread(&**content) && !is_secret(&path) {
                         self.add(path, name);
                     }
                 }
@@ -130,8 +130,8 @@ impl FoundFiles {
     }
 }
 
-/// Whether a file that has the name of a library may not be read. Opening it says so.
-fn is_denied(path: &Path) -> bool {
+/// Whether this user may not read a file that does not have the name of a library.
+fn is_secret(path: &Path) -> bool {
     let is_library = path.file_name().is_some_and(|name| name.as_encoded_bytes().windows(3).any(|part| part == b".so"));
-    is_library && access(path, Access::READ_OK).is_err_and(|error| error == Errno::ACCESS)
+    !is_library && access(path, Access::READ_OK).is_err_and(|error| error == Errno::ACCESS)
 }

@@ -272,6 +272,36 @@ fn commands_name_the_damaged_member() {
     }
 }
 
+#[test]
+fn a_library_whose_first_byte_cannot_be_read_may_lack_code() {
+    let place = tempfile::tempdir().unwrap();
+    let wheel = place.path().join(WHEEL);
+    let members = ["demo/lib/whole.so", "demo/lib/other.so"].map(|name| Member::new(name, &fixture("plain.so"), true));
+    write_wheel(&wheel, &members);
+    let sound = fs::read(&wheel).unwrap();
+    let header = sound.windows(17).rposition(|bytes| bytes == b"demo/lib/other.so").unwrap() - 46;
+    // APPNOTE.TXT 4.4.4 and 4.4.5: encrypted, and packed by bzip2.
+    for (at, bit, code) in [(8, 0, 0), (8, 1, 3), (10, 4, 3)] {
+        let mut bytes = sound.clone();
+        bytes[header + at] |= bit;
+        fs::write(&wheel, bytes).unwrap();
+        let mut collect = program();
+        collect.arg("collect").arg(&wheel).args(["--gpu-targets", "gfx90a", "--from"]).arg(&wheel);
+        let mut explain = program();
+        explain.args(["why", "--target", "gfx90a"]).arg(&wheel);
+        // The wheel has no HIP runtime.
+        for (mut command, wanted) in [(explain, code), (collect, 1)] {
+            let found = command.output().unwrap();
+            let text = String::from_utf8([found.stdout, found.stderr].concat()).unwrap();
+            assert_eq!(found.status.code(), Some(wanted), "{command:?}: {text}");
+            assert!(
+                code == 0 || text.contains("demo/lib/other.so: it is encrypted") || text.contains("method 12"),
+                "{text}"
+            );
+        }
+    }
+}
+
 /// A library with device code, whose host part does not contain the damaged byte.
 fn damaged_libraries() -> Vec<Row> {
     let content = fixture("mixed.so");
