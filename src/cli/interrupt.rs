@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM while output is written: incomplete output is removed before the process ends.
+//! SIGINT, SIGTERM and SIGHUP while output is written: incomplete output is removed before the process ends.
 
 use anyhow::Context;
 
@@ -10,7 +10,9 @@ use crate::threads;
 /// Makes these signals remove [unfinished](export::remove_unfinished) output. Call it before this process has a second thread: a signal
 /// goes to any thread that does not block it.
 pub(super) fn watch() -> anyhow::Result<()> {
-    let signals: Vec<Signal> = ENDING.into_iter().filter(|&signal| !signals::is_ignored(signal)).collect();
+    // The end of a session over ssh sends SIGHUP, which `nohup` ignores.
+    let ending = ENDING.into_iter().chain([libc::SIGHUP]);
+    let signals: Vec<Signal> = ending.filter(|&signal| !signals::is_ignored(signal)).collect();
     signals::block(&signals).context("sigprocmask")?;
     threads::spawn("kpackfs-signals", move || listen(&signals))?;
     Ok(())

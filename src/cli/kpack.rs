@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 
 use super::confinement::Opens;
+use super::interrupt;
 use super::json;
 use super::memory::MemoryOption;
 use super::output_name::directory;
@@ -143,6 +144,7 @@ impl Kpack {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let memory = self.memory.limit()?;
         check_there(&self.files().0)?;
+        interrupt::watch()?;
         threads::start_pool(None)?;
         match &self.command {
             KpackCommand::List { file, json, summary } => list(file, *json, *summary)?,

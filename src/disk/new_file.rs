@@ -41,11 +41,6 @@ impl NewFile {
         self.file.as_file()
     }
 
-    /// Where it is until it has its name.
-    pub(crate) fn temporary_path(&self) -> &Path {
-        self.file.path()
-    }
-
     /// Gives it its name. Another file of that name is replaced, or else an error.
     pub(crate) fn publish(self, may_replace: bool, durability: Durability) -> io::Result<File> {
         let Self { file, path } = self;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use super::dates::set_apart;
+use super::dates::MadeFiles;
 use super::error::{ExportError, Warn, at};
 use super::inputs::Inputs;
-use super::output::refuse_existing;
-use crate::disk::{Durability, NewFile, parent};
+use super::output::{Output, Replace};
+use crate::disk::{Durability, parent};
+use crate::resources::Resources;
 
 /// Files to write: the path of each, what it is made of, and how it is named in messages.
 pub(crate) struct NewFiles<T> {
@@ -30,7 +31,7 @@ impl<T> NewFiles<T> {
         Ok(())
     }
 
-    /// Writes all files by `write`, or none if one of them may not be written. A file has a later second than the one that it
+    /// Writes all files by `write`, or none if one of them cannot be written. A file has a later second than the one that it
     /// replaces. Returns their paths.
     pub(crate) fn write<E: From<ExportError>>(
         self,
@@ -38,20 +39,33 @@ impl<T> NewFiles<T> {
         warn: Warn,
         write: impl Fn(&T, &File, &Path) -> Result<(), E>,
     ) -> Result<Vec<PathBuf>, E> {
-        self.check(inputs)?;
+        self.check()?;
+        let (place, replace) = (self.directory(), Replace::all(self.may_replace));
+        let places: Vec<_> = self.files.keys().cloned().collect();
+        let mut output = Output::prepare(&place, &places, &[], &replace, inputs, &Resources::new(0), warn)?;
         for (path, (_, source)) in &self.files {
-            let directory = parent(path);
+            let staged = output.staged(path);
+            let directory = parent(&staged);
             fs::create_dir_all(directory).map_err(at(directory))?;
-            let file = NewFile::create(path, ".kpackfs-", ".partial", 0o666).map_err(at(path))?;
-            write(source, file.as_file(), path)?;
-            set_apart([(file.temporary_path(), path.clone())], warn)?;
-            file.publish(self.may_replace, Durability::Deferred).map_err(at(path))?;
+            let file = File::create_new(&staged).map_err(at(path))?;
+            write(source, &file, path)?;
+            output.add_made(MadeFiles(vec![staged]));
         }
-        Ok(self.files.into_keys().collect())
+        output.publish(Durability::Deferred)?;
+        Ok(places)
     }
 
-    /// Fails if a file would be written to an input, in place of something else, or where a directory has to be.
-    fn check(&self, inputs: &Inputs) -> Result<(), ExportError> {
+    /// The directory that has all files.
+    fn directory(&self) -> PathBuf {
+        let mut directories = self.files.keys().map(|path| parent(path));
+        let first = directories.next().unwrap_or(Path::new("."));
+        let common =
+            |above: &Path, other: &Path| above.ancestors().find(|it| other.starts_with(it)).map(Path::to_owned);
+        directories.fold(first.to_owned(), |above, other| common(&above, other).unwrap_or_default())
+    }
+
+    /// Fails if a file would be written in place of something that is none, or where a directory has to be.
+    fn check(&self) -> Result<(), ExportError> {
         // A path sorts right before the paths below it.
         for ((outer, (name, _)), (inner, (other, _))) in self.files.iter().zip(self.files.iter().skip(1)) {
             if inner.starts_with(outer) {
@@ -59,13 +73,10 @@ impl<T> NewFiles<T> {
                 return Err(ExportError::FileAndDirectory { path, file, directory });
             }
         }
-        inputs.check_all(self.files.keys().map(PathBuf::as_path))?;
-        if let Some(other) = self.files.keys().find(|path| is_no_file(path)) {
-            return Err(ExportError::NotRegular(other.clone()));
+        match self.files.keys().find(|path| is_no_file(path)) {
+            Some(other) => Err(ExportError::NotRegular(other.clone())),
+            None => Ok(()),
         }
-        let taken: Vec<_> =
-            self.files.keys().map(PathBuf::as_path).filter(|it| it.symlink_metadata().is_ok()).collect();
-        if self.may_replace { Ok(()) } else { refuse_existing(&taken) }
     }
 }
 

@@ -83,7 +83,10 @@ impl Output {
         if place.exists() && !place.is_dir() {
             return Err(ExportError::NotADirectory(place.to_owned()));
         }
+        // Locked, since an interrupt removes the directory if it is empty.
+        let created = unfinished();
         fs::create_dir_all(place).map_err(at(place))?;
+        drop(created);
         let existing = parts.iter().chain(gone).map(PathBuf::as_path).filter(|part| part.symlink_metadata().is_ok());
         let refused: Vec<_> = existing.filter(|part| !replace.allows(part)).collect();
         refuse_existing(&refused)?;
@@ -216,7 +219,7 @@ impl OutputPart {
 }
 
 /// Fails if there are paths that would be replaced.
-pub(super) fn refuse_existing(taken: &[&Path]) -> Result<(), ExportError> {
+fn refuse_existing(taken: &[&Path]) -> Result<(), ExportError> {
     let Some(first) = taken.first() else { return Ok(()) };
     let more = match taken.len().saturating_sub(NAMED) {
         0 => String::new(),

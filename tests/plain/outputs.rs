@@ -282,12 +282,13 @@ const INTO_MOUNT: [(&str, &str); 8] = [
 ];
 
 /// Commands that would read the mount or write into it after its daemon was killed.
-const INTO_DEAD_MOUNT: [&str; 9] = [
+const INTO_DEAD_MOUNT: [&str; 10] = [
     "inspect m",
     "split m -o out",
     "diff tree m",
     "collect code/x.so --from m --gpu-targets gfx90a",
     "mount m n",
+    "why m --target gfx90a",
     "split fat/WHEEL -o m",
     "split fat/WHEEL -o m/out",
     "inspect tree --html m/page.html",
@@ -468,6 +469,27 @@ fn code_objects_that_would_have_one_file_are_refused_by_name() {
             if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
         }
     }
+}
+
+#[test]
+fn an_archive_that_cannot_be_read_to_its_end_is_not_extracted() {
+    let place = Place::new();
+    let code = fs::read(place.at("code/x.so.0.gfx90a.hsaco")).unwrap();
+    for (name, end) in [("a", &[][..]), ("b", &[1; 100])] {
+        place.file(&format!("two/{name}"), &[&code, end].concat());
+    }
+    place.succeeds("kpack create two -o two.kpack --target gfx90a");
+    let mut archive = fs::read(place.at("two.kpack")).unwrap();
+    let frame = archive.windows(4).rposition(|bytes| bytes == [0x28, 0xB5, 0x2F, 0xFD]).unwrap();
+    archive[frame + 20..frame + 60].fill(0xFF);
+    place.file("two.kpack", &archive);
+    for is_there in [false, true] {
+        let output = place.run("kpack extract two.kpack -o out --force");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(place.files("out").len(), usize::from(is_there), "{output:?}");
+        place.file("out/a.gfx90a.hsaco", b"old");
+    }
+    assert_eq!(fs::read(place.at("out/a.gfx90a.hsaco")).unwrap(), b"old");
 }
 
 /// A command with an output; where its parts are, and what their names end with.

@@ -35,7 +35,7 @@ fn put_old(place: &Place) {
 fn start(place: &Place) -> Child {
     // A background job of a shell ignores SIGINT, and so do its children.
     let mut command = Command::new("env");
-    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_kpackfs")]);
+    command.args(["--default-signal=INT,HUP", env!("CARGO_BIN_EXE_kpackfs")]);
     command.args(SPLIT).current_dir(place.at("")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
@@ -71,7 +71,7 @@ fn a_split_that_is_interrupted_or_killed_leaves_whole_parts() {
     let place = place();
     place.succeeds(&["split", "tree", "-o", "expected"]);
     let new = PARTS.map(|part| place.files(&format!("expected/{part}")));
-    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
         let mut ended = 0;
         for files in [0, 1, 100, 1000, 2000, 2041] {
             put_old(&place);
