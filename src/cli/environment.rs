@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -79,7 +80,7 @@ fn interpreter_in(prefix: &Path) -> PathBuf {
 
 /// Whether a word may be the name of a package, and is no path. Names with dots look like those of files.
 pub(super) fn is_package(word: &Path) -> bool {
-    is_name(word) && word.symlink_metadata().is_err()
+    is_name(word) && word.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 fn is_name(word: &Path) -> bool {
