@@ -69,7 +69,7 @@ use self::confinement::Opens;
 use self::failure::{FAILURE, code, is_broken_pipe};
 use self::prepare::place_of;
 use crate::memory::{check_tables, limit_tables, set_up_malloc};
-use crate::mount::check_running;
+use crate::mount::{check_running, signals};
 use crate::report::table;
 
 /// Shows a fat ROCm wheel or install tree as if it had been split by GPU.
@@ -143,6 +143,8 @@ pub fn run(commit: Option<&str>) -> ExitCode {
     set_up_malloc();
     limit_tables(memory::MemoryOption::default().bytes());
     log::start();
+    // What is larger than `ulimit -f` is then an error like a full disk, which no daemon dies of.
+    signals::ignore(libc::SIGXFSZ);
     let arguments: Vec<_> = std::env::args_os().collect();
     if is_version_query(&arguments) {
         confinement::confine(&confinement::Opens::inputs(Vec::new()));
