@@ -267,7 +267,7 @@ impl Coverage {
             sentence(&require, (&failures, &remarks), (libraries.len(), databases.len()))
         } else if not_judged.is_empty() {
             let within = if requirement.patterns.is_empty() { "" } else { " that --require-in names" };
-            format!("Nothing{within} has code for any GPU.")
+            format!("Nothing{within} has code for any AMD GPU.")
         } else {
             format!("Whether there is code for {} is not known.", require.join(", "))
         };

@@ -59,9 +59,7 @@ impl LookedAt {
     pub(crate) fn searched(mut self, code: &[CodeOfFile]) -> Self {
         self.is_unfinished = code.iter().any(|file| file.is_unfinished);
         self.packed = code.iter().filter(|file| file.is_packed_tree).map(|file| file.path.to_string()).collect();
-        let is_named = |summary: &CodeSummary| {
-            summary.fate == Fate::Stays && summary.form.is_amd() && summary.form != DeviceForm::SplitMarker
-        };
+        let is_named = |summary: &CodeSummary| summary.fate == Fate::Stays && summary.form != DeviceForm::SplitMarker;
         let named = CodeSummary::all(code).into_iter().filter(is_named).map(|summary| summary.sentence());
         self.found = Some(named.collect());
         self

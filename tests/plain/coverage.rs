@@ -1,7 +1,7 @@
 //! `inspect --require` names each library, wrapper and database that lacks code for a GPU, and fails then.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -136,8 +136,8 @@ fn the_exit_code_and_the_reason() {
         (&["generic.so", "--require", "gfx1100"], 0, "generic"),
         (&["win.dll", "--require", "gfx1100"], 0, "1 library"),
         (&["extra-pointer.so", "--require", "gfx90a"], 1, "its code for gfx90a is not known: not split: the pointer"),
-        (&["host-only.so", "--require", "gfx90a"], 1, "Nothing has code for any GPU."),
-        (&["empty", "--require", "gfx90a"], 1, "Nothing has code for any GPU."),
+        (&["host-only.so", "--require", "gfx90a"], 1, "Nothing has code for any AMD GPU."),
+        (&["empty", "--require", "gfx90a"], 1, "Nothing has code for any AMD GPU."),
         (&["plain.so", "--require", "gfx90a", "--require-in", "*.dll"], 1, "Nothing that --require-in names has code"),
         (&["plain.so", "--require", "gfx11"], 2, ""),
         (&["plain.so", "--require", "amdgcnspirv"], 2, ""),
@@ -187,26 +187,6 @@ fn only_what_is_named_is_judged() {
     assert_eq!(judged("plain.so", 0), [1, 0]);
     assert_eq!(judged("a/**", 0), [0, 2]);
     assert_eq!(judged("rocblas", 0), [0, 3]);
-}
-
-#[test]
-fn the_output_does_not_change_the_exit_code() {
-    let place = sound();
-    for (gpu, code) in [("gfx1030", 0), ("gfx942", 1)] {
-        let run = format!("\"$0\" inspect lib --require {gpu} --json | true; exit ${{PIPESTATUS[0]}}");
-        let program = env!("CARGO_BIN_EXE_kpackfs");
-        let status = Command::new("bash").args(["-c", &run, program]).current_dir(place.path().join("tree")).output();
-        assert_eq!(status.unwrap().status.code(), Some(code));
-        let full = File::options().write(true).open("/dev/full").unwrap();
-        let mut command = Command::new(program);
-        command.args(["inspect", "tree/lib", "--require", gpu]).current_dir(place.path()).stdout(full);
-        let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.code() == Some(2) && said.contains("; free some space, or write to another disk"),
-            "{said}"
-        );
-    }
 }
 
 #[test]
