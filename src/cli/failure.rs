@@ -96,7 +96,7 @@ pub(super) fn unanswered(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error, UNANSWERED))
 }
 
-/// The result of printing. That the reader of the output stops early is no failure, and changes no exit code.
+/// The result of printing an answer. The reader of the output may stop early, which does not change the exit code.
 pub(super) fn printed(result: anyhow::Result<()>) -> anyhow::Result<()> {
     result.or_else(|error| if is_broken_pipe(&error) { Ok(()) } else { Err(error) })
 }

@@ -12,7 +12,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use super::confinement::{self, Opens};
 use super::environment::{PythonEnvironment, is_package, libraries_of, packages_in};
-use super::failure::{printed, text};
+use super::failure::{self, printed, text};
 use super::gpus::gpus;
 use super::input::{RemoteOptions, forms};
 use super::json;
@@ -132,18 +132,20 @@ impl Why {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let answer = self.answer().unwrap_or_else(|(status, error)| Explanation::failed(status, text(&error)));
         let mut out = std::io::stdout().lock();
-        printed(if self.json {
+        let result = if self.json {
             json::write(&mut out, &answer)
         } else if answer.lookups.is_empty() && answer.databases.is_empty() && answer.causes.is_empty() {
             eprintln!("kpackfs: {}", message(&answer.sentence));
             // The sentence has the first one.
-            for problem in answer.unread.iter().skip(1) {
-                eprintln!("kpackfs: {}", message(problem));
-            }
+            answer.unread.iter().skip(1).for_each(|problem| eprintln!("kpackfs: {}", message(problem)));
             Ok(())
         } else {
             self.print(&answer, &mut out)
-        })?;
+        };
+        if let Err(error) = printed(result) {
+            failure::print(&error);
+            return Ok(ExitCode::from(UNREADABLE));
+        }
         Ok(match answer.status {
             AnswerStatus::Found => ExitCode::SUCCESS,
             AnswerStatus::NoCode => ExitCode::from(NO_CODE),

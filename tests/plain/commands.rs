@@ -254,6 +254,44 @@ fn whoever_stops_reading_gets_no_complaint() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_is_an_error() {
+    let place = Place::new();
+    let limited = "ulimit -f 1; exec \"$0\" split fat -o out --no-cache";
+    let mut command = Command::new("bash");
+    command.args(["-c", limited, env!("CARGO_BIN_EXE_kpackfs")]).current_dir(place.0.path());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("File too large"), "{output:?}");
+    assert!(fs::read_dir(place.0.path().join("out")).map_or(true, |mut left| left.next().is_none()), "{said}");
+}
+
+/// A pipe that nobody reads has to leave the answer, and a full disk has to be told from one.
+#[test]
+fn the_output_does_not_change_an_answer() {
+    let place = Place::new();
+    place.ends(0, &["split", "fat", "-o", "out"]);
+    for (arguments, answer, unwritten) in [
+        (&["inspect", "fat", "--require", "gfx1030"][..], 0, 2),
+        (&["inspect", "fat", "--require", "gfx942", "--json"], 1, 2),
+        (&["diff", "plain", "fat", "--fail-above", "1e9"], 0, 2),
+        (&["diff", "plain", "fat", "--fail-above", "0", "--json"], 1, 2),
+        (&["verify", "out"], 0, 2),
+        (&["verify", "out/host", "--json"], 1, 2),
+        (&["why", "fat", "--target", "gfx90a"], 0, 3),
+        (&["why", "fat", "--target", "gfx942", "--json"], 1, 3),
+        (&["collect", "fat", "--from", "fat", "--gpu-targets", "gfx942"], 1, 2),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        for (output, code) in [(Stdio::from(writer), answer), (Stdio::from(full), unwritten)] {
+            let found = place.command(arguments).stdout(output).stderr(Stdio::piped()).output().unwrap();
+            assert_eq!(found.status.code(), Some(code), "{arguments:?}: {found:?}");
+        }
+    }
+}
+
+#[test]
 fn the_cache_is_named_before_or_behind_what_to_do() {
     let place = Place::new();
     place.ends(0, &["index", "fat", "--cache-dir", "here"]);

@@ -377,34 +377,6 @@ fn growth_is_gated() {
 }
 
 #[test]
-fn a_reader_that_stops_changes_no_gate() {
-    let place = tempfile::tempdir().unwrap();
-    tree(place.path(), "old", &[("text", b"text")]);
-    tree(place.path(), "new", &[("text", b"text that grew")]);
-    tree(place.path(), "fat", &[("lib/libx.so", &fixture("plain.so"))]);
-    kpackfs(place.path(), &["split", "fat", "-o", "split"]);
-    fs::remove_dir_all(place.path().join("split/gfx90a")).unwrap();
-    for (typed, code) in [
-        ("diff --fail-above 0 old new", 1),
-        ("diff --fail-above 1000 old new", 0),
-        ("inspect fat --require gfx942", 1),
-        ("why fat --target gfx942", 1),
-        ("why fat --target gfx942 --json", 1),
-        ("verify split", 1),
-        ("verify split --json", 1),
-    ] {
-        let (reader, writer) = std::io::pipe().unwrap();
-        drop(reader);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
-        command.args(typed.split(' ')).current_dir(place.path()).stdout(writer);
-        assert_eq!(command.status().unwrap().code(), Some(code), "{typed}");
-        let full = fs::File::options().write(true).open("/dev/full").unwrap();
-        let failed = command.stdout(full).status().unwrap().code();
-        assert!(failed == Some(2) || typed.starts_with("why"), "{typed}: a full disk: {failed:?}");
-    }
-}
-
-#[test]
 fn tar_archives_make_no_artifacts_of_a_directory() {
     let place = forms();
     for name in ["tree", "tree-split", "torch-wheels"] {
