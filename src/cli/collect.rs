@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::collect_output::ResultOptions;
 use super::collecting::{Collected, Collecting, warn_of_missing};
 use super::confinement::Opens;
-use super::failure::{is_broken_pipe, printed, unanswered};
+use super::failure::{printed, unanswered};
 use super::html::{check_page, write_page};
 use super::input::forms;
 use super::interrupt;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
+use super::failure::printed;
 use super::said::WrittenOutput;
 use crate::export::Inputs;
 
@@ -17,7 +18,7 @@ pub(super) fn check_page(file: Option<&Path>, inputs: &Inputs) -> anyhow::Result
 /// Writes a page to a file or to stdout.
 pub(super) fn write_page(file: &Path, page: &str) -> anyhow::Result<()> {
     if file == Path::new("-") {
-        return Ok(std::io::stdout().lock().write_all(page.as_bytes())?);
+        return printed(std::io::stdout().lock().write_all(page.as_bytes()).map_err(Into::into));
     }
     std::fs::write(file, page).with_context(|| file.display().to_string())?;
     WrittenOutput::at(("page", "pages"), file, [&file.to_owned()])?.say();

@@ -244,7 +244,7 @@ impl Command {
             Self::Collect(command) => (Some(command.opens()), Box::new(|| command.run())),
             Self::Recombine(command) => (command.opens(), Box::new(|| command.run())),
             Self::Verify(command) => (Some(command.opens()), Box::new(|| Ok(command.run()))),
-            Self::Why(command) => (None, Box::new(|| command.run())),
+            Self::Why(command) => (None, Box::new(|| Ok(command.run()))),
             Self::Diff(command) => (Some(command.opens()), Box::new(|| command.run())),
             Self::Kpack(command) => (Some(command.opens()), Box::new(|| command.run())),
             Self::Index(command) => (Some(command.opens()), Box::new(|| command.run())),

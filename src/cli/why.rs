@@ -129,7 +129,7 @@ fn named_gpus(list: &str) -> Result<NamedGpus, String> {
 }
 
 impl Why {
-    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(&self) -> ExitCode {
         let answer = self.answer().unwrap_or_else(|(status, error)| Explanation::failed(status, text(&error)));
         let mut out = std::io::stdout().lock();
         let result = if self.json {
@@ -144,15 +144,15 @@ impl Why {
         };
         if let Err(error) = printed(result) {
             failure::print(&error);
-            return Ok(ExitCode::from(UNREADABLE));
+            return ExitCode::from(UNREADABLE);
         }
-        Ok(match answer.status {
+        match answer.status {
             AnswerStatus::Found => ExitCode::SUCCESS,
             AnswerStatus::NoCode => ExitCode::from(NO_CODE),
             AnswerStatus::Unreadable => ExitCode::from(UNREADABLE),
             AnswerStatus::Nothing => ExitCode::from(NOTHING),
             AnswerStatus::Unknown => ExitCode::from(UNKNOWN),
-        })
+        }
     }
 
     fn answer(&self) -> Result<Explanation, NoAnswer> {
