@@ -118,7 +118,9 @@ impl CodeSummary {
 
     /// What stays, and why: "lib/x.so: code object in its data: gfx942 (7 code objects, 1.2 MiB), loaded by address".
     pub(super) fn sentence(&self) -> String {
-        let (kind, amounts) = (self.kind(), self.amounts());
+        let kind = self.kind();
+        // What nothing looks into has a size.
+        let amounts = Some(self.amounts()).filter(|it| !it.is_empty()).unwrap_or_else(|| size(self.size));
         format!("{}: {kind}: {amounts}, {}", self.path, self.reason.as_deref().unwrap_or("it is moved"))
     }
 
