@@ -10,7 +10,7 @@ use super::policy;
 use super::root::{Followed, FoundFile, SearchRoot};
 use crate::binary::{Imports, LinkedMachine};
 use crate::loader::SearchDirectory;
-use crate::source::{EntryPath, is_unread, may_be_binary};
+use crate::source::{EntryPath, MIN_BINARY, is_unread};
 
 /// The most files with the name of a library that are examined for one of the right machine.
 const MAX_CANDIDATES: usize = 64;
@@ -55,16 +55,13 @@ impl<'a> Selector<'a> {
     fn add_application(&mut self) {
         let Some(app) = self.roots.first() else { return };
         let mut unreadable = Vec::new();
-        for (path, content) in app.input.files() {
-            let is_unread = is_unread(&**content);
-            if !is_unread && !may_be_binary(&**content) {
-                continue;
-            }
+        for (path, content) in app.input.files().filter(|(_, content)| content.size() >= MIN_BINARY) {
             let imports = match Imports::read(content) {
                 Ok(Some(imports)) => Arc::new(imports),
                 Ok(None) => continue,
                 Err(error) => {
-                    unreadable.push((path.to_string(), is_unread, LinkedMachine::of(content), error.to_string()));
+                    let machine = LinkedMachine::of(content);
+                    unreadable.push((path.to_string(), is_unread(&**content), machine, error.to_string()));
                     continue;
                 }
             };

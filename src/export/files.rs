@@ -55,13 +55,12 @@ impl<T> NewFiles<T> {
         Ok(places)
     }
 
-    /// The directory that has all files.
+    /// The directory that has all files, whose paths are sorted.
     fn directory(&self) -> PathBuf {
-        let mut directories = self.files.keys().map(|path| parent(path));
-        let first = directories.next().unwrap_or(Path::new("."));
-        let common =
-            |above: &Path, other: &Path| above.ancestors().find(|it| other.starts_with(it)).map(Path::to_owned);
-        directories.fold(first.to_owned(), |above, other| common(&above, other).unwrap_or_default())
+        let mut above = self.files.keys().next().map(|path| parent(path)).into_iter().flat_map(Path::ancestors);
+        let last = self.files.keys().next_back();
+        let is_common = |it: &&Path| !it.as_os_str().is_empty() && last.is_some_and(|last| last.starts_with(it));
+        above.find(is_common).unwrap_or(Path::new(".")).to_owned()
     }
 
     /// Fails if a file would be written in place of something that is none, or where a directory has to be.
