@@ -332,7 +332,7 @@ impl<K: SystemCalls> TargetFile<'_, K> {
 fn piece_of(buffer: &mut Vec<u8>, left: u64) -> &mut [u8] {
     let here = to_usize(STEP.min(left));
     if buffer.len() < here {
-        buffer.resize(here, 0);
+        *buffer = vec![0; here];
     }
     buffer.split_at_mut(here).0
 }

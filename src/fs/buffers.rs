@@ -18,7 +18,7 @@ impl Buffers {
     pub(super) fn with<T>(&self, length: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
         let mut buffer = self.kept().pop().unwrap_or_default();
         if buffer.len() < length {
-            buffer.resize(length, 0);
+            buffer = vec![0; length];
         }
         let result = work(head_mut(&mut buffer, length));
         let mut kept = self.kept();

@@ -116,7 +116,7 @@ impl CompressionContext {
 
     fn fill<E>(&mut self, size: usize, read: &mut dyn FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
         if self.original.len() < size {
-            self.original.resize(size, 0);
+            self.original = vec![0; size];
         }
         read(head_mut(&mut self.original, size))
     }

@@ -64,7 +64,7 @@ impl Decoder {
         let left = stream.packed.size().saturating_sub(self.fetched);
         let count = to_usize(left).min(self.step_in);
         if self.input.len() < count {
-            self.input.resize(count, 0);
+            self.input = vec![0; count];
         }
         stream.packed.read_at(self.fetched, self.input.get_mut(..count).unwrap_or_default())?;
         self.fetched = self.fetched.saturating_add(count as u64);
