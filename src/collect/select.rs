@@ -10,7 +10,7 @@ use super::policy;
 use super::root::{Followed, FoundFile, SearchRoot};
 use crate::binary::{Imports, LinkedMachine};
 use crate::loader::SearchDirectory;
-use crate::source::{EntryPath, MIN_BINARY, is_unread};
+use crate::source::{EntryPath, MIN_BINARY, begins_as_binary};
 
 /// The most files with the name of a library that are examined for one of the right machine.
 const MAX_CANDIDATES: usize = 64;
@@ -60,8 +60,8 @@ impl<'a> Selector<'a> {
                 Ok(Some(imports)) => Arc::new(imports),
                 Ok(None) => continue,
                 Err(error) => {
-                    let machine = LinkedMachine::of(content);
-                    unreadable.push((path.to_string(), is_unread(&**content), machine, error.to_string()));
+                    let (is_unread, machine) = (begins_as_binary(&**content).is_none(), LinkedMachine::of(content));
+                    unreadable.push((path.to_string(), is_unread, machine, error.to_string()));
                     continue;
                 }
             };

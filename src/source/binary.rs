@@ -24,14 +24,15 @@ pub(crate) fn is_head_of_binary(head: &[u8]) -> bool {
     head.len() as u64 >= MIN_BINARY && begins_binary(head)
 }
 
-/// Whether a file is long enough for a binary and begins as one.
-pub(crate) fn may_be_binary(content: &dyn Content) -> bool {
-    content.beginning(to_usize(MIN_BINARY)).is_ok_and(|head| is_head_of_binary(&head))
+/// Whether a file is long enough for a binary and begins as one. `None` if its beginning cannot be read, so that what it is, is
+/// not known; opening it as a binary says why.
+pub(crate) fn begins_as_binary(content: &dyn Content) -> Option<bool> {
+    content.beginning(to_usize(MIN_BINARY)).ok().map(|head| is_head_of_binary(&head))
 }
 
-/// Whether not even the first byte of a file can be read, so that what it is, is not known. Opening it as a binary says why.
-pub(crate) fn is_unread(content: &dyn Content) -> bool {
-    content.beginning(1).is_err()
+/// Whether a file is known to begin as a binary.
+pub(crate) fn may_be_binary(content: &dyn Content) -> bool {
+    begins_as_binary(content) == Some(true)
 }
 
 /// Whether the file begins as binaries do. A wheel may begin with anything: zip files are read from their end.

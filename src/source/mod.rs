@@ -53,7 +53,7 @@ use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 
 pub use binary::begins_binary;
-pub(crate) use binary::{MIN_BINARY, is_head_of_binary, is_unread, may_be_binary};
+pub(crate) use binary::{MIN_BINARY, begins_as_binary, is_head_of_binary, may_be_binary};
 pub(crate) use calendar::date;
 pub(crate) use central::ends_as_zip;
 pub use entry::{Attributes, Entry, EntryKind};

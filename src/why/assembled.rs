@@ -24,7 +24,7 @@ use crate::packages::InstalledComponent;
 use crate::remote::is_url;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryPath, Input, is_unread, may_be_binary};
+use crate::source::{EntryPath, Input, begins_as_binary};
 use crate::wheel::{Metadata, WheelLabel, accepts, normalise};
 
 /// The files with code of what is put together, and how much was looked at.
@@ -163,9 +163,9 @@ fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &Assem
                 let code = LibraryCode::new(entry.clone(), CodePlace::Split, targets.collect());
                 Ok(Some(LibraryCode { damage: form.damage.clone(), ..code }))
             }
-            None if may_be_binary(&**content) && !begins_code(&**content) => binary(entry, &path, content, resources),
-            None if is_unread(&**content) && !archives.contains_key(entry) => binary(entry, &path, content, resources),
-            None => continue,
+            None if archives.contains_key(entry) || begins_as_binary(&**content) == Some(false) => continue,
+            None if begins_code(&**content) => continue,
+            None => binary(entry, &path, content, resources),
         };
         seen.binaries += 1;
         let code = code.map_err(|error| damage(&joined, entry).unwrap_or(error));

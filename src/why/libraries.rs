@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::error::WhyError;
 use super::found::SeenFiles;
 use crate::resources::Resources;
-use crate::source::{EntryKind, Input, SourceError, is_unread, may_be_binary, open_file};
+use crate::source::{EntryKind, Input, SourceError, begins_as_binary, may_be_binary, open_file};
 
 /// A file that may be a library.
 pub(super) struct LibraryFile {
@@ -99,9 +99,9 @@ impl FoundFiles {
             let (path, name) = (place.join(entry.path.as_path()), name.join(entry.path.as_path()));
             match &entry.kind {
                 EntryKind::File { content, .. } => {
-                    let is_binary = may_be_binary(&**content);
-                    self.seen.add_file(is_binary);
-                    if is_binary || is_unread(&**content) && !is_secret(&path) {
+                    let is_binary = begins_as_binary(&**content);
+                    self.seen.add_file(is_binary == Some(true));
+                    if is_binary.unwrap_or_else(|| !is_secret(&path)) {
                         self.add(path, name);
                     }
                 }
