@@ -171,9 +171,10 @@ fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &Assem
         let code = code.map_err(|error| damage(&joined, entry).unwrap_or(error));
         found.extend(code.transpose().map(|code| (path, code)));
     }
-    let databases = databases(&input, location, &found, question);
+    let known = Databases::all().of(input.files(), resources);
+    let databases = databases(&input, &known, location, &found, question);
     if found.is_empty() {
-        found = without_libraries(&input, &archives, location, resources);
+        found = without_libraries(&input, (&archives, &known), location, resources);
     }
     let is_split = |(_, code): &LocatedCode| code.as_ref().is_ok_and(|code| code.form == CodePlace::Split);
     let runtime = if found.iter().any(is_split) { OwnRuntime::of(&input) } else { None };
@@ -185,22 +186,23 @@ fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &Assem
 /// The kernel databases of an input, as the libraries in it find them.
 fn databases(
     input: &Input,
+    known: &Databases,
     location: &Path,
     found: &[LocatedCode],
     question: &AssemblyQuestion<'_>,
 ) -> Vec<(PathBuf, CoveredDatabase)> {
     let resources = question.resources;
-    let known = Databases::all().of(input.files(), resources);
     let libraries: Vec<_> = found.iter().filter_map(|(_, code)| code.as_ref().ok()).collect();
-    let databases = InputDatabases::of(input, &known, &libraries, resources);
+    let databases = InputDatabases::of(input, known, &libraries, resources);
     let judged = databases.judge(question.devices, |_, _| true, false).into_iter();
     judged.map(|database| (location.join(&database.path), database)).collect()
 }
 
-/// The archives, bundles and code objects of an input.
+/// The archives, bundles and code objects of an input, without those that a library finds by a catalogue: what it has for each GPU
+/// has its own names.
 fn without_libraries(
     input: &Input,
-    archives: &BTreeMap<EntryPath, Arc<dyn Content>>,
+    (archives, known): (&BTreeMap<EntryPath, Arc<dyn Content>>, &Databases),
     location: &Path,
     resources: &Arc<Resources>,
 ) -> Vec<LocatedCode> {
@@ -210,7 +212,9 @@ fn without_libraries(
         let code = LibraryCode::of_archive(entry.clone(), content, read).map_err(WhyError::at(&path));
         (path, code)
     };
-    let loose = input.files().filter(|(path, _)| !archives.contains_key(path)).filter_map(|(entry, content)| {
+    let is_catalogued = |path: &EntryPath| known.classify(path).is_some_and(|file| file.handler.reader().is_some());
+    let is_loose = |path: &EntryPath| !archives.contains_key(path) && !is_catalogued(path);
+    let loose = input.files().filter(|(path, _)| is_loose(path)).filter_map(|(entry, content)| {
         let path = location.join(entry.as_path());
         let code = LibraryCode::of_loose(entry.clone(), content, resources).map_err(WhyError::at(&path)).transpose()?;
         Some((path, code))

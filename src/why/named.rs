@@ -7,7 +7,7 @@ use super::answer::{DatabaseLookup, FoundCause};
 use super::assembled::{self, AssembledFiles, AssemblyQuestion, GivenWheel};
 use super::cause::{self, Cause};
 use super::error::WhyError;
-use super::found::FoundLookups;
+use super::found::{FoundLookups, SeenFiles};
 use super::libraries::{self, LibraryFile};
 use super::{Library, Question, open};
 use crate::artifact::FoundArtifacts;
@@ -177,8 +177,7 @@ impl Question {
             // Without libraries it may be a device part, which has archives.
             if !with_code.iter().any(is_below) {
                 self.add(gpus, found, |question| {
-                    let AssembledFiles { files, .. } = assembled::of_directory(directory, question)?;
-                    Ok(AssembledFiles { files, ..AssembledFiles::default() })
+                    Ok(AssembledFiles { seen: SeenFiles::default(), ..assembled::of_directory(directory, question)? })
                 });
             }
         }
@@ -281,9 +280,12 @@ impl Question {
             Err(error) => return found.fail(&error),
         };
         found.seen.add(assembled.seen);
+        let mut before = None;
         for (path, database) in &assembled.databases {
+            // The first of several kinds of files has the answer; others only add what is wrong with them.
+            let is_first = before.replace((path, database.library)) != Some((path, database.library));
             let of_gpu = |gpu: &usize| self.of_database(path, database, self.gpus.get(*gpu)?);
-            found.databases.extend(gpus.iter().filter_map(of_gpu));
+            found.databases.extend(gpus.iter().filter_map(of_gpu).filter(|lookup| is_first || !lookup.found));
         }
         for file in assembled.files.into_iter().filter(|file| self.is_wanted(&file.path)) {
             match file.code {

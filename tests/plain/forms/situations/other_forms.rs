@@ -175,9 +175,19 @@ pub(crate) const OTHER_FORMS: &[Situation] = &[
     .needs(&["librocblas.so.5"])
     .lacks()
     .verified(&[(Form::Wheel, 1)]),
+    Situation::new(
+        "a library without code of its own",
+        "hipBLASLt's files have other names for each GPU",
+        "gfx90a",
+        |files| {
+            hipblaslt(files, false);
+            files.put("kern/lib/hipblaslt/library/TensileLibrary_Type_SS_gfx1100.co", code("gfx1100", 26));
+        },
+    )
+    .needs(&["libhipblaslt.so.1"]),
     // Of a split, its input may have none either.
     Situation::new("the database of rocBLAS is gone", "rocBLAS ends the process", "gfx90a", |files| {
-        rocblas(files, &[])
+        rocblas(files, &[]);
     })
     .needs(&["librocblas.so.5"])
     .lacks()
