@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::cause::{self, Cause};
 use super::error::WhyError;
 use super::found::SeenFiles;
+use super::libraries::may_be_library;
 use super::lookup::{Lookup, Presence};
 use super::origin::wheel_in;
 use super::wanted::WantedPackages;
@@ -24,7 +25,7 @@ use crate::packages::InstalledComponent;
 use crate::remote::is_url;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryPath, Input, begins_as_binary};
+use crate::source::{EntryPath, Input};
 use crate::wheel::{Metadata, WheelLabel, accepts, normalise};
 
 /// The files with code of what is put together, and how much was looked at.
@@ -163,7 +164,7 @@ fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &Assem
                 let code = LibraryCode::new(entry.clone(), CodePlace::Split, targets.collect());
                 Ok(Some(LibraryCode { damage: form.damage.clone(), ..code }))
             }
-            None if archives.contains_key(entry) || begins_as_binary(&**content) == Some(false) => continue,
+            None if archives.contains_key(entry) || !may_be_library(&**content, &path) => continue,
             None if begins_code(&**content) => continue,
             None => binary(entry, &path, content, resources),
         };

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::error::WhyError;
 use super::found::SeenFiles;
 use crate::resources::Resources;
+use crate::rope::Content;
 use crate::source::{EntryKind, Input, SourceError, begins_as_binary, may_be_binary, open_file};
 
 /// A file that may be a library.
@@ -99,9 +100,8 @@ impl FoundFiles {
             let (path, name) = (place.join(entry.path.as_path()), name.join(entry.path.as_path()));
             match &entry.kind {
                 EntryKind::File { content, .. } => {
-                    let is_binary = begins_as_binary(&**content);
-                    self.seen.add_file(is_binary == Some(true));
-                    if is_binary.unwrap_or_else(|| !is_secret(&path)) {
+                    self.seen.add_file(may_be_binary(&**content));
+                    if may_be_library(&**content, &path) {
                         self.add(path, name);
                     }
                 }
@@ -128,6 +128,11 @@ impl FoundFiles {
             self.add(target, name);
         }
     }
+}
+
+/// Whether a file begins as a binary, or cannot be read and may be one.
+pub(super) fn may_be_library(content: &dyn Content, path: &Path) -> bool {
+    begins_as_binary(content).unwrap_or_else(|| !is_secret(path))
 }
 
 /// Whether this user may not read a file that does not have the name of a library.
