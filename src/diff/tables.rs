@@ -1,7 +1,7 @@
 //! The tables of a comparison.
 
 use super::amount::{Amount, Change, Changes, Pair};
-use super::model::{Diff, LibraryChange, PackageChange, TargetChange};
+use super::model::{Diff, Download, LibraryChange, PackageChange, TargetChange};
 use crate::report::table::{Table, counted, known_size, percent, size};
 
 /// The most letters of a kernel's name in a table.
@@ -51,7 +51,11 @@ impl Diff {
 
     /// Whether all files and all code are equal.
     fn is_same(&self) -> bool {
-        self.members.all.is_same() && self.code_objects.is_same() && self.kernels.is_same()
+        let is_same = |it: &Download| it.before == it.after;
+        self.members.all.is_same()
+            && self.code_objects.is_same()
+            && self.kernels.is_same()
+            && self.downloads.values().all(is_same)
     }
 
     fn targets_with(&self, wanted: impl Fn(Pair<bool>) -> bool) -> Vec<&str> {
@@ -131,9 +135,15 @@ impl Diff {
 
     fn downloads_table(&self) -> Table {
         let columns = "GPU | before # | after # | change # | note";
-        let changed = self.downloads.iter().filter(|(_, it)| it.before != it.after);
+        let is_same = |it: &Download| it.before.is_some() && it.before == it.after;
+        let changed = self.downloads.iter().filter(|(_, it)| !is_same(it));
         Table::of("What a user downloads", columns, changed, |(name, it)| {
-            let note = if it.is_estimate { "estimate of a thin wheel" } else { "" };
+            let is_known = it.before.is_some() || it.after.is_some();
+            let note = match it.is_estimate {
+                true => "estimate of a thin wheel",
+                false if is_known => "",
+                false => "known with --sizes",
+            };
             let name = if name == "all" { "all (fat)" } else { name };
             let change = it.before.zip(it.after).map(|(old, new)| growth(old, new)).unwrap_or_default();
             [name.to_owned(), known_size(it.before), known_size(it.after), change, note.to_owned()]
