@@ -204,6 +204,11 @@ fn summarise(reader: &ArchiveReader, out: &mut impl Write) -> anyhow::Result<()>
     Ok(())
 }
 
+/// The binary of a key of an archive, NAME#INDEX.
+fn name_of(key: &str) -> &str {
+    key.rsplit_once('#').map_or(key, |(name, _)| name)
+}
+
 /// Writes the code objects of this binary and this target, or of all. Returns what was written to files.
 fn extract(
     file: &Path,
@@ -217,13 +222,13 @@ fn extract(
     // With no budget, one code object is decompressed at a time.
     let budget = Budget::new(0);
     let is_wanted = |key: &str, of: &str| {
-        let name = key.rsplit_once('#').map_or(key, |(name, _)| name);
-        binary.is_none_or(|binary| binary == key || binary == name) && target.is_none_or(|target| target == of)
+        binary.is_none_or(|binary| binary == key || binary == name_of(key)) && target.is_none_or(|target| target == of)
     };
     let found: Vec<_> = reader.entries().filter(|(key, target, _)| is_wanted(key, target)).collect();
     let Some((first, ..)) = found.first() else {
-        let names = reader.entries().map(|(key, ..)| key.rsplit_once('#').map_or(key, |(name, _)| name));
-        let meant = binary.map(|binary| near(binary, names)).unwrap_or_default();
+        let names: BTreeSet<_> = reader.entries().map(|(key, ..)| name_of(key)).collect();
+        let unknown = binary.filter(|binary| !names.contains(name_of(binary)));
+        let meant = unknown.map(|binary| near(binary, &names)).unwrap_or_default();
         bail!("{}: there is no such code object in it; kpackfs kpack list names those in it{meant}", file.display())
     };
     let write =
