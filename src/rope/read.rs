@@ -8,6 +8,9 @@ use super::{Content, InOrderReader, ReadError, head_mut, to_usize};
 /// Bytes read at a time.
 const STEP: usize = 1 << 20;
 
+/// Bytes that are compared at a time. Bundles that differ do so in their first bytes, where their tables are.
+const COMPARED: usize = 64 << 10;
+
 /// Passes all bytes of a content to `take`, in pieces. The content may be larger than the memory.
 pub fn read_all(content: &dyn Content, take: impl FnMut(&[u8])) -> Result<(), ReadError> {
     read_range(content, 0..content.size(), take)
@@ -52,10 +55,10 @@ pub(crate) fn are_equal(
     [mut left, mut right]: [Box<dyn InOrderReader + '_>; 2],
     length: u64,
 ) -> Result<bool, ReadError> {
-    let mut buffers = [(); 2].map(|()| vec![0; to_usize(length).min(STEP)]);
+    let mut buffers = [(); 2].map(|()| vec![0; to_usize(length).min(COMPARED)]);
     let mut rest = length;
     while rest > 0 {
-        let here = to_usize(rest).min(STEP);
+        let here = to_usize(rest).min(COMPARED);
         let [mine, others] = buffers.each_mut().map(|buffer| head_mut(buffer, here));
         left.read(mine)?;
         right.read(others)?;
