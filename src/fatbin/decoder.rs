@@ -31,7 +31,9 @@ pub(super) struct BundleDecoder {
     format: Format,
     /// Bytes that its header claims.
     size: u64,
+    /// Decoded bytes so far; after an error, of those before the damage, or the claimed size if it has no known place.
     pub(super) at: u64,
+    /// Whether the end was decoded and its checksum is right.
     pub(super) is_at_end: bool,
     /// An error that was found after bytes which are passed on first.
     failed: Option<io::Error>,

@@ -15,7 +15,6 @@ pub(crate) struct RootFiles {
     /// Number of files with hard links.
     links: u64,
     /// Where each hard link leads.
-    /// Where each hard link leads.
     pub(crate) targets: LinkTargets,
     tables: Vec<ParserMemory>,
 }

@@ -20,96 +20,39 @@ pub enum RecombineError {
     Artifact(#[from] ArtifactError),
     /// The primary shard is missing, or has no host code.
     #[error("{}: no generic artifacts found in the primary shard {shard:?}; there are {}", place.display(), existing.join(", "))]
-    NoPrimary {
-        /// The directory of the shards.
-        place: PathBuf,
-        /// The primary shard.
-        shard: String,
-        /// The available shards.
-        existing: Vec<String>,
-    },
+    NoPrimary { place: PathBuf, shard: String, existing: Vec<String> },
     /// `error_on_duplicate_device_code` is set, and two shards have code for one processor.
     #[error(
         "{first} and {second}: both are device code for {name}; take it out of one shard (--exclude-targets), or set \
          error_on_duplicate_device_code to false to use the first"
     )]
-    Duplicate {
-        /// The component and the processor.
-        name: ArtifactName,
-        /// A file.
-        first: String,
-        /// A file of another shard.
-        second: String,
-    },
+    Duplicate { name: ArtifactName, first: String, second: String },
     /// `error_on_left_out_host_code` is set, and host code would be left out.
     #[error(
         "{left_out}; make that shard the primary one, take this out of it, or set error_on_left_out_host_code to false to leave \
          it out"
     )]
-    LeftOut {
-        /// The host code that would be left out.
-        left_out: LeftOut,
-    },
+    LeftOut { left_out: LeftOut },
     /// Two different files have one path in a package.
     #[error("{first} and {second}: they differ and would be the same file of {name}")]
-    Conflict {
-        /// The package.
-        name: ArtifactName,
-        /// A file.
-        first: String,
-        /// Another one.
-        second: String,
-    },
+    Conflict { name: ArtifactName, first: String, second: String },
     /// A file is at the path of a directory.
     #[error("{file} and {directory}: a file and a directory would have one place in {name}; take one out of its shard")]
-    NotADirectory {
-        /// The package.
-        name: ArtifactName,
-        /// A file or symlink.
-        file: String,
-        /// A directory of another shard.
-        directory: String,
-    },
+    NotADirectory { name: ArtifactName, file: String, directory: String },
     /// `verify_generic_artifacts_match` is set, and host code differs.
     #[error(
         "{first} and {second}: {reason}; verify_generic_artifacts_match wants all shards to have the same host code"
     )]
-    GenericMismatch {
-        /// A file of the primary shard.
-        first: String,
-        /// A file of another shard.
-        second: String,
-        /// The difference.
-        reason: &'static str,
-    },
+    GenericMismatch { first: String, second: String, reason: &'static str },
     /// `error_on_missing_architecture` is set, and no shard has a part.
     #[error("{}: group {group} of {} wants {name}, which no shard there has", place.display(), config.display())]
-    Missing {
-        /// The directory of the shards.
-        place: PathBuf,
-        /// The packaging configuration.
-        config: PathBuf,
-        /// The component and the processor.
-        name: ArtifactName,
-        /// The group.
-        group: String,
-    },
+    Missing { place: PathBuf, config: PathBuf, name: ArtifactName, group: String },
     /// A `.kpm` manifest cannot be used.
     #[error("{file}: {source}")]
-    Kpm {
-        /// The manifest.
-        file: String,
-        /// The reason.
-        source: KpmError,
-    },
+    Kpm { file: String, source: KpmError },
     /// An archive cannot be used.
     #[error("{file}: {source}")]
-    Archive {
-        /// The archive.
-        file: String,
-        /// The reason.
-        source: KpackError,
-    },
+    Archive { file: String, source: KpackError },
     /// Bytes cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),

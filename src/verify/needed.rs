@@ -57,7 +57,7 @@ impl Context<'_> {
     }
 
     /// Checks that an installation has something of the database of each library that ends the process without it, or has code
-    /// for the same GPUs. Of a split, manifests list the files.
+    /// that is found. Of a split, manifests list the files.
     pub(super) fn check_absent(&self, with_code: &HashSet<&EntryPath>) {
         let [whole] = &*self.parts.all else { return };
         if self.parts.kind != PartsKind::Installation {

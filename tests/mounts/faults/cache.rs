@@ -60,7 +60,6 @@ fn a_full_cache_folder_costs_nothing_but_the_index() {
     assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing half written stays");
 }
 
-/// Before (3456e689), errors named hidden files, and those of `kpack extract` named the input.
 #[test]
 fn what_cannot_be_written_is_named_as_the_user_named_it() {
     let place = tempfile::tempdir().unwrap();
@@ -89,6 +88,11 @@ fn what_cannot_be_written_is_named_as_the_user_named_it() {
             let line = said.lines().find(|line| line.contains(reason)).unwrap_or_else(|| panic!("{typed}: {said}"));
             assert!(line.contains("disk") && line.ends_with(remedy) && !line.contains(".kpackfs-"), "{typed}: {line}");
         }
+        let left = fs::read_dir(tmpfs.0.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(
+            left.filter_map(|name| name.into_string().ok()).all(|name| !name.starts_with(".kpackfs-")),
+            "{options}"
+        );
         fs::remove_file(place.path().join("disk")).unwrap();
     }
 }
