@@ -371,7 +371,7 @@ mod schedules {
             }
             let queue = Arc::clone(&executor.0);
             wait_for_end(executor);
-            assert_eq!((done.load(Ordering::SeqCst), queue.lock().busy_in_background), (4, 0));
+            assert_eq!((done.load(Ordering::SeqCst), queue.state.lock().busy_in_background), (4, 0));
         });
     }
 }
