@@ -135,6 +135,7 @@ impl<'a> InputDatabases<'a> {
             let archs: BTreeSet<_> = others.into_iter().map(|(_, arch)| arch).chain(of_code).cloned().collect();
             // One answer is for all kinds of files.
             let before = found.last().filter(|it| it.path == path.to_string() && it.library == handler.name());
+            let reader = if before.is_none() { self.reader_of(handler, &path) } else { None };
             let answer = |gpu: &TargetId| {
                 if let Some((file, reason)) = code.iter().find_map(|file| Some((file.path, file.damage_for(gpu)?))) {
                     let name = String::from_utf8_lossy(file.name());
@@ -143,7 +144,7 @@ impl<'a> InputDatabases<'a> {
                 }
                 let answer = match before {
                     Some(before) => before.answers.get(&gpu.to_string()).map(|_| DatabaseAnswer::Found),
-                    None => self.answer((handler, &path), gpu, is_named),
+                    None => self.answer((handler, &path), reader.as_ref(), gpu, is_named),
                 };
                 Some((gpu.to_string(), answer?))
             };
@@ -176,7 +177,10 @@ impl<'a> InputDatabases<'a> {
             if there.contains(&path) || !is_judged(&path, handler.name()) {
                 return None;
             }
-            let answer = |gpu: &TargetId| Some((gpu.to_string(), self.answer((handler, &path), gpu, is_named)?));
+            let reader = self.reader_of(handler, &path);
+            let answer = |gpu: &TargetId| {
+                Some((gpu.to_string(), self.answer((handler, &path), reader.as_ref(), gpu, is_named)?))
+            };
             let database = CoveredDatabase {
                 library: handler.name(),
                 path: path.to_string(),
@@ -204,29 +208,36 @@ impl<'a> InputDatabases<'a> {
         FileOfDatabase { path, archs, code }
     }
 
+    /// The library that reads a database, and where it does. Finding that may read all of the library.
+    fn reader_of(&self, handler: Handler, directory: &EntryPath) -> Option<(&ReadingLibrary, DatabasePlace)> {
+        let files = InputFiles(self.input);
+        let place_of = |library: &ReadingLibrary| {
+            let loaded = LoadedLibrary { path: library.path.as_path(), directories: &library.directories };
+            DatabasePlace::near(library.reader, &loaded, &files).filter(|place| place.directory == directory.as_path())
+        };
+        let mut of_handler = self.readers.iter().filter(|library| library.handler == handler);
+        of_handler.find_map(|library| Some((library, place_of(library)?)))
+    }
+
     /// What the library that reads a database finds for a GPU. `None` if no library of the input reads it, and it has all
     /// that a lazy catalogue for the GPU names.
     fn answer(
         &self,
         (handler, directory): (Handler, &EntryPath),
+        reader: Option<&(&ReadingLibrary, DatabasePlace)>,
         gpu: &TargetId,
         is_named: bool,
     ) -> Option<DatabaseAnswer> {
         let (files, directory) = (InputFiles(self.input), directory.as_path());
         let device = &gpu.default_device(false);
-        let place_of = |library: &ReadingLibrary| {
-            let loaded = LoadedLibrary { path: library.path.as_path(), directories: &library.directories };
-            DatabasePlace::near(library.reader, &loaded, &files).filter(|place| place.directory == directory)
-        };
-        let mut of_handler = self.readers.iter().filter(|library| library.handler == handler);
-        let Some((library, place)) = of_handler.find_map(|library| Some((library, place_of(library)?))) else {
+        let Some((library, place)) = reader else {
             return self
                 .missing_of_lazy((handler, directory), device)
                 .map(|reason| DatabaseAnswer::Lacks { file: directory.display().to_string(), reason });
         };
         let path = Some(library.path.as_path());
         let search = DatabaseSearch { handler, library: path, device, files: &files, resources: self.resources };
-        let Some(problem) = search.look_up(&place, &mut LookupEvidence::default()) else {
+        let Some(problem) = search.look_up(place, &mut LookupEvidence::default()) else {
             return Some(DatabaseAnswer::Found);
         };
         let code = self.libraries.iter().find(|code| code.path == library.path);
