@@ -29,8 +29,8 @@ pub fn begins_static_library(beginning: &[u8]) -> bool {
     beginning.starts_with(ARCHIVE)
 }
 
-/// Whether a linker reads a file that begins with this [`CODE_HEADER`]: a static library, or an object file. HIP runtimes load linked code only (`ET_DYN`, LLVM's
-/// "User Guide for AMDGPU Backend", "AMDGPU ELF Header").
+/// Whether a linker reads a file that begins with this [`CODE_HEADER`]: a static library, or an object file. HIP runtimes load
+/// linked code only (`ET_DYN`, LLVM's "User Guide for AMDGPU Backend", "AMDGPU ELF Header").
 pub fn is_for_linker(head: &[u8]) -> bool {
     // The header of an ELF file up to `e_type`.
     begins_static_library(head) || head.starts_with(b"\x7fELF") && head.get(16..18) == Some(&[1, 0])

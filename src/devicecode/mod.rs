@@ -12,8 +12,7 @@ mod named;
 mod offload_binary;
 mod search;
 
-pub(crate) use beginning::beginnings;
-pub(crate) use beginning::code_after_head;
+pub(crate) use beginning::{beginnings, code_after_head};
 pub use beginning::{begins_static_library, code_of_file, is_for_linker};
 pub use effort::Effort;
 pub use form::{CodeFrame, DeviceCodePlace, DeviceForm, DeviceFormRow, FORMS, SQLITE};

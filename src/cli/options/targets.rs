@@ -5,8 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use clap::Args;
 
-use crate::cli::lists::pieces;
-use crate::cli::lists::{ALL, AUTO};
+use crate::cli::lists::{ALL, AUTO, pieces};
 use crate::database::{Databases, TORCH_FAT};
 use crate::gpu::{BundleKey, KFD_TOPOLOGY, TargetId, TargetIdError, detect};
 use crate::split::Packaging;
