@@ -95,6 +95,15 @@ hip_compiler() { # [PACKAGE=VERSION…]: clang 22, which needs no HIP runtime, l
     llvm=$work/root/usr/lib/llvm-22/bin
 }
 
+mlir_tools() { # MLIR 22 and lld 22 of Debian; $llvm has the programs, and $toolkit is what MLIR takes for ROCm, without device libraries
+    debs mlir-22-tools=1:22.1.8-1~deb12u1 libmlir-22=1:22.1.8-1~deb12u1 libllvm22=1:22.1.8-1~deb12u1 lld-22=1:22.1.8-1~deb12u1 \
+        llvm-22=1:22.1.8-1~deb12u1
+    llvm=$work/root/usr/lib/llvm-22/bin
+    toolkit=$work/toolkit
+    mkdir -p "$toolkit/amdgcn/bitcode" "$toolkit/llvm/bin"
+    ln -s "$llvm/ld.lld" "$toolkit/llvm/bin"
+}
+
 hip() { # OPTION… FILE…: calls clang for HIP
     TMPDIR=$work "$llvm/clang" -nogpulib -no-hip-rt -fPIC -nostdlib -fuse-ld=lld -Wno-unused-command-line-argument "$@"
 }
