@@ -137,22 +137,25 @@ class Comgr:
             lambda info: self._call("action_info_set_bundle_entry_ids", info, entries, len(targets)),
         )
 
-    def compile(self, target, source="__kernel void k(__global int *p) { p[0] = 1; }"):
+    def compile(self, target, source="__kernel void k(__global int *p) { p[0] = 1; }", options=()):
         """A code object of an OpenCL kernel."""
 
         def prepare(info):
             self._call("action_info_set_isa_name", info, (ISA + target).encode())
             self._call("action_info_set_language", info, OPENCL_2_0)
+            self._set_options(info, options)
 
         return self._act(COMPILE_TO_EXECUTABLE, self._data(SOURCE, source.encode(), "k.cl"), prepare)[0]
 
+    def _set_options(self, info, options):
+        self._call("action_info_set_option_list", info, (ctypes.c_char_p * len(options))(*map(str.encode, options)), len(options))
+
     def spirv(self, source, options):
         """SPIR-V of a HIP source."""
-        options = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
 
         def prepare(info):
             self._call("action_info_set_language", info, HIP)
-            self._call("action_info_set_option_list", info, options, len(options))
+            self._set_options(info, options)
 
         return self._act(SOURCE_TO_SPIRV, self._data(SOURCE, source, "k.hip"), prepare, SPIRV)[0]
 
