@@ -3,7 +3,7 @@
 # Expected: code for sm_100f, which may have instructions that sm_100 does not promise, has that name in lists, as code for sm_100a has, and the cubin
 # tells what it is.
 # Seen: an instruction that ptxas refuses for sm_100 compiles for sm_100f, and -lelf lists the code as sm_100. The flags in its header are those of
-# sm_100; the entry of the fat binary has the f, and loses it when the code is extracted. In the cubin, an attribute tells of the instruction, and a
+# sm_100; the entry of the fat binary has the f, and loses it when the code is extracted. In the cubin, an attribute names the class of the instruction, and a
 # note with the command line of ptxas of the target. -arch sm_100 selects code for sm_100f, and that for sm_100a too.
 . "$(dirname "$0")/common.sh"
 recorded <<'END'
