@@ -25,14 +25,7 @@ module() { # NAME: compiles a kernel of this name to the module NAME.spv
         echo "extern \"C\" __attribute__((global)) void $1(float *p, float *q) { for (int i = 0; i < 8; ++i) p[i] = p[i] * q[i]; }"
     } >"$work/$1.hip"
     hip -x hip -nogpuinc -fno-exceptions --offload-arch=amdgcnspirv -use-spirv-backend --offload-device-only -O3 -c "$work/$1.hip" -o "$work/bundle"
-    python3 - "$work/bundle" "$work/$1.spv" <<'END'
-import sys
-
-import comgr
-
-module = next(code for name, code in next(comgr.bundles(open(sys.argv[1], "rb").read())) if not name.startswith("host-"))
-open(sys.argv[2], "wb").write(module)
-END
+    python3 -m spirv take "$work/bundle" "$work/$1.spv"
 }
 generator() { # FROM TO NUMBER: copies a module, and writes another number of a generator
     python3 - "$work/$1.spv" "$work/$2.spv" "$3" <<'END'
@@ -47,14 +40,7 @@ END
 show() { # NAME MODULE: the kernel of the code for gfx942 that COMGR makes of a module
     local valid=invalid
     ! "$tools/spirv-val" "$work/$2.spv" || valid=valid
-    env -u LD_LIBRARY_PATH python3 - "$comgr" "$work/$2.spv" "$work/object" <<'END'
-import sys
-
-import comgr
-
-code = comgr.Comgr(sys.argv[1]).compile_spirv("gfx942", open(sys.argv[2], "rb").read())
-open(sys.argv[3], "wb").write(code)
-END
+    env -u LD_LIBRARY_PATH python3 -m spirv compile "$work/$2.spv" "$comgr" "$work/object"
     echo "$1: $valid, generator 0x$(od -A n -t x4 -j 8 -N 4 "$work/$2.spv" | tr -d ' '), instructions: $("$llvm/llvm-objdump" \
         --disassemble-symbols=first "$work/object" | sed '/s_endpgm/q' | grep -c //)"
 }

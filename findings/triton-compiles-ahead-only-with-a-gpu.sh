@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # triton 3.9.0 (PyPI), on a machine without a GPU of AMD or NVIDIA.
-# Expected: triton.tools.compile, which compiles ahead of time for the GPU that its option --target names, needs no GPU: so a package can be built where
+# Expected: triton.tools.compile, which compiles in advance for the GPU that its option --target names, needs no GPU: so a package can be built where
 # packages are built. triton.compile, which it calls, needs none.
 # Seen: before it looks at the target, it asks the driver for the GPU of the machine, and ends with an error if there is none. So a package for
 # AMD's GPUs has to be built next to a GPU, of any kind, or by the function.
