@@ -161,3 +161,7 @@ serve_by() { # COMMAND…: runs a server that prints its address, which is $url 
 serve() { # DIRECTORY: serves it at $url
     serve_by python3 -u -m http.server --bind 127.0.0.1 --directory "$1" 0
 }
+
+serve_ranges() { # DIRECTORY LOG [digests]: serves it at $url by lib/ranges.py, which says what LOG gets
+    serve_by python3 "${BASH_SOURCE[0]%/*}/lib/ranges.py" "$@"
+}

@@ -19,62 +19,7 @@ page with digests, pip-tools: 6 answers, 6.0 of 5.0 MB
 page with digests, poetry: 1 answers, 0.0 of 5.0 MB
 page with digests, pdm: 1 answers, 1.0 of 5.0 MB
 END
-cat >"$work/serve.py" <<'END'
-"""Serves the folder, also ranges, and writes down the sizes of its answers for wheels."""
-
-import hashlib
-import http.server
-import os
-import re
-import sys
-
-folder, log, digests = sys.argv[1], sys.argv[2], sys.argv[3] == "digests"
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        name = os.path.basename(self.path)
-        if name:
-            with open(f"{folder}/{name}", "rb") as file:
-                content = file.read()
-        else:
-            content = b""
-            for wheel in sorted(os.listdir(folder)):
-                with open(f"{folder}/{wheel}", "rb") as file:
-                    digest = f"#sha256={hashlib.sha256(file.read()).hexdigest()}" if digests else ""
-                content += f'<a href="{wheel}{digest}">{wheel}</a>\n'.encode()
-        start, end = 0, len(content)
-        asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range") or "")
-        if asked and asked[1]:
-            start, end = int(asked[1]), min(int(asked[2] or end) + 1, end)
-        elif asked:
-            start = max(end - int(asked[2]), 0)
-        self.send_response(206 if asked else 200)
-        if asked:
-            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
-        self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Content-Length", str(end - start))
-        self.send_header("Content-Type", "application/octet-stream" if name else "text/html")
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content[start:end])
-            if name:
-                with open(log, "a") as file:
-                    print(end - start, file=file)
-
-    do_HEAD = do_GET
-
-    def log_message(self, *arguments):
-        pass
-
-
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-print(f"http://127.0.0.1:{server.server_port}/", flush=True)
-server.serve_forever()
-END
-python3 - "$work/dist" <<'END'
+python3 - "$work/dist/hostpkg" <<'END'
 import random
 import shutil
 import sys
@@ -91,14 +36,14 @@ venv "$work/pdm" pdm==2.29.4 hishel==1.4.0
 venv "$work/pip-tools" pip==26.3 pip-tools==7.6.2 uv==0.13.9
 unset PYTHONPATH
 export no_proxy=127.0.0.1 NO_PROXY=127.0.0.1
-megabytes() { awk '{sum += $1} END {printf "%.1f", sum / 1e6}'; }
+megabytes() { awk '{sum += $NF} END {printf "%.1f", sum / 1e6}'; }
 pip() { "$work/pip-tools/bin/pip" lock --index-url "$url" hostpkg; }
 pip-tools() { echo hostpkg | "$work/pip-tools/bin/pip-compile" --strip-extras --generate-hashes --index-url "$url" --output-file lock -; }
 uv() { "$work/pip-tools/bin/uv" lock; }
 pdm() { "$work/pdm/bin/pdm" lock; }
 poetry() { "$work/poetry/bin/poetry" lock; }
 for page in "no digests" digests; do
-    serve_by python3 "$work/serve.py" "$work/dist" "$work/log" "$page"
+    serve_ranges "$work/dist" "$work/log" "$page"
     for tool in uv pip pip-tools poetry pdm; do
         rm -rf "$work/project" "$HOME" "$XDG_CACHE_HOME" "$work/log"
         mkdir "$work/project" "$HOME"
@@ -124,7 +69,7 @@ default = true
 END
         touch "$work/log"
         (cd "$work/project" && $tool >&2)
-        of=$(du -bc "$work"/dist/*.whl | tail -1 | megabytes)
+        of=$(cat "$work"/dist/hostpkg/*.whl | wc -c | megabytes)
         echo "page with $page, $tool: $(wc -l <"$work/log") answers, $(megabytes <"$work/log") of $of MB"
     done
     kill $server

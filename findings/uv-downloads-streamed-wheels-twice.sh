@@ -15,60 +15,6 @@ archive deflated, written to a pipe: pip downloads it 1 times
 archive stored, written to a pipe: uv downloads it 2 times, once broken off after more than 20 MB
 archive stored, written to a pipe: pip downloads it 1 times
 END
-cat >"$work/serve.py" <<'END'
-"""Serves the folder, also ranges, and writes down the requests for whole wheels."""
-
-import http.server
-import os
-import re
-import sys
-
-folder, log = sys.argv[1:]
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        path = f"{folder}/{self.path}"
-        if os.path.isdir(path):
-            content = "".join(f'<a href="{name}">{name}</a>\n' for name in os.listdir(path)).encode()
-        else:
-            with open(path, "rb") as file:
-                content = file.read()
-        start, end = 0, len(content)
-        asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range") or "")
-        if asked and asked[1]:
-            start, end = int(asked[1]), min(int(asked[2] or end) + 1, end)
-        elif asked:
-            start = max(end - int(asked[2]), 0)
-        elif path.endswith(".whl") and self.command == "GET":
-            with open(log, "a") as file:
-                print("asked for the whole wheel", file=file)
-        self.send_response(206 if asked else 200)
-        if asked:
-            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
-        self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Content-Length", str(end - start))
-        self.send_header("Content-Type", "application/octet-stream" if path.endswith(".whl") else "text/html")
-        self.end_headers()
-        if self.command == "GET":
-            for place in range(start, end, 100_000):
-                try:
-                    self.wfile.write(content[place : min(place + 100_000, end)])
-                except OSError:
-                    with open(log, "a") as file:
-                        print(f"broken off after {place // 20_000_000 * 20} MB", file=file)
-                    break
-
-    do_HEAD = do_GET
-
-    def log_message(self, *arguments):
-        pass
-
-
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-print(f"http://127.0.0.1:{server.server_port}", flush=True)
-server.serve_forever()
-END
 python3 - "$work/site" "$work/dist" <<'END'
 import io
 import os
@@ -109,7 +55,7 @@ END
 venv "$work/venv" pip==26.3 uv==0.13.9
 unset PYTHONPATH
 export no_proxy=127.0.0.1 NO_PROXY=127.0.0.1
-serve_by python3 "$work/serve.py" "$work/site" "$work/log"
+serve_ranges "$work/site" "$work/log"
 for form in file pipe-deflated pipe-stored; do
     case $form in
     file) what="archive stored, written to a file" ;;
@@ -123,8 +69,9 @@ for form in file pipe-deflated pipe-stored; do
         uv) "$work/venv/bin/uv" pip install --no-cache --target "$work/target" --index-url "$url/$form" hostpkg >&2 ;;
         pip) "$work/venv/bin/pip" install --no-cache-dir --target "$work/target" --index-url "$url/$form" hostpkg >&2 ;;
         esac
-        times=$(grep -c asked "$work/log")
-        echo "$what: $tool downloads it $times times$(sed -n 's/broken off after/, once broken off after more than/p' "$work/log")"
+        times=$(grep -c '^200' "$work/log")
+        broken=$(awk '$1 == 200 && $3 < $2 {print ", once broken off after more than " int($3 / 2e7) * 20 " MB"}' "$work/log")
+        echo "$what: $tool downloads it $times times$broken"
     done
 done >"$work/out"
 compare "$work/out"
