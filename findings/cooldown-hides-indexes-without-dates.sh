@@ -25,7 +25,7 @@ uv, exclude-newer = false of the index of HTML: exit code 0
 END
 venv "$work/venv" pip==26.3 uv==0.13.9
 unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY
-python3 -c 'import sys, wheels; wheels.host_and_device(sys.argv[1])' "$work/files"
+python3 -c 'import sys, wheels; wheels.release(sys.argv[1], "gfx942")' "$work/files"
 for file in "$work"/files/*.whl; do
     project=$(basename "${file%%-1.0-*}" | tr _ -)
     mkdir -p "$work/simple/$project"

@@ -17,7 +17,7 @@ setuptools, src/hostpkg/, after the device wheel: package of the source tree, ar
 hatchling, hostpkg/: package of the source tree, archive next to the library: no
 hatchling, hostpkg/, after the device wheel: package of the source tree, archive next to the library: no
 END
-python3 -c 'import sys, wheels; wheels.host_and_device(sys.argv[1])' "$work/dist"
+python3 -c 'import sys, wheels; wheels.release(sys.argv[1], "gfx942")' "$work/dist"
 unset PYTHONPATH
 project() { # BACKEND FOLDER TABLE
     rm -rf "$work/project"

@@ -14,7 +14,7 @@ tool venv: archive next to the library: yes
 END
 venv "$work/venv" pex==2.105.2
 python=$work/venv/bin/python
-"$python" -c 'import sys, wheels; wheels.host_and_device(sys.argv[1])' "$work/dist"
+"$python" -c 'import sys, wheels; wheels.release(sys.argv[1], "gfx942")' "$work/dist"
 cat >"$work/look.py" <<'END'
 import os
 

@@ -18,7 +18,7 @@ machine with gfx1100,gfx942: gfx1100 z_both gfx942 null
 END
 venv "$work/venv" build==1.2.2.post1 variantlib==0.2.2 rocm-bootstrap==0.3.0
 export PATH=$work/venv/bin:$PATH
-python3 -c 'import sys, wheels; wheels.host_and_device(sys.argv[1])' "$work/dist"
+python3 -c 'import sys, wheels; wheels.release(sys.argv[1], "gfx942")' "$work/dist"
 cat >"$work/pyproject.toml" <<'END'
 [variant.default-priorities]
 namespace = ["amd"]

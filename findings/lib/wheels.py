@@ -26,8 +26,11 @@ def wheel(destination, name, version, files, metadata=""):
     return path
 
 
-def host_and_device(destination):
-    """A host wheel with a library, and the device wheel that lays an archive next to it."""
-    wheel(destination, "hostpkg", "1.0", {"hostpkg/__init__.py": b"", "hostpkg/lib/libx.so": b"HIPK"})
-    archive = {"hostpkg/.kpack/hostpkg_gfx942.kpack": b"KPAK"}
-    wheel(destination, "amd-hostpkg-device-gfx942", "1.0", archive, "Requires-Dist: hostpkg == 1.0\n")
+def release(destination, *gpus):
+    """A host wheel with an extra for each GPU, and the device wheels that these require."""
+    metadata = ""
+    for gpu in gpus:
+        device = f"amd-hostpkg-device-{gpu}"
+        metadata += f"Provides-Extra: device-{gpu}\nRequires-Dist: {device} == 1.0; extra == 'device-{gpu}'\n"
+        wheel(destination, device, "1.0", {f"hostpkg/.kpack/hostpkg_{gpu}.kpack": b"KPAK"}, "Requires-Dist: hostpkg == 1.0\n")
+    wheel(destination, "hostpkg", "1.0", {"hostpkg/__init__.py": b"", "hostpkg/lib/libx.so": b"HIPK"}, metadata)
