@@ -70,7 +70,7 @@ for form in file pipe-deflated pipe-stored; do
         pip) "$work/venv/bin/pip" install --no-cache-dir --target "$work/target" --index-url "$url/$form" hostpkg >&2 ;;
         esac
         times=$(grep -c '^200' "$work/log")
-        broken=$(awk '$1 == 200 && $3 < $2 {print ", once broken off after more than " int($3 / 2e7) * 20 " MB"}' "$work/log")
+        broken=$(awk '$1 == "broken" {print ", once broken off after more than " int($2 / 2e7) * 20 " MB"}' "$work/log")
         echo "$what: $tool downloads it $times times$broken"
     done
 done >"$work/out"

@@ -1,5 +1,5 @@
-"""Serves a folder, and parts of its files: ranges.py FOLDER LOG [digests]. The links of its pages may have digests. For each
-answer with content of a file, LOG gets a line: the status, the bytes of the content, and those that were taken."""
+"""Serves a folder, and parts of its files: ranges.py FOLDER LOG [digests]. The links of its pages may have digests. Before
+content of a file is sent, LOG gets a line with the status and its bytes; one with "broken" and the bytes sent follows if the other side breaks off."""
 
 import hashlib
 import http.server
@@ -14,6 +14,11 @@ digests = sys.argv[3:] == ["digests"]
 def read(path):
     with open(path, "rb") as file:
         return file.read()
+
+
+def note(*words):
+    with open(log, "a") as file:
+        print(*words, file=file)
 
 
 def page(path):
@@ -40,6 +45,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif asked:
             start = max(end - int(asked[2]), 0)
         status = 206 if asked else 200
+        if self.command == "GET" and not is_page:
+            note(status, end - start)
         self.send_response(status)
         if asked:
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
@@ -48,22 +55,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/html" if is_page else "application/octet-stream")
         self.end_headers()
         if self.command == "GET":
-            taken = self.send(content[start:end])
-            if not is_page:
-                with open(log, "a") as file:
-                    print(status, end - start, taken, file=file)
+            self.send(content[start:end])
 
     do_HEAD = do_GET
 
     def send(self, content):
-        """Returns how many bytes were taken, at least, before the other side broke off."""
         for place in range(0, len(content), 100_000):
             try:
                 self.wfile.write(content[place : place + 100_000])
             except OSError:
                 self.close_connection = True
-                return place
-        return len(content)
+                return note("broken", place)
 
     def log_message(self, *arguments):
         pass
