@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # nginx 1.22.1, Varnish 7.1.1 and Apache 2.4.71 (Debian 12) as caches in front of a server that answers ranges, with a wheel of 50 MB.
-# Expected: who asks a cache for the last 16 KB of a wheel that it lacks, as uv does for METADATA, and as readers of zips do, costs the server 16 KB.
+# Expected: a request to a cache for the last 16 KB of a wheel that it lacks, as uv makes it for METADATA, and readers of zips, costs the server 16 KB.
 # Seen: nginx and Varnish take the range out of the request, ask for all of the wheel, and answer when the end has arrived. Behind them, an installer
 # that looks at five wheels of 3 GB and installs none waits for 15 GB. A second request is answered by the cache. Apache passes the range on, and
-# keeps no part: 16 KB each time, and nothing is cached until somebody asks for the whole.
+# keeps no part: 16 KB each time, and nothing is cached before a request for the whole.
 . "$(dirname "$0")/common.sh"
 recorded <<'END'
 nginx, first request for 16 KB: gets 16,384 bytes, the server is asked for 50,000,000
