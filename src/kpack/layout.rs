@@ -159,9 +159,9 @@ impl ArchiveRope {
 
     /// Sets the lengths that the frames had in an earlier session, so that the archive's size is known before anything
     /// is compressed. `false` if these cannot be its lengths. If a frame turns out to have another length, reading it
-    /// fails.
+    /// fails. The frame store is not asked, since that would read the heads of all its frames.
     pub fn restore_lengths(&self, lengths: &[u64]) -> bool {
-        let fits = |(frame, &length): (&Arc<Frame>, &u64)| frame.known_length().is_none_or(|known| known == length);
+        let fits = |(frame, &length): (&Arc<Frame>, &u64)| frame.length_so_far().is_none_or(|known| known == length);
         self.frames().count() == lengths.len()
             && self.frames().zip(lengths).all(fits)
             && self.frames().zip(lengths).all(|(frame, &length)| frame.restore_length(length))

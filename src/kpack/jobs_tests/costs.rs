@@ -111,6 +111,19 @@ fn the_next_session_makes_nothing() {
     assert_eq!(cost, (0, 0));
 }
 
+#[test]
+fn lengths_that_the_index_has_need_no_frame_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = with_store(64 << 20, directory.path(), 1 << 30);
+    let made = archives(&first);
+    together(&made);
+    first.store.finish();
+    let archive = &archives(&with_store(0, directory.path(), 1 << 30))[0];
+    assert!(archive.restore_lengths(&made[0].lengths().unwrap()));
+    std::fs::remove_dir_all(directory.path()).unwrap();
+    assert!(archive.frames().all(|frame| frame.made().is_none()), "the store was read before");
+}
+
 /// The lengths of frames outlive the frames.
 #[test]
 fn a_reader_of_a_whole_archive_finds_the_next_frames_made() {
