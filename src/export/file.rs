@@ -15,8 +15,9 @@ use crate::disk::write_at;
 use crate::rope::{Backing, Content, Extent, ExtentSource, InPassing, ReadError, to_usize};
 use crate::split::{FileSum, PassingSum};
 
-/// Bytes copied at a time.
-const STEP: u64 = 1 << 20;
+/// Bytes that are read and written at a time, and those that the kernel copies if their digest is wanted: few enough to be
+/// in the processor's cache when they are hashed. Each thread has a buffer of as many.
+const STEP: u64 = 256 << 10;
 
 /// The fewest bytes that the kernel is asked to copy. For fewer, that takes longer than reading and writing them.
 const LEAST_COPIED: u64 = 64 << 10;
@@ -27,10 +28,6 @@ const LEAST_SHARED: u64 = 4 << 10;
 
 /// Bytes that the kernel copies at a time, so that progress is visible.
 const KERNEL_STEP: u64 = 64 << 20;
-
-/// Bytes that the kernel copies at a time if their digest is wanted, so that they are still in the processor's cache when
-/// they are read for it.
-const HASHED_STEP: u64 = 256 << 10;
 
 /// A file that is being written.
 struct TargetFile<'a, K> {
@@ -261,7 +258,7 @@ impl<K: SystemCalls> TargetFile<'_, K> {
         if range.length < LEAST_COPIED || !self.sharing.may(Way::Copy, pair) {
             return Ok(0);
         }
-        let step = if self.passing.is_some() { HASHED_STEP } else { KERNEL_STEP };
+        let step = if self.passing.is_some() { STEP } else { KERNEL_STEP };
         let mut copied = 0;
         while copied < range.length {
             let length = (range.length - copied).min(step);

@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::content::PositionedReader;
 use super::{Content, InOrderReader, ReadError, head_mut, to_usize};
 
-/// Bytes read at a time.
-const STEP: usize = 1 << 20;
+/// Bytes read at a time: few enough to be in the processor's cache when they are used, and for each thread to have as many.
+const STEP: usize = 256 << 10;
 
 /// Bytes that are compared at a time. Bundles that differ do so in their first bytes, where their tables are.
 const COMPARED: usize = 64 << 10;
