@@ -55,6 +55,8 @@ struct CacheState<K: Hash + Eq, V> {
     capacity: u64,
     /// Bytes that are held at most while a larger cache avoids computing values again.
     max: u64,
+    /// Whether values stay when other users need the memory.
+    stays: bool,
     entries: Mutex<CacheEntries<K, V>, { rank::CACHE }>,
 }
 
@@ -103,12 +105,21 @@ where
         Self::adaptive(budget, purpose, capacity, capacity)
     }
 
+    /// A cache of at most `capacity` bytes whose values leave for others of it, and when nothing happens for a while.
+    pub fn staying(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64) -> Self {
+        Self::of(budget, purpose, (capacity, capacity), true)
+    }
+
     /// A cache of `capacity` bytes that grows up to `max` while values are computed again soon after their eviction.
     /// It returns to `capacity` when nothing happens for a while.
     pub fn adaptive(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64, max: u64) -> Self {
+        Self::of(budget, purpose, (capacity, max), false)
+    }
+
+    fn of(budget: &Arc<Budget>, purpose: MemoryClass, (capacity, max): (u64, u64), stays: bool) -> Self {
         let (values, ghosts) = (LruCache::unbounded(), LruCache::unbounded());
         let entries = Mutex::new(CacheEntries { values, bytes: 0, limit: capacity, ghosts });
-        let held = Arc::new(CacheState { budget: Arc::clone(budget), purpose, capacity, max, entries });
+        let held = Arc::new(CacheState { budget: Arc::clone(budget), purpose, capacity, max, stays, entries });
         let reclaimable: Arc<dyn Reclaim> = Arc::<CacheState<K, V>>::clone(&held);
         budget.register(Arc::downgrade(&reclaimable));
         Self { held }
@@ -254,6 +265,9 @@ impl<K: Hash + Eq + Clone + Send, V: Weight + Send> Reclaim for CacheState<K, V>
     }
 
     fn oldest(&self) -> Option<u64> {
+        if self.stays {
+            return None;
+        }
         self.entries.lock().values.iter().rev().find_map(|(_, entry)| entry.may_go().then_some(entry.used))
     }
 

@@ -18,7 +18,7 @@ mod tables;
 
 pub use aligned::Malloc;
 pub(crate) use budget::{Budget, Reclaim, Reservation};
-pub(crate) use cache::ByteCache;
+pub(crate) use cache::{ByteCache, Weight};
 pub(crate) use compressors::{Compressors, Original, STREAMED};
 pub(crate) use malloc::set_up_malloc;
 pub(crate) use open_stream::OpenStream;
