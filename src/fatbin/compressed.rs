@@ -9,15 +9,12 @@ use super::packing::CompressedHeader;
 use super::pinned::{Decompressed, Pinned};
 use crate::memory::{OpenStream, Pooled};
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, head_mut, to_usize};
+use crate::rope::{Content, ReadError, in_pieces, to_usize};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, Weak, rank};
 
 /// Bytes of a decoder in addition to its window: its tables, and input and output buffers of one block (128 KiB) each.
 pub(crate) const DECODER: u64 = 1 << 20;
-
-/// Bytes skipped at a time on the way to an offset in a stream.
-const SKIPPED: usize = 128 << 10;
 
 /// Compressed bytes read at a time.
 const INPUT: usize = 256 << 10;
@@ -240,15 +237,7 @@ impl Compressed {
             self.decodings.fetch_add(1, Ordering::Relaxed);
             *stream = OpenStream { id: self.id, at: 0, reader: Some(Box::new(reader)) };
         }
-        if stream.at == offset {
-            return Ok(());
-        }
-        let mut skipped = vec![0; SKIPPED];
-        while stream.at < offset {
-            let here = to_usize(offset - stream.at).min(SKIPPED);
-            self.read_stream(stream, head_mut(&mut skipped, here))?;
-        }
-        Ok(())
+        in_pieces(offset - stream.at, |piece| self.read_stream(stream, piece), |_| Ok(()))
     }
 
     /// Fills `buffer` with the next bytes of one of its streams. At the end it checks the checksum.

@@ -76,12 +76,7 @@ impl Frame {
     /// Its length in bytes, if it has been made or its length is in the index.
     pub fn known_length(&self) -> Option<u64> {
         let stored = || Some(self.made()?.length());
-        self.length_so_far().or_else(|| stored().map(|length| *self.length.get_or_init(|| length)))
-    }
-
-    /// Its length, if this session has made it or read its length in the index.
-    pub(super) fn length_so_far(&self) -> Option<u64> {
-        self.length.get().copied()
+        self.length.get().copied().or_else(|| stored().map(|length| *self.length.get_or_init(|| length)))
     }
 
     /// Sets the length that the frame had in an earlier session. `false` if that contradicts a known length or is

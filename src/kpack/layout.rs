@@ -15,12 +15,7 @@ use super::read_ahead::ReadAhead;
 use super::{Compression, make_archives, toc_key};
 use crate::gpu::TargetId;
 use crate::index::RecordKind;
-use crate::rope::{
-    Content, Identity, Materialize, ReadError, Rope, Segment, SizeBounds, Xxh3, head_mut, read_all, to_usize,
-};
-
-/// Bytes of a frame that are hashed at a time.
-const PIECE: u64 = 1 << 20;
+use crate::rope::{Content, Identity, Materialize, ReadError, Rope, Segment, SizeBounds, Xxh3, in_pieces, read_all};
 
 /// One code object of an archive, under the name that a loader looks up.
 #[derive(Clone, Debug)]
@@ -161,9 +156,7 @@ impl ArchiveRope {
     /// is compressed. `false` if these cannot be its lengths. If a frame turns out to have another length, reading it
     /// fails. The frame store is not asked, since that would read the heads of all its frames.
     pub fn restore_lengths(&self, lengths: &[u64]) -> bool {
-        let fits = |(frame, &length): (&Arc<Frame>, &u64)| frame.length_so_far().is_none_or(|known| known == length);
         self.frames().count() == lengths.len()
-            && self.frames().zip(lengths).all(fits)
             && self.frames().zip(lengths).all(|(frame, &length)| frame.restore_length(length))
     }
 
@@ -179,14 +172,17 @@ impl ArchiveRope {
             return Ok(frame.set_sum(sum.finish()));
         }
         let length = self.jobs.get(frame)?.length();
-        let mut piece = vec![0; to_usize(length.min(PIECE))];
         let mut at = 0;
-        while at < length {
-            let piece = head_mut(&mut piece, to_usize((length - at).min(PIECE)));
+        let read = |piece: &mut [u8]| {
             self.jobs.read_at(frame, length, at, piece)?;
-            sum.update(piece);
             at += piece.len() as u64;
-        }
+            Ok::<_, ReadError>(())
+        };
+        let take = |piece: &[u8]| {
+            sum.update(piece);
+            Ok(())
+        };
+        in_pieces(length, read, take)?;
         Ok(frame.set_sum(sum.finish()))
     }
 

@@ -52,13 +52,6 @@ impl Weight for HeaderPage {
     }
 }
 
-impl HeaderPage {
-    fn of(page: &[u8]) -> Self {
-        let end = page.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        Self { bytes: head(page, end).into(), length: page.len() }
-    }
-}
-
 impl BundleHeaderCache {
     pub(super) fn new(budget: &Arc<Budget>) -> Self {
         Self(ByteCache::staying(budget, MemoryClass::Streams, budget.capacity() / PART))
@@ -80,7 +73,9 @@ impl BundleHeaderCache {
             }
             if at < end {
                 let kept = page.get(..to_usize(end - at)).unwrap_or(page);
-                self.0.put((member, at / PAGE as u64), HeaderPage::of(kept));
+                let used = kept.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+                let page = HeaderPage { bytes: head(kept, used).into(), length: kept.len() };
+                self.0.put((member, at / PAGE as u64), page);
             }
             at = page_end;
         }
