@@ -23,7 +23,7 @@ use crate::gpu::{GpuSet, TargetId, doubt};
 use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, LayerPart, first_names};
 use crate::opened::{Named, NamedPath};
 use crate::report::text::more;
-use crate::report::{PartChoice, PartGpus, SizedPart};
+use crate::report::{LookedAt, PartChoice, PartGpus, SizedPart};
 use crate::session::{Prepared, PreparedImage};
 use crate::split::{Packaging, PlanOptions, Statement};
 use crate::view::{gpus_of, serves};
@@ -142,7 +142,8 @@ impl ImageOutput<'_> {
             SaidPiece { name, size, files: None, digest: Some(digest) }
         };
         let written = WrittenOutput::images(layout.directory(), size, images.into_iter().map(piece).collect());
-        Ok(written.next(["kpackfs", "inspect"].into_iter().chain(first.as_deref())))
+        let not_split = LookedAt::rest([(&prepared.input, &prepared.plan)], &prepared.resources);
+        Ok(written.without(not_split).next(["kpackfs", "inspect"].into_iter().chain(first.as_deref())))
     }
 
     /// The form of what is split already.

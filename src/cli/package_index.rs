@@ -40,15 +40,13 @@ pub(super) struct IndexOutput<'a> {
 }
 
 impl IndexOutput<'_> {
-    /// Writes an index of all wheels of the inputs, which need not belong together. Returns its place, and whether all of them
-    /// were as they are before any split.
-    pub(super) fn write(&self, named: &[NamedPath], options: &SplitOptions) -> anyhow::Result<(Vec<PathBuf>, bool)> {
+    /// Writes an index of all wheels of the inputs, which need not belong together. Returns its place, and the wheels.
+    pub(super) fn write(&self, named: &[NamedPath], options: &SplitOptions) -> anyhow::Result<(Vec<PathBuf>, Release)> {
         mount::raise_open_files().context("RLIMIT_NOFILE")?;
         let release = CommandSession::new(named, options)?.session().open_apart(named)?;
         self.write_release(&release)?;
         save_index(&release.resources);
-        let are_fat = release.wheels.iter().all(|wheel| wheel.prepared.plan.joined.is_empty());
-        Ok((vec![self.directory.join(SIMPLE)], are_fat))
+        Ok((vec![self.directory.join(SIMPLE)], release))
     }
 
     fn write_release(&self, release: &Release) -> anyhow::Result<()> {

@@ -57,6 +57,9 @@ pub(super) struct WrittenOutput {
     /// Bytes of all pieces, once if several share them.
     size: u64,
     pieces: Vec<SaidPiece>,
+    /// What a split does not divide, and did not look at, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_split: Option<String>,
     /// The command that comes next.
     next: Option<String>,
     /// What a piece is called, one and several.
@@ -95,23 +98,36 @@ impl WrittenOutput {
             Ok(SaidPiece { name, size: sum.size - before.0, files, digest: None })
         };
         let pieces = places.into_iter().map(piece).collect::<anyhow::Result<_>>()?;
-        Ok(Self { output: output.display().to_string(), size: sum.size, pieces, next: None, noun })
+        Ok(Self { output: output.display().to_string(), size: sum.size, pieces, not_split: None, next: None, noun })
     }
 
     /// Images of `size` bytes together.
     pub(super) fn images(output: &Path, size: u64, pieces: Vec<SaidPiece>) -> Self {
-        Self { output: output.display().to_string(), size, pieces, next: None, noun: ("image", "images") }
+        Self {
+            output: output.display().to_string(),
+            size,
+            pieces,
+            not_split: None,
+            next: None,
+            noun: ("image", "images"),
+        }
     }
 
     /// An index in a bucket.
     pub(super) fn index(output: &Path, piece: SaidPiece) -> Self {
         let (output, size) = (output.display().to_string(), piece.size);
-        Self { output, size, pieces: vec![piece], next: None, noun: ("index", "indexes") }
+        Self { output, size, pieces: vec![piece], not_split: None, next: None, noun: ("index", "indexes") }
     }
 
     /// Adds the command that comes next.
     pub(super) fn next<'w>(mut self, words: impl IntoIterator<Item = &'w str>) -> Self {
         self.next = Some(command(words));
+        self
+    }
+
+    /// Adds what a split does not divide.
+    pub(super) fn without(mut self, not_split: Option<String>) -> Self {
+        self.not_split = not_split;
         self
     }
 
@@ -150,6 +166,7 @@ impl WrittenOutput {
         }
         let more = self.pieces.len().saturating_sub(MOST);
         lines.extend((more > 0).then(|| format!("  … and {more} more")));
+        lines.extend(self.not_split.iter().map(|rest| format!("note: {}", message(rest))));
         lines.extend(self.next.iter().map(|next| format!("next: {next}")));
         lines
     }

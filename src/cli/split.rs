@@ -30,6 +30,7 @@ use super::writing::{MadeBefore, Writing, archives_in, clear_set_id, write_views
 use crate::bucket::credential_files;
 use crate::export::{Inputs, Output, Replace, StatementChange};
 use crate::kpack::{ArchiveRope, make_archives};
+use crate::report::LookedAt;
 use crate::resources::WorkPolicy;
 use crate::rope::ReadError;
 use crate::session::Prepared;
@@ -163,7 +164,7 @@ impl Split {
                 OutputFormat::Directory => {
                     let output = (self.output(), inputs);
                     let written = artifacts.write(&self.view, output, self.keep_set_id, force, (writing, limits))?;
-                    self.say(&written, false)?;
+                    self.say(&written, false, None)?;
                     artifacts.check_all().map(|()| ExitCode::SUCCESS)
                 }
                 OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index | OutputFormat::Oci => {
@@ -190,7 +191,8 @@ impl Split {
         }
         let places = self.write(SplitWork { prepared: &prepared, tree: &tree, inputs })?;
         save_index(&prepared.resources);
-        self.say(&places, prepared.plan.joined.is_empty())?;
+        let not_split = LookedAt::rest([(&prepared.input, &prepared.plan)], &prepared.resources);
+        self.say(&places, prepared.plan.joined.is_empty(), not_split)?;
         Ok(ExitCode::SUCCESS)
     }
 

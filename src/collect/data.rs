@@ -74,13 +74,18 @@ impl OpenedData {
         own: usize,
         (number, root): (usize, &SearchRoot),
     ) -> Vec<(RootedPath, RootedPath)> {
-        let parent = wanted.parent().unwrap_or_else(EntryPath::root);
-        let entries = root.below(if self.is_prefix { &parent } else { wanted }).iter();
-        let is_wanted = |path: &EntryPath| {
-            !self.is_prefix || (path.parent().as_ref() == Some(&parent) && path.name().starts_with(wanted.name()))
-        };
-        let files = entries.filter(|entry| !matches!(entry.kind, EntryKind::Directory) && is_wanted(&entry.path));
-        files.map(|entry| (RootedPath::new(number, &entry.path), RootedPath::new(own, &entry.path))).collect()
+        let named = if self.is_prefix { wanted.parent().unwrap_or_else(EntryPath::root) } else { wanted.clone() };
+        let Some(directory) = root.directory(&named) else { return Vec::new() };
+        let is_wanted =
+            |below: &EntryPath| !self.is_prefix || (below.depth() == 1 && below.name().starts_with(wanted.name()));
+        let entries = root.below(&directory).iter().filter(|entry| !matches!(entry.kind, EntryKind::Directory));
+        let files = entries.filter_map(|entry| Some((entry, entry.path.below(&directory)?)));
+        let files = files.filter(|(_, below)| is_wanted(below));
+        files
+            .map(|(entry, below)| {
+                (RootedPath::new(number, &entry.path), RootedPath::new(own, &named.child(below.as_bytes())))
+            })
+            .collect()
     }
 }
 

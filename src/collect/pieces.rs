@@ -243,11 +243,13 @@ fn archives(
     let mut found = Vec::new();
     let Some((directory, pattern)) = search.split() else { return found };
     for (number, root) in roots.iter().enumerate() {
-        for entry in root.below(&directory).iter().filter(|entry| entry.path.parent().as_ref() == Some(&directory)) {
-            let Some((path, reach)) = pattern.archive(&entry.path) else { continue };
+        let Some(real) = root.directory(&directory) else { continue };
+        for entry in root.below(&real).iter().filter(|entry| entry.path.parent().as_ref() == Some(&real)) {
+            let Some((path, reach)) = pattern.archive(&directory.child(entry.path.name())) else { continue };
             let Followed::File(file) = root.follow(&path) else { continue };
             for path in file.links.iter().chain([&file.path]) {
-                found.push((RootedPath::new(number, path), RootedPath::new(own, path), reach.clone()));
+                let place = path.below(&real).map_or_else(|| path.clone(), |below| directory.child(below.as_bytes()));
+                found.push((RootedPath::new(number, path), RootedPath::new(own, &place), reach.clone()));
             }
         }
     }

@@ -80,6 +80,13 @@ pub(crate) enum CodePlace {
     Unreadable,
 }
 
+impl CodePlace {
+    /// Whether it is device code itself, or a linker reads it.
+    pub(super) fn is_file(self) -> bool {
+        matches!(self, Self::Bundle | Self::Object)
+    }
+}
+
 /// The code of a file.
 #[derive(Debug)]
 pub(crate) struct LibraryCode {
@@ -161,7 +168,7 @@ impl LibraryCode {
                 .map(|(target, entry)| {
                     let object = |resources| reader.object(entry, name, resources).map_err(|error| error.to_string());
                     let reason = resources.and_then(|resources| {
-                        object(resources).map_or_else(Some, |object| code_damage(&**object.content()))
+                        object(resources).map_or_else(Some, |object| code_damage(&**object.content(), Some(&target)))
                     });
                     damage
                         .extend(reason.map(|reason| (Some(target.clone()), format!("{name} for {target}: {reason}"))));

@@ -15,7 +15,7 @@ use super::lookup::{
 };
 use super::model::{Cell, CellKind, CoveredDatabase, DatabaseAnswer};
 use super::question::CoverageInput;
-use crate::database::{Arch, DatabaseReader, Databases, Handler, KernelFiles};
+use crate::database::{Arch, DatabaseReader, Databases, Handler, KernelFiles, named_arch};
 use crate::fatbin::CodeFile;
 use crate::gpu::{BundleKey, Level, TargetId};
 use crate::resources::Resources;
@@ -127,6 +127,7 @@ impl<'a> InputDatabases<'a> {
         databases.retain(|(path, handler, _), _| is_judged(path, handler.name()));
         let mut found = Vec::<CoveredDatabase>::new();
         for ((path, handler, files), members) in databases {
+            let paths: Vec<_> = members.iter().map(|(path, _)| *path).collect();
             let (others, wanted): (Vec<_>, Vec<_>) = members
                 .into_iter()
                 .partition(|(_, arch)| files == KernelFiles::Catalogue || !gpus.iter().any(|gpu| serves(arch, gpu)));
@@ -149,14 +150,23 @@ impl<'a> InputDatabases<'a> {
                 Some((gpu.to_string(), answer?))
             };
             let answers = gpus.iter().filter_map(answer).collect();
-            found.push(CoveredDatabase {
+            let mut database = CoveredDatabase {
                 library: handler.name(),
                 path: path.to_string(),
                 files,
                 targets: archs.iter().map(ToString::to_string).collect(),
                 gpus: gpus.iter().map(|gpu| (gpu.to_string(), cell(gpu, &archs))).collect(),
                 answers,
-            });
+            };
+            // A path that says that it is for a GPU has to have code for it.
+            let has_name = |(path, gpu): (&EntryPath, &TargetId)| {
+                named_arch(path).is_some_and(|it| serves(&Arch::Target(it), gpu))
+            };
+            if handler == Handler::Codeobject && !is_named {
+                let named = |gpu: &&TargetId| paths.iter().any(|path| has_name((*path, *gpu)));
+                database.need_not_have(gpus.iter().filter(|gpu| !named(gpu)));
+            }
+            found.push(database);
         }
         found
     }

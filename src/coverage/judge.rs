@@ -122,17 +122,34 @@ impl Cell {
 }
 
 impl CoveredLibrary {
-    pub(super) fn failures(&self) -> impl Iterator<Item = CoverageFailure> {
-        let reason = |gpu: &str, cell: &Cell| match self.problem.as_ref().or(self.damaged.get(gpu)) {
-            Some(problem) => Some(format!("its code for {gpu} is not known: {problem}")),
-            None => cell.problem(gpu, "code", &self.targets),
-        };
-        self.lacking(FailureKind::Library, reason)
+    /// What fails. `is_named` says that the user names what is judged.
+    pub(super) fn failures(&self, is_named: bool) -> impl Iterator<Item = CoverageFailure> {
+        self.lacking(FailureKind::Library, move |gpu, cell| {
+            self.reason(gpu, cell).filter(|_| is_named || !self.may_lack(gpu, cell))
+        })
     }
 
-    /// Wrappers without code where others have some: their kernels may be for other GPUs only.
-    pub(super) fn remarks(&self) -> impl Iterator<Item = CoverageFailure> {
-        self.lacking(FailureKind::Wrapper, |gpu, cell| wrappers_without_code(&cell.without, self.wrappers, gpu))
+    /// Wrappers without code where others have some: their kernels may be for other GPUs only. And files that have nothing for
+    /// a GPU.
+    pub(super) fn remarks(&self, is_named: bool) -> impl Iterator<Item = CoverageFailure> {
+        let wrappers =
+            self.lacking(FailureKind::Wrapper, |gpu, cell| wrappers_without_code(&cell.without, self.wrappers, gpu));
+        wrappers.chain(self.lacking(FailureKind::Library, move |gpu, cell| {
+            self.reason(gpu, cell).filter(|_| !is_named && self.may_lack(gpu, cell))
+        }))
+    }
+
+    fn reason(&self, gpu: &str, cell: &Cell) -> Option<String> {
+        match self.problem.as_ref().or(self.damaged.get(gpu)) {
+            Some(problem) => Some(format!("its code for {gpu} is not known: {problem}")),
+            None => cell.problem(gpu, "code", &self.targets),
+        }
+    }
+
+    /// Whether only the program that opens its files knows if the GPU needs one.
+    fn may_lack(&self, gpu: &str, cell: &Cell) -> bool {
+        let is_known = self.problem.is_none() && !self.damaged.contains_key(gpu);
+        self.form.is_file() && is_known && cell.code == CellKind::None
     }
 
     fn lacking(
@@ -169,6 +186,17 @@ impl CoveredDatabase {
         };
         let reason = self.gpus.get(gpu)?.problem(gpu, what, &self.targets)?;
         Some(format!("{} has {reason}", self.library))
+    }
+
+    /// Says of those of these GPUs that it has no file for that it is not built for them: only the program that opens its files
+    /// knows.
+    pub(super) fn need_not_have<'a>(&mut self, gpus: impl Iterator<Item = &'a TargetId>) {
+        for gpu in gpus.map(ToString::to_string) {
+            let is_absent = self.gpus.get(&gpu).is_some_and(|cell| cell.code == CellKind::None);
+            if let Some(reason) = self.problem(&gpu).filter(|_| is_absent) {
+                self.answers.entry(gpu).or_insert(DatabaseAnswer::NotBuilt(reason));
+            }
+        }
     }
 
     /// Whether the library that reads it does not work for a GPU.
@@ -246,7 +274,7 @@ mod tests {
             let judged = library(wrappers).judge(&gpus);
             let cell = &judged.gpus[gpu];
             assert_eq!((cell.code, &*cell.without), (code, without), "{gpu} {wrappers:?}");
-            let failures: Vec<_> = judged.failures().chain(judged.remarks()).map(|it| it.what).collect();
+            let failures: Vec<_> = judged.failures(false).chain(judged.remarks(false)).map(|it| it.what).collect();
             assert_eq!(failures, failure.into_iter().collect::<Vec<_>>(), "{gpu} {wrappers:?}");
         }
     }

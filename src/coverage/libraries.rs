@@ -63,7 +63,7 @@ pub(super) fn read(examined: &CoverageInput<'_>) -> Vec<LibraryCode> {
 pub(super) fn of_other_gpu(libraries: &mut Vec<LibraryCode>, gpus: &[TargetId]) -> Vec<UnjudgedCode> {
     let only = |library: &LibraryCode| {
         let targets = library.targets();
-        let one = targets.first().filter(|_| is_file(library))?;
+        let one = targets.first().filter(|_| library.form.is_file())?;
         let is_alike = targets.iter().all(|target| target.processor() == one.processor());
         let is_run = |gpu: &TargetId| gpu.served_by(&targets.iter().copied().collect::<Vec<_>>()).kind.is_some();
         (is_alike && !gpus.iter().all(is_run)).then(|| one.processor().to_owned())
@@ -143,11 +143,6 @@ fn other(file: &CodeOfFile, examined: &CoverageInput<'_>) -> Option<LibraryCode>
     LibraryCode::unwrapped(path, file.staying())
 }
 
-/// Whether it is device code itself, or a linker reads it.
-fn is_file(library: &LibraryCode) -> bool {
-    matches!(library.form, CodePlace::Bundle | CodePlace::Object)
-}
-
 /// Files with code for one target each belong together if they are in one directory, which stands for them: a program opens, and
 /// a linker takes, the one for its GPU.
 pub(crate) fn together(files: impl Iterator<Item = LibraryCode>) -> Vec<LibraryCode> {
@@ -155,7 +150,7 @@ pub(crate) fn together(files: impl Iterator<Item = LibraryCode>) -> Vec<LibraryC
     let mut directories = BTreeMap::<(EntryPath, CodePlace), Vec<LibraryCode>>::new();
     for file in files {
         let directory = file.path.parent().filter(|directory| !directory.is_root());
-        match directory.filter(|_| is_file(&file) && file.targets().len() == 1) {
+        match directory.filter(|_| file.form.is_file() && file.targets().len() == 1) {
             Some(directory) => directories.entry((directory, file.form)).or_default().push(file),
             None => all.push(file),
         }

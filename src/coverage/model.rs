@@ -249,10 +249,11 @@ impl Coverage {
             all.not_judged.extend(input.not_judged);
         }
         let InputCoverage { libraries, databases, unreachable, metadata, not_judged } = all;
-        let of_libraries = libraries.iter().flat_map(CoveredLibrary::failures);
+        let is_named = !requirement.patterns.is_empty();
+        let of_libraries = libraries.iter().flat_map(|library| library.failures(is_named));
         let of_databases = databases.iter().flat_map(CoveredDatabase::failures);
         let mut failures: Vec<_> = of_libraries.chain(of_databases).collect();
-        let of_libraries = libraries.iter().flat_map(CoveredLibrary::remarks);
+        let of_libraries = libraries.iter().flat_map(|library| library.remarks(is_named));
         let remarks = of_libraries.chain(databases.iter().flat_map(CoveredDatabase::remarks));
         // What all may do without is a failure if there is nothing else.
         let has_any = |gpu: &str| {

@@ -205,7 +205,7 @@ fn compressed_bundles_are_code_objects_by_their_first_block() {
             (&format!("{lib}/kernel_gfx1030.fatbin.zst"), zstd(&bundle(&["gfx942"])), "gfx942"),
             (&format!("{lib}/kernel_gfx950.fatbin.zst"), zstd(&bundle(&["gfx942", "gfx950"])), "host"),
             (&format!("{lib}/kernel_gfx906.fatbin.zst"), zstd(b"text"), "host"),
-            (&format!("{lib}/kernel_gfx908.fatbin.zst"), bundle(&["gfx908"]), "gfx908"),
+            (&format!("{lib}/kernel_not_gfx942.fatbin.zst"), bundle(&["gfx942"]), "gfx942"),
             (&format!("{lib}/kernel_gfx900.fatbin.zst"), b"text".to_vec(), "host"),
             (&format!("{lib}/kernel_gfx900.fatbin.xz"), b"\xfd7zXZ\0".to_vec(), "host"),
             (&format!("{lib}/kernel_compute_75.ptx.zst"), zstd(b"text"), "host"),

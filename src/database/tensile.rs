@@ -97,8 +97,12 @@ pub fn processor_of_lazy(name: &str) -> Option<&str> {
     CATALOGUES.iter().find_map(|suffix| name.strip_suffix(suffix))
 }
 
-/// The processor of a catalogue that only another one leads to: `gfx942` for `TensileLibrary_A_gfx942.dat`.
+/// The processor of a file that only a catalogue leads to: `gfx942` for `TensileLibrary_A_gfx942.dat`, and for helper kernels,
+/// which are built with a catalogue.
 pub fn processor_of_further(name: &str) -> Option<String> {
+    if let Some(helpers) = name.strip_prefix(HELPERS) {
+        return Some(find_arch(helpers)?.processor().to_owned());
+    }
     let stem = CATALOGUES.iter().find_map(|suffix| name.strip_suffix(suffix))?;
     let stem = stem.strip_prefix("TensileLibrary_").filter(|_| !name.starts_with(LAZY))?;
     let processor = find_arch(stem)?.processor().to_owned();

@@ -36,7 +36,7 @@ pub fn is_for_linker(head: &[u8]) -> bool {
     begins_static_library(head) || head.starts_with(b"\x7fELF") && head.get(16..18) == Some(&[1, 0])
 }
 
-/// The code that a file begins with. All of the file belongs to it.
+/// The code that a file begins with. All of the file belongs to it. Of what is damaged or of a later version, only the form is known.
 pub fn code_of_file(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<CodePiece> {
     code_after_head(&content.beginning(CODE_HEADER).ok()?, content, resources)
 }
@@ -53,8 +53,17 @@ pub(crate) fn code_after_head(
         return None;
     }
     let content = &if begins_skipped { from_first_frame(content).ok()?? } else { Arc::clone(content) };
-    let piece = read(content, (0, content.size()), resources, &mut Effort::of(size), MAX_FRAMES)?;
-    Some(CodePiece { length: size, ..piece })
+    let piece = read(content, (0, content.size()), resources, &mut Effort::of(size), MAX_FRAMES);
+    piece.map_or_else(|| unread(head, content, resources), |piece| Some(CodePiece { length: size, ..piece }))
+}
+
+/// A file that begins as a bundle or an offload binary and cannot be read as one.
+fn unread(head: &[u8], content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<CodePiece> {
+    let is_form = |form: DeviceForm| head.starts_with(form.row().magic);
+    let is_bundle = is_bundle(head) && Bundle::read(content, 0, content.size(), resources).is_err();
+    let forms = [DeviceForm::Bundle, DeviceForm::CompressedBundle].into_iter().filter(|_| is_bundle);
+    let form = forms.chain([DeviceForm::OffloadBinary].into_iter().filter(|_| offload_binary::is_later(head)));
+    Some(CodePiece::opaque(form.into_iter().find(|form| is_form(*form))?, content.size()))
 }
 
 /// Whether code may begin with these bytes, or compressions around it of which there are at most `frames`.

@@ -3,7 +3,7 @@
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
-use flate2::bufread::{GzDecoder, ZlibDecoder};
+use flate2::bufread::{GzDecoder, MultiGzDecoder, ZlibDecoder};
 
 use super::effort::Effort;
 use super::form::CodeFrame;
@@ -52,10 +52,12 @@ impl Beginning {
             CodeFrame::Zstd => {
                 let head = read_head(content, start, end, ZSTD_HEADER)?;
                 window_of(&head).filter(|&window| window <= 1 << WINDOW_LOG)?;
-                let size = content_size(&head).unwrap_or(ANY_SIZE);
+                // A whole file may have further frames.
+                let is_file = start == 0 && end == content.size();
+                let size = content_size(&head).filter(|_| !is_file).unwrap_or(ANY_SIZE);
                 Self::read(&mut zstd(reader)?, size, effort, may_be_code)
             }
-            CodeFrame::Gzip => Self::read(&mut GzDecoder::new(buffered(reader)), ANY_SIZE, effort, may_be_code),
+            CodeFrame::Gzip => Self::read(&mut MultiGzDecoder::new(buffered(reader)), ANY_SIZE, effort, may_be_code),
         }
     }
 
@@ -154,7 +156,7 @@ fn zstd_length(content: &Arc<dyn Content>, start: u64, end: u64, effort: &mut Ef
 fn zstd(reader: FileReader) -> Option<impl Read> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered(reader)).ok()?;
     decoder.window_log_max(WINDOW_LOG).ok()?;
-    Some(decoder.single_frame())
+    Some(decoder)
 }
 
 fn buffered(reader: FileReader) -> BufReader<FileReader> {

@@ -30,6 +30,12 @@ const MAX_STRING: u64 = 256;
 /// The beginnings of triples of AMD's GPUs. The others are those of NVIDIA's and Intel's.
 const TRIPLES: [&[u8]; 3] = [b"amdgcn", b"amdgpu", b"spirv64-amd"];
 
+/// Whether this is the header of a version that is not known.
+pub(super) fn is_later(head: &[u8]) -> bool {
+    let version = head.strip_prefix(DeviceForm::OffloadBinary.row().magic).and_then(|rest| rest.first_chunk());
+    version.is_some_and(|version| !(1..=3).contains(&u32::from_le_bytes(*version)))
+}
+
 /// The offload binary at `offset`, which has to end at `end`, if it has code for AMD's GPUs.
 pub(super) fn read(content: &Arc<dyn Content>, offset: u64, end: u64, effort: &mut Effort) -> Option<CodePiece> {
     let bytes = OffloadBytes { content: Arc::clone(content), start: offset, end };

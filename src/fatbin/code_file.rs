@@ -43,7 +43,7 @@ impl CodeFile {
     ) -> Result<Option<Self>, FatbinError> {
         if is_code(head) {
             let target = code_target(head);
-            let damage = code_damage(&**content).map(|reason| (target.clone(), reason));
+            let damage = code_damage(&**content, None).map(|reason| (target.clone(), reason));
             let (targets, damage) = (target.into_iter().collect(), damage.into_iter().collect());
             return Ok(Some(Self { is_bundle: false, targets, damage }));
         }

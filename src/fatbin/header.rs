@@ -46,12 +46,17 @@ pub fn code_problem(code: &[u8], target: &TargetId) -> Option<String> {
     }
     // Processors that are not known are not judged, as there will be more.
     let Some(own) = code_target(code) else { return names_no_gpu(code).then(|| "it is code for no GPU".to_owned()) };
-    let is_candidate = || target.candidates().iter().any(|candidate| candidate.processor() == own.processor());
-    // Before it had a number of its own, code for gfx1250-strict had that of gfx1250.
-    let is_right_processor = target.is_same_gpu(&own) || is_candidate();
     // Code that needs a feature in one state is wrong unless the target names that state.
     let has_features = || own.features().all(|feature| target.features().any(|named| named == feature));
-    (!is_right_processor || !has_features()).then(|| format!("it is code for {own}"))
+    code_of_other(code, target).or_else(|| (!has_features()).then(|| format!("it is code for {own}")))
+}
+
+/// The problem with code of another processor than `target`.
+pub(crate) fn code_of_other(code: &[u8], target: &TargetId) -> Option<String> {
+    let own = code_target(code).filter(|_| !target.is_unknown())?;
+    let is_candidate = || target.candidates().iter().any(|candidate| candidate.processor() == own.processor());
+    // Before it had a number of its own, code for gfx1250-strict had that of gfx1250.
+    (!target.is_same_gpu(&own) && !is_candidate()).then(|| format!("it is code for {own}"))
 }
 
 /// The problem with `code` that a library or a runtime loads for `target`: that of [`code_problem`], or a header that no
@@ -86,10 +91,14 @@ fn end_of_tables(code: &[u8]) -> Option<u64> {
     Some(sections.max(segments))
 }
 
-/// Why nothing can load a code object: it is no little-endian 64-bit file, not linked, or truncated.
-pub(crate) fn code_damage(content: &dyn Content) -> Option<String> {
+/// Why nothing can load a code object: it is no little-endian 64-bit file, not linked, truncated, or of another processor than
+/// that under whose name it is found.
+pub(crate) fn code_damage(content: &dyn Content, target: Option<&TargetId>) -> Option<String> {
     let beginning = content.beginning(CODE_BEGINNING).map_err(|error| error.to_string());
-    beginning.map_or_else(Some, |beginning| damage_by_beginning(&beginning, content.size()))
+    beginning.map_or_else(Some, |beginning| {
+        let of_other = || code_of_other(&beginning, target?);
+        damage_by_beginning(&beginning, content.size()).or_else(of_other)
+    })
 }
 
 /// The same by the beginning of a code object of `size` bytes, as far as its program headers are in that.

@@ -96,7 +96,7 @@ impl CodeObject {
 
     /// Its target and why nothing can load it, if it is damaged.
     fn damage(self) -> Option<(Option<TargetId>, String)> {
-        let damage = code_damage(&*self.content)?;
+        let damage = code_damage(&*self.content, Some(&self.target))?;
         let reason = format!("the code object for {}: {damage}", self.target);
         Some((Some(self.target), reason))
     }

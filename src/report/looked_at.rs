@@ -1,4 +1,4 @@
-//! What was looked at in an input that has nothing to split.
+//! What was looked at in an input that has nothing to split, or to see what else it has.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::devicecode::{DeviceForm, begins_static_library, code_by_name, code_of
 use crate::loader::is_archive;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{Input, may_be_binary};
-use crate::split::{CodeOfFile, Fate};
+use crate::source::{EntryPath, Input, may_be_binary};
+use crate::split::{CodeOfFile, Destination, Fate, Plan};
 
 /// What was looked at in an input that has nothing to split.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct LookedAt {
     /// Archives with code of libraries that the input does not have.
     archives: usize,
     /// Files that begin with device code, or are called so.
-    loose: usize,
+    loose: Vec<String>,
     /// Files with code that stays, with that code; `None` if the data of binaries was not searched.
     found: Option<Vec<String>>,
     /// Whether a search stopped early.
@@ -40,19 +40,47 @@ impl LookedAt {
     pub(crate) fn of<'a>(inputs: impl IntoIterator<Item = &'a Input>, resources: &Arc<Resources>) -> Self {
         let mut all = Self::default();
         for (path, content) in inputs.into_iter().flat_map(Input::files) {
-            all.files += 1;
             all.archives += usize::from(is_archive(path, content));
-            let named = || code_by_name(path.name(), &**content);
-            all.loose += usize::from(code_of_file(content, resources).or_else(named).is_some());
-            all.libraries += usize::from(is_library(&**content));
-            all.packed.extend(is_packed_tree(path.name()).then(|| path.to_string()));
-            if may_be_binary(&**content) {
-                all.binaries += 1;
+            if all.add_file(path, content, resources) {
                 all.split +=
                     usize::from(matches!(SplitBinary::find(content), Ok(Some(split)) if !split.wrappers.is_empty()));
             }
         }
         all
+    }
+
+    /// What a split does not divide, and what it did not look at, in words. Of files, the first block is read.
+    pub(crate) fn rest<'a>(
+        planned: impl IntoIterator<Item = (&'a Input, &'a Plan)>,
+        resources: &Arc<Resources>,
+    ) -> Option<String> {
+        let mut all = Self::default();
+        let planned = planned.into_iter().flat_map(|(input, plan)| input.entries.iter().zip(&plan.places));
+        for (entry, place) in planned {
+            let is_whole = matches!(place, Destination::Host | Destination::Rewritten { .. });
+            if let Some(content) = entry.content().filter(|_| is_whole) {
+                all.add_file(&entry.path, content, resources);
+            }
+        }
+        let loose = all.loose.first().map(|first| {
+            let count = counted(all.loose.len(), "file with device code stays", "files with device code stay");
+            format!("{count} as a whole ({}{first})", if all.loose.len() > 1 { "such as " } else { "" })
+        });
+        let parts: Vec<_> = loose.into_iter().chain(all.unsearched()).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
+    /// Looks at the first block of a file. Returns whether it may be a binary.
+    fn add_file(&mut self, path: &EntryPath, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> bool {
+        let named = || code_by_name(path.name(), &**content);
+        let (is_binary, has_code) =
+            (may_be_binary(&**content), code_of_file(content, resources).or_else(named).is_some());
+        self.files += 1;
+        self.loose.extend(has_code.then(|| path.to_string()));
+        self.libraries += usize::from(is_library(&**content));
+        self.packed.extend(is_packed_tree(path.name()).then(|| path.to_string()));
+        self.binaries += usize::from(is_binary);
+        is_binary
     }
 
     /// The same after a search, which found `code`.
@@ -105,10 +133,10 @@ impl fmt::Display for LookedAt {
                 let more = more(found.len().saturating_sub(NAMED), ";");
                 write!(formatter, "has device code in forms that are not split: {}{more}", named.join("; "))
             }
-            (0, 0) if *loose > 0 => write!(
+            (0, 0) if !loose.is_empty() => write!(
                 formatter,
                 "has {} of no library and of no database that is split",
-                counted(*loose, "file with device code", "files with device code")
+                counted(loose.len(), "file with device code", "files with device code")
             ),
             (0, 0) if unsearched.is_some() => write!(
                 formatter,

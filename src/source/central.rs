@@ -69,7 +69,9 @@ pub(super) fn parse<T>(
     // With a table of all names, which takes longer than all of the above, the parser says what is wrong, or finds another
     // end of a directory.
     check_claims(&mut Window::new(wheel, entry), location)?;
-    let archive = ZipArchive::with_config(config, Window::new(wheel, entry)).map_err(explain)?;
+    // Behind other bytes it may have a comment or Zip64.
+    let archive_offset = if is_named_wheel(location) { config.archive_offset } else { ArchiveOffset::Detect };
+    let archive = ZipArchive::with_config(Config { archive_offset }, Window::new(wheel, entry)).map_err(explain)?;
     if archive.has_duplicate_names() {
         let start = archive.central_directory_start();
         let twice = archive.into_inner().first_duplicate(start);

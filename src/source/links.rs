@@ -43,7 +43,8 @@ pub(crate) enum Resolved {
 
 /// Follows all symlinks on the way to a path, as the operating system does. `kind` returns the kind of the entry at a
 /// path. `location` is the directory of the input. A symlink may lead out of it and back into it; the names outside are
-/// then looked up on the disk, and no file there is read.
+/// then looked up on the disk, and no file there is read. One that begins with `/` leads from the root of the input, if that has
+/// such a path.
 pub(crate) fn resolve<'a, K: Into<PathStep<'a>>>(
     path: &EntryPath,
     location: Option<&Path>,
@@ -92,7 +93,11 @@ pub(crate) fn resolve<'a, K: Into<PathStep<'a>>>(
                 let mut relative = target;
                 if target.starts_with(b"/") {
                     at = EntryPath::root();
-                    if let Some(below) = location.and_then(|location| below(target, location)) {
+                    // In an unpacked root it may lead to another place of it.
+                    let of_root = || {
+                        target.strip_prefix(b"/").filter(|it| EntryPath::new(it).is_ok_and(|it| kind(&it).is_some()))
+                    };
+                    if let Some(below) = location.and_then(|location| below(target, location).or_else(of_root)) {
                         relative = below;
                     } else {
                         let Some(real) = location.and_then(|location| on_disk(&next, location)) else {

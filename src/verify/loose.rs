@@ -100,7 +100,7 @@ fn check_code(content: &Arc<dyn Content>, target: Option<&TargetId>, say: SaysRe
         return;
     }
     let problem = target.and_then(|target| loaded_code_problem(&beginning, target));
-    problem.or_else(|| code_damage(&**content)).into_iter().for_each(say);
+    problem.or_else(|| code_damage(&**content, None)).into_iter().for_each(say);
 }
 
 /// What is wrong if a library looks up code for `target` in a bundle with code for these targets.

@@ -11,17 +11,21 @@ use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use crate::gpu::{BundleKey, Level};
 use crate::split::HOST;
-use crate::wheel::{STATEMENT, accepts};
+use crate::wheel::{STATEMENT, WheelName, accepts, normalise};
 
-/// Reports distributions of a split whose METADATA has another name or version than their directory. Installers go by
-/// one or by the other ("Recording installed projects").
+/// Reports distributions of a split whose METADATA has another name or version than their directory or wheel. Installers go by
+/// one or by the other ("Recording installed projects"), and refuse such wheels.
 pub(super) fn check_directories(distributions: &[Distribution<'_>], findings: &Findings) {
     // pip renames a directory so that it is ignored (`~orch-…`), and leaves it if it is interrupted.
     let is_left = |it: &Distribution<'_>| it.directory.name().starts_with(b"~");
     for it in distributions.iter().filter(|it| it.is_of_split() && !is_left(it)) {
-        let stated = it.metadata.as_ref().zip(it.name());
-        let Some(((_, (name, version)), (named, of_directory))) = stated.zip(named_by(&it.directory)) else { continue };
-        if name != named || !accepts(of_directory, version) {
+        let Some((name, version)) = it.metadata.as_ref().and_then(|_| it.name()) else { continue };
+        let of_directory = named_by(&it.directory).map(|(named, version)| (named, version.to_owned()));
+        let file = it.part.input.location.file_name().and_then(|file| file.to_str());
+        let of_wheel = file.and_then(|file| WheelName::parse(file).ok());
+        let of_wheel = of_wheel.map(|wheel| (normalise(&wheel.distribution), wheel.version));
+        let mut named = of_directory.into_iter().chain(of_wheel);
+        if named.any(|(named, of_name)| named != name || !accepts(&of_name, version)) {
             let reason = format!("its METADATA is that of {name} {version}");
             findings.add(Rule::DistributionName, it.label(), reason);
         }

@@ -9,7 +9,7 @@ use super::parts::{PartFile, PartsKind};
 use super::rules::Rule;
 use crate::coverage::{CodePlace, CoveredDatabase, InputDatabases, LibraryCode};
 use crate::database::tensile;
-use crate::database::{Handler, KernelFiles, catalogue_names};
+use crate::database::{Handler, catalogue_names};
 use crate::memory::Parser;
 use crate::source::{EntryKind, EntryPath};
 
@@ -97,14 +97,14 @@ impl Context<'_> {
     }
 }
 
-/// The processor of a lazy catalogue, or of one to which another one has to lead, in the database of one of Tensile's
+/// The processor of a lazy catalogue, or of a file to which one has to lead, in the database of one of Tensile's
 /// libraries. `None` if that is a generic one: no released library reads it, and the names of its fallback code are open
 /// (ROCm/rocm-libraries#9366).
 fn processor_of(path: &EntryPath, is_lazy: bool) -> Option<String> {
     let name = std::str::from_utf8(path.name()).ok()?;
     let lazy = || tensile::processor_of_lazy(name).map(str::to_owned);
     let processor = if is_lazy { lazy()? } else { tensile::processor_of_further(name)? };
-    let is_read = tensile::kind(path) == Some(KernelFiles::Catalogue) && !processor.ends_with("-generic");
+    let is_read = tensile::kind(path).is_some() && !processor.ends_with("-generic");
     is_read.then_some(processor)
 }
 
@@ -150,6 +150,8 @@ mod tests {
             ("lib/rocblas/library/TensileLibrary_gfx90a.dat", None, None),
             ("lib/rocblas/library/TensileLibrary_A_fallback.dat", None, None),
             ("lib/rocblas/library/TensileLibrary_A_gfx90a.co", None, None),
+            ("lib/rocblas/library/Kernels.so-000-gfx90a-xnack+.hsaco", None, Some("gfx90a")),
+            ("lib/hipblaslt/library/extop_gfx90a.co", None, None),
         ] {
             let of = |is_lazy| processor_of(&EntryPath::new(path.as_bytes()).unwrap(), is_lazy);
             assert_eq!((of(true).as_deref(), of(false).as_deref()), (lazy, further), "{path}");

@@ -233,7 +233,7 @@ rules! {
         "an interrupted upgrade, or a copy over another version",
         "uninstall it until nothing of it is left, and install it again";
     DistributionName "distribution-name" Distribution:
-        "name or version in the METADATA of a distribution of the split are not those of its directory",
+        "name or version in the METADATA of a distribution of the split are not those of its directory or of the file name of its wheel",
         "one of them was renamed, or METADATA is that of another distribution",
         "install the distribution again (`pip install --force-reinstall --no-deps NAME==VERSION`)";
     DeviceEmpty "device-empty" Distribution:

@@ -442,6 +442,12 @@ fn code_that_no_wrapper_leads_to_is_judged() {
     assert_eq!((found["libraries"].as_array().unwrap().len(), &found["libraries"][0]["path"]), (1, &json!("lib")));
     let failed = failures(&coverage(place.path(), &["kernels", "--require", "gfx1100"], 1));
     assert_eq!(failed, [["library", "lib", "gfx1100"]]);
+    // Whether a GPU needs them is not known: it is a remark if other code is for it, unless they are named.
+    put(place.path(), "kernels/other/c.bin", &code_object(0x41));
+    put(place.path(), "kernels/other/d.bin", &code_object(0x3f));
+    let found = coverage(place.path(), &["kernels", "--require", "gfx1100"], 0);
+    assert_eq!(lacking(&found["remarks"]), [["library", "lib", "gfx1100"]]);
+    coverage(place.path(), &["kernels", "--require", "gfx1100", "--require-in", "*"], 1);
 }
 
 /// Files of databases are assigned to GPUs by their names or by their first bytes.
@@ -467,6 +473,69 @@ fn code_of_a_database_that_is_truncated_is_missing() {
         // Another GPU does not need it.
         put(place.path(), &format!("{name}/{}", path.replace("gfx942", "gfx90a")), &code_object(0x3f));
         coverage(place.path(), &[name, "--require", "gfx90a"], 0);
+    }
+}
+
+#[test]
+fn code_of_another_gpu_behind_an_entry_id_is_missing() {
+    let place = tempfile::tempdir().unwrap();
+    let mut library = fixture("plain.so");
+    let ids: Vec<_> = memchr::memmem::find_iter(&library, b"--gfx90a").collect();
+    ids.iter().for_each(|at| library[at + 2..at + 8].copy_from_slice(b"gfx942"));
+    put(place.path(), "tree/lib/liba.so", &library);
+    let found = coverage(place.path(), &["tree", "--require", "gfx942"], 1);
+    assert!(found["failures"][0]["reason"].as_str().unwrap().contains("it is code for gfx90a"), "{found}");
+    coverage(place.path(), &["tree", "--require", "gfx1030"], 0);
+    let why = program().args(["why", "tree", "--target", "gfx942"]).current_dir(place.path()).output().unwrap();
+    assert_eq!(why.status.code(), Some(3), "{}", String::from_utf8_lossy(&why.stdout));
+}
+
+#[test]
+fn what_begins_as_code_and_is_not_understood_is_not_judged() {
+    let place = tempfile::tempdir().unwrap();
+    let bundle = [b"__CLANG_OFFLOAD_BUNDLE__".as_slice(), &1_u64.to_le_bytes(), &[0xff; 64]].concat();
+    let later = [b"\x10\xff\x10\xad".as_slice(), &4_u32.to_le_bytes(), &[0; 64]].concat();
+    for (name, bytes) in
+        [("bundle", bundle), ("later", later), ("ccob", [b"CCOB\x09\0\x01\0".as_slice(), &[1; 64]].concat())]
+    {
+        put(place.path(), &format!("{name}/share/k.bin"), &bytes);
+        let found = coverage(place.path(), &[name, "--require", "gfx942"], 1);
+        assert_eq!(found["not_judged"][0]["path"], "share/k.bin", "{found}");
+        let said = text(place.path(), &[name], 0);
+        assert!(!said.contains("no device code"), "{said}");
+    }
+}
+
+#[test]
+fn a_library_with_a_wrong_checksum_is_not_without_code() {
+    let place = tempfile::tempdir().unwrap();
+    let mut zip = crate::forms::made::zipped(&[("lib/liba.so", fixture("plain.so"))]);
+    let directory = memchr::memmem::rfind(&zip, b"PK\x01\x02").unwrap();
+    zip[directory + 16] ^= 1;
+    put(place.path(), "k.zip", &zip);
+    let found = coverage(place.path(), &["k.zip", "--require", "gfx90a"], 1);
+    assert!(found["failures"][0]["reason"].as_str().unwrap().contains("CRC-32"), "{found}");
+}
+
+#[test]
+fn databases_behind_symlinks_are_read_if_they_are_in_the_input() {
+    use std::os::unix::fs::symlink;
+    let place = tempfile::tempdir().unwrap();
+    put(place.path(), "tree/lib/librocblas.so.5", &fixture("plain.so"));
+    for database in ["tree/share/library", "outside/library"] {
+        put(place.path(), &format!("{database}/TensileLibrary_gfx90a.co"), &code(0x3f));
+        put(place.path(), &format!("{database}/TensileLibrary_gfx90a.dat"), b"\x80");
+    }
+    let [inside, outside] = ["tree/share", "outside"].map(|path| place.path().join(path));
+    // That of an unpacked root is in the input as well.
+    for (target, code) in [("../share".into(), 0), ("/share".into(), 0), (inside, 0), (outside, 1)] {
+        let link = place.path().join("tree/lib/rocblas");
+        symlink(&target, &link).unwrap();
+        let found = coverage(place.path(), &["tree", "--require", "gfx90a"], code);
+        let is_named =
+            found["sentence"].as_str().unwrap().contains("lib/rocblas/library is behind a symlink out of the input");
+        assert_eq!(is_named, code == 1, "{target:?}: {}", found["sentence"]);
+        fs::remove_file(link).unwrap();
     }
 }
 

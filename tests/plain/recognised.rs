@@ -14,7 +14,7 @@ use tempfile::tempdir;
 use crate::common::{files_and_links_below, fixture, gzip, program, succeeds};
 
 /// Zip files of the directory `tree`, as a release asset and as programs with a first line: `zipapp` counts offsets from the
-/// beginning of the file, and `cat` leaves those of the zip file. One has a comment.
+/// beginning of the file, and `cat` leaves those of the zip file. Two have a comment.
 const MAKE: &str = r##"
 import os, zipfile
 def add(target, mode):
@@ -38,10 +38,11 @@ open("cat.pex", "wb").write(line + open("asset.zip", "rb").read())
 add("comment.zip", "w")
 with zipfile.ZipFile("comment.zip", "a") as packed:
     packed.comment = b"a release"
+open("both.pex", "wb").write(line + open("comment.zip", "rb").read())
 "##;
 
 /// The zip files, and the directory that they were made of.
-fn zip_files() -> (tempfile::TempDir, [PathBuf; 4]) {
+fn zip_files() -> (tempfile::TempDir, [PathBuf; 5]) {
     let place = tempdir().unwrap();
     let tree = place.path().join("tree");
     fs::create_dir_all(tree.join("lib")).unwrap();
@@ -49,7 +50,7 @@ fn zip_files() -> (tempfile::TempDir, [PathBuf; 4]) {
     std::os::unix::fs::symlink("a.so.1", tree.join("lib/a.so")).unwrap();
     fs::write(tree.join("notes.txt"), "notes").unwrap();
     succeeds(Command::new("python3").args(["-c", MAKE]).current_dir(place.path()));
-    let files = ["asset.zip", "app.pex", "cat.pex", "comment.zip"].map(|name| place.path().join(name));
+    let files = ["asset.zip", "app.pex", "cat.pex", "comment.zip", "both.pex"].map(|name| place.path().join(name));
     (place, files)
 }
 

@@ -71,6 +71,7 @@ fn success_says_what_was_written_and_what_comes_next() {
                 "kpackfs: wrote 3 parts to out, ",
                 "host, 1 file",
                 "gfx90a, 1 file",
+                "note: data was not searched, \"kpackfs inspect\" does that",
                 "next: kpackfs verify out --against fat",
             ][..],
         ),

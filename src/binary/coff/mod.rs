@@ -101,10 +101,6 @@ impl FatCoff {
         let Some(image) = PeImage::read(content)? else { return Ok(None) };
         let wrappers = only(&image, WRAPPERS)?;
         let fatbin = only(&image, FATBIN)?.filter(|(_, section)| section.loaded_size() > 0);
-        if wrappers.is_none() && fatbin.is_none() {
-            let has_marker = image.sections.iter().any(|section| section.header.name == MARKER);
-            return if has_marker { Err(BinaryError::unsupported(MARKER_ALONE)) } else { Ok(None) };
-        }
         let [offsets, split] = match wrappers {
             Some((_, section)) => wrapper_offsets(&image, section)?,
             None => Default::default(),
@@ -116,6 +112,9 @@ impl FatCoff {
                 return Err(BinaryError::unsupported("it has a .hip_fat section but no fat binary wrappers"));
             }
             Some(fatbin) => fatbin,
+            None if offsets.is_empty() && image.sections.iter().any(|section| section.header.name == MARKER) => {
+                return Err(BinaryError::unsupported(MARKER_ALONE));
+            }
             None if offsets.is_empty() => return Ok(None),
             None => return Err(BinaryError::unsupported("it has fat binary wrappers but no .hip_fat section")),
         };

@@ -77,20 +77,22 @@ impl ElfImage {
     /// Reads the headers. `Ok(None)` if this is not an ELF file that can have device code for a loader: it is not
     /// 64-bit little-endian, or neither an executable nor a shared library.
     pub(crate) fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        let Some(header) = Self::loadable_header(content) else { return Ok(None) };
+        let Some(header) = Self::loadable_header(content)? else { return Ok(None) };
         let segments = read_segments(content, &header)?;
         let (sections, names_index) = read_sections(content, &header)?;
         Ok(Some(Self { content: Arc::clone(content), header, segments, sections, names_index }))
     }
 
     /// The header of a 64-bit little-endian executable or shared library.
-    pub(super) fn loadable_header(content: &Arc<dyn Content>) -> Option<FileHeader64<LE>> {
-        let header = read_pod::<FileHeader64<LE>>(content, 0).ok()?;
+    pub(super) fn loadable_header(content: &Arc<dyn Content>) -> Result<Option<FileHeader64<LE>>, BinaryError> {
+        if content.size() < size_of::<FileHeader64<LE>>() as u64 {
+            return Ok(None);
+        }
+        let header = read_pod::<FileHeader64<LE>>(content, 0)?;
+        let elf::Ident { magic, class, data, .. } = header.e_ident;
         let is_loadable = matches!(header.e_type.get(LE), elf::ET_EXEC | elf::ET_DYN)
-            && header.e_ident.magic == elf::ELFMAG
-            && header.e_ident.class == elf::ELFCLASS64
-            && header.e_ident.data == elf::ELFDATA2LSB;
-        is_loadable.then_some(header)
+            && (magic, class, data) == (elf::ELFMAG, elf::ELFCLASS64, elf::ELFDATA2LSB);
+        Ok(is_loadable.then_some(header))
     }
 
     /// The loadable segments in file order.

@@ -41,7 +41,7 @@ pub(in crate::binary) fn imports(content: &Arc<dyn Content>) -> Result<Option<Im
 
 /// The machine of a 64-bit program or library, by its header.
 pub(in crate::binary) fn machine(content: &Arc<dyn Content>) -> Option<u16> {
-    let header = ElfImage::loadable_header(content)?;
+    let header = ElfImage::loadable_header(content).ok()??;
     Some(header.e_machine.get(LE).0)
 }
 

@@ -65,9 +65,9 @@ pub(super) fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError>
         image.check_bounds()?;
     }
     // In a .debug file both are NOBITS. After a split the wrappers have the magic HIPK.
-    let places = match wrappers {
+    let (places, is_split) = match wrappers {
         Some((_, section)) if !section.is_nobits() => wrapper_places(image, section)?,
-        _ => Vec::new(),
+        _ => (Vec::new(), false),
     };
     let has_code = fatbin.is_some_and(|(_, section)| !section.is_nobits() && section.size > 0);
     let Some((section, fatbin)) = fatbin.filter(|_| has_code) else {
@@ -75,7 +75,7 @@ pub(super) fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError>
             Err(BinaryError::unsupported(
                 "it has fat binary wrappers but no .hip_fatbin section; if a tool removed that, its code is lost",
             ))
-        } else if wrappers.is_none() && image.section(MARKER).as_ref().is_some_and(has_bytes) {
+        } else if !is_split && image.section(MARKER).as_ref().is_some_and(has_bytes) {
             Err(BinaryError::unsupported(MARKER_ALONE))
         } else {
             Ok(None)
@@ -100,9 +100,9 @@ pub(super) fn read_wrappers(image: &ElfImage, section: &ElfSection) -> Result<Ve
     read_table(&image.content, section.offset, section.size)
 }
 
-/// The wrappers with device code in their section.
-fn wrapper_places(image: &ElfImage, section: &ElfSection) -> Result<Vec<WrapperPlace>, BinaryError> {
-    let (places, _) = WrapperFields::places(&read_wrappers(image, section)?, section.offset)?;
+/// The wrappers with device code in their section, and whether it has some that have been split.
+fn wrapper_places(image: &ElfImage, section: &ElfSection) -> Result<(Vec<WrapperPlace>, bool), BinaryError> {
+    let (places, split) = WrapperFields::places(&read_wrappers(image, section)?, section.offset)?;
     let place = |at| {
         let (offset, address) = (section.offset + at, section.address.wrapping_add(at));
         if image.offset_of(address, FATBIN_WRAPPER_SIZE) != Some(offset) {
@@ -110,7 +110,7 @@ fn wrapper_places(image: &ElfImage, section: &ElfSection) -> Result<Vec<WrapperP
         }
         Ok(WrapperPlace { offset, address })
     };
-    places.into_iter().map(place).collect()
+    Ok((places.into_iter().map(place).collect::<Result<_, _>>()?, !split.is_empty()))
 }
 
 /// The device code's location in the file, the segment that maps it, and its virtual addresses.

@@ -8,6 +8,7 @@ use super::Split;
 use crate::bucket::is_bucket;
 use crate::export::Inputs;
 use crate::opened::NamedPath;
+use crate::report::LookedAt;
 
 impl Split {
     /// Whether the output is in a bucket.
@@ -27,8 +28,10 @@ impl Split {
         if self.is_to_bucket() {
             self.said.say(&output.publish(named, options, self.allow_http)?)?;
         } else {
-            let (places, is_fat) = output.write(named, options)?;
-            self.say(&places, is_fat)?;
+            let (places, release) = output.write(named, options)?;
+            let planned = || release.wheels.iter().map(|wheel| (&wheel.prepared.input, &wheel.prepared.plan));
+            let are_fat = planned().all(|(_, plan)| plan.joined.is_empty());
+            self.say(&places, are_fat, LookedAt::rest(planned(), &release.resources))?;
         }
         Ok(ExitCode::SUCCESS)
     }

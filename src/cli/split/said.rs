@@ -6,8 +6,8 @@ use super::super::output_format::OutputFormat;
 use super::{Split, WrittenOutput};
 
 impl Split {
-    /// Says what was written. `is_fat` is whether the input is as it was before any split.
-    pub(super) fn say(&self, places: &[PathBuf], is_fat: bool) -> anyhow::Result<()> {
+    /// Says what was written. `is_fat` is whether the input is as it was before any split, `not_split` what is left of it.
+    pub(super) fn say(&self, places: &[PathBuf], is_fat: bool, not_split: Option<String>) -> anyhow::Result<()> {
         let noun = match self.format {
             OutputFormat::Directory if self.view.is_empty() => ("part", "parts"),
             OutputFormat::Directory => ("view", "views"),
@@ -15,7 +15,7 @@ impl Split {
             OutputFormat::Index => ("index", "indexes"),
             OutputFormat::Oci => ("image", "images"),
         };
-        let written = WrittenOutput::at(noun, self.output(), places)?;
+        let written = WrittenOutput::at(noun, self.output(), places)?.without(not_split);
         let wheels = written.paths();
         let output = self.output().to_string_lossy();
         let inputs: Vec<_> = self.source.paths().iter().map(|path| path.to_string_lossy().into_owned()).collect();

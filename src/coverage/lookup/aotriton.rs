@@ -74,7 +74,7 @@ fn check(
     let listing = match DatabaseListing::of(files, &flash) {
         Ok(listing) => listing,
         Err(NoListing::Denied) => return Some(denied(&flash)),
-        Err(NoListing::Absent) => {
+        Err(NoListing::Absent | NoListing::Outside) => {
             let reason = format!("{} is missing", flash.display());
             return Some(printing(&flash, Problem::new(&problem::DATABASE_FILE_MISSING, reason, &flash)));
         }

@@ -21,6 +21,21 @@ const MAX_NAMES: usize = 1 << 17;
 pub(crate) enum NoListing {
     Absent,
     Denied,
+    /// It is behind a symlink out of the input.
+    Outside,
+}
+
+impl NoListing {
+    /// What is said of a directory that is not there.
+    pub(super) fn absence(self, directory: &Path) -> String {
+        let directory = directory.display();
+        match self {
+            Self::Outside => format!(
+                "{directory} is behind a symlink out of the input, where nothing is read; replace the symlink by what it leads to"
+            ),
+            Self::Absent | Self::Denied => format!("{directory} is not there"),
+        }
+    }
 }
 
 /// Files that libraries open.
@@ -61,10 +76,15 @@ pub(crate) struct InputFiles<'a>(pub(crate) &'a Input);
 impl InputFiles<'_> {
     /// The entry to which a path leads.
     pub(crate) fn resolve(&self, path: &Path) -> Option<EntryPath> {
-        let path = EntryPath::new(path.as_os_str().as_bytes()).ok()?;
+        self.follow(path).ok()
+    }
+
+    fn follow(&self, path: &Path) -> Result<EntryPath, NoListing> {
+        let path = EntryPath::new(path.as_os_str().as_bytes()).map_err(|_| NoListing::Absent)?;
         match self.0.follow(&path) {
-            Resolved::Entry(path) => Some(path),
-            Resolved::Outside(_) | Resolved::Nothing => None,
+            Resolved::Entry(path) => Ok(path),
+            Resolved::Outside(_) => Err(NoListing::Outside),
+            Resolved::Nothing => Err(NoListing::Absent),
         }
     }
 }
@@ -74,7 +94,7 @@ impl LibraryFiles for InputFiles<'_> {
         let is_directory = |path: &EntryPath| {
             path.is_root() || self.0.entry(path).is_some_and(|it| matches!(it.kind, EntryKind::Directory))
         };
-        let directory = self.resolve(directory).filter(is_directory).ok_or(NoListing::Absent)?;
+        let directory = Some(self.follow(directory)?).filter(is_directory).ok_or(NoListing::Absent)?;
         let entries = &self.0.entries;
         let start = entries.partition_point(|entry| entry.path <= directory);
         let below = entries.iter().skip(start).map_while(|entry| entry.path.below(&directory));

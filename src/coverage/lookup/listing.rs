@@ -41,10 +41,7 @@ impl DatabaseListing {
     ) -> Result<Self, Problem> {
         let listing = Self::of(files, directory).map_err(|error| match error {
             NoListing::Denied => denied(directory),
-            NoListing::Absent => {
-                let reason = format!("{} is not there", directory.display());
-                Problem::new(&problem::DATABASE_MISSING, reason, directory).doubtful()
-            }
+            _ => Problem::new(&problem::DATABASE_MISSING, error.absence(directory), directory).doubtful(),
         })?;
         trail.directory = Some(directory.display().to_string());
         Ok(listing)

@@ -41,8 +41,8 @@ impl TensileDatabase<'_> {
         let base = &self.place.directory;
         match DatabaseListing::of(self.files, base) {
             Err(NoListing::Denied) => return Some(self.denied(base, base)),
-            Err(NoListing::Absent) => {
-                let reason = format!("{} is not there", base.display());
+            Err(error) => {
+                let reason = error.absence(base);
                 return Some(self.printing(base, Problem::new(&problem::DATABASE_MISSING, reason, base)).doubtful());
             }
             Ok(_) => {}

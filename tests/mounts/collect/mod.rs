@@ -320,6 +320,17 @@ fn databases_are_relative_to_the_name_that_is_loaded() {
     let files: Vec<_> = files_below(&place.path("out")).into_keys().map(|path| path.display().to_string()).collect();
     assert!(files.contains(&"rocblas/library/TensileLibrary_HH_gfx1100.hsaco".to_owned()), "{files:?}");
     assert!(files.contains(&"librocblas.so.5".to_owned()), "{files:?}");
+    // A directory behind a symlink, also one of an unpacked root.
+    fs::rename(place.path("tree/usr/lib/rocblas"), place.path("tree/usr/share")).unwrap();
+    let leading = [PathBuf::from("../share"), PathBuf::from("/usr/share"), place.path("tree/usr/share")];
+    for (number, target) in leading.iter().enumerate() {
+        let link = place.path("tree/usr/lib/rocblas");
+        symlink(target, &link).unwrap();
+        let out = format!("out{number}");
+        place.collects("gfx1100", &["-o", &out]);
+        assert_same(&files_below(&place.path("out/rocblas")), &files_below(&place.path(&out).join("rocblas")), &out);
+        fs::remove_file(link).unwrap();
+    }
 }
 
 #[test]

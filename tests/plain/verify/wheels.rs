@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kpackfs::verify::{Check, VerifyOptions, VerifyReport};
+use kpackfs::verify::{Check, Rule, VerifyOptions, VerifyReport};
 use tempfile::TempDir;
 
 use crate::verify::splits::{copy, edit, verify};
@@ -173,6 +173,20 @@ fn a_damaged_wheel_is_named_in_any_order() {
     let report = in_any_order(&paths);
     assert!(report.findings.iter().any(|finding| finding.check == Check::Record), "{:?}", report.findings);
     assert!(report.findings.iter().all(|finding| finding.path.contains("gfx90a")), "{:?}", report.findings);
+}
+
+/// pip: "has an invalid wheel".
+#[test]
+fn a_wheel_under_the_name_of_another_is_named() {
+    for (old, new) in [("gfx90a", "gfx950"), ("-1.0-", "-1.1-")] {
+        let place = wheels("fat", "1.0");
+        let paths = list(&place.path().join("wheels"));
+        let device = paths.iter().find(|path| path.to_string_lossy().contains("gfx90a")).unwrap();
+        let name = device.file_name().unwrap().to_str().unwrap().replace(old, new);
+        fs::rename(device, device.with_file_name(name)).unwrap();
+        let report = verify(&[place.path().join("wheels")], None, &VerifyOptions::default());
+        assert!(report.findings.iter().any(|it| it.rule == Rule::DistributionName), "{new}: {report:?}");
+    }
 }
 
 #[test]

@@ -61,6 +61,12 @@ fn strip(library: &mut [u8]) {
     library[60..64].fill(0);
 }
 
+/// The wrapper with this magic.
+fn bytes_of<'a>(library: &'a mut [u8], magic: &[u8]) -> &'a mut [u8] {
+    let at = (0..library.len()).find(|&at| library[at..].starts_with(magic)).unwrap();
+    &mut library[at..at + 24]
+}
+
 /// Writes a text over another one of the same length, wherever that is.
 fn exchange(bytes: &mut [u8], old: &[u8], new: &[u8]) {
     let places: Vec<_> = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(old)).collect();
@@ -105,6 +111,18 @@ pub(crate) const OTHER_FORMS: &[Situation] = &[
     })
     .needs(&[])
     .lacks(),
+    // A kernel family that is absent as a whole is a remark.
+    Situation::new("code objects of others beside a library", "only the program knows", "gfx1100", |files| {
+        files.library(&BOTH);
+        files.put("kern/hsa/gfx90a/k.co", code("gfx90a", 7));
+        files.put("kern/hsa/gfx942/k.co", code("gfx942", 8));
+    })
+    .remark("codeobject has no files for gfx1100")
+    .unjudged_by(&["why", "collect"]),
+    Situation::new("a static library of others beside a library", "only its linker knows", "gfx1100", |files| {
+        files.library(&BOTH);
+        static_library(files);
+    }),
     Situation::new("a cache of rocFFT", "rocFFT reads it", "gfx90a", rocfft).needs(&["librocfft.so.0"]),
     Situation::new("no cache of rocFFT", "rocFFT compiles what is missing", "gfx1100", rocfft)
         .needs(&["librocfft.so.0"]),
@@ -204,6 +222,11 @@ pub(crate) const OTHER_FORMS: &[Situation] = &[
     })
     .needs(&["librocblas.so.5"])
     .damaged(|root| remove(root, "/library/")),
+    Situation::new("all catalogues of rocBLAS were deleted", "nothing leads to the code", "gfx90a", |files| {
+        rocblas(files, &["gfx90a"]);
+    })
+    .needs(&["librocblas.so.5"])
+    .damaged(|root| remove(root, ".dat")),
     Situation::new("a bundle of rocBLAS is damaged for others", "its code for the GPU is whole", "gfx90a", |files| {
         rocblas(files, &["gfx90a", "gfx1100"]);
         replace(files, "Kernels.so-000-gfx90a.hsaco", &bundle(&["gfx90a", "gfx1030!"], 22));
@@ -239,6 +262,13 @@ pub(crate) const OTHER_FORMS: &[Situation] = &[
     })
     .needs(&["libk.so", "libl.so"])
     .damaged(|root| change(root, "libk.so", |bytes| exchange(bytes, b".hipFatBinSegment", b".hipFatBinRemoved")))
+    .unreadable(),
+    Situation::new("the section of wrappers is empty", "the same", "gfx90a", |files| {
+        files.library(&BOTH);
+        files.library(&Library::new("libl.so", &[&["gfx90a"]]));
+    })
+    .needs(&["libk.so", "libl.so"])
+    .damaged(|root| change(root, "libk.so", |bytes| bytes_of(bytes, b"HIPK").fill(0)))
     .unreadable(),
     Situation::new("a marker has another name", "archives have nothing under it", "gfx90a", |files| {
         files.library(&BOTH);
