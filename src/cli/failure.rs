@@ -11,6 +11,7 @@ use crate::mount::MountError;
 use crate::opened::OpenedError;
 use crate::remote::RemoteError;
 use crate::report::TooLarge;
+use crate::rope::reason_at;
 use crate::source::SourceError;
 
 /// Follows an error that the confinement may have caused: permissions look the same.
@@ -52,16 +53,14 @@ pub(super) fn code(error: &anyhow::Error, other: u8) -> u8 {
     }
 }
 
-/// An error with its causes. A cause that is quoted by its error is not repeated, and a file name that precedes an
-/// error with the same file name is omitted.
+/// An error with its causes. A cause that is quoted by its error is not repeated, nor is the name of its file.
 pub(super) fn text(error: &anyhow::Error) -> String {
     let text = error.chain().fold(String::new(), |text, cause| {
         let cause = cause.to_string();
         match text.as_str() {
             "" => cause,
             text if text.contains(&cause) => text.to_owned(),
-            text if cause.starts_with(&format!("{text}: ")) => cause,
-            text => format!("{text}: {cause}"),
+            text => format!("{text}: {}", reason_at(text, cause)),
         }
     });
     let tip = error.chain().find_map(|cause| cause.downcast_ref()).map(tips::of_missing).unwrap_or_default();

@@ -16,6 +16,7 @@ use super::said::{self, WrittenOutput};
 use super::terminal::warn;
 use crate::report::Sizes;
 use crate::resources::WorkPolicy;
+use crate::rope::reason_at;
 use crate::session::{Prepared, SessionInputs};
 use crate::view::ListedWheel;
 use crate::wheelparts::WheelSet;
@@ -127,7 +128,7 @@ fn look_into_members(prepared: &Prepared) {
         progress.expect(members.iter().map(|(_, member)| member.size()).sum());
         members.par_iter().with_max_len(1).for_each(|(path, member)| {
             if let Err(error) = member.block_boundaries() {
-                warn(&format!("{path}: cannot be read: {error}"));
+                warn(&format!("{path}: cannot be read: {}", reason_at(&path.to_string(), error)));
             }
             progress.advance(member.size());
         });

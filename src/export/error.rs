@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::disk::PREFIX;
-use crate::rope::ReadError;
+use crate::rope::{ReadError, reason_at};
 use crate::source::{EntryPath, PathError};
 
 /// Reports a warning to the user.
@@ -17,7 +17,7 @@ pub enum ExportError {
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     /// Its bytes cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {}", path.display(), reason_at(&path.to_string_lossy(), source))]
     Read { path: PathBuf, source: ReadError },
     /// `--reflink always` was given, and blocks of the input cannot be shared.
     #[error("{}: it cannot share blocks with the input: {source}; --reflink auto copies then", path.display())]

@@ -9,7 +9,7 @@ use crate::fatbin::StoredObject;
 use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, Blob, KpackError};
 use crate::loader::{DOT_KPACK, archive_root, named_target};
-use crate::rope::Content;
+use crate::rope::{Content, reason_at};
 use crate::source::EntryPath;
 
 /// An archive.
@@ -84,7 +84,8 @@ impl InputArchive {
 
     /// The opened archive.
     pub(super) fn reader(&self) -> Result<&ArchiveReader, String> {
-        let open = || ArchiveReader::open(Arc::clone(&self.content)).map_err(|error| error.to_string());
+        let named = |error| reason_at(&self.path.to_string(), error);
+        let open = || ArchiveReader::open(Arc::clone(&self.content)).map_err(named);
         self.reader.get_or_init(open).as_ref().map_err(|error| format!("{}: {error}", self.path))
     }
 }

@@ -1,5 +1,6 @@
 //! Why contents cannot be read.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -49,5 +50,37 @@ impl ReadError {
     /// A damaged entry, with the reason.
     pub fn damaged(entry: &Arc<str>, reason: impl Into<Arc<str>>) -> Self {
         Self::Damaged { entry: Arc::clone(entry), reason: reason.into() }
+    }
+}
+
+/// The reason of an error about `place`, without the name of the file if that is `place` or its end: errors of reading name
+/// it, and so do their callers.
+pub(crate) fn reason_at(place: &str, error: impl fmt::Display) -> String {
+    let text = error.to_string();
+    let ends = place.match_indices('/').filter_map(|(at, _)| place.get(at + 1..));
+    let mut names = std::iter::once(place).chain(ends).filter(|name| !name.is_empty());
+    let unnamed = names.find_map(|name| text.strip_prefix(name)?.strip_prefix(": "));
+    unnamed.map_or_else(|| text.clone(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reason_at;
+
+    #[test]
+    fn a_file_is_named_once() {
+        for (place, error, reason) in [
+            ("a/x.so", "a/x.so: it is encrypted", "it is encrypted"),
+            ("host/a/x.so", "a/x.so: it is encrypted", "it is encrypted"),
+            ("w.whl/a: b/x.so", "a: b/x.so: member 1: it is encrypted", "member 1: it is encrypted"),
+            ("a/x.so", "a/y.so: it is encrypted", "a/y.so: it is encrypted"),
+            ("ax.so", "x.so: it is encrypted", "x.so: it is encrypted"),
+            ("x.so", "a/x.so: it is encrypted", "a/x.so: it is encrypted"),
+            ("dir/", ": what", ": what"),
+            ("x.so", "x.so", "x.so"),
+            ("", "it is encrypted", "it is encrypted"),
+        ] {
+            assert_eq!(reason_at(place, error), reason, "{place}");
+        }
     }
 }

@@ -12,6 +12,7 @@ use super::rules::Rule;
 use crate::metrics::Counter;
 use crate::report::text::more;
 use crate::resources::Resources;
+use crate::rope::reason_at;
 
 /// The most findings, notes, and causes of a rule in a report. What is beyond is counted.
 const MAX_LISTED: usize = 1000;
@@ -118,7 +119,8 @@ pub enum Check {
 
 impl Finding {
     pub(super) fn new(rule: Rule, path: impl Into<String>, reason: impl fmt::Display) -> Self {
-        Self { path: path.into(), check: rule.text().check, rule, reason: reason.to_string() }
+        let path = path.into();
+        Self { check: rule.text().check, rule, reason: reason_at(&path, reason), path }
     }
 }
 

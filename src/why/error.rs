@@ -7,6 +7,7 @@ use crate::image::ImageError;
 use crate::join::WheelsError;
 use crate::opened::OpenedError;
 use crate::packages::ArtifactError;
+use crate::rope::reason_at;
 use crate::source::SourceError;
 
 /// Why there is no answer.
@@ -47,7 +48,7 @@ pub(crate) enum WhyError {
 impl WhyError {
     /// The error about a file for a reason.
     pub(super) fn at<E: Display>(path: &Path) -> impl Fn(E) -> Self {
-        |reason| Self::File { path: path.to_owned(), reason: reason.to_string() }
+        |reason| Self::File { path: path.to_owned(), reason: reason_at(&path.to_string_lossy(), reason) }
     }
 
     /// Whether an input was not understood, or is not there.

@@ -57,7 +57,6 @@ impl FoundLookups {
 
     pub(super) fn fail(&mut self, error: &WhyError) {
         let text = error.to_string();
-        let text = once(&text).to_owned();
         if error.is_not_understood() {
             self.unknown.get_or_insert_with(|| text.clone());
         }
@@ -86,11 +85,4 @@ impl FoundLookups {
     pub(super) fn is_empty(&self) -> bool {
         !self.has_library && self.databases.is_empty() && self.causes.is_empty() && self.unread.is_empty()
     }
-}
-
-/// An error that names its file once. Errors of reading name it, too.
-fn once(error: &str) -> &str {
-    let rest =
-        error.split_once(": ").filter(|(path, rest)| rest.strip_prefix(path).is_some_and(|it| it.starts_with(':')));
-    rest.map_or(error, |(_, rest)| rest)
 }
