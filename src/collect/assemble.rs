@@ -153,7 +153,7 @@ impl<'a> ResultAssembly<'a> {
         let is_out = |entry: &&Entry| matches!(app.follow(&entry.path), Followed::Outside(_));
         let names: BTreeSet<_> = links.filter(is_out).map(|entry| entry.path.to_string()).collect();
         if !names.is_empty() {
-            let names = some_of(&names.iter().map(String::as_str).collect());
+            let names = some_of(&names);
             let note = format!("symlinks of the application lead out of it, and may lead nowhere elsewhere: {names}");
             self.report.notes.push(note);
         }

@@ -165,12 +165,12 @@ fn runtime_path(selection: &LibrarySelection, placement: &Placement, options: &C
         lost.entry(here).or_default().insert(String::from_utf8_lossy(name).into_owned());
     }
     let directories: Vec<_> = lost.keys().map(|path| format!("DIR/{path}").trim_end_matches('/').to_owned()).collect();
-    let names = lost.values().flatten().map(String::as_str).collect();
+    let names: BTreeSet<_> = lost.values().flatten().collect();
     (!lost.is_empty()).then(|| {
         format!(
             "no RUNPATH leads to {}; start the program with LD_LIBRARY_PATH={}, or link it with \
              -Wl,--disable-new-dtags,-rpath,'$ORIGIN/...', which libraries inherit",
-            crate::join::some_of(&names),
+            crate::join::some_of(names),
             directories.join(":")
         )
     })

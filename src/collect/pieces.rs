@@ -228,8 +228,7 @@ impl OpenedFiles {
         let names = without.iter().filter_map(|number| selection.objects.get(*number));
         let names: Vec<_> = names.map(|object| object.file.path.to_string()).collect();
         if !names.is_empty() {
-            let names = names.iter().map(String::as_str).collect();
-            self.notes.push(format!("no licence was found for {}", some_of(&names)));
+            self.notes.push(format!("no licence was found for {}", some_of(names)));
         }
     }
 }

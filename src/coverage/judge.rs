@@ -109,7 +109,7 @@ impl Cell {
     fn problem(&self, gpu: &str, what: &str, targets: &[String]) -> Option<String> {
         let others = || match targets {
             [] => String::new(),
-            targets => format!("; it has {what} for {}", some_of(&targets.iter().map(String::as_str).collect())),
+            targets => format!("; it has {what} for {}", some_of(targets)),
         };
         match self.code {
             CellKind::None => Some(format!("no {what} for {gpu}{}", others())),
@@ -171,8 +171,7 @@ pub(crate) fn wrappers_without_code(numbers: &[usize], count: usize, gpu: &str) 
         [_] => ("wrapper", "has"),
         _ => ("wrappers", "have"),
     };
-    let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
-    let numbers = some_of(&numbers.iter().map(String::as_str).collect());
+    let numbers = some_of(numbers);
     Some(format!("{noun} {numbers} of {count} {verb} no code for {gpu}, which the others have"))
 }
 

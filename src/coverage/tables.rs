@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::model::{Cell, CellKind, Coverage, CoverageFailure};
 use crate::database::KernelFiles;
 use crate::join::some_of;
-use crate::report::table::Table;
+use crate::report::table::{Table, known_size};
 
 fn table(title: &'static str, failures: &[CoverageFailure]) -> Table {
     Table::of(title, "GPU | in | what is missing", failures, |failure| {
@@ -64,12 +64,17 @@ impl Coverage {
         self.require.iter().filter_map(|gpu| gpus.get(gpu)).collect()
     }
 
+    /// One row for all libraries: JSON has each of them.
     fn generic_table(&self) -> Table {
-        let columns = "library | generic code | targets";
-        let found = self.libraries.iter().flat_map(|library| library.generic.iter().map(move |code| (library, code)));
-        Table::of("Generic code for several targets", columns, found, |(library, code)| {
-            let targets = some_of(&code.targets.iter().map(String::as_str).collect());
-            [library.path.clone(), code.sentence.clone(), targets]
+        let mut all = BTreeMap::<_, (usize, BTreeSet<_>, u64)>::new();
+        for code in self.libraries.iter().flat_map(|library| &library.generic) {
+            let (libraries, targets, size) = all.entry(&code.target).or_default();
+            (*libraries, *size) = (*libraries + 1, size.saturating_add(code.code_size));
+            targets.extend(&code.targets);
+        }
+        let columns = "generic code | libraries # | their targets | their code #";
+        Table::of("Generic code for several targets", columns, all, |(target, (libraries, targets, size))| {
+            [target.clone(), libraries.to_string(), some_of(targets), known_size(Some(size).filter(|size| *size > 0))]
         })
     }
 
@@ -117,8 +122,7 @@ impl Cell {
         let mut exceptions = Vec::new();
         exceptions.extend(self.modes.iter().map(|mode| format!("not {mode}")));
         if !self.without.is_empty() {
-            let numbers: Vec<_> = self.without.iter().map(ToString::to_string).collect();
-            exceptions.push(format!("not wrapper {}", some_of(&numbers.iter().map(String::as_str).collect())));
+            exceptions.push(format!("not wrapper {}", some_of(&self.without)));
         }
         if exceptions.is_empty() { kind.to_owned() } else { format!("{kind}, {}", exceptions.join(", ")) }
     }

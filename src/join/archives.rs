@@ -124,11 +124,13 @@ impl InputArchives {
 /// Number of names in a message.
 const MAX_NAMES: usize = 5;
 
-/// Some of these names, and the number of the others.
-pub fn some_of(names: &BTreeSet<&str>) -> String {
-    let mut listed: Vec<_> = names.iter().take(MAX_NAMES).map(|name| (*name).to_owned()).collect();
-    if names.len() > MAX_NAMES {
-        listed.push(format!("{} others", names.len() - MAX_NAMES));
+/// Some of these names, and the number of the others if there are several.
+pub fn some_of<N: ToString>(names: impl IntoIterator<Item = N>) -> String {
+    let mut listed: Vec<_> = names.into_iter().map(|name| name.to_string()).collect();
+    let rest = listed.len().saturating_sub(MAX_NAMES);
+    if rest > 1 {
+        listed.truncate(MAX_NAMES);
+        listed.push(format!("{rest} others"));
     }
     let last = listed.pop().unwrap_or_default();
     if listed.is_empty() { last } else { format!("{} and {last}", listed.join(", ")) }
@@ -156,7 +158,7 @@ fn orphans(
     if entries.is_empty() {
         return Ok(Vec::new());
     }
-    let names = some_of(&entries.iter().map(|(key, ..)| *key).collect());
+    let names = some_of(entries.iter().map(|(key, ..)| key).collect::<BTreeSet<_>>());
     let stays = |reason: &str| format!("it stays, since no split binary asks for {names} in it, and {reason}");
     let name = archive.name().ok_or_else(|| stays("it is not called NAME_TARGET.kpack"))?;
     let orphan = |&(key, target, entry): &(&str, &str, &TocEntry)| -> Result<OrphanCode, String> {

@@ -159,7 +159,7 @@ impl OpenedResult<()> {
     /// Notes the directories next to the parts of a split.
     fn note_others(&mut self, split: &SplitDirectory) {
         if !split.others.is_empty() {
-            let names = join::some_of(&split.others.iter().map(String::as_str).collect());
+            let names = join::some_of(&split.others);
             let path = split.path.display();
             self.notes.push(format!("{path}: left out, since only the parts of the split in it are used: {names}"));
         }

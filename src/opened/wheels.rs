@@ -59,7 +59,7 @@ impl WheelDirectory {
             return None;
         }
         if !others.is_empty() {
-            let names = some_of(&others.iter().map(String::as_str).collect());
+            let names = some_of(&others);
             found.notes.push(format!("{}: left out, since only its wheels are used: {names}", listing.path.display()));
         }
         Some(found)

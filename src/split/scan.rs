@@ -263,7 +263,7 @@ fn own_problems(problems: &[String]) -> Option<String> {
 
 /// A warning about code that no runtime finds.
 fn unfound_code(ids: &BTreeSet<String>) -> Option<String> {
-    let names = join::some_of(&ids.iter().map(String::as_str).collect());
+    let names = join::some_of(ids);
     (!ids.is_empty()).then(|| format!("no runtime finds its code with the entry ID {names}; it is kept in {UNKNOWN}/"))
 }
 

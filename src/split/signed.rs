@@ -13,7 +13,7 @@ pub(super) fn warning(input: &Input, plan: &Plan, signed: &[usize]) -> Option<St
         matches!(plan.places.get(entry), Some(Destination::Rewritten { .. })).then(|| path.to_string())
     });
     let names: BTreeSet<_> = rewritten.collect();
-    let names = join::some_of(&names.iter().map(String::as_str).collect());
+    let names = join::some_of(&names);
     (!names.is_empty()).then(|| {
         format!(
             "{names}: signed (Authenticode); a signature does not hold for a file with other device code and is removed \

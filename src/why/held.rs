@@ -66,7 +66,7 @@ pub(super) fn look_up(
         return assembly.explain(device, lookup);
     }
     // The evidence has all of them.
-    let names = some_of(&targets.iter().map(String::as_str).collect());
+    let names = some_of(&targets);
     let reason = match code.form {
         _ if all.is_empty() => "it has no code for any GPU".to_owned(),
         CodePlace::Archive => format!("the archive has code for {names} only"),

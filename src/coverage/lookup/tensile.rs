@@ -21,6 +21,7 @@ use crate::database::tensile::{
 };
 use crate::database::{CatalogueCheck, Handler};
 use crate::gpu::{FALLBACKS, FallbackState, TargetId};
+use crate::join::some_of;
 use crate::report::table::counted;
 use crate::resources::Resources;
 
@@ -305,7 +306,7 @@ impl TensileDatabase<'_> {
             CodeState::Damaged(reason) => format!("is damaged: {reason}"),
             CodeState::For(targets) if targets.is_empty() || targets.iter().any(is_own) => return None,
             CodeState::For(targets) => {
-                format!("has code for {}", some_of(&targets.iter().map(ToString::to_string).collect()))
+                format!("has code for {}", some_of(&targets))
             }
         };
         Some(Problem::new(&problem::DATABASE_DAMAGED, format!("{} {damage}", path.display()), path))
@@ -357,11 +358,4 @@ fn others(files: &dyn LibraryFiles, base: &Path) -> BTreeSet<String> {
     let below = below.filter_map(|name| DatabaseListing::of(files, &base.join(name)).ok());
     let all = std::iter::once(&listing).map(|it| it.names.clone()).chain(below.map(|it| it.names));
     all.flatten().filter_map(|name| target(&name)).collect()
-}
-
-fn some_of(names: &BTreeSet<String>) -> String {
-    let first: Vec<_> = names.iter().take(6).map(String::as_str).collect();
-    let rest = names.len().saturating_sub(6);
-    let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
-    format!("{}{more}", first.join(", "))
 }

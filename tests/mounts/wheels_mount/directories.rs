@@ -73,7 +73,7 @@ fn what_is_next_to_wheels_changes_nothing_and_is_named_once() {
     let (written, said) = indexed(&[&inputs]);
     assert_same(&expected, &written, "with other files and without");
     assert_eq!(said.matches("left out, since only its wheels are used").count(), 1, "{said}");
-    assert!(said.contains("README.md, SHA256SUMS, logs, notes.txt~, x-1.0.tar.gz and 1 others"), "{said}");
+    assert!(said.contains("README.md, SHA256SUMS, logs, notes.txt~, x-1.0.tar.gz and x-1.0.zip"), "{said}");
     // The same holds for one wheel, and for other commands.
     fs::remove_file(inputs.join(PLAIN)).unwrap();
     let out = tempfile::tempdir().unwrap();
