@@ -25,6 +25,9 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// The resolution of a bar.
 const STEPS: u64 = 1000;
 
+/// Less work than this says nothing about the rest, either.
+const LEAST_STEPS: u64 = STEPS / 50;
+
 /// What is shown of the progress.
 #[derive(Debug, Default)]
 struct Sample {
@@ -37,7 +40,7 @@ struct Sample {
 impl Sample {
     fn of(progress: &Progress) -> Self {
         let (total, is_estimate) = progress.all();
-        Self { done: progress.done.load(Ordering::Relaxed), total, is_estimate, name: progress.name() }
+        Self { done: progress.processed(), total, is_estimate, name: progress.name() }
     }
 
     /// "~45 % of ~1.20 GiB, ~2m left, libx.so": an estimate is marked.
@@ -105,7 +108,7 @@ fn show<T: Send>(title: &'static str, sample: impl Fn() -> Sample + Sync, work: 
                 if now.done != done {
                     (done, moved) = (now.done, Instant::now());
                 }
-                let is_known = here > 0 && bar.elapsed() >= SETTLED && moved.elapsed() < SETTLED;
+                let is_known = here >= LEAST_STEPS && bar.elapsed() >= SETTLED && moved.elapsed() < SETTLED;
                 let left = is_known.then(|| left(bar.elapsed(), here));
                 bar.set_message(now.text(here, left));
                 bar.set_position(here);

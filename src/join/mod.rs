@@ -31,6 +31,7 @@ use crate::binary::FatBinary;
 use crate::loader::{DOT_KPACK, archive_root, is_archive_link};
 use crate::metrics::Progress;
 use crate::resources::Resources;
+use crate::rope::reason_at;
 use crate::source::{Entry, EntryKind, EntryPath, HostWheel, Input, MIN_BINARY};
 use crate::wheel;
 
@@ -117,7 +118,8 @@ fn candidates(
                 candidates.push((position, found));
             }
             Err((error, reached)) => {
-                warnings.push(format!("{path}: not joined with its archives: {error}"));
+                warnings
+                    .push(format!("{path}: not joined with its archives: {}", reason_at(&path.to_string(), &error)));
                 match error {
                     // Archives of other binaries, in which it has nothing, need not stay for it.
                     JoinError::NoCode => without_code.push((path, reached)),
@@ -145,7 +147,7 @@ fn examine(
         Some((position, installed(&entry.path), Arc::clone(content)))
     };
     let files: Vec<_> = input.entries.iter().enumerate().filter_map(may_be_binary).collect();
-    progress.expect(files.iter().map(|(.., content)| content.size()).sum());
+    progress.expect_files(files.iter().map(|(.., content)| content.size()).sum(), resources);
     let examined = files.par_iter().with_max_len(1).map(|(position, path, content)| {
         let _named = progress.at(|| path.to_string());
         let found = join_file(path, content, (archives, names), resources);

@@ -1,9 +1,12 @@
 //! Progress of work in bytes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+
+use super::MetricsSource;
 
 /// Progress of work in bytes, for a progress bar.
 #[derive(Debug, Default)]
@@ -12,6 +15,8 @@ pub struct Progress {
     pub total: AtomicU64,
     /// Bytes processed.
     pub done: AtomicU64,
+    /// Files that count when they are done.
+    files: Mutex<Option<WholeFiles>>,
     /// An estimate of all bytes to process; 0 if `total` has all.
     estimate: AtomicU64,
     /// Whether it is shown.
@@ -20,6 +25,17 @@ pub struct Progress {
     names: Mutex<BTreeMap<u64, String>>,
     /// How many names there were.
     named: AtomicU64,
+}
+
+/// Files that count when they are done. A large member is inflated for minutes before.
+#[derive(Debug)]
+struct WholeFiles {
+    source: Arc<dyn MetricsSource>,
+    /// Their size.
+    bytes: u64,
+    /// What was inflated and processed before them.
+    inflated: u64,
+    done: u64,
 }
 
 impl Progress {
@@ -31,6 +47,24 @@ impl Progress {
     /// Adds bytes to process.
     pub fn expect(&self, bytes: u64) {
         self.total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Adds the bytes of files that count when they are done. What `source` inflates until then counts, too.
+    pub fn expect_files(&self, bytes: u64, source: &Arc<impl MetricsSource>) {
+        self.expect(bytes);
+        if self.is_watched.load(Ordering::Relaxed) {
+            let (inflated, done) = (source.counters().bytes_inflated.get(), self.done.load(Ordering::Relaxed));
+            *self.files.lock() = Some(WholeFiles { source: Arc::clone(source) as _, bytes, inflated, done });
+        }
+    }
+
+    /// Bytes processed.
+    pub fn processed(&self) -> u64 {
+        let inflated = self.files.lock().as_ref().map(|files| {
+            let inflated = files.source.counters().bytes_inflated.get().saturating_sub(files.inflated);
+            files.done.saturating_add(inflated.min(files.bytes))
+        });
+        self.done.load(Ordering::Relaxed).max(inflated.unwrap_or_default())
     }
 
     /// Estimates all bytes to process, before they are known.
@@ -119,6 +153,7 @@ impl Drop for Portion<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::{Counters, Gauges};
 
     #[test]
     fn a_portion_counts_once_however_much_of_it_was_read() {
@@ -132,6 +167,39 @@ mod tests {
         drop(portion);
         drop(progress.portion(5));
         assert_eq!(done(), 15);
+    }
+
+    #[derive(Debug, Default)]
+    struct Inflating(Counters);
+
+    impl MetricsSource for Inflating {
+        fn counters(&self) -> &Counters {
+            &self.0
+        }
+
+        fn gauges(&self) -> Gauges {
+            Gauges::default()
+        }
+
+        fn threads(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn what_is_inflated_of_a_file_counts_before_the_file_is_done() {
+        let (progress, source) = (Progress::watched(), Arc::new(Inflating::default()));
+        let inflate = |bytes| source.0.bytes_inflated.add(bytes);
+        inflate(1000);
+        progress.advance(5);
+        progress.expect_files(100, &source);
+        assert_eq!((progress.processed(), progress.all()), (5, (100, false)));
+        inflate(60);
+        assert_eq!(progress.processed(), 65);
+        progress.advance(70);
+        assert_eq!(progress.processed(), 75, "a file counts once");
+        inflate(1000);
+        assert_eq!(progress.processed(), 105, "what is inflated twice is not more than the files");
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub(super) fn scan(
     let resources = jobs.resources();
     let mut known = PlainFiles::get(&input.location, resources);
     let (candidates, mut without_code) = candidates(input, joined, plan, &mut known);
-    progress.expect(candidates.iter().map(|it| it.content.size()).sum());
+    progress.expect_files(candidates.iter().map(|it| it.content.size()).sum(), resources);
     let scan = |candidate| {
         let ScanCandidate { position, entry, content, .. } = candidate;
         let _named = progress.at(|| entry.path.to_string());

@@ -48,7 +48,7 @@ impl<'a> Comparison<'a> {
         let size = |versions: &Vec<&Entry>| versions.iter().map(|entry| entry.size()).sum::<u64>();
         let mut entries: Vec<_> = entries.into_values().collect();
         entries.sort_by_key(|versions| std::cmp::Reverse(size(versions)));
-        progress.expect(entries.iter().map(size).sum());
+        progress.expect_files(entries.iter().map(size).sum(), self.context.resources);
         entries.par_iter().with_max_len(1).for_each(|versions| {
             let _named = progress.at(|| versions.first().map(|entry| entry.path.to_string()).unwrap_or_default());
             self.compare(versions);
