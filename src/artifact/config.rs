@@ -75,7 +75,7 @@ pub enum ConfigError {
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: std::io::Error },
     /// It is not JSON of the expected form.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: it is no packaging configuration, which is JSON and comes before the shards: {source}", path.display())]
     Json { path: PathBuf, source: serde_json::Error },
     /// Its content is contradictory.
     #[error("{}: {reason}", path.display())]
@@ -183,8 +183,8 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         let group = |text: &str| format!(r#"{{"primary_shard": "a", "architecture_groups": {text}}}"#);
         for (text, message) in [
-            (String::new(), "c.json: EOF"),
-            ("{".to_owned(), "c.json: EOF"),
+            (String::new(), ": EOF"),
+            ("{".to_owned(), ": EOF"),
             (r#"{"architecture_groups": {}}"#.to_owned(), "missing field `primary_shard`"),
             (r#"{"primary_shard": "a"}"#.to_owned(), "missing field `architecture_groups`"),
             (r#"{"primary_shard": "", "architecture_groups": {}}"#.to_owned(), "primary_shard is empty"),

@@ -76,11 +76,12 @@ impl ResultOptions {
         inputs: &Inputs,
         again: CollectFor<'_>,
     ) -> anyhow::Result<WrittenOutput> {
-        let place = std::path::absolute(output).with_context(|| output.display().to_string())?;
+        // "." has no name to rename to.
+        let place = if output.file_name().is_some() { output.to_owned() } else { std::path::absolute(output)? };
         match self.stage(collected, &place, inputs) {
             Ok((staged, places)) => {
                 staged.publish(self.writing.durability())?;
-                self.said(output, &place, &places, &collected.gpus)
+                self.said(&place, &places, &collected.gpus)
             }
             Err(error) => match error.downcast::<TooLarge>() {
                 Ok(TooLarge(judgement)) => Err(self.advised(judgement, collected, (&place, inputs), again)?.into()),
@@ -102,7 +103,7 @@ impl ResultOptions {
         let places: Vec<_> = pieces.iter().map(|piece| piece.place.clone()).collect();
         let directory = match PackedFormat::of(place) {
             None if self.shared => place,
-            _ => place.parent().unwrap_or(Path::new("/")),
+            _ => parent(place),
         };
         let is_empty = |place: &Path| std::fs::read_dir(place).is_ok_and(|mut entries| entries.next().is_none());
         let replace = match &*places {
@@ -198,26 +199,12 @@ impl ResultOptions {
         if self.shared { place_of_piece(output, view::COMMON) } else { output.to_owned() }
     }
 
-    /// What was written, by the names that follow from that which the user gave.
-    fn said(
-        &self,
-        output: &Path,
-        place: &Path,
-        places: &[PathBuf],
-        gpus: &[TargetId],
-    ) -> anyhow::Result<WrittenOutput> {
-        let named = |it: &PathBuf| match it.strip_prefix(parent(place)) {
-            Ok(name) if it != place => output.with_file_name(name),
-            _ => output.to_owned(),
-        };
-        let places: Vec<_> = places.iter().map(named).collect();
+    /// What was written.
+    fn said(&self, place: &Path, places: &[PathBuf], gpus: &[TargetId]) -> anyhow::Result<WrittenOutput> {
         // The pieces of a packed file are next to each other.
-        let directory = match output.parent() {
-            Some(parent) if self.shared && PackedFormat::of(place).is_some() => parent,
-            _ => output,
-        };
-        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-        let written = WrittenOutput::at(("piece", "pieces"), directory, &places)?;
+        let is_beside = self.shared && PackedFormat::of(place).is_some();
+        let directory = if is_beside { parent(place) } else { place };
+        let written = WrittenOutput::at(("piece", "pieces"), directory, places)?;
         Ok(match (&*written.paths(), gpus.first()) {
             ([only], Some(gpu)) if Path::new(only).is_dir() => {
                 written.next(["kpackfs", "why", only, "--target", &gpu.to_string()])

@@ -38,6 +38,8 @@ const OTHER_OPTIONS: [(&[&str], &str); 3] = [
 
 const LOOK: &str = "'kpackfs inspect INPUT' reports what it is; 'kpackfs ls INPUT' lists its views; 'kpackfs mount INPUT DIR' shows them in the existing directory \
      DIR";
+const JOIN: &str = "CONFIG is a packaging configuration, SHARDS a directory of artifacts; of a split, 'kpackfs split PARTS --view fat -o DIR' \
+     joins libraries with their archives, and 'kpackfs kpack list FILE' says what is in an archive";
 const ABSENT: &str = "no file has this name, and no command; 'kpackfs inspect INPUT' reports what an input is";
 const VERSION: &str = "'kpackfs --version' prints it";
 
@@ -62,6 +64,8 @@ pub(super) fn improve(error: Error, cli: &Command, arguments: &[OsString]) -> Er
         ErrorKind::MissingRequiredArgument => match innermost(cli, arguments).get_name() {
             "mount" => of_mount_point(error),
             "collect" => with_tip(error, tip_of_app),
+            "status" => with_tip(error, |_| Some("'findmnt -t fuse.kpackfs' lists the mounts".to_owned())),
+            "recombine" => with_tip(error, |_| Some(JOIN.to_owned())),
             _ => error,
         },
         _ => error,
@@ -84,6 +88,9 @@ pub(super) fn of_word(word: &Path) -> &'static str {
     }
     if MESSAGES.iter().any(|part| word.contains(part)) {
         return "; of a message, `kpackfs why` names the cause in the active environment, and `kpackfs why PATH` that in a library";
+    }
+    if word.contains('*') {
+        return "; a shell expands \"*\" outside of quotes only, and if there are such files";
     }
     let is_image = word.rsplit_once(':').is_some_and(|(name, tag)| !name.is_empty() && !tag.contains('/'));
     if is_image {

@@ -133,6 +133,20 @@ fn the_first_words_of_a_newcomer_lead_on() {
         ("cache list", 0, "kpackfs: nothing is kept in "),
         ("recombine a b -o c", 5, "a: No such file or directory\n"),
         ("recombine a b", 2, "Usage: kpackfs recombine [OPTIONS] <CONFIG> <SHARDS> --output <DIR>\n"),
+        // Before (38846218), the tip was missing, the file was "expected value at line 1 column 1", and paths were absolute.
+        (
+            "recombine x.kpack",
+            2,
+            "tip: CONFIG is a packaging configuration, SHARDS a directory of artifacts; of a split",
+        ),
+        ("recombine x.kpack fat -o c", 1, "kpackfs: x.kpack: it is no packaging configuration, which is JSON"),
+        ("collect fat --from fat --gpu-targets gfx90a -o x.kpack/app", 2, "kpackfs: x.kpack: is not a directory"),
+        ("status", 2, "tip: 'findmnt -t fuse.kpackfs' lists the mounts"),
+        (
+            "inspect dist/*.whl",
+            5,
+            "dist/*.whl: No such file or directory; a shell expands \"*\" outside of quotes only",
+        ),
         ("kpack list none", 5, "none: No such file or directory\n"),
         ("kpack x.kpack", 2, "tip: 'kpackfs kpack list FILE' says what is in it"),
         ("kpack create fat/lib/libx.so -o y.kpack", 1, "--from-binary takes the code of a fat binary"),
