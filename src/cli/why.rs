@@ -19,9 +19,9 @@ use super::json;
 use super::lists::pieces;
 use super::memory::MemoryOption;
 use super::table::counted;
-use super::terminal::{escaped, message};
+use super::terminal::{escaped, message, note};
 use super::tips::of_word;
-use crate::gpu::{GpuNode, KFD_TOPOLOGY, TargetId, gpu_nodes};
+use crate::gpu::{GpuNode, KFD_TOPOLOGY, OVERRIDE, TargetId, gpu_nodes};
 use crate::memory::check_tables;
 use crate::near::near;
 use crate::opened::{OpenedError, recognise_all};
@@ -183,7 +183,12 @@ impl Why {
             })?,
             (Some(_), Some(_)) => gpu_nodes(&self.topology).unwrap_or_default(),
             // The variables of this shell are about the GPUs of this machine.
-            (Some(_), None) => Vec::new(),
+            (Some(_), None) => {
+                if variables.contains_key(OsStr::new(OVERRIDE)) {
+                    note(&format!("{OVERRIDE} is set, and not followed: --target has what runtimes take GPUs for"));
+                }
+                Vec::new()
+            }
         };
         if let Some(answer) = disabled(&nodes, &variables) {
             return Ok(answer);

@@ -12,7 +12,11 @@ use super::part;
 use crate::gpu::{TargetId, doubt};
 use crate::remote::is_url;
 use crate::report::table::counted;
-use crate::report::text::NAMED;
+use crate::report::text::{NAMED, more};
+
+/// Follows an answer about archives, if nothing is known of what reads them.
+const LACKS_RUNTIME: &str =
+    "; no HIP runtime is there, and one older than ROCm 7.13 does not read .kpack archives, and would find no code";
 
 impl Question {
     /// The answer, with one sentence.
@@ -63,7 +67,8 @@ impl Question {
     /// That a runtime looks nothing up, with what was looked at, or with the code that it does not look up.
     pub(super) fn nothing(&self, found: &FoundLookups) -> String {
         let FoundLookups { seen, unjudged, .. } = found;
-        let paths: Vec<_> = self.paths.iter().map(|path| path.display().to_string()).collect();
+        let paths: Vec<_> = self.paths.iter().take(NAMED).map(|path| path.display().to_string()).collect();
+        let paths = paths.join(", ") + &more(self.paths.len().saturating_sub(NAMED), ",");
         let (files, binaries) = (counted(seen.files, "file", "files"), counted(seen.binaries, "binary", "binaries"));
         let called = self.binary.as_ref().map(|name| format!(", and only those called {name} are wanted"));
         let is_remote = self.paths.iter().any(|path| is_url(path));
@@ -72,16 +77,14 @@ impl Question {
         if !unjudged.is_empty() {
             let first = unjudged.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
             return format!(
-                "{}: no wrapper and no archive there leads to device code, so a runtime looks nothing up; {} with code for unknown \
+                "{paths}: no wrapper and no archive there leads to device code, so a runtime looks nothing up; {} with code for unknown \
                  targets, or that is not searched: {first}{}",
-                paths.join(", "),
                 counted(unjudged.len(), "file", "files"),
                 if unjudged.len() > NAMED { ", …" } else { "" }
             );
         }
         format!(
-            "{}: nothing there has device code, or wrappers with code or archives: {files}, {binaries}{}{}{remote}; of wheels, name the files or their directory",
-            paths.join(", "),
+            "{paths}: nothing there has device code, or wrappers with code or archives: {files}, {binaries}{}{}{remote}; of wheels, name the files or their directory",
             called.unwrap_or_default(),
             left_out.unwrap_or_default()
         )
@@ -106,7 +109,11 @@ impl Question {
             }
             _ => {
                 let all = counted(lookups.len() + found, "look-up", "look-ups");
-                format!("code for {gpus} is found{premise}, by all of {all}; `inspect --require` searches data as well")
+                let lacks_runtime = lookups.iter().any(|it| it.lacks_runtime);
+                let runtime = if lacks_runtime { LACKS_RUNTIME } else { "" };
+                format!(
+                    "code for {gpus} is found{premise}, by all of {all}; `inspect --require` searches data as well{runtime}"
+                )
             }
         }
     }

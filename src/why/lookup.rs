@@ -31,6 +31,9 @@ pub(crate) struct Lookup {
     /// Why nothing can load the code that is found.
     #[serde(skip)]
     pub damage: Option<String>,
+    /// Whether it reads archives only if the runtime does, and there is no runtime.
+    #[serde(skip)]
+    pub lacks_runtime: bool,
     /// Evidence, in the order in which a runtime would find it.
     pub evidence: Vec<Evidence>,
 }

@@ -30,10 +30,7 @@ pub(super) fn judge(
         None => search(RUNTIME, library, variables, resources),
     };
     let Some(found) = found else {
-        lookup.follows(format!(
-            "no {RUNTIME}* is where libraries are usually loaded from; a HIP runtime older than ROCm 7.13 reads no archives, and would find no code"
-        ));
-        return None;
+        return none("where libraries are usually loaded from", lookup);
     };
     let how = if loaded.is_some() { "has loaded" } else { "would load" };
     let mut names = RuntimeNames::default();
@@ -66,14 +63,20 @@ pub(super) fn judge(
 /// Records the runtime of what is put together. Returns a cause if it cannot read archives.
 pub(super) fn judge_own(runtime: Option<&OwnRuntime>, lookup: &mut Lookup) -> Option<Cause> {
     let Some(OwnRuntime { path, reads_archives }) = runtime else {
-        lookup.follows(format!(
-            "no {RUNTIME}* is in it; a HIP runtime older than ROCm 7.13 {READS_NONE}, and would find no code"
-        ));
-        return None;
+        return none("in it", lookup);
     };
     let what = if *reads_archives { "reads archives" } else { "does not read archives" };
     lookup.follows(format!("a process would load {path} of it, which {what} (by the symbols in it)"));
     (!reads_archives).then(|| too_old(path.as_path()))
+}
+
+/// Records that there is no runtime, so that nothing says whether it reads archives.
+fn none(place: &str, lookup: &mut Lookup) -> Option<Cause> {
+    lookup.lacks_runtime = true;
+    lookup.follows(format!(
+        "no {RUNTIME}* is {place}; a HIP runtime older than ROCm 7.13 {READS_NONE}, and would find no code"
+    ));
+    None
 }
 
 fn too_old(runtime: &Path) -> Cause {
@@ -113,7 +116,9 @@ fn search(
     if let Some(found) = listed(&runpath) {
         return (Some(found), false);
     }
-    let site = installed::site_of(library).map(|site| site.join("_rocm_sdk_core/lib"));
+    // Extensions of torch use the runtime that it has loaded.
+    let site = installed::site_of(library).into_iter();
+    let site = site.flat_map(|site| ["_rocm_sdk_core/lib", "torch/lib"].map(|it| site.join(it)));
     let rocm = Some(value("ROCM_PATH")).filter(|path| !path.is_empty()).map(|path| PathBuf::from(path).join("lib"));
     let usual = ["/opt/rocm/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"].map(PathBuf::from);
     let mut places = library.parent().map(Path::to_owned).into_iter().chain(site).chain(rocm).chain(usual);

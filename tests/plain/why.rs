@@ -528,6 +528,31 @@ fn the_runtime_of_a_split_is_judged_in_every_form() {
     }
 }
 
+/// Before (38846218), several libraries were found without a word about the runtime, and torch's was not looked at.
+#[test]
+fn an_answer_about_archives_depends_on_the_runtime_of_the_environment() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |path: &str| place.path().join(path);
+    unpacked(&at("fat"), "fat", "", LIBRARY, &fs::read(fixture("plain.so")).unwrap());
+    fs::copy(fixture("plain.so"), at("fat/fat/lib/other.so")).unwrap();
+    run(Command::new(KPACKFS).args(["split", "fat", "-q", "-o", "out"]).current_dir(place.path()));
+    run(Command::new("sh").args(["-c", "mkdir flat && cp -a out/*/. flat"]).current_dir(place.path()));
+    let why = || {
+        let mut command = Command::new(KPACKFS);
+        command.args(["why", "flat", "--target", "gfx1030"]).env("HSA_OVERRIDE_GFX_VERSION", "10.3.0");
+        let Output { status, stdout, stderr } = command.current_dir(place.path()).output().unwrap();
+        (status.code(), String::from_utf8([stdout, stderr].concat()).unwrap())
+    };
+    let (code, said) = why();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("; no HIP runtime is there, and one older than ROCm 7.13 does not read"), "{said}");
+    assert!(said.contains("HSA_OVERRIDE_GFX_VERSION is set, and not followed"), "{said}");
+    crate::common::put(at("flat/torch/lib/libamdhip64.so"), &fs::read(fixture("host-only.so")).unwrap());
+    let (code, said) = why();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("torch/lib/libamdhip64.so does not read .kpack archives"), "{said}");
+}
+
 #[test]
 fn a_command_is_whole_however_long() {
     let place = tempfile::tempdir().unwrap();
