@@ -53,9 +53,8 @@ pub(super) fn note_runtime(Prepared { input, plan, wheels, .. }: &Prepared) {
     if let Some(OwnRuntime { path, .. }) = runtime.filter(|runtime| !runtime.reads_archives) {
         let thin = if wheels.is_some() { "--format thin-wheel" } else { "--view thin/GPU" };
         note(&format!(
-            "{}: the HIP runtime in it, {path}, does not read .kpack archives, and would find no kernels; use one of ROCm 7.13 or \
-             later, or write {thin}",
-            input.location.display()
+            "the HIP runtime of the input, {path}, does not read .kpack archives, and would find no kernels; use one of ROCm 7.13 or \
+             later, or write {thin}"
         ));
     }
 }
