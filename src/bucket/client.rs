@@ -136,26 +136,17 @@ impl BucketClient {
 
     /// What is known of an object; `None` if it is not there.
     pub(super) fn head(&self, name: &str) -> Result<Option<BucketObject>, BucketProblem> {
-        match self.send(&Asked::new(Method::HEAD, name, READ)) {
-            Err(problem) if problem.is_status(404) => Ok(None),
-            answer => {
-                let answer = answer?;
-                let size = answer.header("content-length").and_then(|it| it.parse().ok());
-                let size = size.ok_or(BucketProblem::Without("Content-Length"))?;
-                Ok(Some(BucketObject { size, tag: answer.tag()? }))
-            }
-        }
+        let Some(answer) = self.find(&Asked::new(Method::HEAD, name, READ))? else { return Ok(None) };
+        let size = answer.header("content-length").and_then(|it| it.parse().ok());
+        let size = size.ok_or(BucketProblem::Without("Content-Length"))?;
+        Ok(Some(BucketObject { size, tag: answer.tag()? }))
     }
 
     /// The bytes of a short object and its entity tag; `None` if it is not there.
     pub(super) fn read(&self, name: &str) -> Result<Option<(Vec<u8>, String)>, BucketProblem> {
-        match self.send(&Asked::new(Method::GET, name, READ)) {
-            Err(problem) if problem.is_status(404) => Ok(None),
-            answer => {
-                let answer = answer?;
-                Ok(Some((answer.body.clone(), answer.tag()?)))
-            }
-        }
+        let Some(answer) = self.find(&Asked::new(Method::GET, name, READ))? else { return Ok(None) };
+        let tag = answer.tag()?;
+        Ok(Some((answer.body, tag)))
     }
 
     /// Writes an object at once. Returns its entity tag.
@@ -195,9 +186,14 @@ impl BucketClient {
 
     /// Ends an upload, and removes its parts. It may be no longer there.
     pub(super) fn abort(&self, name: &str, id: &str) -> Result<(), BucketProblem> {
-        match self.send(&Asked { query: &[("uploadId", id)], ..Asked::new(Method::DELETE, name, ABORT) }) {
-            Err(problem) if problem.is_status(404) => Ok(()),
-            answer => answer.map(drop),
+        self.find(&Asked { query: &[("uploadId", id)], ..Asked::new(Method::DELETE, name, ABORT) }).map(drop)
+    }
+
+    /// The answer to a request; `None` if what it names is not there.
+    fn find(&self, asked: &Asked<'_>) -> Result<Option<BucketAnswer>, BucketProblem> {
+        match self.send(asked) {
+            Err(problem) if problem.is_status(404) => Ok(None),
+            answer => answer.map(Some),
         }
     }
 
