@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::confinement::Opens;
 use super::json;
 use super::terminal::escaped;
-use super::viewed_input::ViewedInput;
+use super::views::ViewedInput;
 use crate::fs::{FileKind, NodeAttributes, Unmounted, ViewedNode};
 use crate::source::date;
 

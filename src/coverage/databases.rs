@@ -13,8 +13,7 @@ use super::judge::WrapperCode;
 use super::lookup::{
     DatabasePlace, DatabaseSearch, InputFiles, LibraryFiles, LoadedLibrary, LookupEvidence, Severity, missing_of_lazy,
 };
-use super::model::{Cell, CellKind, CoveredDatabase, DatabaseAnswer};
-use super::question::CoverageInput;
+use super::model::{Cell, CellKind, CoverageInput, CoveredDatabase, DatabaseAnswer};
 use crate::database::{Arch, DatabaseReader, Databases, Handler, KernelFiles, named_arch};
 use crate::fatbin::CodeFile;
 use crate::gpu::{BundleKey, Level, TargetId};

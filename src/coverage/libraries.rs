@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::slice;
 
 use super::code::{CodePlace, LibraryCode};
-use super::model::UnjudgedCode;
-use super::question::CoverageInput;
+use super::model::{CoverageInput, UnjudgedCode};
 use crate::binary::FatBinary;
 use crate::devicecode::{CodeOfForm, DeviceForm};
 use crate::fatbin::{CodeDamage, damage_for};

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::code::LibraryCode;
-use super::model::Contradiction;
-use super::question::CoverageInput;
+use super::model::{Contradiction, CoverageInput};
 use crate::database::{Arch, named_arch};
 use crate::gpu::TargetId;
 use crate::source::EntryPath;

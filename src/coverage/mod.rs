@@ -11,7 +11,6 @@ mod lookup;
 mod metadata;
 mod model;
 mod pattern;
-mod question;
 mod shell;
 mod tables;
 mod unreachable;
@@ -32,8 +31,8 @@ pub(crate) use lookup::{
     LookupEvidence, Problem, Severity,
 };
 pub(crate) use model::{Coverage, CoverageFailure, CoveredDatabase, DatabaseAnswer, FailureKind, InputCoverage};
+pub(crate) use model::{CoverageInput, Requirement};
 pub(crate) use pattern::Pattern;
-pub(crate) use question::{CoverageInput, Requirement};
 pub(crate) use shell::quoted;
 
 impl InputCoverage {

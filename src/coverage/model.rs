@@ -1,16 +1,21 @@
-//! The result as data. `docs/json.md` describes it as JSON.
+//! The question and its result as data. `docs/json.md` describes the result as JSON.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::code::CodePlace;
 use super::pattern::Pattern;
-use super::question::Requirement;
 use crate::database::KernelFiles;
-use crate::gpu::{CodeKind, doubt};
+use crate::gpu::{CodeKind, TargetId, doubt};
+use crate::join::Joined;
 use crate::report::table::counted;
 use crate::report::text::{NAMED, more};
+use crate::resources::Resources;
+use crate::source::Input;
+use crate::split::{CodeOfFile, Plan};
 
 /// Which code an input has for the required GPUs.
 #[derive(Debug, Serialize)]
@@ -321,4 +326,33 @@ fn sentence(
     let lacking: Vec<_> = gpus.iter().filter(|gpu| failures.iter().any(|it| it.target == **gpu)).collect();
     let lacking: Vec<_> = lacking.iter().map(|gpu| format!("{gpu}{}", doubt(gpu))).collect();
     format!("Code for {} is missing: {}.", lacking.join(", "), named(failures))
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Requirement {
+    /// The GPUs.
+    pub gpus: Vec<TargetId>,
+    /// The libraries and databases that are judged; all if it is empty.
+    pub patterns: Vec<Pattern>,
+    /// Whether code whose targets are not known is a failure.
+    pub is_all_judged: bool,
+}
+
+/// What is examined.
+pub(crate) struct CoverageInput<'a> {
+    /// The artifact, of several. Its name precedes all paths.
+    pub within: Option<&'a str>,
+    /// The paths that the user named.
+    pub locations: &'a [PathBuf],
+    /// The input, after it was joined.
+    pub input: &'a Input,
+    /// Its split binaries.
+    pub joined: &'a Joined,
+    /// Its plan.
+    pub plan: &'a Plan,
+    /// All its device code; none if it was not searched.
+    pub code: &'a [CodeOfFile],
+    /// For reading.
+    pub resources: &'a Arc<Resources>,
 }

@@ -1,8 +1,7 @@
 //! Code that is there, and that no GPU reaches, or none of the required ones.
 
 use super::code::LibraryCode;
-use super::model::UnreachableCode;
-use super::question::CoverageInput;
+use super::model::{CoverageInput, UnreachableCode};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::{is_archive, named_target};

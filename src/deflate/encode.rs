@@ -1,4 +1,4 @@
-//! Deflating a range of a content.
+//! Deflating a range of a content, with digests of what is read.
 
 use std::ops::Range;
 
@@ -6,10 +6,9 @@ use zlib_rs::{Deflate, DeflateFlush, Status};
 
 use super::block::{DeflateLevel, WINDOW_BITS};
 use super::change::WINDOW;
-use super::digests::StreamDigests;
 use super::error::DeflateError;
 use crate::metrics::Counters;
-use crate::rope::{Content, to_usize};
+use crate::rope::{Content, ReadError, Sha256, read_range, to_usize};
 
 /// Bytes read at a time.
 const INPUT: u64 = 128 << 10;
@@ -85,5 +84,37 @@ fn add(encoder: &mut Deflate, mut input: &[u8], flush: DeflateFlush, output: &mu
         if complete && input.is_empty() {
             return Ok(());
         }
+    }
+}
+
+/// The digests so far.
+#[derive(Default)]
+pub(crate) struct StreamDigests {
+    sha256: Sha256,
+    crc32: crc32fast::Hasher,
+}
+
+impl StreamDigests {
+    /// Adds the next bytes.
+    pub(super) fn update(&mut self, piece: &[u8]) {
+        self.sha256.update(piece);
+        self.crc32.update(piece);
+    }
+
+    /// Adds the next bytes, which are a range of a content.
+    pub(super) fn read(&mut self, content: &dyn Content, range: Range<u64>) -> Result<(), ReadError> {
+        read_range(content, range, |piece| self.update(piece))
+    }
+
+    /// The SHA-256. Fails if the CRC-32 differs from the one combined for the stream.
+    pub(super) fn finish(self, crc32: u32, counters: &Counters, size: u64) -> Result<[u8; 32], ReadError> {
+        counters.bytes_hashed.add(size);
+        if self.crc32.finalize() != crc32 {
+            return Err(ReadError::damaged(
+                &"deflate stream".into(),
+                "a part of it has another CRC-32 than it had before",
+            ));
+        }
+        Ok(self.sha256.finish())
     }
 }

@@ -15,7 +15,6 @@ mod batch;
 mod block;
 mod blocks;
 mod change;
-mod digests;
 mod encode;
 mod error;
 mod join;
@@ -26,7 +25,7 @@ mod whole;
 use std::sync::Arc;
 
 use self::change::changes;
-pub(crate) use self::digests::StreamDigests;
+pub(crate) use self::encode::StreamDigests;
 use self::encode::encode;
 use self::join::Joiner;
 use self::plan::{StreamPart, plan};

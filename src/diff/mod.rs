@@ -8,7 +8,6 @@ mod amount;
 mod code;
 mod compare;
 mod error;
-mod gate;
 mod inventory;
 mod members;
 mod metadata;

@@ -1,14 +1,15 @@
-//! The result of `diff`.
+//! The result of `diff`, and the limit on growth (`--fail-above`).
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::amount::{Amount, Change, Changes, Pair};
-use super::gate::Gate;
 use super::members::Members;
 use super::metadata::MetadataChange;
 use super::side::InputForm;
+use crate::report::table::size;
+use crate::report::text::{NAMED, more};
 
 /// The result of `diff`. `docs/json.md` describes it as JSON.
 #[derive(Debug, Serialize)]
@@ -135,4 +136,111 @@ pub(crate) struct KernelChange {
     pub before: Amount,
     /// Its number and the bytes of its code after.
     pub after: Amount,
+}
+
+/// The limit, and what exceeded it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Gate {
+    /// The limit in percent.
+    pub percent: f64,
+    /// What exceeded it, largest growth first.
+    pub exceeded: Vec<Exceeded>,
+    /// A sentence about it.
+    pub sentence: String,
+}
+
+/// Something that grew too much.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Exceeded {
+    /// Its kind.
+    pub what: Gated,
+    /// The target, or the name of the download; empty for the host part.
+    pub name: String,
+    /// Bytes in the first input.
+    pub before: u64,
+    /// Bytes in the second one.
+    pub after: u64,
+    /// Whether both are estimated.
+    pub is_estimate: bool,
+}
+
+/// The sizes that are limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Gated {
+    /// The host part.
+    Host,
+    /// Device code and databases of a target.
+    Target,
+    /// What a user downloads.
+    Download,
+}
+
+impl Diff {
+    /// Determines what grew by more than `percent`. A size of 0 before has no growth; new targets count in the
+    /// download.
+    pub(crate) fn set_gate(&mut self, percent: f64) {
+        let inputs = &self.inputs;
+        let host = (Gated::Host, "", inputs.before.host_size, inputs.after.host_size, false);
+        let targets = self.targets.iter().map(|(name, target)| {
+            let [before, after] =
+                [(target.code.before, target.databases.before), (target.code.after, target.databases.after)]
+                    .map(|(code, databases)| code.size.saturating_add(databases.size));
+            (Gated::Target, name.as_str(), before, after, false)
+        });
+        let downloads = self
+            .downloads
+            .iter()
+            .filter_map(|(name, it)| Some((Gated::Download, name.as_str(), it.before?, it.after?, it.is_estimate)));
+        let all = std::iter::once(host).chain(targets).chain(downloads);
+        let mut exceeded: Vec<_> = all
+            .filter(|(_, _, before, after, _)| *before > 0 && growth(*before, *after) > percent)
+            .map(|(what, name, before, after, is_estimate)| Exceeded {
+                what,
+                name: name.to_owned(),
+                before,
+                after,
+                is_estimate,
+            })
+            .collect();
+        exceeded.sort_by(|a, b| growth(b.before, b.after).total_cmp(&growth(a.before, a.after)));
+        let sentence = sentence(percent, &exceeded);
+        self.gate = Some(Gate { percent, exceeded, sentence });
+    }
+}
+
+impl Gate {
+    /// Whether nothing exceeded the limit.
+    pub(crate) fn is_passed(&self) -> bool {
+        self.exceeded.is_empty()
+    }
+}
+
+fn sentence(percent: f64, exceeded: &[Exceeded]) -> String {
+    if exceeded.is_empty() {
+        return format!("Nothing grew by more than {percent} %: neither the host part, nor a target, nor a download.");
+    }
+    let named: Vec<_> = exceeded.iter().take(NAMED).map(Exceeded::describe).collect();
+    let more = more(exceeded.len().saturating_sub(NAMED), ",");
+    format!("More than {percent} % is too much: {}{more}.", named.join(", "))
+}
+
+impl Exceeded {
+    fn describe(&self) -> String {
+        let what = match (self.what, self.name.as_str()) {
+            (Gated::Host, _) => "the host part".to_owned(),
+            (Gated::Target, name) => name.to_owned(),
+            (Gated::Download, "all") => "the download of all".to_owned(),
+            (Gated::Download, name) => format!("the download for {name}"),
+        };
+        let estimate = if self.is_estimate { ", estimated" } else { "" };
+        let (before, after) = (size(self.before), size(self.after));
+        format!("{what} grew by {:.1} % ({before} to {after}{estimate})", growth(self.before, self.after))
+    }
+}
+
+/// The growth in percent.
+#[expect(clippy::cast_precision_loss, reason = "a percentage is not that exact")]
+fn growth(before: u64, after: u64) -> f64 {
+    (after as f64 - before as f64) * 100.0 / before as f64
 }

@@ -17,7 +17,6 @@ mod output;
 mod packed;
 mod sharing;
 mod statement;
-mod unfinished;
 
 use std::collections::HashMap;
 use std::fs;
@@ -46,11 +45,10 @@ pub(crate) use self::files::NewFiles;
 pub(crate) use self::images::{ImageLayout, ImageWriteError, ImagesToWrite, WrittenImage, WrittenImages};
 pub(crate) use self::inputs::Inputs;
 pub(crate) use self::job::WantedSums;
-pub(crate) use self::output::{Output, Replace};
+pub(crate) use self::output::{Output, Replace, remove_unfinished};
 pub(crate) use self::packed::{PackedFormat, expect_packed, write_packed};
 pub use self::sharing::Reflink;
 pub(crate) use self::statement::StatementChange;
-pub(crate) use self::unfinished::remove_unfinished;
 
 /// Bytes copied at a time.
 const STEP: usize = 1 << 20;

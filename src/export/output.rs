@@ -3,16 +3,18 @@
 //!
 //! Parts are written to a hidden directory inside and renamed when all of them are complete. A run that fails, is
 //! interrupted or is killed before that leaves the existing files unchanged.
+//! A signal handler removes incomplete output before the process ends.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use parking_lot::{Mutex, MutexGuard};
+
 use super::dates::{MadeFiles, set_apart};
 use super::error::{ExportError, Warn, at};
 use super::inputs::Inputs;
-use super::unfinished::unfinished;
 use crate::disk::{
     ASIDE, Durability, NewFile, PREFIX, Staging, delete, delete_abandoned, exchange, parent, rename_new,
     sync_directory, sync_filesystem,
@@ -244,6 +246,35 @@ fn clear(output: &Path, inputs: &Inputs, warn: Warn) {
         } else if name.starts_with(ASIDE) {
             let path = path.display();
             warn(&format!("{path}: a run that was killed has left it; it is what was replaced"));
+        }
+    }
+}
+
+/// The directory to remove when the process is interrupted.
+static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// The most attempts to remove the directory while other threads still write to it.
+const TRIES: usize = 100;
+
+/// Removes incomplete output. While the guard lives, no other thread publishes output or reports a failure to write.
+pub(crate) fn remove_unfinished() -> MutexGuard<'static, Option<PathBuf>> {
+    let unfinished = unfinished();
+    if let Some(directory) = &*unfinished {
+        remove(directory);
+    }
+    unfinished
+}
+
+/// The directory to remove when the process is interrupted. It is not removed while this is locked.
+pub(super) fn unfinished() -> MutexGuard<'static, Option<PathBuf>> {
+    UNFINISHED.lock()
+}
+
+fn remove(directory: &Path) {
+    // A file that is created meanwhile makes the removal fail.
+    for _ in 0..TRIES {
+        if delete(directory).is_ok() || directory.symlink_metadata().is_err() {
+            return;
         }
     }
 }

@@ -1,15 +1,20 @@
 //! Joins a split binary with its archives.
+//!
+//! Archives have an entry for each wrapper. Wrappers that led to one bundle have entries with one ordinal in every archive
+//! (`kpack::ArchiveRope`). So wrappers share a bundle if they have code for the same targets, at the same places of the
+//! archives. Equal code at different places stays apart, because HIP has a module for each bundle (`hip_fatbin.cpp` of
+//! CLR), and so device variables.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::archives::InputArchives;
-use super::bundles::JoinedBundles;
 use super::joined::{Archives, SplitForm};
 use super::names::Names;
 use super::sets;
 use crate::binary::{self, BinaryError, MAX_WRAPPERS, SplitBinary, SplitWrapper, read_marker};
 use crate::fatbin::{CodeDamage, CodeObject, bundle_of, bundle_table_size};
+use crate::gpu::TargetId;
 use crate::kpack::{KpackError, toc_key};
 use crate::loader::{Reach, SearchPath};
 use crate::resources::Resources;
@@ -199,4 +204,34 @@ fn named_archives(requests: &[CodeRequest]) -> Option<Archives> {
     let (root, stem) = first.paths.iter().find_map(SearchPath::parts)?;
     let all = requests.iter().enumerate().all(is_like_first);
     all.then(|| Archives { root, stem, kernel_name: first.kernel_name.clone() })
+}
+
+/// The bundles of a binary.
+#[derive(Default)]
+struct JoinedBundles {
+    /// The code objects of each bundle, in the order of the first wrappers that lead to them.
+    list: Vec<Vec<CodeObject>>,
+    /// For each wrapper, the number of its bundle.
+    wrappers: Vec<usize>,
+    /// The numbers of bundles with code, by the targets and the addresses of the contents.
+    known: HashMap<Vec<(TargetId, usize)>, usize>,
+}
+
+impl JoinedBundles {
+    /// Adds the next wrapper, which leads to these code objects. Nothing shows whether wrappers without code shared a
+    /// bundle.
+    fn add(&mut self, objects: Vec<CodeObject>) {
+        let new = self.list.len();
+        // Code objects at one place of an archive share their content, which the list keeps.
+        let place = |object: &CodeObject| (object.target.clone(), Arc::as_ptr(&object.content).addr());
+        let number = if objects.iter().all(|object| object.content.size() == 0) {
+            new
+        } else {
+            *self.known.entry(objects.iter().map(place).collect()).or_insert(new)
+        };
+        if number == new {
+            self.list.push(objects);
+        }
+        self.wrappers.push(number);
+    }
 }

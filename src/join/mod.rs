@@ -5,18 +5,12 @@
 //!
 //! It does not know what is made from the joined input.
 
-mod apart;
-mod archive;
 mod archives;
 mod binary;
-mod bundles;
-mod claims;
-mod distributions;
 mod joined;
 mod names;
 mod object;
 mod outside;
-mod overlay;
 mod parts;
 mod remaining;
 mod sets;
@@ -35,14 +29,13 @@ use crate::rope::reason_at;
 use crate::source::{Entry, EntryKind, EntryPath, HostWheel, Input, MIN_BINARY};
 use crate::wheel;
 
-pub use apart::{SeveralWheels, open_apart, open_several};
 pub use archives::some_of;
 use archives::{ArchiveDecision, InputArchives};
 use binary::{Examined, JoinCandidate, JoinError, join_file};
 pub use joined::{Archives, Joined, OrphanCode, SplitForm};
 use names::Names;
 pub use outside::{OutsideFile, outside};
-pub use parts::lay_over;
+pub use parts::{SeveralWheels, lay_over, open_apart, open_several};
 use remaining::{blocked, is_of, without};
 pub use wheels::{WheelsError, open_wheels};
 
@@ -55,7 +48,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
     let is_wheel = input.dist_info().is_some();
     let installed = |path: &EntryPath| if is_wheel { wheel::installed(path) } else { path.clone() };
     let archives = InputArchives::of(input, installed);
-    let mut joined = Joined { warnings: distributions::mixed_versions(input), ..Joined::default() };
+    let mut joined = Joined { warnings: parts::mixed_versions(input), ..Joined::default() };
     joined.warnings.extend(input.host_wheel().iter().flat_map(|host| host.conflicts.values()).map(ToString::to_string));
     joined.warnings.extend(outside(input, resources).iter().map(|it| format!("{}: {}", it.link, it.problem)));
     if archives.is_empty() && !input.entries.iter().any(is_archive_link) {

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::archive::InputArchive;
+use super::archives::InputArchive;
 use crate::fatbin::{
     CODE_BEGINNING, CodeObject, StoredObject, code_problem, code_target, damage_by_beginning, tells_features,
 };

@@ -1,4 +1,4 @@
-//! An archive as a rope.
+//! An archive as a rope, and bounds of its size before its code objects are compressed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use once_cell::sync::OnceCell;
 use rocm_kpack::{Blob, HEADER_SIZE, Toc, TocEntry, VERSION, header};
 
-use super::bounds::bounds_of;
 use super::content::ArchiveBytes;
 use super::frame::Frame;
 use super::jobs::BundleJobs;
@@ -371,4 +370,20 @@ impl Drop for BeingMade<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }
+}
+
+/// Bytes before each frame: its length.
+const LENGTH_FIELD: u64 = 4;
+
+/// What is known of an archive's size without compressing anything: each code object may be as compressible as any input can
+/// be, or not at all. All other bytes depend on names and lengths.
+fn bounds_of(archive: &ArchiveRope) -> SizeBounds {
+    let (least, most): (Vec<_>, Vec<_>) =
+        archive.frames().map(|frame| frame.bounds()).map(|length| (length.least, length.most)).unzip();
+    let size = |lengths: &[u64]| {
+        let (header, toc) = archive.frame_around(lengths);
+        let frames = lengths.iter().fold(0, |sum: u64, length| sum.saturating_add(LENGTH_FIELD + length));
+        frames.saturating_add((header.len() + toc.len()) as u64)
+    };
+    SizeBounds { least: size(&least), most: size(&most) }
 }

@@ -1,4 +1,4 @@
-//! From the command to the daemon: prepare, mount, report to the caller, detach from the terminal, handle signals.
+//! From the command to the daemon: prepare, mount, report to the caller, detach from the terminal, handle signals, save the index.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -7,8 +7,9 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process;
 use std::sync::Arc;
+use std::time::Duration;
+use std::{process, thread};
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, setsid};
@@ -17,11 +18,11 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sd_notify::NotifyState;
 
 use super::announce::{self, ReadyFile};
-use super::ending;
 use super::signals::{self, ENDING};
-use super::{MountError, sys};
-use super::{MountOptions, Mounted, Served, Unmounter, check, mount};
-use crate::{disk, threads};
+use super::{MountError, MountOptions, Mounted, Served, Unmounter, check, ending, mount, sys};
+use crate::disk;
+use crate::resources::Resources;
+use crate::threads::{self, ThreadError};
 
 /// Bytes of a message in the status pipe. One write of up to this size is atomic (`PIPE_BUF`, pipe(7)).
 const MAX_REASON: usize = 512;
@@ -256,6 +257,29 @@ impl Running {
         replaced.map_err(MountError::system("dup2"))?;
         self.mounted.wait().inspect_err(|error| tracing::error!("{error}"))
     }
+}
+
+/// How long changes are collected before they are saved.
+const GATHER: Duration = Duration::from_secs(2);
+
+/// Starts a thread that saves the index after changes until the process ends.
+pub fn autosave(resources: &Arc<Resources>) -> Result<(), ThreadError> {
+    if resources.index.file().is_none() {
+        return Ok(());
+    }
+    resources.index.set_mounted();
+    let resources = Arc::clone(resources);
+    let save = move || {
+        loop {
+            resources.index.wait_for_changes();
+            thread::sleep(GATHER);
+            if !resources.index.save_or_log() {
+                // Another attempt would fail as well.
+                return;
+            }
+        }
+    };
+    threads::spawn("kpackfs-autosave", save).map(drop)
 }
 
 #[cfg(test)]

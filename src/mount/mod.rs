@@ -4,7 +4,6 @@
 //! the subtype for root, and does not escape the source name.
 
 mod announce;
-mod autosave;
 mod daemon;
 mod ending;
 mod error;
@@ -40,8 +39,7 @@ use crate::tree::Tree;
 
 pub use self::announce::ReadyFile;
 pub(crate) use self::announce::tell_failure;
-pub use self::autosave::autosave;
-pub use self::daemon::{ServeOptions, enter_namespace, serve};
+pub use self::daemon::{ServeOptions, autosave, enter_namespace, serve};
 use self::ending::Daemons;
 pub use self::ending::{RunningDaemon, check_running};
 pub use self::error::MountError;

@@ -14,7 +14,6 @@ mod place;
 mod recognise;
 mod site;
 mod split;
-mod statement;
 mod tarred;
 mod wheels;
 
@@ -26,8 +25,7 @@ pub use mounted::shows_nothing_of_its_own;
 pub use place::check_there;
 pub use recognise::{NamedPath, recognise, recognise_all, recognise_all_unproved};
 pub use site::{Site, outside};
-pub use split::SplitDirectory;
-pub use statement::{LocatedStatement, statement_in, thin_gpus};
+pub use split::{LocatedStatement, SplitDirectory, statement_in, thin_gpus};
 pub use wheels::{WheelDirectory, is_unpacked_wheel, wheel_in_tree};
 
 pub use crate::source::{DirectoryListing, ListedEntry, ListedKind};

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use super::artifacts::ArtifactPart;
 use super::error::RecombineError;
 use super::kpm::{Listing, listed};
-use crate::artifact::{ArtifactName, Combined, Kpm, Manifest};
+use crate::artifact::{ArtifactName, Combined, Kpm, MANIFEST, Manifest};
 use crate::database::{Databases, named_arch};
 use crate::kpack::ArchiveRope;
 use crate::memory::{Parser, WholeFile};
-use crate::rope::ReadError;
+use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, EntryPath};
-use crate::tree::{Body, NodeKind, Origin};
-use crate::view::items::{Item, add_directories, is_same};
+use crate::tree::{Body, NodeKind, Origin, Tree};
+use crate::view::ViewError;
+use crate::view::items::{Item, add_directories, fill, is_same};
+use crate::view::layout::{directory, show_reports};
 
 /// The device parts of a group while they are being joined.
 #[derive(Default)]
@@ -162,4 +164,22 @@ fn is_device_code(part: &ArtifactPart, path: &EntryPath) -> bool {
 
 pub(super) fn is_in_archive_directory(part: &ArtifactPart, path: &EntryPath) -> bool {
     part.installed(path).components().next() == Some(b".kpack")
+}
+
+/// The tree of a mount: a directory for each part.
+pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(&str, Body)>) -> Result<Tree, ViewError> {
+    let owner =
+        parts.first().map_or(Attributes { mode: 0, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 }, |it| it.root);
+    let root = Attributes { mode: 0o755, ..owner };
+    let mut tree = Tree::new(root);
+    for part in parts {
+        let place = directory(&mut tree, &part.name.to_string(), part.root)?;
+        fill(&mut tree, place, part.items.iter().cloned())?;
+        let text = Rope::new([Segment::literal(part.manifest.to_bytes())])?;
+        let attributes = Attributes { mode: 0o644, ..part.root };
+        let kind = NodeKind::file(Body::Ready(Arc::new(text)));
+        tree.insert(place, &EntryPath::root().child(MANIFEST.as_bytes()), attributes, kind)?;
+    }
+    show_reports(&mut tree, &EntryPath::root(), root, reports)?;
+    Ok(tree)
 }

@@ -3,8 +3,7 @@
 
 use std::ops::Range;
 
-use super::agent::MOST_ANSWERS;
-use super::client::{RangeClient, RangeReader};
+use super::client::{MOST_ANSWERS, RangeClient, RangeReader};
 use super::error::RemoteProblem;
 use super::window::BLOCK;
 use crate::rope::to_usize;

@@ -1,16 +1,21 @@
-//! A file on a server as bytes at offsets.
+//! A file on a server as bytes at offsets, and what of it is kept: first bytes of members, and blocks.
+//!
+//! Each stage of planning asks for first bytes, as most files are judged by these alone, and the blocks that have them are not kept as long.
+//! Each kind of block has its own cache. A long binary has tables at its beginning and at its end, which are read again. What is between them
+//! takes no room from the blocks of other members.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
+
 use super::answers::{OpenAnswer, OpenAnswers};
-use super::blocks::KeptBlocks;
 use super::client::RangeClient;
 use super::error::{RemoteError, RemoteProblem, check, fail};
-use super::heads::MemberHeads;
 use super::window::{self, BLOCK, BlockUse, FileParts, MemberAccess, WindowFacts};
-use crate::memory::Reservation;
+use crate::memory::{Budget, ByteCache, Reservation};
 use crate::metrics::MemoryClass;
 use crate::resources::{Resources, UrlAccess};
 use crate::rope::{Identity, to_usize};
@@ -128,5 +133,108 @@ impl RemoteFile {
                 return Ok(block);
             }
         }
+    }
+}
+
+/// Bytes that are kept of a member: the header of an ELF file.
+const HEAD: usize = 64;
+
+/// The same of an ELF file, in which the program headers of a code object are, too.
+const BEGINNING: u64 = 1024;
+
+/// What one takes in memory next to its bytes.
+const ENTRY: u64 = 64;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct MemberHeads(Mutex<HeldHeads>, Arc<Budget>);
+
+#[derive(Debug)]
+struct HeldHeads {
+    heads: HashMap<u64, Box<[u8]>>,
+    memory: Reservation,
+}
+
+impl MemberHeads {
+    fn new(budget: &Arc<Budget>) -> Self {
+        let memory = budget.account(MemoryClass::Spans, 0);
+        Self(Mutex::new(HeldHeads { heads: HashMap::new(), memory }), Arc::clone(budget))
+    }
+
+    /// Fills `buffer` with the first bytes of the member at an offset, which has `size` bytes. `read` reads them the first time.
+    pub(crate) fn fill<E>(
+        &self,
+        (member, size): (u64, u64),
+        buffer: &mut [u8],
+        read: impl Fn(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let take = |head: &[u8], buffer: &mut [u8]| head.get(..buffer.len()).map(|head| buffer.copy_from_slice(head));
+        if self.0.lock().heads.get(&member).and_then(|head| take(head, buffer)).is_some() {
+            return Ok(());
+        }
+        let mut head = vec![0; to_usize(size.min(BEGINNING))];
+        // Damage may begin behind the bytes that are wanted.
+        if buffer.len() > head.len() || read(&mut head).is_err() {
+            return read(buffer);
+        }
+        take(&head, buffer);
+        // Of other files, no more than a header is asked for.
+        if !head.starts_with(b"\x7fELF") {
+            head.truncate(HEAD);
+        }
+        let mut state = self.0.lock();
+        let bytes = state.memory.bytes() + head.len() as u64 + ENTRY;
+        state.memory.resize(bytes);
+        state.heads.insert(member, head.into());
+        drop(state);
+        self.1.reclaim();
+        Ok(())
+    }
+}
+
+type BlockCache = ByteCache<u64, Arc<[u8]>>;
+
+/// See the [module](self).
+#[derive(Debug)]
+struct KeptBlocks {
+    tables: BlockCache,
+    last: BlockCache,
+    /// Those of binaries that are inflated. Readers come back to what was there lately.
+    passing: BlockCache,
+}
+
+impl KeptBlocks {
+    /// In a room of so many bytes, which the blocks in passing may exceed by a quarter.
+    fn new(room: u64, budget: &Arc<Budget>) -> Self {
+        let blocks = |quarters| ByteCache::bounded(budget, MemoryClass::Spans, room / 4 * quarters);
+        Self { tables: blocks(1), last: blocks(3), passing: blocks(1) }
+    }
+
+    fn all(&self) -> [&BlockCache; 3] {
+        [&self.tables, &self.last, &self.passing]
+    }
+
+    /// Bytes of all blocks that can be kept, but for those in passing.
+    fn room(&self) -> u64 {
+        self.tables.capacity() + self.last.capacity()
+    }
+
+    fn contains(&self, number: u64) -> bool {
+        self.all().iter().any(|blocks| blocks.contains(&number))
+    }
+
+    fn get(&self, number: u64) -> Option<Arc<[u8]>> {
+        self.all().iter().find_map(|blocks| blocks.get(&number))
+    }
+
+    fn keep(&self, number: u64, bytes: Arc<[u8]>, block_use: BlockUse) {
+        let blocks = match block_use {
+            BlockUse::Tables => &self.tables,
+            // What is behind the tables at the beginning, as far as others do not need the room.
+            BlockUse::Passing if self.tables.bytes() + BLOCK <= self.tables.capacity() / 2 => &self.tables,
+            BlockUse::Passing => &self.passing,
+            BlockUse::Other => &self.last,
+        };
+        blocks.put(number, bytes);
     }
 }

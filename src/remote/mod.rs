@@ -3,20 +3,17 @@
 //! The first request asks for the end of the file, which has the central directory of a wheel. Its answer says how long the file is, where
 //! redirects lead, and by which validators a change is noticed. Each later answer is compared with it.
 
-mod agent;
 mod answers;
-mod blocks;
 mod certificates;
 mod client;
 mod credentials;
 mod error;
 mod file;
-mod heads;
 mod response;
 mod url;
 mod window;
 
-pub(crate) use agent::{agent, silence};
+pub(crate) use client::{agent, silence};
 pub(crate) use error::check as check_remote;
 pub use error::{RemoteError, RemoteProblem};
 pub(crate) use file::RemoteFile;

@@ -4,15 +4,11 @@
 
 mod choices;
 mod error;
-mod image;
 mod opening;
 mod plan;
 mod prepared;
-mod release;
 
 pub(crate) use choices::{SplitChoices, Stages};
-pub(crate) use image::PreparedImage;
-pub(crate) use opening::{Session, SessionInputs};
+pub(crate) use opening::{PreparedImage, Release, ReleasedWheel, Session, SessionInputs};
 pub(crate) use plan::Share;
 pub(crate) use prepared::Prepared;
-pub(crate) use release::{Release, ReleasedWheel};

@@ -4,7 +4,6 @@ mod archives;
 mod binaries;
 mod binary_code;
 mod bundles;
-mod claims;
 mod content_code;
 mod device_code;
 mod early_frames;
@@ -23,7 +22,6 @@ mod selection;
 mod signed;
 mod split_id;
 mod statement;
-mod stems;
 mod thin;
 mod unserved;
 
@@ -76,7 +74,7 @@ impl Plan {
         jobs: &Arc<BundleJobs>,
         progress: &Progress,
     ) -> Result<Self, SplitError> {
-        claims::check_members(input)?;
+        plan::check_members(input)?;
         let resources = jobs.resources();
         let roots = Roots::new(input, options)?;
         let group = roots::group(input, options)?;
@@ -111,7 +109,7 @@ impl Plan {
         let signed: Vec<_> = fat.iter().filter(|fat| fat.is_signed).map(|fat| fat.entry).collect();
         archives::assign(input, &joined.orphans, &mut plan, fat, &roots, options, resources);
         plan.warnings.extend(signed::warning(input, &plan, &signed));
-        claims::check_archives(input, &plan, &roots)?;
+        plan::check_archives(input, &plan, &roots)?;
         plan.bundle_files = bundles::bundle_files(input, &plan.places, resources);
         let unserved = unserved::warnings(&plan);
         plan.warnings.extend(unserved);

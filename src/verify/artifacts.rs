@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use super::error::VerifyError;
 use super::installed::{Origins, install};
-use super::parts::{Part, Parts, PartsKind};
+use super::parts::{Part, Parts, PartsKind, check_parts};
 use super::report::{Findings, Tools};
 use super::rules::Rule;
-use super::statement::check_parts;
 use crate::artifact::{
     ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive, shards,
 };

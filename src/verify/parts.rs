@@ -1,4 +1,4 @@
-//! Directories and wheels that belong together, and their files.
+//! Directories and wheels that belong together, and their files; and the parts in a statement, compared with those that exist.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -327,4 +327,24 @@ impl Parts {
     pub(super) fn label(&self, part: usize, path: &EntryPath) -> String {
         self.all.get(part).map_or_else(|| path.to_string(), |part| part.label(path))
     }
+}
+
+/// Compares the parts that must exist with those that do. `others` are directories that look like parts.
+pub(super) fn check_parts(
+    located: &LocatedStatement,
+    directory: &Path,
+    others: impl IntoIterator<Item = String>,
+    findings: &Findings,
+) -> Result<(), VerifyError> {
+    let parts = located.parts()?;
+    for part in parts.iter().filter(|part| directory.join(part.as_path()).symlink_metadata().is_err()) {
+        let reason = format!("{} names it, but there is no such directory", located.path);
+        findings.add(Rule::PartMissing, part.to_string(), reason);
+    }
+    let is_named = |other: &String| parts.iter().any(|part| Path::new(other).starts_with(part.as_path()));
+    for other in others.into_iter().filter(|other| !is_named(other)) {
+        let reason = format!("{} does not name it: another split left it there", located.path);
+        findings.add(Rule::PartUnnamed, other, reason);
+    }
+    Ok(())
 }

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use super::error::VerifyError;
-use super::group::{self, NamedInput};
-use super::overlaid::{laid_over, overlaid_keys, take_off};
-use super::parts::{Part, Parts, PartsKind};
+use super::group::{self, NamedInput, laid_over, overlaid_keys, take_off};
+use super::parts::{self, Part, Parts, PartsKind};
 use super::report::{Findings, Tools, enumerate};
-use super::statement;
 use crate::opened::SplitDirectory;
 use crate::split::{SIMPLE, STATEMENT};
 use crate::view::{HOST, MERGED, REPORTS, THIN, THIN_WHEELS, WHEELS};
@@ -65,7 +63,7 @@ fn check_parts(split: &SplitDirectory, findings: &Findings) -> Result<(), Verify
     let Some(located) = &split.statement else { return Ok(()) };
     let host = split.has_host.then(|| HOST.to_owned());
     let existing = host.into_iter().chain(split.devices.iter().cloned()).chain(split.wholes());
-    statement::check_parts(located, &split.path, existing.filter(|_| !split.is_mount), findings)
+    parts::check_parts(located, &split.path, existing.filter(|_| !split.is_mount), findings)
 }
 
 fn open_split(split: &SplitDirectory, prefix: &str, tools: Tools<'_>) -> Result<Parts, VerifyError> {

@@ -8,7 +8,6 @@ mod installed;
 pub(crate) mod items;
 pub(crate) mod layout;
 mod made_time;
-mod modes;
 mod part_manifests;
 mod report;
 mod served;

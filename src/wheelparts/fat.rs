@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::input_record::InputRecord;
+use super::input_record::{InputRecord, ListedFiles};
 use super::licences::{self, Licence};
-use super::listed_files::ListedFiles;
 use super::sboms;
 use crate::resources::Resources;
 use crate::rope::ReadError;

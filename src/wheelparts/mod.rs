@@ -12,7 +12,6 @@ mod entry;
 mod fat;
 mod input_record;
 mod licences;
-mod listed_files;
 mod nearby;
 mod part_manifest;
 mod payload;
