@@ -88,10 +88,10 @@ fn main() -> anyhow::Result<()> {
             let index = seconds()? - start;
             let start = seconds()?;
             for _ in 1..ROUNDS {
-                splice(content, &edits, DeflateLevel::default(), &Counters::default())?;
+                splice(content, &edits, DeflateLevel::default(), None, &Counters::default())?;
             }
             let counters = Counters::default();
-            let spliced = splice(content, &edits, DeflateLevel::default(), &counters)?.context("no splice")?;
+            let spliced = splice(content, &edits, DeflateLevel::default(), None, &counters)?.context("no splice")?;
             let cost = (seconds()? - start) / f64::from(ROUNDS);
             let start = seconds()?;
             let mut count = Count::default();

@@ -88,8 +88,8 @@ fn add(encoder: &mut Deflate, mut input: &[u8], flush: DeflateFlush, output: &mu
 }
 
 /// The digests so far.
-#[derive(Default)]
-pub(crate) struct StreamDigests {
+#[derive(Debug, Default)]
+pub struct StreamDigests {
     sha256: Sha256,
     crc32: crc32fast::Hasher,
 }

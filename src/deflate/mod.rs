@@ -25,7 +25,7 @@ mod whole;
 use std::sync::Arc;
 
 use self::change::changes;
-pub(crate) use self::encode::StreamDigests;
+pub use self::encode::StreamDigests;
 use self::encode::encode;
 use self::join::Joiner;
 use self::plan::{StreamPart, plan};
@@ -54,19 +54,9 @@ pub struct Deflation {
 }
 
 /// Deflates the result of `edits` on `original`, and reuses as much as possible of the original's deflate stream. The rest
-/// is encoded with `level`.
+/// is encoded with `level`. Reused blocks are inflated for `sums` of the result, in the pass that encodes the rest.
 /// `Ok(None)` if the original has no such stream, or if too little can be reused.
 pub fn splice(
-    original: &Arc<dyn Content>,
-    edits: &[Edit],
-    level: DeflateLevel,
-    counters: &Counters,
-) -> Result<Option<Deflation>, DeflateError> {
-    splice_with(original, edits, level, None, counters)
-}
-
-/// Like [`splice`], with `sums` of the result. Reused blocks are inflated for these, in the pass that encodes the rest.
-pub(crate) fn splice_with(
     original: &Arc<dyn Content>,
     edits: &[Edit],
     level: DeflateLevel,

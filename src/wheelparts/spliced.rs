@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::binary::Rewritten;
-use crate::deflate::{DeflateLevel, Deflation, StreamDigests, describe, splice_with};
+use crate::deflate::{DeflateLevel, Deflation, StreamDigests, describe, splice};
 use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, LazyContent, ReadError};
@@ -60,6 +60,6 @@ fn make(
     resources: &Resources,
     sums: Option<StreamDigests>,
 ) -> Result<Option<Deflation>, ReadError> {
-    splice_with(&rewritten.original, &rewritten.edits, level, sums, &resources.counters)
+    splice(&rewritten.original, &rewritten.edits, level, sums, &resources.counters)
         .map_err(|error| ReadError::damaged(entry, error.to_string()))
 }

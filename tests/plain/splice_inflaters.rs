@@ -37,7 +37,7 @@ fn python(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> String {
 
 fn check(original: &Arc<dyn Content>, edits: &[Edit], directory: &Path) -> (String, u64) {
     let counters = Counters::default();
-    let spliced = splice(original, edits, DeflateLevel::default(), &counters).unwrap().unwrap();
+    let spliced = splice(original, edits, DeflateLevel::default(), None, &counters).unwrap().unwrap();
     let expected = edited(original, edits.to_vec()).unwrap();
     let (stream, whole) = (directory.join("stream"), directory.join("whole"));
     std::fs::write(&stream, spliced.stream.to_vec().unwrap()).unwrap();
@@ -70,7 +70,7 @@ fn every_inflater_agrees() {
                 Edit::patch(step * 5, *b"front"),
                 Edit { start: cut, end: cut + 150_000, replacement: vec![Segment::zeros(step * 1000)] },
                 Edit::patch(size - 100 - step, *b"behind"),
-                Edit::replace(size, size, *b"appended"),
+                Edit { start: size, end: size, replacement: vec![Segment::literal(*b"appended")] },
             ];
             let anew;
             (agreed, anew) = check(content, &edits, directory.path());
