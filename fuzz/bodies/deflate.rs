@@ -66,7 +66,8 @@ fn spliced(member: &Arc<dyn Content>, truth: &[u8], random: &mut Random) {
         member.member().expect("a member").block_boundaries().expect("a whole stream").expect("it is deflated");
     assert!(joints.is_sorted_by(|a, b| a.output <= b.output && a.bit < b.bit) || joints.len() < 2, "{joints:?}");
     assert_eq!((joints.first().map(|first| first.bit), joints.last().map(|last| last.output)), (Some(0), Some(size)));
-    let Some(made) = splice(member, &edits, DeflateLevel::default(), None, &Counters::default()).expect("what can be read")
+    let Some(made) =
+        splice(member, &edits, DeflateLevel::default(), None, &Counters::default()).expect("what can be read")
     else {
         return;
     };

@@ -49,7 +49,6 @@ mod status;
 mod terminal;
 mod thin_wheels;
 mod tips;
-mod unbundle;
 mod verify;
 mod views;
 mod why;

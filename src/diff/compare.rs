@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::amount::{Amount, Change, Changes, Pair};
 use super::code::{ComparedObject, KernelNames};
 use super::error::DiffError;
-use super::inventory::{Inventory, InventoryLibrary, InventoryMember};
-use super::members;
+use super::inventory::{Inventory, InventoryLibrary, InventoryMember, compare_members};
 use super::metadata::MetadataChange;
 use super::model::{Diff, Download, Head, KernelChange, LibraryChange, PackageChange, TargetChange};
 use super::side::{Downloads, Side};
@@ -62,7 +61,7 @@ impl Diff {
             code_objects: all(|library| library.code_objects),
             kernels: all(|library| library.kernels),
             unread_symbols: Pair { before: unread(before), after: unread(after) },
-            members: members::compare(&before.members, &after.members, progress)?,
+            members: compare_members(&before.members, &after.members, progress)?,
             targets,
             libraries,
             databases,

@@ -9,7 +9,6 @@ mod code;
 mod compare;
 mod error;
 mod inventory;
-mod members;
 mod metadata;
 mod model;
 mod paths;

@@ -10,9 +10,8 @@ use std::sync::atomic::AtomicU64;
 use oci_spec::image::{Descriptor, MediaType};
 
 use super::copy;
-use super::directory::Batch;
+use super::directory::{Batch, Ready};
 use super::error::{ExportError, at, reading};
-use super::job::Ready;
 use super::sharing::{Linux, Reflink, Sharing, link_open};
 use crate::deflate::{DeflateLevel, Uncompressed, deflate, describe};
 use crate::disk;

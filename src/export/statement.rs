@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
+use super::directory::WantedSums;
 use super::error::{ExportError, Warn, at, reading};
 use super::inputs::Inputs;
-use super::job::WantedSums;
 use super::output::Output;
 use crate::disk::{self, Durability};
 use crate::memory::Parser;

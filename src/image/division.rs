@@ -14,8 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::ImageError;
-use super::device_parts::{DeviceParts, PartKeys};
-use super::distribution_record::{DistributionRecord, claim_of, is_dist_info};
+use super::device_parts::{DeviceParts, DistributionRecord, PartKeys, claim_of, is_dist_info};
 use super::hidden::hidden_with_code;
 use super::layer::{Layer, LayerMember, LayerMemberKind};
 use super::layered::LayeredImage;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use oci_spec::image::{Descriptor, MediaType};
 use tar::EntryType;
 
-use super::layout_files::packing_in;
+use super::layout::packing_in;
 use super::{ImageError, Layout};
 use crate::index::{Index, RecordKind};
 use crate::memory::{Parser, ParserMemory};

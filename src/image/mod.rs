@@ -6,14 +6,12 @@
 
 mod choose;
 mod device_parts;
-mod distribution_record;
 mod division;
 mod error;
 mod hidden;
 mod layer;
 mod layered;
 mod layout;
-mod layout_files;
 mod member_header;
 mod new_image;
 mod new_layer;
@@ -33,8 +31,7 @@ pub(crate) use division::{Division, DivisionForm};
 pub use error::ImageError;
 pub(crate) use layer::Layer;
 pub(crate) use layered::LayeredImage;
-pub(crate) use layout::{INDEX, Layout, MARK, is_layout};
-pub(crate) use layout_files::BLOBS;
+pub(crate) use layout::{BLOBS, INDEX, Layout, MARK, is_layout};
 pub(crate) use new_image::{ImageRecipe, LayerPart, ListedLayer, WrittenBlob, index_with, mark};
 pub(crate) use new_layer::MadeLayer;
 pub use reference::{ImageReference, LayoutForm};

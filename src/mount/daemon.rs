@@ -1,9 +1,10 @@
-//! From the command to the daemon: prepare, mount, report to the caller, detach from the terminal, handle signals, save the index.
+//! From the command to the daemon: prepare, mount, report to the caller and the service manager, detach from the terminal, handle signals, save
+//! the index.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, RawFd};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -17,7 +18,6 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sd_notify::NotifyState;
 
-use super::announce::{self, ReadyFile};
 use super::signals::{self, ENDING};
 use super::{MountError, MountOptions, Mounted, Served, Unmounter, check, ending, mount, sys};
 use crate::disk;
@@ -184,14 +184,14 @@ fn start<E: Display>(
     prepare: impl FnOnce() -> Result<Served, E>,
 ) -> Result<Running, MountError> {
     let what = format!("{} on {}", options.mount.source.display(), options.mount.mount_point.display());
-    announce::notify(&[], &format!("Preparing {what}"));
+    notify(&[], &format!("Preparing {what}"));
     match start_quietly(&options.mount, prepare) {
         Ok(mounted) => {
             let announced = mounted.unmounter().entry().and_then(ending::announce);
             Ok(Running { mounted, _announced: announced, ready: options.ready, what })
         }
         Err(error) => {
-            announce::tell_failure(&error.to_string());
+            tell_failure(&error.to_string());
             Err(error)
         }
     }
@@ -223,7 +223,7 @@ fn listen(target: &SignalTarget) {
         let target = target.lock().clone();
         let Some(unmounter) = target.filter(|_| !is_ending) else { signals::die_of(signal) };
         is_ending = true;
-        announce::notify(&[NotifyState::Stopping], "Waiting for those who still use the mount");
+        notify(&[NotifyState::Stopping], "Waiting for those who still use the mount");
         let result = match unmounter.unmount(signal == libc::SIGTERM) {
             Err(MountError::Busy(path) | MountError::HasMount { path, .. }) => {
                 tracing::warn!(path = %path.display(), "in use: unmounted lazily");
@@ -241,14 +241,14 @@ fn listen(target: &SignalTarget) {
 impl Running {
     fn serve(self, ready: impl FnOnce()) -> Result<(), MountError> {
         ready();
-        announce::ready(self.ready, &self.what);
+        say_ready(self.ready, &self.what);
         self.mounted.wait()
     }
 
     fn serve_as_daemon(self, ready: impl FnOnce(), mut writer: PipeWriter, null: &File) -> Result<(), MountError> {
         ready();
         // Before the caller is notified: when that process ends, the service manager has to know the remaining one.
-        announce::ready(self.ready, &self.what);
+        say_ready(self.ready, &self.what);
         // If the caller is gone, no process knows of this mount: dropping it unmounts.
         writer.write_all(&message(READY, "")).map_err(MountError::system("the caller is gone"))?;
         // The caller waits for the end of the pipe.
@@ -280,6 +280,44 @@ pub fn autosave(resources: &Arc<Resources>) -> Result<(), ThreadError> {
         }
     };
     threads::spawn("kpackfs-autosave", save).map(drop)
+}
+
+/// Reports the state of the mount to `$NOTIFY_SOCKET`, if it is set, with a description (`sd_notify(3)`).
+pub(crate) fn notify(states: &[NotifyState], words: &str) {
+    // A path may contain a newline, after which the service manager would read another variable.
+    let words = words.replace('\n', " ");
+    let states = [states, &[NotifyState::Status(&words)]].concat();
+    if let Err(error) = sd_notify::notify(&states) {
+        tracing::warn!("cannot notify the service manager: {error}");
+    }
+}
+
+/// Reports that nothing is mounted, and why.
+pub(crate) fn tell_failure(reason: &str) {
+    notify(&[], &format!("Not mounted: {reason}"));
+}
+
+/// A file that gets a line when the mount is ready. It is closed without one if mounting fails. This is the protocol of
+/// s6 (notification-fd).
+#[derive(Debug)]
+pub struct ReadyFile(File);
+
+impl ReadyFile {
+    /// Takes over the open file with this number. Call it before this process opens any file.
+    pub fn inherit(number: RawFd) -> Result<Self, MountError> {
+        sys::inherited(number).map(|file| Self(file.into())).map_err(MountError::system("--ready-fd"))
+    }
+}
+
+/// Announces that the mount is ready.
+fn say_ready(file: Option<ReadyFile>, what: &str) {
+    // A daemon is not the process that the service manager started.
+    notify(&[NotifyState::Ready, NotifyState::MainPid(process::id())], &format!("Serving {what}"));
+    if let Some(ReadyFile(mut file)) = file
+        && let Err(error) = file.write_all(b"ready\n")
+    {
+        tracing::warn!("--ready-fd: {error}");
+    }
 }
 
 #[cfg(test)]

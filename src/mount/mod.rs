@@ -3,7 +3,6 @@
 //! fuser speaks the protocol, but does not mount: fuser 0.18 may unmount another filesystem when its session ends, loses
 //! the subtype for root, and does not escape the source name.
 
-mod announce;
 mod daemon;
 mod ending;
 mod error;
@@ -37,8 +36,8 @@ use crate::resources::Resources;
 use crate::threads;
 use crate::tree::Tree;
 
-pub use self::announce::ReadyFile;
-pub(crate) use self::announce::tell_failure;
+pub use self::daemon::ReadyFile;
+pub(crate) use self::daemon::tell_failure;
 pub use self::daemon::{ServeOptions, autosave, enter_namespace, serve};
 use self::ending::Daemons;
 pub use self::ending::{RunningDaemon, check_running};

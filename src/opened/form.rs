@@ -1,4 +1,6 @@
-//! The forms of inputs, in the order in which they are looked for: specific ones before general ones.
+//! Recognising what the user named: the forms of inputs, in the order in which they are looked for, specific ones before general ones.
+
+use std::path::{Path, PathBuf};
 
 use super::error::OpenedError;
 use super::packed;
@@ -11,7 +13,8 @@ use crate::artifact::{FoundArtifacts, is_named_as_artifact};
 use crate::fatbin::{is_bundle, is_code};
 use crate::image::{ImageReference, LayoutForm, is_layout};
 use crate::kpack;
-use crate::source::{SourceError, TarCompression, begins_binary, ends_as_zip};
+use crate::remote::is_url;
+use crate::source::{DirectoryListing, SourceError, TarCompression, begins_binary, ends_as_zip, unknown};
 
 /// What the user named.
 #[derive(Debug)]
@@ -237,6 +240,69 @@ fn zip(place: &Place) -> Result<Option<Named>, OpenedError> {
 
 fn tar(place: &Place) -> Result<Option<Named>, OpenedError> {
     Ok(place.tarred()?.map(|_| Named::Tar))
+}
+
+/// A path that the user named, and what it is.
+#[derive(Debug)]
+pub struct NamedPath {
+    /// The path.
+    pub path: PathBuf,
+    /// What it is.
+    pub named: Named,
+}
+
+/// Recognises each input of a command.
+pub fn recognise_all(paths: &[PathBuf]) -> Result<Vec<NamedPath>, OpenedError> {
+    paths.iter().map(|path| NamedPath::of(path)).collect()
+}
+
+impl NamedPath {
+    /// Recognises an input.
+    pub fn of(path: &Path) -> Result<Self, OpenedError> {
+        Ok(Self { path: path.to_owned(), named: recognise(path)? })
+    }
+
+    /// The artifacts, if it is one or contains some.
+    pub fn artifacts(&self) -> Option<&FoundArtifacts> {
+        match &self.named {
+            Named::Artifacts(found) if found.has_any() => Some(found),
+            _ => None,
+        }
+    }
+}
+
+/// The same for `verify`: a tree that has views among other things is a split, and it says what it does not check.
+pub fn recognise_all_unproved(paths: &[PathBuf]) -> Result<Vec<NamedPath>, OpenedError> {
+    let mut all = recognise_all(paths)?;
+    for NamedPath { path, named } in all.iter_mut().filter(|it| matches!(it.named, Named::Tree)) {
+        if let Some(split) = SplitDirectory::of(&DirectoryListing::read(path)?)? {
+            *named = Named::Split(Box::new(split));
+        }
+    }
+    Ok(all)
+}
+
+/// Recognises an input by the first of the [`FORMS`] that fits. Reads names, statements and first bytes only.
+pub fn recognise(path: &Path) -> Result<Named, OpenedError> {
+    if is_url(path) {
+        return Ok(Named::Remote);
+    }
+    if let Some(image) = ImageReference::parse(path) {
+        let place = Place::new(&image.layout)?;
+        if image.form == LayoutForm::Directory && !is_layout(&place.path) {
+            let what = "no layout of images, which has the file oci-layout";
+            return Err(SourceError::UnknownKind { path: place.path, what }.into());
+        }
+        return Ok(Named::Image(image));
+    }
+    packed::of_reference(path)?;
+    let place = Place::new(path)?;
+    for form in &FORMS {
+        if let Some(named) = (form.recognise)(&place)? {
+            return Ok(named);
+        }
+    }
+    Err(unknown(path).into())
 }
 
 #[cfg(test)]

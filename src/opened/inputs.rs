@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::OpenedError;
-use super::form::Named;
-use super::recognise::{NamedPath, recognise};
+use super::form::{Named, NamedPath, recognise};
 use super::site::{Site, outside};
 use super::split::SplitDirectory;
 use super::wheels::{WheelDirectory, is_unpacked_wheel};

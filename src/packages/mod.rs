@@ -3,7 +3,6 @@
 mod artifacts;
 mod component;
 mod error;
-mod kpm;
 mod package;
 mod part_inputs;
 mod recombined;

@@ -1,16 +1,16 @@
-//! A package for a group of processors: the joined device parts of several shards.
+//! A package for a group of processors: the joined device parts of several shards, with `.kpm` manifests, whose size is known when the
+//! archives that they list are made.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::artifacts::ArtifactPart;
 use super::error::RecombineError;
-use super::kpm::{Listing, listed};
-use crate::artifact::{ArtifactName, Combined, Kpm, MANIFEST, Manifest};
+use crate::artifact::{ArtifactName, Combined, Kpm, KpmEntry, MANIFEST, Manifest};
 use crate::database::{Databases, named_arch};
-use crate::kpack::ArchiveRope;
+use crate::kpack::{ArchiveReader, ArchiveRope, KpackError};
 use crate::memory::{Parser, WholeFile};
-use crate::rope::{ReadError, Rope, Segment};
+use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::{Attributes, EntryPath};
 use crate::tree::{Body, NodeKind, Origin, Tree};
 use crate::view::ViewError;
@@ -182,4 +182,49 @@ pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(&str, Body)>) -> 
     }
     show_reports(&mut tree, &EntryPath::root(), root, reports)?;
     Ok(tree)
+}
+
+/// The content of a manifest: earlier entries, and some archives.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub(crate) kpm: Kpm,
+    pub(crate) archives: Vec<Listed>,
+}
+
+/// An archive that a manifest names.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    file: String,
+    targets: Vec<String>,
+    kernel_count: u64,
+    body: Body,
+}
+
+/// The manifest entry for the archive at `path`. An archive of the input is opened.
+pub(crate) fn listed(path: &EntryPath, body: &Body, archive: Option<&Arc<ArchiveRope>>) -> Result<Listed, KpackError> {
+    let (targets, kernel_count) = if let Some(archive) = archive {
+        (vec![archive.target().to_string()], archive.entries().len())
+    } else {
+        let reader = ArchiveReader::open(body.content().map_err(std::io::Error::other)?)?;
+        (reader.toc().gfx_arches.clone(), reader.entries().count())
+    };
+    let file = String::from_utf8_lossy(path.name()).into_owned();
+    Ok(Listed { file, targets, kernel_count: kernel_count as u64, body: body.clone() })
+}
+
+impl Materialize for Listing {
+    fn made(&self) -> Option<Arc<dyn Content>> {
+        let is_known = self.archives.iter().all(|archive| archive.body.known_size().is_some());
+        is_known.then(|| self.make().ok())?
+    }
+
+    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+        let mut kpm = self.kpm.clone();
+        for archive in &self.archives {
+            let (file, size) = (archive.file.clone(), archive.body.content()?.size());
+            let entry = KpmEntry { file, size, kernel_count: archive.kernel_count };
+            kpm.kpack_files.extend(archive.targets.iter().map(|target| (target.clone(), entry.clone())));
+        }
+        Ok(Arc::new(Rope::new([Segment::literal(kpm.to_bytes())])?))
+    }
 }

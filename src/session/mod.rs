@@ -5,10 +5,8 @@
 mod choices;
 mod error;
 mod opening;
-mod plan;
 mod prepared;
 
 pub(crate) use choices::{SplitChoices, Stages};
 pub(crate) use opening::{PreparedImage, Release, ReleasedWheel, Session, SessionInputs};
-pub(crate) use plan::Share;
-pub(crate) use prepared::Prepared;
+pub(crate) use prepared::{Prepared, Share};

@@ -9,8 +9,7 @@ use once_cell::sync::OnceCell;
 
 use super::choices::{SplitChoices, Stages};
 use super::error::SessionError;
-use super::plan::{Share, plan};
-use super::prepared::Prepared;
+use super::prepared::{Prepared, Share, plan};
 use crate::gpu::TargetId;
 use crate::image::{DeviceParts, Image, ImageReference, LayeredImage};
 use crate::kpack::BundleJobs;

@@ -1,4 +1,4 @@
-//! A listed input.
+//! A listed input, and what the list says about its bytes, none of which are read for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::host_wheel::HostWheel;
 use super::links::{Resolved, resolve as resolve_links};
 use super::path::EntryPath;
 use crate::memory::ParserMemory;
-use crate::rope::Content;
+use crate::rope::{Content, Identity};
 
 /// Contents that show whether an input has changed: after a change, at least one of them cannot be read.
 pub type Witnesses = Vec<Arc<dyn Content>>;
@@ -134,4 +134,41 @@ pub(super) fn find_dist_info(entries: &[Entry]) -> Option<EntryPath> {
     let only = candidates.next()?;
     let complete = ["METADATA", "WHEEL"].iter().all(|name| is_file(&only.path.child(name.as_bytes())));
     (complete && candidates.next().is_none()).then(|| only.path.clone())
+}
+
+/// The state of an input as its list shows it. A copy of the input that keeps times has the same state, on every machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedState {
+    /// Seconds since 1970 of the newest entry.
+    pub newest: i64,
+    /// Identifies the names, kinds, permissions, sizes and times of the entries and of the files of device wheels, the targets
+    /// of symlinks, the CRC-32 of members of wheels, and the requirements of device wheels.
+    pub identity: Identity,
+}
+
+impl Input {
+    /// The state of the input: of its entries, and of the tar archive that holds them.
+    pub fn state(&self) -> ListedState {
+        let mut newest = self.root.mtime;
+        let mut identity = Identity::describe("state of an input");
+        let time = |it: &Attributes| [it.mtime.cast_unsigned(), it.mtime_nanoseconds.into()];
+        identity.numbers(time(&self.root));
+        let devices = || self.host_wheel().into_iter().flat_map(|host| &host.devices);
+        for text in devices().flat_map(|device| std::iter::once(&device.part).chain(&device.requires)) {
+            identity.add(text.as_bytes());
+        }
+        for entry in self.entries.iter().chain(devices().flat_map(|device| &device.files)) {
+            newest = newest.max(entry.attributes.mtime);
+            identity.add(entry.path.as_bytes()).number(entry.attributes.mode.into()).numbers(time(&entry.attributes));
+            match &entry.kind {
+                EntryKind::Directory => identity.number(0),
+                EntryKind::Symlink(target) => identity.number(1).add(target),
+                EntryKind::File { content, .. } => {
+                    let crc32 = content.member().map_or(0, |member| member.packed().crc32);
+                    identity.numbers([2, content.size(), crc32.into()])
+                }
+            };
+        }
+        ListedState { newest, identity: identity.finish() }
+    }
 }

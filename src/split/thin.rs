@@ -114,6 +114,17 @@ struct Thinned {
 }
 
 impl ThinBinary {
+    /// The binary at `entry` of the input, which names it in messages.
+    pub fn new(
+        entry: &str,
+        original: &Arc<dyn Content>,
+        gpus: &Arc<GpuSet>,
+        bundles: &Arc<[Arc<Compressed>]>,
+        jobs: &Arc<BundleJobs>,
+    ) -> Self {
+        Self::of(&Arc::new(ThinSource::new(entry, original, bundles, jobs)), gpus)
+    }
+
     fn of(source: &Arc<ThinSource>, gpus: &Arc<GpuSet>) -> Self {
         Self { source: Arc::clone(source), gpus: Arc::clone(gpus), made: OnceCell::new() }
     }

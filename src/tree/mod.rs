@@ -10,7 +10,6 @@ mod build;
 mod children;
 mod found;
 mod links;
-mod narrow;
 mod node;
 mod origin;
 mod sizes;

@@ -30,11 +30,9 @@ mod parts;
 mod payload;
 mod record;
 mod report;
-mod requirements;
 mod rules;
 mod separation;
 mod thin;
-mod views;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -240,7 +238,7 @@ impl Run<'_> {
         distributions::check(distributions, parts.are_wheels(), findings);
         names::check_directories(distributions, findings);
         names::check_readable(distributions, findings);
-        requirements::check(distributions, against.is_some(), findings);
+        names::check(distributions, against.is_some(), findings);
         payload::check_code(context, &code);
         payload::check_payload(context);
         payload::check_archives(context);

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::error::ViewError;
-use super::installed::Installed;
 use super::items::{Item, add_directories, device_parts, fat_items, fill, host_part, layer};
 use super::report::fixed;
 use super::served::ServedGpus;
 use super::thin::{DistInfo, Layers, ThinLayout, ThinViews, show_thin};
-use super::thin_wheels::{METADATA, ThinWheelOfView, ThinWheels};
+use super::thin_wheels::{Installed, METADATA, ThinWheelOfView, ThinWheels};
 use crate::gpu::{BundleKey, Level};
 use crate::rope::Materialize;
 use crate::source::{Attributes, EntryPath, Input};

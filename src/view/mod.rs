@@ -4,7 +4,6 @@
 
 mod error;
 mod hiding;
-mod installed;
 pub(crate) mod items;
 pub(crate) mod layout;
 mod made_time;

@@ -18,7 +18,6 @@ mod payload;
 mod record;
 mod record_file;
 mod requirements;
-mod sboms;
 mod spliced;
 #[cfg(test)]
 mod tests;
@@ -26,7 +25,6 @@ mod thin_part;
 mod unchanged;
 mod wheel_part;
 mod wheels;
-mod writer;
 mod zip;
 
 pub use assemble::{Assembled, AssemblyOptions, SplitWheel, Wheels, warnings_of};

@@ -1,7 +1,7 @@
 //! RECORD of a new wheel (Recording installed projects).
 
 use super::entry::WheelEntry;
-use super::writer::Writer;
+use super::zip::Writer;
 use crate::rope::Rope;
 use crate::source::EntryPath;
 use crate::wheel::{WheelError, quoted};

@@ -23,7 +23,6 @@ mod named;
 mod nearby;
 mod origin;
 mod part;
-mod pieces;
 mod process;
 mod runtime;
 mod split;

@@ -8,7 +8,7 @@ use object::{LittleEndian as LE, U32};
 
 use super::checksum::{Checksum, FIELD};
 use super::image::{PeImage, PeSection};
-use super::offsets::MAX_DEBUG;
+use super::joined::MAX_DEBUG;
 use crate::binary::BinaryError;
 use crate::binary::split::Problems;
 use crate::rope::{Content, Edit, edited, to_usize};

@@ -7,7 +7,6 @@ mod imports;
 mod joined;
 mod layout;
 mod lint;
-mod offsets;
 mod relocation;
 mod rewrite;
 mod split;

@@ -4,8 +4,8 @@ use object::pe::{self, ImageNtHeaders64, ImageSectionHeader, SectionFlags};
 use object::pod::bytes_of_slice;
 use object::{LittleEndian as LE, U32};
 
+use super::joined::{drop_signature, move_debug_data, moved_headers, moved_section, patch_headers};
 use super::layout::PeLayout;
-use super::offsets::{drop_signature, move_debug_data, moved_headers, moved_section, patch_headers};
 use super::{CoffWrapper, FatCoff, MARKER};
 use crate::binary::BinaryError;
 use crate::binary::changes::{Patch, PatchPiece};

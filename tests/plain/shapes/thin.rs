@@ -6,10 +6,11 @@ use std::sync::Arc;
 use kpackfs::binary::FatBinary;
 use kpackfs::fatbin::read_bundle;
 use kpackfs::gpu::GpuSet;
-use kpackfs::kpack::Compression;
+use kpackfs::kpack::{BundleJobs, Compression};
 use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
-use kpackfs::split::{Destination, FatBinaries};
+use kpackfs::source::EntryKind;
+use kpackfs::split::{Destination, ThinBinary};
 use md5::{Digest, Md5};
 
 use crate::common::fixture;
@@ -32,11 +33,12 @@ fn thin(shown: &Shown, gpus: &str) -> BTreeMap<String, Arc<dyn Content>> {
     let resources = Resources::new(64 << 20);
     let gpus = Arc::new(gpus.parse::<GpuSet>().unwrap());
     let input = kpackfs::source::Input::open(shown.fat.path(), &resources).unwrap();
-    let binaries = FatBinaries::new(&input, &shown.plan, &[]);
     let thin = input.entries.iter().zip(&shown.plan.places).filter_map(|(entry, place)| {
-        let Destination::Rewritten { .. } = place else { return None };
+        let (Destination::Rewritten { bundles, .. }, EntryKind::File { content, .. }) = (place, &entry.kind) else {
+            return None;
+        };
         let name = String::from_utf8(entry.path.name().to_vec()).unwrap();
-        let thin = binaries.thin(&gpus, &entry.path).expect("the thin form of what is rewritten");
+        let thin = ThinBinary::new(&name, content, &gpus, bundles, &BundleJobs::new(&resources));
         let rewritten: Arc<dyn Content> = thin.rewritten().unwrap_or_else(|error| panic!("{name}: {error}"));
         Some((name, rewritten))
     });
