@@ -103,5 +103,6 @@ mod near;
 mod page;
 mod report;
 mod sync;
+mod text;
 mod threads;
 mod why;

@@ -25,6 +25,7 @@ use self::changes::Patch;
 use self::form::CodeForm;
 use crate::fatbin::{MAGIC_SIZE, is_bundle};
 use crate::rope::{Content, Edit, Rope};
+use crate::source::HostFormat;
 
 pub use code::FileCode;
 pub use data::data_ranges;
@@ -44,20 +45,9 @@ pub struct FatBinary {
     format: BinaryFormat,
 }
 
-/// The format of a file, by its first bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HostFormat {
-    Elf,
-    Coff,
-}
-
 impl HostFormat {
     fn of(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        Ok(match content.beginning(4)?[..] {
-            [0x7f, b'E', b'L', b'F'] => Some(Self::Elf),
-            [b'M', b'Z', _, _] => Some(Self::Coff),
-            _ => None,
-        })
+        Ok(Self::of_head(&content.beginning(4)?))
     }
 
     /// Reads a file of one of the formats; `None` for others.

@@ -354,7 +354,7 @@ pub(super) fn write(
     let sized = || artifact_parts(parts, &tree);
     let bounds = || Ok(sized().into_iter().map(with_added).collect());
     limits.check_bounds(bounds, PartChoice::Gpus)?;
-    let mut output = Output::prepare(output, &places, &gone, &replace, inputs, resources, terminal::warn)?;
+    let mut output = Output::prepare(output, &places, &gone, &replace, inputs, &resources.store, terminal::warn)?;
     let archives: Vec<&ArchiveRope> =
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
     let views = output.views(&views);

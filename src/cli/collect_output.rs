@@ -110,7 +110,7 @@ impl ResultOptions {
             [only] if is_empty(only) => Replace::Only(places.clone()),
             _ => Replace::all(self.force),
         };
-        let mut staged = Output::prepare(directory, &places, &[], &replace, inputs, resources, warn)?;
+        let mut staged = Output::prepare(directory, &places, &[], &replace, inputs, &resources.store, warn)?;
         self.write_pieces(&tree, &pieces, &mut staged, &collected.prepared)?;
         Ok((staged, places))
     }

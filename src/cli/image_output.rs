@@ -20,12 +20,12 @@ use crate::export::{
     ExportError, ImageLayout, ImageWriteError, ImagesToWrite, Inputs, LayerCompression, WrittenImage, WrittenImages,
 };
 use crate::gpu::{GpuSet, TargetId, doubt};
-use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, LayerPart, first_names};
+use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, LayerPart, MAX_NAMED};
 use crate::opened::{Named, NamedPath};
-use crate::report::text::more;
 use crate::report::{LookedAt, PartChoice, PartGpus, SizedPart};
 use crate::session::{Prepared, PreparedImage};
 use crate::split::{Packaging, PlanOptions, Statement};
+use crate::text::{first_names, more};
 use crate::view::{gpus_of, serves};
 
 /// The level of zstd: that of archives.
@@ -214,7 +214,7 @@ fn report(prepared: &Prepared, division: &Division<'_>) {
 fn report_artifacts(image: &Image) {
     let artifacts: Vec<_> = image.artifacts().iter().map(ToString::to_string).collect();
     if !artifacts.is_empty() {
-        let (count, kinds) = (artifacts.len(), first_names(&artifacts));
+        let (count, kinds) = (artifacts.len(), first_names(&artifacts, MAX_NAMED, ", ", ","));
         note(&format!(
             "{count} left out ({kinds}): they name the digest of the image, so they are not about new images"
         ));

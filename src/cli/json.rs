@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use crate::report::text::{escaped_json, is_special};
+use crate::text::{escaped_json, is_special};
 use crate::view::JSON_VERSION;
 
 /// A report with the version of the JSON output.

@@ -58,7 +58,8 @@ impl IndexOutput<'_> {
         let Some(root) = release.root() else { bail!("there are no wheels") };
         let (place, replace) = (self.directory.join(SIMPLE), Replace::all(self.force));
         let places = std::slice::from_ref(&place);
-        let mut output = Output::prepare(self.directory, places, &[], &replace, self.inputs, &release.resources, warn)?;
+        let mut output =
+            Output::prepare(self.directory, places, &[], &replace, self.inputs, &release.resources.store, warn)?;
         let views = output.views(&[(EntryPath::root().child(SIMPLE.as_bytes()), place)]);
         let [(_, staged)] = views.as_slice() else { bail!("{SIMPLE}: not written") };
         let sums = IndexSums::wanted(&wheels);

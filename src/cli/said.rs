@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::json;
 use super::table::{counted, size};
 use super::terminal::{escaped, message};
+use crate::text::quoted;
 
 /// The most pieces that are listed for people.
 const MOST: usize = 15;
@@ -222,15 +223,6 @@ impl Sum {
 /// A command to type into a shell.
 pub(super) fn command<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
-}
-
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_alphanumeric() || "_-./+:=@%,".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

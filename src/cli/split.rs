@@ -285,7 +285,8 @@ impl Split {
         let gone: Vec<_> = stated.iter().flat_map(|stated| stated.replaced()).collect();
         let replace = Replace::all(self.force);
         stated.map_or(Ok(()), |stated| stated.check(inputs))?;
-        let mut output = Output::prepare(self.output(), &places, &gone, &replace, inputs, &prepared.resources, warn)?;
+        let mut output =
+            Output::prepare(self.output(), &places, &gone, &replace, inputs, &prepared.resources.store, warn)?;
         let written = output.views(views);
         let sums = stated.map(|stated| stated.sums(&written)).unwrap_or_default();
         let measured = |ready: &_| Ok(measured(parts.planned()?, &output, ready));

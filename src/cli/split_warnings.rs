@@ -8,10 +8,10 @@ use super::terminal::{note, warn};
 use crate::gpu::{BundleKey, begins_device_part};
 use crate::loader::OwnRuntime;
 use crate::report::LookedAt;
-use crate::report::text::more;
 use crate::session::Prepared;
 use crate::source::EntryPath;
 use crate::split::{Plan, RESERVED};
+use crate::text::more;
 use crate::tree::{ROOT, Tree};
 use crate::wheelparts::WheelSet;
 

@@ -10,10 +10,10 @@ use super::terminal::warn;
 use crate::disk::Durability;
 use crate::export::{MadeFiles, ReadyViews, Reflink, WantedSums};
 use crate::kpack::{ArchiveRope, unmade_size};
-use crate::report::text::more;
 use crate::rope::ReadError;
 use crate::source::EntryPath;
 use crate::split::{Plan, PlannedArchive};
+use crate::text::more;
 use crate::tree::{ROOT, Tree};
 
 /// Options of writing views.

@@ -11,7 +11,6 @@ mod lookup;
 mod metadata;
 mod model;
 mod pattern;
-mod shell;
 mod tables;
 mod unreachable;
 
@@ -33,7 +32,6 @@ pub(crate) use lookup::{
 pub(crate) use model::{Coverage, CoverageFailure, CoveredDatabase, DatabaseAnswer, FailureKind, InputCoverage};
 pub(crate) use model::{CoverageInput, Requirement};
 pub(crate) use pattern::Pattern;
-pub(crate) use shell::quoted;
 
 impl InputCoverage {
     /// Judges the libraries and databases that planning found, and reads the headers of their code.

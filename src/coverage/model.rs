@@ -12,10 +12,10 @@ use crate::database::KernelFiles;
 use crate::gpu::{CodeKind, TargetId, doubt};
 use crate::join::Joined;
 use crate::report::table::counted;
-use crate::report::text::{NAMED, more};
 use crate::resources::Resources;
 use crate::source::Input;
 use crate::split::{CodeOfFile, Plan};
+use crate::text::{NAMED, first_names};
 
 /// Which code an input has for the required GPUs.
 #[derive(Debug, Serialize)]
@@ -303,12 +303,12 @@ impl Coverage {
 
 /// The first of some failures, and how many more there are.
 fn named(failures: &[CoverageFailure]) -> String {
-    let first = failures.iter().take(NAMED).map(|failure| match &*failure.path {
+    let failures = failures.iter().map(|failure| match &*failure.path {
         // The input itself is the directory.
         "" => failure.reason.clone(),
         path => format!("{path}: {}", failure.reason),
     });
-    first.collect::<Vec<_>>().join("; ") + &more(failures.len().saturating_sub(NAMED), ";")
+    first_names(failures, NAMED, "; ", ";")
 }
 
 fn sentence(

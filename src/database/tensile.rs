@@ -92,9 +92,9 @@ pub fn files_of_name(name: &str) -> impl Iterator<Item = String> {
 }
 
 /// The processor of a catalogue that names others, by its file name: `gfx942` for `TensileLibrary_lazy_gfx942.dat.zlib`.
-pub fn processor_of_lazy(name: &str) -> Option<&str> {
+pub fn processor_of_lazy(name: &str) -> Option<String> {
     let name = name.strip_prefix(LAZY)?;
-    CATALOGUES.iter().find_map(|suffix| name.strip_suffix(suffix))
+    CATALOGUES.iter().find_map(|suffix| name.strip_suffix(suffix)).map(str::to_owned)
 }
 
 /// The processor of a file that only a catalogue leads to: `gfx942` for `TensileLibrary_A_gfx942.dat`, and for helper kernels,

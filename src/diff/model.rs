@@ -9,7 +9,7 @@ use super::inventory::Members;
 use super::metadata::MetadataChange;
 use super::side::InputForm;
 use crate::report::table::size;
-use crate::report::text::{NAMED, more};
+use crate::text::{NAMED, first_names};
 
 /// The result of `diff`. `docs/json.md` describes it as JSON.
 #[derive(Debug, Serialize)]
@@ -220,9 +220,8 @@ fn sentence(percent: f64, exceeded: &[Exceeded]) -> String {
     if exceeded.is_empty() {
         return format!("Nothing grew by more than {percent} %: neither the host part, nor a target, nor a download.");
     }
-    let named: Vec<_> = exceeded.iter().take(NAMED).map(Exceeded::describe).collect();
-    let more = more(exceeded.len().saturating_sub(NAMED), ",");
-    format!("More than {percent} % is too much: {}{more}.", named.join(", "))
+    let named = first_names(exceeded.iter().map(Exceeded::describe), NAMED, ", ", ",");
+    format!("More than {percent} % is too much: {named}.")
 }
 
 impl Exceeded {

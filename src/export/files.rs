@@ -9,7 +9,7 @@ use super::error::{ExportError, Warn, at};
 use super::inputs::Inputs;
 use super::output::{Output, Replace};
 use crate::disk::{Durability, parent};
-use crate::resources::Resources;
+use crate::index::FrameStore;
 
 /// Files to write: the path of each, what it is made of, and how it is named in messages.
 pub(crate) struct NewFiles<T> {
@@ -42,7 +42,7 @@ impl<T> NewFiles<T> {
         self.check()?;
         let (place, replace) = (self.directory(), Replace::all(self.may_replace));
         let places: Vec<_> = self.files.keys().cloned().collect();
-        let mut output = Output::prepare(&place, &places, &[], &replace, inputs, &Resources::new(0), warn)?;
+        let mut output = Output::prepare(&place, &places, &[], &replace, inputs, &FrameStore::default(), warn)?;
         for (path, (_, source)) in &self.files {
             let staged = output.staged(path);
             let directory = parent(&staged);

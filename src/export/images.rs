@@ -147,12 +147,12 @@ impl ImageLayout<'_> {
             Self::New(_) => {
                 // The index comes last: without it there is no image.
                 let parts = ["blobs", MARK, INDEX].map(part);
-                Output::prepare(place, &parts, &[], &Replace::all(to_write.may_replace), inputs, resources, warn)
+                Output::prepare(place, &parts, &[], &Replace::all(to_write.may_replace), inputs, &resources.store, warn)
             }
             Self::Existing(_) => {
                 // Any blob stands for all: a symlink may lead to those of an input.
                 inputs.check_all([part(INDEX), part(BLOBS).join("blob")].iter().map(PathBuf::as_path))?;
-                Output::prepare(place, &[], &[], &Replace::all(false), inputs, resources, warn)
+                Output::prepare(place, &[], &[], &Replace::all(false), inputs, &resources.store, warn)
             }
         }
     }

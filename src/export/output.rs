@@ -19,11 +19,9 @@ use crate::disk::{
     ASIDE, Durability, NewFile, PREFIX, Staging, delete, delete_abandoned, exchange, parent, rename_new,
     sync_directory, sync_filesystem,
 };
-use crate::resources::Resources;
+use crate::index::FrameStore;
 use crate::source::EntryPath;
-
-/// The most names in a message.
-const NAMED: usize = 3;
+use crate::text::{NAMED, first_names};
 
 /// An output that is being written. If it is dropped before it is published, nothing is left.
 pub(crate) struct Output {
@@ -78,7 +76,7 @@ impl Output {
         gone: &[PathBuf],
         replace: &Replace,
         inputs: &Inputs,
-        resources: &Resources,
+        store: &FrameStore,
         warn: Warn,
     ) -> Result<Self, ExportError> {
         inputs.check_all(parts.iter().chain(gone).map(PathBuf::as_path))?;
@@ -98,7 +96,7 @@ impl Output {
         let hidden = Staging::create(place).map_err(at(place))?;
         *unfinished = Some(hidden.path().to_owned());
         drop(unfinished);
-        resources.store.spool_to(place);
+        store.spool_to(place);
         let (place, gone) = (place.to_owned(), gone.to_vec());
         let made = MadeFiles::default();
         let mut output = Self { place, hidden, parts: Vec::new(), made, gone, synced: BTreeSet::new(), warn };
@@ -222,14 +220,10 @@ impl OutputPart {
 
 /// Fails if there are paths that would be replaced.
 fn refuse_existing(taken: &[&Path]) -> Result<(), ExportError> {
-    let Some(first) = taken.first() else { return Ok(()) };
-    let more = match taken.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    let shown = taken.iter().skip(1).take(NAMED - 1).map(|place| format!(", {}", place.display()));
-    let shown = shown.fold(first.display().to_string(), |all, one| all + &one);
-    Err(ExportError::Existing(shown + &more))
+    if taken.is_empty() {
+        return Ok(());
+    }
+    Err(ExportError::Existing(first_names(taken.iter().map(|place| place.display()), NAMED, ", ", ",")))
 }
 
 /// Deletes what killed processes have left in an output directory, unless it is an input. Reports names that only the

@@ -8,7 +8,7 @@ use super::*;
 fn prepare(output: &Path, names: &[&str], force: bool, input: &Path) -> Result<Output, ExportError> {
     let places: Vec<_> = names.iter().map(|name| output.join(name)).collect();
     let inputs = Inputs::of_files(&[input.to_owned()]);
-    Output::prepare(output, &places, &[], &Replace::all(force), &inputs, &Resources::new(0), |_| ())
+    Output::prepare(output, &places, &[], &Replace::all(force), &inputs, &FrameStore::default(), |_| ())
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -154,7 +154,7 @@ fn parts_that_nothing_takes_the_place_of_go_at_the_end() {
             fs::create_dir_all(place.join("x")).unwrap();
         }
         let (inputs, replace) = (Inputs::of_files(std::slice::from_ref(&input)), Replace::all(force));
-        Output::prepare(&output, &[output.join("part")], &gone, &replace, &inputs, &Resources::new(0), |_| ())
+        Output::prepare(&output, &[output.join("part")], &gone, &replace, &inputs, &FrameStore::default(), |_| ())
     };
     assert!(prepare(false).err().unwrap().to_string().contains("part"));
     let failed = prepare(true).unwrap();

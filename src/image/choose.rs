@@ -12,6 +12,7 @@ use super::{ImageError, ImageReference, Layer};
 use crate::memory::{Parser, ParserMemory, TableError};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
+use crate::text::first_names;
 
 /// The annotation by which builders mark entries of an index that are about another one, such as attestations (`BuildKit`,
 /// "Attestation storage").
@@ -28,7 +29,7 @@ const MAX_DOCUMENTS: usize = 4096;
 const MAX_DEPTH: usize = 16;
 
 /// The most names in a message.
-const MAX_NAMED: usize = 10;
+pub(crate) const MAX_NAMED: usize = 10;
 
 /// How many times more memory a document takes when it is parsed.
 const PARSED: u64 = 30;
@@ -67,7 +68,8 @@ impl Image {
             found.retain(is_of_rocm);
         }
         let missing = |wanted: String| {
-            let existing = if tags.is_empty() { "no tags".to_owned() } else { first_names(&tags) };
+            let existing =
+                if tags.is_empty() { "no tags".to_owned() } else { first_names(&tags, MAX_NAMED, ", ", ",") };
             ImageError::NoSuchImage { path: layout.place().to_owned(), wanted, existing }
         };
         let mut found = found.into_iter();
@@ -326,13 +328,6 @@ impl<'a> ImageSearch<'a> {
             }
         }
     }
-}
-
-/// The first of some names, and how many more there are.
-pub(crate) fn first_names(names: &[String]) -> String {
-    let (first, rest) = names.split_at(names.len().min(MAX_NAMED));
-    let first = first.join(", ");
-    if rest.is_empty() { first } else { format!("{first}, and {} more", rest.len()) }
 }
 
 fn too_large(error: TableError) -> ImageError {

@@ -25,7 +25,7 @@ use crate::gpu::GpuSet;
 use crate::resources::Resources;
 use crate::source::Input;
 
-pub(crate) use choose::{Image, first_names};
+pub(crate) use choose::{Image, MAX_NAMED};
 pub(crate) use device_parts::DeviceParts;
 pub(crate) use division::{Division, DivisionForm};
 pub use error::ImageError;

@@ -23,11 +23,11 @@ use self::cells::{bytes, columns, count, ratio, section, table};
 use crate::packages::SplitArtifact;
 use crate::report::details::Details;
 use crate::report::table::{counted, percent};
-use crate::report::text::{escaped, escaped_json, is_special};
 use crate::report::{CodeSummary, InspectReport, LayerSummary, SizedParts, Summary, needed_of};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::Input;
 use crate::split::Plan;
+use crate::text::{escaped, escaped_json, is_special};
 use crate::view::JSON_VERSION;
 use crate::wheelparts::WheelSet;
 

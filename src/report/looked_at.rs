@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::device_code::CodeSummary;
 use super::table::counted;
-use super::text::{NAMED, more};
 use crate::binary::SplitBinary;
 use crate::devicecode::{DeviceForm, begins_static_library, code_by_name, code_of_file, is_packed_tree};
 use crate::loader::is_archive;
@@ -13,6 +12,7 @@ use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryPath, Input, may_be_binary};
 use crate::split::{CodeOfFile, Destination, Fate, Plan};
+use crate::text::{NAMED, first_names};
 
 /// What was looked at in an input that has nothing to split.
 #[derive(Clone, Debug, Default)]
@@ -129,9 +129,8 @@ impl fmt::Display for LookedAt {
         match (split, archives) {
             _ if *files == 0 => formatter.write_str("has no files"),
             (0, 0) if !found.is_empty() => {
-                let named: Vec<_> = found.iter().take(NAMED).map(String::as_str).collect();
-                let more = more(found.len().saturating_sub(NAMED), ";");
-                write!(formatter, "has device code in forms that are not split: {}{more}", named.join("; "))
+                let named = first_names(found, NAMED, "; ", ";");
+                write!(formatter, "has device code in forms that are not split: {named}")
             }
             (0, 0) if !loose.is_empty() => write!(
                 formatter,

@@ -14,7 +14,6 @@ mod sizes;
 mod summary;
 pub(crate) mod table;
 mod tables;
-pub(crate) mod text;
 
 use serde::Serialize;
 
@@ -22,6 +21,7 @@ use crate::source::Input;
 use crate::split::Plan;
 use crate::wheelparts::WheelSet;
 
+pub(crate) use crate::text::escaped;
 pub(crate) use device_code::{CodeSummary, EmbeddedSummary};
 pub(crate) use fitted::fit;
 pub(crate) use layers::LayerSummary;
@@ -31,7 +31,6 @@ pub(crate) use part::{PartGpus, SizedPart};
 pub(crate) use release::{ReleaseReport, WheelReport, needed_of};
 pub(crate) use sizes::{PartSize, SizedParts, Sizes, UserSize};
 pub(crate) use summary::{BinarySummary, Summary};
-pub(crate) use text::escaped;
 
 /// The result of `inspect` for a wheel or a tree. `docs/json.md` describes it as JSON.
 #[derive(Debug, Serialize)]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use super::fitted::{DEEPER, fitted, limit, wrapped};
-use super::text::escaped;
+use crate::text::escaped;
 
 /// The format of tables.
 #[derive(Clone, Copy, Debug)]

@@ -14,9 +14,27 @@ use crate::rope::{Content, to_usize};
 /// Bytes of the smallest file that can be a binary: an ELF header, or the DOS header of PE.
 pub(crate) const MIN_BINARY: u64 = 64;
 
+/// A format of host binaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostFormat {
+    Elf,
+    Coff,
+}
+
+impl HostFormat {
+    /// The one that a file with these first bytes may have.
+    pub(crate) fn of_head(head: &[u8]) -> Option<Self> {
+        match head {
+            [0x7f, b'E', b'L', b'F', ..] => Some(Self::Elf),
+            [b'M', b'Z', _, _, ..] => Some(Self::Coff),
+            _ => None,
+        }
+    }
+}
+
 /// Whether a file with these first bytes may be ELF or PE.
 pub fn begins_binary(head: &[u8]) -> bool {
-    matches!(head, [0x7f, b'E', b'L', b'F', ..] | [b'M', b'Z', _, _, ..])
+    HostFormat::of_head(head).is_some()
 }
 
 /// Whether a file that begins with these [`MIN_BINARY`] bytes may be a binary. Shorter ones are none.

@@ -51,7 +51,7 @@ use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 
 pub use binary::begins_binary;
-pub(crate) use binary::{MIN_BINARY, begins_as_binary, is_head_of_binary, may_be_binary};
+pub(crate) use binary::{HostFormat, MIN_BINARY, begins_as_binary, is_head_of_binary, may_be_binary};
 pub(crate) use calendar::date;
 pub(crate) use central::ends_as_zip;
 pub(crate) use central::unknown;

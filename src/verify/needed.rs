@@ -8,7 +8,7 @@ use super::manifest_files::ProvenFiles;
 use super::parts::{PartFile, PartsKind};
 use super::rules::Rule;
 use crate::coverage::{CodePlace, CoveredDatabase, InputDatabases, LibraryCode};
-use crate::database::tensile;
+use crate::database::tensile::{self, processor_of_further, processor_of_lazy};
 use crate::database::{Handler, catalogue_names};
 use crate::memory::Parser;
 use crate::source::{EntryKind, EntryPath};
@@ -26,10 +26,12 @@ impl Context<'_> {
         if self.parts.kind == PartsKind::Fragment {
             return;
         }
-        let lazy: Vec<_> = self.parts.files().filter_map(|file| Some((file, processor_of(file.path, true)?))).collect();
+        let lazy: Vec<_> =
+            self.parts.files().filter_map(|file| Some((file, processor_of(file.path, processor_of_lazy)?))).collect();
         let files = self.parts.files();
-        let further: BTreeMap<_, _> =
-            files.filter_map(|file| Some(((file.path.directory(), processor_of(file.path, false)?), file))).collect();
+        let further: BTreeMap<_, _> = files
+            .filter_map(|file| Some(((file.path.directory(), processor_of(file.path, processor_of_further)?), file)))
+            .collect();
         let of_all = lazy.iter().map(|(file, _)| file.path.directory()).chain(further.keys().map(|(it, _)| *it));
         let mut directories: BTreeMap<&[u8], FileNames<'_>> = of_all.map(|it| (it, FileNames::new())).collect();
         if directories.is_empty() {
@@ -100,10 +102,8 @@ impl Context<'_> {
 /// The processor of a lazy catalogue, or of a file to which one has to lead, in the database of one of Tensile's
 /// libraries. `None` if that is a generic one: no released library reads it, and the names of its fallback code are open
 /// (ROCm/rocm-libraries#9366).
-fn processor_of(path: &EntryPath, is_lazy: bool) -> Option<String> {
-    let name = std::str::from_utf8(path.name()).ok()?;
-    let lazy = || tensile::processor_of_lazy(name).map(str::to_owned);
-    let processor = if is_lazy { lazy()? } else { tensile::processor_of_further(name)? };
+fn processor_of(path: &EntryPath, named: fn(&str) -> Option<String>) -> Option<String> {
+    let processor = named(std::str::from_utf8(path.name()).ok()?)?;
     let is_read = tensile::kind(path).is_some() && !processor.ends_with("-generic");
     is_read.then_some(processor)
 }

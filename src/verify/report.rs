@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::rules::Rule;
 use crate::metrics::Counter;
-use crate::report::text::more;
 use crate::resources::Resources;
 use crate::rope::reason_at;
+use crate::text::first_names;
 
 /// The most findings, notes, and causes of a rule in a report. What is beyond is counted.
 const MAX_LISTED: usize = 1000;
@@ -265,8 +265,7 @@ fn without_names(reason: &str) -> String {
 /// `0, 1, 2 and 5 more`: a list of limited length.
 pub(super) fn enumerate<T: fmt::Display>(items: &[T]) -> String {
     const SHOWN: usize = 8;
-    let shown: Vec<_> = items.iter().take(SHOWN).map(ToString::to_string).collect();
-    shown.join(", ") + &more(items.len().saturating_sub(SHOWN), "")
+    first_names(items, SHOWN, ", ", "")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::{Claims, Metadata, Stated, WheelError, WheelFile};
 use crate::memory::{Parser, WholeFile};
 use crate::rope::{Content, PackedContent};
 use crate::source::{Entry, EntryPath, Input};
+use crate::text::more;
 
 impl Metadata {
     /// Reads the METADATA of a wheel, packed or unpacked.
@@ -53,7 +54,7 @@ impl Claims {
         let mut wrong: Vec<_> = several.chain(entries).collect();
         wrong.sort_unstable();
         let (first, rest) = wrong.split_first()?;
-        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        let more = more(rest.len(), "");
         let first = String::from_utf8_lossy(first);
         Some(format!("{first:?}{more}: RECORD states another size, or two digests; the wheels state what is right"))
     }

@@ -15,6 +15,7 @@ use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::rope::{Content, Rope};
 use crate::source::EntryPath;
 use crate::split::{SplitId, Statement};
+use crate::text::more;
 use crate::wheel::{
     Devices, Paths, Requirements, STATEMENT, VariantLabel, WheelError, WheelName, has_property, installed_with,
     variant_json,
@@ -310,13 +311,12 @@ pub fn warnings_of(name: &WheelName, paths: impl Iterator<Item = EntryPath>) -> 
         let mut found = odd.iter().filter(|path| path.to_text().contains(pattern)).map(ToString::to_string);
         found.next().map(|first| (first, found.count()))
     };
-    let more = |count: usize| if count == 0 { String::new() } else { format!(" and {count} more") };
     let mut warnings = Vec::new();
     if let Some((first, rest)) = find(&|letter| r#"<>:"|?*\"#.contains(letter)) {
-        warnings.push(format!("{name}: {first}{}: no such name can be installed on Windows", more(rest)));
+        warnings.push(format!("{name}: {first}{}: no such name can be installed on Windows", more(rest, "")));
     }
     if let Some((first, rest)) = find(&char::is_control) {
-        warnings.push(format!("{name}: {first:?}{}: uv and PyPI refuse control characters in names", more(rest)));
+        warnings.push(format!("{name}: {first:?}{}: uv and PyPI refuse control characters in names", more(rest, "")));
     }
     warnings
 }

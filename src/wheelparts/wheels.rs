@@ -19,6 +19,7 @@ use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::split::{Destination, Plan, SplitFacts, SplitId, Statement};
+use crate::text::more;
 use crate::wheel::{Paths, Requirements, VariantLabel, WheelError, normalise};
 
 /// The user's choices about wheels.
@@ -313,6 +314,6 @@ fn wheel_files(
 /// The warning that device wheels of a host wheel are missing.
 fn warning_of_missing(not_given: &[String]) -> Option<String> {
     let (first, rest) = not_given.split_first()?;
-    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+    let more = more(rest.len(), "");
     Some(format!("its device wheels were not given, which have its device code; name them, too: {first}{more}"))
 }

@@ -12,7 +12,7 @@ use super::lookup::{Lookup, Presence};
 use super::origin::wheel_in;
 use super::wanted::WantedPackages;
 use crate::binary::{FatBinary, SplitBinary};
-use crate::coverage::{CodePlace, CoveredDatabase, InputDatabases, LibraryCode, quoted};
+use crate::coverage::{CodePlace, CoveredDatabase, InputDatabases, LibraryCode};
 use crate::database::Databases;
 use crate::fatbin::begins_code;
 use crate::gpu::TargetId;
@@ -26,6 +26,7 @@ use crate::remote::is_url;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryPath, Input};
+use crate::text::quoted;
 use crate::wheel::{Metadata, WheelLabel, accepts, normalise};
 
 /// The files with code of what is put together, and how much was looked at.

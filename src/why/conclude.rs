@@ -12,7 +12,7 @@ use super::part;
 use crate::gpu::{TargetId, doubt};
 use crate::remote::is_url;
 use crate::report::table::counted;
-use crate::report::text::{NAMED, more};
+use crate::text::{NAMED, more};
 
 /// Follows an answer about archives, if nothing is known of what reads them.
 const LACKS_RUNTIME: &str =

@@ -11,11 +11,12 @@ use super::installer::{Installer, Remedy, is_read_only};
 use super::lookup::Lookup;
 use super::runtime::read_pieces;
 use super::wanted::WantedPackages;
-use crate::coverage::{CauseKind, quoted};
+use crate::coverage::CauseKind;
 use crate::disk;
 use crate::gpu::TargetId;
 use crate::memory::Parser;
 use crate::source::{DirectoryListing, EntryPath};
+use crate::text::quoted;
 use crate::wheel::{Claims, Metadata, accepts, normalise};
 
 /// The directory in which `rocm-sdk init` makes hard links to installed files (ROCm/TheRock#5778).

@@ -8,9 +8,9 @@ use rustix::io::Errno;
 
 use super::origin::{PackageOrigin, directory_of, wheel_in};
 use super::wanted::WantedPackages;
-use crate::coverage::quoted;
 use crate::disk;
 use crate::memory::Parser;
+use crate::text::quoted;
 
 /// How packages get into a directory of packages.
 pub(super) struct Installer {

@@ -2,7 +2,7 @@
 //! name, replaces no placeholder, and cannot be given an archive with a colon in its path (`librocm_kpack` 0.1.0,
 //! `findings/kpack-path-prefix-takes-files.sh`).
 
-use crate::coverage::quoted;
+use crate::text::quoted;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

@@ -15,13 +15,13 @@ use super::lookup::Lookup;
 use super::nearby::{NearbyArchives, nearby_archives};
 use super::{device, installed, kpack_path, part};
 use crate::binary::{SplitBinary, SplitWrapper};
-use crate::coverage::quoted;
 use crate::fatbin::{CODE_BEGINNING, code_problem, damage_by_beginning};
 use crate::gpu::TargetId;
 use crate::kpack::{read_entry, stored_object};
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 use crate::source::open_file;
+use crate::text::quoted;
 
 /// A place where a runtime looks for an archive.
 struct ArchiveCandidate {

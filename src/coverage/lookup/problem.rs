@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 
 use crate::coverage::cause::{CauseKind, cause_kinds};
-use crate::coverage::quoted;
 use crate::database::Handler;
+use crate::text::quoted;
 
 cause_kinds! { KINDS:
     DATABASE_MISSING "database-missing"

@@ -15,15 +15,17 @@ use super::own_code;
 use super::place::DatabasePlace;
 use super::problem::{self, Problem};
 use super::trail::LookupEvidence;
-use crate::coverage::quoted;
 use crate::database::tensile::{
     CATALOGUES, CODE, HELPERS, Lost, catalogues, code_name, files_of_name, helpers, is_for, lost, more,
 };
 use crate::database::{CatalogueCheck, Handler};
 use crate::gpu::{FALLBACKS, FallbackState, TargetId};
-use crate::join::some_of;
 use crate::report::table::counted;
 use crate::resources::Resources;
+use crate::text::{first_names, quoted};
+
+/// The most names in a reason.
+const NAMED: usize = 6;
 
 /// A database for one GPU.
 pub(super) struct TensileDatabase<'a> {
@@ -122,7 +124,7 @@ impl TensileDatabase<'_> {
             return missing(Problem::new(&problem::DATABASE_FILE_MISSING, reason, wanted));
         }
         let others = others(self.files, base);
-        let has = if others.is_empty() { "nothing".to_owned() } else { some_of(&others) };
+        let has = if others.is_empty() { "nothing".to_owned() } else { first_names(&others, NAMED, ", ", "") };
         let reason = format!("{} has no files for {processor}; it has {has}", base.display());
         missing(Problem::new(&problem::DATABASE_MISSING, reason, wanted)).doubtful()
     }
@@ -306,7 +308,7 @@ impl TensileDatabase<'_> {
             CodeState::Damaged(reason) => format!("is damaged: {reason}"),
             CodeState::For(targets) if targets.is_empty() || targets.iter().any(is_own) => return None,
             CodeState::For(targets) => {
-                format!("has code for {}", some_of(&targets))
+                format!("has code for {}", first_names(&targets, NAMED, ", ", ""))
             }
         };
         Some(Problem::new(&problem::DATABASE_DAMAGED, format!("{} {damage}", path.display()), path))

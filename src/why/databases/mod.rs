@@ -17,10 +17,11 @@ use super::libraries::LibraryFile;
 use super::lookup::Lookup;
 use crate::coverage::{
     DATABASE_MISSING, DATABASE_VARIABLE, DatabasePlace, DatabaseSearch, DiskFiles, Evidence, LoadedLibrary,
-    LookupEvidence, Problem, Severity, quoted,
+    LookupEvidence, Problem, Severity,
 };
 use crate::database::{DatabaseReader, Handler};
 use crate::gpu::TargetId;
+use crate::text::quoted;
 
 /// A database, the library that reads it, and a GPU.
 struct ExaminedDatabase<'a> {

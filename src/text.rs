@@ -1,7 +1,9 @@
-//! Text from inputs, for terminals and pages. Names may contain sequences that move the cursor, change the direction of
+//! Words of messages for terminals, pages and shells. Names in inputs may contain sequences that move the cursor, change the direction of
 //! text or forge a line.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::fmt::Display;
 
 /// The most names that a sentence gives before it counts the others.
 pub(crate) const NAMED: usize = 3;
@@ -9,6 +11,28 @@ pub(crate) const NAMED: usize = 3;
 /// How many more there are than those that are named, if there are some: `, and 2 more`.
 pub(crate) fn more(left_out: usize, separator: &str) -> String {
     if left_out == 0 { String::new() } else { format!("{separator} and {left_out} more") }
+}
+
+/// The first of some names, with `between` them, and how many more there are: `a, b, and 2 more`.
+pub(crate) fn first_names<T: Display>(
+    names: impl IntoIterator<Item = T>,
+    most: usize,
+    between: &str,
+    separator: &str,
+) -> String {
+    let mut names = names.into_iter();
+    let first: Vec<_> = names.by_ref().take(most).map(|name| name.to_string()).collect();
+    first.join(between) + &more(names.count(), separator)
+}
+
+/// A word or a path, quoted for a shell.
+pub(crate) fn quoted(word: impl AsRef<OsStr>) -> String {
+    let word = word.as_ref().to_string_lossy();
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_-./+:=@%,".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.into_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// A text on one line without invisible characters. Control characters, and those that change the direction or the
