@@ -29,7 +29,7 @@ use crate::remote::{check_remote, without_secrets};
 use crate::resources::{Resources, WorkPolicy};
 use crate::threads;
 use crate::why::{
-    AnswerStatus, DatabaseLookup, Evidence, Explanation, FORCED, FoundCause, Process, Question, VisibleGpu, WhyError,
+    AnswerStatus, DatabaseLookup, Explanation, FORCED, FoundCause, Process, Question, Trail, VisibleGpu, WhyError,
     disabled, forced, is_runtime, visible, warn_of_empty, warn_of_forced,
 };
 
@@ -316,9 +316,9 @@ impl Why {
 }
 
 /// Prints what was found of a library, or of its database, for a GPU.
-fn print_evidence(place: &str, target: &str, evidence: &[Evidence], out: &mut impl Write) -> anyhow::Result<()> {
+fn print_evidence(place: &str, target: &str, evidence: &Trail, out: &mut impl Write) -> anyhow::Result<()> {
     writeln!(out, "\n{}", message(&format!("{place} on {target}:")))?;
-    for evidence in evidence {
+    for evidence in &evidence.0 {
         let mark = if evidence.model { "model: " } else { "" };
         writeln!(out, "  {mark}{}", message(&evidence.text))?;
     }

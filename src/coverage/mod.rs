@@ -26,8 +26,8 @@ pub(crate) use databases::InputDatabases;
 pub(crate) use judge::wrappers_without_code;
 pub(crate) use libraries::together;
 pub(crate) use lookup::{
-    DATABASE_MISSING, DATABASE_VARIABLE, DatabasePlace, DatabaseSearch, DiskFiles, Evidence, LoadedLibrary,
-    LookupEvidence, Problem, Severity,
+    DATABASE_MISSING, DATABASE_VARIABLE, DatabasePlace, DatabaseSearch, DiskFiles, LoadedLibrary, LookupEvidence,
+    Problem, Severity, Trail,
 };
 pub(crate) use model::{Coverage, CoverageFailure, CoveredDatabase, DatabaseAnswer, FailureKind, InputCoverage};
 pub(crate) use model::{CoverageInput, Requirement};

@@ -18,7 +18,6 @@ mod change;
 mod encode;
 mod error;
 mod join;
-mod plan;
 mod stream;
 mod whole;
 
@@ -26,9 +25,8 @@ use std::sync::Arc;
 
 use self::change::changes;
 pub use self::encode::StreamDigests;
-use self::encode::encode;
+use self::encode::{StreamPart, encode, plan};
 use self::join::Joiner;
-use self::plan::{StreamPart, plan};
 use crate::metrics::Counters;
 use crate::rope::{BlockBoundary, Content, Edit, Rope, edited};
 

@@ -8,7 +8,6 @@ mod dates;
 mod directory;
 mod error;
 mod file;
-mod files;
 mod images;
 mod inputs;
 mod output;
@@ -27,8 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 use rustix::fs::{AtFlags, CWD, utimensat};
 
-use self::directory::LinkedFile;
-use self::directory::{Ready, WriteJob, times};
+use self::directory::{LinkedFile, Ready, WriteJob, times};
 use self::error::{at, reading};
 use self::sharing::{Linux, Sharing, SystemCalls};
 use crate::metrics::Progress;
@@ -40,10 +38,9 @@ pub(crate) use self::blobs::LayerCompression;
 pub(crate) use self::dates::MadeFiles;
 pub(crate) use self::directory::WantedSums;
 pub use self::error::ExportError;
-pub(crate) use self::files::NewFiles;
 pub(crate) use self::images::{ImageLayout, ImageWriteError, ImagesToWrite, WrittenImage, WrittenImages};
 pub(crate) use self::inputs::Inputs;
-pub(crate) use self::output::{Output, Replace, remove_unfinished};
+pub(crate) use self::output::{NewFiles, Output, Replace, remove_unfinished};
 pub(crate) use self::packed::{PackedFormat, expect_packed, write_packed};
 pub use self::sharing::Reflink;
 pub(crate) use self::statement::StatementChange;
@@ -213,11 +210,7 @@ fn write_files<K: SystemCalls>(
 
 fn ready_files(files: Vec<WriteJob>, progress: &Progress) -> Result<Vec<Ready>, ExportError> {
     // Making a content uses all cores by itself, and would wait for itself inside of the thread pool.
-    let mut ready = Vec::with_capacity(files.len());
-    for file in files {
-        ready.push(file.ready(progress)?);
-    }
-    Ok(ready)
+    files.into_iter().map(|file| file.ready(progress)).collect()
 }
 
 fn write_ready<K: SystemCalls>(

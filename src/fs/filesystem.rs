@@ -17,7 +17,7 @@ use super::failure::{self, Failure, contained};
 use super::limiter::Limiter;
 use super::listing::{self, NameSink, NamesAndAttributes};
 use super::nodes::{NodeAttributes, Nodes};
-use crate::metrics::{RequestKind, Requests};
+use crate::metrics::{RequestKind, Requests, StartedRequest};
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 use crate::tree::{NodeId, Tree};
@@ -291,18 +291,16 @@ impl Filesystem {
         if is_nonblocking {
             return self.answer_now(kind, job);
         }
-        let started = self.requests().hand_over(self.requests().begin(kind));
-        let this = Arc::clone(self);
-        self.resources.executor.run(move || {
-            let _answering = this.requests().answer(started);
-            job(&this);
-        });
+        self.answer_later(self.requests().hand_over(self.requests().begin(kind)), job);
     }
 
     /// Answers a request for a live report on the executor, since a report may check every file of the input. The
     /// request does not count as waiting, since the report states how many requests wait.
     fn answer_report(self: &Arc<Self>, kind: RequestKind, job: impl FnOnce(&Self) + Send + 'static) {
-        let started = self.requests().begin(kind);
+        self.answer_later(self.requests().begin(kind), job);
+    }
+
+    fn answer_later(self: &Arc<Self>, started: StartedRequest, job: impl FnOnce(&Self) + Send + 'static) {
         let this = Arc::clone(self);
         self.resources.executor.run(move || {
             let _answering = this.requests().answer(started);

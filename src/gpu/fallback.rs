@@ -63,11 +63,7 @@ pub(super) fn processors_of(generic: &str) -> Option<&'static [&'static str]> {
     FALLBACKS.iter().find(is_it).map(|row| row.processors)
 }
 
-/// A fallback of `processor` that no released runtime has.
-pub(super) fn open_of(processor: &str) -> Option<&'static Fallback> {
-    row(processor, FallbackState::Open)
-}
-
-fn row(processor: &str, state: FallbackState) -> Option<&'static Fallback> {
+/// The fallback of `processor` in this state.
+pub(super) fn row(processor: &str, state: FallbackState) -> Option<&'static Fallback> {
     FALLBACKS.iter().find(|row| row.state == state && row.processors.contains(&processor))
 }

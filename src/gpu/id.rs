@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::fallback::{self, Fallback};
+use super::fallback::{self, Fallback, FallbackState};
 use super::hierarchy::{owner_of, sharing_package};
 use super::processors::{ModeSupport, Processor};
 
@@ -131,7 +131,7 @@ impl TargetId {
 
     /// A generic processor whose code this one can run, though no released runtime takes it.
     pub fn open_fallback(&self) -> Option<&'static Fallback> {
-        fallback::open_of(self.processor())
+        fallback::row(self.processor(), FallbackState::Open)
     }
 
     /// How the processor supports modes of a feature. `None` if the processor or the feature is not known.

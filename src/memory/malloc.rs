@@ -27,8 +27,8 @@ const ARENAS: libc::c_int = 2;
 pub(crate) fn set_up_malloc() {
     #[cfg(target_env = "gnu")]
     {
-        // Each arena reserves 64 MiB of address space (`HEAP_MAX_SIZE`).
-        let arenas = if is_address_space_limited() { 1 } else { ARENAS };
+        // Each arena reserves 64 MiB of address space (`HEAP_MAX_SIZE`), which may be limited (`ulimit -v`).
+        let arenas = if getrlimit(Resource::As).current.is_some() { 1 } else { ARENAS };
         for (parameter, value) in
             [(libc::M_MMAP_THRESHOLD, MAPPED), (libc::M_TRIM_THRESHOLD, KEPT), (libc::M_ARENA_MAX, arenas)]
         {
@@ -39,12 +39,6 @@ pub(crate) fn set_up_malloc() {
             }
         }
     }
-}
-
-/// Whether the address space is limited, as by `ulimit -v`.
-#[cfg(target_env = "gnu")]
-fn is_address_space_limited() -> bool {
-    getrlimit(Resource::As).current.is_some()
 }
 
 /// An empty buffer with a capacity of `size` bytes. For a large one, huge pages are requested, each of which costs one

@@ -4,11 +4,9 @@
 //! answer and do not look at names of directories themselves. What is odd about an input is a fact here, which `verify`
 //! turns into findings and other commands into notes.
 
-mod elsewhere;
 mod error;
 mod form;
 mod inputs;
-mod mounted;
 mod packed;
 mod place;
 mod site;
@@ -16,14 +14,12 @@ mod split;
 mod tarred;
 mod wheels;
 
-pub use elsewhere::check_elsewhere;
 pub use error::OpenedError;
 pub use form::{FORMS, FormRow, Named, NamedPath, recognise, recognise_all, recognise_all_unproved};
-pub use inputs::{OpenedInputs, OpenedResult, open, open_all, open_apart, split_of_parts};
-pub use mounted::shows_nothing_of_its_own;
+pub use inputs::{OpenedInputs, OpenedResult, check_elsewhere, open, open_all, open_apart, split_of_parts};
 pub use place::check_there;
 pub use site::{Site, outside};
-pub use split::{LocatedStatement, SplitDirectory, statement_in, thin_gpus};
+pub use split::{LocatedStatement, SplitDirectory, shows_nothing_of_its_own, statement_in, thin_gpus};
 pub use wheels::{WheelDirectory, is_unpacked_wheel, wheel_in_tree};
 
 pub use crate::source::{DirectoryListing, ListedEntry, ListedKind};

@@ -1,16 +1,17 @@
-//! The directories that `split` writes and a mount shows, and the statements in them (`.kpackfs/split.json`).
+//! The directories that `split` writes and a mount shows, the statements in them (`.kpackfs/split.json`), and which are mounts.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::error::OpenedError;
-use super::mounted;
 use super::site::{Site, is_environment, is_prefix, sites_of};
 use super::wheels::WheelDirectory;
 use crate::gpu::{BundleKey, GpuSet, TargetId, UNKNOWN, begins_device_part};
 use crate::memory::{Parser, WholeFile};
 use crate::source::{DirectoryListing, EntryPath, Input, ListedEntry, ListedKind, SourceError};
-use crate::split::{HOST, MERGED, RESERVED, SIMPLE, STATEMENT, Statement, StatementError, THIN, THIN_WHEELS, WHEELS};
+use crate::split::{
+    DEVICE, HOST, MERGED, RESERVED, SIMPLE, STATEMENT, Statement, StatementError, THIN, THIN_WHEELS, WHEELS,
+};
 use crate::view::REPORTS;
 use crate::{disk, wheel};
 
@@ -79,7 +80,7 @@ impl SplitDirectory {
         if statement.is_none() && !names.iter().any(is_any) {
             return Ok(None);
         }
-        let (has_host, is_mount) = (has(HOST), mounted::is_mount(&listing.path));
+        let (has_host, is_mount) = (has(HOST), is_mount(&listing.path));
         let is_proved = statement.is_some() || is_mount || listing.entries.iter().all(may_be_in_split);
         let (merged, of_wheels) = (below(MERGED)?.own_directories(), below(WHEELS)?);
         let thin: Vec<_> = below(THIN)?.own_directories().into_iter().filter(|name| is_set(name)).collect();
@@ -95,7 +96,7 @@ impl SplitDirectory {
         }
         // Another run of `split` may have written wheels next to the views.
         let wheels = of_wheels.files("whl").chain(listing.files("whl")).collect();
-        let splits = if is_mount && !has_host { mounted::splits_in(&listing.path)? } else { Vec::new() };
+        let splits = if is_mount && !has_host { splits_in(&listing.path)? } else { Vec::new() };
         let splits = splits.into_iter().map(|(name, place)| {
             Ok::<_, OpenedError>(Self::among(&DirectoryListing::read(&place)?)?.map(|split| (name, split)))
         });
@@ -351,4 +352,41 @@ impl LocatedStatement {
     pub fn parts(&self) -> Result<Vec<EntryPath>, OpenedError> {
         self.statement.parts().map_err(|source| self.failed(source))
     }
+}
+
+/// A mount of several wheels has the views of each in `DISTRIBUTION/VERSION/TAGS` (docs/views.md).
+const DEPTH: usize = 3;
+
+/// Whether a directory is a mount, or the views of one wheel in a mount of several. Copies have no reports, because these
+/// are not listed.
+pub(super) fn is_mount(path: &Path) -> bool {
+    let has_status = |directory: &Path| directory.join(REPORTS).join("status.json").exists();
+    let is_several = |directory: &Path| has_status(directory) && !directory.join(HOST).exists();
+    let is_in_one = || path.canonicalize().is_ok_and(|real| real.ancestors().nth(DEPTH).is_some_and(is_several));
+    has_status(path) || is_in_one()
+}
+
+/// Whether a directory shows nothing of its own, if all entries of a split or of a mount are named: the directory of the
+/// statement, and that of links to the device parts.
+pub fn shows_nothing_of_its_own(path: &Path) -> bool {
+    let has_links_only =
+        || DirectoryListing::read(path).is_ok_and(|listing| listing.entries.iter().all(|entry| entry.is_symlink));
+    path.ends_with(REPORTS) || path.ends_with(DEVICE) && has_links_only()
+}
+
+/// The directories with the views of each wheel in a mount of several, with their names in it.
+pub(super) fn splits_in(path: &Path) -> Result<Vec<(String, PathBuf)>, SourceError> {
+    let mut found = vec![(String::new(), path.to_owned())];
+    for depth in 0..DEPTH {
+        let mut below = Vec::new();
+        for (name, directory) in &found {
+            let names = DirectoryListing::read_if_directory(directory)?.directory_names().into_iter();
+            for child in names.filter(|child| depth > 0 || !RESERVED.contains(&child.as_str())) {
+                let place = directory.join(&child);
+                below.push((if name.is_empty() { child } else { format!("{name}/{child}") }, place));
+            }
+        }
+        found = below;
+    }
+    Ok(found)
 }

@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 
 use super::error::SplitError;
-use super::options::PlanOptions;
-use super::plan::{Destination, Plan};
+use super::plan::{Destination, Plan, PlanOptions};
 use crate::gpu::BundleKey;
 use crate::source::{DeviceWheel, Entry, EntryKind, EntryPath, Input};
 

@@ -11,7 +11,6 @@ mod file_digest;
 mod held;
 mod manifest;
 mod manifest_text;
-mod options;
 mod parts;
 mod plain;
 mod plan;
@@ -43,9 +42,10 @@ pub use file_digest::{FileDigest, FileSum, PassingSum};
 pub(crate) use manifest::few_names;
 pub use manifest::{ManifestTextError, PartManifest, StatedCode, StatedPartFile};
 pub use manifest_text::{ManifestFile, ManifestFileKind, ManifestFiles, ManifestText};
-pub use options::{Packaging, PlanOptions};
 pub use parts::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, RESERVED, SIMPLE, SIMPLE_THIN, THIN, THIN_WHEELS, WHEELS};
-pub use plan::{BundleFile, Destination, Plan, PlannedArchive, PlannedBinary, Targets, is_wanted};
+pub use plan::{
+    BundleFile, Destination, Packaging, Plan, PlanOptions, PlannedArchive, PlannedBinary, Targets, is_wanted,
+};
 use roots::Roots;
 pub(crate) use split_id::NAMING;
 pub use split_id::{FieldSum, ID_TEXT, InputFacts, InputId, SplitFacts, SplitId, hex};

@@ -6,8 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::options::Packaging;
-use super::plan::Plan;
+use super::plan::{Packaging, Plan};
 use crate::database::Handler;
 use crate::rope::{Content, LazyContent, ReadError, Rope, Segment, Sha256, to_usize};
 use crate::source::{EntryKind, EntryPath, Input};

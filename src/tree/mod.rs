@@ -12,7 +12,6 @@ mod found;
 mod links;
 mod node;
 mod origin;
-mod sizes;
 mod stack;
 #[cfg(test)]
 mod tests;

@@ -9,12 +9,12 @@ use super::against::Comparison;
 use super::lookup::{LookupStep, WrapperRequest};
 use super::rules::Rule;
 use super::thin::by_target;
-use crate::binary::{BinaryError, FatBinary, Wrapper};
+use crate::binary::{FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::gpu::{GpuSet, TargetId};
-use crate::kpack::{KpackError, toc_key};
+use crate::kpack::toc_key;
 use crate::report::table::counted;
-use crate::rope::{Content, ReadError, Sha256, equal, to_usize};
+use crate::rope::{Content, Sha256, equal, to_usize};
 use crate::source::EntryPath;
 use crate::split::targets_of_bundle_file;
 
@@ -24,17 +24,8 @@ type FatBuild = (FatBinary, Vec<Vec<CodeObject>>);
 /// The code objects of a wrapper in one build, in the order of their bundle.
 type FatCode<'a> = Vec<&'a CodeObject>;
 
-#[derive(Debug, thiserror::Error)]
-enum CodeError {
-    #[error(transparent)]
-    Binary(#[from] BinaryError),
-    #[error(transparent)]
-    Fatbin(#[from] FatbinError),
-    #[error(transparent)]
-    Archive(#[from] KpackError),
-    #[error(transparent)]
-    Read(#[from] ReadError),
-}
+/// Why code cannot be compared. It is only printed.
+type CodeError = Box<dyn std::error::Error>;
 
 impl Comparison<'_> {
     /// Compares a file with device code, in one or several builds, with its split form. `false` if it has no device

@@ -153,8 +153,8 @@ mod tests {
             ("lib/rocblas/library/Kernels.so-000-gfx90a-xnack+.hsaco", None, Some("gfx90a")),
             ("lib/hipblaslt/library/extop_gfx90a.co", None, None),
         ] {
-            let of = |is_lazy| processor_of(&EntryPath::new(path.as_bytes()).unwrap(), is_lazy);
-            assert_eq!((of(true).as_deref(), of(false).as_deref()), (lazy, further), "{path}");
+            let of = |named| processor_of(&EntryPath::new(path.as_bytes()).unwrap(), named);
+            assert_eq!((of(processor_of_lazy).as_deref(), of(processor_of_further).as_deref()), (lazy, further), "{path}");
         }
     }
 

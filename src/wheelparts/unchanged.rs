@@ -117,13 +117,8 @@ impl Wheels {
         if digest.is_as_claimed() { digest } else { self.keep(unchanged, digest) }
     }
 
-    /// The digest of an unchanged file. It is kept from now on, because it is about to be compared.
-    pub fn kept_digest(&self, unchanged: &Unchanged) -> Arc<Digest> {
-        self.keep(unchanged, self.digest(unchanged))
-    }
-
     /// The lock is not held while a digest is made, since that accesses the index.
-    fn keep(&self, unchanged: &Unchanged, digest: Arc<Digest>) -> Arc<Digest> {
+    pub(super) fn keep(&self, unchanged: &Unchanged, digest: Arc<Digest>) -> Arc<Digest> {
         self.digests.keep(&unchanged.entry, digest)
     }
 

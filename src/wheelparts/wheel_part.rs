@@ -128,7 +128,7 @@ impl WheelPart {
     /// The digests of unchanged files. They are kept from now on.
     pub(crate) fn taken_over(&self) -> Vec<Arc<Digest>> {
         let payload = self.payload.iter().filter_map(|payload| match payload {
-            Payload::Unchanged(unchanged) => Some(self.wheels.kept_digest(unchanged)),
+            Payload::Unchanged(unchanged) => Some(self.wheels.keep(unchanged, self.wheels.digest(unchanged))),
             Payload::Binary(..) | Payload::Archive(..) | Payload::Thin(..) => None,
         });
         payload.chain(self.dist_info.iter().map(|file| Arc::clone(&file.digest))).collect()

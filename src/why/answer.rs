@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::cause::Cause;
 use super::lookup::Lookup;
-use crate::coverage::Evidence;
+use crate::coverage::Trail;
 
 /// The answer.
 #[derive(Debug, Default, Serialize)]
@@ -78,7 +78,7 @@ pub(crate) struct DatabaseLookup {
     #[serde(skip)]
     pub not_built: Option<Cause>,
     /// Evidence, in the order in which the library would find it.
-    pub evidence: Vec<Evidence>,
+    pub evidence: Trail,
 }
 
 impl Explanation {

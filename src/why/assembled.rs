@@ -281,16 +281,18 @@ impl Assembly {
         match (&self.form, form) {
             (AssemblyForm::Wheels { wheels, .. }, CodePlace::Archive) => {
                 for (name, version) in wheels.first().into_iter().flat_map(|wheel| wheel.metadata.pins()) {
-                    lookup.follows(format!("an installer takes {name} {version} with it, as the wheel requires"));
+                    lookup
+                        .evidence
+                        .follows(format!("an installer takes {name} {version} with it, as the wheel requires"));
                 }
             }
             (AssemblyForm::Wheels { wheels, .. }, _) => {
                 let names: Vec<_> =
                     wheels.iter().map(|it| format!("{} {}", it.metadata.name, it.metadata.version)).collect();
-                lookup.follows(format!("{} is installed as it is in the wheel", names.join(" with ")));
+                lookup.evidence.follows(format!("{} is installed as it is in the wheel", names.join(" with ")));
             }
             (AssemblyForm::Parts(parts), _) => {
-                lookup.follows(format!("the host part is installed with {}", some_or_none(parts)));
+                lookup.evidence.follows(format!("the host part is installed with {}", some_or_none(parts)));
             }
             (AssemblyForm::Artifacts | AssemblyForm::Other, _) => {}
         }

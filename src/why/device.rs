@@ -18,11 +18,13 @@ const PER_PROCESS: [&str; 3] = ["gfx90a", "gfx942", "gfx950"];
 /// What is known about the name of a device.
 pub(super) fn model(device: &TargetId, lookup: &mut Lookup) {
     if !device.is_known() {
-        lookup.follows(format!("{device} is not known here: only code of the same name is looked for"));
+        lookup.evidence.follows(format!("{device} is not known here: only code of the same name is looked for"));
     }
     if let Some(open) = device.open_fallback() {
         let (generic, source) = (open.generic, open.source);
-        lookup.follows(format!("a {device} runs code for {generic} only with a HIP runtime that has {source}"));
+        lookup
+            .evidence
+            .follows(format!("a {device} runs code for {generic} only with a HIP runtime that has {source}"));
     }
 }
 

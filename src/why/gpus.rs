@@ -117,7 +117,9 @@ impl Question {
         let renamed = visible.and_then(|gpu| Some((gpu, gpu.renamed_by.as_ref()?)));
         if let Some((gpu, by)) = renamed {
             let (real, number) = (&gpu.node.target, gpu.node.number);
-            lookup.follows(format!("{by} makes runtimes take KFD node {number}, a {real}, for a {}", gpu.target));
+            lookup
+                .evidence
+                .follows(format!("{by} makes runtimes take KFD node {number}, a {real}, for a {}", gpu.target));
             let Some(cause) = &mut lookup.cause else { return };
             if finds(real) {
                 let reason =

@@ -26,7 +26,7 @@ pub(super) fn look_up(
     let all: BTreeSet<_> = asked.flat_map(|(_, targets)| targets).collect();
     let targets: Vec<_> = all.iter().map(ToString::to_string).collect();
     let names = if all.is_empty() { "no GPU".to_owned() } else { targets.join(", ") };
-    lookup.saw(match code.form {
+    lookup.evidence.saw(match code.form {
         CodePlace::Split => format!("its device code is in archives, for {names}"),
         CodePlace::Archive => format!("it is an archive with {} names and code for {names}", code.wrappers.len()),
         CodePlace::Bundle => format!("it is an offload bundle with code for {names}"),
@@ -37,8 +37,8 @@ pub(super) fn look_up(
         }
     });
     match code.form {
-        CodePlace::Embedded => lookup.follows("no wrapper leads to it, so a program loads it by address"),
-        CodePlace::Object => lookup.follows("what is linked with it has the code then"),
+        CodePlace::Embedded => lookup.evidence.follows("no wrapper leads to it, so a program loads it by address"),
+        CodePlace::Object => lookup.evidence.follows("what is linked with it has the code then"),
         _ => {}
     }
     lookup.damage = code.damage_for(device).map(str::to_owned);
@@ -48,7 +48,7 @@ pub(super) fn look_up(
         if is_library || code.form == CodePlace::Archive {
             let what = if is_library { "bundles" } else { "names" };
             let found = list(cell.found);
-            lookup.saw(format!("{} of {} {what} have code: {found}", lookup.with_code, lookup.wrappers));
+            lookup.evidence.saw(format!("{} of {} {what} have code: {found}", lookup.with_code, lookup.wrappers));
         }
         lookup.without_code = if is_library { cell.without } else { Vec::new() };
         if code.form == CodePlace::Archive && assembly.is_some_and(|assembly| !assembly.brings_libraries()) {

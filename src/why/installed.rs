@@ -67,7 +67,7 @@ pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, l
     };
     let name = normalise(&host.metadata.name);
     let version = &host.metadata.version;
-    lookup.saw(format!("{} {version} installed the library", host.metadata.name));
+    lookup.evidence.saw(format!("{} {version} installed the library", host.metadata.name));
     let wanted = WantedPackages::of(&host.metadata, device);
     if wanted.packages.is_empty() {
         let offered = wanted.offered.join(", ");
@@ -109,7 +109,7 @@ impl PackageCheck<'_> {
                 let reason = format!("the package {device} is installed in version {found}, and {name} in {version}");
                 return with(&cause::PACKAGE_VERSION, reason, add());
             };
-            lookup.saw(format!("{device} {} is installed", fitting.metadata.version));
+            lookup.evidence.saw(format!("{device} {} is installed", fitting.metadata.version));
             several.extend((found.len() > 1).then_some(device));
             source = (&fitting.info, device);
         }
@@ -154,7 +154,7 @@ fn owner<'a>(
     let is_of = |it: &&&InstalledDistribution| it.record.get(path).map(|claim| claim.sha256) == digest;
     let found = hosts.iter().filter(|_| digest.is_some()).find(is_of);
     let how = found.map_or_else(String::new, |it| format!("; by its SHA-256 it is that of {}", it.metadata.version));
-    lookup.saw(format!("the RECORD of each of {} names the library{how}", names.join(", ")));
+    lookup.evidence.saw(format!("the RECORD of each of {} names the library{how}", names.join(", ")));
     found.or(hosts.last()).copied()
 }
 
@@ -184,8 +184,8 @@ fn copy(library: &Path, site: &Path, distributions: &[InstalledDistribution], lo
     let mut rows = distributions.iter().flat_map(|it| it.record.rows()).map(|(path, _)| path);
     let original = rows.find(|path| path.rsplit(|&byte| byte == b'/').next() == Some(name))?;
     let original = site.join(EntryPath::new(original).ok()?.as_path());
-    lookup.saw(format!("no package installed the library, but {} is installed", original.display()));
-    lookup.follows("archives are looked for next to the file that is loaded, symlinks resolved");
+    lookup.evidence.saw(format!("no package installed the library, but {} is installed", original.display()));
+    lookup.evidence.follows("archives are looked for next to the file that is loaded, symlinks resolved");
     let maker = if library.components().any(|it| it.as_os_str() == DEVELOPMENT) { "that rocm-sdk made " } else { "" };
     let reason = format!("it is a copy {maker}of {}, and the archives are where that is", original.display());
     let can_link = !library.parent().is_some_and(is_read_only);

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::cause::Cause;
-use crate::coverage::{CodePlace, Evidence, wrappers_without_code};
+use crate::coverage::{CodePlace, Trail, wrappers_without_code};
 use crate::loader::named_target;
 
 /// The look-up of a library for a GPU.
@@ -35,7 +35,7 @@ pub(crate) struct Lookup {
     #[serde(skip)]
     pub lacks_runtime: bool,
     /// Evidence, in the order in which a runtime would find it.
-    pub evidence: Vec<Evidence>,
+    pub evidence: Trail,
 }
 
 /// Whether a runtime would find a file where it was looked up.
@@ -51,14 +51,6 @@ pub(crate) enum Presence {
 }
 
 impl Lookup {
-    pub(super) fn saw(&mut self, text: impl Into<String>) {
-        self.evidence.push(Evidence { model: false, text: text.into() });
-    }
-
-    pub(super) fn follows(&mut self, text: impl Into<String>) {
-        self.evidence.push(Evidence { model: true, text: text.into() });
-    }
-
     /// What files with the code of the same libraries for several GPUs have in common, their paths but for the names of
     /// GPUs, and the GPU. `None` for a library.
     pub(super) fn group(&self) -> Option<(String, String)> {

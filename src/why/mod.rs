@@ -20,7 +20,6 @@ mod kpack_path;
 mod libraries;
 mod lookup;
 mod named;
-mod nearby;
 mod origin;
 mod part;
 mod process;
@@ -48,7 +47,7 @@ use found::FoundLookups;
 use libraries::LibraryFile;
 use lookup::Presence;
 
-pub(crate) use crate::coverage::Evidence;
+pub(crate) use crate::coverage::Trail;
 pub(crate) use answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
 pub(crate) use error::WhyError;
 pub(crate) use gpus::{FORCED, VisibleGpu, disabled, forced, visible, warn_of_empty, warn_of_forced};
@@ -125,12 +124,7 @@ impl Question {
         Environment::of(|name| self.variables.get(&OsString::from(name)).cloned())
     }
 
-    /// The look-up of a library for the GPUs at these positions.
-    fn look_up_all(&self, file: &LibraryFile, library: &Library, gpus: &[usize]) -> Vec<Lookup> {
-        gpus.iter().filter_map(|&position| self.look_up_one(file, library, position)).collect()
-    }
-
-    /// The same for the GPUs whose code can be loaded. What the others take is added to what could not be read.
+    /// The look-up of a library for the GPUs at these positions, as far as their code can be loaded. What the others take is added to what could not be read.
     fn look_up_whole(
         &self,
         file: &LibraryFile,
@@ -138,9 +132,9 @@ impl Question {
         gpus: &[usize],
         found: &mut FoundLookups,
     ) -> Vec<Lookup> {
-        let lookups = self.look_up_all(file, library, gpus);
+        let lookups = gpus.iter().filter_map(|&position| self.look_up_one(file, library, position));
         let is_answer = |lookup: &Lookup| lookup.cause.is_some() || lookup.damage.is_none();
-        let (whole, damaged): (Vec<_>, Vec<_>) = lookups.into_iter().partition(is_answer);
+        let (whole, damaged): (Vec<_>, Vec<_>) = lookups.partition(is_answer);
         let reasons: BTreeSet<_> = damaged.iter().filter_map(|lookup| lookup.damage.as_deref()).collect();
         for reason in reasons {
             found.fail(&WhyError::at(&file.path)(reason));
@@ -176,7 +170,9 @@ impl Question {
             ..Lookup::default()
         };
         if device != *gpu {
-            lookup.follows(format!("a {gpu} calls itself {device}; --target with features asks for other settings"));
+            lookup
+                .evidence
+                .follows(format!("a {gpu} calls itself {device}; --target with features asks for other settings"));
         }
         device::model(&device, &mut lookup);
         match library {

@@ -11,7 +11,7 @@ use super::found::{FoundLookups, SeenFiles};
 use super::libraries::{self, LibraryFile};
 use super::{Library, Question, open};
 use crate::artifact::FoundArtifacts;
-use crate::coverage::{CoveredDatabase, DATABASE_MISSING, DatabaseAnswer, LibraryCode};
+use crate::coverage::{CoveredDatabase, DATABASE_MISSING, DatabaseAnswer, LibraryCode, Trail};
 use crate::database::Handler;
 use crate::gpu::TargetId;
 use crate::join::WheelsError;
@@ -325,7 +325,7 @@ impl Question {
             cause: lacks,
             remark,
             not_built,
-            evidence: Vec::new(),
+            evidence: Trail::default(),
         })
     }
 

@@ -36,21 +36,23 @@ pub(super) fn judge(
     let how = if loaded.is_some() { "has loaded" } else { "would load" };
     let mut names = RuntimeNames::default();
     if read_pieces(&found, |piece| names.observe(piece)).is_err() {
-        lookup.saw(format!("{}: a HIP runtime that cannot be read", found.display()));
+        lookup.evidence.saw(format!("{}: a HIP runtime that cannot be read", found.display()));
         return None;
     }
     let what = if names.reads_archives() { "reads archives" } else { "does not read archives" };
     let text = format!("the process {how} {}, which {what} (by the symbols in it)", found.display());
     if loaded.is_some() {
-        lookup.saw(text);
+        lookup.evidence.saw(text);
     } else {
-        lookup.follows(text);
+        lookup.evidence.follows(text);
     }
     if names.reads_archives() {
         if names.names_library() {
             let (kpack, _) = search(ARCHIVE_LIBRARY, &found, variables, resources);
             let none = format!("it needs {ARCHIVE_LIBRARY}*, which is not where libraries are usually loaded from");
-            lookup.follows(kpack.map_or(none, |kpack| format!("it would load {} to read them", kpack.display())));
+            lookup
+                .evidence
+                .follows(kpack.map_or(none, |kpack| format!("it would load {} to read them", kpack.display())));
         }
         return None;
     }
@@ -67,14 +69,14 @@ pub(super) fn judge_own(runtime: Option<&OwnRuntime>, lookup: &mut Lookup) -> Op
         return none("in it", lookup);
     };
     let what = if *reads_archives { "reads archives" } else { "does not read archives" };
-    lookup.follows(format!("a process would load {path} of it, which {what} (by the symbols in it)"));
+    lookup.evidence.follows(format!("a process would load {path} of it, which {what} (by the symbols in it)"));
     (!reads_archives).then(|| too_old(path.as_path()))
 }
 
 /// Records that there is no runtime, so that nothing says whether it reads archives.
 fn none(place: &str, lookup: &mut Lookup) -> Option<Cause> {
     lookup.lacks_runtime = true;
-    lookup.follows(format!(
+    lookup.evidence.follows(format!(
         "no {RUNTIME}* is {place}; a HIP runtime older than ROCm 7.13 {READS_NONE}, and would find no code"
     ));
     None

@@ -10,9 +10,9 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use super::cause::{self, Cause};
+use super::kpack_path::{NearbyArchives, nearby_archives};
 use super::libraries::LibraryFile;
 use super::lookup::Lookup;
-use super::nearby::{NearbyArchives, nearby_archives};
 use super::{device, installed, kpack_path, part};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::fatbin::{CODE_BEGINNING, code_problem, damage_by_beginning};
@@ -61,9 +61,9 @@ pub(super) fn look_up(
     (environment, resources): (&Environment, &Arc<Resources>),
     lookup: &mut Lookup,
 ) {
-    lookup.saw("its device code is in archives");
+    lookup.evidence.saw("its device code is in archives");
     if environment.is_disabled {
-        lookup.saw("ROCM_KPACK_DISABLE is set");
+        lookup.evidence.saw("ROCM_KPACK_DISABLE is set");
         lookup.fail(Cause::new(
             &cause::ARCHIVES_OFF,
             "ROCM_KPACK_DISABLE forbids the runtime to read archives",
@@ -72,7 +72,7 @@ pub(super) fn look_up(
         return;
     }
     let targets: Vec<_> = device.candidates().iter().map(ToString::to_string).collect();
-    lookup.follows(format!("a {device} runs code for {}", targets.join(", ")));
+    lookup.evidence.follows(format!("a {device} runs code for {}", targets.join(", ")));
     let search = ArchiveSearch { file, device, targets, environment, resources };
     if let Err(cause) = search.look_up(split, wrappers, lookup) {
         lookup.fail(cause);
@@ -86,7 +86,7 @@ impl ArchiveSearch<'_> {
         for &number in wrappers {
             let Some(wrapper) = split.wrappers.get(number) else { continue };
             let marker = marker(wrapper).map_err(|error| {
-                lookup.saw(format!("wrapper {number} leads to no marker: {error}"));
+                lookup.evidence.saw(format!("wrapper {number} leads to no marker: {error}"));
                 let again = "install the library again, and strip libraries before they are split (docs/tools.md)";
                 let reason = format!("the library's marker, which names the archives, is damaged: {again}");
                 Cause::new(&cause::MARKER_DAMAGED, reason, None)
@@ -111,7 +111,7 @@ impl ArchiveSearch<'_> {
             lookup.damage = lookup.damage.take().or(damage);
             lookup.with_code += 1;
         }
-        lookup.saw(format!("{} of {} bundles have code", lookup.with_code, lookup.wrappers));
+        lookup.evidence.saw(format!("{} of {} bundles have code", lookup.with_code, lookup.wrappers));
         match (lookup.with_code, &last) {
             (0, Some((marker, candidates))) => {
                 let first = missing.first().map(|(_, key)| key.as_str());
@@ -188,7 +188,7 @@ impl ArchiveSearch<'_> {
 
     /// The archives that a runtime tries, without duplicates.
     fn candidates(&self, marker: &Marker, lookup: &mut Lookup) -> Vec<ArchiveCandidate> {
-        lookup.saw(format!(
+        lookup.evidence.saw(format!(
             "it is known there as {}, and names {}",
             marker.kernel_name,
             marker.kpack_search_paths.join(", ")
@@ -198,7 +198,7 @@ impl ArchiveSearch<'_> {
             ("ROCM_KPACK_PATH_PREFIX", !self.environment.path_prefix.is_empty()),
         ] {
             if is_set {
-                lookup.saw(format!("{name} is set"));
+                lookup.evidence.saw(format!("{name} is set"));
             }
         }
         let mut seen = BTreeSet::new();
@@ -224,7 +224,7 @@ impl ArchiveSearch<'_> {
                     format!("an archive of {group} for {}", archive.targets().join(", "))
                 }
             };
-            lookup.saw(format!("{}{others}: {state}", candidate.path.display()));
+            lookup.evidence.saw(format!("{}{others}: {state}", candidate.path.display()));
         }
         candidates
     }
@@ -249,8 +249,8 @@ impl ArchiveSearch<'_> {
             (!fitting.is_empty()).then(|| (link.clone(), fitting))
         };
         let (link, archives) = self.file.links.iter().filter(|_| self.environment.path.is_empty()).find_map(beside)?;
-        lookup.saw(format!("{} leads to the library", link.display()));
-        lookup.follows("archives are looked for next to the file that is loaded, symlinks resolved");
+        lookup.evidence.saw(format!("{} leads to the library", link.display()));
+        lookup.evidence.follows("archives are looked for next to the file that is loaded, symlinks resolved");
         let reason = format!(
             "{} is a symlink to it, with archives next to the symlink, where no runtime looks for them; install copies \
              (uv: --link-mode copy), or name the archives in ROCM_KPACK_PATH",

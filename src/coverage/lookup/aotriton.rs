@@ -79,7 +79,7 @@ fn check(
             return Some(printing(&flash, Problem::new(&problem::DATABASE_FILE_MISSING, reason, &flash)));
         }
     };
-    trail.saw(format!("{} has {} kernels", flash.display(), listing.names.len()));
+    trail.evidence.saw(format!("{} has {} kernels", flash.display(), listing.names.len()));
     let has_any = KERNELS.iter().any(|kernel| listing.has(kernel) || listing.has(&format!("{kernel}.zip")));
     let mut left_out = None;
     for kernel in KERNELS {

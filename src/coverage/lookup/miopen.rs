@@ -38,7 +38,11 @@ pub(super) fn look_up(
         let reason = format!("{} has no files for {}", directory.display(), device.processor());
         return Some(Problem::new(&problem::DATABASE_MISSING, reason, directory).doubtful());
     }
-    trail.saw(format!("{} for {}", counted(own.len(), "file there is", "files there are"), device.processor()));
+    trail.evidence.saw(format!(
+        "{} for {}",
+        counted(own.len(), "file there is", "files there are"),
+        device.processor()
+    ));
     own.iter().find_map(|name| check(files, &listing.path(name))).or_else(|| missing(&listing, &own))
 }
 

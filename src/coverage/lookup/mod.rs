@@ -4,9 +4,7 @@ mod aotriton;
 mod catalogue;
 mod files;
 mod listing;
-mod mapping;
 mod miopen;
-mod own_code;
 mod place;
 mod problem;
 mod rocfft;
@@ -26,7 +24,7 @@ pub(crate) use catalogue::missing_of_lazy;
 pub(crate) use files::{DiskFiles, InputFiles, LibraryFiles};
 pub(crate) use place::{DatabasePlace, LoadedLibrary};
 pub(crate) use problem::{DATABASE_MISSING, DATABASE_VARIABLE, Problem, Severity};
-pub(crate) use trail::{Evidence, LookupEvidence};
+pub(crate) use trail::{LookupEvidence, Trail};
 
 #[cfg(test)]
 pub(crate) use problem::KINDS;

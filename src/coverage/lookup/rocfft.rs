@@ -23,7 +23,7 @@ pub(super) fn look_up(
     };
     trail.directory = Some(place.directory.display().to_string());
     if let Some(cache) = caches.iter().find(|cache| files.is_readable(cache)) {
-        trail.saw(format!("{} is there", cache.display()));
+        trail.evidence.saw(format!("{} is there", cache.display()));
         return None;
     }
     if let Some(cache) = caches.iter().find(|cache| files.open(cache).is_some()) {

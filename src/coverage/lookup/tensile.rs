@@ -7,11 +7,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::catalogue::names_in;
+use super::catalogue::{check_mapping, check_own_code, names_in};
 use super::files::{LibraryFiles, NoListing};
 use super::listing::{CodeState, DatabaseListing, code_state};
-use super::mapping;
-use super::own_code;
 use super::place::DatabasePlace;
 use super::problem::{self, Problem};
 use super::trail::LookupEvidence;
@@ -66,10 +64,10 @@ impl TensileDatabase<'_> {
         if !self.files.is_readable(&path) {
             return Some(self.denied(&path, &directory));
         }
-        trail.saw(format!("{} is the catalogue", path.display()));
+        trail.evidence.saw(format!("{} is the catalogue", path.display()));
         if let (Handler::Hipblaslt, None, true) = (self.handler, self.place.variable, directory != *base) {
             let directory = quoted(&directory);
-            trail.follows(format!(
+            trail.evidence.follows(format!(
                 "some versions of hipBLASLt do not look in that directory (ROCm/TheRock#7976): for these, run: export \
                  HIPBLASLT_TENSILE_LIBPATH={directory}"
             ));
@@ -147,8 +145,8 @@ impl TensileDatabase<'_> {
     /// (`PlaceholderLibrary::getCodeObjectFileName`, ROCm/rocm-libraries#9366).
     fn check_generic(&self, generic: &str, listing: &DatabaseListing, trail: &mut LookupEvidence) -> Option<Problem> {
         let (processor, directory) = (self.device.processor(), quoted(&listing.directory));
-        trail.saw(format!("{} has files for {generic}", listing.directory.display()));
-        trail.follows("a rocBLAS with ROCm/rocm-libraries#5243 reads these; that is open");
+        trail.evidence.saw(format!("{} has files for {generic}", listing.directory.display()));
+        trail.evidence.follows("a rocBLAS with ROCm/rocm-libraries#5243 reads these; that is open");
         let suffix = format!("_{generic}.hsaco");
         let fallback = listing.names.iter().filter(|name| name.ends_with(&suffix) && name.contains("fallback"));
         let renamed = |name: &String| name.strip_suffix(&suffix).map(|stem| format!("{stem}_{processor}.hsaco"));
@@ -205,12 +203,12 @@ impl TensileDatabase<'_> {
         }
         let (named_files, code) =
             (counted(named.len(), "catalogue", "catalogues"), counted(own.len(), "code object", "code objects"));
-        trail.saw(format!("it names {named_files}; next to it: {code}"));
-        let of_own = || named.is_empty().then(|| own_code::check(self.files, &path, processor, &own, listing))?;
+        trail.evidence.saw(format!("it names {named_files}; next to it: {code}"));
+        let of_own = || named.is_empty().then(|| check_own_code(self.files, &path, processor, &own, listing))?;
         of_own()
             .or_else(|| self.check_helpers(listing, named.is_empty()))
             .or_else(|| own.iter().find_map(|name| self.check_code(&listing.path(name))))
-            .or_else(|| mapping::check(self.files, self.library?, listing, processor))
+            .or_else(|| check_mapping(self.files, self.library?, listing, processor))
     }
 
     /// Checks the files to which a lazy catalogue leads (`PlaceholderLibrary::loadPlaceholderLibrary` and

@@ -11,20 +11,25 @@ pub(crate) struct Evidence {
     pub text: String,
 }
 
+/// What was seen and what follows from it, in order.
+#[derive(Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Trail(pub(crate) Vec<Evidence>);
+
 /// What was seen on the way to the files of a GPU.
 #[derive(Debug, Default)]
 pub(crate) struct LookupEvidence {
     /// The directory in which the library finds its database, if it is there.
     pub(crate) directory: Option<String>,
-    pub(crate) evidence: Vec<Evidence>,
+    pub(crate) evidence: Trail,
 }
 
-impl LookupEvidence {
-    pub(super) fn saw(&mut self, text: impl Into<String>) {
-        self.evidence.push(Evidence { model: false, text: text.into() });
+impl Trail {
+    pub(crate) fn saw(&mut self, text: impl Into<String>) {
+        self.0.push(Evidence { model: false, text: text.into() });
     }
 
-    pub(super) fn follows(&mut self, text: impl Into<String>) {
-        self.evidence.push(Evidence { model: true, text: text.into() });
+    pub(crate) fn follows(&mut self, text: impl Into<String>) {
+        self.0.push(Evidence { model: true, text: text.into() });
     }
 }

@@ -16,8 +16,8 @@ use super::installer::is_read_only;
 use super::libraries::LibraryFile;
 use super::lookup::Lookup;
 use crate::coverage::{
-    DATABASE_MISSING, DATABASE_VARIABLE, DatabasePlace, DatabaseSearch, DiskFiles, Evidence, LoadedLibrary,
-    LookupEvidence, Problem, Severity,
+    DATABASE_MISSING, DATABASE_VARIABLE, DatabasePlace, DatabaseSearch, DiskFiles, LoadedLibrary, LookupEvidence,
+    Problem, Severity,
 };
 use crate::database::{DatabaseReader, Handler};
 use crate::gpu::TargetId;
@@ -82,18 +82,18 @@ impl ExaminedDatabase<'_> {
             Some(variable) => format!("{variable} names {}", place.directory.display()),
             None => format!("{} looks in {}", self.reader.name, place.directory.display()),
         };
-        lookup.follows(format!("{how} ({})", self.reader.source));
+        lookup.evidence.follows(format!("{how} ({})", self.reader.source));
         let mut trail = LookupEvidence::default();
         let problem = self.look_up_at(&place, &mut trail);
         lookup.directory = trail.directory;
-        lookup.evidence.extend(trail.evidence);
+        lookup.evidence.0.extend(trail.evidence.0);
         let Some(problem) = problem else {
             lookup.cause = self.version();
             lookup.found = lookup.cause.is_none();
             return Some(lookup);
         };
         if let Some(prints) = &problem.prints {
-            lookup.follows(format!("{} prints: {prints}", self.reader.name));
+            lookup.evidence.follows(format!("{} prints: {prints}", self.reader.name));
         }
         let severity = problem.severity;
         let is_failure = problem.is_failure(self.handler, self.has_code, self.is_named());
@@ -101,8 +101,10 @@ impl ExaminedDatabase<'_> {
         if is_failure || is_explained && !self.reader.is_optional {
             lookup.cause = Some(cause);
         } else if severity == Severity::NotBuilt && !is_explained {
-            lookup.evidence.push(Evidence { model: false, text: cause.reason.clone() });
-            lookup.follows(format!("a release of {} that is not built for this GPU looks the same", self.reader.name));
+            lookup.evidence.saw(cause.reason.as_str());
+            lookup
+                .evidence
+                .follows(format!("a release of {} that is not built for this GPU looks the same", self.reader.name));
             lookup.not_built = Some(cause);
         } else {
             lookup.found = severity == Severity::Remark;
@@ -217,11 +219,5 @@ impl ExaminedDatabase<'_> {
         }
         let prefix = || self.library.ancestors().nth(2).filter(|it| it.parent().is_some()).map(Path::to_owned);
         installed::site_of(self.library).or_else(prefix).into_iter().collect()
-    }
-}
-
-impl DatabaseLookup {
-    pub(super) fn follows(&mut self, text: impl Into<String>) {
-        self.evidence.push(Evidence { model: true, text: text.into() });
     }
 }
