@@ -68,9 +68,9 @@ impl FileCode {
         } else {
             return Ok(());
         };
-        let mut effort = Effort::of(content.size());
+        let effort = Effort::of(content.size());
         for range in searched {
-            search(content, range, place, resources, &mut effort, tally)?;
+            search(content, range, place, resources, &effort, tally)?;
         }
         self.is_unfinished = effort.is_spent();
         Ok(())

@@ -53,7 +53,7 @@ pub(crate) fn code_after_head(
         return None;
     }
     let content = &if begins_skipped { from_first_frame(content).ok()?? } else { Arc::clone(content) };
-    let piece = read(content, (0, content.size()), resources, &mut Effort::of(size), MAX_FRAMES);
+    let piece = read(content, (0, content.size()), resources, &Effort::of(size), MAX_FRAMES);
     piece.map_or_else(|| unread(head, content, resources), |piece| Some(CodePiece { length: size, ..piece }))
 }
 
@@ -77,7 +77,7 @@ pub(super) fn read(
     content: &Arc<dyn Content>,
     (start, end): (u64, u64),
     resources: &Arc<Resources>,
-    effort: &mut Effort,
+    effort: &Effort,
     frames: usize,
 ) -> Option<CodePiece> {
     let end = end.min(content.size());
@@ -109,7 +109,7 @@ fn bundle(
     content: &Arc<dyn Content>,
     (start, end): (u64, u64),
     resources: &Arc<Resources>,
-    effort: &mut Effort,
+    effort: &Effort,
 ) -> Option<CodePiece> {
     let mut count = 0;
     let bundle = Bundle::read_counted(content, start, end, resources, &mut count);

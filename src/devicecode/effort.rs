@@ -1,27 +1,29 @@
 //! A bound on the work for what looks like device code.
 
+use std::cell::Cell;
+
 /// A limit on the bytes that are read or decompressed of what looks like code in a file. Something that looks like a
 /// bundle's table may have 16 MiB, and another one may begin in each of its entries.
 #[derive(Debug)]
 pub struct Effort {
-    rest: u64,
+    rest: Cell<u64>,
 }
 
 impl Effort {
     /// Enough for all real code in a file of `size` bytes: tables are shorter than their code.
     pub fn of(size: u64) -> Self {
-        Self { rest: size.saturating_mul(4).saturating_add(16 << 20) }
+        Self { rest: Cell::new(size.saturating_mul(4).saturating_add(16 << 20)) }
     }
 
     /// Takes what something costs. `None` if that is more than the rest.
-    pub(super) fn spend(&mut self, bytes: u64) -> Option<()> {
-        let rest = self.rest.checked_sub(bytes);
-        self.rest = rest.unwrap_or(0);
+    pub(super) fn spend(&self, bytes: u64) -> Option<()> {
+        let rest = self.rest.get().checked_sub(bytes);
+        self.rest.set(rest.unwrap_or(0));
         rest.map(drop)
     }
 
     /// Whether a search stopped early.
     pub fn is_spent(&self) -> bool {
-        self.rest == 0
+        self.rest.get() == 0
     }
 }

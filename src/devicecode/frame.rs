@@ -44,10 +44,10 @@ impl Beginning {
         frame: CodeFrame,
         content: &Arc<dyn Content>,
         (start, end): (u64, u64),
-        effort: &mut Effort,
+        effort: &Effort,
         may_be_code: impl Fn(&[u8]) -> bool,
     ) -> Option<Self> {
-        let reader = FileReader { content: Arc::clone(content), at: start, end };
+        let reader = FileReader { content, at: start, end, effort };
         match frame {
             CodeFrame::Zstd => {
                 let head = read_head(content, start, end, ZSTD_HEADER)?;
@@ -62,22 +62,16 @@ impl Beginning {
     }
 
     /// That of a zstd frame or a zlib stream (RFC 1950).
-    pub(super) fn of_any(content: &Arc<dyn Content>, start: u64, end: u64, effort: &mut Effort) -> Option<Self> {
+    pub(super) fn of_any(content: &Arc<dyn Content>, start: u64, end: u64, effort: &Effort) -> Option<Self> {
         let is_zstd = read_head(content, start, end, 4)?.starts_with(CodeFrame::Zstd.magic());
         if is_zstd {
             return Self::of(CodeFrame::Zstd, content, (start, end), effort, |_| true);
         }
-        let reader = FileReader { content: Arc::clone(content), at: start, end };
+        let reader = FileReader { content, at: start, end, effort };
         Self::read(&mut ZlibDecoder::new(buffered(reader)), ANY_SIZE, effort, |_| true)
     }
 
-    fn read(
-        reader: &mut impl Read,
-        size: u64,
-        effort: &mut Effort,
-        may_be_code: impl Fn(&[u8]) -> bool,
-    ) -> Option<Self> {
-        effort.spend(INPUT as u64)?;
+    fn read(reader: &mut impl Read, size: u64, effort: &Effort, may_be_code: impl Fn(&[u8]) -> bool) -> Option<Self> {
         let mut bytes = vec![0; FIRST];
         let length = fill(reader, &mut bytes);
         effort.spend(if length == 0 { 0 } else { COST })?;
@@ -114,12 +108,12 @@ pub(super) fn length(
     content: &Arc<dyn Content>,
     start: u64,
     end: u64,
-    effort: &mut Effort,
+    effort: &Effort,
 ) -> Option<u64> {
     match frame {
         CodeFrame::Zstd => zstd_length(content, start, end, effort),
         CodeFrame::Gzip => {
-            let mut decoder = GzDecoder::new(buffered(FileReader { content: Arc::clone(content), at: start, end }));
+            let mut decoder = GzDecoder::new(buffered(FileReader { content, at: start, end, effort }));
             let mut buffer = vec![0; 128 << 10];
             while let Ok(count @ 1..) = decoder.read(&mut buffer) {
                 effort.spend(count as u64)?;
@@ -131,7 +125,7 @@ pub(super) fn length(
 }
 
 /// RFC 8878, 3.1.1: the header, then blocks with a header of three bytes each, and a checksum.
-fn zstd_length(content: &Arc<dyn Content>, start: u64, end: u64, effort: &mut Effort) -> Option<u64> {
+fn zstd_length(content: &Arc<dyn Content>, start: u64, end: u64, effort: &Effort) -> Option<u64> {
     let descriptor = *read_head(content, start, end, 5)?.get(4)?;
     let is_single = descriptor & 0x20 != 0;
     let dictionary = [0, 1, 2, 4].get(usize::from(descriptor & 3))?;
@@ -153,13 +147,13 @@ fn zstd_length(content: &Arc<dyn Content>, start: u64, end: u64, effort: &mut Ef
     }
 }
 
-fn zstd(reader: FileReader) -> Option<impl Read> {
+fn zstd(reader: FileReader<'_>) -> Option<impl Read> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered(reader)).ok()?;
     decoder.window_log_max(WINDOW_LOG).ok()?;
     Some(decoder)
 }
 
-fn buffered(reader: FileReader) -> BufReader<FileReader> {
+fn buffered(reader: FileReader<'_>) -> BufReader<FileReader<'_>> {
     BufReader::with_capacity(INPUT, reader)
 }
 
@@ -181,16 +175,19 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> usize {
     filled
 }
 
-/// Reads a range of a content.
-struct FileReader {
-    content: Arc<dyn Content>,
+/// Reads a range of a content, at the cost of its bytes: a decoder may read without end and decode nothing, since a block of
+/// zstd may be empty, and so may one of deflate.
+struct FileReader<'a> {
+    content: &'a Arc<dyn Content>,
     at: u64,
     end: u64,
+    effort: &'a Effort,
 }
 
-impl Read for FileReader {
+impl Read for FileReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = to_usize(self.end.saturating_sub(self.at)).min(buffer.len());
+        self.effort.spend(length as u64).ok_or(io::ErrorKind::QuotaExceeded)?;
         let piece = buffer.get_mut(..length).unwrap_or_default();
         self.content.read_at(self.at, piece).map_err(io::Error::other)?;
         self.at += length as u64;

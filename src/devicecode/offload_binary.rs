@@ -37,7 +37,7 @@ pub(super) fn is_later(head: &[u8]) -> bool {
 }
 
 /// The offload binary at `offset`, which has to end at `end`, if it has code for AMD's GPUs.
-pub(super) fn read(content: &Arc<dyn Content>, offset: u64, end: u64, effort: &mut Effort) -> Option<CodePiece> {
+pub(super) fn read(content: &Arc<dyn Content>, offset: u64, end: u64, effort: &Effort) -> Option<CodePiece> {
     let bytes = OffloadBytes { content: Arc::clone(content), start: offset, end };
     let [version, size, entries, count] = bytes.header(effort)?;
     let end = offset.checked_add(size).filter(|&it| it <= end && size >= HEADER)?;
@@ -62,7 +62,7 @@ struct OffloadBytes {
 
 impl OffloadBytes {
     /// Version, size, offset of the entries and their number.
-    fn header(&self, effort: &mut Effort) -> Option<[u64; 4]> {
+    fn header(&self, effort: &Effort) -> Option<[u64; 4]> {
         let head = self.read(0, HEADER, effort)?;
         let rest = head.strip_prefix(DeviceForm::OffloadBinary.row().magic)?;
         let (version, rest) = rest.split_first_chunk()?;
@@ -73,13 +73,7 @@ impl OffloadBytes {
     }
 
     /// The code for AMD's GPUs.
-    fn code(
-        &self,
-        version: u64,
-        entries: u64,
-        count: u64,
-        effort: &mut Effort,
-    ) -> Option<Vec<(Option<TargetId>, u64)>> {
+    fn code(&self, version: u64, entries: u64, count: u64, effort: &Effort) -> Option<Vec<(Option<TargetId>, u64)>> {
         let table = self.read(entries, ENTRY.checked_mul(count)?, effort)?;
         let mut code = Vec::new();
         for entry in table.chunks_exact(usize::try_from(ENTRY).ok()?) {
@@ -93,7 +87,7 @@ impl OffloadBytes {
     }
 
     /// The triple and the architecture of an entry.
-    fn names(&self, version: u64, offset: u64, number: u64, effort: &mut Effort) -> Option<(Vec<u8>, Vec<u8>)> {
+    fn names(&self, version: u64, offset: u64, number: u64, effort: &Effort) -> Option<(Vec<u8>, Vec<u8>)> {
         let length = if version == 1 { 16 } else { 24 };
         let table = self.read(offset, length * number.min(MAX_STRINGS), effort)?;
         let (mut triple, mut arch) = (Vec::new(), Vec::new());
@@ -109,18 +103,18 @@ impl OffloadBytes {
     }
 
     /// The text at an offset, which ends with a zero.
-    fn text(&self, offset: u64, effort: &mut Effort) -> Option<Vec<u8>> {
+    fn text(&self, offset: u64, effort: &Effort) -> Option<Vec<u8>> {
         let rest = self.end.checked_sub(self.start.checked_add(offset)?)?;
         let mut bytes = self.read(offset, rest.min(MAX_STRING), effort)?;
         bytes.truncate(memchr::memchr(0, &bytes)?);
         Some(bytes)
     }
 
-    fn number(&self, offset: u64, effort: &mut Effort) -> Option<u64> {
+    fn number(&self, offset: u64, effort: &Effort) -> Option<u64> {
         numbers::<1>(&self.read(offset, 8, effort)?).map(|[number]| number)
     }
 
-    fn read(&self, offset: u64, length: u64, effort: &mut Effort) -> Option<Vec<u8>> {
+    fn read(&self, offset: u64, length: u64, effort: &Effort) -> Option<Vec<u8>> {
         let start = self.start.checked_add(offset)?;
         start.checked_add(length).filter(|&end| end <= self.end)?;
         effort.spend(length)?;

@@ -33,7 +33,7 @@ pub fn search(
     range: Range<u64>,
     place: DeviceCodePlace,
     resources: &Arc<Resources>,
-    effort: &mut Effort,
+    effort: &Effort,
     found: &mut CodeTally,
 ) -> Result<(), SearchError> {
     // Where the last piece ends.

@@ -86,7 +86,7 @@ impl Bundle {
             (None, read_entries(offset, available, counted(read, count))?)
         } else if let Some(packing) = CompressedHeader::parse(offset, &head, available)? {
             let bundle = Compressed::new(content, packing, resources);
-            (Some(packing), read_entries(offset, packing.size, counted(bundle.beginning()?, count))?)
+            (Some(packing), read_entries(offset, packing.size, bundle.beginning(count)?)?)
         } else {
             return Err(malformed(offset, "it begins with neither magic"));
         };

@@ -25,6 +25,10 @@ const FEW: usize = 32 << 10;
 /// The same of a stream.
 const STREAM_INPUT: usize = 4096;
 
+/// The most compressed bytes that are read for a table, of which at most 16 MiB are asked for: a block of zstd or deflate may
+/// be empty, so a decoder may read without end and decode nothing.
+const MAX_TABLE_INPUT: u64 = 32 << 20;
+
 /// A compressed bundle, which is decompressed when it is read: into memory of [`Resources::buffers`], as far as it is
 /// needed, and then cached in [`Resources::bundles`]. If its window is smaller than the bundle and memory is scarce, it
 /// is decoded as a stream.
@@ -102,16 +106,25 @@ impl Compressed {
     }
 
     /// A function that returns the requested number of first bytes, or fewer if the bundle is shorter. It does not
-    /// decompress the rest. Requesting more in the next call decompresses nothing twice.
-    pub(super) fn beginning(&self) -> Result<impl FnMut(u64) -> Result<Vec<u8>, FatbinError> + '_, FatbinError> {
+    /// decompress the rest. Requesting more in the next call decompresses nothing twice. Adds the bytes that are read and
+    /// decompressed to `count`.
+    pub(super) fn beginning(
+        &self,
+        count: &mut u64,
+    ) -> Result<impl FnMut(u64) -> Result<Vec<u8>, FatbinError>, FatbinError> {
         let failed = |error: io::Error| malformed(self.packing.start, error.to_string());
-        let mut stream = self.reader().map_err(failed)?;
+        let packing = CompressedHeader { length: self.packing.length.min(MAX_TABLE_INPUT), ..self.packing };
+        let decoder = BundleDecoder::new(&self.content, &packing, STREAM_INPUT, false);
+        let mut stream = decoder.map_err(failed)?;
         let mut bytes = Vec::new();
         Ok(move |length: u64| {
-            let before = bytes.len() as u64;
+            let (before, input) = (bytes.len() as u64, stream.input_left());
             let more = length.min(self.packing.size).saturating_sub(before);
-            stream.by_ref().take(more).read_to_end(&mut bytes).map_err(failed)?;
-            self.resources.counters.bytes_decompressed.add(bytes.len() as u64 - before);
+            let read = stream.by_ref().take(more).read_to_end(&mut bytes);
+            let decompressed = bytes.len() as u64 - before;
+            *count = count.saturating_add(decompressed).saturating_add(input - stream.input_left());
+            read.map_err(failed)?;
+            self.resources.counters.bytes_decompressed.add(decompressed);
             Ok(bytes.clone())
         })
     }

@@ -75,6 +75,11 @@ impl BundleDecoder {
         Ok(Self { input, format, size: packing.size, at: 0, is_at_end: false, failed: None })
     }
 
+    /// Compressed bytes that were not read.
+    pub(super) fn input_left(&self) -> u64 {
+        self.input.get_ref().rest
+    }
+
     /// Appends decoded bytes to `bytes`: at most one block, or up to about `end`. It must be the same buffer at each
     /// call, with room for [`headroom`] bytes more than the claimed size.
     pub(super) fn append(&mut self, bytes: &mut Vec<u8>, end: u64) -> io::Result<()> {

@@ -35,6 +35,9 @@ pub(crate) fn kinds() -> Vec<Kind> {
     let strings = b"triple\0amdgcn\0arch\0gfx942\0";
     // A block that repeats a byte for 128 KiB (RFC 8878, 3.1.1.2), and one that is not the last.
     let (block, open) = (b"\x28\xb5\x2f\xfd\x00\x58\x03\x00\x10\x00", b"\x28\xb5\x2f\xfd\x00\x58\x02\x00\x10\x00");
+    // The header of a frame without a block. Zeros behind it are blocks that are empty.
+    let empty = b"\x28\xb5\x2f\xfd\x00\x58";
+    let ccob = [&b"CCOB\x03\0\x01\0"[..], &(1_u64 << 39).to_le_bytes(), &[1; 16], empty].concat();
     let packed = zstd(&vec![0; 1 << 20]);
     let nested = (0..8).fold(code_object(256), |bytes, round| if round % 2 == 0 { gzip(&bytes) } else { zstd(&bytes) });
     let bundle = plain(&[("hip-amdgcn-amd-amdhsa--gfx942", b"some code")]);
@@ -64,6 +67,9 @@ pub(crate) fn kinds() -> Vec<Kind> {
         ("frames of 128 KiB", library(&block.repeat(2000))),
         ("frames without an end", library(&open.repeat(2000))),
         ("frames of 128 KiB in gzip", gzip(&block.repeat(100_000))),
+        ("a frame of empty blocks in gzip", gzip(empty)),
+        ("a compressed bundle of empty blocks in gzip", gzip(&ccob)),
+        ("an offload binary of empty blocks in gzip", gzip(&offload(3, &[1 << 39, 72, 1, 1 << 20], [0; 4], empty))),
         ("a bomb", library(&gzip(&zstd(&vec![0; 64 << 20])))),
         (
             "magics",
