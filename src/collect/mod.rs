@@ -80,7 +80,7 @@ pub fn collect(
     };
     let (of_apps, of_trees) = (identified(&apps)?, identified(&trees)?);
     let (app, host) = application(apps, &trees).ok_or(CollectError::NoApp)?;
-    let trees = trees.into_iter().map(|(place, input)| SearchRoot::of_tree(place, input));
+    let trees = trees.into_iter().map(|(place, input)| SearchRoot::new(place, input));
     let roots: Vec<_> = std::iter::once(SearchRoot::new(named.clone(), app)).chain(trees).collect();
     let mut selection = Selector::run(&roots, options, host);
     if selection.objects.is_empty() && selection.missing.is_empty() {

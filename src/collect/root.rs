@@ -59,26 +59,6 @@ pub(super) enum Followed {
 }
 
 impl SearchRoot {
-    /// A tree. Absolute symlinks into it are those of an unpacked root: `/etc/alternatives/rocm` is in the tree.
-    pub(super) fn of_tree(place: PathBuf, mut input: Input) -> Self {
-        let location = input.location.as_os_str().as_encoded_bytes().to_vec();
-        let inside = |entry: &Entry| {
-            let EntryKind::Symlink(target) = &entry.kind else { return None };
-            let below = target.strip_prefix(b"/").filter(|_| !target.starts_with(&location))?;
-            let first = below.split(|&byte| byte == b'/').next()?;
-            input.entry(&EntryPath::new(first).ok()?)?;
-            Some([&b"../".repeat(entry.path.depth() - 1), below].concat())
-        };
-        let links: Vec<_> =
-            input.entries.iter().enumerate().filter_map(|(number, entry)| Some((number, inside(entry)?))).collect();
-        for (number, target) in links {
-            if let Some(entry) = input.entries.get_mut(number) {
-                entry.kind = EntryKind::Symlink(target.into());
-            }
-        }
-        Self::new(place, input)
-    }
-
     pub(super) fn new(place: PathBuf, input: Input) -> Self {
         let is_library = |path: &EntryPath| {
             let name = path.name().to_ascii_lowercase();
@@ -209,6 +189,8 @@ impl SearchRoot {
         let target = std::str::from_utf8(target).ok()?;
         match target.strip_prefix(self.input.location.to_str()?) {
             Some(below) if target.starts_with('/') => resolve(&EntryPath::root(), below.trim_start_matches('/')),
+            // That of an unpacked root.
+            None if target.starts_with('/') => resolve(&EntryPath::root(), target.trim_start_matches('/')),
             _ => resolve(directory, target),
         }
     }

@@ -2,6 +2,7 @@
 //! the target, and `wheel pack` writes a copy of the target. So a symlink to a file of the same wheel is shown as a hard
 //! link to that file.
 
+use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -43,12 +44,24 @@ pub(crate) enum Resolved {
 
 /// Follows all symlinks on the way to a path, as the operating system does. `kind` returns the kind of the entry at a
 /// path. `location` is the directory of the input. A symlink may lead out of it and back into it; the names outside are
-/// then looked up on the disk, and no file there is read. One that begins with `/` leads from the root of the input, if that has
-/// such a path.
+/// then looked up on the disk, and no file there is read. One that begins with `/` may be that of an unpacked root, and leads
+/// from the root of the input then.
 pub(crate) fn resolve<'a, K: Into<PathStep<'a>>>(
     path: &EntryPath,
     location: Option<&Path>,
     kind: impl Fn(&EntryPath) -> Option<K>,
+) -> Resolved {
+    match walk(path, location, &kind, location.is_some()) {
+        Resolved::Nothing if location.is_some() => walk(path, location, &kind, false),
+        found => found,
+    }
+}
+
+fn walk<'a, K: Into<PathStep<'a>>>(
+    path: &EntryPath,
+    location: Option<&Path>,
+    kind: &impl Fn(&EntryPath) -> Option<K>,
+    is_root: bool,
 ) -> Resolved {
     let mut at = EntryPath::root();
     let mut is_file = false;
@@ -90,29 +103,30 @@ pub(crate) fn resolve<'a, K: Into<PathStep<'a>>>(
                     return Resolved::Nothing;
                 }
                 let others = ahead.len();
-                let mut relative = target;
+                let mut names = Cow::Borrowed(target);
                 if target.starts_with(b"/") {
                     at = EntryPath::root();
-                    // In an unpacked root it may lead to another place of it.
-                    let of_root = || {
-                        target.strip_prefix(b"/").filter(|it| EntryPath::new(it).is_ok_and(|it| kind(&it).is_some()))
+                    let of_root = || target.strip_prefix(b"/").filter(|below| is_root && begins(below, kind));
+                    let inside = location.and_then(|location| below(target, location)).or_else(of_root);
+                    let on_disk = || location.and_then(|location| on_disk(&next, location));
+                    names = match inside.map(Cow::Borrowed).or_else(|| Some(Cow::Owned(on_disk()?.as_bytes().to_vec())))
+                    {
+                        Some(names) => names,
+                        None => return Resolved::Outside(next),
                     };
-                    if let Some(below) = location.and_then(|location| below(target, location).or_else(of_root)) {
-                        relative = below;
-                    } else {
-                        let Some(real) = location.and_then(|location| on_disk(&next, location)) else {
-                            return Resolved::Outside(next);
-                        };
-                        ahead.extend(real.components().rev().map(<[u8]>::to_vec));
-                        relative = b"";
-                    }
                 }
-                ahead.extend(relative.split(|&byte| byte == b'/').rev().map(<[u8]>::to_vec));
+                ahead.extend(names.split(|&byte| byte == b'/').rev().map(<[u8]>::to_vec));
                 links.push((next, others));
             }
         }
     }
     Resolved::Entry(at)
+}
+
+/// Whether the input has what a path begins with.
+fn begins<K>(path: &[u8], kind: &impl Fn(&EntryPath) -> Option<K>) -> bool {
+    let first = path.split(|&byte| byte == b'/').next().and_then(|first| EntryPath::new(first).ok());
+    first.is_some_and(|first| kind(&first).is_some())
 }
 
 /// The entry to which the operating system follows a symlink of the input in a directory.

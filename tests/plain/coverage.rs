@@ -481,7 +481,9 @@ fn code_of_another_gpu_behind_an_entry_id_is_missing() {
     let place = tempfile::tempdir().unwrap();
     let mut library = fixture("plain.so");
     let ids: Vec<_> = memchr::memmem::find_iter(&library, b"--gfx90a").collect();
-    ids.iter().for_each(|at| library[at + 2..at + 8].copy_from_slice(b"gfx942"));
+    for at in ids {
+        library[at + 2..at + 8].copy_from_slice(b"gfx942");
+    }
     put(place.path(), "tree/lib/liba.so", &library);
     let found = coverage(place.path(), &["tree", "--require", "gfx942"], 1);
     assert!(found["failures"][0]["reason"].as_str().unwrap().contains("it is code for gfx90a"), "{found}");
