@@ -153,13 +153,14 @@ impl LibraryCode {
     }
 
     /// The code of an archive, as far as a runtime finds it: for the targets that it offers. With `resources`, the headers of
-    /// code are read, which are all over the file.
+    /// code are read, which are all over the file, as the lengths of compressed code are.
     pub(crate) fn of_archive(
         path: EntryPath,
         content: &Arc<dyn Content>,
         resources: Option<&Arc<Resources>>,
     ) -> Result<Self, String> {
-        let reader = ArchiveReader::open(Arc::clone(content)).map_err(|error| error.to_string())?;
+        let open = if resources.is_some() { ArchiveReader::open } else { ArchiveReader::list };
+        let reader = open(Arc::clone(content)).map_err(|error| error.to_string())?;
         let mut damage = CodeDamage::new();
         let targets = reader.names().map(|name| {
             let offered = reader.entries_of(name).filter(|(target, _)| reader.offers(target));
