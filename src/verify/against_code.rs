@@ -185,7 +185,8 @@ impl Comparison<'_> {
             compressed.extend(bundle.iter().find_map(|object| object.bundle.as_ref()));
             builds.push(bundle.iter().collect());
         }
-        let mut found = self.found_on_devices(path, position, (&builds, &key), request)?;
+        let wanted = (path, position, &*key);
+        let mut found = self.found_on_devices(wanted, &builds, request);
         // Any other code that is found under its name must be code that a device of that target would have run.
         for target in &self.context.archives.targets {
             let steps = self.context.archives.steps(&directory, &request.marker.search_paths, target);
@@ -199,7 +200,7 @@ impl Comparison<'_> {
                     let reason = format!("wrapper {position} had no code for {target}, but now has some");
                     self.say(Rule::AgainstCodeAdded, path, reason);
                 } else {
-                    found.extend(self.found(&key, step, &versions)?);
+                    found.extend(self.found(wanted, step, &versions));
                 }
             }
         }
@@ -219,11 +220,11 @@ impl Comparison<'_> {
     /// runtime asks them.
     fn found_on_devices<'a>(
         &self,
-        path: &EntryPath,
-        position: usize,
-        (builds, key): (&[FatCode<'a>], &str),
+        wanted: (&EntryPath, usize, &str),
+        builds: &[FatCode<'a>],
         request: &WrapperRequest,
-    ) -> Result<Vec<ArchivedObject<'a>>, CodeError> {
+    ) -> Vec<ArchivedObject<'a>> {
+        let (path, position, key) = wanted;
         let directory = path.parent().unwrap_or_else(EntryPath::root);
         let (mut found, mut known, mut lost) = (Vec::new(), HashSet::new(), BTreeMap::new());
         // Empty code objects run nowhere.
@@ -242,7 +243,7 @@ impl Comparison<'_> {
                 let steps = self.context.archives.steps(&directory, &request.marker.search_paths, &device);
                 match steps.iter().find(|step| self.context.archives.holds(step, key)) {
                     Some(step) if known.insert((step.archive, step.target.clone(), target)) => {
-                        found.extend(self.found(key, step, &versions)?);
+                        found.extend(self.found(wanted, step, &versions));
                     }
                     Some(_) => {}
                     None => drop(lost.entry(target).or_insert(device)),
@@ -254,7 +255,7 @@ impl Comparison<'_> {
             let reason = format!("wrapper {position}: its code for {target} is not found{by}");
             self.say(Rule::AgainstCodeLost, path, reason);
         }
-        Ok(found)
+        found
     }
 
     /// Records that a code object belongs to a wrapper. `false` if that was known.
@@ -263,26 +264,30 @@ impl Comparison<'_> {
         accounted.insert((step.archive, key.to_owned(), step.target.clone()))
     }
 
-    /// The code objects that a runtime finds. They are read before any bundle is held, since reading waits for memory.
+    /// The code objects that a runtime finds. They are read before any bundle is held, since reading waits for memory. What
+    /// cannot be read is a finding, and the others are compared.
     fn found<'a>(
         &self,
-        key: &str,
+        (path, position, key): (&EntryPath, usize, &str),
         step: &LookupStep,
         expected: &[&'a CodeObject],
-    ) -> Result<Option<ArchivedObject<'a>>, CodeError> {
+    ) -> Option<ArchivedObject<'a>> {
         self.account(step, key);
-        let Some(archive) = self.context.archives.list.get(step.archive) else { return Ok(None) };
-        let mut sha256 = Sha256::default();
-        let mut size = 0;
-        if let Some(entry) = archive.reader.find(key, &step.target)? {
-            archive.reader.read(&entry, &self.context.resources.budget, |piece| {
-                size += piece.len() as u64;
-                sha256.update(piece);
-                Ok(())
-            })?;
+        let reader = &self.context.archives.list.get(step.archive)?.reader;
+        let (mut sha256, mut size) = (Sha256::default(), 0);
+        let take = |piece: &[u8]| -> std::io::Result<()> {
+            size += piece.len() as u64;
+            sha256.update(piece);
+            Ok(())
+        };
+        let entry = reader.find(key, &step.target).transpose();
+        let read = entry.map_or(Ok(()), |entry| reader.read(&entry?, &self.context.resources.budget, take));
+        if let Err(error) = read {
+            self.say(Rule::AgainstUnreadable, path, format!("wrapper {position}: {error}"));
+            return None;
         }
         let (target, expected, sha256) = (step.target.clone(), expected.to_vec(), sha256.finish());
-        Ok(Some(ArchivedObject { archive: step.archive, target, expected, size, sha256 }))
+        Some(ArchivedObject { archive: step.archive, target, expected, size, sha256 })
     }
 
     fn compare_object(&self, path: &EntryPath, position: usize, found: &ArchivedObject) -> Result<(), CodeError> {
