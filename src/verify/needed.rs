@@ -117,7 +117,7 @@ fn lost(named: &BTreeSet<String>, processor: &str, files: &FileNames<'_>) -> Opt
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{lost, processor_of};
+    use super::{lost, processor_of, processor_of_further, processor_of_lazy};
     use crate::source::EntryPath;
 
     const FILES: [&str; 8] = [
@@ -154,7 +154,8 @@ mod tests {
             ("lib/hipblaslt/library/extop_gfx90a.co", None, None),
         ] {
             let of = |named| processor_of(&EntryPath::new(path.as_bytes()).unwrap(), named);
-            assert_eq!((of(processor_of_lazy).as_deref(), of(processor_of_further).as_deref()), (lazy, further), "{path}");
+            let found = (of(processor_of_lazy), of(processor_of_further));
+            assert_eq!((found.0.as_deref(), found.1.as_deref()), (lazy, further), "{path}");
         }
     }
 

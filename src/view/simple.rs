@@ -112,11 +112,6 @@ impl ListedWheel {
         self.indexed.name().to_string()
     }
 
-    /// Takes over size and digest if an earlier session has recorded them.
-    pub fn get_sums(&mut self, index: &Index) {
-        self.indexed.sums = self.identity.and_then(|identity| index.get(RecordKind::Wheel, &identity));
-    }
-
     /// Sets size and digest, and records them for later sessions.
     pub fn put_sums(&mut self, sums: WheelSums, index: &Index) {
         self.indexed.sums = Some(sums);
@@ -199,7 +194,8 @@ impl PackageIndexes {
     pub fn show(mut self, tree: &mut Tree, root: Attributes, index: &Index) -> Result<(), ViewError> {
         let mut show = |place: &str, wheels: &mut Vec<ListedWheel>| {
             for wheel in wheels.iter_mut() {
-                wheel.get_sums(index);
+                // An earlier session may have recorded size and digest.
+                wheel.indexed.sums = wheel.identity.and_then(|identity| index.get(RecordKind::Wheel, &identity));
             }
             show_index(tree, place, root, wheels)?;
             show_pages(tree, place, root, wheels)

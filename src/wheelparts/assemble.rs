@@ -123,11 +123,11 @@ impl Wheels {
         Ok(self.fat.paths(&name))
     }
 
-    /// The digest in RECORD of an entry that is replaced, to be compared with what there is.
-    pub fn original(&self, path: &EntryPath, content: &Arc<dyn Content>) -> Digest {
+    /// The digest in RECORD of an entry, to be compared with what there is; with `stands` it counts until then.
+    pub fn original(&self, path: &EntryPath, content: &Arc<dyn Content>, stands: bool) -> Digest {
         let crc32 = content.member().map(|member| member.packed().crc32);
         let digest = Digest::remembered(path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
-        digest.claimed(&self.fat.record, path, false)
+        digest.claimed(&self.fat.record, path, stands)
     }
 
     /// The path in part `to` of a file of part `from`: dist-info and data directories have the part's own name.

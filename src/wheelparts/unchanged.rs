@@ -129,9 +129,6 @@ impl Wheels {
     }
 
     fn new_digest(&self, unchanged: &Unchanged) -> Digest {
-        let Unchanged { entry, content, stands, .. } = unchanged;
-        let crc32 = content.member().map(|member| member.packed().crc32);
-        let digest = Digest::remembered(entry.to_text(), Arc::clone(content), crc32, &self.fat.resources);
-        digest.claimed(&self.fat.record, entry, *stands)
+        self.original(&unchanged.entry, &unchanged.content, unchanged.stands)
     }
 }

@@ -151,7 +151,7 @@ impl WheelSet {
         let parts = self.hosts.iter().take(1).chain(self.devices.values());
         let taken_over: Vec<_> = parts.flat_map(|part| part.taken_over()).collect();
         let originals: Vec<_> =
-            self.originals.iter().map(|(path, content)| self.wheels.original(path, content)).collect();
+            self.originals.iter().map(|(path, content)| self.wheels.original(path, content, false)).collect();
         let mut digests: Vec<&Digest> = originals.iter().chain(taken_over.iter().map(|digest| &**digest)).collect();
         digests.sort_by_key(|digest| Reverse(digest.content().size()));
         digests.par_iter().with_max_len(1).try_for_each(|digest| {

@@ -358,7 +358,7 @@ fn cause_of_wheels(wheels: &[GivenWheel], unread: &[PathBuf], device: &TargetId)
         return Cause::new(&cause::WHEEL_ALONE, format!("{lack}, and {} cannot be read", damaged.display()), None);
     }
     let command = files.map(|files| {
-        let files: Vec<_> = std::iter::once(&host.path).chain(&files).map(|file| quoted(file)).collect();
+        let files: Vec<_> = std::iter::once(&host.path).chain(&files).map(quoted).collect();
         format!("pip install {}", files.join(" "))
     });
     let extra = wanted.extra.as_ref().map_or_else(

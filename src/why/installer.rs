@@ -99,7 +99,7 @@ impl Installer {
         };
         let of_files = |directory: &Path| {
             let files: Vec<_> = packages.iter().map(|package| wheel_in(directory, package)).collect::<Option<_>>()?;
-            let files: Vec<_> = files.iter().map(|file| quoted(file)).collect();
+            let files: Vec<_> = files.iter().map(quoted).collect();
             Some(Remedy { command: Some(format!("{start} {option}{}", files.join(" "))), advice: String::new() })
         };
         let tool = if self.is_uv { "uv" } else { "pip" };

@@ -21,7 +21,7 @@ use crate::text::quoted;
 pub(super) fn export(archives: &BTreeSet<PathBuf>) -> String {
     let mut links = Vec::new();
     let mut name = |archive: &PathBuf| {
-        if !has_colon(archive) {
+        if !archive.as_os_str().as_bytes().contains(&b':') {
             return quoted(archive);
         }
         let link = format!("\"$links/{}.kpack\"", links.len() + 1);
@@ -46,10 +46,6 @@ pub(super) fn misnamed(parts: &[PathBuf]) -> Option<String> {
         path.is_file().then_some(path)
     })?;
     Some(format!("{} has a colon in its path, and colons divide the list: name a symlink to it", whole.display()))
-}
-
-fn has_colon(path: &Path) -> bool {
-    path.as_os_str().as_bytes().contains(&b':')
 }
 
 /// The archives in the directories that a runtime searches.
