@@ -202,11 +202,7 @@ fn find_the_joints_of_a_stream(bencher: Bencher) {
 #[divan::bench]
 fn splice_a_stream(bencher: Bencher) {
     let member = member(&Input::open(&made_wheel(), &resources()).unwrap(), "made/library.bin");
-    let edits = [
-        Edit::patch(100, *b"changed"),
-        Edit { start: 3 << 20, end: 5 << 20, replacement: Vec::new() },
-        Edit::patch(7 << 20, *b"changed"),
-    ];
+    let edits = [Edit::patch(100, *b"changed"), Edit::cut(3 << 20, 5 << 20), Edit::patch(7 << 20, *b"changed")];
     member.member().unwrap().block_boundaries().unwrap();
     bencher.bench_local(|| splice(&member, &edits, DeflateLevel::default(), None, &Counters::default()).unwrap());
 }

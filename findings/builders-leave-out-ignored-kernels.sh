@@ -53,7 +53,7 @@ where = ["src"]
 wheel.cmake = false
 END
 for ignored in "nothing" "*.hsaco *.kpack" "*.hsaco *.kpack *.co *.so"; do
-    printf '%s\n' $(sed 's/nothing//' <<<"$ignored") >.gitignore
+    sed 's/nothing//; s/ /\n/g' <<<"$ignored" >.gitignore
     for backend in setuptools.build_meta hatchling.build scikit_build_core.build poetry.core.masonry.api pdm.backend flit_core.buildapi uv_build; do
         rm -rf out build
         mkdir out

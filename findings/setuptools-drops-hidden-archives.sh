@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # setuptools 84.2.1 (PyPI).
 # Expected: package data "**", or "**/*.kpack", takes all files of a package, or all archives. Other build backends take them without
-# being asked.
+# being asked, unless Git ignores them.
 # Seen: no star matches the name of a hidden directory, so everything in .kpack/ is left out of the wheel, without a word. Only a pattern that
 # names the directory takes it. A wheel that is built again from an installed tree has libraries without kernels.
 . "$(dirname "$0")/common.sh"

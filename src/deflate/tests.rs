@@ -63,16 +63,6 @@ fn kind() -> impl Strategy<Value = (Index, Index, Kind)> {
     (any::<Index>(), any::<Index>(), change)
 }
 
-/// Replaces `start..end` with `bytes`.
-fn replace(start: u64, end: u64, bytes: impl Into<Arc<[u8]>>) -> Edit {
-    Edit { start, end, replacement: vec![Segment::literal(bytes)] }
-}
-
-/// Removes `start..end`.
-fn cut(start: u64, end: u64) -> Edit {
-    Edit { start, end, replacement: Vec::new() }
-}
-
 /// Edits that do not overlap: each begins after the one before. Patches are short; all others have any length. Many are
 /// at the end of the content.
 fn edits(original: &Arc<dyn Content>, kinds: &[(Index, Index, Kind)]) -> Vec<Edit> {
@@ -87,9 +77,9 @@ fn edits(original: &Arc<dyn Content>, kinds: &[(Index, Index, Kind)]) -> Vec<Edi
         let length = length.index(room + 1);
         let (start, end) = (start as u64, (start + length) as u64);
         edits.push(match kind {
-            Kind::Cut => cut(start, end),
+            Kind::Cut => Edit::cut(start, end),
             Kind::Patch => Edit::patch(start, vec![0xa5; length.min(24)]),
-            Kind::Literal(length) => replace(start, end, data(*length, start)),
+            Kind::Literal(length) => Edit::replace(start, end, data(*length, start)),
             Kind::Zeros(length) => Edit { start, end, replacement: vec![Segment::zeros(*length)] },
             Kind::Touch => {
                 let middle = u64::midpoint(start, end);
@@ -196,7 +186,7 @@ fn little_is_encoded_again() {
 
     // Without changes nothing is encoded: the result is the same stream.
     let counters = Counters::default();
-    for edits in [vec![], vec![cut(7, 7)]] {
+    for edits in [vec![], vec![Edit::cut(7, 7)]] {
         let spliced = splice(&original, &edits, DeflateLevel::default(), None, &counters).unwrap().unwrap();
         assert_eq!(check(&spliced, &whole), packed);
     }
@@ -210,14 +200,14 @@ fn little_is_encoded_again() {
 
     // An insertion at the beginning: no history, no loss.
     let counters = Counters::default();
-    let edits = [replace(0, 0, *b"kpackfs")];
+    let edits = [Edit::replace(0, 0, *b"kpackfs")];
     let expected = [&b"kpackfs"[..], &whole].concat();
     check(&splice(&original, &edits, DeflateLevel::default(), None, &counters).unwrap().unwrap(), &expected);
     assert_eq!(counters.bytes_deflated.get(), 7);
 
     // An addition at the end: the final block is encoded again, with everything that shares its boundary.
     let counters = Counters::default();
-    let edits = [replace(8 << 20, 8 << 20, *b"kpackfs")];
+    let edits = [Edit::replace(8 << 20, 8 << 20, *b"kpackfs")];
     let expected = [&whole, &b"kpackfs"[..]].concat();
     check(&splice(&original, &edits, DeflateLevel::default(), None, &counters).unwrap().unwrap(), &expected);
     assert!((8..7 + longest + 1).contains(&counters.bytes_deflated.get()), "{}", counters.bytes_deflated.get());
@@ -225,7 +215,7 @@ fn little_is_encoded_again() {
     // The end truncated at a block boundary: only the final block is new.
     let counters = Counters::default();
     let middle = boundaries[boundaries.len() / 2].output;
-    let edits = [cut(middle, 8 << 20)];
+    let edits = [Edit::cut(middle, 8 << 20)];
     check(
         &splice(&original, &edits, DeflateLevel::default(), None, &counters).unwrap().unwrap(),
         &whole[..usize::try_from(middle).unwrap()],
@@ -242,7 +232,7 @@ fn what_edits_do_not_change_is_not_encoded_again() {
     }
     let same = Edit::patch(900_000, bytes[900_000..].to_vec());
     let other = Edit::patch(100, bytes[100..900_000].to_vec());
-    let found = changes(&*content, &[same, cut(50, 50), other, cut(20, 30)]).unwrap();
+    let found = changes(&*content, &[same, Edit::cut(50, 50), other, Edit::cut(20, 30)]).unwrap();
     let change = |start, end| ChangedRange { start, end, added: end - start };
     let patched = [change(868, 30_052), change(62_820, 63_076), change(199_780, 200_036), change(799_844, 800_100)];
     assert_eq!(found, [&[ChangedRange { start: 20, end: 30, added: 0 }][..], &patched].concat());
@@ -254,10 +244,10 @@ fn what_cannot_be_spliced_is_left_to_the_caller() {
     assert!(splice(&literal(b"stored"), &[], DeflateLevel::default(), None, &counters).unwrap().is_none());
     let whole = vec![0; 100];
     let original = deflated_member(&deflated(&whole, 6, 100, Z_NO_FLUSH), 100, crc32fast::hash(&whole));
-    assert!(splice(&original, &[cut(90, 101)], DeflateLevel::default(), None, &counters).is_err());
+    assert!(splice(&original, &[Edit::cut(90, 101)], DeflateLevel::default(), None, &counters).is_err());
     let zeros = Edit { start: 0, end: 100, replacement: vec![Segment::zeros(super::MAX_SPLICED + 1)] };
     assert!(splice(&original, &[zeros], DeflateLevel::default(), None, &counters).unwrap().is_none());
-    let nothing = splice(&original, &[cut(0, 100)], DeflateLevel::default(), None, &counters).unwrap().unwrap();
+    let nothing = splice(&original, &[Edit::cut(0, 100)], DeflateLevel::default(), None, &counters).unwrap().unwrap();
     assert_eq!(check(&nothing, &[]), [3, 0]);
     let damaged = deflated_member(&[7], 100, 0);
     assert!(splice(&damaged, &[], DeflateLevel::default(), None, &counters).is_err());

@@ -21,6 +21,16 @@ impl Edit {
         let segment = Segment::literal(bytes);
         Self { start, end: start.saturating_add(segment.length()), replacement: vec![segment] }
     }
+
+    /// Replaces `start..end` with `bytes`.
+    pub fn replace(start: u64, end: u64, bytes: impl Into<Arc<[u8]>>) -> Self {
+        Self { start, end, replacement: vec![Segment::literal(bytes)] }
+    }
+
+    /// Removes `start..end`.
+    pub fn cut(start: u64, end: u64) -> Self {
+        Self { start, end, replacement: Vec::new() }
+    }
 }
 
 /// Why a list of edits cannot be applied.

@@ -64,8 +64,7 @@ proptest! {
             expected.extend(&bytes[at..pair[0]]);
             expected.extend(new);
             at = pair[1];
-            let replacement = vec![Segment::literal(new.clone())];
-            edits.push(Edit { start: pair[0] as u64, end: pair[1] as u64, replacement });
+            edits.push(Edit::replace(pair[0] as u64, pair[1] as u64, new.clone()));
         }
         expected.extend(&bytes[at..]);
         edits.reverse();
@@ -89,7 +88,7 @@ fn a_rope_longer_than_a_file_can_be_is_refused() {
 
 #[test]
 fn overlapping_edits_are_refused() {
-    let edits = vec![Edit::patch(1, *b"xy"), Edit { start: 2, end: 3, replacement: Vec::new() }];
+    let edits = vec![Edit::patch(1, *b"xy"), Edit::cut(2, 3)];
     assert!(matches!(edited(&literal(b"abcdef"), edits), Err(EditError::Overlap(2))));
-    assert!(edited(&literal(b"abc"), vec![Edit { start: 2, end: 9, replacement: Vec::new() }]).is_err());
+    assert!(edited(&literal(b"abc"), vec![Edit::cut(2, 9)]).is_err());
 }

@@ -133,7 +133,6 @@ fn the_first_words_of_a_newcomer_lead_on() {
         ("cache list", 0, "kpackfs: nothing is kept in "),
         ("recombine a b -o c", 5, "a: No such file or directory\n"),
         ("recombine a b", 2, "Usage: kpackfs recombine [OPTIONS] <CONFIG> <SHARDS> --output <DIR>\n"),
-        // Before (38846218), the tip was missing, the file was "expected value at line 1 column 1", and paths were absolute.
         (
             "recombine x.kpack",
             2,

@@ -70,7 +70,7 @@ fn every_inflater_agrees() {
                 Edit::patch(step * 5, *b"front"),
                 Edit { start: cut, end: cut + 150_000, replacement: vec![Segment::zeros(step * 1000)] },
                 Edit::patch(size - 100 - step, *b"behind"),
-                Edit { start: size, end: size, replacement: vec![Segment::literal(*b"appended")] },
+                Edit::replace(size, size, *b"appended"),
             ];
             let anew;
             (agreed, anew) = check(content, &edits, directory.path());

@@ -528,7 +528,7 @@ fn the_runtime_of_a_split_is_judged_in_every_form() {
     }
 }
 
-/// Before (38846218), several libraries were found without a word about the runtime, and torch's was not looked at.
+/// Archives are an answer only with a runtime that reads them: without one, and with an old one in torch.
 #[test]
 fn an_answer_about_archives_depends_on_the_runtime_of_the_environment() {
     let place = tempfile::tempdir().unwrap();
