@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::binaries::{NamedBinary, named};
-use super::plan::{Plan, PlanOptions, PlannedArchive};
+use super::options::PlanOptions;
+use super::plan::{Plan, PlannedArchive};
 use super::roots::Roots;
 use super::scan::Fat;
 use crate::gpu::{TargetId, begins_device_part};

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::archives::Stems;
-use super::plan::{Destination, Packaging, Plan, PlanOptions, PlannedBinary};
+use super::options::{Packaging, PlanOptions};
+use super::plan::{Destination, Plan, PlannedBinary};
 use super::roots::Roots;
 use super::scan::Fat;
 use crate::binary::{BinaryError, FatBinary, Rewritten, marker};

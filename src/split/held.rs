@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use super::error::SplitError;
-use super::plan::{Destination, Plan, PlanOptions};
+use super::options::PlanOptions;
+use super::plan::{Destination, Plan};
 use crate::gpu::BundleKey;
 use crate::source::{DeviceWheel, Entry, EntryKind, EntryPath, Input};
 

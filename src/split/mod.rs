@@ -4,6 +4,7 @@ mod archives;
 mod binaries;
 mod binary_code;
 mod bundles;
+mod claims;
 mod content_code;
 mod device_code;
 mod error;
@@ -11,11 +12,13 @@ mod file_digest;
 mod held;
 mod manifest;
 mod manifest_text;
+mod options;
 mod parts;
 mod plain;
 mod plan;
 mod roots;
 mod scan;
+mod selection;
 mod signed;
 mod split_id;
 mod statement;
@@ -42,11 +45,11 @@ pub use file_digest::{FileDigest, FileSum, PassingSum};
 pub(crate) use manifest::few_names;
 pub use manifest::{ManifestTextError, PartManifest, StatedCode, StatedPartFile};
 pub use manifest_text::{ManifestFile, ManifestFileKind, ManifestFiles, ManifestText};
+pub use options::{Packaging, PlanOptions};
 pub use parts::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, RESERVED, SIMPLE, SIMPLE_THIN, THIN, THIN_WHEELS, WHEELS};
-pub use plan::{
-    BundleFile, Destination, Packaging, Plan, PlanOptions, PlannedArchive, PlannedBinary, Targets, is_wanted,
-};
+pub use plan::{BundleFile, Destination, Plan, PlannedArchive, PlannedBinary};
 use roots::Roots;
+pub use selection::{Targets, is_wanted};
 pub(crate) use split_id::NAMING;
 pub use split_id::{FieldSum, ID_TEXT, InputFacts, InputId, SplitFacts, SplitId, hex};
 pub use statement::{STATEMENT, Statement, StatementError, component_of_statement, statement_of_component};
@@ -71,7 +74,7 @@ impl Plan {
         jobs: &Arc<BundleJobs>,
         progress: &Progress,
     ) -> Result<Self, SplitError> {
-        plan::check_members(input)?;
+        claims::check_members(input)?;
         let resources = jobs.resources();
         let roots = Roots::new(input, options)?;
         let group = roots::group(input, options)?;
@@ -106,7 +109,7 @@ impl Plan {
         let signed: Vec<_> = fat.iter().filter(|fat| fat.is_signed).map(|fat| fat.entry).collect();
         archives::assign(input, &joined.orphans, &mut plan, fat, &roots, options, resources);
         plan.warnings.extend(signed::warning(input, &plan, &signed));
-        plan::check_archives(input, &plan, &roots)?;
+        claims::check_archives(input, &plan, &roots)?;
         plan.bundle_files = bundles::bundle_files(input, &plan.places, resources);
         let unserved = unserved::warnings(&plan);
         plan.warnings.extend(unserved);

@@ -1,7 +1,7 @@
 //! Overlay roots and group names, which determine the paths of archives.
 
 use super::error::{GroupError, SplitError};
-use super::plan::{Packaging, PlanOptions};
+use super::options::{Packaging, PlanOptions};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::wheel;
 

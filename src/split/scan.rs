@@ -13,9 +13,10 @@ use rayon::prelude::*;
 
 use super::binary_code::{DeviceCode, Holder, ScanError, examine};
 use super::content_code::ContentCode;
+use super::options::PlanOptions;
 use super::parts::RESERVED;
 use super::plain::PlainFiles;
-use super::plan::{Destination, Plan, PlanOptions};
+use super::plan::{Destination, Plan};
 use crate::binary::{FatBinary, is_signed};
 use crate::fatbin::{Bundle, CodeObject, is_plain_bundle};
 use crate::gpu::{TargetId, UNKNOWN};

@@ -6,7 +6,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::plan::{Packaging, Plan};
+use super::options::Packaging;
+use super::plan::Plan;
 use crate::database::Handler;
 use crate::rope::{Content, LazyContent, ReadError, Rope, Segment, Sha256, to_usize};
 use crate::source::{EntryKind, EntryPath, Input};
