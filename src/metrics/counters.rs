@@ -1,5 +1,4 @@
-//! Work counters: what was read, inflated, decompressed and compressed. Performance tests assert them. Also memory in use, by class, and how
-//! requests of a mount travel.
+//! Work counters: what was read, inflated, decompressed and compressed. Performance tests assert them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -72,64 +71,4 @@ pub struct Counters {
     /// Requests of the kernel.
     #[serde(flatten)]
     pub requests: Requests,
-}
-
-/// Classes of memory, in the order in which a thread may reserve them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryClass {
-    /// Decompressed offload bundles, and compressed bundles while they are read.
-    Bundles,
-    /// Code objects that are being compressed, and compression contexts.
-    Compression,
-    /// The cache of compressed code objects.
-    Frames,
-    /// The cache of inflated pieces of members.
-    Spans,
-    /// Indexes of deflate streams, decoders, and headers of bundles captured while a member is first inflated.
-    Streams,
-}
-
-/// Bytes in use now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Gauges {
-    /// The budget.
-    pub capacity: u64,
-    /// See [`MemoryClass::Bundles`].
-    pub bundles: u64,
-    /// See [`MemoryClass::Compression`].
-    pub compression: u64,
-    /// See [`MemoryClass::Frames`].
-    pub frames: u64,
-    /// See [`MemoryClass::Spans`].
-    pub spans: u64,
-    /// See [`MemoryClass::Streams`].
-    pub streams: u64,
-    /// What parsers keep of the input: in addition to the budget, and at most half of it.
-    pub tables: u64,
-}
-
-/// How requests of a mount travel, and why.
-#[derive(Clone, Debug, Serialize)]
-pub struct TransportState {
-    /// `uring` or `dev-fuse`.
-    pub kind: &'static str,
-    /// Why they do not travel through rings, unless that was asked for.
-    pub reason: Option<String>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    impl Gauges {
-        /// All bytes in use.
-        pub(crate) fn total(&self) -> u64 {
-            self.buffers() + self.frames + self.spans + self.streams
-        }
-
-        /// Bytes in use for work. Zero when nothing has happened for a while.
-        pub(crate) fn buffers(&self) -> u64 {
-            self.bundles + self.compression
-        }
-    }
 }

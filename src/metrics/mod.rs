@@ -3,11 +3,13 @@
 //! It imports no other room. The rooms that do the work update the counters.
 
 mod counters;
+mod gauges;
 mod openmetrics;
 mod progress;
 mod requests;
 
-pub use counters::{Counter, Counters, Gauges, MemoryClass, TransportState};
+pub use counters::{Counter, Counters};
+pub use gauges::{Gauges, MemoryClass};
 pub use openmetrics::{MetricsSource, openmetrics};
 pub use progress::{Portion, Progress};
-pub use requests::{Answering, RequestKind, Requests, StartedRequest};
+pub use requests::{Answering, RequestKind, Requests, StartedRequest, TransportState};

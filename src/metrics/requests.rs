@@ -1,4 +1,4 @@
-//! Requests of the kernel, counted by kind, and the time of the longest one.
+//! Requests of the kernel: how they travel, how many of each kind there were, and the time of the longest one.
 
 use std::cmp::Reverse;
 use std::sync::OnceLock;
@@ -10,6 +10,15 @@ use serde::{Serialize, Serializer};
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 use super::counters::Counter;
+
+/// How requests of a mount travel, and why.
+#[derive(Clone, Debug, Serialize)]
+pub struct TransportState {
+    /// `uring` or `dev-fuse`.
+    pub kind: &'static str,
+    /// Why they do not travel through rings, unless that was asked for.
+    pub reason: Option<String>,
+}
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]

@@ -1,12 +1,11 @@
-//! What can be read: contents, members of zip files, and contents that are made on demand, with bounds of their sizes; and where bytes come
-//! from, so that a writer can have the kernel share or copy ranges of files without reading them.
+//! What can be read: contents, members of zip files, and contents that are made on demand.
 
 use std::fmt;
-use std::fs::File;
-use std::iter::Sum;
-use std::ops::{Add, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
+use super::bounds::SizeBounds;
+use super::extent::{Backing, Extent, ExtentSource};
 use super::{Identity, ReadError, to_usize};
 
 /// Bytes of a fixed length that can be read at any offset, from any thread.
@@ -183,78 +182,5 @@ impl<C: Content + ?Sized> InOrderReader for PositionedReader<'_, C> {
         self.content.read_at(self.at, buffer)?;
         self.at += buffer.len() as u64;
         Ok(())
-    }
-}
-
-/// A file of the operating system that holds exactly the bytes of a content.
-pub trait Backing {
-    /// Opens it. Fails with [`ReadError::Changed`] if it is no longer the file that was planned with.
-    fn open(&self) -> Result<File, ReadError>;
-
-    /// Fails with [`ReadError::Changed`] if a file that was opened is no longer what was planned with.
-    fn check(&self, file: &File) -> Result<(), ReadError>;
-}
-
-/// A run of bytes of a content with one source.
-#[derive(Clone, Copy, Debug)]
-pub struct Extent<'a> {
-    /// Length in bytes.
-    pub length: u64,
-    /// Where the bytes come from.
-    pub source: ExtentSource<'a>,
-}
-
-/// Where a run of bytes comes from.
-#[derive(Clone, Copy, derive_more::Debug)]
-pub enum ExtentSource<'a> {
-    /// A file of the operating system, from an offset on.
-    #[debug("File({offset})")]
-    File {
-        /// The file.
-        file: &'a dyn Backing,
-        /// Offset of the first byte in the file.
-        offset: u64,
-    },
-    /// Zeros.
-    Zeros,
-    /// Anything else: the bytes are read with [`Content::read_at`](super::Content::read_at).
-    Read,
-}
-
-/// What is known of a size in bytes. No input breaks the bounds: a decision on them is the one that measuring would make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SizeBounds {
-    /// It is not smaller.
-    pub least: u64,
-    /// It is not larger.
-    pub most: u64,
-}
-
-impl SizeBounds {
-    /// Nothing is known.
-    pub const UNKNOWN: Self = Self { least: 0, most: u64::MAX };
-
-    /// A size that is known.
-    pub fn exact(size: u64) -> Self {
-        Self { least: size, most: size }
-    }
-
-    /// The size, if the bounds leave one only.
-    pub fn known(self) -> Option<u64> {
-        (self.least == self.most).then_some(self.most)
-    }
-}
-
-impl Add for SizeBounds {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { least: self.least.saturating_add(other.least), most: self.most.saturating_add(other.most) }
-    }
-}
-
-impl Sum for SizeBounds {
-    fn sum<I: Iterator<Item = Self>>(sizes: I) -> Self {
-        sizes.fold(Self::exact(0), Self::add)
     }
 }

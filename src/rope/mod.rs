@@ -25,9 +25,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bounds;
 mod content;
 mod edit;
 mod error;
+mod extent;
 mod identity;
 mod lazy;
 mod read;
@@ -36,13 +38,12 @@ mod sha256;
 mod slice;
 mod xxh3;
 
-pub use content::{
-    Backing, BlockBoundary, Content, Extent, ExtentSource, InOrderReader, InPassing, Materialize, Packed,
-    PackedContent, SizeBounds,
-};
+pub use bounds::SizeBounds;
+pub use content::{BlockBoundary, Content, InOrderReader, InPassing, Materialize, Packed, PackedContent};
 pub use edit::{Edit, EditError, edited};
 pub use error::ReadError;
 pub(crate) use error::reason_at;
+pub use extent::{Backing, Extent, ExtentSource};
 pub use identity::{Identifier, Identity};
 pub use lazy::LazyContent;
 pub(crate) use read::{are_equal, in_pieces};
