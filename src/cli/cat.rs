@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::confinement::Opens;
-use super::views::ViewedInput;
+use super::viewed_input::ViewedInput;
 use crate::export::copy;
 
 /// Print files that a mount of the input would show

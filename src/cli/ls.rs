@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::confinement::Opens;
 use super::json;
 use super::terminal::escaped;
-use super::views::ViewedInput;
+use super::viewed_input::ViewedInput;
 use crate::fs::{FileKind, NodeAttributes, Unmounted, ViewedNode};
 use crate::source::date;
 

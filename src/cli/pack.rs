@@ -1,4 +1,4 @@
-//! `kpackfs kpack create`, `bundle` and `unbundle`: archives and offload bundles from code objects, and code objects out of bundles.
+//! `kpackfs kpack create` and `kpackfs kpack bundle`: archives and offload bundles from code objects.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
@@ -15,17 +15,13 @@ use super::progress::show_bytes;
 use super::replacing::Replacing;
 use super::said::{SaidOptions, WrittenOutput};
 use super::terminal::warn;
-use crate::binary::FatBinary;
-use crate::export;
-use crate::export::{Inputs, NewFiles};
-use crate::fatbin::{
-    Bundle, CODE_HEADER, CodeObject, MAGIC_SIZE, bundle_of, bundle_size, code_problem, code_target, is_bundle,
-};
+use crate::export::{self, Inputs, NewFiles};
+use crate::fatbin::{CODE_HEADER, CodeObject, bundle_of, code_problem, code_target};
 use crate::gpu::TargetId;
 use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Frame, make_archives, unmade_size};
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::rope::{Content, Materialize, copy_from};
+use crate::rope::{Content, Materialize};
 use crate::source::{EntryKind, EntryPath, Input, open_file};
 use crate::split::{self, Plan};
 
@@ -268,91 +264,4 @@ fn text(path: &Path, name: &EntryPath) -> anyhow::Result<String> {
 
 fn copy(content: &dyn Content, file: &File, path: &Path) -> anyhow::Result<()> {
     Ok(export::copy(content, file, path, &AtomicU64::new(0))?)
-}
-
-/// What code objects are called.
-pub(super) const CODE_OBJECTS: (&str, &str) = ("code object", "code objects");
-
-/// The most padding between two bundles of a file, in bytes.
-const GAP: u64 = 1 << 16;
-
-/// Writes the code objects of `files` to `output`, as `<file>.<number of the wrapper or bundle>.<target>.hsaco`.
-pub(super) fn unbundle(
-    files: &[PathBuf],
-    output: &Path,
-    target: Option<&TargetId>,
-    replacing: Replacing,
-    memory: u64,
-) -> anyhow::Result<WrittenOutput> {
-    let resources = Resources::new(memory);
-    let mut new = NewFiles::new(replacing.force);
-    let mut total = 0_u64;
-    for file in files {
-        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let bundles = bundles(file, &resources).with_context(|| file.display().to_string())?;
-        let is_wanted = |of: &TargetId| target.is_none_or(|target| of == target || of.without_features() == *target);
-        let mut count = 0;
-        for (number, objects) in bundles.into_iter().enumerate() {
-            for object in objects.into_iter().filter(|object| is_wanted(&object.target)) {
-                let path = output.join(format!("{name}.{number}.{}.hsaco", object.target));
-                total = total.saturating_add(object.content.size());
-                new.add(path, format!("{} (bundle {number}, {})", file.display(), object.target), object)?;
-                count += 1;
-            }
-        }
-        match target {
-            Some(target) if count == 0 => bail!("{}: no code objects for {target} in it", file.display()),
-            None if count == 0 => bail!("{}: no code objects in it", file.display()),
-            _ => {}
-        }
-    }
-    // In pieces, since a code object may be larger than the memory.
-    let places = show_bytes("Writing", |progress| {
-        progress.expect(total);
-        new.write(&Inputs::of_files(files), warn, |object, file, path| {
-            anyhow::Ok(export::copy(&*object.content, file, path, &progress.done)?)
-        })
-    })?;
-    WrittenOutput::at(CODE_OBJECTS, output, &places)
-}
-
-/// The code objects of each wrapper of a binary, or of each bundle in a file of bundles.
-fn bundles(file: &Path, resources: &Arc<Resources>) -> anyhow::Result<Vec<Vec<CodeObject>>> {
-    let content = open_file(file, resources)?;
-    let read_bundle = |at: u64, limit: u64| -> anyhow::Result<Vec<CodeObject>> {
-        let bundle = Bundle::read(&content, at, limit, resources)?;
-        for id in bundle.unfound_ids(&content, resources) {
-            warn(&format!("{}: code with the entry ID {id:?}, which no runtime finds", file.display()));
-        }
-        Ok(bundle.objects(&content, resources)?)
-    };
-    if let Some(binary) = FatBinary::scan(&content)? {
-        let wrappers = binary.wrappers();
-        return wrappers.iter().map(|it| read_bundle(it.bundle, it.limit)).collect();
-    }
-    let mut bundles = Vec::new();
-    let mut next = next_bundle(&content, 0)?.filter(|&at| at == 0);
-    while let Some(at) = next {
-        bundles.push(read_bundle(at, content.size())?);
-        next = match bundle_size(&content, at, content.size()) {
-            Some(size) if size > 0 => next_bundle(&content, at + size)?,
-            // A bundle that does not state its size is the last one.
-            _ => None,
-        };
-    }
-    if bundles.is_empty() {
-        bail!("it is neither a binary with device code nor an offload bundle");
-    }
-    Ok(bundles)
-}
-
-/// The offset of the next bundle, after padding.
-fn next_bundle(content: &Arc<dyn Content>, from: u64) -> anyhow::Result<Option<u64>> {
-    let available = content.size().saturating_sub(from).min(GAP);
-    let mut bytes = vec![0; usize::try_from(available)?];
-    content.read_at(from, &mut bytes)?;
-    let Some(padding) = bytes.iter().position(|&byte| byte != 0) else { return Ok(None) };
-    let mut magic = [0; MAGIC_SIZE];
-    let found = copy_from(&bytes, padding as u64, &mut magic).is_ok() && is_bundle(&magic);
-    Ok(found.then_some(from + padding as u64))
 }

@@ -1,14 +1,12 @@
-//! System calls: seccomp (seccomp(2)). Also core dumps, capabilities and new privileges.
+//! System calls: seccomp (seccomp(2)).
 //!
 //! What is not listed does not exist (`ENOSYS`), as in an older kernel, for which libraries have fallbacks: glibc makes threads by
 //! clone(2) without clone3(2), whose flags a filter cannot see. A process that calls the kernel as another architecture is killed.
 
 use std::collections::BTreeMap;
-use std::io;
 
 use libc::c_long;
-use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit};
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
+use rustix::process::getpid;
 use seccompiler::SeccompCmpArgLen::Dword;
 use seccompiler::SeccompCmpOp::{Eq, MaskedEq};
 use seccompiler::{
@@ -110,33 +108,6 @@ fn conditions(number: c_long, calls: Calls) -> Result<Vec<SeccompRule>, BackendE
         libc::SYS_socket => only(0, libc::AF_UNIX),
         _ => Ok(Vec::new()),
     }
-}
-
-/// A limit of 0 bytes does not count where dumps go to a program; one of 1 byte does (kernel, fs/coredump.c), and no file is as short.
-const NO_CORE: u64 = 1;
-
-pub(super) fn refuse_core_dumps() -> io::Result<String> {
-    let limit = Some(getrlimit(Resource::Core).maximum.map_or(NO_CORE, |most| most.min(NO_CORE)));
-    setrlimit(Resource::Core, Rlimit { current: limit, maximum: limit })?;
-    Ok("refused".to_owned())
-}
-
-pub(super) fn keep_capabilities(kept: CapabilitySet) -> io::Result<String> {
-    let now = capabilities(None)?;
-    let (effective, permitted) = (now.effective & kept, now.permitted & kept);
-    set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })?;
-    let names: Vec<_> = permitted.iter_names().map(|(name, _)| name).collect();
-    Ok(if names.is_empty() { "none".to_owned() } else { format!("only {}", names.join(", ")) })
-}
-
-pub(super) fn refuse_new_privileges() -> io::Result<String> {
-    set_no_new_privs(true)?;
-    Ok("refused".to_owned())
-}
-
-/// Whether this thread may call mount(2), so that it needs no set-user-ID helper.
-pub(crate) fn can_mount() -> bool {
-    capabilities(None).is_ok_and(|now| now.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod calls;
 mod files;
+mod privileges;
 #[cfg(debug_assertions)]
 mod testing;
 
@@ -14,8 +15,9 @@ use parking_lot::Mutex;
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
 
-pub(crate) use self::calls::{Calls, can_mount};
+pub(crate) use self::calls::Calls;
 pub(crate) use self::files::{FileRules, WriteAccess};
+pub(crate) use self::privileges::can_mount;
 #[cfg(debug_assertions)]
 pub(crate) use self::testing::{try_actions, try_files, try_threads};
 
@@ -51,17 +53,17 @@ fn record(layer: &'static str, result: Result<String, impl Display>) {
 
 /// No core dumps, since these would have what was read. They are refused for the whole process.
 pub(crate) fn refuse_core_dumps() {
-    record("core dumps", calls::refuse_core_dumps());
+    record("core dumps", privileges::refuse_core_dumps());
 }
 
 /// Drops all capabilities of this thread but these. Threads that it starts have no others.
 pub(crate) fn keep_capabilities(kept: CapabilitySet) {
-    record("capabilities", calls::keep_capabilities(kept));
+    record("capabilities", privileges::keep_capabilities(kept));
 }
 
 /// No set-user-ID program and no file capability has an effect on this thread and those that it starts.
 pub(crate) fn refuse_new_privileges() {
-    record("new privileges", calls::refuse_new_privileges());
+    record("new privileges", privileges::refuse_new_privileges());
 }
 
 /// Restricts the files that this thread, and those that it starts, can open, create and remove (Landlock).
