@@ -18,6 +18,7 @@ mod payload;
 mod record;
 mod record_file;
 mod requirements;
+mod sboms;
 mod spliced;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use ring::digest::{Context, SHA256};
 use super::cause::{self, Cause};
 use super::installer::{Installer, Remedy, is_read_only};
 use super::lookup::Lookup;
-use super::runtime::read_pieces;
+use super::pieces::read_pieces;
 use super::wanted::WantedPackages;
 use crate::coverage::CauseKind;
 use crate::disk;

@@ -1,19 +1,11 @@
 //! `ROCM_KPACK_PATH` and `ROCM_KPACK_PATH_PREFIX`: archives, divided by colons. A loader searches no directory that they
 //! name, replaces no placeholder, and cannot be given an archive with a colon in its path (`librocm_kpack` 0.1.0,
 //! `findings/kpack-path-prefix-takes-files.sh`).
-//!
-//! And archives in the directories that a runtime searches, whatever their names are.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rocm_kpack::Marker;
-use rocm_kpack::search::PLACEHOLDER;
-
-use crate::gpu::TargetId;
-use crate::loader::DOT_KPACK;
 use crate::text::quoted;
 
 /// A command for a shell, after which a loader searches these archives. One with a colon in its path gets a symlink
@@ -46,43 +38,4 @@ pub(super) fn misnamed(parts: &[PathBuf]) -> Option<String> {
         path.is_file().then_some(path)
     })?;
     Some(format!("{} has a colon in its path, and colons divide the list: name a symlink to it", whole.display()))
-}
-
-/// The archives in the directories that a runtime searches.
-#[derive(Default)]
-pub(super) struct NearbyArchives {
-    /// The targets in the names of those to which the marker leads, for any target.
-    pub(super) targets: BTreeSet<TargetId>,
-    /// Their paths.
-    pub(super) paths: Vec<PathBuf>,
-    /// The names of the others.
-    pub(super) others: Vec<String>,
-}
-
-pub(super) fn nearby_archives(marker: &Marker, library: &Path) -> NearbyArchives {
-    let mut found = NearbyArchives::default();
-    let directory = library.parent().unwrap_or(Path::new(""));
-    let mut seen = BTreeSet::new();
-    for search_path in &marker.kpack_search_paths {
-        let place = directory.join(search_path);
-        let (Some(place), Some(pattern)) = (place.parent(), place.file_name().and_then(|name| name.to_str())) else {
-            continue;
-        };
-        let entries = fs::read_dir(place).into_iter().flatten().filter_map(Result::ok);
-        // A dangling link is not an archive.
-        for name in entries.filter(|entry| entry.path().exists()).filter_map(|it| it.file_name().into_string().ok()) {
-            let target =
-                pattern.split_once(PLACEHOLDER).and_then(|(start, end)| name.strip_prefix(start)?.strip_suffix(end));
-            match target.and_then(|target| target.parse().ok()) {
-                Some(target) => {
-                    found.targets.insert(target);
-                    found.paths.push(place.join(&name));
-                }
-                None if name.ends_with(DOT_KPACK) && seen.insert(name.clone()) => found.others.push(name),
-                None => {}
-            }
-        }
-    }
-    found.others.sort();
-    found
 }

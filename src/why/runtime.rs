@@ -1,17 +1,16 @@
-//! The HIP runtime that a library would get, and whether it reads archives. It is read in pieces, since it may be large.
+//! The HIP runtime that a library would get, and whether it reads archives.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::cause::{self, Cause};
 use super::installed;
 use super::lookup::Lookup;
+use super::pieces::read_pieces;
 use crate::binary::Imports;
-use crate::disk;
 use crate::loader::{ARCHIVE_LIBRARY, OwnRuntime, RUNTIME, RuntimeNames, SearchDirectory, is_library};
 use crate::resources::Resources;
 use crate::source::open_file;
@@ -137,18 +136,4 @@ fn first_in(directory: &Path, begin: &str) -> Option<PathBuf> {
 /// Whether a file is named as the HIP runtime is.
 pub(crate) fn is_runtime(name: &OsStr) -> bool {
     is_library(name.as_encoded_bytes(), RUNTIME)
-}
-
-/// Bytes that are read at a time.
-const PIECE: usize = 256 << 10;
-
-/// Hands all bytes of a file to `take`, in pieces.
-pub(super) fn read_pieces(path: &Path, mut take: impl FnMut(&[u8])) -> io::Result<()> {
-    let mut file = BufReader::with_capacity(PIECE, disk::open(path)?.0);
-    while let piece @ [_, ..] = file.fill_buf()? {
-        take(piece);
-        let length = piece.len();
-        file.consume(length);
-    }
-    Ok(())
 }

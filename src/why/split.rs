@@ -10,9 +10,9 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use super::cause::{self, Cause};
-use super::kpack_path::{NearbyArchives, nearby_archives};
 use super::libraries::LibraryFile;
 use super::lookup::Lookup;
+use super::nearby::{NearbyArchives, nearby_archives};
 use super::{device, installed, kpack_path, part};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::fatbin::{CODE_BEGINNING, code_problem, damage_by_beginning};
