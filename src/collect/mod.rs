@@ -18,6 +18,7 @@ mod place;
 mod policy;
 mod root;
 mod select;
+mod sizes;
 mod statement;
 mod strings;
 mod unasked;
@@ -40,10 +41,10 @@ use strings::suggestions;
 use unasked::UnaskedLibrary;
 
 pub use error::CollectError;
-pub use gpus::{CollectedCode, code_of};
 pub use model::{CollectReport, CollectedFile, MissingKind, MissingPiece, Reason};
 pub use options::CollectOptions;
 pub use origin::CollectedInput;
+pub use sizes::{CollectedCode, code_of};
 pub use statement::{collected_gpus, form_name, stated_gpus};
 
 /// The stem of the HIP runtime's name.

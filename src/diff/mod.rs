@@ -9,6 +9,7 @@ mod code;
 mod compare;
 mod error;
 mod inventory;
+mod members;
 mod metadata;
 mod model;
 mod paths;

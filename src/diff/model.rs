@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::amount::{Amount, Change, Changes, Pair};
-use super::inventory::Members;
+use super::members::Members;
 use super::metadata::MetadataChange;
 use super::side::InputForm;
 use crate::report::table::size;

@@ -7,19 +7,23 @@
 mod error;
 mod form;
 mod inputs;
+mod mounted;
 mod packed;
 mod place;
 mod site;
 mod split;
+mod statement;
 mod tarred;
 mod wheels;
 
 pub use error::OpenedError;
 pub use form::{FORMS, FormRow, Named, NamedPath, recognise, recognise_all, recognise_all_unproved};
 pub use inputs::{OpenedInputs, OpenedResult, check_elsewhere, open, open_all, open_apart, split_of_parts};
+pub use mounted::shows_nothing_of_its_own;
 pub use place::check_there;
 pub use site::{Site, outside};
-pub use split::{LocatedStatement, SplitDirectory, shows_nothing_of_its_own, statement_in, thin_gpus};
+pub use split::SplitDirectory;
+pub use statement::{LocatedStatement, statement_in, thin_gpus};
 pub use wheels::{WheelDirectory, is_unpacked_wheel, wheel_in_tree};
 
 pub use crate::source::{DirectoryListing, ListedEntry, ListedKind};

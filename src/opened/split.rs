@@ -1,19 +1,17 @@
-//! The directories that `split` writes and a mount shows, the statements in them (`.kpackfs/split.json`), and which are mounts.
+//! The directories that `split` writes and a mount shows.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::error::OpenedError;
+use super::mounted::{is_mount, splits_in};
 use super::site::{Site, is_environment, is_prefix, sites_of};
+use super::statement::LocatedStatement;
 use super::wheels::WheelDirectory;
 use crate::gpu::{BundleKey, GpuSet, TargetId, UNKNOWN, begins_device_part};
-use crate::memory::{Parser, WholeFile};
-use crate::source::{DirectoryListing, EntryPath, Input, ListedEntry, ListedKind, SourceError};
-use crate::split::{
-    DEVICE, HOST, MERGED, RESERVED, SIMPLE, STATEMENT, Statement, StatementError, THIN, THIN_WHEELS, WHEELS,
-};
+use crate::source::{DirectoryListing, ListedEntry, ListedKind, SourceError};
+use crate::split::{HOST, MERGED, RESERVED, SIMPLE, THIN, THIN_WHEELS, WHEELS};
 use crate::view::REPORTS;
-use crate::{disk, wheel};
 
 /// The directories that `split` writes and a mount shows.
 #[derive(Debug)]
@@ -270,123 +268,4 @@ fn thin_wheels_in(listing: &DirectoryListing) -> Result<Vec<PathBuf>, SourceErro
         }
     }
     Ok(wheels)
-}
-
-/// A statement, and its path.
-#[derive(Clone, Debug, Default)]
-pub struct LocatedStatement {
-    /// Its path, for messages.
-    pub path: String,
-    /// What it says.
-    pub statement: Statement,
-}
-
-/// The statement in a `*.dist-info` directory; `None` if there is none that can be read.
-pub fn statement_in(input: &Input, dist_info: &EntryPath) -> Option<Statement> {
-    let path = dist_info.child(wheel::STATEMENT.as_bytes());
-    let bytes = WholeFile::of(Parser::Statement, &**input.content(&path)?).ok()?;
-    Statement::parse(&bytes).ok()
-}
-
-/// The GPUs of a thin wheel, by the statement in it; `None` for any other input.
-pub fn thin_gpus(wheel: &Input) -> Option<GpuSet> {
-    statement_in(wheel, wheel.dist_info()?)?.thin()
-}
-
-/// The same directory; the current one has no empty path.
-fn here(directory: &Path) -> &Path {
-    if directory.as_os_str().is_empty() { Path::new(".") } else { directory }
-}
-
-impl LocatedStatement {
-    /// The statement in the output of `split` or in a mount; `None` if there is none.
-    pub fn of_split(directory: &Path) -> Result<Option<Self>, OpenedError> {
-        Self::read(directory, STATEMENT)
-    }
-
-    /// The statement of this name in the output of `split` or in a mount; `None` if there is none.
-    pub fn read(directory: &Path, name: &str) -> Result<Option<Self>, OpenedError> {
-        let path = directory.join(REPORTS).join(name);
-        if !path.is_file() {
-            return Ok(None);
-        }
-        let bytes = disk::read(&path, Parser::Statement).map_err(SourceError::at(&path))?;
-        Self::parse(path.display().to_string(), &bytes).map(Some)
-    }
-
-    /// The statement of the split to which a directory belongs as a part, a merged view or a thin view.
-    pub fn of_part(part: &Path) -> Result<Option<Self>, OpenedError> {
-        let Ok(real) = part.canonicalize() else { return Ok(None) };
-        let (Some(name), Some(directory)) = (real.file_name(), real.parent()) else { return Ok(None) };
-        let is_whole = directory.ends_with(MERGED) || directory.ends_with(THIN);
-        let level = if is_whole { 2 } else { 1 };
-        let Some(directory) = real.ancestors().nth(level) else { return Ok(None) };
-        // Messages have the path as it was given, unless it leads elsewhere through a symlink or `..`.
-        let given = part.ancestors().nth(level);
-        let given = given.filter(|given| here(given).canonicalize().is_ok_and(|it| it == directory));
-        let directory = given.unwrap_or(directory);
-        let is_of =
-            |it: &Self| it.parts().is_ok_and(|parts| parts.iter().any(|part| part.as_path() == Path::new(name)));
-        Ok(Self::of_split(directory)?.filter(|it| is_whole || is_of(it)))
-    }
-
-    /// Parses a statement.
-    pub fn parse(path: String, bytes: &[u8]) -> Result<Self, OpenedError> {
-        match Statement::parse(bytes) {
-            Ok(statement) => Ok(Self { path, statement }),
-            Err(source) => Err(OpenedError::Statement { path, source }),
-        }
-    }
-
-    /// The error of a field that cannot be used.
-    pub fn failed(&self, source: impl Into<StatementError>) -> OpenedError {
-        OpenedError::Statement { path: self.path.clone(), source: source.into() }
-    }
-
-    /// The targets laid over the host part.
-    pub fn arch(&self) -> Result<Vec<BundleKey>, OpenedError> {
-        self.statement.arch().map_err(|source| self.failed(source))
-    }
-
-    /// The parts that must exist.
-    pub fn parts(&self) -> Result<Vec<EntryPath>, OpenedError> {
-        self.statement.parts().map_err(|source| self.failed(source))
-    }
-}
-
-/// A mount of several wheels has the views of each in `DISTRIBUTION/VERSION/TAGS` (docs/views.md).
-const DEPTH: usize = 3;
-
-/// Whether a directory is a mount, or the views of one wheel in a mount of several. Copies have no reports, because these
-/// are not listed.
-pub(super) fn is_mount(path: &Path) -> bool {
-    let has_status = |directory: &Path| directory.join(REPORTS).join("status.json").exists();
-    let is_several = |directory: &Path| has_status(directory) && !directory.join(HOST).exists();
-    let is_in_one = || path.canonicalize().is_ok_and(|real| real.ancestors().nth(DEPTH).is_some_and(is_several));
-    has_status(path) || is_in_one()
-}
-
-/// Whether a directory shows nothing of its own, if all entries of a split or of a mount are named: the directory of the
-/// statement, and that of links to the device parts.
-pub fn shows_nothing_of_its_own(path: &Path) -> bool {
-    let has_links_only =
-        || DirectoryListing::read(path).is_ok_and(|listing| listing.entries.iter().all(|entry| entry.is_symlink));
-    path.ends_with(REPORTS) || path.ends_with(DEVICE) && has_links_only()
-}
-
-/// The directories with the views of each wheel in a mount of several, with their names in it.
-pub(super) fn splits_in(path: &Path) -> Result<Vec<(String, PathBuf)>, SourceError> {
-    let mut found = vec![(String::new(), path.to_owned())];
-    for depth in 0..DEPTH {
-        let mut below = Vec::new();
-        for (name, directory) in &found {
-            let names = DirectoryListing::read_if_directory(directory)?.directory_names().into_iter();
-            for child in names.filter(|child| depth > 0 || !RESERVED.contains(&child.as_str())) {
-                let place = directory.join(&child);
-                below.push((if name.is_empty() { child } else { format!("{name}/{child}") }, place));
-            }
-        }
-        found = below;
-    }
-    Ok(found)
 }

@@ -1,16 +1,11 @@
-//! The children of a directory, which may come from several layers, or be some of them only; and the size of what is below a node, as a copy
-//! of it on a disk has it.
+//! The children of a directory, which may come from several layers.
 
-use std::collections::{BTreeSet, HashSet};
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
 use super::Tree;
-use super::body::Body;
-use super::node::{NodeId, NodeKind, index_of, number};
-use super::stack::{Shown, View};
-use crate::rope::SizeBounds;
-use crate::source::EntryPath;
+use super::node::NodeId;
+use super::stack::Shown;
 
 /// A name in a directory.
 #[derive(Clone, Copy, Debug)]
@@ -95,92 +90,3 @@ impl<'a> Iterator for Children<'a> {
 }
 
 impl FusedIterator for Children<'_> {}
-
-impl Tree {
-    /// The view at a node with those files and symlinks that `keeps` wants, by their numbers in the layers, and the
-    /// directories that contain some; `None` if the node is not the root of a view.
-    pub fn narrowed(&self, root: NodeId, keeps: &dyn Fn(NodeId) -> bool) -> Option<View> {
-        let shown = self.view(index_of(root)?.0)?;
-        let mut nodes = shown.hidden.nodes.clone();
-        self.hide_others(&shown, &shown.roots, keeps, &mut nodes);
-        let hidden = self.hidden(nodes);
-        let layers = shown.roots.iter().map(|&index| number(0, index)).collect();
-        Some(View { layers, hidden: Arc::new(hidden), bodies: shown.bodies.clone() })
-    }
-
-    /// The number of a node in the layer that has it.
-    pub fn stored_number(&self, id: NodeId) -> Option<NodeId> {
-        index_of(id).map(|(_, index)| number(0, index))
-    }
-
-    /// Hides what is not kept in the directories of the layers that form one directory. Returns whether something is left.
-    fn hide_others(
-        &self,
-        shown: &Shown,
-        parts: &[u32],
-        keeps: &dyn Fn(NodeId) -> bool,
-        hidden: &mut BTreeSet<NodeId>,
-    ) -> bool {
-        let names: BTreeSet<&[u8]> =
-            parts.iter().flat_map(|&part| self.arena.children(part)).map(|&child| self.arena.name(child)).collect();
-        let mut is_used = false;
-        for name in names {
-            let found: Vec<_> = shown.called(&self.arena, parts, name).collect();
-            let Some(&first) = found.first() else { continue };
-            let is_kept = if self.arena.directory(first).is_some() {
-                let below = found.iter().copied().take_while(|&part| self.arena.directory(part).is_some());
-                self.hide_others(shown, &below.collect::<Vec<_>>(), keeps, hidden)
-            } else {
-                keeps(number(0, first))
-            };
-            if !is_kept {
-                hidden.extend(found.into_iter().map(|index| number(0, index)));
-            }
-            is_used |= is_kept;
-        }
-        is_used
-    }
-}
-
-impl Body {
-    /// The size, as far as it is known without work.
-    pub fn bounds(&self) -> SizeBounds {
-        match self {
-            Self::Ready(content) => SizeBounds::exact(content.size()),
-            Self::Made(make) => make.bounds(),
-            Self::Live(report) => SizeBounds::exact(report.size()),
-        }
-    }
-
-    /// The files that it consists of; none if it is no archive of files.
-    pub fn files(&self) -> Vec<(String, SizeBounds)> {
-        match self {
-            Self::Made(make) => make.files(),
-            Self::Ready(_) | Self::Live(_) => Vec::new(),
-        }
-    }
-}
-
-impl Tree {
-    /// The listed files below a node, or the node itself, with their paths below it. A file with several names has the first.
-    pub fn files_below(&self, node: NodeId) -> Vec<(EntryPath, Body)> {
-        let mut files = Vec::new();
-        self.add_files(node, &EntryPath::root(), &mut HashSet::new(), &mut files);
-        files
-    }
-
-    fn add_files(&self, node: NodeId, path: &EntryPath, linked: &mut HashSet<u64>, files: &mut Vec<(EntryPath, Body)>) {
-        match self.node(node).map(|node| &node.kind) {
-            Some(NodeKind::Directory(_)) => {
-                let children = self.children(node).into_iter().flatten();
-                for child in children.filter(|child| !child.hidden) {
-                    self.add_files(child.node, &path.child(child.name), linked, files);
-                }
-            }
-            Some(NodeKind::File { link_group, .. }) if link_group.is_none_or(|group| linked.insert(group)) => {
-                files.extend(self.body(node).map(|body| (path.clone(), body)));
-            }
-            Some(NodeKind::File { .. } | NodeKind::Symlink(_)) | None => {}
-        }
-    }
-}

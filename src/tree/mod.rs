@@ -10,8 +10,10 @@ mod build;
 mod children;
 mod found;
 mod links;
+mod narrow;
 mod node;
 mod origin;
+mod sizes;
 mod stack;
 #[cfg(test)]
 mod tests;
