@@ -1,16 +1,14 @@
-//! From the command to the daemon: prepare, mount, report to the caller and the service manager, detach from the terminal, handle signals, save
-//! the index.
+//! From the command to the daemon: prepare, mount, report to the caller, detach from the terminal, handle signals.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, RawFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process;
 use std::sync::Arc;
-use std::time::Duration;
-use std::{process, thread};
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, setsid};
@@ -18,11 +16,10 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sd_notify::NotifyState;
 
+use super::announce::{ReadyFile, notify, say_ready, tell_failure};
 use super::signals::{self, ENDING};
 use super::{MountError, MountOptions, Mounted, Served, Unmounter, check, ending, mount, sys};
-use crate::disk;
-use crate::resources::Resources;
-use crate::threads::{self, ThreadError};
+use crate::{disk, threads};
 
 /// Bytes of a message in the status pipe. One write of up to this size is atomic (`PIPE_BUF`, pipe(7)).
 const MAX_REASON: usize = 512;
@@ -256,67 +253,6 @@ impl Running {
         let replaced = dup2_stdin(null).and_then(|()| dup2_stdout(null)).and_then(|()| dup2_stderr(null));
         replaced.map_err(MountError::system("dup2"))?;
         self.mounted.wait().inspect_err(|error| tracing::error!("{error}"))
-    }
-}
-
-/// How long changes are collected before they are saved.
-const GATHER: Duration = Duration::from_secs(2);
-
-/// Starts a thread that saves the index after changes until the process ends.
-pub fn autosave(resources: &Arc<Resources>) -> Result<(), ThreadError> {
-    if resources.index.file().is_none() {
-        return Ok(());
-    }
-    resources.index.set_mounted();
-    let resources = Arc::clone(resources);
-    let save = move || {
-        loop {
-            resources.index.wait_for_changes();
-            thread::sleep(GATHER);
-            if !resources.index.save_or_log() {
-                // Another attempt would fail as well.
-                return;
-            }
-        }
-    };
-    threads::spawn("kpackfs-autosave", save).map(drop)
-}
-
-/// Reports the state of the mount to `$NOTIFY_SOCKET`, if it is set, with a description (`sd_notify(3)`).
-pub(crate) fn notify(states: &[NotifyState], words: &str) {
-    // A path may contain a newline, after which the service manager would read another variable.
-    let words = words.replace('\n', " ");
-    let states = [states, &[NotifyState::Status(&words)]].concat();
-    if let Err(error) = sd_notify::notify(&states) {
-        tracing::warn!("cannot notify the service manager: {error}");
-    }
-}
-
-/// Reports that nothing is mounted, and why.
-pub(crate) fn tell_failure(reason: &str) {
-    notify(&[], &format!("Not mounted: {reason}"));
-}
-
-/// A file that gets a line when the mount is ready. It is closed without one if mounting fails. This is the protocol of
-/// s6 (notification-fd).
-#[derive(Debug)]
-pub struct ReadyFile(File);
-
-impl ReadyFile {
-    /// Takes over the open file with this number. Call it before this process opens any file.
-    pub fn inherit(number: RawFd) -> Result<Self, MountError> {
-        sys::inherited(number).map(|file| Self(file.into())).map_err(MountError::system("--ready-fd"))
-    }
-}
-
-/// Announces that the mount is ready.
-fn say_ready(file: Option<ReadyFile>, what: &str) {
-    // A daemon is not the process that the service manager started.
-    notify(&[NotifyState::Ready, NotifyState::MainPid(process::id())], &format!("Serving {what}"));
-    if let Some(ReadyFile(mut file)) = file
-        && let Err(error) = file.write_all(b"ready\n")
-    {
-        tracing::warn!("--ready-fd: {error}");
     }
 }
 

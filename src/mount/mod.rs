@@ -3,6 +3,8 @@
 //! fuser speaks the protocol, but does not mount: fuser 0.18 may unmount another filesystem when its session ends, loses
 //! the subtype for root, and does not escape the source name.
 
+mod announce;
+mod autosave;
 mod daemon;
 mod ending;
 mod error;
@@ -36,9 +38,10 @@ use crate::resources::Resources;
 use crate::threads;
 use crate::tree::Tree;
 
-pub use self::daemon::ReadyFile;
-pub(crate) use self::daemon::tell_failure;
-pub use self::daemon::{ServeOptions, autosave, enter_namespace, serve};
+pub use self::announce::ReadyFile;
+pub(crate) use self::announce::tell_failure;
+pub use self::autosave::autosave;
+pub use self::daemon::{ServeOptions, enter_namespace, serve};
 use self::ending::Daemons;
 pub use self::ending::{RunningDaemon, check_running};
 pub use self::error::MountError;

@@ -3,6 +3,8 @@
 mod artifacts;
 mod component;
 mod error;
+mod kpm;
+mod layout;
 mod package;
 mod part_inputs;
 mod recombined;
@@ -10,6 +12,6 @@ mod recombined;
 pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, PartSplit, SplitArtifact};
 pub use component::InstalledComponent;
 pub use error::{LeftOut, RecombineError};
-pub use package::lay_out_artifacts;
+pub use layout::lay_out_artifacts;
 pub use part_inputs::PartInputs;
 pub use recombined::{Recombined, Shards};

@@ -1,21 +1,19 @@
-//! A package for a group of processors: the joined device parts of several shards, with `.kpm` manifests, whose size is known when the
-//! archives that they list are made.
+//! A package for a group of processors: the joined device parts of several shards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::artifacts::ArtifactPart;
 use super::error::RecombineError;
-use crate::artifact::{ArtifactName, Combined, Kpm, KpmEntry, MANIFEST, Manifest};
+use super::kpm::{Listing, listed};
+use crate::artifact::{ArtifactName, Combined, Kpm, Manifest};
 use crate::database::{Databases, named_arch};
-use crate::kpack::{ArchiveReader, ArchiveRope, KpackError};
+use crate::kpack::ArchiveRope;
 use crate::memory::{Parser, WholeFile};
-use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
+use crate::rope::ReadError;
 use crate::source::{Attributes, EntryPath};
-use crate::tree::{Body, NodeKind, Origin, Tree};
-use crate::view::ViewError;
-use crate::view::items::{Item, add_directories, fill, is_same};
-use crate::view::layout::{directory, show_reports};
+use crate::tree::{Body, NodeKind, Origin};
+use crate::view::items::{Item, add_directories, is_same};
 
 /// The device parts of a group while they are being joined.
 #[derive(Default)]
@@ -164,67 +162,4 @@ fn is_device_code(part: &ArtifactPart, path: &EntryPath) -> bool {
 
 pub(super) fn is_in_archive_directory(part: &ArtifactPart, path: &EntryPath) -> bool {
     part.installed(path).components().next() == Some(b".kpack")
-}
-
-/// The tree of a mount: a directory for each part.
-pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(&str, Body)>) -> Result<Tree, ViewError> {
-    let owner =
-        parts.first().map_or(Attributes { mode: 0, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 }, |it| it.root);
-    let root = Attributes { mode: 0o755, ..owner };
-    let mut tree = Tree::new(root);
-    for part in parts {
-        let place = directory(&mut tree, &part.name.to_string(), part.root)?;
-        fill(&mut tree, place, part.items.iter().cloned())?;
-        let text = Rope::new([Segment::literal(part.manifest.to_bytes())])?;
-        let attributes = Attributes { mode: 0o644, ..part.root };
-        let kind = NodeKind::file(Body::Ready(Arc::new(text)));
-        tree.insert(place, &EntryPath::root().child(MANIFEST.as_bytes()), attributes, kind)?;
-    }
-    show_reports(&mut tree, &EntryPath::root(), root, reports)?;
-    Ok(tree)
-}
-
-/// The content of a manifest: earlier entries, and some archives.
-#[derive(Debug)]
-pub(crate) struct Listing {
-    pub(crate) kpm: Kpm,
-    pub(crate) archives: Vec<Listed>,
-}
-
-/// An archive that a manifest names.
-#[derive(Debug)]
-pub(crate) struct Listed {
-    file: String,
-    targets: Vec<String>,
-    kernel_count: u64,
-    body: Body,
-}
-
-/// The manifest entry for the archive at `path`. An archive of the input is opened.
-pub(crate) fn listed(path: &EntryPath, body: &Body, archive: Option<&Arc<ArchiveRope>>) -> Result<Listed, KpackError> {
-    let (targets, kernel_count) = if let Some(archive) = archive {
-        (vec![archive.target().to_string()], archive.entries().len())
-    } else {
-        let reader = ArchiveReader::open(body.content().map_err(std::io::Error::other)?)?;
-        (reader.toc().gfx_arches.clone(), reader.entries().count())
-    };
-    let file = String::from_utf8_lossy(path.name()).into_owned();
-    Ok(Listed { file, targets, kernel_count: kernel_count as u64, body: body.clone() })
-}
-
-impl Materialize for Listing {
-    fn made(&self) -> Option<Arc<dyn Content>> {
-        let is_known = self.archives.iter().all(|archive| archive.body.known_size().is_some());
-        is_known.then(|| self.make().ok())?
-    }
-
-    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
-        let mut kpm = self.kpm.clone();
-        for archive in &self.archives {
-            let (file, size) = (archive.file.clone(), archive.body.content()?.size());
-            let entry = KpmEntry { file, size, kernel_count: archive.kernel_count };
-            kpm.kpack_files.extend(archive.targets.iter().map(|target| (target.clone(), entry.clone())));
-        }
-        Ok(Arc::new(Rope::new([Segment::literal(kpm.to_bytes())])?))
-    }
 }

@@ -4,9 +4,13 @@
 
 mod choices;
 mod error;
+mod image;
 mod opening;
 mod prepared;
+mod release;
 
 pub(crate) use choices::{SplitChoices, Stages};
-pub(crate) use opening::{PreparedImage, Release, ReleasedWheel, Session, SessionInputs};
+pub(crate) use image::PreparedImage;
+pub(crate) use opening::{Session, SessionInputs};
 pub(crate) use prepared::{Prepared, Share};
+pub(crate) use release::{Release, ReleasedWheel};

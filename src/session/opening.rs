@@ -1,25 +1,15 @@
-//! Opening and planning what the user named: one input, an image with its root file system, or several wheels that do not belong together,
-//! each with its own plan.
+//! Opening and planning what the user named.
 
-use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
-
-use once_cell::sync::OnceCell;
 
 use super::choices::{SplitChoices, Stages};
 use super::error::SessionError;
 use super::prepared::{Prepared, Share, plan};
-use crate::gpu::TargetId;
-use crate::image::{DeviceParts, Image, ImageReference, LayeredImage};
+use super::release::Release;
 use crate::kpack::BundleJobs;
-use crate::opened::{self, NamedPath, OpenedError, OpenedInputs, OpenedResult, check_elsewhere};
-use crate::report::LayerSummary;
+use crate::opened::{self, NamedPath, OpenedError, OpenedInputs, OpenedResult};
 use crate::resources::Resources;
-use crate::simple::PackageIndex;
-use crate::source::{Attributes, Input};
-use crate::view::{ListedWheel, PackageIndexes, ThinWheelOfView, gpus_of};
-use crate::wheel::WheelName;
+use crate::source::Input;
 
 /// What the inputs of a command share: choices, resources, and how progress is shown.
 pub(crate) struct Session<'a, S> {
@@ -109,125 +99,5 @@ impl<S: Stages> Session<'_, S> {
         let prepared = plan(input, self.choices, (share, jobs), self.resources, &self.stages)?;
         (self.say)(&[], &prepared.warnings);
         Ok(prepared)
-    }
-}
-
-/// Several wheels.
-pub(crate) struct Release {
-    pub(crate) wheels: Vec<ReleasedWheel>,
-    pub(crate) resources: Arc<Resources>,
-}
-
-/// One of several wheels, or a host wheel with its device wheels.
-pub(crate) struct ReleasedWheel {
-    pub(crate) prepared: Prepared,
-    /// What an index lists for it.
-    listed: OnceCell<Vec<ListedWheel>>,
-}
-
-impl Release {
-    /// Plans the split of each of these inputs.
-    pub(super) fn plan<S: Stages>(inputs: Vec<Input>, session: &Session<'_, S>) -> Result<Self, SessionError> {
-        let jobs = BundleJobs::new(session.resources);
-        let mut wheels = Vec::with_capacity(inputs.len());
-        for input in inputs {
-            let path = input.location.clone();
-            let prepared = session.plan_with(input, Share::Wheel, &jobs).map_err(|error| error.of_wheel(path))?;
-            wheels.push(ReleasedWheel { prepared, listed: OnceCell::new() });
-        }
-        let choices = &session.choices.plan;
-        let keys = wheels.iter().map(|wheel| wheel.prepared.plan.keys_of_input(choices.packaging));
-        choices.check_selection(&keys.flatten().collect::<BTreeSet<_>>())?;
-        let warnings: Vec<_> = wheels.iter().flat_map(ReleasedWheel::warnings).collect();
-        (session.say)(&[], &warnings);
-        Ok(Self { wheels, resources: Arc::clone(session.resources) })
-    }
-
-    /// The wheels of an index, without their digests. Fails if an installer could not tell two of them apart.
-    pub(crate) fn listed(&self) -> Result<Vec<ListedWheel>, SessionError> {
-        let mut listed = Vec::new();
-        for wheel in &self.wheels {
-            let found = wheel.listed();
-            if found.is_err() && wheel.prepared.has_nothing_to_split() {
-                check_elsewhere(&wheel.prepared.input)?;
-            }
-            listed.extend_from_slice(found.map_err(|error| error.of_wheel(wheel.path().to_owned()))?);
-        }
-        PackageIndex::new(listed.iter().map(|wheel| wheel.indexed.clone()))?;
-        Ok(listed)
-    }
-
-    /// The attributes of directories: those of the newest input.
-    pub(crate) fn root(&self) -> Option<Attributes> {
-        let roots = self.wheels.iter().map(|wheel| wheel.prepared.input.root);
-        let newest = roots.max_by_key(|root| (root.mtime, root.mtime_nanoseconds))?;
-        Some(Attributes { mode: 0o755, ..newest })
-    }
-}
-
-impl ReleasedWheel {
-    /// Its path.
-    pub(crate) fn path(&self) -> &Path {
-        &self.prepared.input.location
-    }
-
-    /// The wheels that an index lists for it.
-    pub(crate) fn listed(&self) -> Result<&[ListedWheel], SessionError> {
-        Ok(self.listed.get_or_try_init(|| self.prepared.listed())?)
-    }
-
-    /// Adds its wheels to the indexes of a mount.
-    pub(crate) fn add_to(&self, indexes: &mut PackageIndexes, thin: &[ThinWheelOfView]) -> Result<(), SessionError> {
-        let made = self.prepared.made.seconds();
-        match &self.prepared.wheels {
-            Some(wheels) => indexes.add_split((&self.prepared.input, wheels), thin, made)?,
-            None => self.listed()?.iter().for_each(|wheel| indexes.add_whole(wheel.clone().dated(made))),
-        }
-        Ok(())
-    }
-
-    /// The name of the wheel, or of the host wheel.
-    pub(crate) fn name(&self) -> Result<WheelName, SessionError> {
-        let host = self.prepared.wheels.as_ref().and_then(|wheels| wheels.hosts.first());
-        let file = match host {
-            Some(host) => host.file_name()?,
-            None => self.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        };
-        Ok(WheelName::parse(&file)?)
-    }
-
-    /// Why installers refuse wheels that are listed as they are, and which of their signatures are not listed.
-    fn warnings(&self) -> Vec<String> {
-        let Some(listed) = self.listed().ok().filter(|_| self.prepared.wheels.is_none()) else { return Vec::new() };
-        listed.iter().flat_map(ListedWheel::warnings).collect()
-    }
-}
-
-/// An image, the plan of its root file system, and its device parts.
-pub(crate) struct PreparedImage {
-    pub(crate) image: LayeredImage,
-    pub(crate) prepared: Prepared,
-    pub(crate) parts: DeviceParts,
-}
-
-impl PreparedImage {
-    /// Plans the split of an image's root file system.
-    pub(crate) fn open<S: Stages>(reference: &ImageReference, session: &Session<'_, S>) -> Result<Self, SessionError> {
-        let resources = session.resources;
-        let image = Image::open(reference, resources).and_then(|image| LayeredImage::open(image, resources));
-        let image = image.map_err(OpenedError::from)?;
-        let root = || image.root_input().map_err(OpenedError::from);
-        let prepared = session.plan_alone(root()?)?;
-        // Joining has removed archives from the input of the plan.
-        let parts = DeviceParts::find(&root()?, &prepared.plan.databases);
-        Ok(Self { image, prepared, parts })
-    }
-
-    /// What the layers have.
-    pub(crate) fn layers(&self) -> Result<Vec<LayerSummary>, SessionError> {
-        let Prepared { input, plan, .. } = &self.prepared;
-        let gpus: Vec<TargetId> = gpus_of(plan).iter().map(|gpu| gpu.first().clone()).collect();
-        let usages = self.image.usage(input, plan, &self.parts).map_err(OpenedError::from)?;
-        Ok(usages.iter().map(|usage| LayerSummary::of(usage, &gpus)).collect())
     }
 }

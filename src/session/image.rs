@@ -1,0 +1,40 @@
+//! An image whose root file system is planned.
+
+use super::choices::Stages;
+use super::error::SessionError;
+use super::opening::Session;
+use super::prepared::Prepared;
+use crate::gpu::TargetId;
+use crate::image::{DeviceParts, Image, ImageReference, LayeredImage};
+use crate::opened::OpenedError;
+use crate::report::LayerSummary;
+use crate::view::gpus_of;
+
+/// An image, the plan of its root file system, and its device parts.
+pub(crate) struct PreparedImage {
+    pub(crate) image: LayeredImage,
+    pub(crate) prepared: Prepared,
+    pub(crate) parts: DeviceParts,
+}
+
+impl PreparedImage {
+    /// Plans the split of an image's root file system.
+    pub(crate) fn open<S: Stages>(reference: &ImageReference, session: &Session<'_, S>) -> Result<Self, SessionError> {
+        let resources = session.resources;
+        let image = Image::open(reference, resources).and_then(|image| LayeredImage::open(image, resources));
+        let image = image.map_err(OpenedError::from)?;
+        let root = || image.root_input().map_err(OpenedError::from);
+        let prepared = session.plan_alone(root()?)?;
+        // Joining has removed archives from the input of the plan.
+        let parts = DeviceParts::find(&root()?, &prepared.plan.databases);
+        Ok(Self { image, prepared, parts })
+    }
+
+    /// What the layers have.
+    pub(crate) fn layers(&self) -> Result<Vec<LayerSummary>, SessionError> {
+        let Prepared { input, plan, .. } = &self.prepared;
+        let gpus: Vec<TargetId> = gpus_of(plan).iter().map(|gpu| gpu.first().clone()).collect();
+        let usages = self.image.usage(input, plan, &self.parts).map_err(OpenedError::from)?;
+        Ok(usages.iter().map(|usage| LayerSummary::of(usage, &gpus)).collect())
+    }
+}
