@@ -8,12 +8,14 @@ mod dates;
 mod directory;
 mod error;
 mod file;
+mod files;
 mod images;
 mod inputs;
 mod output;
 mod packed;
 mod sharing;
 mod statement;
+mod unfinished;
 
 use std::collections::HashMap;
 use std::fs;
@@ -38,12 +40,14 @@ pub(crate) use self::blobs::LayerCompression;
 pub(crate) use self::dates::MadeFiles;
 pub(crate) use self::directory::WantedSums;
 pub use self::error::ExportError;
+pub(crate) use self::files::NewFiles;
 pub(crate) use self::images::{ImageLayout, ImageWriteError, ImagesToWrite, WrittenImage, WrittenImages};
 pub(crate) use self::inputs::Inputs;
-pub(crate) use self::output::{NewFiles, Output, Replace, remove_unfinished};
+pub(crate) use self::output::{Output, Replace};
 pub(crate) use self::packed::{PackedFormat, expect_packed, write_packed};
 pub use self::sharing::Reflink;
 pub(crate) use self::statement::StatementChange;
+pub(crate) use self::unfinished::remove_unfinished;
 
 /// Bytes copied at a time.
 const STEP: usize = 1 << 20;

@@ -3,20 +3,16 @@
 //!
 //! Parts are written to a hidden directory inside and renamed when all of them are complete. A run that fails, is
 //! interrupted or is killed before that leaves the existing files unchanged.
-//! A signal handler removes incomplete output before the process ends.
-//!
-//! Of single files that a command writes, all names are checked before the first one is written.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::collections::BTreeSet;
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-
-use parking_lot::{Mutex, MutexGuard};
 
 use super::dates::{MadeFiles, set_apart};
 use super::error::{ExportError, Warn, at};
 use super::inputs::Inputs;
+use super::unfinished::unfinished;
 use crate::disk::{
     ASIDE, Durability, NewFile, PREFIX, Staging, delete, delete_abandoned, exchange, parent, rename_new,
     sync_directory, sync_filesystem,
@@ -244,109 +240,6 @@ fn clear(output: &Path, inputs: &Inputs, warn: Warn) {
             warn(&format!("{path}: a run that was killed has left it; it is what was replaced"));
         }
     }
-}
-
-/// The directory to remove when the process is interrupted.
-static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
-
-/// The most attempts to remove the directory while other threads still write to it.
-const TRIES: usize = 100;
-
-/// Removes incomplete output. While the guard lives, no other thread publishes output or reports a failure to write.
-pub(crate) fn remove_unfinished() -> MutexGuard<'static, Option<PathBuf>> {
-    let unfinished = unfinished();
-    if let Some(directory) = &*unfinished {
-        remove(directory);
-    }
-    unfinished
-}
-
-/// The directory to remove when the process is interrupted. It is not removed while this is locked.
-pub(super) fn unfinished() -> MutexGuard<'static, Option<PathBuf>> {
-    UNFINISHED.lock()
-}
-
-fn remove(directory: &Path) {
-    // A file that is created meanwhile makes the removal fail.
-    for _ in 0..TRIES {
-        if delete(directory).is_ok() || directory.symlink_metadata().is_err() {
-            return;
-        }
-    }
-}
-
-/// Files to write: the path of each, what it is made of, and how it is named in messages.
-pub(crate) struct NewFiles<T> {
-    files: BTreeMap<PathBuf, (String, T)>,
-    may_replace: bool,
-}
-
-impl<T> NewFiles<T> {
-    pub(crate) fn new(may_replace: bool) -> Self {
-        Self { files: BTreeMap::new(), may_replace }
-    }
-
-    /// Adds a file. Fails if another one has the same path.
-    pub(crate) fn add(&mut self, path: PathBuf, name: String, source: T) -> Result<(), ExportError> {
-        if let Some((other, _)) = self.files.get(&path) {
-            return Err(ExportError::SamePath { path, first: other.clone(), second: name });
-        }
-        self.files.insert(path, (name, source));
-        Ok(())
-    }
-
-    /// Writes all files by `write`, or none if one of them cannot be written. A file has a later second than the one that it
-    /// replaces. Returns their paths.
-    pub(crate) fn write<E: From<ExportError>>(
-        self,
-        inputs: &Inputs,
-        warn: Warn,
-        write: impl Fn(&T, &File, &Path) -> Result<(), E>,
-    ) -> Result<Vec<PathBuf>, E> {
-        self.check()?;
-        let (place, replace) = (self.directory(), Replace::all(self.may_replace));
-        let places: Vec<_> = self.files.keys().cloned().collect();
-        let mut output = Output::prepare(&place, &places, &[], &replace, inputs, &FrameStore::default(), warn)?;
-        for (path, (_, source)) in &self.files {
-            let staged = output.staged(path);
-            let directory = parent(&staged);
-            fs::create_dir_all(directory).map_err(at(directory))?;
-            let file = File::create_new(&staged).map_err(at(path))?;
-            write(source, &file, path)?;
-            output.add_made(MadeFiles(vec![staged]));
-        }
-        output.publish(Durability::Deferred)?;
-        Ok(places)
-    }
-
-    /// The directory that has all files, whose paths are sorted.
-    fn directory(&self) -> PathBuf {
-        let mut above = self.files.keys().next().map(|path| parent(path)).into_iter().flat_map(Path::ancestors);
-        let last = self.files.keys().next_back();
-        let is_common = |it: &&Path| !it.as_os_str().is_empty() && last.is_some_and(|last| last.starts_with(it));
-        above.find(is_common).unwrap_or(Path::new(".")).to_owned()
-    }
-
-    /// Fails if a file would be written in place of something that is none, or where a directory has to be.
-    fn check(&self) -> Result<(), ExportError> {
-        // A path sorts right before the paths below it.
-        for ((outer, (name, _)), (inner, (other, _))) in self.files.iter().zip(self.files.iter().skip(1)) {
-            if inner.starts_with(outer) {
-                let (path, file, directory) = (outer.clone(), name.clone(), other.clone());
-                return Err(ExportError::FileAndDirectory { path, file, directory });
-            }
-        }
-        match self.files.keys().find(|path| is_no_file(path)) {
-            Some(other) => Err(ExportError::NotRegular(other.clone())),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Whether there is a directory, a device or the like. A symlink to a device, such as /dev/stdout, is not replaced either.
-fn is_no_file(path: &Path) -> bool {
-    path.metadata().is_ok_and(|existing| !existing.is_file() && !existing.is_dir())
-        || path.symlink_metadata().is_ok_and(|existing| existing.is_dir())
 }
 
 #[cfg(test)]

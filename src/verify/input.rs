@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::artifacts;
 use super::error::VerifyError;
-use super::group::{self, NamedInput, group, laid_over, overlaid_keys, take_off};
+use super::group::{self, NamedInput, group};
+use super::overlaid::{laid_over, overlaid_keys, take_off};
 use super::parts::{self, Part, Parts, PartsKind};
 use super::report::{Findings, Tools, enumerate};
 use crate::artifact::FoundArtifacts;

@@ -26,6 +26,7 @@ mod manifest;
 mod manifest_files;
 mod names;
 mod needed;
+mod overlaid;
 mod parts;
 mod payload;
 mod record;
