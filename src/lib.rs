@@ -20,15 +20,15 @@
 //! 5. Views are *laid out* (`view`), with the metadata of wheels (`wheel`) and of artifacts (`artifact`).
 //! 6. Bytes are *served* (`fs`) or *written* (`export`), and the split is *reported* (`report`).
 //!
-//! Every byte that is served or written comes from a [`rope`]: a list of segments whose total length is known when it is
-//! built. Work happens when a segment is read, on the threads of an `executor` and within one budget of `memory`. Results
-//! of planning and reading are stored on disk in an `index`.
+//! Every byte that is served or written comes from a [`rope`]: a list of segments whose total length is known when it
+//! is built. Work happens when a segment is read, on the threads of an `executor` and within one budget of `memory`.
+//! Results of planning and reading are stored on disk in an `index`.
 //!
-//! `verify` checks a split from its files alone, and `why` explains why a HIP runtime finds no kernel. `cli` has one file for
-//! each command.
+//! `verify` checks a split from its files alone, and `why` explains why a HIP runtime finds no kernel. `cli` has one
+//! file for each command.
 //!
-//! Imports between rooms point one way. `docs/ARCHITECTURE.md` describes their order, the threads, the locks, the memory and
-//! the files on disk.
+//! Imports between rooms point one way. `docs/ARCHITECTURE.md` describes their order, the threads, the locks, the
+//! memory and the files on disk.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::too_many_lines))]
 

@@ -1,4 +1,5 @@
-//! Resources that all work on one input shares: counters, caches and buffers in one byte budget, the index, the frame store, threads.
+//! Resources that all work on one input shares: counters, caches and buffers in one byte budget, the index, the frame
+//! store, threads.
 
 use std::any::Any;
 use std::hash::{BuildHasher, RandomState};

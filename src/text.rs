@@ -1,5 +1,5 @@
-//! Words of messages for terminals, pages and shells. Names in inputs may contain sequences that move the cursor, change the direction of
-//! text or forge a line.
+//! Words of messages for terminals, pages and shells. Names in inputs may contain sequences that move the cursor,
+//! change the direction of text or forge a line.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;

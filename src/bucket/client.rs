@@ -1,5 +1,5 @@
-//! Requests to a server of S3 (Amazon S3 API Reference), which are repeated where that helps. The bucket is in the path of URLs, not in the
-//! name of the host, whose certificate would not fit each bucket.
+//! Requests to a server of S3 (Amazon S3 API Reference), which are repeated where that helps. The bucket is in the path
+//! of URLs, not in the name of the host, whose certificate would not fit each bucket.
 
 use std::thread;
 use std::time::{Duration, SystemTime};

@@ -1,5 +1,5 @@
-//! Credentials and the region: variables of the environment, or a profile in `~/.aws/credentials` and `~/.aws/config`, as the AWS CLI
-//! reads them.
+//! Credentials and the region: variables of the environment, or a profile in `~/.aws/credentials` and `~/.aws/config`,
+//! as the AWS CLI reads them.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,9 @@
-//! The statement of a place in a bucket: which run writes there, which uploads in parts were begun, and what was written.
+//! The statement of a place in a bucket: which run writes there, which uploads in parts were begun, and what was
+//! written.
 //!
-//! It is the lock, since a store creates or replaces an object under a condition for one of several writers only. A run changes it every few
-//! seconds. If it stays as it is for longer, its run was killed, and the next one takes it over and ends the uploads in it. A run that was
-//! only slow sees that its condition no longer holds.
+//! It is the lock, since a store creates or replaces an object under a condition for one of several writers only. A run
+//! changes it every few seconds. If it stays as it is for longer, its run was killed, and the next one takes it over
+//! and ends the uploads in it. A run that was only slow sees that its condition no longer holds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

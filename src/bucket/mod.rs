@@ -1,7 +1,7 @@
 //! Publishes an index in a bucket of S3 or of a server that speaks its protocol. Nothing of it is kept on disk.
 //!
-//! Files first, pages last: a page names only what the bucket has. `lock` has the statement by which runs know of each other, `upload` writes
-//! files, `client` makes requests.
+//! Files first, pages last: a page names only what the bucket has. `lock` has the statement by which runs know of each
+//! other, `upload` writes files, `client` makes requests.
 
 mod client;
 mod credentials;

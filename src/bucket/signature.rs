@@ -1,5 +1,6 @@
-//! Signatures of requests: AWS Signature Version 4, in the header `Authorization` (Amazon S3 API Reference, "Authenticating Requests
-//! (AWS Signature Version 4)"). A signature in a URL would be in the logs of every server on the way.
+//! Signatures of requests: AWS Signature Version 4, in the header `Authorization` (Amazon S3 API Reference,
+//! "Authenticating Requests (AWS Signature Version 4)"). A signature in a URL would be in the logs of every server on
+//! the way.
 
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,6 +1,7 @@
 //! Writes files to a bucket under their final names, several at a time: short ones at once, longer ones in parts.
 //!
-//! An object appears when its last part is there, so there is no incomplete one. An upload stands in the statement before its first part.
+//! An object appears when its last part is there, so there is no incomplete one. An upload stands in the statement
+//! before its first part.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;

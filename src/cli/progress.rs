@@ -1,4 +1,5 @@
-//! Progress on a terminal: of each stage of the work how much of it is done, how long the rest takes, and what is processed.
+//! Progress on a terminal: of each stage of the work how much of it is done, how long the rest takes, and what is
+//! processed.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! What a command says after success: what it has written, where, and what to type next. It is said on stderr, or as JSON on
-//! stdout.
+//! What a command says after success: what it has written, where, and what to type next. It is said on stderr, or as
+//! JSON on stdout.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};

@@ -1,7 +1,8 @@
 //! System calls: seccomp (seccomp(2)).
 //!
-//! What is not listed does not exist (`ENOSYS`), as in an older kernel, for which libraries have fallbacks: glibc makes threads by
-//! clone(2) without clone3(2), whose flags a filter cannot see. A process that calls the kernel as another architecture is killed.
+//! What is not listed does not exist (`ENOSYS`), as in an older kernel, for which libraries have fallbacks: glibc makes
+//! threads by clone(2) without clone3(2), whose flags a filter cannot see. A process that calls the kernel as another
+//! architecture is killed.
 
 use std::collections::BTreeMap;
 

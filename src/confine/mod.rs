@@ -1,7 +1,7 @@
 //! Confinement: what the code of this process can no longer do, whatever an input makes it do.
 //!
-//! The kernel enforces each layer until the process ends. A layer that this kernel or container lacks is left out, since an input
-//! can be read without it; [`state`] says why. `SECURITY.md` says what each layer stops.
+//! The kernel enforces each layer until the process ends. A layer that this kernel or container lacks is left out,
+//! since an input can be read without it; [`state`] says why. `SECURITY.md` says what each layer stops.
 
 mod calls;
 mod files;

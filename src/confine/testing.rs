@@ -1,5 +1,5 @@
-//! What tests have a confined process try (debug builds only). Each attempt is a line on stderr: its name, and the name of the error
-//! or "done".
+//! What tests have a confined process try (debug builds only). Each attempt is a line on stderr: its name, and the name
+//! of the error or "done".
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,5 @@
-//! Which blocks of the original's deflate stream are reused, and which ranges are encoded again, with digests of what is read.
+//! Which blocks of the original's deflate stream are reused, and which ranges are encoded again, with digests of what
+//! is read.
 
 use std::ops::Range;
 

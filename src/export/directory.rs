@@ -1,7 +1,8 @@
-//! Writes the files of one directory, and further names of files: hard links, or copies where the filesystem allows no more links.
+//! Writes the files of one directory, and further names of files: hard links, or copies where the filesystem allows no
+//! more links.
 //!
-//! Files are created relative to their directory, so that the kernel does not look up the same path for each. One thread writes them, since a
-//! directory accepts one new name at a time.
+//! Files are created relative to their directory, so that the kernel does not look up the same path for each. One
+//! thread writes them, since a directory accepts one new name at a time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};

@@ -1,5 +1,5 @@
-//! Writes views to a disk: the same bytes, names, permissions and owners as the mount shows, and the times of the input.
-//! Files that are not the input's have the time when they are written.
+//! Writes views to a disk: the same bytes, names, permissions and owners as the mount shows, and the times of the
+//! input. Files that are not the input's have the time when they are written.
 //!
 //! `output` publishes what is complete, `inputs` protects the inputs of a command.
 

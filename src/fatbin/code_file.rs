@@ -1,5 +1,5 @@
-//! Files that are device code themselves: a code object, a bundle, or a zstd frame with one of these. Programs and libraries
-//! open them by name.
+//! Files that are device code themselves: a code object, a bundle, or a zstd frame with one of these. Programs and
+//! libraries open them by name.
 
 use std::collections::BTreeSet;
 use std::slice;

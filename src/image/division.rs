@@ -1,14 +1,16 @@
-//! The division of an image: which members of its layers go to the layer that all GPUs share, and which to that of a GPU.
+//! The division of an image: which members of its layers go to the layer that all GPUs share, and which to that of a
+//! GPU.
 //!
-//! A path has device code if the plan of the root file system says so. Of such a path, the member that the root file system
-//! shows moves to the layers of GPUs: in its thin form, or unchanged if it is an archive or a database of a GPU. So does a
-//! distribution that consists of these. Everything else stays as it stands in its layer, byte for byte. That also holds for
-//! whiteouts, which remove files of both layers below.
+//! A path has device code if the plan of the root file system says so. Of such a path, the member that the root file
+//! system shows moves to the layers of GPUs: in its thin form, or unchanged if it is an archive or a database of a GPU.
+//! So does a distribution that consists of these. Everything else stays as it stands in its layer, byte for byte. That
+//! also holds for whiteouts, which remove files of both layers below.
 //!
 //! A file with device code that a later layer hides is left out: no program sees it, and it would be fetched with every
 //! image. Nothing else that is hidden is touched.
 //!
-//! Which member goes where does not depend on the GPUs that are wanted, so the shared layers of all images are the same.
+//! Which member goes where does not depend on the GPUs that are wanted, so the shared layers of all images are the
+//! same.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A layout (OCI Image Layout Specification): `oci-layout`, `index.json`, and blobs by their digests. They are files of a directory, or members
-//! of a tar archive of one, which is not unpacked (containers-transports(5), "oci-archive").
+//! A layout (OCI Image Layout Specification): `oci-layout`, `index.json`, and blobs by their digests. They are files of
+//! a directory, or members of a tar archive of one, which is not unpacked (containers-transports(5), "oci-archive").
 
 use std::collections::HashMap;
 use std::ops::Range;

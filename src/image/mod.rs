@@ -1,8 +1,8 @@
-//! Container images: OCI image layouts (OCI Image Format Specification 1.1), in directories and tar archives, as input and
-//! output.
+//! Container images: OCI image layouts (OCI Image Format Specification 1.1), in directories and tar archives, as input
+//! and output.
 //!
-//! A layer is a tar archive, so it is read as one: its files are ranges of it. The root file system is the layers laid over
-//! each other, and is an input like any tree.
+//! A layer is a tar archive, so it is read as one: its files are ranges of it. The root file system is the layers laid
+//! over each other, and is an input like any tree.
 
 mod choose;
 mod device_parts;

@@ -1,5 +1,5 @@
-//! The archives of an input, which are opened when a search path leads to them: which of them stay, and what their code objects claim to
-//! decompress to, compared with the bytes they take.
+//! The archives of an input, which are opened when a search path leads to them: which of them stay, and what their code
+//! objects claim to decompress to, compared with the bytes they take.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};

@@ -1,9 +1,9 @@
 //! Joins a split binary with its archives.
 //!
-//! Archives have an entry for each wrapper. Wrappers that led to one bundle have entries with one ordinal in every archive
-//! (`kpack::ArchiveRope`). So wrappers share a bundle if they have code for the same targets, at the same places of the
-//! archives. Equal code at different places stays apart, because HIP has a module for each bundle (`hip_fatbin.cpp` of
-//! CLR), and so device variables.
+//! Archives have an entry for each wrapper. Wrappers that led to one bundle have entries with one ordinal in every
+//! archive (`kpack::ArchiveRope`). So wrappers share a bundle if they have code for the same targets, at the same
+//! places of the archives. Equal code at different places stays apart, because HIP has a module for each bundle
+//! (`hip_fatbin.cpp` of CLR), and so device variables.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

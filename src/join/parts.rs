@@ -1,5 +1,5 @@
-//! How the parts of splits are installed: those of one laid over each other; wheels that do not belong together each as an input of its own,
-//! a host wheel with its device wheels; and versions of installed wheels that do not fit.
+//! How the parts of splits are installed: those of one laid over each other; wheels that do not belong together each as
+//! an input of its own, a host wheel with its device wheels; and versions of installed wheels that do not fit.
 
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,5 @@
-//! Recognising what the user named: the forms of inputs, in the order in which they are looked for, specific ones before general ones.
+//! Recognising what the user named: the forms of inputs, in the order in which they are looked for, specific ones
+//! before general ones.
 
 use std::path::{Path, PathBuf};
 

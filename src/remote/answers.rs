@@ -1,5 +1,5 @@
-//! Answers that are being read. What a reader has not come to stays on the way, so that a long answer takes no memory, and
-//! comes while the reader is at work.
+//! Answers that are being read. What a reader has not come to stays on the way, so that a long answer takes no memory,
+//! and comes while the reader is at work.
 
 use std::ops::Range;
 

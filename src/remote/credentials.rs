@@ -1,4 +1,5 @@
-//! Credentials: `~/.netrc`, or the file in `NETRC`, as curl and pip read it; or a token in `KPACKFS_TOKEN`, for the host that the user named.
+//! Credentials: `~/.netrc`, or the file in `NETRC`, as curl and pip read it; or a token in `KPACKFS_TOKEN`, for the
+//! host that the user named.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! A file on a server as bytes at offsets, and what of it is kept: first bytes of members, and blocks.
 //!
-//! Each stage of planning asks for first bytes, as most files are judged by these alone, and the blocks that have them are not kept as long.
-//! Each kind of block has its own cache. A long binary has tables at its beginning and at its end, which are read again. What is between them
-//! takes no room from the blocks of other members.
+//! Each stage of planning asks for first bytes, as most files are judged by these alone, and the blocks that have them
+//! are not kept as long. Each kind of block has its own cache. A long binary has tables at its beginning and at its
+//! end, which are read again. What is between them takes no room from the blocks of other members.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,7 +1,8 @@
 //! A file on a server, read by ranges of HTTP (RFC 9110, section 14). Nothing of it is kept on disk.
 //!
-//! The first request asks for the end of the file, which has the central directory of a wheel. Its answer says how long the file is, where
-//! redirects lead, and by which validators a change is noticed. Each later answer is compared with it.
+//! The first request asks for the end of the file, which has the central directory of a wheel. Its answer says how long
+//! the file is, where redirects lead, and by which validators a change is noticed. Each later answer is compared with
+//! it.
 
 mod answers;
 mod certificates;

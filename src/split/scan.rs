@@ -1,9 +1,9 @@
 //! Scans all files for device code, on all cores, the largest files first.
 //!
-//! An ELF file describes its device code at its end. A deflated one is inflated up to there before anything is known of its
-//! code, and it would be inflated once more to compress that. But linkers align bundles to pages, and an uncompressed one
-//! states what it has. So a command that writes all archives has the frames made as the pass reaches them. What the plan does
-//! not need of them is dropped.
+//! An ELF file describes its device code at its end. A deflated one is inflated up to there before anything is known of
+//! its code, and it would be inflated once more to compress that. But linkers align bundles to pages, and an
+//! uncompressed one states what it has. So a command that writes all archives has the frames made as the pass reaches
+//! them. What the plan does not need of them is dropped.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -1,4 +1,5 @@
-//! Signatures of images for Windows (Authenticode). They cover all bytes of a file, so they hold for no other form of it.
+//! Signatures of images for Windows (Authenticode). They cover all bytes of a file, so they hold for no other form of
+//! it.
 
 use std::collections::BTreeSet;
 

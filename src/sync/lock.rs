@@ -1,5 +1,5 @@
-//! Mutexes and condition variables with ranks. A panic under a lock does not invalidate what is in it: each statement leaves that
-//! consistent.
+//! Mutexes and condition variables with ranks. A panic under a lock does not invalidate what is in it: each statement
+//! leaves that consistent.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};

@@ -1,4 +1,5 @@
-//! Checks binaries: loaders must accept them, and their wrappers must be valid. An installation has binaries of other packages, too.
+//! Checks binaries: loaders must accept them, and their wrappers must be valid. An installation has binaries of other
+//! packages, too.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;

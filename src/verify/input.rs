@@ -1,4 +1,5 @@
-//! The input of `verify`: which paths are parts of one split, and which are separate; and what is in the directories of a split or a mount.
+//! The input of `verify`: which paths are parts of one split, and which are separate; and what is in the directories of
+//! a split or a mount.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

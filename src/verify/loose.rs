@@ -1,5 +1,5 @@
-//! Checks the files of databases that are read without a split: code objects and bundles, which a library opens by their
-//! paths, and the catalogues in which it finds them.
+//! Checks the files of databases that are read without a split: code objects and bundles, which a library opens by
+//! their paths, and the catalogues in which it finds them.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! The names of distributions: in METADATA, in the names of their directories, in the manifest of the host part, and in the extras that
-//! install device distributions. A split moves requirements with extras for GPUs from the host wheel to the device wheels.
+//! The names of distributions: in METADATA, in the names of their directories, in the manifest of the host part, and in
+//! the extras that install device distributions. A split moves requirements with extras for GPUs from the host wheel to
+//! the device wheels.
 
 use std::collections::BTreeSet;
 

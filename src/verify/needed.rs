@@ -1,5 +1,5 @@
-//! Checks that the files to which a lazy catalogue of a database leads exist, and that a catalogue leads to the others. Its
-//! library takes it only on the GPU that its name says, and has to have these files then.
+//! Checks that the files to which a lazy catalogue of a database leads exist, and that a catalogue leads to the others.
+//! Its library takes it only on the GPU that its name says, and has to have these files then.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

@@ -1,4 +1,5 @@
-//! Directories and wheels that belong together, and their files; and the parts in a statement, compared with those that exist.
+//! Directories and wheels that belong together, and their files; and the parts in a statement, compared with those that
+//! exist.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Thin wheels: one self-contained wheel for each set of GPUs. In their installed form, files of data directories are at their installed paths,
-//! and RECORDs list these.
+//! Thin wheels: one self-contained wheel for each set of GPUs. In their installed form, files of data directories are
+//! at their installed paths, and RECORDs list these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;

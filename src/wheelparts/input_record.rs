@@ -1,8 +1,8 @@
 //! The RECORD of the wheel that is split, read when a digest that it claims is asked for.
 //!
-//! A mount needs no digest before a RECORD, a wheel or an extended attribute is read, and most mounts serve none of these. So
-//! planning asks only whether something is wrong with RECORD, which the index knows after the first time. The claims take more
-//! memory than all else that is known of a member, so they leave when nobody asks for them.
+//! A mount needs no digest before a RECORD, a wheel or an extended attribute is read, and most mounts serve none of
+//! these. So planning asks only whether something is wrong with RECORD, which the index knows after the first time. The
+//! claims take more memory than all else that is known of a member, so they leave when nobody asks for them.
 //!
 //! The ID of a split is made of the files that it lists.
 

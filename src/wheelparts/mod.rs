@@ -1,7 +1,7 @@
 //! The wheels of a split: their files, with digests that are computed when they are read, and their bytes as ropes.
 //!
-//! [`Wheels`] knows the fat wheel and the parts it is split into. For each [`SplitWheel`] it makes the dist-info files and
-//! combines them with the payload to an [`Assembled`] part: a list of files for a directory, and the `.whl` file of
+//! [`Wheels`] knows the fat wheel and the parts it is split into. For each [`SplitWheel`] it makes the dist-info files
+//! and combines them with the payload to an [`Assembled`] part: a list of files for a directory, and the `.whl` file of
 //! exactly these files.
 
 mod assemble;

@@ -1,5 +1,5 @@
-//! SBOMs of the fat wheel (PEP 770). One that lists packages holds for the wheels of a split as well. One that states digests
-//! of files which a split rewrites does not.
+//! SBOMs of the fat wheel (PEP 770). One that lists packages holds for the wheels of a split as well. One that states
+//! digests of files which a split rewrites does not.
 
 use std::collections::{BTreeSet, HashSet};
 

@@ -1,5 +1,5 @@
-//! `ROCM_KPACK_PATH` and `ROCM_KPACK_PATH_PREFIX`: archives, divided by colons. A loader searches no directory that they
-//! name, replaces no placeholder, and cannot be given an archive with a colon in its path (`librocm_kpack` 0.1.0,
+//! `ROCM_KPACK_PATH` and `ROCM_KPACK_PATH_PREFIX`: archives, divided by colons. A loader searches no directory that
+//! they name, replaces no placeholder, and cannot be given an archive with a colon in its path (`librocm_kpack` 0.1.0,
 //! `findings/kpack-path-prefix-takes-files.sh`).
 
 use std::collections::BTreeSet;

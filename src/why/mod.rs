@@ -126,7 +126,8 @@ impl Question {
         Environment::of(|name| self.variables.get(&OsString::from(name)).cloned())
     }
 
-    /// The look-up of a library for the GPUs at these positions, as far as their code can be loaded. What the others take is added to what could not be read.
+    /// The look-up of a library for the GPUs at these positions, as far as their code can be loaded. What the others take is
+    /// added to what could not be read.
     fn look_up_whole(
         &self,
         file: &LibraryFile,

@@ -1,9 +1,9 @@
-//! The files to which a catalogue of Tensile leads, and those that lead to catalogues: newer versions of hipBLASLt and hipSPARSELt look up the
-//! catalogue of a solution in a mapping.
+//! The files to which a catalogue of Tensile leads, and those that lead to catalogues: newer versions of hipBLASLt and
+//! hipSPARSELt look up the catalogue of a solution in a mapping.
 //!
 //! A catalogue that is not lazy does not name its files: the library loads each one whose name has the GPU
-//! (`TensileHost::initialize`, ROCm/rocm-libraries). Processors are in its rows. For a GPU without a row, helper kernels are all there is:
-//! rocBLAS 5.5.1 serves gfx1010 so (`findings/rocblas-serves-a-gpu-without-its-file.sh`).
+//! (`TensileHost::initialize`, ROCm/rocm-libraries). Processors are in its rows. For a GPU without a row, helper
+//! kernels are all there is: rocBLAS 5.5.1 serves gfx1010 so (`findings/rocblas-serves-a-gpu-without-its-file.sh`).
 
 use std::collections::BTreeSet;
 use std::path::Path;
