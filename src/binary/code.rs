@@ -41,12 +41,13 @@ impl FileCode {
     pub fn of(content: &Arc<dyn Content>, has_wrappers: bool, resources: &Arc<Resources>) -> Result<Self, ReadError> {
         let mut tally = CodeTally::default();
         let mut all = Self::default();
-        let result = all.find(content, has_wrappers, resources, &mut tally);
+        let effort = Effort::of(content.size());
+        let result = all.find(content, has_wrappers, resources, &effort, &mut tally);
         all.found = tally.into_found();
         match result {
             Err(SearchError::Read(error)) => return Err(error),
             Err(SearchError::Tables(_)) => all.is_unfinished = true,
-            Ok(()) => {}
+            Ok(()) => all.is_unfinished = effort.is_spent(),
         }
         Ok(all)
     }
@@ -56,23 +57,22 @@ impl FileCode {
         content: &Arc<dyn Content>,
         has_wrappers: bool,
         resources: &Arc<Resources>,
+        effort: &Effort,
         tally: &mut CodeTally,
     ) -> Result<(), SearchError> {
         let head = content.beginning(CODE_HEADER)?;
         let (place, searched) = if is_for_linker(&head) {
             (DeviceCodePlace::Object, iter::once(0..content.size()).collect())
-        } else if let Some(code) = code_after_head(&head, content, resources) {
+        } else if let Some(code) = code_after_head(&head, content, resources, effort) {
             return Ok(tally.add(DeviceCodePlace::File, code)?);
         } else if is_head_of_binary(&head) {
             (DeviceCodePlace::Data, self.linked(content, has_wrappers, tally)?)
         } else {
             return Ok(());
         };
-        let effort = Effort::of(content.size());
         for range in searched {
-            search(content, range, place, resources, &effort, tally)?;
+            search(content, range, place, resources, effort, tally)?;
         }
-        self.is_unfinished = effort.is_spent();
         Ok(())
     }
 

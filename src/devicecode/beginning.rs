@@ -38,7 +38,7 @@ pub fn is_for_linker(head: &[u8]) -> bool {
 
 /// The code that a file begins with. All of the file belongs to it. Of what is damaged or of a later version, only the form is known.
 pub fn code_of_file(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<CodePiece> {
-    code_after_head(&content.beginning(CODE_HEADER).ok()?, content, resources)
+    code_after_head(&content.beginning(CODE_HEADER).ok()?, content, resources, &Effort::of(content.size()))
 }
 
 /// The same for a file whose [`CODE_HEADER`] is known.
@@ -46,6 +46,7 @@ pub(crate) fn code_after_head(
     head: &[u8],
     content: &Arc<dyn Content>,
     resources: &Arc<Resources>,
+    effort: &Effort,
 ) -> Option<CodePiece> {
     let size = content.size();
     let begins_skipped = is_skipped_frame(head);
@@ -53,17 +54,10 @@ pub(crate) fn code_after_head(
         return None;
     }
     let content = &if begins_skipped { from_first_frame(content).ok()?? } else { Arc::clone(content) };
-    let piece = read(content, (0, content.size()), resources, &Effort::of(size), MAX_FRAMES);
-    piece.map_or_else(|| unread(head, content, resources), |piece| Some(CodePiece { length: size, ..piece }))
-}
-
-/// A file that begins as a bundle or an offload binary and cannot be read as one.
-fn unread(head: &[u8], content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<CodePiece> {
-    let is_form = |form: DeviceForm| head.starts_with(form.row().magic);
-    let is_bundle = is_bundle(head) && Bundle::read(content, 0, content.size(), resources).is_err();
-    let forms = [DeviceForm::Bundle, DeviceForm::CompressedBundle].into_iter().filter(|_| is_bundle);
-    let form = forms.chain([DeviceForm::OffloadBinary].into_iter().filter(|_| offload_binary::is_later(head)));
-    Some(CodePiece::opaque(form.into_iter().find(|form| is_form(*form))?, content.size()))
+    Some(match read(content, (0, content.size()), resources, effort, MAX_FRAMES)? {
+        Ok(piece) => CodePiece { length: size, ..piece },
+        Err(form) => CodePiece::opaque(form, size),
+    })
 }
 
 /// Whether code may begin with these bytes, or compressions around it of which there are at most `frames`.
@@ -72,23 +66,24 @@ fn may_begin(head: &[u8], frames: usize) -> bool {
     is_form() || frames > 0 && CodeFrame::ALL.iter().any(|frame| head.starts_with(frame.magic()))
 }
 
-/// The code between two offsets that begins at the first of them. It has at most `frames` compressions around it.
+/// The code between two offsets that begins at the first of them. It has at most `frames` compressions around it. Of a bundle or
+/// an offload binary that is damaged or of a later version, its form.
 pub(super) fn read(
     content: &Arc<dyn Content>,
     (start, end): (u64, u64),
     resources: &Arc<Resources>,
     effort: &Effort,
     frames: usize,
-) -> Option<CodePiece> {
+) -> Option<Result<CodePiece, DeviceForm>> {
     let end = end.min(content.size());
     let mut head = vec![0; to_usize(FIRST.min(end.checked_sub(start)?))];
     content.read_at(start, &mut head).ok()?;
     effort.spend(head.len() as u64)?;
     if is_bundle(&head) {
-        return bundle(content, (start, end), resources, effort);
+        return bundle(&head, content, (start, end), resources, effort);
     }
     if is_code(&head) {
-        return code_object(&head, end - start);
+        return code_object(&head, end - start).map(Ok);
     }
     if head.starts_with(DeviceForm::OffloadBinary.row().magic) {
         return offload_binary::read(content, start, end, effort);
@@ -96,26 +91,30 @@ pub(super) fn read(
     let frame = CodeFrame::ALL.into_iter().find(|frame| head.starts_with(frame.magic())).filter(|_| frames > 0)?;
     let beginning = Beginning::of(frame, content, (start, end), effort, |head| may_begin(head, frames - 1))?;
     let inner = beginning.into_content()?;
-    let mut piece = read(&inner, (0, inner.size()), resources, effort, frames - 1)?;
+    let mut piece = read(&inner, (0, inner.size()), resources, effort, frames - 1)?.ok()?;
     // Where the frame of a whole file ends does not matter, and finding that may mean decompressing it.
     let is_file = start == 0 && end == content.size();
     piece.length = if is_file { end } else { frame::length(frame, content, start, end, effort)? };
     piece.frames.insert(0, frame);
-    Some(piece)
+    Some(Ok(piece))
 }
 
 /// Bundles without code for any target are none.
 fn bundle(
+    head: &[u8],
     content: &Arc<dyn Content>,
     (start, end): (u64, u64),
     resources: &Arc<Resources>,
     effort: &Effort,
-) -> Option<CodePiece> {
+) -> Option<Result<CodePiece, DeviceForm>> {
     let mut count = 0;
     let bundle = Bundle::read_counted(content, start, end, resources, &mut count);
     effort.spend(count)?;
-    let bundle = bundle.ok().filter(|bundle| !bundle.targets().is_empty())?;
-    Some(CodePiece::of_bundle(&bundle))
+    let Ok(bundle) = bundle else {
+        let is_compressed = head.starts_with(DeviceForm::CompressedBundle.row().magic);
+        return Some(Err(if is_compressed { DeviceForm::CompressedBundle } else { DeviceForm::Bundle }));
+    };
+    (!bundle.targets().is_empty()).then(|| Ok(CodePiece::of_bundle(&bundle)))
 }
 
 impl CodePiece {

@@ -30,14 +30,21 @@ const MAX_STRING: u64 = 256;
 /// The beginnings of triples of AMD's GPUs. The others are those of NVIDIA's and Intel's.
 const TRIPLES: [&[u8]; 3] = [b"amdgcn", b"amdgpu", b"spirv64-amd"];
 
-/// Whether this is the header of a version that is not known.
-pub(super) fn is_later(head: &[u8]) -> bool {
-    let version = head.strip_prefix(DeviceForm::OffloadBinary.row().magic).and_then(|rest| rest.first_chunk());
-    version.is_some_and(|version| !(1..=3).contains(&u32::from_le_bytes(*version)))
+/// The offload binary at `offset`, which has to end at `end`, if it has code for AMD's GPUs, or may have. An error if it is
+/// damaged or of a later version.
+pub(super) fn read(
+    content: &Arc<dyn Content>,
+    offset: u64,
+    end: u64,
+    effort: &Effort,
+) -> Option<Result<CodePiece, DeviceForm>> {
+    let piece = parse(content, offset, end, effort);
+    let has_code = piece.as_ref().map_or(!effort.is_spent(), |piece| !piece.code.is_empty());
+    has_code.then_some(piece.ok_or(DeviceForm::OffloadBinary))
 }
 
-/// The offload binary at `offset`, which has to end at `end`, if it has code for AMD's GPUs.
-pub(super) fn read(content: &Arc<dyn Content>, offset: u64, end: u64, effort: &Effort) -> Option<CodePiece> {
+/// `None` if it cannot be read.
+fn parse(content: &Arc<dyn Content>, offset: u64, end: u64, effort: &Effort) -> Option<CodePiece> {
     let bytes = OffloadBytes { content: Arc::clone(content), start: offset, end };
     let [version, size, entries, count] = bytes.header(effort)?;
     let end = offset.checked_add(size).filter(|&it| it <= end && size >= HEADER)?;
@@ -51,7 +58,7 @@ pub(super) fn read(content: &Arc<dyn Content>, offset: u64, end: u64, effort: &E
         let unpacked = OffloadBytes { end: content.size(), start: 0, content };
         unpacked.code(version, entries, count, effort)?
     };
-    (!code.is_empty()).then(|| CodePiece { form: DeviceForm::OffloadBinary, frames: Vec::new(), length: size, code })
+    Some(CodePiece { form: DeviceForm::OffloadBinary, frames: Vec::new(), length: size, code })
 }
 
 struct OffloadBytes {

@@ -44,7 +44,7 @@ pub fn search(
                 continue;
             }
             end = start + 1;
-            if let Some(code) = read(content, (start, range.end), resources, effort, MAX_FRAMES) {
+            if let Some(Ok(code)) = read(content, (start, range.end), resources, effort, MAX_FRAMES) {
                 end = start.saturating_add(code.length).max(end);
                 found.add(place, code)?;
             }

@@ -23,7 +23,7 @@ const OFFLOADING: u32 = 0x6fff_4c0b;
 const PROGBITS: u32 = 1;
 
 /// A code object of `length` bytes for the processor with this number (`EF_AMDGPU_MACH`), with section headers at its end.
-fn code_object(mach: u32, length: usize) -> Vec<u8> {
+pub(super) fn code_object(mach: u32, length: usize) -> Vec<u8> {
     let mut bytes = b"\x7fELF\x02\x01\x01\x40\x02".to_vec();
     bytes.resize(16, 0);
     for field in [3_u16, 224] {
@@ -42,14 +42,14 @@ fn code_object(mach: u32, length: usize) -> Vec<u8> {
 }
 
 const GFX90A: u32 = 0x3f;
-const GFX942: u32 = 0x4c;
+pub(super) const GFX942: u32 = 0x4c;
 const GFX1100: u32 = 0x41;
 
 /// Compresses bytes.
-type Pack = fn(&[u8]) -> Vec<u8>;
+pub(super) type Pack = fn(&[u8]) -> Vec<u8>;
 
 /// An offload binary of a version, with an image for each triple and architecture.
-fn offload_binary(version: u32, images: &[(&str, &str, &[u8])], pack: Option<Pack>) -> Vec<u8> {
+pub(super) fn offload_binary(version: u32, images: &[(&str, &str, &[u8])], pack: Option<Pack>) -> Vec<u8> {
     let (header, string) = (if version == 3 { 40 } else { 32 }, if version == 1 { 16 } else { 24 });
     let (mut entries, mut strings, mut texts, mut data) = (Vec::new(), Vec::new(), Vec::new(), Vec::<u8>::new());
     let texts_at = header + images.len() * (40 + 2 * string);
@@ -146,7 +146,7 @@ fn with_section(kind: u8, name: &str, (section_type, flags): (u32, u64), data: &
 }
 
 /// A shared library with `.rodata`.
-fn with_data(data: &[u8]) -> Vec<u8> {
+pub(super) fn with_data(data: &[u8]) -> Vec<u8> {
     with_section(3, ".rodata", (PROGBITS, 2), data)
 }
 
@@ -161,7 +161,7 @@ fn static_library(members: &[&[u8]]) -> Vec<u8> {
 }
 
 /// What is found in files of a tree.
-fn search(files: &[(&str, Vec<u8>)]) -> Vec<CodeOfFile> {
+pub(super) fn search(files: &[(&str, Vec<u8>)]) -> Vec<CodeOfFile> {
     let fat = tempfile::tempdir().unwrap();
     fs::create_dir(fat.path().join("lib")).unwrap();
     for (name, bytes) in files {
@@ -174,7 +174,7 @@ fn search(files: &[(&str, Vec<u8>)]) -> Vec<CodeOfFile> {
 }
 
 /// The only code that is found in a file.
-fn only(name: &str, bytes: Vec<u8>) -> (Fate, CodeOfForm) {
+pub(super) fn only(name: &str, bytes: Vec<u8>) -> (Fate, CodeOfForm) {
     let mut found = search(&[(name, bytes)]);
     assert!(found.len() == 1 && found[0].found.len() == 1 && !found[0].is_unfinished, "{name}: {found:?}");
     found.remove(0).found.remove(0)

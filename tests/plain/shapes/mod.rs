@@ -24,6 +24,7 @@
 //! Failure 14 (PE) is that of `every_code_object_is_found`; 17 to 19 concern Python packaging and a C++ runtime.
 
 mod bundle_files;
+mod code_in_frames;
 mod device_code;
 mod failures;
 mod headers;
