@@ -10,7 +10,8 @@ use super::found::CodePiece;
 use super::frame::{self, Beginning};
 use super::offload_binary;
 use crate::fatbin::{
-    Bundle, CODE_HEADER, code_target, end_by_beginning, from_first_frame, is_bundle, is_code, is_skipped_frame,
+    ANY_SIZE, Bundle, CODE_HEADER, code_target, end_by_beginning, from_first_frame, in_frames, is_bundle, is_code,
+    is_skipped_frame,
 };
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
@@ -89,12 +90,22 @@ pub(super) fn read(
         return offload_binary::read(content, start, end, effort);
     }
     let frame = CodeFrame::ALL.into_iter().find(|frame| head.starts_with(frame.magic())).filter(|_| frames > 0)?;
-    let beginning = Beginning::of(frame, content, (start, end), effort, |head| may_begin(head, frames - 1))?;
-    let inner = beginning.into_content()?;
-    let mut piece = read(&inner, (0, inner.size()), resources, effort, frames - 1)?.ok()?;
+    // In data, the next frame is a piece of its own.
+    let is_whole = start == 0 && end == content.size();
+    let may_be_code = |head: &[u8]| may_begin(head, frames - 1);
+    let beginning = Beginning::of(frame, content, (start, end), is_whole, effort, may_be_code)?;
+    let inner = |size| {
+        let inner = beginning.of_size(size)?;
+        read(&inner, (0, inner.size()), resources, effort, frames - 1)?.ok()
+    };
+    // Of what is in a frame, only the beginning is known.
+    let mut piece = if is_whole && frames == MAX_FRAMES {
+        in_frames(&**content, beginning.stated(), || frame::spend_block(effort), inner)?
+    } else {
+        inner(beginning.stated().unwrap_or(ANY_SIZE))?
+    };
     // Where the frame of a whole file ends does not matter, and finding that may mean decompressing it.
-    let is_file = start == 0 && end == content.size();
-    piece.length = if is_file { end } else { frame::length(frame, content, start, end, effort)? };
+    piece.length = if is_whole { end } else { frame::length(frame, content, start, end, effort)? };
     piece.frames.insert(0, frame);
     Some(Ok(piece))
 }

@@ -7,7 +7,7 @@ use flate2::bufread::{GzDecoder, MultiGzDecoder, ZlibDecoder};
 
 use super::effort::Effort;
 use super::form::CodeFrame;
-use crate::fatbin::{WINDOW_LOG, content_size, window_of};
+use crate::fatbin::{WINDOW_LOG, content_size, frame_length, window_of};
 use crate::rope::{Content, Rope, Segment, to_usize};
 
 /// Bytes that show what is in a frame.
@@ -18,9 +18,6 @@ const MOST: usize = 256 << 10;
 
 /// What decoding the beginning of a frame costs: a block of zstd, or a window of deflate with its tables.
 const COST: u64 = 128 << 10;
-
-/// Bytes of a content whose size is not known, so that everything that it claims fits.
-const ANY_SIZE: u64 = 1 << 40;
 
 /// What reading the header of a block costs: a read of its own.
 const BLOCK_COST: u64 = 256;
@@ -34,16 +31,17 @@ const ZSTD_HEADER: u64 = 18;
 /// The first bytes of what a frame holds.
 pub(super) struct Beginning {
     bytes: Vec<u8>,
-    /// Bytes of all that it holds.
-    size: u64,
+    /// Bytes of all that it holds, if it states them.
+    stated: Option<u64>,
 }
 
 impl Beginning {
-    /// That of a frame between two offsets, if what it holds may be device code.
+    /// That of a frame between two offsets, if what it holds may be device code. A whole file may have further frames.
     pub(super) fn of(
         frame: CodeFrame,
         content: &Arc<dyn Content>,
         (start, end): (u64, u64),
+        is_whole: bool,
         effort: &Effort,
         may_be_code: impl Fn(&[u8]) -> bool,
     ) -> Option<Self> {
@@ -52,12 +50,12 @@ impl Beginning {
             CodeFrame::Zstd => {
                 let head = read_head(content, start, end, ZSTD_HEADER)?;
                 window_of(&head).filter(|&window| window <= 1 << WINDOW_LOG)?;
-                // A whole file may have further frames.
-                let is_file = start == 0 && end == content.size();
-                let size = content_size(&head).filter(|_| !is_file).unwrap_or(ANY_SIZE);
-                Self::read(&mut zstd(reader)?, size, effort, may_be_code)
+                let stated = content_size(&head);
+                let beginning = Self::read(&mut zstd(reader, is_whole)?, effort, may_be_code)?;
+                Some(Self { stated, ..beginning })
             }
-            CodeFrame::Gzip => Self::read(&mut MultiGzDecoder::new(buffered(reader)), ANY_SIZE, effort, may_be_code),
+            CodeFrame::Gzip if is_whole => Self::read(&mut MultiGzDecoder::new(buffered(reader)), effort, may_be_code),
+            CodeFrame::Gzip => Self::read(&mut GzDecoder::new(buffered(reader)), effort, may_be_code),
         }
     }
 
@@ -65,13 +63,13 @@ impl Beginning {
     pub(super) fn of_any(content: &Arc<dyn Content>, start: u64, end: u64, effort: &Effort) -> Option<Self> {
         let is_zstd = read_head(content, start, end, 4)?.starts_with(CodeFrame::Zstd.magic());
         if is_zstd {
-            return Self::of(CodeFrame::Zstd, content, (start, end), effort, |_| true);
+            return Self::of(CodeFrame::Zstd, content, (start, end), false, effort, |_| true);
         }
         let reader = FileReader { content, at: start, end, effort };
-        Self::read(&mut ZlibDecoder::new(buffered(reader)), ANY_SIZE, effort, |_| true)
+        Self::read(&mut ZlibDecoder::new(buffered(reader)), effort, |_| true)
     }
 
-    fn read(reader: &mut impl Read, size: u64, effort: &Effort, may_be_code: impl Fn(&[u8]) -> bool) -> Option<Self> {
+    fn read(reader: &mut impl Read, effort: &Effort, may_be_code: impl Fn(&[u8]) -> bool) -> Option<Self> {
         let mut bytes = vec![0; FIRST];
         let length = fill(reader, &mut bytes);
         effort.spend(if length == 0 { 0 } else { COST })?;
@@ -83,21 +81,23 @@ impl Beginning {
         bytes.resize(MOST, 0);
         let more = fill(reader, bytes.get_mut(length..)?);
         bytes.truncate(length + more);
-        // What it says about its size may be wrong.
-        let size = size.max(bytes.len() as u64);
-        Some(Self { bytes, size })
+        Some(Self { bytes, stated: None })
     }
 
-    /// A content that begins with these bytes, and is zero behind them.
-    pub(super) fn into_content(self) -> Option<Arc<dyn Content>> {
-        let size = self.size;
-        self.behind(&[], size)
+    /// Bytes of all that the frame holds, if it states them.
+    pub(super) fn stated(&self) -> Option<u64> {
+        self.stated
+    }
+
+    /// A content that begins with these bytes, and is zero behind them. What the frame says about its size may be wrong.
+    pub(super) fn of_size(&self, size: u64) -> Option<Arc<dyn Content>> {
+        self.behind(&[], size.max(self.bytes.len() as u64))
     }
 
     /// The same behind other bytes, with all of them `size` bytes.
-    pub(super) fn behind(self, head: &[u8], size: u64) -> Option<Arc<dyn Content>> {
+    pub(super) fn behind(&self, head: &[u8], size: u64) -> Option<Arc<dyn Content>> {
         let zeros = size.checked_sub(self.bytes.len() as u64)?.checked_sub(head.len() as u64)?;
-        let segments = [Segment::literal(head), Segment::literal(self.bytes), Segment::zeros(zeros)];
+        let segments = [Segment::literal(head), Segment::literal(&*self.bytes), Segment::zeros(zeros)];
         Some(Arc::new(Rope::new(segments.into_iter().filter(|segment| segment.length() > 0)).ok()?))
     }
 }
@@ -111,7 +111,7 @@ pub(super) fn length(
     effort: &Effort,
 ) -> Option<u64> {
     match frame {
-        CodeFrame::Zstd => zstd_length(content, start, end, effort),
+        CodeFrame::Zstd => frame_length(&**content, start, end, || spend_block(effort)),
         CodeFrame::Gzip => {
             let mut decoder = GzDecoder::new(buffered(FileReader { content, at: start, end, effort }));
             let mut buffer = vec![0; 128 << 10];
@@ -124,33 +124,15 @@ pub(super) fn length(
     }
 }
 
-/// RFC 8878, 3.1.1: the header, then blocks with a header of three bytes each, and a checksum.
-fn zstd_length(content: &Arc<dyn Content>, start: u64, end: u64, effort: &Effort) -> Option<u64> {
-    let descriptor = *read_head(content, start, end, 5)?.get(4)?;
-    let is_single = descriptor & 0x20 != 0;
-    let dictionary = [0, 1, 2, 4].get(usize::from(descriptor & 3))?;
-    let size = match descriptor >> 6 {
-        0 => u64::from(is_single),
-        log => 1 << log,
-    };
-    let mut at = start + 5 + u64::from(!is_single) + dictionary + size;
-    loop {
-        effort.spend(BLOCK_COST)?;
-        let header = read_head(content, at, end, 3)?;
-        let header = header.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
-        // Type 1 is a byte that is repeated.
-        at = at.checked_add(3 + if header >> 1 & 3 == 1 { 1 } else { header >> 3 })?;
-        if header & 1 != 0 {
-            let end_of_frame = at + if descriptor & 4 == 0 { 0 } else { 4 };
-            return (end_of_frame <= end).then(|| end_of_frame - start);
-        }
-    }
+/// Takes what reading the header of a block costs.
+pub(super) fn spend_block(effort: &Effort) -> Option<()> {
+    effort.spend(BLOCK_COST)
 }
 
-fn zstd(reader: FileReader<'_>) -> Option<impl Read> {
+fn zstd(reader: FileReader<'_>, has_further_frames: bool) -> Option<impl Read> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered(reader)).ok()?;
     decoder.window_log_max(WINDOW_LOG).ok()?;
-    Some(decoder)
+    Some(if has_further_frames { decoder } else { decoder.single_frame() })
 }
 
 fn buffered(reader: FileReader<'_>) -> BufReader<FileReader<'_>> {

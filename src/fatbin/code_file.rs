@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use super::bundle::{Bundle, is_bundle};
 use super::error::FatbinError;
-use super::first_block::{from_first_frame, targets_of_frame};
+use super::first_block::targets_of_frame;
+use super::frames::from_first_frame;
 use super::header::{CODE_HEADER, CodeDamage, code_damage, code_target, is_code};
 use crate::gpu::TargetId;
 use crate::resources::Resources;

@@ -4,24 +4,14 @@
 //! it is also the only block of a frame with the smallest window that holds it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use super::bundle::targets_by_beginning;
+use super::frames::{BLOCK_HEADER, MAX_HEADER, in_frames};
 use super::header::{code_target, is_code};
 use super::packing::{content_size, frame_header_size};
 use crate::gpu::TargetId;
 use crate::memory::{Parser, WholeFile};
-use crate::rope::{Content, ReadError, Rope, Segment, head_mut, to_usize};
-
-/// The magic of a zstd frame.
-const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
-
-/// Bytes of the longest header of a frame, and of that of a block (RFC 8878, 3.1.1.1 and 3.1.1.2).
-const MAX_HEADER: u64 = 18;
-const BLOCK_HEADER: u64 = 3;
-
-/// Bytes of the header of a frame that is skipped: its magic and its length.
-const SKIPPED_HEADER: usize = 8;
+use crate::rope::{Content, ReadError, to_usize};
 
 /// The most bytes of a block.
 const MAX_BLOCK: u64 = 128 << 10;
@@ -29,49 +19,19 @@ const MAX_BLOCK: u64 = 128 << 10;
 /// The header of a frame with a window of [`MAX_BLOCK`], and without a size, a checksum and a dictionary.
 const SMALL_FRAME: [u8; 6] = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x38];
 
-/// The most frames that are skipped.
-const MAX_SKIPPED: usize = 16;
+/// The most blocks whose headers are read: those of 8 GiB.
+const MAX_BLOCKS: usize = 1 << 16;
 
-/// Whether this begins as a frame that decoders skip (RFC 8878, 3.1.2).
-pub(crate) fn is_skipped_frame(head: &[u8]) -> bool {
-    matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
-}
-
-/// A zstd file from its first frame on. Frames before it that decoders skip are left out: pzstd writes one.
-/// `None` if it is no such file.
-pub(crate) fn from_first_frame(content: &Arc<dyn Content>) -> Result<Option<Arc<dyn Content>>, ReadError> {
-    let (mut start, size) = (0, content.size());
-    for _ in 0..=MAX_SKIPPED {
-        let mut head = [0; SKIPPED_HEADER];
-        let length = to_usize(size.saturating_sub(start)).min(SKIPPED_HEADER);
-        let bytes = head_mut(&mut head, length);
-        if start == 0 {
-            content.peek(bytes)?;
-        } else {
-            content.read_at(start, bytes)?;
-        }
-        match head {
-            _ if head.starts_with(&ZSTD) && start == 0 => return Ok(Some(Arc::clone(content))),
-            _ if head.starts_with(&ZSTD) => {
-                return Ok(Some(Arc::new(Rope::new([Segment::range(Arc::clone(content), start, size - start)?])?)));
-            }
-            [_, _, _, _, length @ ..] if is_skipped_frame(&head) => {
-                start = start.saturating_add(SKIPPED_HEADER as u64).saturating_add(u32::from_le_bytes(length).into());
-            }
-            _ => break,
-        }
-    }
-    Ok(None)
-}
-
-/// The targets of the device code in a zstd frame: an uncompressed offload bundle, or a code object. Empty if its first
+/// The targets of the device code in a zstd file: an uncompressed offload bundle, or a code object. Empty if its first
 /// block shows neither.
 pub(crate) fn targets_of_frame(content: &dyn Content) -> Result<BTreeSet<TargetId>, ReadError> {
     let beginning = beginning(content, MAX_HEADER)?;
-    let size = content_size(&beginning).unwrap_or(u64::MAX);
     let Some(block) = first_block(content, &beginning)? else { return Ok(BTreeSet::new()) };
     let of_code = || code_target(&block).filter(|_| is_code(&block)).into_iter().collect();
-    Ok(targets_by_beginning(&block, size).unwrap_or_else(of_code))
+    let mut blocks = 0..MAX_BLOCKS;
+    let of_bundle = |size| targets_by_beginning(&block, size);
+    let targets = in_frames(content, content_size(&beginning), || blocks.next().map(drop), of_bundle);
+    Ok(targets.unwrap_or_else(of_code))
 }
 
 /// The first block of the frame that a content begins with, decompressed. `None` if there is none, or it is damaged, or needs
@@ -106,7 +66,8 @@ fn beginning(content: &dyn Content, length: u64) -> Result<Vec<u8>, ReadError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rope, Segment, targets_of_frame};
+    use super::targets_of_frame;
+    use crate::rope::{Rope, Segment};
 
     /// A bundle with a table of two entries, as clang-offload-bundler writes it, and zeros for code.
     fn bundle(target: &str) -> Vec<u8> {
@@ -137,6 +98,11 @@ mod tests {
             assert_eq!(targets(frame.clone()), ["gfx1100"]);
             assert_eq!(targets([&**frame, b"more"].concat()), ["gfx1100"]);
         }
+        let (one, other) = raw.split_at(100_000);
+        let frames = [one, other].map(|part| zstd::bulk::compress(part, 3).unwrap());
+        let skipped = [&[0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], &1_u32.to_le_bytes()].concat();
+        assert_eq!(targets(frames.concat()), ["gfx1100"]);
+        assert_eq!(targets(frames.join(&skipped[..])), ["gfx1100"]);
         let mut checked = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
         checked.include_checksum(true).unwrap();
         std::io::Write::write_all(&mut checked, &raw).unwrap();
@@ -160,6 +126,7 @@ mod tests {
             zstd::bulk::compress(&bundle("gfx1100")[..40], 3).unwrap(),
             // The table reaches past the end that the frame states.
             zstd::bulk::compress(&bundle("gfx1100")[..1000], 3).unwrap(),
+            [&zstd::bulk::compress(&bundle("gfx1100")[..1000], 3).unwrap()[..], b"more"].concat(),
             [0x28, 0xB5, 0x2F, 0xFD, 0, 0x38, 0xff, 0xff, 0xff].to_vec(),
         ] {
             assert_eq!(targets(bytes.clone()), Vec::<String>::new(), "{:x?}", bytes.get(..20.min(bytes.len())));

@@ -33,6 +33,7 @@ mod entry_id;
 mod equal;
 mod error;
 mod first_block;
+mod frames;
 mod header;
 mod kernels;
 mod open;
@@ -54,7 +55,7 @@ pub(crate) use compressed::{Compressed, DECODER};
 pub(crate) use entry_id::EntryTargets;
 pub(crate) use equal::BundleClaims;
 pub use error::FatbinError;
-pub(crate) use first_block::{from_first_frame, is_skipped_frame};
+pub(crate) use frames::{ANY_SIZE, frame_length, from_first_frame, in_frames, is_skipped_frame};
 pub(crate) use header::{
     CODE_BEGINNING, CodeDamage, code_damage, damage_by_beginning, end_by_beginning, is_code, tells_features,
 };

@@ -1,8 +1,9 @@
-//! Device code in offload binaries and frames: what is damaged, and what searching costs.
+//! Device code in frames and offload binaries: where each ends, what is damaged, and what searching costs.
 
 use kpackfs::devicecode::{DeviceCodePlace, DeviceForm};
 
-use super::device_code::{GFX942, code_object, offload_binary, only, search, with_data};
+use super::bundle_files::{bundle, three};
+use super::device_code::{GFX942, code_object, offload_binary, only, search, with_data, zstd};
 use crate::common::gzip;
 
 /// An offload binary that is cut, or whose table is elsewhere, is not judged if it is a file, and no code in data.
@@ -32,6 +33,31 @@ fn a_damaged_offload_binary_is_not_judged() {
     }
     let nvidia = offload_binary(2, &[("nvptx64-nvidia-cuda", "sm_90", b"cubin")], None);
     assert!(search(&[("nvidia.bin", nvidia)]).is_empty());
+}
+
+/// The code of a whole file may be in several frames, each of which states its size. That of data is in one.
+#[test]
+fn only_files_have_code_in_several_frames() {
+    let (raw, object) = (bundle(&three(), 4096), code_object(GFX942, 5000));
+    let skipped = [&[0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], &[1, 0, 0, 0]].concat();
+    for (whole, at) in [(&raw, 50), (&raw, 5000), (&object, 4000)] {
+        let parts = [&whole[..at], &whole[at..]];
+        let frames = parts.map(|part| zstd(part, true));
+        for file in [frames.concat(), [&skipped[..], &frames.join(&skipped[..])].concat(), parts.map(gzip).concat()] {
+            let (_, found) = only("kernels.bin", file.clone());
+            assert_eq!((found.pieces, found.size), (1, file.len() as u64), "cut at {at}");
+        }
+        // Nothing follows that is a frame.
+        for file in [frames[0].clone(), [&frames[0][..], b"other bytes"].concat()] {
+            assert!(search(&[("cut.zst", file)]).is_empty(), "cut at {at}");
+        }
+        assert!(search(&[("data.so", with_data(&frames.concat()))]).is_empty(), "cut at {at}");
+    }
+    let data = [&raw[..50], &raw[50..]].map(gzip).concat();
+    assert!(search(&[("data.so", with_data(&data))]).is_empty());
+    let one_and_other = [zstd(&object, true), zstd(&raw, true)].concat();
+    let found = search(&[("data.so", with_data(&one_and_other))]);
+    assert_eq!(found[0].staying().map(|it| it.pieces).sum::<u64>(), 2);
 }
 
 /// A file whose beginning decodes to nothing without end is not one without code.

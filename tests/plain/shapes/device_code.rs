@@ -104,7 +104,7 @@ fn zlib(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A zstd frame that states its size, or not, with a checksum or without.
-fn zstd(bytes: &[u8], is_stated: bool) -> Vec<u8> {
+pub(super) fn zstd(bytes: &[u8], is_stated: bool) -> Vec<u8> {
     let mut encoder = zstd::stream::Encoder::new(Vec::new(), 3).unwrap();
     encoder.include_checksum(is_stated).unwrap();
     if is_stated {
