@@ -10,9 +10,10 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Enough for all real code in a file of `size` bytes: tables are shorter than their code.
+    /// Enough for all real code in a file of `size` bytes. Tables are shorter than their code. deflate makes less than 32 bytes of
+    /// a byte of code, and of a zstd frame only the beginning is decompressed.
     pub fn of(size: u64) -> Self {
-        Self { rest: Cell::new(size.saturating_mul(4).saturating_add(16 << 20)) }
+        Self { rest: Cell::new(size.saturating_mul(32).saturating_add(16 << 20)) }
     }
 
     /// Takes what something costs. `None` if that is more than the rest.

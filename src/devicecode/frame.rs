@@ -7,7 +7,7 @@ use flate2::bufread::{GzDecoder, MultiGzDecoder, ZlibDecoder};
 
 use super::effort::Effort;
 use super::form::CodeFrame;
-use crate::fatbin::{WINDOW_LOG, content_size, frame_length, window_of};
+use crate::fatbin::{ANY_SIZE, WINDOW_LOG, content_size, frame_length, window_of};
 use crate::rope::{Content, Rope, Segment, to_usize};
 
 /// Bytes that show what is in a frame.
@@ -16,8 +16,9 @@ const FIRST: usize = 64;
 /// The most bytes that are decompressed of a frame: enough for the table of a bundle with 4,096 entries.
 const MOST: usize = 256 << 10;
 
-/// What decoding the beginning of a frame costs: a block of zstd, or a window of deflate with its tables.
-const COST: u64 = 128 << 10;
+/// What a decoder makes at once, however little is read of it: a block of zstd, or a window of deflate.
+const BLOCK: u64 = 128 << 10;
+const WINDOW: u64 = 32 << 10;
 
 /// What reading the header of a block costs: a read of its own.
 const BLOCK_COST: u64 = 256;
@@ -51,11 +52,14 @@ impl Beginning {
                 let head = read_head(content, start, end, ZSTD_HEADER)?;
                 window_of(&head).filter(|&window| window <= 1 << WINDOW_LOG)?;
                 let stated = content_size(&head);
-                let beginning = Self::read(&mut zstd(reader, is_whole)?, effort, may_be_code)?;
+                let block = stated.unwrap_or(ANY_SIZE).min(BLOCK);
+                let beginning = Self::read(&mut zstd(reader, is_whole)?, block, effort, may_be_code)?;
                 Some(Self { stated, ..beginning })
             }
-            CodeFrame::Gzip if is_whole => Self::read(&mut MultiGzDecoder::new(buffered(reader)), effort, may_be_code),
-            CodeFrame::Gzip => Self::read(&mut GzDecoder::new(buffered(reader)), effort, may_be_code),
+            CodeFrame::Gzip if is_whole => {
+                Self::read(&mut MultiGzDecoder::new(buffered(reader)), WINDOW, effort, may_be_code)
+            }
+            CodeFrame::Gzip => Self::read(&mut GzDecoder::new(buffered(reader)), WINDOW, effort, may_be_code),
         }
     }
 
@@ -66,21 +70,22 @@ impl Beginning {
             return Self::of(CodeFrame::Zstd, content, (start, end), false, effort, |_| true);
         }
         let reader = FileReader { content, at: start, end, effort };
-        Self::read(&mut ZlibDecoder::new(buffered(reader)), effort, |_| true)
+        Self::read(&mut ZlibDecoder::new(buffered(reader)), WINDOW, effort, |_| true)
     }
 
-    fn read(reader: &mut impl Read, effort: &Effort, may_be_code: impl Fn(&[u8]) -> bool) -> Option<Self> {
+    /// The first bytes that a decoder returns, which makes `block` bytes to return any.
+    fn read(reader: &mut impl Read, block: u64, effort: &Effort, may_be_code: impl Fn(&[u8]) -> bool) -> Option<Self> {
         let mut bytes = vec![0; FIRST];
         let length = fill(reader, &mut bytes);
-        effort.spend(if length == 0 { 0 } else { COST })?;
         bytes.truncate(length);
         if !may_be_code(&bytes) {
+            effort.spend(if length == 0 { 0 } else { block })?;
             return None;
         }
-        effort.spend(MOST as u64)?;
         bytes.resize(MOST, 0);
         let more = fill(reader, bytes.get_mut(length..)?);
         bytes.truncate(length + more);
+        effort.spend(bytes.len() as u64)?;
         Some(Self { bytes, stated: None })
     }
 

@@ -1,9 +1,9 @@
 //! Device code in frames and offload binaries: where each ends, what is damaged, and what searching costs.
 
-use kpackfs::devicecode::{DeviceCodePlace, DeviceForm};
+use kpackfs::devicecode::{CodeFrame, DeviceCodePlace, DeviceForm};
 
-use super::bundle_files::{bundle, three};
-use super::device_code::{GFX942, code_object, offload_binary, only, search, with_data, zstd};
+use super::bundle_files::{bundle, code, three};
+use super::device_code::{GFX90A, GFX942, code_object, offload_binary, only, search, with_data, zstd};
 use crate::common::gzip;
 
 /// An offload binary that is cut, or whose table is elsewhere, is not judged if it is a file, and no code in data.
@@ -58,6 +58,26 @@ fn only_files_have_code_in_several_frames() {
     let one_and_other = [zstd(&object, true), zstd(&raw, true)].concat();
     let found = search(&[("data.so", with_data(&one_and_other))]);
     assert_eq!(found[0].staying().map(|it| it.pieces).sum::<u64>(), 2);
+}
+
+/// Many small frames, with code and with other data, and much gzip: all of it is searched.
+#[test]
+fn a_search_of_real_code_finishes() {
+    let small: Vec<_> = (0..500).map(|at| zstd(&code_object([GFX942, GFX90A][at % 2], 4096 + at), true)).collect();
+    let texts: Vec<_> = (0..2000).map(|at| zstd(format!("<svg>{at}</svg>").as_bytes(), true)).collect();
+    let mut large = code_object(GFX942, 3 << 20);
+    let runs = code(7, (3 << 20) / 24).into_iter().enumerate();
+    let runs = runs.flat_map(|(at, byte)| [byte ^ (at * at / 7).to_le_bytes()[0]; 24]);
+    large.iter_mut().skip(4096).zip(runs).for_each(|(byte, run)| *byte = run);
+    let large = gzip(&large);
+    for (pieces, expected, frame) in [
+        (small.clone(), 500, CodeFrame::Zstd),
+        ([texts, small[..1].to_vec()].concat(), 1, CodeFrame::Zstd),
+        (vec![large; 25], 25, CodeFrame::Gzip),
+    ] {
+        let (_, found) = only("data.so", with_data(&pieces.concat()));
+        assert_eq!((found.pieces, &found.frames[..]), (expected, &[frame][..]));
+    }
 }
 
 /// A file whose beginning decodes to nothing without end is not one without code.

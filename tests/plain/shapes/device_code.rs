@@ -41,7 +41,7 @@ pub(super) fn code_object(mach: u32, length: usize) -> Vec<u8> {
     bytes
 }
 
-const GFX90A: u32 = 0x3f;
+pub(super) const GFX90A: u32 = 0x3f;
 pub(super) const GFX942: u32 = 0x4c;
 const GFX1100: u32 = 0x41;
 
