@@ -11,7 +11,7 @@ use super::limits::LimitOptions;
 use super::options::SplitOptions;
 use super::prepare::{CommandSession, save_index};
 use super::progress::show_bytes;
-use super::said::{SaidPiece, WrittenOutput};
+use super::said::{SaidOptions, SaidPiece, WrittenOutput};
 use super::split_warnings::{check_code, warn_of_fat};
 use super::terminal::{note, warn};
 use super::writing::Writing;
@@ -86,6 +86,7 @@ pub(super) struct ImageOutput<'a> {
     pub(super) force: bool,
     pub(super) writing: Writing,
     pub(super) limits: LimitOptions,
+    pub(super) said: SaidOptions,
 }
 
 impl ImageOutput<'_> {
@@ -142,7 +143,8 @@ impl ImageOutput<'_> {
             SaidPiece { name, size, files: None, digest: Some(digest) }
         };
         let written = WrittenOutput::images(layout.directory(), size, images.into_iter().map(piece).collect());
-        let not_split = LookedAt::rest([(&prepared.input, &prepared.plan)], &prepared.resources);
+        let not_split = || LookedAt::rest([(&prepared.input, &prepared.plan)], &prepared.resources);
+        let not_split = self.said.is_heard().then(not_split).flatten();
         Ok(written.without(not_split).next(["kpackfs", "inspect"].into_iter().chain(first.as_deref())))
     }
 

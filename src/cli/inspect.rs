@@ -29,8 +29,8 @@ use crate::packages::{ArtifactError, InstalledComponent};
 use crate::page::{Page, ReleasePage};
 use crate::remote::check_remote;
 use crate::report::{
-    CodeSummary, InspectReport, Judgement, LayerSummary, LookedAt, ReleaseReport, Sizes, Summary, WheelReport,
-    not_searched,
+    CodeSummary, FirstName, InspectReport, Judgement, LayerSummary, LookedAt, ReleaseReport, Sizes, Summary,
+    WheelReport, not_searched,
 };
 use crate::resources::WorkPolicy;
 use crate::session::{Prepared, PreparedImage, Release, ReleasedWheel, SessionInputs, Share};
@@ -363,8 +363,9 @@ fn search(prepared: &Prepared) -> Vec<CodeOfFile> {
         let reason = "not searched to the end for device code: too much in it looks like some";
         warn(&format!("{}: {reason}", file.path));
     }
-    let packed = found.iter().filter(|file| file.is_packed_tree).map(|file| file.path.to_string());
-    if let Some(warning) = not_searched(&packed.collect::<Vec<_>>()) {
+    let mut packed = FirstName::default();
+    packed.extend(found.iter().filter(|file| file.is_packed_tree).map(|file| &file.path));
+    if let Some(warning) = not_searched(&packed) {
         warn(&format!("{}: {warning}", input.location.display()));
     }
     for (file, reason) in found.iter().flat_map(|file| file.damage.values().map(move |reason| (file, reason))) {

@@ -41,6 +41,11 @@ pub(super) struct SaidOptions {
 }
 
 impl SaidOptions {
+    /// Whether anything is said.
+    pub(super) fn is_heard(self) -> bool {
+        self.json || !is_quiet()
+    }
+
     /// Says what was written.
     pub(super) fn say(self, written: &WrittenOutput) -> anyhow::Result<()> {
         if self.json {

@@ -152,7 +152,8 @@ impl Split {
         let (force, writing, limits) = (self.force, self.writing, self.limits);
         if let OutputFormat::Oci = self.format {
             let (options, split, input, output) = (&self.images, &options, self.source.path(), self.output());
-            let images = ImageOutput { options, split, input, inputs, output, force, writing, limits };
+            let said = self.said;
+            let images = ImageOutput { options, split, input, inputs, output, force, writing, limits, said };
             let written = images.write(&named)?;
             return self.said.say(&written).map(|()| ExitCode::SUCCESS);
         }
@@ -191,7 +192,8 @@ impl Split {
         }
         let places = self.write(SplitWork { prepared: &prepared, tree: &tree, inputs })?;
         save_index(&prepared.resources);
-        let not_split = LookedAt::rest([(&prepared.input, &prepared.plan)], &prepared.resources);
+        let not_split = || LookedAt::rest([(&prepared.input, &prepared.plan)], &prepared.resources);
+        let not_split = self.said.is_heard().then(not_split).flatten();
         self.say(&places, prepared.plan.joined.is_empty(), not_split)?;
         Ok(ExitCode::SUCCESS)
     }

@@ -26,17 +26,41 @@ pub(crate) struct LookedAt {
     /// Archives with code of libraries that the input does not have.
     archives: usize,
     /// Files that begin with device code, or are called so.
-    loose: Vec<String>,
+    loose: FirstName,
     /// Files with code that stays, with that code; `None` if the data of binaries was not searched.
     found: Option<Vec<String>>,
     /// Whether a search stopped early.
     is_unfinished: bool,
     /// Archives that were not searched.
-    packed: Vec<String>,
+    packed: FirstName,
+}
+
+/// The first of some names, and how many they are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FirstName {
+    first: Option<String>,
+    count: usize,
+}
+
+impl<T: fmt::Display> Extend<T> for FirstName {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, names: I) {
+        for name in names {
+            self.count += 1;
+            self.first.get_or_insert_with(|| name.to_string());
+        }
+    }
+}
+
+impl FirstName {
+    /// What these are, as one and several, a word on all of them, and the first in brackets. `None` if there are none.
+    fn sentence(&self, one: &str, several: &str, what: &str) -> Option<String> {
+        let such_as = if self.count > 1 { "such as " } else { "" };
+        Some(format!("{} {what} ({such_as}{})", counted(self.count, one, several), self.first.as_ref()?))
+    }
 }
 
 impl LookedAt {
-    /// Looks at the first block of each file, and at the wrappers of binaries. Their data is not searched.
+    /// Looks at the beginning of each file, and at the wrappers of binaries. Their data is not searched.
     pub(crate) fn of<'a>(inputs: impl IntoIterator<Item = &'a Input>, resources: &Arc<Resources>) -> Self {
         let mut all = Self::default();
         for (path, content) in inputs.into_iter().flat_map(Input::files) {
@@ -49,7 +73,8 @@ impl LookedAt {
         all
     }
 
-    /// What a split does not divide, and what it did not look at, in words. Of files, the first block is read.
+    /// What a split does not divide, and what it did not look at, in words. Reads the beginning of each file that it leaves whole,
+    /// and of one that is compressed what holds the table of a bundle.
     pub(crate) fn rest<'a>(
         planned: impl IntoIterator<Item = (&'a Input, &'a Plan)>,
         resources: &Arc<Resources>,
@@ -62,23 +87,20 @@ impl LookedAt {
                 all.add_file(&entry.path, content, resources);
             }
         }
-        let loose = all.loose.first().map(|first| {
-            let count = counted(all.loose.len(), "file with device code stays", "files with device code stay");
-            format!("{count} as a whole ({}{first})", if all.loose.len() > 1 { "such as " } else { "" })
-        });
+        let loose = all.loose.sentence("file with device code stays", "files with device code stay", "as a whole");
         let parts: Vec<_> = loose.into_iter().chain(all.unsearched()).collect();
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// Looks at the first block of a file. Returns whether it may be a binary.
+    /// Looks at the beginning of a file. Returns whether it may be a binary.
     fn add_file(&mut self, path: &EntryPath, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> bool {
         let named = || code_by_name(path.name(), &**content);
         let (is_binary, has_code) =
             (may_be_binary(&**content), code_of_file(content, resources).or_else(named).is_some());
         self.files += 1;
-        self.loose.extend(has_code.then(|| path.to_string()));
+        self.loose.extend(has_code.then_some(path));
         self.libraries += usize::from(is_library(&**content));
-        self.packed.extend(is_packed_tree(path.name()).then(|| path.to_string()));
+        self.packed.extend(is_packed_tree(path.name()).then_some(path));
         self.binaries += usize::from(is_binary);
         is_binary
     }
@@ -86,7 +108,8 @@ impl LookedAt {
     /// The same after a search, which found `code`.
     pub(crate) fn searched(mut self, code: &[CodeOfFile]) -> Self {
         self.is_unfinished = code.iter().any(|file| file.is_unfinished);
-        self.packed = code.iter().filter(|file| file.is_packed_tree).map(|file| file.path.to_string()).collect();
+        self.packed = FirstName::default();
+        self.packed.extend(code.iter().filter(|file| file.is_packed_tree).map(|file| &file.path));
         let is_named = |summary: &CodeSummary| summary.fate == Fate::Stays && summary.form != DeviceForm::SplitMarker;
         let named = CodeSummary::all(code).into_iter().filter(is_named).map(|summary| summary.sentence());
         self.found = Some(named.collect());
@@ -107,13 +130,9 @@ impl LookedAt {
 }
 
 /// That archives are not searched, if there are some.
-pub(crate) fn not_searched(archives: &[String]) -> Option<String> {
-    let count = counted(archives.len(), "archive in it is", "archives in it are");
-    let first = archives.first()?;
-    Some(format!(
-        "{count} not searched ({}{first}): unpack, or name each",
-        if archives.len() > 1 { "such as " } else { "" }
-    ))
+pub(crate) fn not_searched(archives: &FirstName) -> Option<String> {
+    let sentence = archives.sentence("archive in it is", "archives in it are", "not searched")?;
+    Some(format!("{sentence}: unpack, or name each"))
 }
 
 /// Whether a file is a static library.
@@ -132,10 +151,10 @@ impl fmt::Display for LookedAt {
                 let named = first_names(found, NAMED, "; ", ";");
                 write!(formatter, "has device code in forms that are not split: {named}")
             }
-            (0, 0) if !loose.is_empty() => write!(
+            (0, 0) if loose.count > 0 => write!(
                 formatter,
                 "has {} of no library and of no database that is split",
-                counted(loose.len(), "file with device code", "files with device code")
+                counted(loose.count, "file with device code", "files with device code")
             ),
             (0, 0) if unsearched.is_some() => write!(
                 formatter,

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::fixture;
+use crate::common::{code_object, fixture};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -212,6 +212,22 @@ fn the_first_words_of_a_newcomer_lead_on() {
         assert_eq!(status.code(), Some(code), "{typed}: {said}");
         assert!(said.contains(wanted) && !said.contains(" 0 B"), "{typed}: {said}");
     }
+}
+
+/// What is not split is named, also if only programs read it.
+#[test]
+fn json_says_what_is_not_split() {
+    let place = Place::new();
+    let expected = "stays as a whole (lib/kernel.bin); data was not searched, \"kpackfs inspect\" does that";
+    fs::write(place.0.path().join("fat/lib/kernel.bin"), code_object(0x4c)).unwrap();
+    for typed in ["kpackfs split fat -o one --json", "kpackfs split fat -o other --json -q"] {
+        let written: Value = serde_json::from_str(&place.types(typed).0).unwrap();
+        assert_eq!(written["not_split"], format!("1 file with device code {expected}"), "{typed}");
+    }
+    fs::write(place.0.path().join("fat/lib/other.bin"), code_object(0x4c)).unwrap();
+    let written: Value = serde_json::from_str(&place.types("kpackfs split fat -o two --json").0).unwrap();
+    let expected = expected.replace("stays", "2 files with device code stay").replace('(', "(such as ");
+    assert_eq!(written["not_split"], expected);
 }
 
 #[test]
