@@ -98,9 +98,9 @@ fn search(
     resources: &Arc<Resources>,
 ) -> (Option<PathBuf>, bool) {
     let imports = open_file(library, resources).ok().and_then(|content| Imports::read(&content).ok()?);
-    let (rpath, runpath) = imports.map_or_else(Default::default, |it| match it.runpath {
-        Some(runpath) => (Vec::new(), runpath),
-        None => (it.rpath, Vec::new()),
+    let (rpath, runpath, needed) = imports.map_or_else(Default::default, |it| match it.runpath {
+        Some(runpath) => (Vec::new(), runpath, it.needed),
+        None => (it.rpath, Vec::new(), it.needed),
     });
     let listed = |list: &[Vec<u8>]| {
         let directories = list.iter().flat_map(|element| SearchDirectory::of(element));
@@ -118,12 +118,17 @@ fn search(
     if let Some(found) = listed(&runpath) {
         return (Some(found), false);
     }
+    let site = installed::site_of(library);
+    let of_site = |path: &str| site.as_ref().map(|site| site.join(path));
     // Extensions of torch use the runtime that it has loaded.
-    let site = installed::site_of(library).into_iter();
-    let site = site.flat_map(|site| ["_rocm_sdk_core/lib", "torch/lib"].map(|it| site.join(it)));
+    let is_of_torch = of_site("torch").is_some_and(|torch| library.starts_with(torch))
+        || needed.iter().any(|name| name.starts_with(b"libtorch") || name.starts_with(b"libc10"));
+    let (torch, other) = (of_site("torch/lib"), None);
+    let [first, last] = if is_of_torch { [torch, other] } else { [other, torch] };
     let rocm = Some(value("ROCM_PATH")).filter(|path| !path.is_empty()).map(|path| PathBuf::from(path).join("lib"));
     let usual = ["/opt/rocm/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"].map(PathBuf::from);
-    let mut places = library.parent().map(Path::to_owned).into_iter().chain(site).chain(rocm).chain(usual);
+    let own = [library.parent().map(Path::to_owned), of_site("_rocm_sdk_core/lib"), first, rocm].into_iter().flatten();
+    let mut places = own.chain(usual).chain(last);
     (places.find_map(|directory| first_in(&directory, begin)), false)
 }
 

@@ -487,11 +487,15 @@ fn what_cannot_be_read_is_no_answer() {
     }
 }
 
+/// A HIP runtime that reads archives.
+fn reader() -> Vec<u8> {
+    [fs::read(fixture("host-only.so")).unwrap(), b"kpack_load_code_object".to_vec()].concat()
+}
+
 /// Both are rules of ROCm 7.13: it reads archives, and earlier ones do not.
 #[test]
 fn the_runtime_of_a_split_is_judged_in_every_form() {
-    let reader = [fs::read(fixture("host-only.so")).unwrap(), b"kpack_load_code_object".to_vec()].concat();
-    for (runtime, code) in [(fs::read(fixture("host-only.so")).unwrap(), 1), (reader, 0)] {
+    for (runtime, code) in [(fs::read(fixture("host-only.so")).unwrap(), 1), (reader(), 0)] {
         let place = tempfile::tempdir().unwrap();
         let at = |path: &str| place.path().join(path);
         unpacked(&at("fat"), "fat", "", LIBRARY, &fs::read(fixture("plain.so")).unwrap());
@@ -534,23 +538,31 @@ fn an_answer_about_archives_depends_on_the_runtime_of_the_environment() {
     let place = tempfile::tempdir().unwrap();
     let at = |path: &str| place.path().join(path);
     unpacked(&at("fat"), "fat", "", LIBRARY, &fs::read(fixture("plain.so")).unwrap());
-    fs::copy(fixture("plain.so"), at("fat/fat/lib/other.so")).unwrap();
+    crate::common::put(at("fat/torch/own.so"), fs::read(fixture("plain.so")).unwrap());
     run(Command::new(KPACKFS).args(["split", "fat", "-q", "-o", "out"]).current_dir(place.path()));
     run(Command::new("sh").args(["-c", "mkdir flat && cp -a out/*/. flat"]).current_dir(place.path()));
-    let why = || {
+    let why = |path: &str, rocm: Option<&PathBuf>| {
         let mut command = Command::new(KPACKFS);
-        command.args(["why", "flat", "--target", "gfx1030"]).env("HSA_OVERRIDE_GFX_VERSION", "10.3.0");
+        command.args(["why", path, "--target", "gfx1030"]).env("HSA_OVERRIDE_GFX_VERSION", "10.3.0");
+        command.envs(rocm.map(|rocm| ("ROCM_PATH", rocm)));
         let Output { status, stdout, stderr } = command.current_dir(place.path()).output().unwrap();
         (status.code(), String::from_utf8([stdout, stderr].concat()).unwrap())
     };
-    let (code, said) = why();
+    let (code, said) = why("flat", None);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("; no HIP runtime is there, and one older than ROCm 7.13 does not read"), "{said}");
     assert!(said.contains("HSA_OVERRIDE_GFX_VERSION is set, and not followed"), "{said}");
     crate::common::put(at("flat/torch/lib/libamdhip64.so"), fs::read(fixture("host-only.so")).unwrap());
-    let (code, said) = why();
+    let (code, said) = why("flat", None);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("torch/lib/libamdhip64.so does not read .kpack archives"), "{said}");
+    // What does not need torch is loaded with the installed runtime.
+    crate::common::put(at("rocm/lib/libamdhip64.so"), reader());
+    let rocm = at("rocm");
+    for (path, expected) in [("flat/fat", 0), ("flat/torch/own.so", 1)] {
+        let (code, said) = why(path, Some(&rocm));
+        assert_eq!(code, Some(expected), "{path}: {said}");
+    }
 }
 
 #[test]
