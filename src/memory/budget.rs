@@ -31,7 +31,8 @@ pub trait Reclaim: Send + Sync {
         MemoryClass::Streams
     }
 
-    /// When its least recently used value was last used, as a time of [`Budget::now`]. `None` if none can go.
+    /// When its least recently used value was last used, as a time of [`Budget::now`]. `None` if none can go
+    /// for others.
     fn oldest(&self) -> Option<u64>;
 
     /// Drops its least recently used value. `false` if it dropped none.
@@ -234,7 +235,8 @@ impl Budget {
                 return Some(self.take(state, purpose, bytes));
             }
             drop(state);
-            // If no other cache can evict anything, the value replaces the oldest one of its own cache.
+            // If no other cache can evict anything, the value replaces the oldest one of its own cache. Caches whose values stay
+            // do that themselves.
             if !self.reclaim_oldest(Some(purpose)) {
                 return None;
             }

@@ -55,7 +55,7 @@ struct CacheState<K: Hash + Eq, V> {
     capacity: u64,
     /// Bytes that are held at most while a larger cache avoids computing values again.
     max: u64,
-    /// Whether values stay when other users need the memory.
+    /// Whether values stay when others than this cache need the memory.
     stays: bool,
     entries: Mutex<CacheEntries<K, V>, { rank::CACHE }>,
 }
@@ -163,7 +163,7 @@ where
             self.held.note_ghost(key, value.weight());
             left = Some(value);
         }
-        let reservation = if V::IS_RESERVED { None } else { budget.claim(self.held.purpose, weight) };
+        let reservation = if V::IS_RESERVED { None } else { self.held.claim(weight) };
         if reservation.is_none() && !V::IS_RESERVED {
             return left;
         }
@@ -222,6 +222,17 @@ impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
         held.bytes -= removed.value.weight();
         drop(held);
         Some((key, removed.value))
+    }
+
+    /// Memory for a value; `None` if there is none. Values that stay leave for those of their own cache only, each for at
+    /// most its weight.
+    fn claim(&self, weight: u64) -> Option<Reservation> {
+        let (mut claimed, mut freed) = (self.budget.claim(self.purpose, weight), 0);
+        while self.stays && claimed.is_none() && freed < weight {
+            freed += self.pop()?.1.weight();
+            claimed = self.budget.claim(self.purpose, weight);
+        }
+        claimed
     }
 
     /// Takes out the least recently used value without a lease.
@@ -340,6 +351,24 @@ mod tests {
         cache.put(3, value(4));
         assert!(cache.get(&2).is_none());
         assert_eq!(budget.gauges().spans, 4);
+    }
+
+    #[test]
+    fn values_that_stay_leave_for_others_of_their_cache() {
+        let budget = Budget::new(16);
+        let cache = ByteCache::staying(&budget, MemoryClass::Streams, 16);
+        let work = budget.reserve(MemoryClass::Bundles, 8);
+        (1..=2).for_each(|key| drop(cache.put(key, value(4))));
+        let others = ByteCache::new(&budget, MemoryClass::Spans);
+        others.put(1, value(4));
+        assert_eq!(cache.bytes(), 8, "one value of a class is held whatever is full");
+        others.remove(&1);
+        cache.put(3, value(4));
+        assert!(cache.get(&1).is_none() && cache.get(&2).is_some() && cache.get(&3).is_some(), "{budget:?}");
+        let more = budget.account(MemoryClass::Bundles, 16);
+        cache.put(4, value(4));
+        assert_eq!((cache.bytes(), cache.contains(&3)), (4, true), "one leaves for one for which there is no room");
+        drop((work, more));
     }
 
     /// The reuse distances of a program that is loaded: it goes over more than the cache holds, repeatedly.
