@@ -211,7 +211,7 @@ impl Comparison<'_> {
             _ => None,
         };
         for found in &found {
-            self.compare_object(path, position, found)?;
+            self.compare_object(path, position, found);
         }
         Ok(())
     }
@@ -273,7 +273,8 @@ impl Comparison<'_> {
         expected: &[&'a CodeObject],
     ) -> Option<ArchivedObject<'a>> {
         self.account(step, key);
-        let reader = &self.context.archives.list.get(step.archive)?.reader;
+        let archive = self.context.archives.list.get(step.archive)?;
+        let reader = &archive.reader;
         let (mut sha256, mut size) = (Sha256::default(), 0);
         let take = |piece: &[u8]| -> std::io::Result<()> {
             size += piece.len() as u64;
@@ -283,25 +284,34 @@ impl Comparison<'_> {
         let entry = reader.find(key, &step.target).transpose();
         let read = entry.map_or(Ok(()), |entry| reader.read(&entry?, &self.context.resources.budget, take));
         if let Err(error) = read {
-            self.say(Rule::AgainstUnreadable, path, format!("wrapper {position}: {error}"));
+            let (target, archive) = (&step.target, &archive.label);
+            let reason = format!("wrapper {position}: what is found for {target} in {archive} cannot be read: {error}");
+            self.say(Rule::AgainstUnreadable, path, reason);
             return None;
         }
         let (target, expected, sha256) = (step.target.clone(), expected.to_vec(), sha256.finish());
         Some(ArchivedObject { archive: step.archive, target, expected, size, sha256 })
     }
 
-    fn compare_object(&self, path: &EntryPath, position: usize, found: &ArchivedObject) -> Result<(), CodeError> {
+    fn compare_object(&self, path: &EntryPath, position: usize, found: &ArchivedObject) {
         self.context.findings.counts.compared_code_objects.add(1);
-        let mut is_same = false;
-        for CodeObject { content, .. } in found.expected.iter().filter(|object| object.content.size() == found.size) {
-            is_same = is_same || Sha256::of_content(&**content)? == found.sha256;
+        let mut unread = None;
+        for CodeObject { content, target, .. } in found.expected.iter().filter(|it| it.content.size() == found.size) {
+            match Sha256::of_content(&**content) {
+                Ok(sha256) if sha256 == found.sha256 => return,
+                Ok(_) => {}
+                Err(error) => {
+                    unread = Some(format!("wrapper {position}: its code for {target} cannot be read: {error}"));
+                }
+            }
         }
-        if !is_same && let Some(archive) = self.context.archives.list.get(found.archive) {
+        if let Some(reason) = unread {
+            self.say(Rule::AgainstUnreadable, path, reason);
+        } else if let Some(archive) = self.context.archives.list.get(found.archive) {
             let (archive, target) = (&archive.label, &found.target);
             let reason = format!("wrapper {position}: what is found for {target} in {archive} is other code");
             self.say(Rule::AgainstCodeChanged, path, reason);
         }
-        Ok(())
     }
 }
 

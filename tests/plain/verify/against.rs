@@ -3,9 +3,11 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use kpackfs::verify::Check;
+use kpackfs::verify::{Check, Rule, VerifyOptions};
 
-use crate::verify::splits::{Elf, FoundBy, GFX90A, PLAIN, Segment, XNACK, copy, edit, edit_toc, replace, write_at};
+use crate::verify::splits::{
+    Elf, FoundBy, GFX90A, GFX1030, PLAIN, Segment, Split, XNACK, copy, edit, edit_toc, replace, verify, write_at,
+};
 
 #[test]
 fn files_that_differ_are_named() {
@@ -95,6 +97,28 @@ fn what_differs_in_split_binaries_is_named() {
 }
 
 /// Overwrites bytes of the first program header of a kind.
+#[test]
+fn code_after_what_cannot_be_read_is_compared() {
+    const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+    let split = Split::make(&[]);
+    edit(&split.out().join(GFX1030), |bytes| {
+        let frames: Vec<_> = memchr::memmem::find_iter(&*bytes, ZSTD).collect();
+        for at in frames {
+            bytes[at..at + ZSTD.len()].fill(0);
+        }
+    });
+    edit_toc(&split.out().join(GFX90A), |toc| replace(toc, "lib/plain-bfd.so#0", "lib/plain-bfd.so#1"));
+    let report = verify(&[split.out()], Some(&split.fat()), &VerifyOptions::default());
+    let against = report.findings.iter().filter(|it| it.check == Check::Against && it.path == "lib/plain-bfd.so");
+    let found: Vec<_> = against.map(|it| (it.rule, it.reason.as_str())).collect();
+    let unread = format!("wrapper 0: what is found for gfx1030 in {GFX1030} cannot be read: ");
+    let of_first = |it: &&(Rule, &str)| it.0 == Rule::AgainstUnreadable && it.1.starts_with(&unread);
+    assert_eq!(found.iter().filter(of_first).count(), 1, "{found:?}");
+    let other = format!("wrapper 0: what is found for gfx90a in {GFX90A} is other code");
+    assert!(found.contains(&(Rule::AgainstCodeChanged, &other)), "{found:?}");
+    assert!(found.iter().all(|it| it.0 != Rule::AgainstCodeAdded), "{found:?}");
+}
+
 fn header(root: &std::path::Path, choose: fn(&Segment) -> bool, field: u64, bytes: &[u8]) {
     let path = root.join(PLAIN);
     let at = Elf::open(&path).segments.iter().find(|segment| choose(segment)).unwrap().header;
