@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::binary::Imports;
 use crate::loader::resolve;
 use crate::rope::Content;
-use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, resolve_links};
+use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, below, resolve_links};
 
 /// The most symlinks from one name to a file, as in Linux (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;
@@ -186,13 +186,13 @@ impl SearchRoot {
 
     /// The path in the tree to which the target of a symlink leads, without following others.
     fn inside(&self, directory: &EntryPath, target: &[u8]) -> Option<EntryPath> {
-        let target = std::str::from_utf8(target).ok()?;
-        match target.strip_prefix(self.input.location.to_str()?) {
-            Some(below) if target.starts_with('/') => resolve(&EntryPath::root(), below.trim_start_matches('/')),
-            // That of an unpacked root.
-            None if target.starts_with('/') => resolve(&EntryPath::root(), target.trim_start_matches('/')),
-            _ => resolve(directory, target),
+        let text = |target| std::str::from_utf8(target).ok();
+        if !target.starts_with(b"/") {
+            return resolve(directory, text(target)?);
         }
+        // What does not begin with the place of the tree is that of an unpacked root.
+        let inside = below(target, &self.input.location).unwrap_or(target);
+        resolve(&EntryPath::root(), text(inside)?.trim_start_matches('/'))
     }
 }
 

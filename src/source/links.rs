@@ -44,29 +44,25 @@ pub(crate) enum Resolved {
 
 /// Follows all symlinks on the way to a path, as the operating system does. `kind` returns the kind of the entry at a
 /// path. `location` is the directory of the input. A symlink may lead out of it and back into it; the names outside are
-/// then looked up on the disk, and no file there is read. One that begins with `/` may be that of an unpacked root, and leads
-/// from the root of the input then.
+/// then looked up on the disk, and no file there is read. One that begins with `/` may be that of an unpacked root: it leads
+/// from the root of the input if that has its target.
 pub(crate) fn resolve<'a, K: Into<PathStep<'a>>>(
     path: &EntryPath,
     location: Option<&Path>,
     kind: impl Fn(&EntryPath) -> Option<K>,
 ) -> Resolved {
-    match walk(path, location, &kind, location.is_some()) {
-        Resolved::Nothing if location.is_some() => walk(path, location, &kind, false),
-        found => found,
-    }
+    walk(path.as_bytes(), location, &kind, &mut 0)
 }
 
 fn walk<'a, K: Into<PathStep<'a>>>(
-    path: &EntryPath,
+    path: &[u8],
     location: Option<&Path>,
     kind: &impl Fn(&EntryPath) -> Option<K>,
-    is_root: bool,
+    followed: &mut usize,
 ) -> Resolved {
     let mut at = EntryPath::root();
     let mut is_file = false;
-    let mut followed = 0;
-    let mut ahead: Vec<Vec<u8>> = path.components().rev().map(<[u8]>::to_vec).collect();
+    let mut ahead: Vec<Vec<u8>> = path.split(|&byte| byte == b'/').rev().map(<[u8]>::to_vec).collect();
     // The symlinks with names in `ahead`, each with the number of names that are not its own.
     let mut links = Vec::<(EntryPath, usize)>::new();
     while let Some(name) = ahead.pop() {
@@ -98,21 +94,25 @@ fn walk<'a, K: Into<PathStep<'a>>>(
             Some(PathStep::Directory) => at = next,
             Some(PathStep::File) => (at, is_file) = (next, true),
             Some(PathStep::Symlink(target)) => {
-                followed += 1;
-                if followed > MAX_LINKS {
+                *followed += 1;
+                if *followed > MAX_LINKS {
                     return Resolved::Nothing;
                 }
                 let others = ahead.len();
                 let mut names = Cow::Borrowed(target);
                 if target.starts_with(b"/") {
                     at = EntryPath::root();
-                    let of_root = || target.strip_prefix(b"/").filter(|below| is_root && begins(below, kind));
-                    let inside = location.and_then(|location| below(target, location)).or_else(of_root);
-                    let on_disk = || location.and_then(|location| on_disk(&next, location));
-                    names = match inside.map(Cow::Borrowed).or_else(|| Some(Cow::Owned(on_disk()?.as_bytes().to_vec())))
-                    {
-                        Some(names) => names,
-                        None => return Resolved::Outside(next),
+                    let Some(location) = location else { return Resolved::Outside(next) };
+                    names = match below(target, location) {
+                        Some(inside) => Cow::Borrowed(inside),
+                        None => match walk(target, Some(location), kind, followed) {
+                            Resolved::Entry(found) if !found.is_root() => Cow::Owned(found.as_bytes().to_vec()),
+                            Resolved::Outside(link) => return Resolved::Outside(link),
+                            Resolved::Entry(_) | Resolved::Nothing => match on_disk(&next, location) {
+                                Some(found) => Cow::Owned(found.as_bytes().to_vec()),
+                                None => return Resolved::Outside(next),
+                            },
+                        },
                     };
                 }
                 ahead.extend(names.split(|&byte| byte == b'/').rev().map(<[u8]>::to_vec));
@@ -123,12 +123,6 @@ fn walk<'a, K: Into<PathStep<'a>>>(
     Resolved::Entry(at)
 }
 
-/// Whether the input has what a path begins with.
-fn begins<K>(path: &[u8], kind: &impl Fn(&EntryPath) -> Option<K>) -> bool {
-    let first = path.split(|&byte| byte == b'/').next().and_then(|first| EntryPath::new(first).ok());
-    first.is_some_and(|first| kind(&first).is_some())
-}
-
 /// The entry to which the operating system follows a symlink of the input in a directory.
 fn on_disk(link: &EntryPath, location: &Path) -> Option<EntryPath> {
     let location = location.canonicalize().ok()?;
@@ -137,7 +131,7 @@ fn on_disk(link: &EntryPath, location: &Path) -> Option<EntryPath> {
 }
 
 /// The part of an absolute path behind a directory.
-fn below<'a>(path: &'a [u8], directory: &Path) -> Option<&'a [u8]> {
+pub(crate) fn below<'a>(path: &'a [u8], directory: &Path) -> Option<&'a [u8]> {
     let rest = path.strip_prefix(directory.as_os_str().as_bytes())?;
     (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
 }
@@ -174,13 +168,52 @@ fn find(entries: &[Entry], path: &EntryPath) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
     use std::sync::Arc;
 
-    use super::become_files;
+    use super::{PathStep, Resolved, become_files, below, resolve};
     use crate::rope::Rope;
     use crate::source::{Attributes, Entry, EntryKind, EntryPath};
 
     const ATTRIBUTES: Attributes = Attributes { mode: 0o777, uid: 0, gid: 0, mtime: 1, mtime_nanoseconds: 0 };
+
+    #[test]
+    fn each_absolute_link_is_that_of_an_unpacked_root_or_leads_from_the_disk() {
+        let place = tempfile::tempdir().unwrap();
+        let (location, alias) = (place.path().join("tree"), place.path().join("alias"));
+        std::fs::create_dir_all(location.join("store")).unwrap();
+        std::fs::create_dir_all(location.join("usr")).unwrap();
+        symlink(&location, &alias).unwrap();
+        let by_alias = alias.join("store").into_os_string().into_encoded_bytes();
+        symlink(alias.join("store"), location.join("usr/lib")).unwrap();
+        let probes = Cell::new(0);
+        let kind = |path: &EntryPath| {
+            probes.set(probes.get() + 1);
+            Some(match path.as_bytes() {
+                b"usr" | b"store" => PathStep::Directory,
+                b"store/x" => PathStep::File,
+                b"lib" => PathStep::Symlink(b"/usr/lib"),
+                b"usr/lib" => PathStep::Symlink(&by_alias),
+                b"circle" => PathStep::Symlink(b"/circle"),
+                b"disk" => PathStep::Symlink(b"/"),
+                _ => return None,
+            })
+        };
+        let path = |path: &str| EntryPath::new(path.as_bytes()).unwrap();
+        let found = |name: &str| resolve(&path(name), Some(&location), kind);
+        assert_eq!(found("lib/x"), Resolved::Entry(path("store/x")));
+        assert_eq!(found("lib/y"), Resolved::Nothing);
+        for outside in ["circle", "disk"] {
+            assert_eq!(found(outside), Resolved::Outside(path(outside)));
+        }
+        probes.set(0);
+        assert_eq!(found("store/y"), Resolved::Nothing);
+        assert_eq!(probes.get(), 2, "nothing is looked up twice");
+        let of_rocm = |path: &'static str| below(path.as_bytes(), Path::new("/t/rocm"));
+        assert_eq!([of_rocm("/t/rocm/x"), of_rocm("/t/rocm-6/x")], [Some(&b"/x"[..]), None]);
+    }
 
     #[test]
     fn links_to_files_become_these_and_others_stay() {
