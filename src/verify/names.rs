@@ -21,13 +21,16 @@ pub(super) fn check_directories(distributions: &[Distribution<'_>], findings: &F
     let is_left = |it: &Distribution<'_>| it.directory.name().starts_with(b"~");
     for it in distributions.iter().filter(|it| it.is_of_split() && !is_left(it)) {
         let Some((name, version)) = it.metadata.as_ref().and_then(|_| it.name()) else { continue };
-        let of_directory = named_by(&it.directory).map(|(named, version)| (named, version.to_owned()));
+        let of_directory = named_by(&it.directory).map(|(named, version)| ("directory", named, version.to_owned()));
         let file = it.part.input.location.file_name().and_then(|file| file.to_str());
         let of_wheel = file.and_then(|file| WheelName::parse(file).ok());
-        let of_wheel = of_wheel.map(|wheel| (normalise(&wheel.distribution), wheel.version));
+        let of_wheel = of_wheel.map(|wheel| ("file", normalise(&wheel.distribution), wheel.version));
         let mut named = of_directory.into_iter().chain(of_wheel);
-        if named.any(|(named, of_name)| named != name || !accepts(&of_name, version)) {
-            let reason = format!("its METADATA is that of {name} {version}");
+        let other = named.find(|(_, named, of_name)| *named != name || !accepts(of_name, version));
+        if let Some((place, named, of_name)) = other {
+            let reason = format!(
+                "the name of its {place} is that of {named} {of_name}, and its METADATA that of {name} {version}"
+            );
             findings.add(Rule::DistributionName, it.label(), reason);
         }
     }

@@ -235,7 +235,7 @@ rules! {
     DistributionName "distribution-name" Distribution:
         "name or version in the METADATA of a distribution of the split are not those of its directory or of the file name of its wheel",
         "one of them was renamed, or METADATA is that of another distribution",
-        "install the distribution again (`pip install --force-reinstall --no-deps NAME==VERSION`)";
+        "rename the file of a wheel after its METADATA; install what is installed again (`pip install --force-reinstall --no-deps NAME==VERSION`)";
     DeviceEmpty "device-empty" Distribution:
         "a device distribution installs no archive and no file of a kernel database",
         "they were deleted or moved, and RECORD was made again",

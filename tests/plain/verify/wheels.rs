@@ -178,14 +178,17 @@ fn a_damaged_wheel_is_named_in_any_order() {
 /// pip: "has an invalid wheel".
 #[test]
 fn a_wheel_under_the_name_of_another_is_named() {
-    for (old, new) in [("gfx90a", "gfx950"), ("-1.0-", "-1.1-")] {
+    for (old, new, named) in [("gfx90a", "gfx950", "gfx950 1.0"), ("-1.0-", "-1.1-", "gfx90a 1.1")] {
         let place = wheels("fat", "1.0");
         let paths = list(&place.path().join("wheels"));
         let device = paths.iter().find(|path| path.to_string_lossy().contains("gfx90a")).unwrap();
         let name = device.file_name().unwrap().to_str().unwrap().replace(old, new);
         fs::rename(device, device.with_file_name(name)).unwrap();
         let report = verify(&[place.path().join("wheels")], None, &VerifyOptions::default());
-        assert!(report.findings.iter().any(|it| it.rule == Rule::DistributionName), "{new}: {report:?}");
+        let finding = report.findings.iter().find(|it| it.rule == Rule::DistributionName).unwrap();
+        let (was, is) = ("amd-fat-device-gfx90a 1.0", format!("amd-fat-device-{named}"));
+        let reason = format!("the name of its file is that of {is}, and its METADATA that of {was}");
+        assert_eq!(finding.reason, reason);
     }
 }
 
