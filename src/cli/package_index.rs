@@ -108,7 +108,7 @@ pub(super) fn check(wheel: &ReleasedWheel) -> anyhow::Result<()> {
             "{name}: it has nothing for the wanted GPUs, and so no device wheel; it has code for {existing}"
         ));
     }
-    note_runtime(&wheel.prepared);
+    note_runtime(&name.to_string(), &wheel.prepared);
     warn_of_signatures(&wheel.prepared.input);
     check_claims(&wheel.prepared)
 }

@@ -43,17 +43,17 @@ pub(super) fn warn_of_use(prepared: &Prepared, has_archives: bool) {
     prepared.wheels.iter().for_each(warn_of_missing_devices);
     prepared.wheels.iter().flat_map(|wheels| &wheels.notes).for_each(|text| note(text));
     if has_archives {
-        note_runtime(prepared);
+        note_runtime("the input", prepared);
     }
 }
 
-/// Says that the HIP runtime of the input reads no archives, so that programs which use it find no kernels.
-pub(super) fn note_runtime(Prepared { input, plan, wheels, .. }: &Prepared) {
+/// Says that the HIP runtime of an input reads no archives, so that programs which use it find no kernels.
+pub(super) fn note_runtime(of: &str, Prepared { input, plan, wheels, .. }: &Prepared) {
     let runtime = if plan.archives.is_empty() { None } else { OwnRuntime::of(input) };
     if let Some(OwnRuntime { path, .. }) = runtime.filter(|runtime| !runtime.reads_archives) {
         let thin = if wheels.is_some() { "--format thin-wheel" } else { "--view thin/GPU" };
         note(&format!(
-            "the HIP runtime of the input, {path}, does not read .kpack archives, and would find no kernels; use one of ROCm 7.13 or \
+            "the HIP runtime of {of}, {path}, does not read .kpack archives, and would find no kernels; use one of ROCm 7.13 or \
              later, or write {thin}"
         ));
     }
