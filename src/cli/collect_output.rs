@@ -21,6 +21,7 @@ use crate::report::{Judgement, PartChoice, PartGpus, SizedPart, TooLarge};
 use crate::rope::SizeBounds;
 use crate::session::Prepared;
 use crate::source::EntryPath;
+use crate::text::quoted;
 use crate::tree::{ROOT, Tree};
 use crate::view;
 
@@ -77,7 +78,10 @@ impl ResultOptions {
         again: CollectFor<'_>,
     ) -> anyhow::Result<WrittenOutput> {
         // "." has no name to rename to.
-        let place = if output.file_name().is_some() { output.to_owned() } else { std::path::absolute(output)? };
+        let place = match output.file_name() {
+            Some(_) => output.to_owned(),
+            None => std::path::absolute(output).with_context(|| format!("--output {}", quoted(output)))?,
+        };
         match self.stage(collected, &place, inputs) {
             Ok((staged, places)) => {
                 staged.publish(self.writing.durability())?;
