@@ -111,10 +111,11 @@ impl FatCoff {
                 return Err(BinaryError::unsupported("it has a .hip_fat section but no fat binary wrappers"));
             }
             Some(fatbin) => fatbin,
-            None if offsets.is_empty() && image.sections.iter().any(|section| section.header.name == MARKER) => {
-                return Err(BinaryError::unsupported(MARKER_ALONE));
+            None if offsets.is_empty() => {
+                let is_marker = |section: &PeSection| section.header.name == MARKER && section.loaded_size() > 0;
+                let is_alone = image.sections.iter().any(is_marker);
+                return if is_alone { Err(BinaryError::unsupported(MARKER_ALONE)) } else { Ok(None) };
             }
-            None if offsets.is_empty() => return Ok(None),
             None => return Err(BinaryError::unsupported("it has fat binary wrappers but no .hip_fat section")),
         };
         check(&image)?;

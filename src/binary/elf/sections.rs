@@ -60,7 +60,7 @@ fn only<'a>(image: &'a ElfImage, name: &[u8]) -> Result<Option<(usize, &'a ElfSe
 /// Finds device code and wrappers by section names.
 pub(super) fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError> {
     let (fatbin, wrappers) = (only(image, FATBIN)?, only(image, WRAPPERS)?);
-    let has_bytes = |found: &(usize, &ElfSection)| !found.1.is_nobits();
+    let has_bytes = |found: &(usize, &ElfSection)| !found.1.is_nobits() && found.1.size > 0;
     if fatbin.as_ref().is_some_and(has_bytes) || wrappers.as_ref().is_some_and(has_bytes) {
         image.check_bounds()?;
     }
@@ -69,8 +69,7 @@ pub(super) fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError>
         Some((_, section)) if !section.is_nobits() => wrapper_places(image, section)?,
         _ => (Vec::new(), false),
     };
-    let has_code = fatbin.is_some_and(|(_, section)| !section.is_nobits() && section.size > 0);
-    let Some((section, fatbin)) = fatbin.filter(|_| has_code) else {
+    let Some((section, fatbin)) = fatbin.filter(has_bytes) else {
         return if !places.is_empty() {
             Err(BinaryError::unsupported(
                 "it has fat binary wrappers but no .hip_fatbin section; if a tool removed that, its code is lost",
