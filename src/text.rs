@@ -25,6 +25,21 @@ pub(crate) fn first_names<T: Display>(
     first.join(between) + &more(names.count(), separator)
 }
 
+/// The most names that are listed as if they were all.
+const LISTED: usize = 5;
+
+/// Some of these names, and the number of the others if there are several.
+pub(crate) fn some_of<N: ToString>(names: impl IntoIterator<Item = N>) -> String {
+    let mut listed: Vec<_> = names.into_iter().map(|name| name.to_string()).collect();
+    let rest = listed.len().saturating_sub(LISTED);
+    if rest > 1 {
+        listed.truncate(LISTED);
+        listed.push(format!("{rest} others"));
+    }
+    let last = listed.pop().unwrap_or_default();
+    if listed.is_empty() { last } else { format!("{} and {last}", listed.join(", ")) }
+}
+
 /// A word or a path, quoted for a shell.
 pub(crate) fn quoted(word: impl AsRef<OsStr>) -> String {
     let word = word.as_ref().to_string_lossy();

@@ -9,8 +9,8 @@ use super::objects::{LibrarySelection, LoadedObject, RootedPath};
 use super::pieces::DraftFile;
 use super::place::Placement;
 use super::root::{Followed, SearchRoot};
-use crate::join::some_of;
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind};
+use crate::text::some_of;
 
 /// The application as one input, and the number of the tree that contains it. With a tree, paths are those of the tree.
 pub(super) fn application(apps: Vec<(PathBuf, Input)>, trees: &[(PathBuf, Input)]) -> Option<(Input, Option<usize>)> {

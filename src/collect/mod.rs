@@ -30,6 +30,7 @@ use std::sync::Arc;
 use crate::binary::LinkedMachine;
 use crate::loader::RuntimeNames;
 use crate::source::{EntryPath, Input};
+use crate::text::some_of;
 
 use assemble::{ResultAssembly, application};
 use objects::{LibrarySelection, LoadedObject, RootedPath, search_lists};
@@ -170,7 +171,7 @@ fn runtime_path(selection: &LibrarySelection, placement: &Placement, options: &C
         format!(
             "no RUNPATH leads to {}; start the program with LD_LIBRARY_PATH={}, or link it with \
              -Wl,--disable-new-dtags,-rpath,'$ORIGIN/...', which libraries inherit",
-            crate::join::some_of(names),
+            some_of(names),
             directories.join(":")
         )
     })

@@ -9,9 +9,9 @@ use super::objects::{LibrarySelection, LoadedObject, RootedPath};
 use super::options::CollectOptions;
 use super::root::{Followed, SearchRoot};
 use crate::binary::{SplitBinary, read_marker};
-use crate::join::some_of;
 use crate::loader::SearchPath;
 use crate::source::EntryPath;
+use crate::text::some_of;
 
 /// The directory of licences in a result.
 const LICENCES: &[u8] = b"licenses";

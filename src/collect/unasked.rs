@@ -10,11 +10,11 @@ use super::root::SearchRoot;
 use crate::binary::{FatBinary, SplitBinary};
 use crate::fatbin::Bundle;
 use crate::gpu::TargetId;
-use crate::join::some_of;
 use crate::report::table::counted;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath};
+use crate::text::some_of;
 
 /// The most libraries that are examined.
 const MAX_EXAMINED: usize = 256;

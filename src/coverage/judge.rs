@@ -8,8 +8,8 @@ use super::model::{
 };
 use crate::database::KernelFiles;
 use crate::gpu::{CodeKind, FALLBACKS, FallbackState, FoundCode, TargetId};
-use crate::join::some_of;
 use crate::report::table::size;
+use crate::text::some_of;
 
 impl LibraryCode {
     pub(super) fn judge(&self, gpus: &[TargetId]) -> CoveredLibrary {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Cell, CellKind, Coverage, CoverageFailure};
 use crate::database::KernelFiles;
-use crate::join::some_of;
 use crate::report::table::{Table, known_size};
+use crate::text::some_of;
 
 fn table(title: &'static str, failures: &[CoverageFailure]) -> Table {
     Table::of(title, "GPU | in | what is missing", failures, |failure| {

@@ -15,6 +15,7 @@ use crate::loader::{DOT_KPACK, archive_root, is_archive, linked_archives, named_
 use crate::resources::Resources;
 use crate::rope::{Content, reason_at};
 use crate::source::{EntryPath, Input};
+use crate::text::some_of;
 
 /// All archives.
 pub(super) struct InputArchives {
@@ -123,21 +124,6 @@ impl InputArchives {
         }
         decision
     }
-}
-
-/// Number of names in a message.
-const MAX_NAMES: usize = 5;
-
-/// Some of these names, and the number of the others if there are several.
-pub fn some_of<N: ToString>(names: impl IntoIterator<Item = N>) -> String {
-    let mut listed: Vec<_> = names.into_iter().map(|name| name.to_string()).collect();
-    let rest = listed.len().saturating_sub(MAX_NAMES);
-    if rest > 1 {
-        listed.truncate(MAX_NAMES);
-        listed.push(format!("{rest} others"));
-    }
-    let last = listed.pop().unwrap_or_default();
-    if listed.is_empty() { last } else { format!("{} and {last}", listed.join(", ")) }
 }
 
 /// The decision about the archives.

@@ -29,7 +29,6 @@ use crate::rope::reason_at;
 use crate::source::{Entry, EntryKind, EntryPath, HostWheel, Input, MIN_BINARY};
 use crate::wheel;
 
-pub use archives::some_of;
 use archives::{ArchiveDecision, InputArchives};
 use binary::{Examined, JoinCandidate, JoinError, join_file};
 pub use joined::{Archives, Joined, OrphanCode, SplitForm};

@@ -17,6 +17,7 @@ use crate::remote::RemoteProblem;
 use crate::resources::Resources;
 use crate::source::{EntryKind, EntryPath, Input, InputKind, Resolved, SourceError};
 use crate::split::{HOST, STATEMENT};
+use crate::text::some_of;
 use crate::view::REPORTS;
 
 /// What the user named, listed.
@@ -161,7 +162,7 @@ impl OpenedResult<()> {
     /// Notes the directories next to the parts of a split.
     fn note_others(&mut self, split: &SplitDirectory) {
         if !split.others.is_empty() {
-            let names = join::some_of(&split.others);
+            let names = some_of(&split.others);
             let path = split.path.display();
             self.notes.push(format!("{path}: left out, since only the parts of the split in it are used: {names}"));
         }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::disk;
 use crate::gpu::begins_device_part;
-use crate::join::some_of;
 use crate::source::{DirectoryListing, ListedEntry, ListedKind, SourceError};
 use crate::split::{SIMPLE, WHEELS};
+use crate::text::some_of;
 use crate::wheel::may_be_signature;
 
 /// The wheels of a directory.

@@ -9,11 +9,12 @@ use super::plan::{Plan, PlannedArchive};
 use super::roots::Roots;
 use super::scan::Fat;
 use crate::gpu::{TargetId, begins_device_part};
-use crate::join::{self, OrphanCode};
+use crate::join::OrphanCode;
 use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Frame};
 use crate::loader::{DOT_KPACK, archive_path, archive_root};
 use crate::resources::Resources;
 use crate::source::{Attributes, EntryPath, Input};
+use crate::text::some_of;
 
 /// Decides the name of each binary, and then the archives of each overlay root, or of all roots together.
 pub(super) fn assign(
@@ -81,7 +82,7 @@ fn not_joined(orphans: &[&OrphanCode]) -> Vec<String> {
         keys.entry(&code.archive).or_default().insert(&*code.key);
     }
     let warning = |(archive, keys): (&EntryPath, BTreeSet<&str>)| {
-        let names = join::some_of(&keys);
+        let names = some_of(&keys);
         format!(
             "{archive}: no split binary asks for {names} in it; the device part has this code, and fat/ and thin/ do not"
         )

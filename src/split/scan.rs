@@ -20,13 +20,14 @@ use super::plan::{Destination, Plan};
 use crate::binary::{FatBinary, is_signed};
 use crate::fatbin::{Bundle, CodeObject, is_plain_bundle};
 use crate::gpu::{TargetId, UNKNOWN};
-use crate::join::{self, Joined, SplitForm};
+use crate::join::{Joined, SplitForm};
 use crate::kpack::{BundleJobs, Compression, Frame};
 use crate::memory::{Parser, ParserMemory};
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, head_mut, to_usize};
 use crate::source::{Entry, EntryKind, Input, MIN_BINARY, may_be_binary};
+use crate::text::some_of;
 
 /// A file with device code.
 pub(super) struct Fat {
@@ -267,7 +268,7 @@ fn own_problems(problems: &[String]) -> Option<String> {
 
 /// A warning about code that no runtime finds.
 fn unfound_code(ids: &BTreeSet<String>) -> Option<String> {
-    let names = join::some_of(ids);
+    let names = some_of(ids);
     (!ids.is_empty()).then(|| format!("no runtime finds its code with the entry ID {names}; it is kept in {UNKNOWN}/"))
 }
 

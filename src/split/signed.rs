@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::plan::{Destination, Plan};
-use crate::join;
 use crate::source::Input;
+use crate::text::some_of;
 
 /// A warning about the signed files, by their positions in the input, that have other forms.
 pub(super) fn warning(input: &Input, plan: &Plan, signed: &[usize]) -> Option<String> {
@@ -14,7 +14,7 @@ pub(super) fn warning(input: &Input, plan: &Plan, signed: &[usize]) -> Option<St
         matches!(plan.places.get(entry), Some(Destination::Rewritten { .. })).then(|| path.to_string())
     });
     let names: BTreeSet<_> = rewritten.collect();
-    let names = join::some_of(&names);
+    let names = some_of(&names);
     (!names.is_empty()).then(|| {
         format!(
             "{names}: signed (Authenticode); a signature does not hold for a file with other device code and is removed \

@@ -9,7 +9,7 @@ use super::device;
 use super::lookup::Lookup;
 use crate::coverage::{CodePlace, LibraryCode};
 use crate::gpu::TargetId;
-use crate::join::some_of;
+use crate::text::some_of;
 
 /// Looks up the code for a GPU behind all wrappers, or behind the `wanted` one. `assembly` is where it comes from, if it is
 /// not installed.
