@@ -158,12 +158,9 @@ impl<'a> InputDatabases<'a> {
                 answers,
             };
             // A path that says that it is for a GPU has to have code for it.
-            let has_name = |(path, gpu): (&EntryPath, &TargetId)| {
-                named_arch(path).is_some_and(|it| serves(&Arch::Target(it), gpu))
-            };
             if handler == Handler::Codeobject && !is_named {
-                let named = |gpu: &&TargetId| paths.iter().any(|path| has_name((*path, *gpu)));
-                database.need_not_have(gpus.iter().filter(|gpu| !named(gpu)));
+                let named = paths.iter().filter_map(|path| named_arch(path)).map(Arch::Target).collect();
+                database.need_not_have(gpus, |gpu| !cell(gpu, &named).is_found());
             }
             found.push(database);
         }

@@ -187,13 +187,17 @@ impl CoveredDatabase {
         Some(format!("{} has {reason}", self.library))
     }
 
-    /// Says of those of these GPUs that it has no file for that it is not built for them: only the program that opens its files
-    /// knows.
-    pub(super) fn need_not_have<'a>(&mut self, gpus: impl Iterator<Item = &'a TargetId>) {
-        for gpu in gpus.map(ToString::to_string) {
-            let is_absent = self.gpus.get(&gpu).is_some_and(|cell| cell.code == CellKind::None);
-            if let Some(reason) = self.problem(&gpu).filter(|_| is_absent) {
-                self.answers.entry(gpu).or_insert(DatabaseAnswer::NotBuilt(reason));
+    /// Says of those of these GPUs that it has no file for, and that are `optional`, that it is not built for them: only the
+    /// program that opens its files knows.
+    pub(super) fn need_not_have(&mut self, gpus: &[TargetId], optional: impl Fn(&TargetId) -> bool) {
+        for gpu in gpus {
+            let name = gpu.to_string();
+            let is_absent = self.gpus.get(&name).is_some_and(|cell| cell.code == CellKind::None);
+            if is_absent
+                && optional(gpu)
+                && let Some(reason) = self.problem(&name)
+            {
+                self.answers.entry(name).or_insert(DatabaseAnswer::NotBuilt(reason));
             }
         }
     }
