@@ -9,14 +9,11 @@ use super::cause::{self, Cause};
 use super::found::FoundLookups;
 use super::lookup::{Lookup, Presence};
 use super::part;
+use super::runtime::OLD_RUNTIME;
 use crate::gpu::{TargetId, doubt};
 use crate::remote::is_url;
 use crate::report::table::counted;
-use crate::text::{NAMED, more};
-
-/// Follows an answer about archives, if nothing is known of what reads them.
-const LACKS_RUNTIME: &str =
-    "; no HIP runtime is there, and one older than ROCm 7.13 does not read .kpack archives, and would find no code";
+use crate::text::{NAMED, first_names};
 
 impl Question {
     /// The answer, with one sentence.
@@ -67,20 +64,18 @@ impl Question {
     /// That a runtime looks nothing up, with what was looked at, or with the code that it does not look up.
     pub(super) fn nothing(&self, found: &FoundLookups) -> String {
         let FoundLookups { seen, unjudged, .. } = found;
-        let paths: Vec<_> = self.paths.iter().take(NAMED).map(|path| path.display().to_string()).collect();
-        let paths = paths.join(", ") + &more(self.paths.len().saturating_sub(NAMED), ",");
+        let paths = first_names(self.paths.iter().map(|path| path.display()), NAMED, ", ", ",");
         let (files, binaries) = (counted(seen.files, "file", "files"), counted(seen.binaries, "binary", "binaries"));
         let called = self.binary.as_ref().map(|name| format!(", and only those called {name} are wanted"));
         let is_remote = self.paths.iter().any(|path| is_url(path));
         let remote = if is_remote { "; what no wrapper leads to was not searched for on the server" } else { "" };
         let left_out = seen.left_out.as_ref().map(|left_out| format!("; not looked at: {left_out}"));
         if !unjudged.is_empty() {
-            let first = unjudged.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
             return format!(
                 "{paths}: no wrapper and no archive there leads to device code, so a runtime looks nothing up; {} with code for unknown \
-                 targets, or that is not searched: {first}{}",
+                 targets, or that is not searched: {}",
                 counted(unjudged.len(), "file", "files"),
-                if unjudged.len() > NAMED { ", …" } else { "" }
+                first_names(unjudged, NAMED, ", ", ",")
             );
         }
         format!(
@@ -109,11 +104,11 @@ impl Question {
             }
             _ => {
                 let all = counted(lookups.len() + found, "look-up", "look-ups");
+                let found = format!(
+                    "code for {gpus} is found{premise}, by all of {all}; `inspect --require` searches data as well"
+                );
                 let lacks_runtime = lookups.iter().any(|it| it.lacks_runtime);
-                let runtime = if lacks_runtime { LACKS_RUNTIME } else { "" };
-                format!(
-                    "code for {gpus} is found{premise}, by all of {all}; `inspect --require` searches data as well{runtime}"
-                )
+                if lacks_runtime { format!("{found}; no HIP runtime is there, and {OLD_RUNTIME}") } else { found }
             }
         }
     }

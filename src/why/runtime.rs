@@ -17,6 +17,10 @@ use crate::source::open_file;
 
 const READS_NONE: &str = "does not read .kpack archives";
 
+/// Why an answer about archives needs a runtime.
+pub(super) const OLD_RUNTIME: &str =
+    "a HIP runtime older than ROCm 7.13 does not read .kpack archives, and would find no code";
+
 /// Records the runtime of a split library. Returns a cause if the runtime cannot read archives.
 pub(super) fn judge(
     library: &Path,
@@ -75,9 +79,7 @@ pub(super) fn judge_own(runtime: Option<&OwnRuntime>, lookup: &mut Lookup) -> Op
 /// Records that there is no runtime, so that nothing says whether it reads archives.
 fn none(place: &str, lookup: &mut Lookup) -> Option<Cause> {
     lookup.lacks_runtime = true;
-    lookup.evidence.follows(format!(
-        "no {RUNTIME}* is {place}; a HIP runtime older than ROCm 7.13 {READS_NONE}, and would find no code"
-    ));
+    lookup.evidence.follows(format!("no {RUNTIME}* is {place}; {OLD_RUNTIME}"));
     None
 }
 

@@ -550,7 +550,7 @@ fn an_answer_about_archives_depends_on_the_runtime_of_the_environment() {
     };
     let (code, said) = why("flat", None);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("; no HIP runtime is there, and one older than ROCm 7.13 does not read"), "{said}");
+    assert!(said.contains("; no HIP runtime is there, and a HIP runtime older than ROCm 7.13 does not read"), "{said}");
     assert!(said.contains("HSA_OVERRIDE_GFX_VERSION is set, and not followed"), "{said}");
     crate::common::put(at("flat/torch/lib/libamdhip64.so"), fs::read(fixture("host-only.so")).unwrap());
     let (code, said) = why("flat", None);
