@@ -318,7 +318,7 @@ impl Why {
 /// Prints what was found of a library, or of its database, for a GPU.
 fn print_evidence(place: &str, target: &str, evidence: &Trail, out: &mut impl Write) -> anyhow::Result<()> {
     writeln!(out, "\n{}", message(&format!("{place} on {target}:")))?;
-    for evidence in &evidence.0 {
+    for evidence in evidence.iter() {
         let mark = if evidence.model { "model: " } else { "" };
         writeln!(out, "  {mark}{}", message(&evidence.text))?;
     }

@@ -29,10 +29,10 @@ pub(super) fn look_up(
     files: &dyn LibraryFiles,
     place: &DatabasePlace,
     device: &TargetId,
-    trail: &mut LookupEvidence,
+    evidence: &mut LookupEvidence,
 ) -> Option<Problem> {
     let base = &place.directory;
-    let listing = match DatabaseListing::of_database(files, base, trail, Problem::denied) {
+    let listing = match DatabaseListing::of_database(files, base, evidence, Problem::denied) {
         Ok(listing) => listing,
         Err(problem) => return Some(printing(base, problem)),
     };
@@ -45,7 +45,7 @@ pub(super) fn look_up(
     }
     let of_others = others.iter().filter_map(|name| files.list(&listing.path(name).join("flash")).ok());
     let of_others: BTreeSet<_> = of_others.flatten().collect();
-    let checked = own.iter().map(|name| check(files, &listing.path(name), &of_others, trail));
+    let checked = own.iter().map(|name| check(files, &listing.path(name), &of_others, evidence));
     // Older versions had one directory for gfx11xx, newer ones two. One of them has to be complete.
     let problems: Vec<_> = checked.collect();
     if problems.iter().any(Option::is_none) {
@@ -68,7 +68,7 @@ fn check(
     files: &dyn LibraryFiles,
     directory: &Path,
     others: &BTreeSet<String>,
-    trail: &mut LookupEvidence,
+    evidence: &mut LookupEvidence,
 ) -> Option<Problem> {
     let flash = directory.join("flash");
     let listing = match DatabaseListing::of(files, &flash) {
@@ -79,7 +79,7 @@ fn check(
             return Some(printing(&flash, Problem::new(&problem::DATABASE_FILE_MISSING, reason, &flash)));
         }
     };
-    trail.evidence.saw(format!("{} has {} kernels", flash.display(), listing.names.len()));
+    evidence.trail.saw(format!("{} has {} kernels", flash.display(), listing.names.len()));
     let has_any = KERNELS.iter().any(|kernel| listing.has(kernel) || listing.has(&format!("{kernel}.zip")));
     let mut left_out = None;
     for kernel in KERNELS {

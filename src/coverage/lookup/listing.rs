@@ -31,19 +31,19 @@ impl DatabaseListing {
         Ok(Self { directory: directory.to_owned(), names: files.list(directory)? })
     }
 
-    /// The listing of a database, which `trail` names then, or why there is none. `denied` is the problem of a directory
+    /// The listing of a database, which `evidence` names then, or why there is none. `denied` is the problem of a directory
     /// that may not be read.
     pub(super) fn of_database(
         files: &dyn LibraryFiles,
         directory: &Path,
-        trail: &mut LookupEvidence,
+        evidence: &mut LookupEvidence,
         denied: fn(&Path) -> Problem,
     ) -> Result<Self, Problem> {
         let listing = Self::of(files, directory).map_err(|error| match error {
             NoListing::Denied => denied(directory),
             _ => Problem::new(&problem::DATABASE_MISSING, error.absence(directory), directory).doubtful(),
         })?;
-        trail.directory = Some(directory.display().to_string());
+        evidence.directory = Some(directory.display().to_string());
         Ok(listing)
     }
 

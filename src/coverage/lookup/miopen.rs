@@ -25,10 +25,10 @@ pub(super) fn look_up(
     files: &dyn LibraryFiles,
     place: &DatabasePlace,
     device: &TargetId,
-    trail: &mut LookupEvidence,
+    evidence: &mut LookupEvidence,
 ) -> Option<Problem> {
     let directory = &place.directory;
-    let listing = match DatabaseListing::of_database(files, directory, trail, denied) {
+    let listing = match DatabaseListing::of_database(files, directory, evidence, denied) {
         Ok(listing) => listing,
         Err(problem) => return Some(problem),
     };
@@ -38,7 +38,7 @@ pub(super) fn look_up(
         let reason = format!("{} has no files for {}", directory.display(), device.processor());
         return Some(Problem::new(&problem::DATABASE_MISSING, reason, directory).doubtful());
     }
-    trail.evidence.saw(format!(
+    evidence.trail.saw(format!(
         "{} for {}",
         counted(own.len(), "file there is", "files there are"),
         device.processor()

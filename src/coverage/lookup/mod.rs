@@ -46,13 +46,13 @@ impl DatabaseSearch<'_> {
     }
 
     /// Follows the library in a directory. Returns what is wrong.
-    pub(crate) fn look_up(&self, place: &DatabasePlace, trail: &mut LookupEvidence) -> Option<Problem> {
+    pub(crate) fn look_up(&self, place: &DatabasePlace, evidence: &mut LookupEvidence) -> Option<Problem> {
         let Self { handler, library, device, files, resources } = *self;
         match handler {
-            Handler::Miopen => miopen::look_up(files, place, device, trail),
-            Handler::Aotriton => aotriton::look_up(files, place, device, trail),
-            Handler::Rocfft => rocfft::look_up(files, place, device, trail),
-            handler => TensileDatabase { handler, library, files, place, device, resources }.look_up(trail),
+            Handler::Miopen => miopen::look_up(files, place, device, evidence),
+            Handler::Aotriton => aotriton::look_up(files, place, device, evidence),
+            Handler::Rocfft => rocfft::look_up(files, place, device, evidence),
+            handler => TensileDatabase { handler, library, files, place, device, resources }.look_up(evidence),
         }
     }
 }

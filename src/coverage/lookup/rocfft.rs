@@ -13,7 +13,7 @@ pub(super) fn look_up(
     files: &dyn LibraryFiles,
     place: &DatabasePlace,
     device: &TargetId,
-    trail: &mut LookupEvidence,
+    evidence: &mut LookupEvidence,
 ) -> Option<Problem> {
     let names = [cache_name(device.processor()), format!("{CACHES}.db")];
     let near = |name: &String| [place.directory.with_file_name(name), place.directory.join(name)];
@@ -21,9 +21,9 @@ pub(super) fn look_up(
         Some(_) => vec![place.directory.clone()],
         None => names.iter().flat_map(near).collect(),
     };
-    trail.directory = Some(place.directory.display().to_string());
+    evidence.directory = Some(place.directory.display().to_string());
     if let Some(cache) = caches.iter().find(|cache| files.is_readable(cache)) {
-        trail.evidence.saw(format!("{} is there", cache.display()));
+        evidence.trail.saw(format!("{} is there", cache.display()));
         return None;
     }
     if let Some(cache) = caches.iter().find(|cache| files.open(cache).is_some()) {

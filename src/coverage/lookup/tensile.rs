@@ -38,7 +38,7 @@ pub(super) struct TensileDatabase<'a> {
 
 impl TensileDatabase<'_> {
     /// Follows the steps of the library. Returns what is wrong.
-    pub(super) fn look_up(&self, trail: &mut LookupEvidence) -> Option<Problem> {
+    pub(super) fn look_up(&self, evidence: &mut LookupEvidence) -> Option<Problem> {
         let base = &self.place.directory;
         match DatabaseListing::of(self.files, base) {
             Err(NoListing::Denied) => return Some(self.denied(base, base)),
@@ -49,14 +49,14 @@ impl TensileDatabase<'_> {
             Ok(_) => {}
         }
         let directory = self.directory();
-        trail.directory = Some(directory.display().to_string());
+        evidence.directory = Some(directory.display().to_string());
         let Ok(listing) = DatabaseListing::of(self.files, &directory) else {
             return Some(self.denied(&directory, &directory));
         };
         let names = catalogues(self.handler, self.device.processor());
         let Some(catalogue) = names.iter().find(|name| listing.has(name)) else {
             return match self.generic_target(&listing) {
-                Some(generic) => self.check_generic(generic, &listing, trail),
+                Some(generic) => self.check_generic(generic, &listing, evidence),
                 None => Some(self.absent(&listing)),
             };
         };
@@ -64,15 +64,15 @@ impl TensileDatabase<'_> {
         if !self.files.is_readable(&path) {
             return Some(self.denied(&path, &directory));
         }
-        trail.evidence.saw(format!("{} is the catalogue", path.display()));
+        evidence.trail.saw(format!("{} is the catalogue", path.display()));
         if let (Handler::Hipblaslt, None, true) = (self.handler, self.place.variable, directory != *base) {
             let directory = quoted(&directory);
-            trail.evidence.follows(format!(
+            evidence.trail.follows(format!(
                 "some versions of hipBLASLt do not look in that directory (ROCm/TheRock#7976): for these, run: export \
                  HIPBLASLT_TENSILE_LIBPATH={directory}"
             ));
         }
-        self.check(catalogue, &listing, self.device.processor(), trail)
+        self.check(catalogue, &listing, self.device.processor(), evidence)
     }
 
     /// The directory for the GPU: the first one that is there.
@@ -143,10 +143,15 @@ impl TensileDatabase<'_> {
 
     /// Checks files for a generic target: fallback kernels are looked for by the name of the GPU all the same
     /// (`PlaceholderLibrary::getCodeObjectFileName`, ROCm/rocm-libraries#9366).
-    fn check_generic(&self, generic: &str, listing: &DatabaseListing, trail: &mut LookupEvidence) -> Option<Problem> {
+    fn check_generic(
+        &self,
+        generic: &str,
+        listing: &DatabaseListing,
+        evidence: &mut LookupEvidence,
+    ) -> Option<Problem> {
         let (processor, directory) = (self.device.processor(), quoted(&listing.directory));
-        trail.evidence.saw(format!("{} has files for {generic}", listing.directory.display()));
-        trail.evidence.follows("a rocBLAS with ROCm/rocm-libraries#5243 reads these; that is open");
+        evidence.trail.saw(format!("{} has files for {generic}", listing.directory.display()));
+        evidence.trail.follows("a rocBLAS with ROCm/rocm-libraries#5243 reads these; that is open");
         let suffix = format!("_{generic}.hsaco");
         let fallback = listing.names.iter().filter(|name| name.ends_with(&suffix) && name.contains("fallback"));
         let renamed = |name: &String| name.strip_suffix(&suffix).map(|stem| format!("{stem}_{processor}.hsaco"));
@@ -184,7 +189,7 @@ impl TensileDatabase<'_> {
         catalogue: &str,
         listing: &DatabaseListing,
         processor: &str,
-        trail: &mut LookupEvidence,
+        evidence: &mut LookupEvidence,
     ) -> Option<Problem> {
         let path = listing.path(catalogue);
         let named = match names_in(self.files, &path) {
@@ -203,7 +208,7 @@ impl TensileDatabase<'_> {
         }
         let (named_files, code) =
             (counted(named.len(), "catalogue", "catalogues"), counted(own.len(), "code object", "code objects"));
-        trail.evidence.saw(format!("it names {named_files}; next to it: {code}"));
+        evidence.trail.saw(format!("it names {named_files}; next to it: {code}"));
         let of_own = || named.is_empty().then(|| check_own_code(self.files, &path, processor, &own, listing))?;
         of_own()
             .or_else(|| self.check_helpers(listing, named.is_empty()))

@@ -14,17 +14,25 @@ pub(crate) struct Evidence {
 /// What was seen and what follows from it, in order.
 #[derive(Debug, Default, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Trail(pub(crate) Vec<Evidence>);
+pub(crate) struct Trail(Vec<Evidence>);
 
 /// What was seen on the way to the files of a GPU.
 #[derive(Debug, Default)]
 pub(crate) struct LookupEvidence {
     /// The directory in which the library finds its database, if it is there.
     pub(crate) directory: Option<String>,
-    pub(crate) evidence: Trail,
+    pub(crate) trail: Trail,
 }
 
 impl Trail {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Evidence> {
+        self.0.iter()
+    }
+
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
     pub(crate) fn saw(&mut self, text: impl Into<String>) {
         self.0.push(Evidence { model: false, text: text.into() });
     }

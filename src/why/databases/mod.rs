@@ -83,10 +83,10 @@ impl ExaminedDatabase<'_> {
             None => format!("{} looks in {}", self.reader.name, place.directory.display()),
         };
         lookup.evidence.follows(format!("{how} ({})", self.reader.source));
-        let mut trail = LookupEvidence::default();
-        let problem = self.look_up_at(&place, &mut trail);
-        lookup.directory = trail.directory;
-        lookup.evidence.0.extend(trail.evidence.0);
+        let mut evidence = LookupEvidence::default();
+        let problem = self.look_up_at(&place, &mut evidence);
+        lookup.directory = evidence.directory;
+        lookup.evidence.extend(evidence.trail);
         let Some(problem) = problem else {
             lookup.cause = self.version();
             lookup.found = lookup.cause.is_none();
@@ -133,8 +133,8 @@ impl ExaminedDatabase<'_> {
     }
 
     /// Follows the library in a directory.
-    fn look_up_at(&self, place: &DatabasePlace, trail: &mut LookupEvidence) -> Option<Problem> {
-        self.search(&self.files()).look_up(place, trail)
+    fn look_up_at(&self, place: &DatabasePlace, evidence: &mut LookupEvidence) -> Option<Problem> {
+        self.search(&self.files()).look_up(place, evidence)
     }
 
     /// Whether a directory has what the GPU needs.
