@@ -13,7 +13,7 @@ use super::MetricsSource;
 pub struct Progress {
     /// Bytes to process that are known by now.
     pub total: AtomicU64,
-    /// Bytes processed.
+    /// Bytes that were counted as done.
     pub done: AtomicU64,
     /// Files that count when they are done.
     files: Mutex<Option<WholeFiles>>,
