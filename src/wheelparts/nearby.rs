@@ -81,7 +81,8 @@ fn read(path: &Path) -> Result<Metadata, String> {
 /// `NAME-VERSION/PKG-INFO` of an sdist (PEP 517, PEP 643).
 fn package_info(path: &Path) -> io::Result<Vec<u8>> {
     let (file, _) = disk::open(path)?;
-    let mut archive = Archive::new(MultiGzDecoder::new(file).take(MAX_SDIST));
+    // Blocks may decode to nothing.
+    let mut archive = Archive::new(MultiGzDecoder::new(file.take(MAX_SDIST)).take(MAX_SDIST));
     for entry in archive.entries()? {
         let entry = entry?;
         let is_info = {

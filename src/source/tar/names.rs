@@ -17,6 +17,9 @@ use crate::source::EntryPath;
 /// The most bytes of a compressed archive that are unpacked.
 const MOST: u64 = 1 << 20;
 
+/// The most bytes that are read for these: blocks may be empty.
+const MOST_READ: u64 = 2 * MOST;
+
 /// Iterates over the paths of members as their headers state them, without those of extended headers: what an archive is
 /// recognised by has short names. Ends at what cannot be read, of which listing the archive tells.
 pub(crate) struct TarNames {
@@ -43,7 +46,7 @@ impl TarNames {
 
 /// The bytes of a compressed file.
 fn unpacked(location: &Path, packing: TarCompression) -> io::Result<Option<Box<dyn Read>>> {
-    let (file, _) = disk::open(location)?;
+    let file = disk::open(location)?.0.take(MOST_READ);
     Ok(Some(match packing {
         TarCompression::Plain => return Ok(None),
         TarCompression::Gzip => Box::new(MultiGzDecoder::new(file)),
@@ -98,6 +101,25 @@ impl Iterator for TarNames {
             if !is_of_next {
                 return Some(path_of(&header.path_bytes()).ok().flatten().unwrap_or_else(EntryPath::root));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_READ, TarCompression, is_no_tar};
+    use crate::rope::to_usize;
+
+    /// RFC 1952 and RFC 1951, section 3.2.4.
+    #[test]
+    fn blocks_that_decode_to_nothing_are_read_up_to_a_limit() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let empty = [0, 0, 0, 0xff, 0xff];
+        for (blocks, is_none) in [(100, true), (MOST_READ.div_ceil(5), false)] {
+            let header = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+            let text = [&[1, 0, 2, 0xff, 0xfd][..], &[b'x'; 512]].concat();
+            std::fs::write(file.path(), [&header[..], &empty.repeat(to_usize(blocks)), &text].concat()).unwrap();
+            assert_eq!(is_no_tar(file.path(), TarCompression::Gzip).unwrap(), is_none, "{blocks}");
         }
     }
 }
