@@ -19,7 +19,7 @@ use crate::rope::{Content, to_usize};
 /// Bytes that are read first: enough for the headers of a code object with 17 segments.
 const FIRST: u64 = 1024;
 
-/// What reading a byte of a table costs: each of its entries becomes a target.
+/// What a byte of a table costs, since each of its entries becomes a target.
 const TABLE_COST: u64 = 8;
 
 /// The most compressions around each other that are looked through.
@@ -123,7 +123,7 @@ fn bundle(
 ) -> Option<Result<CodePiece, DeviceForm>> {
     let mut count = 0;
     let bundle = Bundle::read_counted(content, start, end, resources, &mut count);
-    effort.spend(count.saturating_mul(TABLE_COST))?;
+    effort.spend(if bundle.is_ok() { count.saturating_mul(TABLE_COST) } else { count })?;
     let Ok(bundle) = bundle else {
         let is_compressed = head.starts_with(DeviceForm::CompressedBundle.row().magic);
         return Some(Err(if is_compressed { DeviceForm::CompressedBundle } else { DeviceForm::Bundle }));
