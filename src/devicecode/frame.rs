@@ -7,7 +7,7 @@ use flate2::bufread::{GzDecoder, MultiGzDecoder, ZlibDecoder};
 
 use super::effort::Effort;
 use super::form::CodeFrame;
-use crate::fatbin::{ANY_SIZE, WINDOW_LOG, content_size, frame_length, window_of};
+use crate::fatbin::{ANY_SIZE, MAX_FRAME_HEADER, WINDOW_LOG, content_size, frame_length, header_at, window_of};
 use crate::rope::{Content, Rope, Segment, to_usize};
 
 /// Bytes that show what is in a frame.
@@ -25,9 +25,6 @@ const BLOCK_COST: u64 = 256;
 
 /// Compressed bytes read at a time.
 const INPUT: usize = 4096;
-
-/// Bytes of the longest header of a zstd frame (RFC 8878, 3.1.1.1).
-const ZSTD_HEADER: u64 = 18;
 
 /// The first bytes of what a frame holds.
 pub(super) struct Beginning {
@@ -49,7 +46,7 @@ impl Beginning {
         let reader = FileReader { content, at: start, end, effort };
         match frame {
             CodeFrame::Zstd => {
-                let head = read_head(content, start, end, ZSTD_HEADER)?;
+                let head = header_at(&**content, start, end, MAX_FRAME_HEADER)?;
                 window_of(&head).filter(|&window| window <= 1 << WINDOW_LOG)?;
                 let stated = content_size(&head);
                 let block = stated.unwrap_or(ANY_SIZE).min(BLOCK);
@@ -65,7 +62,7 @@ impl Beginning {
 
     /// That of a zstd frame or a zlib stream (RFC 1950).
     pub(super) fn of_any(content: &Arc<dyn Content>, start: u64, end: u64, effort: &Effort) -> Option<Self> {
-        let is_zstd = read_head(content, start, end, 4)?.starts_with(CodeFrame::Zstd.magic());
+        let is_zstd = header_at(&**content, start, end, 4)?.starts_with(CodeFrame::Zstd.magic());
         if is_zstd {
             return Self::of(CodeFrame::Zstd, content, (start, end), false, effort, |_| true);
         }
@@ -142,12 +139,6 @@ fn zstd(reader: FileReader<'_>, has_further_frames: bool) -> Option<impl Read> {
 
 fn buffered(reader: FileReader<'_>) -> BufReader<FileReader<'_>> {
     BufReader::with_capacity(INPUT, reader)
-}
-
-fn read_head(content: &Arc<dyn Content>, start: u64, end: u64, length: u64) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; to_usize(length.min(end.checked_sub(start)?))];
-    content.read_at(start, &mut bytes).ok()?;
-    Some(bytes)
 }
 
 /// Reads until the buffer is full, the end, or damage. Returns the number of bytes.

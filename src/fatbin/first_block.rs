@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::bundle::targets_by_beginning;
-use super::frames::{BLOCK_HEADER, MAX_HEADER, in_frames};
+use super::frames::{BLOCK_HEADER, MAX_FRAME_HEADER, in_frames};
 use super::header::{code_target, is_code};
 use super::packing::{content_size, frame_header_size};
 use crate::gpu::TargetId;
@@ -25,7 +25,7 @@ const MAX_BLOCKS: usize = 1 << 16;
 /// The targets of the device code in a zstd file: an uncompressed offload bundle, or a code object. Empty if its first
 /// block shows neither.
 pub(crate) fn targets_of_frame(content: &dyn Content) -> Result<BTreeSet<TargetId>, ReadError> {
-    let beginning = beginning(content, MAX_HEADER)?;
+    let beginning = beginning(content, MAX_FRAME_HEADER)?;
     let Some(block) = first_block(content, &beginning)? else { return Ok(BTreeSet::new()) };
     let of_code = || code_target(&block).filter(|_| is_code(&block)).into_iter().collect();
     let mut blocks = 0..MAX_BLOCKS;

@@ -9,7 +9,7 @@ use crate::rope::{Content, ReadError, Rope, Segment, head_mut, to_usize};
 const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
 /// Bytes of the longest header of a frame, and of that of a block (RFC 8878, 3.1.1.1 and 3.1.1.2).
-pub(super) const MAX_HEADER: u64 = 18;
+pub(crate) const MAX_FRAME_HEADER: u64 = 18;
 pub(super) const BLOCK_HEADER: u64 = 3;
 
 /// Bytes of the header of a frame that is skipped: its magic and its length.
@@ -63,7 +63,7 @@ pub(crate) fn in_frames<T>(
 ) -> Option<T> {
     let has_further = || {
         let end = frame_length(content, 0, content.size(), spend)?;
-        let next = head(content, end, content.size(), ZSTD.len() as u64)?;
+        let next = header_at(content, end, content.size(), ZSTD.len() as u64)?;
         Some(next == ZSTD || is_skipped_frame(&next)).filter(|is_frame| *is_frame)
     };
     read(stated.unwrap_or(ANY_SIZE)).or_else(|| stated.and_then(|_| has_further()).and_then(|_| read(ANY_SIZE)))
@@ -77,12 +77,12 @@ pub(crate) fn frame_length(
     end: u64,
     mut spend: impl FnMut() -> Option<()>,
 ) -> Option<u64> {
-    let beginning = head(content, start, end, MAX_HEADER)?;
+    let beginning = header_at(content, start, end, MAX_FRAME_HEADER)?;
     let checksum = if beginning.get(4)? & 4 == 0 { 0 } else { 4 };
     let mut at = start.checked_add(frame_header_size(&beginning)?)?;
     loop {
         spend()?;
-        let [low, middle, high] = head(content, at, end, BLOCK_HEADER)?[..] else { return None };
+        let [low, middle, high] = header_at(content, at, end, BLOCK_HEADER)?[..] else { return None };
         let header = u32::from_le_bytes([low, middle, high, 0]);
         // Type 1 is a byte that is repeated.
         let size = if header >> 1 & 3 == 1 { 1 } else { header >> 3 };
@@ -94,8 +94,8 @@ pub(crate) fn frame_length(
     }
 }
 
-/// The first bytes between two offsets, or all of them.
-fn head(content: &dyn Content, start: u64, end: u64, length: u64) -> Option<Vec<u8>> {
+/// The first bytes between two offsets, or all of them. `length` is that of a header.
+pub(crate) fn header_at(content: &dyn Content, start: u64, end: u64, length: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; to_usize(length.min(end.checked_sub(start)?))];
     content.read_at(start, &mut bytes).ok()?;
     Some(bytes)

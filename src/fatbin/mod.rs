@@ -55,7 +55,9 @@ pub(crate) use compressed::{Compressed, DECODER};
 pub(crate) use entry_id::EntryTargets;
 pub(crate) use equal::BundleClaims;
 pub use error::FatbinError;
-pub(crate) use frames::{ANY_SIZE, frame_length, from_first_frame, in_frames, is_skipped_frame};
+pub(crate) use frames::{
+    ANY_SIZE, MAX_FRAME_HEADER, frame_length, from_first_frame, header_at, in_frames, is_skipped_frame,
+};
 pub(crate) use header::{
     CODE_BEGINNING, CodeDamage, code_damage, damage_by_beginning, end_by_beginning, is_code, tells_features,
 };
