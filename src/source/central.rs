@@ -1,7 +1,5 @@
 //! The central directory of a wheel. The `zip` crate finds and parses it; this module reads as few bytes as possible
 //! for it and bounds its memory.
-//!
-//! What it cannot read is named in its message: users meet an empty download or a Debian package more often than noise.
 
 use std::collections::HashSet;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,10 +11,10 @@ use zip::read::{ArchiveOffset, Config, ZipFileEntry};
 use zip::result::{ZipError, ZipResult};
 use zip::unstable::read::ZipIterable;
 
-use super::SourceError;
 use super::error::is_named_wheel;
 use super::member::OpenWheel;
 use super::tar::sought;
+use super::{SourceError, unknown};
 use crate::disk;
 use crate::rope::to_usize;
 
@@ -124,7 +122,7 @@ fn one_by_one<T>(
 /// The first bytes, as many as tell formats apart.
 fn head(window: &mut Window<'_>) -> Vec<u8> {
     let mut head = Vec::new();
-    window.rewind().and_then(|()| window.take(HEAD).read_to_end(&mut head)).ok();
+    window.rewind().and_then(|()| window.take(unknown::HEAD).read_to_end(&mut head)).ok();
     head
 }
 
@@ -137,7 +135,7 @@ fn check_claims(window: &mut Window<'_>, location: &Path) -> Result<(), SourceEr
                                           end; download it again"
                 .to_owned()
         }
-        None => return Err(begins_with(location, &head(window))),
+        None => return Err(unknown::begins_with(location, &head(window))),
         Some(members) if members > MAX_MEMBERS => format!("it has {members} members, and the limit is {MAX_MEMBERS}"),
         Some(_) => return Ok(()),
     };
@@ -285,44 +283,4 @@ impl Seek for Window<'_> {
         self.at = sought(to, self.at, self.wheel.bytes.size())?;
         Ok(self.at)
     }
-}
-
-/// How files begin, and what they are: file(1), "magic".
-const FORMATS: [(&[u8], &str); 11] = [
-    (b"BZh", "compressed with bzip2; decompress it first"),
-    (&[0x04, 0x22, 0x4d, 0x18], "compressed with lz4; decompress it first"),
-    (&[0x5d, 0, 0], "compressed with lzma; decompress it first"),
-    (&[0x1f, 0x9d], "compressed with compress; decompress it first"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it first"),
-    (b"Rar!", "a RAR archive; unpack it first"),
-    (b"!<arch>\ndebian-b", "a Debian package; unpack it with dpkg-deb -x"),
-    (b"!<arch>\n", "a static library, which linkers read; name a directory that has it"),
-    (&[0xed, 0xab, 0xee, 0xdb], "an RPM package; unpack it with rpm2cpio and cpio"),
-    (b"hsqs", "a squashfs image; mount it first"),
-    (b"PK", "a truncated or damaged zip file; download it again"),
-];
-
-/// Bytes by which formats are told apart.
-pub(super) const HEAD: u64 = 16;
-
-/// The error about the file at `location`.
-pub(crate) fn unknown(location: &Path) -> SourceError {
-    let mut head = Vec::new();
-    match disk::open(location).and_then(|(file, _)| file.take(HEAD).read_to_end(&mut head)) {
-        Ok(_) => begins_with(location, &head),
-        Err(source) => SourceError::Io { path: location.to_owned(), source },
-    }
-}
-
-/// The error about a file with these first bytes.
-pub(super) fn begins_with(location: &Path, head: &[u8]) -> SourceError {
-    SourceError::UnknownKind { path: location.to_owned(), what: describe(head) }
-}
-
-fn describe(head: &[u8]) -> &'static str {
-    if head.is_empty() {
-        return "an empty file; get it again";
-    }
-    let known = FORMATS.iter().find(|(magic, _)| head.starts_with(magic));
-    known.map_or("a file of no known format", |(_, what)| what)
 }

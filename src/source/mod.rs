@@ -39,6 +39,7 @@ mod tar;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tree;
+mod unknown;
 mod wheel;
 mod wheel_bytes;
 mod whole_wheel;
@@ -54,7 +55,6 @@ pub use binary::begins_binary;
 pub(crate) use binary::{HostFormat, MIN_BINARY, begins_as_binary, is_head_of_binary, may_be_binary};
 pub(crate) use calendar::date;
 pub(crate) use central::ends_as_zip;
-pub(crate) use central::unknown;
 pub use entry::{Attributes, Entry, EntryKind};
 pub use error::SourceError;
 pub use host_wheel::{DeviceWheel, HostWheel, OnePath};
@@ -69,6 +69,7 @@ pub(crate) use tar::{
     open_archive, packing_of, path_of, read_extended, read_members,
 };
 pub use tree::open_file;
+pub(crate) use unknown::unknown;
 
 impl Input {
     /// Lists the directory, wheel, tar archive or binary at `location`, or of a command that takes URLs the wheel there.

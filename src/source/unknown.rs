@@ -1,0 +1,48 @@
+//! What a file is that kpackfs cannot read, for its message: users meet an empty download or a Debian package more often
+//! than noise.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::SourceError;
+use crate::disk;
+
+/// How files begin, and what they are: file(1), "magic".
+const FORMATS: [(&[u8], &str); 11] = [
+    (b"BZh", "compressed with bzip2; decompress it first"),
+    (&[0x04, 0x22, 0x4d, 0x18], "compressed with lz4; decompress it first"),
+    (&[0x5d, 0, 0], "compressed with lzma; decompress it first"),
+    (&[0x1f, 0x9d], "compressed with compress; decompress it first"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it first"),
+    (b"Rar!", "a RAR archive; unpack it first"),
+    (b"!<arch>\ndebian-b", "a Debian package; unpack it with dpkg-deb -x"),
+    (b"!<arch>\n", "a static library, which linkers read; name a directory that has it"),
+    (&[0xed, 0xab, 0xee, 0xdb], "an RPM package; unpack it with rpm2cpio and cpio"),
+    (b"hsqs", "a squashfs image; mount it first"),
+    (b"PK", "a truncated or damaged zip file; download it again"),
+];
+
+/// Bytes by which formats are told apart.
+pub(super) const HEAD: u64 = 16;
+
+/// The error about the file at `location`.
+pub(crate) fn unknown(location: &Path) -> SourceError {
+    let mut head = Vec::new();
+    match disk::open(location).and_then(|(file, _)| file.take(HEAD).read_to_end(&mut head)) {
+        Ok(_) => begins_with(location, &head),
+        Err(source) => SourceError::Io { path: location.to_owned(), source },
+    }
+}
+
+/// The error about a file with these first bytes.
+pub(super) fn begins_with(location: &Path, head: &[u8]) -> SourceError {
+    SourceError::UnknownKind { path: location.to_owned(), what: describe(head) }
+}
+
+fn describe(head: &[u8]) -> &'static str {
+    if head.is_empty() {
+        return "an empty file; get it again";
+    }
+    let known = FORMATS.iter().find(|(magic, _)| head.starts_with(magic));
+    known.map_or("a file of no known format", |(_, what)| what)
+}
