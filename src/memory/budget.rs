@@ -235,8 +235,8 @@ impl Budget {
                 return Some(self.take(state, purpose, bytes));
             }
             drop(state);
-            // If no other cache can evict anything, the value replaces the oldest one of its own cache. Caches whose values stay
-            // do that themselves.
+            // If no other cache can evict anything, the value replaces the oldest one of its own cache. Caches whose
+            // values stay do that themselves.
             if !self.reclaim_oldest(Some(purpose)) {
                 return None;
             }
