@@ -32,26 +32,11 @@ command -v git >/dev/null || unavailable "no git"
 venv "$work/venv" setuptools==84.2.1 hatchling==1.33.0 scikit-build-core==1.1.2 poetry-core==2.5.0 pdm-backend==2.5.0 flit_core==4.2.0 uv_build==0.13.6
 unset PYTHONPATH
 export PATH=$work/venv/bin:$PATH
-mkdir -p "$work"/project/src/hostpkg/{kernels,.kpack}
+backend_project "$work/project"
 cd "$work/project"
 git init --quiet
-printf '"""A package."""\n__version__ = "1.0"\n' >src/hostpkg/__init__.py
+mkdir src/hostpkg/{kernels,.kpack}
 touch src/hostpkg/libx.so src/hostpkg/kernels/{x.hsaco,x.co} src/hostpkg/.kpack/x.kpack
-cat >pyproject.toml <<'END'
-[build-system]
-requires = []
-build-backend = "uv_build"
-[project]
-name = "hostpkg"
-version = "1.0"
-description = "A package."
-[tool.setuptools.package-data]
-"*" = ["**/*", "**/.kpack/*"]
-[tool.setuptools.packages.find]
-where = ["src"]
-[tool.scikit-build]
-wheel.cmake = false
-END
 for ignored in "nothing" "*.hsaco *.kpack" "*.hsaco *.kpack *.co *.so"; do
     sed 's/nothing//; s/ /\n/g' <<<"$ignored" >.gitignore
     for backend in setuptools.build_meta hatchling.build scikit_build_core.build poetry.core.masonry.api pdm.backend flit_core.buildapi uv_build; do

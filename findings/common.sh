@@ -37,6 +37,26 @@ venv() { # DIRECTORY REQUIREMENT…: a virtual environment with these packages
     [ $# = 0 ] || "$directory/bin/pip" install --quiet "$@" >&2 || unavailable "pip cannot install $*"
 }
 
+backend_project() { # DIRECTORY: a package in src/hostpkg with all of its files, which each backend builds; no file but __init__.py is there
+    mkdir -p "$1/src/hostpkg"
+    printf '"""A package."""\n__version__ = "1.0"\n' >"$1/src/hostpkg/__init__.py"
+    cat >"$1/pyproject.toml" <<'END'
+[build-system]
+requires = []
+build-backend = "uv_build"
+[project]
+name = "hostpkg"
+version = "1.0"
+description = "A package."
+[tool.setuptools.package-data]
+"*" = ["**/*", "**/.kpack/*"]
+[tool.setuptools.packages.find]
+where = ["src"]
+[tool.scikit-build]
+wheel.cmake = false
+END
+}
+
 wheel() { # DIRECTORY OPTION… REQUIREMENT: a wheel, unpacked
     local directory=$1
     shift

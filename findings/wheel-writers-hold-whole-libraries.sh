@@ -18,23 +18,10 @@ wheel tags: memory for 2 times the library
 END
 venv "$work/venv" setuptools==84.2.1 pdm-backend==2.5.0 poetry-core==2.5.0 hatchling==1.33.0 flit_core==4.2.0 uv_build==0.13.6 wheel==0.48.0
 unset PYTHONPATH
-mkdir -p "$work/project/src/hostpkg" "$work/project/out"
+backend_project "$work/project"
 cd "$work/project"
-printf '"""A package."""\n__version__ = "1.0"\n' >src/hostpkg/__init__.py
+mkdir out
 truncate -s 256M src/hostpkg/libx.so
-cat >pyproject.toml <<'END'
-[build-system]
-requires = []
-build-backend = "uv_build"
-[project]
-name = "hostpkg"
-version = "1.0"
-description = "A package."
-[tool.setuptools.package-data]
-"*" = ["*.so"]
-[tool.setuptools.packages.find]
-where = ["src"]
-END
 show() { # NAME COMMAND…
     python3 - "$@" <<'END'
 import resource
