@@ -18,6 +18,7 @@ mod change;
 mod encode;
 mod error;
 mod join;
+mod plan;
 mod stream;
 mod whole;
 
@@ -25,8 +26,9 @@ use std::sync::Arc;
 
 use self::change::changes;
 pub use self::encode::StreamDigests;
-use self::encode::{StreamPart, encode, plan};
+use self::encode::encode;
 use self::join::Joiner;
+use self::plan::{StreamPart, plan};
 use crate::metrics::Counters;
 use crate::rope::{BlockBoundary, Content, Edit, Rope, edited};
 

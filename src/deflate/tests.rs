@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::change::{ChangedRange, changes};
-use super::encode::{StreamPart, plan};
+use super::plan::{StreamPart, plan};
 use super::{DeflateLevel, Deflation, StreamDigests, splice};
 use crate::metrics::Counters;
 use crate::rope::{BlockBoundary, Content, Edit, Rope, Segment, Sha256, edited};
