@@ -17,35 +17,22 @@ const TAG: (&str, &str) = (
     "Signature: 8a477f597d28d172789f06886806bc55\n# This file marks a cache of kpackfs, which can be deleted at any time.\n",
 );
 
-/// Why a directory is not used as the cache. What is in it is believed, so nobody else may write to it.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UnsafeCache {
-    /// It belongs to another user.
-    #[error("it belongs to the user with the ID {0}")]
-    Foreign(u32),
-    /// Its mode allows others to write to it.
-    #[error("others may write to it (mode {0:o})")]
-    Writable(u32),
-}
-
-impl From<UnsafeCache> for io::Error {
-    fn from(refused: UnsafeCache) -> Self {
-        Self::new(io::ErrorKind::PermissionDenied, refused)
-    }
-}
-
-/// Fails if a user other than this one may write to a directory, if there is one. With `accepts_group`, members of a
-/// group to which this user belongs may.
-pub(crate) fn check_cache(directory: &Path, accepts_group: bool) -> Result<(), UnsafeCache> {
+/// Fails if a user other than this one may write to a directory, if there is one: what is in it is believed. With
+/// `accepts_group`, members of a group to which this user belongs may.
+pub(crate) fn check_cache(directory: &Path, accepts_group: bool) -> io::Result<()> {
+    let unsafe_cache = |reason: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     let Some(found) = directory.metadata().ok().filter(fs::Metadata::is_dir) else { return Ok(()) };
     if found.uid() != geteuid().as_raw() {
-        return Err(UnsafeCache::Foreign(found.uid()));
+        return unsafe_cache(format!("it belongs to the user with the ID {}", found.uid()));
     }
     let groups = getgroups().unwrap_or_default().into_iter().chain([getegid()]);
     let is_shared = accepts_group && groups.into_iter().any(|group| group.as_raw() == found.gid());
     let refused = if is_shared { 0o002 } else { 0o022 };
     // The bits of the group are also those of users and groups in an access control list (acl(5)).
-    if found.mode() & refused != 0 { Err(UnsafeCache::Writable(found.mode() & 0o7777)) } else { Ok(()) }
+    if found.mode() & refused == 0 {
+        return Ok(());
+    }
+    unsafe_cache(format!("others may write to it (mode {:o})", found.mode() & 0o7777))
 }
 
 /// Creates the cache directory, with mode 0700. A new or empty one is tagged; in another one, the tag would keep files
@@ -88,9 +75,10 @@ mod tests {
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o770)).unwrap();
         if geteuid().is_root() {
             chown(&directory, None, Some(54_321)).unwrap();
-            assert!(matches!(check_cache(&directory, true), Err(UnsafeCache::Writable(0o770))));
+            let refused = || check_cache(&directory, true).unwrap_err().to_string();
+            assert_eq!(refused(), "others may write to it (mode 770)");
             chown(&directory, Some(54_321), None).unwrap();
-            assert!(matches!(check_cache(&directory, true), Err(UnsafeCache::Foreign(54_321))));
+            assert_eq!(refused(), "it belongs to the user with the ID 54321");
             assert_eq!(create_cache(&directory).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         }
     }

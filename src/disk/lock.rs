@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::new_file::open_directory;
 
 /// The longest wait for locks and leases of other processes. These hold them for a fraction of this, unless they are
-/// stopped. A process that has waited for this long goes on without what is locked.
+/// stopped. A process that has waited for this long goes on without what is locked, or fails if it has to have it.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time between two attempts.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::statfs;
 use rustix::io::Errno;
 
+use super::new_file::parent;
 use super::read;
 use crate::memory::Parser;
 
@@ -143,12 +144,11 @@ fn octal(digits: &[u8]) -> Option<u8> {
 
 /// A path in the form of mountinfo. The root of a stale mount cannot be accessed, so only its parent has to exist.
 pub(crate) fn absolute_mount_point(path: &Path) -> io::Result<PathBuf> {
-    match (path.canonicalize(), path.parent(), path.file_name()) {
-        (Err(error), Some(parent), Some(name)) if error.kind() != io::ErrorKind::NotFound => {
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            Ok(parent.canonicalize()?.join(OsStr::from_bytes(name.as_bytes())))
+    match (path.canonicalize(), path.file_name()) {
+        (Err(error), Some(name)) if error.kind() != io::ErrorKind::NotFound => {
+            Ok(parent(path).canonicalize()?.join(OsStr::from_bytes(name.as_bytes())))
         }
-        (result, _, _) => result,
+        (result, _) => result,
     }
 }
 

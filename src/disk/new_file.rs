@@ -1,8 +1,8 @@
 //! Files that get their name when they are complete.
 
-use std::fs::{DirBuilder, File, Metadata, Permissions};
+use std::fs::{DirBuilder, File, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -33,8 +33,10 @@ impl NewFile {
     /// random characters and `suffix`: processes in different containers can have equal process IDs.
     pub(crate) fn create(path: &Path, prefix: &str, suffix: &str, mode: u32) -> io::Result<Self> {
         let mut name = Builder::new();
-        name.prefix(prefix).suffix(suffix).rand_bytes(16).permissions(Permissions::from_mode(mode));
-        Ok(Self { file: name.tempfile_in(parent(path)).map_err(unnamed)?, path: path.to_owned() })
+        name.prefix(prefix).suffix(suffix).rand_bytes(16);
+        #[expect(clippy::disallowed_methods, reason = "a new file is no FIFO")]
+        let create = |name: &Path| File::options().read(true).write(true).create_new(true).mode(mode).open(name);
+        Ok(Self { file: name.make_in(parent(path), create)?, path: path.to_owned() })
     }
 
     pub(crate) fn as_file(&self) -> &File {
@@ -53,14 +55,6 @@ impl NewFile {
             sync_directory(parent(&path))?;
         }
         Ok(file)
-    }
-}
-
-/// An error of tempfile, without the name that it adds, which no user knows.
-pub(super) fn unnamed(error: io::Error) -> io::Error {
-    match error.to_string().split_once(" at path ") {
-        Some((text, _)) => io::Error::new(error.kind(), text),
-        None => error,
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rocm_kpack::{open_regular, open_regular_with};
 
 use super::lock::Deadline;
+use super::new_file::parent;
 use crate::memory::{Parser, WholeFile};
 
 /// Bytes that are read of a file that the kernel generates. /proc/PID/maps has at most 65,530 lines of some 100 bytes.
@@ -35,8 +36,7 @@ pub(crate) fn open_with(path: &Path, options: &mut OpenOptions, flags: i32) -> i
 /// The regular file at a path, without symlinks. `None` if there is none, or if symlinks lead out of the directory of the
 /// path: what is there is not of the user's choice.
 pub(crate) fn beside(path: &Path) -> Option<PathBuf> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let (directory, real) = (directory.canonicalize().ok()?, path.canonicalize().ok()?);
+    let (directory, real) = (parent(path).canonicalize().ok()?, path.canonicalize().ok()?);
     (real.starts_with(directory) && real.is_file()).then_some(real)
 }
 

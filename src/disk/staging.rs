@@ -1,14 +1,14 @@
 //! Hidden directories for output that is not complete yet.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use tempfile::{Builder, TempDir};
+use tempfile::Builder;
 
 use super::lock::{LockKind, try_lock};
-use super::new_file::{open_directory, unnamed};
+use super::new_file::open_directory;
 
 /// The prefix of hidden directories.
 pub(crate) const PREFIX: &str = ".kpackfs-partial-";
@@ -19,7 +19,6 @@ const TRIES: usize = 100;
 /// A hidden directory. The owner deletes it by [`delete`], since directories in it may be read-only.
 #[derive(Debug)]
 pub(crate) struct Staging {
-    _directory: TempDir,
     /// As the user named the directory that it is in.
     path: PathBuf,
     /// Held as long as this process lives, so that no other process removes the directory as left behind.
@@ -30,16 +29,19 @@ impl Staging {
     /// Creates one in a directory, and locks it.
     pub(crate) fn create(place: &Path) -> io::Result<Self> {
         for _ in 0..TRIES {
-            let mut name = Builder::new();
-            let directory = name.prefix(PREFIX).permissions(Permissions::from_mode(0o700)).tempdir_in(place);
-            let directory = directory.map_err(unnamed)?;
-            let path = place.join(directory.path().file_name().unwrap_or_default());
+            let made =
+                Builder::new().prefix(PREFIX).make_in(place, |path| DirBuilder::new().mode(0o700).create(path))?;
+            let directory = made.into_temp_path().keep()?;
+            let path = place.join(directory.file_name().unwrap_or_default());
             // Another process may have removed it as left behind before it was locked.
-            match lock(directory.path()) {
-                Ok(Some(lock)) => return Ok(Self { _directory: directory, path, _lock: lock }),
+            match lock(&directory) {
+                Ok(Some(lock)) => return Ok(Self { path, _lock: lock }),
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    fs::remove_dir(directory).ok();
+                    return Err(error);
+                }
             }
         }
         Err(io::Error::other("other processes remove what is made there"))
