@@ -26,11 +26,6 @@ const SHARES: u64 = 32;
 
 /// A cache or pool that can release memory on demand.
 pub trait Reclaim: Send + Sync {
-    /// The class of its memory.
-    fn purpose(&self) -> MemoryClass {
-        MemoryClass::Streams
-    }
-
     /// When its least recently used value was last used, as a time of [`Budget::now`]. `None` if none can go
     /// for others.
     fn oldest(&self) -> Option<u64>;
@@ -49,9 +44,9 @@ pub trait Reclaim: Send + Sync {
     /// Shrinks back to its usual size.
     fn rest(&self) {}
 
-    /// Whether all of it is released when nothing happens for a while. Caches stay.
+    /// Whether all of it is released when nothing happens for a while.
     fn leaves_when_idle(&self) -> bool {
-        !matches!(self.purpose(), MemoryClass::Frames | MemoryClass::Spans)
+        true
     }
 }
 
@@ -65,7 +60,7 @@ pub struct Budget {
     state: Mutex<BudgetState, { rank::BUDGET }>,
     /// Notified when memory was released or has become reclaimable.
     changed: Condvar,
-    reclaimables: Mutex<Vec<Weak<dyn Reclaim>>>,
+    reclaimables: Mutex<Vec<(MemoryClass, Weak<dyn Reclaim>)>>,
     clock: AtomicU64,
     idle: Arc<Idle>,
 }
@@ -170,7 +165,7 @@ impl Budget {
 
     /// How long it takes until the first lease ends.
     fn lease_left(&self) -> Option<Duration> {
-        self.reclaimables().iter().filter_map(|reclaimable| reclaimable.lease_left()).min()
+        self.reclaimables().iter().filter_map(|(_, reclaimable)| reclaimable.lease_left()).min()
     }
 
     /// Waits until memory is released, or until the timeout.
@@ -272,16 +267,16 @@ impl Budget {
         }
     }
 
-    /// Registers a cache or pool whose memory can be reclaimed.
-    pub fn register(&self, reclaimable: Weak<dyn Reclaim>) {
+    /// Registers a cache or pool whose memory, of this class, can be reclaimed.
+    pub fn register(&self, purpose: MemoryClass, reclaimable: Weak<dyn Reclaim>) {
         let mut reclaimables = self.reclaimables.lock();
-        reclaimables.retain(|reclaimable| reclaimable.strong_count() > 0);
-        reclaimables.push(reclaimable);
+        reclaimables.retain(|(_, reclaimable)| reclaimable.strong_count() > 0);
+        reclaimables.push((purpose, reclaimable));
     }
 
-    fn reclaimables(&self) -> Vec<Arc<dyn Reclaim>> {
+    fn reclaimables(&self) -> Vec<(MemoryClass, Arc<dyn Reclaim>)> {
         let reclaimables = self.reclaimables.lock();
-        reclaimables.iter().filter_map(Weak::upgrade).collect()
+        reclaimables.iter().filter_map(|(purpose, reclaimable)| Some((*purpose, reclaimable.upgrade()?))).collect()
     }
 
     /// Evicts the least recently used value of all caches that exceed their guaranteed minimum or are of class `own`.
@@ -291,12 +286,12 @@ impl Budget {
         let reclaimables = self.reclaimables();
         let mut oldest: Vec<_> = reclaimables
             .iter()
-            .filter(|reclaimable| {
+            .filter(|(purpose, _)| {
                 let mut state = self.state.lock();
-                let account = state.account(reclaimable.purpose());
-                account.bytes > account.guaranteed || own == Some(reclaimable.purpose())
+                let account = state.account(*purpose);
+                account.bytes > account.guaranteed || own == Some(*purpose)
             })
-            .filter_map(|reclaimable| Some((reclaimable.oldest()?, reclaimable)))
+            .filter_map(|(_, reclaimable)| Some((reclaimable.oldest()?, reclaimable)))
             .collect();
         oldest.sort_by_key(|(used, _)| *used);
         oldest.iter().any(|(_, reclaimable)| reclaimable.reclaim())
@@ -304,14 +299,17 @@ impl Budget {
 
     /// Releases everything that is unused while no request arrives.
     pub fn release_unused(&self) {
-        self.reclaimables().iter().for_each(|reclaimable| reclaimable.rest());
-        self.release(|reclaimable| reclaimable.leaves_when_idle());
+        self.reclaimables().iter().for_each(|(_, reclaimable)| reclaimable.rest());
+        // Caches stay.
+        self.release(|purpose| !matches!(purpose, MemoryClass::Frames | MemoryClass::Spans));
     }
 
-    fn release(&self, is_released: impl Fn(&dyn Reclaim) -> bool) {
-        for reclaimable in self.reclaimables().iter().filter(|reclaimable| is_released(&***reclaimable)) {
-            reclaimable.end_leases();
-            while reclaimable.reclaim() {}
+    fn release(&self, is_released: impl Fn(MemoryClass) -> bool) {
+        for (purpose, reclaimable) in self.reclaimables() {
+            if is_released(purpose) && reclaimable.leaves_when_idle() {
+                reclaimable.end_leases();
+                while reclaimable.reclaim() {}
+            }
         }
     }
 
@@ -323,7 +321,7 @@ impl Budget {
 
     /// Postpones the release of what is idle.
     pub fn touch(self: &Arc<Self>) {
-        self.idle.watch(self);
+        self.idle.watch(self, Self::release_unused);
     }
 
     /// A logical time that grows with each call. It is never 0, which is before every time.

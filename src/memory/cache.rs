@@ -121,7 +121,7 @@ where
         let entries = Mutex::new(CacheEntries { values, bytes: 0, limit: capacity, ghosts });
         let held = Arc::new(CacheState { budget: Arc::clone(budget), purpose, capacity, max, stays, entries });
         let reclaimable: Arc<dyn Reclaim> = Arc::<CacheState<K, V>>::clone(&held);
-        budget.register(Arc::downgrade(&reclaimable));
+        budget.register(purpose, Arc::downgrade(&reclaimable));
         Self { held }
     }
 
@@ -271,10 +271,6 @@ impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
 }
 
 impl<K: Hash + Eq + Clone + Send, V: Weight + Send> Reclaim for CacheState<K, V> {
-    fn purpose(&self) -> MemoryClass {
-        self.purpose
-    }
-
     fn oldest(&self) -> Option<u64> {
         if self.stays {
             return None;

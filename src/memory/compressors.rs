@@ -1,6 +1,5 @@
 //! Compresses code objects: zstd contexts with their buffers, reused, in the memory budget.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -28,6 +27,7 @@ pub enum Original<'a, E> {
 }
 
 /// A pool of zstd contexts.
+#[derive(Debug)]
 pub struct Compressors(Pool<CompressionContext>);
 
 /// A zstd context with its buffers.
@@ -204,10 +204,4 @@ impl CompressionContext {
 
 fn zstd_error(code: usize) -> io::Error {
     io::Error::other(zstd_safe::get_error_name(code))
-}
-
-impl fmt::Debug for Compressors {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Compressors").field(&self.0).finish()
-    }
 }

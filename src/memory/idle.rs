@@ -1,10 +1,8 @@
-//! Returns memory that has been unused for a while to the system.
+//! Releases what has been unused for a while, and returns free memory to the system.
 
 use std::time::Duration;
 
-use super::budget::Budget;
 use super::malloc::trim_malloc;
-
 use crate::sync::{Arc, Mutex, thread};
 
 /// Longer than the pauses between the requests of one reader, and short enough that an idle daemon soon looks small.
@@ -22,33 +20,33 @@ struct IdleState {
 }
 
 impl Idle {
-    /// Records that something became idle, and starts the watching thread unless it runs. The thread ends when it has
-    /// released memory, or when the budget is dropped.
-    pub(super) fn watch(self: &Arc<Self>, budget: &Arc<Budget>) {
+    /// Records that something of `owner` became idle, and starts the watching thread unless it runs. The thread ends when it has
+    /// called `release`, or when the owner is dropped.
+    pub(super) fn watch<T: Send + Sync + 'static>(self: &Arc<Self>, owner: &Arc<T>, release: fn(&T)) {
         self.0.lock().events += 1;
         // No time passes in tests of schedules, and unit tests count work, of which a pause on a busy machine must not make more.
         if !cfg!(any(test, feature = "shuttle")) {
-            self.start(budget);
+            self.start(owner, release);
         }
     }
 
     /// Starts the watching thread unless it runs.
-    pub(super) fn start(self: &Arc<Self>, budget: &Arc<Budget>) {
+    pub(super) fn start<T: Send + Sync + 'static>(self: &Arc<Self>, owner: &Arc<T>, release: fn(&T)) {
         let mut state = self.0.lock();
         if state.watched {
             return;
         }
-        let (idle, budget) = (Arc::clone(self), Arc::downgrade(budget));
+        let (idle, owner) = (Arc::clone(self), Arc::downgrade(owner));
         let work = move || {
             let mut seen = 0;
             loop {
                 thread::sleep(PATIENCE);
-                let Some(budget) = budget.upgrade() else { return };
+                let Some(owner) = owner.upgrade() else { return };
                 let mut state = idle.0.lock();
                 if state.events == seen {
                     state.watched = false;
                     drop(state);
-                    budget.release_unused();
+                    release(&owner);
                     // Returns free pages between pieces that are still in use.
                     trim_malloc();
                     return;

@@ -1,7 +1,6 @@
 //! Buffers and contexts that are reused. Fresh memory costs more than most work: the kernel fills it with zeros page by
 //! page, which makes decompressing into it 3 to 4 times slower.
 
-use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
@@ -15,6 +14,8 @@ use crate::sync::{Arc, Mutex, rank};
 const MAX_OVERSIZE: usize = 4;
 
 /// Reusable values. They count towards the budget while they are idle, too, and are dropped when it needs their memory.
+#[derive(derive_more::Debug)]
+#[debug("Pool({} idle)", self.0.idle.lock().len())]
 pub struct Pool<T>(Arc<PoolState<T>>);
 
 struct PoolState<T> {
@@ -39,6 +40,8 @@ impl<T> IdleEntry<T> {
 }
 
 /// A value that returns to its pool when it is dropped.
+#[derive(derive_more::Debug)]
+#[debug("Pooled({} bytes)", self.accounted())]
 pub struct Pooled<T: Default> {
     value: T,
     reservation: Option<Reservation>,
@@ -51,7 +54,7 @@ impl<T: Default + Send + 'static> Pool<T> {
     pub(crate) fn new(budget: &Arc<Budget>, purpose: MemoryClass) -> Self {
         let inner = Arc::new(PoolState { budget: Arc::clone(budget), purpose, idle: Mutex::default() });
         let reclaimable: Arc<dyn Reclaim> = Arc::<PoolState<T>>::clone(&inner);
-        budget.register(Arc::downgrade(&reclaimable));
+        budget.register(purpose, Arc::downgrade(&reclaimable));
         Self(inner)
     }
 
@@ -131,10 +134,6 @@ impl<T> PoolState<T> {
 }
 
 impl<T: Send> Reclaim for PoolState<T> {
-    fn purpose(&self) -> MemoryClass {
-        self.purpose
-    }
-
     fn oldest(&self) -> Option<u64> {
         self.idle.lock().iter().find(|entry| entry.may_go()).map(|entry| entry.since)
     }
@@ -200,17 +199,5 @@ impl<T: Default> Drop for Pooled<T> {
             self.pool.idle.lock().push(IdleEntry { value, reservation, since, lease: self.lease });
             self.pool.budget.mark_idle();
         }
-    }
-}
-
-impl<T> fmt::Debug for Pool<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Pool({} idle)", self.0.idle.lock().len())
-    }
-}
-
-impl<T: Default> fmt::Debug for Pooled<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Pooled({} bytes)", self.accounted())
     }
 }

@@ -1,18 +1,11 @@
 //! XXH3-128 of bytes that come piece by piece. It finds damage and mix-ups, but not forgeries.
 
-use std::fmt;
-
 use twox_hash::xxhash3_128::Hasher;
 
 /// An XXH3-128 that is being computed, with seed 0 (xxHash specification, `doc/xxhash_spec.md` of Cyan4973/xxHash).
-#[derive(Clone)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("Xxh3")]
 pub struct Xxh3(Hasher);
-
-impl Default for Xxh3 {
-    fn default() -> Self {
-        Self(Hasher::new())
-    }
-}
 
 impl Xxh3 {
     /// The sum of bytes that are there at once.
@@ -28,12 +21,6 @@ impl Xxh3 {
     /// The sum of all of them in its canonical form, which is big-endian.
     pub fn finish(&self) -> [u8; 16] {
         self.0.finish_128().to_be_bytes()
-    }
-}
-
-impl fmt::Debug for Xxh3 {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Xxh3").finish_non_exhaustive()
     }
 }
 

@@ -90,7 +90,7 @@ impl Decoders {
     pub(super) fn new(budget: &Arc<Budget>) -> Arc<Self> {
         let (unused, members) = (Arc::<Unused>::default(), OpenMembers::new(budget));
         for part in [Arc::<Unused>::clone(&unused) as Arc<dyn Reclaim>, Arc::<OpenMembers>::clone(&members)] {
-            budget.register(Arc::downgrade(&part));
+            budget.register(MemoryClass::Streams, Arc::downgrade(&part));
         }
         Arc::new(Self {
             budget: Arc::clone(budget),

@@ -1,5 +1,6 @@
 use super::{CloseMember, GUARANTEED, ListedMember, OpenMembers};
 use crate::memory::{Budget, Reclaim};
+use crate::metrics::MemoryClass;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 use crate::source::Input;
@@ -39,7 +40,7 @@ impl CloseMember for Fake {
 fn when_the_budget_is_short_members_are_closed_in_the_order_of_their_use() {
     let budget = Budget::new(4 << 20);
     let list = OpenMembers::new(&budget);
-    budget.register(Arc::downgrade(&(Arc::clone(&list) as Arc<dyn Reclaim>)));
+    budget.register(MemoryClass::Streams, Arc::downgrade(&(Arc::clone(&list) as Arc<dyn Reclaim>)));
     let members: Vec<_> = (0..8).map(|_| Fake::open(&list, 1 << 20)).collect();
     members[1].is_busy.store(true, Ordering::Relaxed);
     members[2].listed.lock().as_ref().unwrap().touch();

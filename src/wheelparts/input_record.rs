@@ -85,7 +85,7 @@ impl InputRecord {
             has_warned: AtomicBool::new(false),
         });
         let reclaimed: Arc<dyn Reclaim> = Arc::<Self>::clone(&record);
-        resources.budget.register(Arc::downgrade(&reclaimed));
+        resources.budget.register(MemoryClass::Streams, Arc::downgrade(&reclaimed));
         record
     }
 

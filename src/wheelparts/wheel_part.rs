@@ -61,7 +61,7 @@ impl WheelPart {
         let (assembled, record_size, wheel) = (Mutex::default(), OnceLock::new(), Mutex::default());
         let part = Arc::new(Self { part, wheels, payload, dist_info, stamp, resources, assembled, record_size, wheel });
         let reclaimed: Arc<dyn Reclaim> = Arc::<Self>::clone(&part);
-        part.resources.budget.register(Arc::downgrade(&reclaimed));
+        part.resources.budget.register(MemoryClass::Streams, Arc::downgrade(&reclaimed));
         part
     }
 
