@@ -1,37 +1,9 @@
 //! Work counters: what was read, inflated, decompressed and compressed. Performance tests assert them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use serde::Serialize;
 
-use serde::{Serialize, Serializer};
-
-use super::Requests;
-
-/// A number that threads add to.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds `amount` and returns the previous value.
-    pub fn add(&self, amount: u64) -> u64 {
-        self.0.fetch_add(amount, Ordering::Relaxed)
-    }
-
-    /// Raises it to `value` if it is less.
-    pub fn raise(&self, value: u64) {
-        self.0.fetch_max(value, Ordering::Relaxed);
-    }
-
-    /// The value now.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Serialize for Counter {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.get())
-    }
-}
+use super::counter::Counter;
+use super::requests::Requests;
 
 /// Work done since the input was opened. Units are bytes unless the name says otherwise.
 #[derive(Debug, Default, Serialize)]

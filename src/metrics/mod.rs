@@ -2,13 +2,15 @@
 //!
 //! It imports no other room. The rooms that do the work update the counters.
 
+mod counter;
 mod counters;
 mod gauges;
 mod openmetrics;
 mod progress;
 mod requests;
 
-pub use counters::{Counter, Counters};
+pub use counter::Counter;
+pub use counters::Counters;
 pub use gauges::{Gauges, MemoryClass};
 pub use openmetrics::{MetricsSource, openmetrics};
 pub use progress::{Portion, Progress};

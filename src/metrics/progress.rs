@@ -19,6 +19,8 @@ pub struct Progress {
     files: Mutex<Option<WholeFiles>>,
     /// An estimate of all bytes to process; 0 if `total` has all.
     estimate: AtomicU64,
+    /// What makes the estimate when what shows the progress asks for it.
+    unmade: Mutex<Option<Unmade>>,
     /// Whether it is shown.
     is_watched: AtomicBool,
     /// What is processed now, by the order in which that began.
@@ -26,6 +28,11 @@ pub struct Progress {
     /// How many names there were.
     named: AtomicU64,
 }
+
+/// An estimate that is not made yet.
+#[derive(derive_more::Debug)]
+#[debug("Unmade")]
+struct Unmade(Box<dyn FnOnce() -> u64 + Send>);
 
 /// Files that count when they are done. A large member is inflated for minutes before.
 #[derive(Debug)]
@@ -74,13 +81,25 @@ impl Progress {
         }
     }
 
+    /// The same for an estimate that reads files. It is made when the progress is asked for, which in a log is seldom.
+    pub fn foresee_later(&self, bytes: impl FnOnce() -> u64 + Send + 'static) {
+        if self.is_watched.load(Ordering::Relaxed) {
+            *self.unmade.lock() = Some(Unmade(Box::new(bytes)));
+        }
+    }
+
     /// Nothing is added to the bytes to process from now on.
     pub fn settle(&self) {
+        self.unmade.lock().take();
         self.estimate.store(0, Ordering::Relaxed);
     }
 
     /// All bytes to process, and whether their number is an estimate.
     pub fn all(&self) -> (u64, bool) {
+        let mut unmade = self.unmade.lock();
+        if let Some(Unmade(bytes)) = unmade.take() {
+            self.estimate.store(bytes(), Ordering::Relaxed);
+        }
         let (known, estimate) = (self.total.load(Ordering::Relaxed), self.estimate.load(Ordering::Relaxed));
         (known.max(estimate), estimate > 0)
     }
@@ -212,6 +231,21 @@ mod tests {
         assert_eq!(progress.all(), (110, true));
         progress.settle();
         assert_eq!(progress.all(), (110, false));
+    }
+
+    #[test]
+    fn an_estimate_that_reads_is_made_once_and_only_if_asked_for() {
+        let (progress, made) = (Progress::watched(), Arc::new(AtomicU64::new(0)));
+        let count = Arc::clone(&made);
+        progress.foresee_later(move || 100 + count.fetch_add(1, Ordering::Relaxed));
+        assert_eq!(made.load(Ordering::Relaxed), 0);
+        assert_eq!([progress.all(), progress.all()], [(100, true); 2]);
+        progress.foresee_later(|| unreachable!("all is known"));
+        progress.settle();
+        assert_eq!(progress.all(), (0, false));
+        let unseen = Progress::default();
+        unseen.foresee_later(|| unreachable!("nobody looks"));
+        assert_eq!(unseen.all(), (0, false));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
-use super::counters::Counter;
+use super::counter::Counter;
 
 /// How requests of a mount travel, and why.
 #[derive(Clone, Debug, Serialize)]

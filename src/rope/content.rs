@@ -149,6 +149,11 @@ pub trait Materialize: Send + Sync + fmt::Debug {
         self.made().map_or(SizeBounds::UNKNOWN, |content| SizeBounds::exact(content.size()))
     }
 
+    /// Bytes of the files that are read to make it; 0 if that is little work, or done.
+    fn work(&self) -> u64 {
+        0
+    }
+
     /// The files that it consists of, with what each takes of it; none if it is no archive of files.
     fn files(&self) -> Vec<(String, SizeBounds)> {
         Vec::new()
