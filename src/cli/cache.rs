@@ -51,14 +51,7 @@ enum CacheCommand {
 #[derive(Serialize)]
 struct CacheListing<'a> {
     indexes: Vec<ListedIndex<'a>>,
-    code_objects: CodeObjects,
-}
-
-/// The size of compressed code objects.
-#[derive(Serialize)]
-struct CodeObjects {
-    inputs: usize,
-    size: u64,
+    code_objects: &'a FramesUsage,
 }
 
 /// An index in the listing.
@@ -119,7 +112,7 @@ fn say_removed(removed: &FramesUsage) {
     if removed.inputs == 0 {
         return;
     }
-    said::say(&format!("removed {}, {}", code_objects_of(removed.inputs), size(removed.bytes)));
+    said::say(&format!("removed {}, {}", code_objects_of(removed.inputs), size(removed.size)));
 }
 
 fn code_objects_of(inputs: usize) -> String {
@@ -135,8 +128,7 @@ fn list_json(kept: &[CacheEntry], frames: &FramesUsage) -> anyhow::Result<()> {
         written: seconds(kept.modified),
         usable: kept.is_usable,
     });
-    let code_objects = CodeObjects { inputs: frames.inputs, size: frames.bytes };
-    json::write(&mut io::stdout().lock(), &CacheListing { indexes: indexes.collect(), code_objects })
+    json::write(&mut io::stdout().lock(), &CacheListing { indexes: indexes.collect(), code_objects: frames })
 }
 
 fn list(kept: &[CacheEntry], frames: &FramesUsage) -> anyhow::Result<()> {
@@ -151,7 +143,7 @@ fn list(kept: &[CacheEntry], frames: &FramesUsage) -> anyhow::Result<()> {
         writeln!(out, "{:>10}  {}{state}", size(kept.size), message(&input))?;
     }
     if frames.inputs > 0 {
-        writeln!(out, "{:>10}  {}", size(frames.bytes), code_objects_of(frames.inputs))?;
+        writeln!(out, "{:>10}  {}", size(frames.size), code_objects_of(frames.inputs))?;
     }
     Ok(())
 }
@@ -163,6 +155,9 @@ fn remove<'a>(kept: impl Iterator<Item = &'a CacheEntry>) -> anyhow::Result<()> 
         count += 1;
         bytes += kept.size;
     }
-    said::say(&format!("removed {}, {}", counted(count, "index", "indexes"), size(bytes)));
+    said::say(&match count {
+        0 => "no index had to be removed".to_owned(),
+        _ => format!("removed {}, {}", counted(count, "index", "indexes"), size(bytes)),
+    });
     Ok(())
 }

@@ -62,9 +62,9 @@ pub fn list(folder: &Path) -> Result<Vec<CacheEntry>, RecordsError> {
     for (path, metadata) in files(folder, SUFFIX)? {
         let header = IndexFile::open(&path).ok().map(|file| file.header);
         let is_usable =
-            header.as_ref().is_some_and(|header| Header::of(&header.location).is_ok_and(|now| now == *header));
+            header.as_ref().is_some_and(|header| Header::of(header.location()).is_ok_and(|now| now == *header));
         kept.push(CacheEntry {
-            location: header.map(|header| header.location),
+            location: header.map(|header| header.location().to_owned()),
             size: metadata.len(),
             modified: metadata.modified().map_err(at(&path))?,
             is_usable,

@@ -1,4 +1,6 @@
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
 use super::*;
@@ -28,6 +30,23 @@ fn what_was_put_is_there_in_the_next_session() {
     assert_eq!(next.get::<String>(RecordKind::Digest, &identity(1)), Some("text".to_owned()));
     assert_eq!(next.get::<u64>(RecordKind::Digest, &identity(1)), None, "of another type");
     assert_eq!(next.get::<u64>(RecordKind::Scan, &identity(2)), None);
+}
+
+/// Names are bytes.
+#[test]
+fn an_input_may_have_any_path() {
+    let place = tempfile::tempdir().unwrap();
+    for name in [&b"\xff"[..], b"od\xffdir\n", "\u{e9}".as_bytes()] {
+        let input = place.path().join(OsStr::from_bytes(name));
+        fs::create_dir(&input).unwrap();
+        let index = Index::open(place.path(), &input);
+        index.put(RecordKind::Scan, &identity(1), &7_u64);
+        index.save().unwrap();
+        assert_eq!(Index::open(place.path(), &input).get::<u64>(RecordKind::Scan, &identity(1)), Some(7));
+        let listed = crate::index::list(place.path()).unwrap();
+        let found = listed.iter().find(|it| it.location.as_ref() == Some(&input.canonicalize().unwrap()));
+        assert!(found.is_some_and(|it| it.is_usable), "{name:?}");
+    }
 }
 
 /// Autosave runs while the session ends. A save that began earlier must not write later.

@@ -1,7 +1,8 @@
 //! The records of an index: their kinds, the input that they are about, and the names of its files.
 
+use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,7 +14,7 @@ use crate::rope::Identity;
 
 /// Incremented whenever the format, the meaning of records or the results of planning change. Releases that change
 /// none of these share indexes.
-const FORMAT: u32 = 15;
+const FORMAT: u32 = 17;
 
 /// Records that were not used for this many days are dropped.
 pub(super) const DAYS: u32 = 60;
@@ -73,8 +74,9 @@ pub enum RecordKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     format: u32,
-    /// The input's path.
-    pub(super) location: PathBuf,
+    /// The input's path, whose names are bytes.
+    #[serde(with = "serde_bytes")]
+    location: Vec<u8>,
     /// Device and inode; for a file also size and times.
     stamp: Vec<i64>,
 }
@@ -129,7 +131,11 @@ impl Header {
             stamp.extend([metadata.size().cast_signed(), metadata.mtime(), metadata.mtime_nsec()]);
             stamp.extend([metadata.ctime(), metadata.ctime_nsec()]);
         }
-        Ok(Self { format: FORMAT, location, stamp })
+        Ok(Self { format: FORMAT, location: location.into_os_string().into_vec(), stamp })
+    }
+
+    pub(super) fn location(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.location))
     }
 }
 

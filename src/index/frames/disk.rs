@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use serde::Serialize;
+
 use super::segment::is_segment;
 use crate::disk::{self, Deadline, LockKind, free_bytes, half, try_lock};
 
@@ -131,12 +133,12 @@ pub(super) fn evict_until(folder: &Path, file: &File, capacity: u64, wanted: u64
 }
 
 /// The disk usage of frames in a cache directory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FramesUsage {
     /// Number of inputs.
     pub inputs: usize,
     /// Bytes on disk.
-    pub bytes: u64,
+    pub size: u64,
 }
 
 /// The disk usage of the frames of all inputs in `cache`.
@@ -145,7 +147,7 @@ pub fn frames_usage(cache: &Path) -> io::Result<FramesUsage> {
     for input in children(&cache.join(FRAMES))? {
         let bytes: u64 = segments(&input).unwrap_or_default().iter().map(|segment| segment.size).sum();
         usage.inputs += usize::from(bytes > 0);
-        usage.bytes += bytes;
+        usage.size += bytes;
     }
     Ok(usage)
 }
@@ -159,11 +161,11 @@ pub fn remove_frames(cache: &Path, is_chosen: impl Fn(&str) -> bool) -> io::Resu
         if !is_chosen(&name) {
             continue;
         }
-        let before = removed.bytes;
+        let before = removed.size;
         for segment in segments(&input).unwrap_or_default() {
-            removed.bytes += if remove_unused(&segment.path) { segment.size } else { 0 };
+            removed.size += if remove_unused(&segment.path) { segment.size } else { 0 };
         }
-        removed.inputs += usize::from(removed.bytes > before);
+        removed.inputs += usize::from(removed.size > before);
         fs::remove_dir(&input).ok();
     }
     fs::remove_dir(cache.join(FRAMES)).ok();
