@@ -16,7 +16,7 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use kpackfs::binary::FatBinary;
 use kpackfs::deflate::{DeflateLevel, splice};
-use kpackfs::gpu::{BundleKey, TargetId, target_of_version};
+use kpackfs::gpu::{BundleKey, TargetId};
 use kpackfs::kpack::{self, ArchiveReader};
 use kpackfs::metrics::Counters;
 use kpackfs::resources::Resources;
@@ -186,7 +186,7 @@ fn look_up_a_target(target: &str) -> Vec<BundleKey> {
 
 #[divan::bench(args = [90_402, 130_000])]
 fn look_up_a_version(version: u32) -> TargetId {
-    target_of_version(black_box(version))
+    TargetId::of_version(black_box(version))
 }
 
 /// The first pass over a deflate stream.

@@ -57,7 +57,6 @@ print(
                     "key": bundle.key,
                     "level": bundle.level.value,
                     "display_name": bundle.display_name,
-                    "generic_isa": bundle.llvm_generic,
                     "distribution_part": rocm.bundle_names(bundle).dist_name,
                     "members": [target.name for target in bundle.members],
                 }

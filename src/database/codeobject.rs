@@ -16,10 +16,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::arch::Arch;
-use super::names::{archs, whole_arch};
 use crate::devicecode::is_for_linker;
 use crate::fatbin::{CODE_HEADER, CodeFile, from_first_frame};
-use crate::gpu::{BundleKey, Processor, TargetId};
+use crate::gpu::{BundleKey, Processor, TargetId, archs, whole_arch};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryPath, is_head_of_binary};

@@ -1,7 +1,8 @@
 //! Composable Kernel: static libraries of convolutions, one for each architecture.
 
 use super::arch::Arch;
-use super::names::{PathNames, number_at};
+use super::names::PathNames;
+use crate::gpu::number_at;
 
 /// `[lib]device_conv_operations_<processor>[_strict][_<feature><sign>…].a` or `.lib`. The build system writes signs as
 /// `p` and `_`. Features do not affect where the file belongs.

@@ -1,7 +1,8 @@
 //! hipDNN's kernel provider: `engines/arch_content/<provider>/…/<arch>/…`.
 
 use super::arch::Arch;
-use super::names::{PathNames, whole_arch};
+use super::names::PathNames;
+use crate::gpu::whole_arch;
 
 /// Code for generic ISAs stays in the host part, where every processor finds it.
 pub(super) fn detect(names: &PathNames) -> Option<Arch> {

@@ -1,8 +1,9 @@
 //! MIOpen: tuning databases and models in `miopen/db/`, and libraries of composable kernels.
 
 use super::arch::Arch;
-use super::names::{PathNames, arch_at, starts};
+use super::names::PathNames;
 use super::reader::{DatabaseReader, EmptyVariable};
+use crate::gpu::{arch_at, starts};
 
 /// In the prefix of the library. An empty variable counts as unset.
 pub(super) const READER: DatabaseReader = DatabaseReader {

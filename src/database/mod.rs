@@ -33,7 +33,7 @@ use serde::Serialize;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 use crate::devicecode::SQLITE;
-use crate::gpu::TargetId;
+use crate::gpu::{self, TargetId};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::EntryPath;
@@ -151,7 +151,7 @@ pub const TORCH_FAT: &str = "torch-fat";
 
 /// The architecture in a file's name, or else in that of the closest directory above it.
 pub fn named_arch(path: &EntryPath) -> Option<TargetId> {
-    path.components().rev().find_map(|component| names::find_arch(std::str::from_utf8(component).ok()?))
+    path.components().rev().find_map(|component| gpu::find_arch(std::str::from_utf8(component).ok()?))
 }
 
 impl Handler {
@@ -178,8 +178,7 @@ impl Handler {
             Self::Composablekernel | Self::HotswapCache | Self::Rocfft | Self::Rocshmem => None,
             // A directory that names an architecture is one of several.
             Self::Codeobject => {
-                let is_named =
-                    |name: &[u8]| std::str::from_utf8(name).is_ok_and(|name| names::find_arch(name).is_some());
+                let is_named = |name: &[u8]| std::str::from_utf8(name).is_ok_and(|name| gpu::find_arch(name).is_some());
                 path.components().position(is_named).map(|first| path.depth() - first)
             }
         };

@@ -2,8 +2,9 @@
 //! host part.
 
 use super::arch::Arch;
-use super::names::{PathNames, whole_arch};
+use super::names::PathNames;
 use super::reader::{DatabaseReader, EmptyVariable};
+use crate::gpu::whole_arch;
 
 /// Next to the library, under the name by which it was loaded, and in a directory there. The variable names the file.
 /// rocFFT compiles what it does not find.

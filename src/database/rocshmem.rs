@@ -2,7 +2,8 @@
 //! `projects/rocshmem/cmake/DeviceBitcode.cmake`).
 
 use super::arch::Arch;
-use super::names::{PathNames, whole_arch};
+use super::names::PathNames;
+use crate::gpu::whole_arch;
 
 /// How bitcode begins, without and with a wrapper (LLVM Bitcode File Format).
 pub(super) const BITCODE: [&[u8]; 2] = [b"BC\xC0\xDE", &[0xDE, 0xC0, 0x17, 0x0B]];

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::arch::Arch;
-use super::names::{PathNames, VERSION, find_arch, whole_arch};
+use super::names::{PathNames, VERSION};
 use super::reader::{DatabaseReader, EmptyVariable};
 use super::{Handler, KernelFiles};
+use crate::gpu::{find_arch, whole_arch};
 use crate::source::EntryPath;
 
 /// A build tree with Tensile above the library, the directory next to the library, packages of the address sanitizer,

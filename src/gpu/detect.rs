@@ -4,7 +4,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::TargetId;
-use super::hierarchy::target_of_version;
 use crate::disk;
 use crate::memory::Parser;
 
@@ -83,7 +82,7 @@ pub fn gpu_nodes(topology: &Path) -> Result<Vec<GpuNode>, DetectError> {
             continue;
         }
         if let Some(version) = property(&properties, "gfx_target_version").filter(|&version| version != 0) {
-            gpus.push(GpuNode { number, version, target: target_of_version(version) });
+            gpus.push(GpuNode { number, version, target: TargetId::of_version(version) });
         }
     }
     if gpus.is_empty() { Err(DetectError::NoGpu(nodes)) } else { Ok(gpus) }

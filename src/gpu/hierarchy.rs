@@ -2,7 +2,7 @@
 //!
 //! `tests/plain/hierarchy_oracle.rs` compares these tables with that package.
 
-use super::{TargetId, fallback};
+use super::fallback;
 
 /// A tier of the hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
@@ -36,8 +36,6 @@ pub struct GpuFamily {
     pub level: Level,
     /// Its name for people.
     pub display_name: &'static str,
-    /// LLVM's generic ISA for this bundle, if there is one.
-    pub generic_isa: Option<&'static str>,
     /// The family of a sub-family; a family has none.
     pub family: Option<&'static str>,
 }
@@ -82,19 +80,19 @@ pub const TARGETS: &[Target] = &[
 
 /// Every family and sub-family.
 pub const BUNDLES: &[GpuFamily] = &[
-    family("gfx9", "GFX9", None),
-    family("gfx10", "GFX10", None),
-    family("gfx11", "RDNA3", Some("gfx11-generic")),
-    family("gfx12", "RDNA4", None),
-    sub_family("gfx9_0", "Vega", Some("gfx9-generic"), "gfx9"),
-    sub_family("gfx9_4", "MI300", Some("gfx9-4-generic"), "gfx9"),
-    sub_family("gfx9_5", "MI350", None, "gfx9"),
-    sub_family("gfx10_1", "RDNA1", Some("gfx10-1-generic"), "gfx10"),
-    sub_family("gfx10_3", "RDNA2", Some("gfx10-3-generic"), "gfx10"),
-    sub_family("gfx110x", "RDNA3", None, "gfx11"),
-    sub_family("gfx115x", "RDNA3.5", None, "gfx11"),
-    sub_family("gfx12_0", "RDNA4", Some("gfx12-generic"), "gfx12"),
-    sub_family("gfx12_5", "GFX12.5", None, "gfx12"),
+    family("gfx9", "GFX9"),
+    family("gfx10", "GFX10"),
+    family("gfx11", "RDNA3"),
+    family("gfx12", "RDNA4"),
+    sub_family("gfx9_0", "Vega", "gfx9"),
+    sub_family("gfx9_4", "MI300", "gfx9"),
+    sub_family("gfx9_5", "MI350", "gfx9"),
+    sub_family("gfx10_1", "RDNA1", "gfx10"),
+    sub_family("gfx10_3", "RDNA2", "gfx10"),
+    sub_family("gfx110x", "RDNA3", "gfx11"),
+    sub_family("gfx115x", "RDNA3.5", "gfx11"),
+    sub_family("gfx12_0", "RDNA4", "gfx12"),
+    sub_family("gfx12_5", "GFX12.5", "gfx12"),
 ];
 
 /// Keys that older packages used.
@@ -107,17 +105,12 @@ const fn target(name: &'static str, version: u32, sub_family: &'static str) -> T
     Target { name, version, sub_family }
 }
 
-const fn family(key: &'static str, display_name: &'static str, generic_isa: Option<&'static str>) -> GpuFamily {
-    GpuFamily { key, level: Level::Family, display_name, generic_isa, family: None }
+const fn family(key: &'static str, display_name: &'static str) -> GpuFamily {
+    GpuFamily { key, level: Level::Family, display_name, family: None }
 }
 
-const fn sub_family(
-    key: &'static str,
-    display_name: &'static str,
-    generic_isa: Option<&'static str>,
-    family: &'static str,
-) -> GpuFamily {
-    GpuFamily { key, level: Level::SubFamily, display_name, generic_isa, family: Some(family) }
+const fn sub_family(key: &'static str, display_name: &'static str, family: &'static str) -> GpuFamily {
+    GpuFamily { key, level: Level::SubFamily, display_name, family: Some(family) }
 }
 
 pub(super) fn find_target(name: &str) -> Option<&'static Target> {
@@ -159,17 +152,9 @@ fn family_of_generic(generic: &str) -> Option<&'static str> {
     }
 }
 
-/// The target with this `gfx_target_version`. Versions that the table lacks are named by LLVM's rule: major and minor
-/// decimal, stepping hexadecimal. The version cannot tell gfx1250-strict from gfx1250.
-pub fn target_of_version(version: u32) -> TargetId {
-    let known = TARGETS.iter().find(|target| target.version == version && canonical_key(target.name) == target.name);
-    let (major, minor, stepping) = (version / 10_000, version / 100 % 100, version % 100);
-    TargetId::bare(known.map_or_else(|| format!("gfx{major}{minor}{stepping:x}"), |target| target.name.to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{BUNDLES, Level, TARGETS, find_bundle, find_target, target_of_version};
+    use super::{BUNDLES, Level, TARGETS, find_bundle, find_target};
     use crate::gpu::fallback::{FALLBACKS, FallbackState};
     use crate::gpu::{PROCESSORS, Processor};
 
@@ -181,7 +166,6 @@ mod tests {
         for bundle in BUNDLES {
             assert_eq!(bundle.level == Level::Family, bundle.family.is_none(), "{}", bundle.key);
             assert!(bundle.family.is_none_or(|family| find_bundle(family).unwrap().level == Level::Family));
-            assert!(bundle.generic_isa.is_none_or(|isa| FALLBACKS.iter().any(|row| row.generic == isa)));
         }
         for row in FALLBACKS {
             let is_known = |name: &&&str| Processor::named(name).is_some();
@@ -194,23 +178,6 @@ mod tests {
         for (number, processor) in PROCESSORS.iter().enumerate() {
             let is_twice = |other: &Processor| other.name == processor.name || other.number == processor.number;
             assert!(!PROCESSORS[..number].iter().any(is_twice), "{}", processor.name);
-        }
-    }
-
-    #[test]
-    fn versions_name_processors() {
-        for target in TARGETS.iter().filter(|target| target.name != "gfx1250-strict") {
-            assert_eq!(target_of_version(target.version).to_string(), target.name);
-        }
-        for (version, name) in [
-            (130_100, "gfx1310"),
-            (80003, "gfx803"),
-            (90400, "gfx940"),
-            (90015, "gfx90f"),
-            (130_000, "gfx1300"),
-            (0, "gfx000"),
-        ] {
-            assert_eq!(target_of_version(version).to_string(), name);
         }
     }
 }

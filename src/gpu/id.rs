@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::fallback::{self, Fallback, FallbackState};
-use super::hierarchy::{owner_of, sharing_package};
+use super::hierarchy::{TARGETS, canonical_key, owner_of, sharing_package};
 use super::processors::{ModeSupport, Processor};
 
 /// Bytes of the longest name that is accepted. It has to fit into file names next to a package's name.
@@ -76,6 +76,15 @@ impl TargetId {
 
     fn of(processor: String, features: Vec<String>) -> Self {
         Self(Arc::new(TargetName { processor, features }))
+    }
+
+    /// The target with this `gfx_target_version`. Versions that the table lacks are named by LLVM's rule: major and minor
+    /// decimal, stepping hexadecimal. The version cannot tell gfx1250-strict from gfx1250.
+    pub fn of_version(version: u32) -> Self {
+        let known =
+            TARGETS.iter().find(|target| target.version == version && canonical_key(target.name) == target.name);
+        let (major, minor, stepping) = (version / 10_000, version / 100 % 100, version % 100);
+        Self::bare(known.map_or_else(|| format!("gfx{major}{minor}{stepping:x}"), |target| target.name.to_owned()))
     }
 
     /// The processor, such as `gfx90a`.

@@ -1,6 +1,6 @@
 //! Tests of target IDs.
 
-use super::{TargetId, TargetIdError};
+use super::{TARGETS, TargetId, TargetIdError};
 
 fn target(text: &str) -> TargetId {
     text.parse().unwrap()
@@ -106,5 +106,22 @@ fn runtimes_look_up_the_most_specific_code_first_and_generic_code_last() {
     ] {
         let found: Vec<_> = target(text).candidates().iter().map(ToString::to_string).collect();
         assert_eq!(found, candidates, "{text}");
+    }
+}
+
+#[test]
+fn versions_name_processors() {
+    for target in TARGETS.iter().filter(|target| target.name != "gfx1250-strict") {
+        assert_eq!(TargetId::of_version(target.version).to_string(), target.name);
+    }
+    for (version, name) in [
+        (130_100, "gfx1310"),
+        (80003, "gfx803"),
+        (90400, "gfx940"),
+        (90015, "gfx90f"),
+        (130_000, "gfx1300"),
+        (0, "gfx000"),
+    ] {
+        assert_eq!(TargetId::of_version(version).to_string(), name);
     }
 }

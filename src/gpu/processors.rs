@@ -31,99 +31,83 @@ pub struct Processor {
     pub xnack: ModeSupport,
     /// ECC of the on-chip memory.
     pub sramecc: ModeSupport,
-    /// Where the row is from: files of LLVM and CLR, or pull requests. `llvm` is llvm/llvm-project, `RS` is
-    /// ROCm/rocm-systems.
-    pub source: &'static str,
 }
 
-/// LLVM's `ELF.h` and `AMDGPUTargetParser.def`, with which `supportedIsas` in CLR's `device.cpp` agrees.
-const LLVM: &str = "llvm: ELF.h, AMDGPUTargetParser.def";
-/// LLVM up to version 19.
-const REMOVED: &str = "llvm 15 to 19: ELF.h, TargetParser.cpp";
-/// Code records that XNACK is on, and runtimes use the bare name.
-const GFX12_5: &str = "llvm#212792, RS#11737";
-/// Revision A0 of gfx1250, and the same for it.
-const STRICT: &str = "llvm#218543, llvm#212792, RS#10680";
-/// The HSA runtime turns XNACK off.
-const WITHOUT_XNACK: &str = "llvm: ELF.h; RS#8237";
-
-/// All processors, in LLVM's order.
+/// All processors, in LLVM's order. Rows are from LLVM's `ELF.h` and `AMDGPUTargetParser.def`, with which `supportedIsas` in CLR's
+/// `device.cpp` agrees. A comment names other sources: `llvm` is llvm/llvm-project, `RS` is ROCm/rocm-systems.
+///
+/// `ForcedOff`: the HSA runtime turns XNACK off (RS#8237). `AlwaysOn`: code records that XNACK is on, and runtimes use the bare name
+/// (llvm#212792, RS#11737).
 pub const PROCESSORS: &[Processor] = &[
-    processor("gfx600", 0x20, Unsupported, Unsupported, LLVM),
-    processor("gfx601", 0x21, Unsupported, Unsupported, LLVM),
-    processor("gfx602", 0x3a, Unsupported, Unsupported, LLVM),
-    processor("gfx700", 0x22, Unsupported, Unsupported, LLVM),
-    processor("gfx701", 0x23, Unsupported, Unsupported, LLVM),
-    processor("gfx702", 0x24, Unsupported, Unsupported, LLVM),
-    processor("gfx703", 0x25, Unsupported, Unsupported, LLVM),
-    processor("gfx704", 0x26, Unsupported, Unsupported, LLVM),
-    processor("gfx705", 0x3b, Unsupported, Unsupported, LLVM),
-    processor("gfx801", 0x28, Selectable, Unsupported, LLVM),
-    processor("gfx802", 0x29, Unsupported, Unsupported, LLVM),
-    processor("gfx803", 0x2a, Unsupported, Unsupported, LLVM),
-    processor("gfx805", 0x3c, Unsupported, Unsupported, LLVM),
-    processor("gfx810", 0x2b, Selectable, Unsupported, LLVM),
-    processor("gfx900", 0x2c, Selectable, Unsupported, LLVM),
-    processor("gfx902", 0x2d, ForcedOff, Unsupported, WITHOUT_XNACK),
-    processor("gfx904", 0x2e, Selectable, Unsupported, LLVM),
-    processor("gfx906", 0x2f, Selectable, Selectable, LLVM),
-    processor("gfx908", 0x30, Selectable, Selectable, LLVM),
-    processor("gfx909", 0x31, ForcedOff, Unsupported, WITHOUT_XNACK),
-    processor("gfx90a", 0x3f, Selectable, Selectable, LLVM),
-    processor("gfx90c", 0x32, ForcedOff, Unsupported, WITHOUT_XNACK),
-    processor("gfx940", 0x40, Selectable, Selectable, REMOVED),
-    processor("gfx941", 0x4b, Selectable, Selectable, REMOVED),
-    processor("gfx942", 0x4c, Selectable, Selectable, LLVM),
-    processor("gfx950", 0x4f, Selectable, Selectable, LLVM),
-    processor("gfx1010", 0x33, Selectable, Unsupported, LLVM),
-    processor("gfx1011", 0x34, Selectable, Unsupported, LLVM),
-    processor("gfx1012", 0x35, Selectable, Unsupported, LLVM),
-    processor("gfx1013", 0x42, Selectable, Unsupported, LLVM),
-    processor("gfx1030", 0x36, Unsupported, Unsupported, LLVM),
-    processor("gfx1031", 0x37, Unsupported, Unsupported, LLVM),
-    processor("gfx1032", 0x38, Unsupported, Unsupported, LLVM),
-    processor("gfx1033", 0x39, Unsupported, Unsupported, LLVM),
-    processor("gfx1034", 0x3e, Unsupported, Unsupported, LLVM),
-    processor("gfx1035", 0x3d, Unsupported, Unsupported, LLVM),
-    processor("gfx1036", 0x45, Unsupported, Unsupported, LLVM),
-    processor("gfx1100", 0x41, Unsupported, Unsupported, LLVM),
-    processor("gfx1101", 0x46, Unsupported, Unsupported, LLVM),
-    processor("gfx1102", 0x47, Unsupported, Unsupported, LLVM),
-    processor("gfx1103", 0x44, Unsupported, Unsupported, LLVM),
-    processor("gfx1150", 0x43, Unsupported, Unsupported, LLVM),
-    processor("gfx1151", 0x4a, Unsupported, Unsupported, LLVM),
-    processor("gfx1152", 0x55, Unsupported, Unsupported, LLVM),
-    processor("gfx1153", 0x58, Unsupported, Unsupported, LLVM),
-    processor("gfx1154", 0x57, Unsupported, Unsupported, LLVM),
-    processor("gfx1170", 0x5d, Unsupported, Unsupported, LLVM),
-    processor("gfx1171", 0x5e, Unsupported, Unsupported, LLVM),
-    processor("gfx1172", 0x5c, Unsupported, Unsupported, LLVM),
-    processor("gfx1200", 0x48, Unsupported, Unsupported, LLVM),
-    processor("gfx1201", 0x4e, Unsupported, Unsupported, LLVM),
+    processor("gfx600", 0x20, Unsupported, Unsupported),
+    processor("gfx601", 0x21, Unsupported, Unsupported),
+    processor("gfx602", 0x3a, Unsupported, Unsupported),
+    processor("gfx700", 0x22, Unsupported, Unsupported),
+    processor("gfx701", 0x23, Unsupported, Unsupported),
+    processor("gfx702", 0x24, Unsupported, Unsupported),
+    processor("gfx703", 0x25, Unsupported, Unsupported),
+    processor("gfx704", 0x26, Unsupported, Unsupported),
+    processor("gfx705", 0x3b, Unsupported, Unsupported),
+    processor("gfx801", 0x28, Selectable, Unsupported),
+    processor("gfx802", 0x29, Unsupported, Unsupported),
+    processor("gfx803", 0x2a, Unsupported, Unsupported),
+    processor("gfx805", 0x3c, Unsupported, Unsupported),
+    processor("gfx810", 0x2b, Selectable, Unsupported),
+    processor("gfx900", 0x2c, Selectable, Unsupported),
+    processor("gfx902", 0x2d, ForcedOff, Unsupported),
+    processor("gfx904", 0x2e, Selectable, Unsupported),
+    processor("gfx906", 0x2f, Selectable, Selectable),
+    processor("gfx908", 0x30, Selectable, Selectable),
+    processor("gfx909", 0x31, ForcedOff, Unsupported),
+    processor("gfx90a", 0x3f, Selectable, Selectable),
+    processor("gfx90c", 0x32, ForcedOff, Unsupported),
+    processor("gfx940", 0x40, Selectable, Selectable), // LLVM 15 to 19: ELF.h, TargetParser.cpp.
+    processor("gfx941", 0x4b, Selectable, Selectable), // LLVM 15 to 19: ELF.h, TargetParser.cpp.
+    processor("gfx942", 0x4c, Selectable, Selectable),
+    processor("gfx950", 0x4f, Selectable, Selectable),
+    processor("gfx1010", 0x33, Selectable, Unsupported),
+    processor("gfx1011", 0x34, Selectable, Unsupported),
+    processor("gfx1012", 0x35, Selectable, Unsupported),
+    processor("gfx1013", 0x42, Selectable, Unsupported),
+    processor("gfx1030", 0x36, Unsupported, Unsupported),
+    processor("gfx1031", 0x37, Unsupported, Unsupported),
+    processor("gfx1032", 0x38, Unsupported, Unsupported),
+    processor("gfx1033", 0x39, Unsupported, Unsupported),
+    processor("gfx1034", 0x3e, Unsupported, Unsupported),
+    processor("gfx1035", 0x3d, Unsupported, Unsupported),
+    processor("gfx1036", 0x45, Unsupported, Unsupported),
+    processor("gfx1100", 0x41, Unsupported, Unsupported),
+    processor("gfx1101", 0x46, Unsupported, Unsupported),
+    processor("gfx1102", 0x47, Unsupported, Unsupported),
+    processor("gfx1103", 0x44, Unsupported, Unsupported),
+    processor("gfx1150", 0x43, Unsupported, Unsupported),
+    processor("gfx1151", 0x4a, Unsupported, Unsupported),
+    processor("gfx1152", 0x55, Unsupported, Unsupported),
+    processor("gfx1153", 0x58, Unsupported, Unsupported),
+    processor("gfx1154", 0x57, Unsupported, Unsupported),
+    processor("gfx1170", 0x5d, Unsupported, Unsupported),
+    processor("gfx1171", 0x5e, Unsupported, Unsupported),
+    processor("gfx1172", 0x5c, Unsupported, Unsupported),
+    processor("gfx1200", 0x48, Unsupported, Unsupported),
+    processor("gfx1201", 0x4e, Unsupported, Unsupported),
     // LLVM says that gfx12.5 supports SRAM-ECC. ROCr and CLR have no modifier for it.
-    processor("gfx1250", 0x49, AlwaysOn, Unnamed, GFX12_5),
-    processor("gfx1250-strict", 0xeb, AlwaysOn, Unnamed, STRICT),
-    processor("gfx1251", 0x5a, AlwaysOn, Unnamed, GFX12_5),
-    processor("gfx1310", 0x50, Unsupported, Unsupported, LLVM),
-    processor("gfx9-generic", 0x51, Selectable, Unsupported, LLVM),
-    processor("gfx9-4-generic", 0x5f, Selectable, Selectable, LLVM),
-    processor("gfx10-1-generic", 0x52, Selectable, Unsupported, LLVM),
-    processor("gfx10-3-generic", 0x53, Unsupported, Unsupported, LLVM),
-    processor("gfx11-generic", 0x54, Unsupported, Unsupported, LLVM),
-    processor("gfx11-7-generic", 0x62, Unsupported, Unsupported, LLVM),
-    processor("gfx12-generic", 0x59, Unsupported, Unsupported, LLVM),
-    processor("gfx12-5-generic", 0x5b, AlwaysOn, Unnamed, GFX12_5),
-    processor("gfx13-generic", 0x63, Unsupported, Unsupported, LLVM),
+    processor("gfx1250", 0x49, AlwaysOn, Unnamed),
+    processor("gfx1250-strict", 0xeb, AlwaysOn, Unnamed), // llvm#218543, RS#10680: revision A0 of gfx1250.
+    processor("gfx1251", 0x5a, AlwaysOn, Unnamed),
+    processor("gfx1310", 0x50, Unsupported, Unsupported),
+    processor("gfx9-generic", 0x51, Selectable, Unsupported),
+    processor("gfx9-4-generic", 0x5f, Selectable, Selectable),
+    processor("gfx10-1-generic", 0x52, Selectable, Unsupported),
+    processor("gfx10-3-generic", 0x53, Unsupported, Unsupported),
+    processor("gfx11-generic", 0x54, Unsupported, Unsupported),
+    processor("gfx11-7-generic", 0x62, Unsupported, Unsupported),
+    processor("gfx12-generic", 0x59, Unsupported, Unsupported),
+    processor("gfx12-5-generic", 0x5b, AlwaysOn, Unnamed),
+    processor("gfx13-generic", 0x63, Unsupported, Unsupported),
 ];
 
-const fn processor(
-    name: &'static str,
-    number: u8,
-    xnack: ModeSupport,
-    sramecc: ModeSupport,
-    source: &'static str,
-) -> Processor {
-    Processor { name, number, xnack, sramecc, source }
+const fn processor(name: &'static str, number: u8, xnack: ModeSupport, sramecc: ModeSupport) -> Processor {
+    Processor { name, number, xnack, sramecc }
 }
 
 impl Processor {

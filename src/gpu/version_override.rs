@@ -21,7 +21,7 @@ use std::ffi::{OsStr, OsString};
 use super::TargetId;
 use super::detect::GpuNode;
 use super::fallback::{FALLBACKS, FallbackState};
-use super::hierarchy::{find_target, target_of_version};
+use super::hierarchy::find_target;
 
 /// The variable for all nodes. An underscore and a number name the node of another one.
 pub const OVERRIDE: &str = "HSA_OVERRIDE_GFX_VERSION";
@@ -71,7 +71,7 @@ pub fn version_override(node: &GpuNode, variable: impl Fn(&OsStr) -> Option<OsSt
         Some((major, minor, stepping)) => {
             // A version in decimal digits, as KFD writes it, has room for numbers up to 99.
             let target = (minor <= 99 && stepping <= 99).then(|| major * 10_000 + minor * 100 + stepping);
-            match target.map(target_of_version) {
+            match target.map(TargetId::of_version) {
                 Some(target) if target == node.target => return None,
                 _ if major != node.version / 10_000 => OverrideEffect::OtherGeneration,
                 Some(target) if target.is_known() => OverrideEffect::Renames(target),
@@ -127,11 +127,11 @@ mod tests {
     use super::OverrideEffect::{self, Empty, Invalid, OtherGeneration, Renames, Unknown};
     use super::{OVERRIDE, stand_ins, value_for, version_override};
     use crate::gpu::hierarchy::TARGETS;
-    use crate::gpu::{GpuNode, target_of_version};
+    use crate::gpu::{GpuNode, TargetId};
 
     /// The effect on a GPU of this version, which is KFD node 1, after that of a CPU.
     fn effect(version: u32, variables: &[(&str, &str)]) -> Option<OverrideEffect> {
-        let node = GpuNode { number: 1, version, target: target_of_version(version) };
+        let node = GpuNode { number: 1, version, target: TargetId::of_version(version) };
         let value = |name: &str| variables.iter().find(|(it, _)| *it == name).map(|(_, value)| OsString::from(value));
         version_override(&node, |name| value(name.to_str().unwrap())).map(|it| it.effect)
     }
