@@ -46,7 +46,7 @@ mod thin;
 use std::sync::Arc;
 
 use crate::gpu::TargetId;
-use crate::rope::Content;
+use crate::rope::{Content, ExtentSource};
 
 pub(crate) use bundle::is_plain_bundle;
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
@@ -90,6 +90,12 @@ impl CodeObject {
     /// A code object outside of compressed bundles.
     pub fn new(target: TargetId, content: Arc<dyn Content>) -> Self {
         Self { target, content, bundle: None, offset: 0 }
+    }
+
+    /// Whether it is in a compressed bundle, or in a file that is inflated to be read.
+    pub(crate) fn is_packed(&self) -> bool {
+        let extents = self.content.extents(0, self.content.size());
+        self.bundle.is_some() || extents.iter().any(|extent| matches!(extent.source, ExtentSource::Read))
     }
 
     /// The target in its header; `None` if that names none, or cannot be read.

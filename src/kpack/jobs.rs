@@ -23,6 +23,7 @@ use crate::fatbin::{CodeObject, Compressed, Decompressed, OpenBundle, Pinned};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{ReadError, check_range, to_usize};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, Weak, rank, thread};
 
 /// Memory for each thread, in bytes. With less, threads would only wait for each other's memory. A zstd context of
@@ -38,14 +39,16 @@ const RATIO: u64 = 4;
 pub struct BundleJobs {
     resources: Arc<Resources>,
     threads: usize,
-    /// All frames of the archives, by bundle.
-    frames: Mutex<HashMap<u64, Vec<Weak<Frame>>>, { rank::FRAMES }>,
+    /// Frames of the archives, by bundle. Outside of compressed bundles, of files that are inflated.
+    frames: Mutex<HashMap<JobKey, Vec<Weak<Frame>>>, { rank::FRAMES }>,
     /// Frames by the address of the content that they are made of, its target, and the level.
     shared: Mutex<HashMap<(usize, TargetId, i32), Weak<Frame>>>,
     pub(super) equal: EqualBundles,
     state: Mutex<Schedule, { rank::SCHEDULE }>,
     /// Held while a large frame grows in memory.
     growing: Mutex<(), { rank::GROWING }>,
+    /// Bytes that were inflated for archives one by one.
+    inflated: AtomicU64,
 }
 
 impl BundleJobs {
@@ -65,6 +68,7 @@ impl BundleJobs {
             equal: EqualBundles::default(),
             state: Mutex::default(),
             growing: Mutex::default(),
+            inflated: AtomicU64::new(0),
         })
     }
 
@@ -92,15 +96,34 @@ impl BundleJobs {
         frame
     }
 
-    /// Registers a frame as one of its bundle, so that it is made when all frames of the bundle are.
+    /// Registers a frame, so that it is made when all frames of its bundle are, or all that are inflated.
     pub(super) fn register(&self, frame: &Arc<Frame>) {
-        let Some(bundle) = &frame.object.bundle else { return };
         let mut frames = self.frames.lock();
-        let of_bundle = frames.entry(bundle.id()).or_default();
-        if of_bundle.is_empty() {
+        let of_bundle = frames.entry(key(frame)).or_default();
+        if let Some(bundle) = frame.object.bundle.as_ref().filter(|_| of_bundle.is_empty()) {
             self.equal.add(bundle);
         }
         of_bundle.push(Arc::downgrade(frame));
+    }
+
+    /// Makes the frames of one archive, whose size is asked for. In a deflated file its code lies between that of others, so that
+    /// much of the file is inflated for it. When as much was inflated for single archives as the code of all takes, all frames
+    /// are made at once: at most about twice as much is inflated as necessary, whatever is asked for.
+    pub(super) fn make_one(self: &Arc<Self>, frames: &[Arc<Frame>]) -> Result<(), ReadError> {
+        let mut all = self.frames_of(None);
+        let size: u64 = all.iter().map(|frame| frame.size()).sum();
+        if size > 0 && self.inflated.load(Ordering::Relaxed) >= size && self.resources.store.has_room() {
+            self.inflated.store(0, Ordering::Relaxed);
+            all.retain(|frame| !frame.is_prepared());
+            // In the order of the files. A frame that fails is the error of its reader, and tried again after as much work.
+            all.sort_unstable_by_key(|frame| frame.id());
+            self.demand(&all).wait(|_| ()).ok();
+        }
+        let inflated = || self.resources.counters.bytes_inflated.get();
+        let before = inflated();
+        let made = self.demand(frames).wait(|_| ());
+        self.inflated.fetch_add(inflated() - before, Ordering::Relaxed);
+        made.map(drop)
     }
 
     /// A frame. Makes it if necessary.
@@ -110,7 +133,9 @@ impl BundleJobs {
                 return Ok(made);
             }
             let before = self.state.lock().compressed;
-            let made = self.demand(std::slice::from_ref(frame)).wait(|_| ())?;
+            let ticket = self.demand(std::slice::from_ref(frame));
+            self.state.lock().hurry(frame);
+            let made = ticket.wait(|_| ())?;
             self.resources.counters.read_wait_bytes_max.raise(self.state.lock().compressed - before);
             // No last frame means that another thread made it before it was demanded.
             if let Some(made) = made {
@@ -242,7 +267,7 @@ impl BundleJobs {
     fn take_over(&self, key: JobKey) -> bool {
         let pending = self.state.lock().pending(key);
         for frame in pending.iter().filter(|frame| frame.check().is_ok()) {
-            if let Some(made) = self.equal.made(frame, |bundle| self.frames_of(bundle)) {
+            if let Some(made) = self.equal.made(frame, |bundle| self.frames_of(Some(bundle.id()))) {
                 frame.take_over(made);
             }
         }
@@ -315,7 +340,7 @@ impl BundleJobs {
         // Released before callers are notified.
         drop(closed);
         if let Some(bundle) = bundle.filter(|bundle| bundle.is_void()) {
-            self.frames_of(bundle).iter().for_each(|frame| frame.forget());
+            self.frames_of(Some(bundle.id())).iter().for_each(|frame| frame.forget());
         }
         for (demand, error) in failed {
             demand.end(&Err(error));
@@ -323,9 +348,9 @@ impl BundleJobs {
     }
 
     /// The registered frames of a bundle.
-    fn frames_of(&self, bundle: &Compressed) -> Vec<Arc<Frame>> {
+    fn frames_of(&self, bundle: JobKey) -> Vec<Arc<Frame>> {
         let frames = self.frames.lock();
-        frames.get(&bundle.id()).into_iter().flatten().filter_map(Weak::upgrade).collect()
+        frames.get(&bundle).into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
     /// The other frames of a bundle to be made while it is open, as many as there is room for. None at the first
@@ -336,8 +361,10 @@ impl BundleJobs {
             return Vec::new();
         }
         let mut room = if store.has_room() { u64::MAX } else { held.capacity().saturating_sub(held.bytes()) };
-        let lacking =
-            self.frames_of(bundle).into_iter().filter(|frame| frame.made().is_none() && frame.check().is_ok());
+        let lacking = self
+            .frames_of(Some(bundle.id()))
+            .into_iter()
+            .filter(|frame| frame.made().is_none() && frame.check().is_ok());
         let fits = |frame: &Arc<Frame>| {
             let rest = room.checked_sub(frame.known_length().unwrap_or(frame.size() / RATIO));
             room = rest.unwrap_or(0);
@@ -362,7 +389,7 @@ impl BundleJobs {
 
     /// Whether a frame that has not been made can be made of what was decompressed of a bundle.
     fn is_useful(&self, bundle: &Compressed, held: &Decompressed) -> bool {
-        self.frames_of(bundle).iter().any(|frame| frame.end() <= held.len() as u64 && frame.made().is_none())
+        self.frames_of(Some(bundle.id())).iter().any(|frame| frame.end() <= held.len() as u64 && frame.made().is_none())
     }
 }
 

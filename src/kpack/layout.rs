@@ -1,7 +1,7 @@
 //! An archive as a rope, and bounds of its size before its code objects are compressed.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use once_cell::sync::OnceCell;
@@ -11,7 +11,7 @@ use super::content::ArchiveBytes;
 use super::frame::Frame;
 use super::jobs::BundleJobs;
 use super::read_ahead::ReadAhead;
-use super::{Compression, make_archives, toc_key};
+use super::{Compression, make_archive, toc_key};
 use crate::gpu::TargetId;
 use crate::index::RecordKind;
 use crate::rope::{Content, Identity, Materialize, ReadError, Rope, Segment, SizeBounds, Xxh3, in_pieces, read_all};
@@ -90,7 +90,7 @@ impl ArchiveRope {
             is_being_made: AtomicBool::new(false),
             lengths_key: OnceLock::new(),
         };
-        archive.frames().for_each(|frame| jobs.register(frame));
+        archive.frames().filter(|frame| frame.object.is_packed()).for_each(|frame| jobs.register(frame));
         archive
     }
 
@@ -257,7 +257,7 @@ impl ArchiveRope {
         };
         self.load_lengths();
         if self.lengths().is_none() {
-            make_archives(&[self], &AtomicU64::new(0))?;
+            make_archive(self)?;
         }
         let unknown = || ReadError::damaged(&Arc::from("archive"), "a frame was not made");
         let lengths = self.lengths().ok_or_else(unknown)?;

@@ -132,6 +132,14 @@ pub(crate) fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Resu
     check_bundles(archives)
 }
 
+/// The same for one archive, of which a reader wants to know the size.
+pub(crate) fn make_archive(archive: &ArchiveRope) -> Result<(), ReadError> {
+    let made = archive.jobs.make_one(&unprepared(&[archive]));
+    archive.save_lengths();
+    made?;
+    check_bundles(&[archive])
+}
+
 /// Fails if a bundle of the archives is damaged anywhere, if the command has to find that. Bundles that were decompressed
 /// to their ends are not decompressed again.
 fn check_bundles(archives: &[&ArchiveRope]) -> Result<(), ReadError> {

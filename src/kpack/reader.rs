@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use rocm_kpack::{Archive, Blob, Error, HEADER_SIZE, Scheme, Source, Toc, TocEntry};
+use rocm_kpack::{Archive, Blob, Error, HEADER_SIZE, MAGIC, Scheme, Source, Toc, TocEntry};
 
 use super::pieces::{ArchivePart, Pieces};
 use crate::fatbin::StoredObject;
@@ -54,11 +54,12 @@ struct PlacedEntry {
 /// Fails if the table of contents may be longer than there is memory for. It is the end of an archive, and only reading
 /// it shows how long it is.
 fn check_tail(content: &dyn Content) -> Result<(), Error> {
-    let mut offset = [0; 8];
-    if content.size() < HEADER_SIZE || content.read_at(8, &mut offset).is_err() {
+    let mut head = [0; 16];
+    if content.size() < HEADER_SIZE || content.read_at(0, &mut head).is_err() || !head.starts_with(MAGIC) {
         return Ok(());
     }
-    let tail = content.size().saturating_sub(u64::from_le_bytes(offset));
+    let [.., o0, o1, o2, o3, o4, o5, o6, o7] = head;
+    let tail = content.size().saturating_sub(u64::from_le_bytes([o0, o1, o2, o3, o4, o5, o6, o7]));
     Parser::Archive.check(tail.min(Parser::Archive.ceiling())).map_err(|error| Error::Read(error.into()))
 }
 
@@ -82,13 +83,9 @@ impl ArchiveReader {
         let (mut entries, mut numbers, mut targets) = (Vec::new(), HashMap::<Box<str>, u32>::new(), Vec::new());
         let mut refused = None;
         archive.each_entry(|name, target, entry| {
-            if refused.is_none() {
-                refused = count(ENTRY + entry.kind.len()).err();
-            }
-            let (Ok(name), Ok(next)) = (u32::try_from(name), u32::try_from(targets.len())) else { return };
-            if refused.is_some() {
-                return;
-            }
+            refused = refused.take().or_else(|| count(ENTRY + entry.kind.len()).err());
+            let numbered = (&refused, u32::try_from(name), u32::try_from(targets.len()));
+            let (None, Ok(name), Ok(next)) = numbered else { return };
             let target = numbers.get(target).copied().unwrap_or_else(|| {
                 targets.push(Box::from(target));
                 *numbers.entry(target.into()).or_insert(next)

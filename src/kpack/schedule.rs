@@ -112,6 +112,15 @@ impl Schedule {
         true
     }
 
+    /// Has a frame made before others of its bundle: its reader waits for no other one.
+    pub(super) fn hurry(&mut self, frame: &Frame) {
+        let Some(job) = self.jobs.get_mut(&key(frame)) else { return };
+        let found = job.pending.iter().position(|demand| demand.frame.id() == frame.id());
+        if let Some(demand) = found.and_then(|found| job.pending.remove(found)) {
+            job.pending.push_front(demand);
+        }
+    }
+
     /// Publishes a bundle that was opened, or of which more was decompressed. Its frames can now be made. Adds demands for
     /// `others`.
     pub(super) fn open(&mut self, key: JobKey, open: OpenBundle, others: &[Arc<Frame>]) -> Ended {

@@ -1,6 +1,8 @@
 //! The costs of making frames, measured by counters.
 
 use super::*;
+use crate::fatbin::CodeObject;
+use crate::source::testing::{content_of, open_wheel, packed, zipped};
 
 #[test]
 fn all_architectures_together_cost_one_decompression_of_each_bundle_and_one_alone_that_of_its_beginning() {
@@ -196,4 +198,40 @@ fn what_was_spooled_is_read_again_without_work() {
         }
     });
     assert_eq!(cost, (0, 0));
+}
+
+#[test]
+fn archives_of_a_deflated_file_inflate_it_a_few_times_however_many_there_are() {
+    const OBJECT: u64 = 64 << 10;
+    const ROUNDS: u64 = 8;
+    let names =
+        "gfx900 gfx906 gfx908 gfx90a gfx942 gfx950 gfx1010 gfx1011 gfx1012 gfx1030 gfx1031 gfx1032 gfx1100 gfx1101";
+    let targets: Vec<TargetId> = names.split(' ').map(|name| name.parse().unwrap()).collect();
+    let size = targets.len() as u64 * ROUNDS * OBJECT;
+    let directory = tempfile::tempdir().unwrap();
+    let resources = with_store(1 << 23, directory.path(), 1 << 30);
+    let input = open_wheel(&zipped(&[packed("x/lib.so", &code(1, size))]), &resources).unwrap();
+    let (content, jobs) = (content_of(&input, "x/lib.so"), BundleJobs::new(&resources));
+    // In the order of the file, where the code objects of all targets alternate.
+    let mut entries: Vec<_> = targets.iter().map(|_| Vec::new()).collect();
+    for (number, offset) in (0..size).step_by(to_usize(OBJECT)).enumerate() {
+        let (wrapper, target) = (number / targets.len(), number % targets.len());
+        let object = Rope::new([Segment::range(Arc::clone(&content), offset, OBJECT).unwrap()]).unwrap();
+        let object = CodeObject { offset, ..CodeObject::new(targets[target].clone(), Arc::new(object)) };
+        let frame = Arc::new(Frame::new(object, 3, &resources));
+        let entry = ArchiveEntry { binary: 0, kernel_name: "x".into(), wrapper: Some(wrapper), frame };
+        entries[target].push(entry);
+    }
+    let archive = |(target, entries): (&TargetId, _)| {
+        ArchiveRope::new("x", target.clone(), Compression::default(), entries, &jobs)
+    };
+    let archives: Vec<_> = targets.iter().zip(entries).map(archive).collect();
+    let inflated = || resources.counters.bytes_inflated.get();
+    archives[0].make().unwrap();
+    assert_eq!(resources.counters.frames_made.get(), ROUNDS, "one alone costs the code of one");
+    for archive in &archives {
+        archive.make().unwrap();
+    }
+    assert_eq!(resources.counters.frames_made.get(), ROUNDS * targets.len() as u64);
+    assert!(inflated() <= 5 * size, "{} of {size}", inflated());
 }
