@@ -12,7 +12,7 @@ use super::credentials::{AccessKey, credentials, region, variable};
 use super::error::{BucketError, BucketProblem};
 use super::place::BucketPlace;
 use super::signature::{self, Unsigned};
-use crate::remote::{RemoteProblem, agent, silence};
+use crate::remote::{RemoteProblem, agent, proxy_of, silence};
 use crate::rope::Sha256;
 use crate::split::hex;
 
@@ -201,10 +201,8 @@ impl BucketClient {
     fn send(&self, asked: &Asked<'_>) -> Result<BucketAnswer, BucketProblem> {
         let mut tries = 0;
         loop {
-            let problem = match self.send_once(asked) {
-                Ok(answer) => return Ok(answer),
-                Err(problem) => problem,
-            };
+            let answer = self.send_once(asked);
+            let Err(problem) = answer else { return answer };
             tries += 1;
             thread::sleep(problem.pause(tries, self.silence / 120).ok_or(problem)?);
         }
@@ -244,7 +242,8 @@ impl BucketClient {
 
     /// Redirects are not followed: their signature would be that of another server.
     fn call(&self, request: Request<impl ureq::AsSendBody>) -> Result<Response<Body>, ureq::Error> {
-        self.agent.run(self.agent.configure_request(request).max_redirects(0).build())
+        let proxy = proxy_of(request.uri())?;
+        self.agent.run(self.agent.configure_request(request).proxy(proxy).build())
     }
 
     fn check(&self, response: Response<Body>, asked: &Asked<'_>) -> Result<BucketAnswer, BucketProblem> {

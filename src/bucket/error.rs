@@ -109,16 +109,15 @@ impl BucketProblem {
 
     /// The pause before a request is made again; `None` if it would have the same answer.
     pub(super) fn pause(&self, tries: u32, unit: Duration) -> Option<Duration> {
-        match self {
-            Self::Remote(problem) => problem.pause(tries, unit),
+        let status = match self {
+            Self::Remote(problem) => return problem.pause(tries, unit),
             // S3 answers 409 if two requests meet, and 400 if it has waited too long for a body.
-            Self::Answer { status: 409, .. } => RemoteProblem::Status(500).pause(tries, unit),
-            Self::Answer { status: 400, code: Some(code) } if code == "RequestTimeout" => {
-                RemoteProblem::Status(500).pause(tries, unit)
-            }
-            Self::Answer { status, .. } => RemoteProblem::Status(*status).pause(tries, unit),
-            _ => None,
-        }
+            Self::Answer { status: 409, .. } => 500,
+            Self::Answer { status: 400, code: Some(code) } if code == "RequestTimeout" => 500,
+            Self::Answer { status, .. } => *status,
+            _ => return None,
+        };
+        RemoteProblem::Status(status).pause(tries, unit)
     }
 
     /// Whether the server answered with this status.

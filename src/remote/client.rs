@@ -8,16 +8,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustls::crypto::ring;
-use ureq::config::RedirectAuthHeaders;
-use ureq::http::Uri;
+use ureq::http::{Response, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
-use ureq::{Agent, ResponseExt};
+use ureq::{Agent, Body};
 
 use super::credentials::Credentials;
 use super::error::{RemoteProblem, TRIES};
-use super::response::{AskedRange, RangeAnswer, RangeBody, Validators};
+use super::response::{AskedRange, RangeAnswer, RangeBody, Validators, content_range};
 use super::window::BLOCK;
-use super::{certificates, url};
+use super::{certificates, proxy_of, reference, url};
 use crate::rope::to_usize;
 
 /// The slowest server that is waited for, in bytes per second.
@@ -37,7 +36,7 @@ pub(super) struct RangeClient {
     /// Where redirects from it led.
     found: Mutex<Option<Uri>>,
     /// What the first answer said.
-    validators: OnceLock<Validators>,
+    pub(super) validators: OnceLock<Validators>,
     credentials: Option<Credentials>,
     silence: Duration,
 }
@@ -46,37 +45,23 @@ impl RangeClient {
     pub(super) fn new(name: &Path) -> Result<Self, RemoteProblem> {
         let named = url::of_name(name)?;
         let agent = agent(!url::is_insecure(name))?;
-        let credentials = Credentials::of(&named);
+        let credentials = Credentials::of(&named)?;
         let (name, found, validators) = (name.to_owned(), Mutex::default(), OnceLock::new());
         Ok(Self { name, agent, named, found, validators, credentials, silence: silence() })
     }
 
-    /// What the first answer said.
-    pub(super) fn validators(&self) -> Option<&Validators> {
-        self.validators.get()
-    }
-
     /// The last bytes of the file, as many as `length`, or all.
     pub(super) fn tail(&self, length: u64) -> Result<Vec<u8>, RemoteProblem> {
-        let mut tail = Vec::new();
-        let first = match self.answer(&AskedRange::Tail(length)) {
-            // Not every server with ranges has those that count from the end.
-            Err(RemoteProblem::NoRanges(_) | RemoteProblem::Status(400 | 416 | 501)) => {
-                self.answer(&AskedRange::Bytes(0..1))?.validators.total.saturating_sub(length)
+        let answer = match self.answer(&AskedRange::Tail(length)) {
+            Err(problem) if knows_no_tail(&problem) => {
+                let total = self.answer(&AskedRange::Bytes(0..1))?.validators.total;
+                self.answer(&AskedRange::Bytes(total.saturating_sub(length)..total))?
             }
-            answer => {
-                let mut answer = answer?;
-                let first = answer.range.start;
-                // What is missing is asked for below.
-                answer.body.read_all(&mut tail).ok();
-                first
-            }
+            answer => answer?,
         };
-        let total = self.validators.get().map_or(0, |it| it.total);
-        let come = tail.len();
-        let mut rest = RangeReader::new(first + come as u64..total);
-        tail.resize(come + to_usize(rest.left()), 0);
-        rest.read(self, tail.get_mut(come..).unwrap_or_default())?;
+        let mut reader = RangeReader { body: Some(answer.body), ..RangeReader::new(answer.range) };
+        let mut tail = vec![0; to_usize(reader.left())];
+        reader.read(self, &mut tail)?;
         Ok(tail)
     }
 
@@ -85,10 +70,9 @@ impl RangeClient {
         let mut tries = 0;
         loop {
             let mut answer = self.answer(&AskedRange::Whole(most))?;
-            let mut whole = Vec::new();
             tries += 1;
-            match answer.body.read_all(&mut whole) {
-                Ok(()) => return Ok(whole),
+            match answer.body.read_all() {
+                Ok(whole) => return Ok(whole),
                 Err(problem) if tries >= TRIES => return Err(problem),
                 Err(_) => thread::sleep(self.silence / 60),
             }
@@ -100,10 +84,11 @@ impl RangeClient {
         let mut tries = 0;
         loop {
             let found = self.found.lock().clone();
-            let problem = match self.ask(asked, found.as_ref()) {
-                Ok(answer) => return Ok(answer),
-                Err(problem) => problem,
-            };
+            let answer = self.ask(asked, found.as_ref());
+            let Err(problem) = answer else { return answer };
+            if matches!(asked, AskedRange::Tail(_)) && knows_no_tail(&problem) {
+                return Err(problem);
+            }
             // A link to which a redirect led may expire.
             if found.is_some_and(|found| found != self.named) && problem.may_be_expired() {
                 *self.found.lock() = None;
@@ -116,11 +101,27 @@ impl RangeClient {
 
     /// Makes a request, of the place where the file was found before.
     fn ask(&self, asked: &AskedRange, found: Option<&Uri>) -> Result<RangeAnswer, RemoteProblem> {
-        let uri = found.unwrap_or(&self.named);
-        let redirects = if found.is_some() { 0 } else { REDIRECTS };
+        let mut place = found.unwrap_or(&self.named).clone();
+        let mut left = REDIRECTS;
+        let response = loop {
+            let mut response = self.request(asked, &place)?;
+            let Some(next) = redirect(&response, &place).filter(|_| found.is_none()) else { break response };
+            left = left.checked_sub(1).ok_or(RemoteProblem::Redirects)?;
+            place = next?;
+            // Its connection is free again if nothing is left of it.
+            response.body_mut().with_config().limit(BLOCK).read_to_vec().ok();
+        };
+        let answer = RangeAnswer::check(response, asked, self.validators.get(), &self.name.to_string_lossy())?;
+        *self.found.lock() = Some(place);
+        self.validators.get_or_init(|| answer.validators.clone());
+        Ok(answer)
+    }
+
+    /// Makes a request of a place, and follows no redirect.
+    fn request(&self, asked: &AskedRange, uri: &Uri) -> Result<Response<Body>, RemoteProblem> {
         let slowest = self.silence + Duration::from_secs(asked.most() / SLOWEST);
-        let mut request =
-            self.agent.get(uri).config().max_redirects(redirects).timeout_recv_body(Some(slowest)).build();
+        let config = self.agent.get(uri).config().proxy(proxy_of(uri)?);
+        let mut request = config.timeout_recv_body(Some(slowest)).build();
         if let Some(range) = asked.header() {
             request = request.header("range", range);
         }
@@ -133,12 +134,25 @@ impl RangeClient {
         {
             request = request.header("authorization", authorization);
         }
-        let response = request.call()?;
-        let place = response.get_uri().clone();
-        let answer = RangeAnswer::check(response, asked, self.validators.get(), &self.name.to_string_lossy())?;
-        *self.found.lock() = Some(place);
-        self.validators.get_or_init(|| answer.validators.clone());
-        Ok(answer)
+        Ok(request.call()?)
+    }
+}
+
+/// Where an answer redirects, if it does.
+fn redirect(response: &Response<Body>, place: &Uri) -> Option<Result<Uri, RemoteProblem>> {
+    let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+    let location = response.headers().get("location").filter(|_| is_redirect)?;
+    let next = location.to_str().ok().and_then(|location| reference::resolve(place, location));
+    Some(next.ok_or(RemoteProblem::LostRedirect))
+}
+
+/// Whether a server that answers so may have ranges, but none that count from the end of the file, or only of files that
+/// are longer (`findings/servers-refuse-the-end-of-small-files.sh`).
+fn knows_no_tail(problem: &RemoteProblem) -> bool {
+    match problem {
+        RemoteProblem::NoRanges(_) | RemoteProblem::Status(400 | 416 | 500 | 501) => true,
+        RemoteProblem::OtherRange { answer, .. } => content_range(answer).is_none(),
+        _ => false,
     }
 }
 
@@ -199,7 +213,7 @@ pub(super) const MOST_ANSWERS: usize = 8;
 /// The longest time without a byte of an answer.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// What makes requests. Of `https` URLs, none leads to one of `http`.
+/// What makes requests, without redirects. Of `https` URLs, none leads to one of `http`.
 pub(crate) fn agent(is_secure: bool) -> Result<Agent, RemoteProblem> {
     let certificates = certificates::read();
     // A redirect from HTTP may lead to HTTPS.
@@ -211,7 +225,7 @@ pub(crate) fn agent(is_secure: bool) -> Result<Agent, RemoteProblem> {
     let config = Agent::config_builder()
         .http_status_as_error(false)
         .https_only(is_secure)
-        .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+        .max_redirects(0)
         .user_agent(concat!("kpackfs/", env!("CARGO_PKG_VERSION")))
         .accept_encoding("identity")
         .tls_config(tls.build())

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rustls::{CertificateError, InvalidMessage};
 use ureq::Error;
 
 use super::url::without_secrets;
@@ -33,8 +34,21 @@ pub enum RemoteProblem {
     #[error("others on the way can read and change what http carries; name the https URL, or give --allow-http")]
     InTheClear,
     /// The URL has a user name and a password.
-    #[error("a password in a URL is seen by all users of this machine; write it to ~/.netrc")]
+    #[error("a user name and a password in a URL are seen by all users of this machine; write them to ~/.netrc")]
     Password,
+    /// The variable has what HTTP cannot send.
+    #[error(
+        "KPACKFS_TOKEN has a line break, or a character that is not ASCII, and is not sent; set it to the token alone"
+    )]
+    Token,
+    /// The proxy wants credentials.
+    #[error(
+        "the proxy refuses it (407): it reads a user name and a password in its own URL, as in https_proxy=http://USER:PASSWORD@HOST"
+    )]
+    ProxyDenied,
+    /// The file has no bytes.
+    #[error("it has 0 bytes on the server; publish it again")]
+    Empty,
     /// There is nothing at the URL.
     #[error("the server has no such file ({0})")]
     NotThere(u16),
@@ -92,6 +106,9 @@ pub enum RemoteProblem {
     /// Redirects do not end.
     #[error("it is redirected again and again")]
     Redirects,
+    /// A redirect leads to what is no URL.
+    #[error("the server redirects to what is no URL; name the place of the file itself")]
+    LostRedirect,
     /// A redirect leads to HTTP without TLS.
     #[error("the server redirects from https to http, which is refused")]
     Insecure,
@@ -106,6 +123,15 @@ pub enum RemoteProblem {
         "the server's certificate is not accepted: {0}; SSL_CERT_FILE names a file with those of a private authority"
     )]
     Certificate(String),
+    /// Its certificate is that of an authority, or vouches for itself.
+    #[error(
+        "the server's certificate is one of an authority, such as one that signed itself, and is not accepted even if it is \
+         trusted; have an authority sign one for the server, and name the authority's in SSL_CERT_FILE"
+    )]
+    SelfSigned,
+    /// What answers speaks no TLS.
+    #[error("the server speaks no TLS at this port ({0}); name another port, or the http URL with --allow-http")]
+    NoTls(String),
     /// No certificates of authorities are there.
     #[error("{0}: no certificates are read from it; install ca-certificates, or name a file in SSL_CERT_FILE")]
     NoCertificates(String),
@@ -152,24 +178,21 @@ fn name_of(url: &Path) -> String {
 impl From<Error> for RemoteProblem {
     /// The texts of errors that have a URL are not used, since it may be signed.
     fn from(error: Error) -> Self {
-        match error {
-            Error::Timeout(phase) => Self::Late(format!("{phase:?}")),
-            Error::HostNotFound => Self::Unreachable("its name is not known".to_owned()),
-            Error::TooManyRedirects => Self::Redirects,
-            Error::RequireHttpsOnly(_) => Self::Insecure,
-            Error::Rustls(error) => Self::Certificate(error.to_string()),
-            Error::Tls(error) => Self::Certificate(error.to_owned()),
-            Error::InvalidProxyUrl => Self::Unreachable("the URL of a proxy is not understood".to_owned()),
-            Error::Io(error) => error.into(),
-            Error::BadUri(_) | Error::Http(_) | Error::RedirectFailed => {
-                Self::Unreachable("a redirect leads nowhere".to_owned())
-            }
-            Error::ConnectProxyFailed(_) => Self::Unreachable("the proxy refuses the connection".to_owned()),
-            Error::Protocol(_) | Error::LargeResponseHeader(..) => {
-                Self::Unreachable("its answer breaks the rules of HTTP".to_owned())
-            }
-            _ => Self::Unreachable("no connection".to_owned()),
-        }
+        let reason = match error {
+            Error::Timeout(phase) => return Self::Late(format!("{phase:?}")),
+            Error::TooManyRedirects => return Self::Redirects,
+            Error::BadUri(_) | Error::Http(_) | Error::RedirectFailed => return Self::LostRedirect,
+            Error::RequireHttpsOnly(_) => return Self::Insecure,
+            Error::Rustls(error) => return of_tls(&error),
+            Error::Tls(error) => return Self::Certificate(error.to_owned()),
+            Error::Io(error) => return error.into(),
+            Error::HostNotFound => "its name is not known",
+            Error::InvalidProxyUrl => "the URL of a proxy is not understood",
+            Error::ConnectProxyFailed(_) => "the proxy refuses the connection",
+            Error::Protocol(_) | Error::LargeResponseHeader(..) => "its answer breaks the rules of HTTP",
+            _ => "no connection",
+        };
+        Self::Unreachable(reason.to_owned())
     }
 }
 
@@ -183,10 +206,29 @@ impl From<std::io::Error> for RemoteProblem {
             Err(error) => match error.kind() {
                 TimedOut => Self::Late("reading".to_owned()),
                 UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe => Self::Closed,
-                InvalidData => Self::Certificate(error.to_string()),
+                InvalidData => error
+                    .get_ref()
+                    .and_then(|it| it.downcast_ref())
+                    .map_or_else(|| Self::Unreachable(error.to_string()), of_tls),
                 _ => Self::Unreachable(error.to_string()),
             },
         }
+    }
+}
+
+/// A failure of TLS. Its library has errors of another one, which it names by the words of a program.
+fn of_tls(error: &rustls::Error) -> RemoteProblem {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::Other(other))
+            if other.to_string() == "CaUsedAsEndEntity" =>
+        {
+            RemoteProblem::SelfSigned
+        }
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            RemoteProblem::NoTls("no record of it".to_owned())
+        }
+        rustls::Error::InvalidCertificate(_) => RemoteProblem::Certificate(error.to_string()),
+        other => RemoteProblem::NoTls(other.to_string()),
     }
 }
 

@@ -58,7 +58,7 @@ impl RemoteFile {
             tail => tail,
         };
         let tail = tail.map_err(failed)?;
-        let size = client.validators().map_or(0, |it| it.total);
+        let size = client.validators.get().map_or(0, |it| it.total);
         resources.counters.bytes_read.add(tail.len() as u64);
         let memory = resources.budget.account(MemoryClass::Spans, tail.len() as u64);
         let (blocks, heads) = (KeptBlocks::new(half, &resources.budget), MemberHeads::new(&resources.budget));
@@ -76,7 +76,7 @@ impl RemoteFile {
     pub(crate) fn identity(&self) -> Identity {
         let mut identity = Identity::describe("file on a server");
         identity.add(self.name.as_os_str().as_encoded_bytes()).number(self.size);
-        if let Some(known) = self.client.validators() {
+        if let Some(known) = self.client.validators.get() {
             for field in [&known.tag, &known.modified] {
                 identity.add(field.as_deref().unwrap_or_default().as_bytes());
             }

@@ -10,6 +10,8 @@ mod client;
 mod credentials;
 mod error;
 mod file;
+mod proxy;
+mod reference;
 mod response;
 mod url;
 mod window;
@@ -18,6 +20,7 @@ pub(crate) use client::{agent, silence};
 pub(crate) use error::check as check_remote;
 pub use error::{RemoteError, RemoteProblem};
 pub(crate) use file::RemoteFile;
+pub(crate) use proxy::proxy_of;
 pub(crate) use url::{is_insecure, is_url, without_secrets};
 pub(crate) use window::MemberAccess;
 

@@ -112,20 +112,13 @@ impl RangeBody {
         Ok(length)
     }
 
-    /// Appends all bytes, or those before an error.
-    pub(super) fn read_all(&mut self, bytes: &mut Vec<u8>) -> Result<(), RemoteProblem> {
-        let mut come = bytes.len();
-        bytes.resize(come + to_usize(self.left), 0);
+    /// Reads all bytes.
+    pub(super) fn read_all(&mut self) -> Result<Vec<u8>, RemoteProblem> {
+        let (mut bytes, mut come) = (vec![0; to_usize(self.left)], 0);
         while self.left > 0 {
-            match self.read(bytes.get_mut(come..).unwrap_or_default()) {
-                Ok(length) => come += length,
-                Err(problem) => {
-                    bytes.truncate(come);
-                    return Err(problem);
-                }
-            }
+            come += self.read(bytes.get_mut(come..).unwrap_or_default())?;
         }
-        Ok(())
+        Ok(bytes)
     }
 
     fn too_long(&self) -> RemoteProblem {
@@ -180,11 +173,13 @@ impl RangeAnswer {
 
 fn refusal(status: StatusCode, headers: &HeaderMap, is_known: bool) -> RemoteProblem {
     match status.as_u16() {
-        401 | 403 | 407 => RemoteProblem::Denied(status.as_u16()),
+        407 => RemoteProblem::ProxyDenied,
+        401 | 403 => RemoteProblem::Denied(status.as_u16()),
         404 | 410 => RemoteProblem::NotThere(status.as_u16()),
         412 => RemoteProblem::Changed,
         // The range was one of the file.
         416 if is_known => RemoteProblem::Changed,
+        416 if text(headers, "content-range").is_some_and(|it| it.ends_with(" */0")) => RemoteProblem::Empty,
         status @ (429 | 503) => {
             let after = text(headers, "retry-after").and_then(|it| it.parse().ok()).map(Duration::from_secs);
             RemoteProblem::Busy { status, after }
@@ -198,8 +193,10 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
 }
 
 /// The bytes, and the length of the file, of a header `Content-Range` (RFC 9110, section 14.4).
-fn content_range(value: &str) -> Option<(Range<u64>, u64)> {
-    let (range, total) = value.strip_prefix("bytes ")?.split_once('/')?;
+pub(super) fn content_range(value: &str) -> Option<(Range<u64>, u64)> {
+    let (unit, range) = value.split_once(' ')?;
+    // RFC 9110, section 14.1: the case of a unit says nothing.
+    let (range, total) = Some(range).filter(|_| unit.eq_ignore_ascii_case("bytes"))?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
     let (first, end) = (first.parse().ok()?, last.parse::<u64>().ok()?.checked_add(1)?);
     let total = total.parse().ok()?;
@@ -213,6 +210,7 @@ mod tests {
     #[test]
     fn ranges_that_make_no_sense_are_none() {
         assert_eq!(content_range("bytes 0-9/10"), Some((0..10, 10)));
+        assert_eq!(content_range("Bytes 0-9/10"), Some((0..10, 10)));
         for value in [
             "",
             "bytes 0-9/*",

@@ -17,12 +17,17 @@ const HTTP: &str = "http://";
 
 /// Whether an input is a URL.
 pub(crate) fn is_url(input: &Path) -> bool {
-    input.to_str().is_some_and(|text| text.starts_with(HTTPS) || text.starts_with(HTTP))
+    begins(input, HTTPS) || begins(input, HTTP)
+}
+
+/// Schemes have no case (RFC 3986, section 3.1).
+fn begins(input: &Path, scheme: &str) -> bool {
+    input.to_str().and_then(|text| text.get(..scheme.len())).is_some_and(|it| it.eq_ignore_ascii_case(scheme))
 }
 
 /// Whether an input is a URL whose bytes travel in the clear.
 pub(crate) fn is_insecure(input: &Path) -> bool {
-    input.to_str().is_some_and(|text| text.starts_with(HTTP))
+    begins(input, HTTP)
 }
 
 /// The name of an input, by which it can be opened. That of a URL has no password, no query and no fragment, and ends with the name of a
@@ -37,7 +42,7 @@ pub(crate) fn without_secrets(input: PathBuf) -> PathBuf {
     let decoded = percent_decode_str(file).decode_utf8().ok().filter(|it| !it.contains(['/', '?', '#', '%']));
     let file = decoded.filter(|it| !it.contains(char::is_control)).unwrap_or(file.into());
     let above = if above.is_empty() { String::new() } else { format!("{above}/") };
-    let name = PathBuf::from(format!("{scheme}://{host}/{above}{file}"));
+    let name = PathBuf::from(format!("{}://{host}/{above}{file}", scheme.to_ascii_lowercase()));
     let whole = text.split('#').next().unwrap_or_default();
     if name.to_str() != Some(whole) {
         WHOLE.lock().insert(name.clone(), whole.to_owned());
@@ -75,6 +80,7 @@ mod tests {
             ("https://h/b/x%2F..%2Fy.whl", "https://h/b/x%2F..%2Fy.whl", Some("https://h/b/x%2F..%2Fy.whl")),
             ("https://u:secret@h/x.whl", "https://h/x.whl", None),
             ("http://h", "http://h/", Some("http://h/")),
+            ("HTTPS://h/a/x.whl", "https://h/a/x.whl", Some("https://h/a/x.whl")),
         ] {
             let found = without_secrets(given.into());
             assert_eq!(found, Path::new(name));
@@ -82,7 +88,7 @@ mod tests {
             assert!(is_url(&found) && is_insecure(&found) == given.starts_with("http:"));
         }
         assert!(matches!(of_name(&without_secrets("https://u:secret@h/y.whl".into())), Err(RemoteProblem::Password)));
-        for other in ["a.whl", "s3://b/x.whl", "oci:x", "https:x"] {
+        for other in ["a.whl", "s3://b/x.whl", "oci:x", "https:x", "ftp://h/x", "h\u{20ac}ttp://x"] {
             assert!(!is_url(&without_secrets(other.into())), "{other}");
         }
     }

@@ -1,10 +1,15 @@
 //! Secrets, http, and the commands that read URLs.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
+use std::thread;
 
-use super::{NAME, demo, inspect, local, said, same};
+use super::{NAME, ask, demo, inspect, local, said, same};
 use crate::common::program;
-use crate::common::server::{Reply, Server};
+use crate::common::server::{Asked, Reply, Server};
 
 #[test]
 fn secrets_are_sent_to_their_host_and_said_to_nobody() {
@@ -18,19 +23,17 @@ fn secrets_are_sent_to_their_host_and_said_to_nobody() {
     let (code, out, err) =
         said(&inspect(&url, &["--json"]).env("HOME", home.path()).env("RUST_LOG", "trace").output().unwrap());
     assert!(code == Some(5) && err.contains(&server.url(NAME)) && !(out + &err).contains("secret"), "{err}");
-    let asked = server.asked();
-    let expected = "Basic dXNlcjpzZWNyZXQtb2YtbmV0cmM=";
-    assert!(
-        asked
-            .iter()
-            .all(|it| it.path.ends_with("?signature=secret-of-query") && it.header("authorization") == Some(expected))
-    );
+    for asked in server.asked() {
+        assert!(asked.path.ends_with("?signature=secret-of-query"));
+        assert_eq!(asked.header("authorization"), Some("Basic dXNlcjpzZWNyZXQtb2YtbmV0cmM="));
+    }
 
     // A file that is none of a person's is not read.
     fs::write(&netrc, "machine 127.0.0.1 login user password secret\n".repeat(400_000)).unwrap();
     let open = Server::start(fs::read(demo()).unwrap(), |_| Reply::Right);
-    let found = said(&inspect(&open.url(NAME), &["--json"]).env("HOME", home.path()).output().unwrap());
-    same(&found, &local(&["--json"]), "a long netrc");
+    let mut asking = inspect(&open.url(NAME), &["--json"]);
+    let found = said(&asking.env("HOME", home.path()).env("KPACKFS_TOKEN", " \n").output().unwrap());
+    same(&found, &local(&["--json"]), "a long netrc, and a token of blanks");
     assert!(open.asked().iter().all(|it| it.header("authorization").is_none()));
 
     // A token is for the host that was named, and not for one to which that redirects.
@@ -47,7 +50,56 @@ fn secrets_are_sent_to_their_host_and_said_to_nobody() {
 
     let url = server.url(NAME).replace("127", "user:secret@127");
     let (code, _, err) = said(&inspect(&url, &[]).output().unwrap());
-    assert!(code == Some(5) && err.contains("write it to ~/.netrc") && !err.contains("secret"), "{err}");
+    assert!(code == Some(5) && err.contains("write them to ~/.netrc") && !err.contains("secret"), "{err}");
+}
+
+/// Nothing listens at port 1.
+#[test]
+fn the_proxy_of_the_scheme_is_asked_unless_the_host_is_excluded() {
+    let (proxy, expected) = ("http://127.0.0.1:1", local(&["--json"]));
+    for (variables, is_direct) in [
+        ([("http_proxy", proxy), ("NO_PROXY", "localhost, 127.0.0.1")], true),
+        ([("HTTP_PROXY", proxy), ("no_proxy", "127.0.0.0/8")], true),
+        ([("https_proxy", proxy), ("HTTPS_PROXY", proxy)], true),
+        ([("http_proxy", proxy), ("NO_PROXY", "localhost")], false),
+        ([("ALL_PROXY", proxy), ("NO_PROXY", "127.0.0.1:1")], false),
+    ] {
+        let server = Server::start(fs::read(demo()).unwrap(), |_| Reply::Right);
+        let found = said(&inspect(&server.url(NAME), &["--json"]).envs(variables).output().unwrap());
+        if is_direct {
+            same(&found, &expected, &format!("{variables:?}"));
+        } else {
+            assert!(found.0 == Some(5) && server.asked().is_empty(), "{variables:?}: {}", found.2);
+        }
+    }
+}
+
+#[test]
+fn a_redirect_to_a_query_keeps_the_path() {
+    let behaviour = |it: &Asked| {
+        let is_first = !it.path.contains("?x=1");
+        if is_first { Reply::Status(302, "Location: ?x=1\r\n".to_owned()) } else { Reply::Right }
+    };
+    let (found, asked) = ask(behaviour, &["--json"]);
+    same(&found, &local(&["--json"]), "redirected");
+    assert!(asked.iter().skip(1).all(|it| it.path == format!("/{NAME}?x=1")), "{asked:?}");
+}
+
+#[test]
+fn what_no_request_can_carry_is_said_of_the_one_who_has_it() {
+    let server = Server::start(fs::read(demo()).unwrap(), |_| Reply::Right);
+    for token in [&b"a\nb"[..], "\u{e9}".as_bytes(), b"\xff", b"a\x7fb"] {
+        let token = OsStr::from_bytes(token);
+        let (code, _, err) = said(&inspect(&server.url(NAME), &[]).env("KPACKFS_TOKEN", token).output().unwrap());
+        assert!(code == Some(5) && err.contains("KPACKFS_TOKEN") && err.lines().count() == 1, "{err}");
+    }
+    assert!(server.asked().is_empty());
+    for (status, headers, words) in
+        [(407, "", "the proxy refuses it (407)"), (416, "Content-Range: bytes */0\r\n", "it has 0 bytes on the server")]
+    {
+        let ((code, _, err), _) = ask(move |_| Reply::Status(status, headers.to_owned()), &[]);
+        assert!(code == Some(5) && err.contains(words), "{status}: {err}");
+    }
 }
 
 #[test]
@@ -60,6 +112,19 @@ fn only_https_is_taken_unless_http_is_allowed() {
     // TLS is spoken to what speaks none.
     let (code, _, err) = said(&inspect(&server.url(NAME).replace("http:", "https:"), &[]).output().unwrap());
     assert!(code == Some(5) && err.lines().count() == 1, "{err}");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/x.whl", listener.local_addr().unwrap());
+    let answers = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        assert!(stream.read(&mut [0; 1 << 14]).unwrap() > 0);
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        stream.read_to_end(&mut Vec::new()).ok();
+    });
+    let (code, _, err) = said(&inspect(&url, &[]).output().unwrap());
+    assert!(code == Some(5) && err.contains("speaks no TLS"), "{err}");
+    answers.join().unwrap();
+    let capitals = server.url(NAME).replace("http:", "HTTP:");
+    same(&said(&inspect(&capitals, &["--json"]).output().unwrap()), &local(&["--json"]), "capitals");
 }
 
 /// Commands that read more of an input than a server gives them, or write next to it.
