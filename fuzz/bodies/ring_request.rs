@@ -1,6 +1,6 @@
 //! Takes arbitrary bytes for the buffers of an entry of a ring, header and payload, and decodes the request in them.
 
-use kpackfs::fs::{HEADER, Operation, RingRequest};
+use kpackfs::fs::{HEADER, Operation, Request};
 
 /// Checks bytes that may be a request. A header that is too short is filled with zeros.
 pub(crate) fn run(bytes: &[u8]) {
@@ -9,7 +9,7 @@ pub(crate) fn run(bytes: &[u8]) {
     header[..start.len()].copy_from_slice(start);
     let size = u32::from_ne_bytes(header[272..276].try_into().expect("four bytes")) as usize;
     let operation = u32::from_ne_bytes(header[4..8].try_into().expect("four bytes"));
-    let Some(request) = RingRequest::decode(&header, payload) else {
+    let Some(request) = Request::decode(&header, payload) else {
         // Only names can be wrong: longer than the payload, or without an end.
         assert!([1, 22].contains(&operation) && payload.get(..size).is_none_or(|name| !name.contains(&0)));
         return;

@@ -1,15 +1,14 @@
 //! Options of all commands that mount, and their implementation.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 
 use super::confinement;
 use super::failure::text;
 use super::log;
-use super::said::say_mounted;
+use super::said::{say, say_mounted};
 use crate::confine::Calls;
 use crate::export::Inputs;
 use crate::fs::PassthroughChoice;
@@ -33,16 +32,16 @@ pub(super) struct Serving {
     noexec: bool,
 
     /// Let the kernel read files by itself (FUSE passthrough)
-    #[arg(long, hide_short_help = true, value_enum, value_name = "WHEN", default_value_t = PassthroughWhen::Auto, help_heading = "Mount")]
-    passthrough: PassthroughWhen,
+    #[arg(long, hide_short_help = true, value_enum, value_name = "WHEN", default_value_t = PassthroughChoice::Auto, help_heading = "Mount")]
+    passthrough: PassthroughChoice,
 
     /// The same as `--passthrough off`
     #[arg(long, hide = true, conflicts_with = "passthrough", help_heading = "Mount")]
     no_passthrough: bool,
 
     /// How requests of the kernel travel
-    #[arg(long, hide_short_help = true, value_enum, value_name = "KIND", default_value_t = TransportChoice::Auto, help_heading = "Mount")]
-    transport: TransportChoice,
+    #[arg(long, hide_short_help = true, value_enum, value_name = "KIND", default_value_t = Transport::Auto, help_heading = "Mount")]
+    transport: Transport,
 
     /// Append messages to this file
     ///
@@ -65,45 +64,15 @@ pub(super) struct Serving {
     namespace: Option<PathBuf>,
 }
 
-/// When the kernel reads files by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum PassthroughWhen {
-    /// If at least half of the bytes are in unchanged files of a tree of 4 MiB or more
-    Auto,
-    /// Where the kernel can. It then asks kpackfs at each open and close of any file
-    On,
-    /// Never. The mount can then be a layer of an overlayfs that is a layer of another one, as in containers in
-    /// containers
-    Off,
-}
-
-/// How requests of the kernel travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum TransportChoice {
-    /// Through `io_uring` where an administrator of Linux 6.14 allows it, else through /dev/fuse, unless the environment
-    /// variable `KPACKFS_TRANSPORT` names one of them
-    Auto,
-    /// Through queues of `io_uring`, one for each processor
-    Uring,
-    /// Through /dev/fuse
-    DevFuse,
-}
-
-impl TransportChoice {
-    fn resolve(self) -> anyhow::Result<Transport> {
-        match self {
-            Self::Uring => Ok(Transport::Uring),
-            Self::DevFuse => Ok(Transport::DevFuse),
-            Self::Auto => match std::env::var_os("KPACKFS_TRANSPORT") {
-                None => Ok(Transport::Auto),
-                Some(name) => match &*name.to_string_lossy() {
-                    "" | "auto" => Ok(Transport::Auto),
-                    "uring" => Ok(Transport::Uring),
-                    "dev-fuse" => Ok(Transport::DevFuse),
-                    other => bail!("KPACKFS_TRANSPORT={other}: it is auto, uring or dev-fuse"),
-                },
-            },
+/// The transport that was chosen, which the environment may name in place of `auto`.
+fn resolve(transport: Transport) -> anyhow::Result<Transport> {
+    match std::env::var_os("KPACKFS_TRANSPORT") {
+        Some(name) if transport == Transport::Auto && !name.is_empty() => {
+            let name = name.to_string_lossy();
+            Transport::from_str(&name, false)
+                .map_err(|_| anyhow!("KPACKFS_TRANSPORT={name}: it is auto, uring or dev-fuse"))
         }
+        _ => Ok(transport),
     }
 }
 
@@ -124,15 +93,6 @@ fn check_mountable(inputs: &Inputs) -> anyhow::Result<()> {
 }
 
 impl Serving {
-    fn passthrough(&self) -> PassthroughChoice {
-        match self.passthrough {
-            _ if self.no_passthrough => PassthroughChoice::Off,
-            PassthroughWhen::Auto => PassthroughChoice::Auto,
-            PassthroughWhen::On => PassthroughChoice::On,
-            PassthroughWhen::Off => PassthroughChoice::Off,
-        }
-    }
-
     /// Mounts the tree that `prepare` makes from `source`, which with others is one of `inputs`, and serves it. In the background,
     /// `prepare` runs in the daemon.
     pub(super) fn serve(
@@ -155,8 +115,8 @@ impl Serving {
             source: source.to_owned(),
             allow_other: self.allow_other,
             no_exec: self.noexec,
-            passthrough: self.passthrough(),
-            transport: self.transport.resolve()?,
+            passthrough: if self.no_passthrough { PassthroughChoice::Off } else { self.passthrough },
+            transport: resolve(self.transport)?,
         };
         let options = ServeOptions { mount, foreground: self.foreground, is_fake: self.fake, ready };
         if let Some(namespace) = &self.namespace {
@@ -166,8 +126,7 @@ impl Serving {
         let usable = || {
             confinement::restrict_daemon(Calls::Mounted);
             if self.foreground {
-                // stderr may be closed.
-                writeln!(std::io::stderr(), "kpackfs: mounted on {}", mount_point.display()).ok();
+                say(&format!("mounted on {}", mount_point.display()));
             } else {
                 log::to_system();
             }

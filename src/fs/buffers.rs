@@ -33,21 +33,43 @@ impl Buffers {
     }
 }
 
-/// Bytes of a file that are to be read.
-pub(super) struct ReadRange<'a> {
-    /// Their number.
-    pub(super) length: usize,
-    /// Reads as many bytes as there is room for.
-    pub(super) read: &'a dyn Fn(&mut [u8]) -> Result<(), Errno>,
-    pub(super) buffers: &'a Buffers,
+/// Bytes of a file for a reply.
+pub(super) enum FileBytes<'a> {
+    /// They are here.
+    Read(&'a [u8]),
+    /// They are to be read.
+    Unread {
+        /// Their number.
+        length: usize,
+        /// Reads as many bytes as there is room for.
+        read: &'a dyn Fn(&mut [u8]) -> Result<(), Errno>,
+        buffers: &'a Buffers,
+    },
 }
 
-impl ReadRange<'_> {
+impl FileBytes<'_> {
     /// For a reply that has no room for the bytes.
-    pub(super) fn read_into_buffer(self, reply: impl FnOnce(Result<&[u8], Errno>)) {
-        self.buffers.with(self.length, |bytes| {
-            let result = (self.read)(bytes);
-            reply(result.map(|()| &*bytes));
-        });
+    pub(super) fn read(self, reply: impl FnOnce(Result<&[u8], Errno>)) {
+        match self {
+            Self::Read(bytes) => reply(Ok(bytes)),
+            Self::Unread { length, read, buffers } => buffers.with(length, |bytes| {
+                let result = read(bytes);
+                reply(result.map(|()| &*bytes));
+            }),
+        }
+    }
+
+    /// Writes them to the beginning of `room`. Returns their number.
+    pub(super) fn read_into(self, room: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Self::Read(bytes) => {
+                room.get_mut(..bytes.len()).ok_or(Errno::IO)?.copy_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            Self::Unread { length, read, .. } => {
+                read(room.get_mut(..length).ok_or(Errno::IO)?)?;
+                Ok(length)
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use super::filesystem::Filesystem;
 use super::nodes::Nodes;
 use crate::tree::{Child, NodeId};
 
@@ -23,18 +24,6 @@ const MAX_BYTES: u64 = 4 << 20;
 
 /// Directories that are tracked: those from which files were read last, and the one that was listed last.
 const DIRECTORIES: usize = 8;
-
-/// What pushes files to the page cache.
-pub(super) trait PushFiles: Send + Sync + 'static {
-    /// The nodes of the mount.
-    fn nodes(&self) -> &Nodes;
-    /// The state of its readahead.
-    fn directory_readahead(&self) -> &DirectoryReadahead;
-    /// Pushes all bytes of a file to the kernel's page cache. Returns whether it succeeded.
-    fn push_to_page_cache(&self, node: NodeId) -> bool;
-    /// Runs a job that nothing waits for. Returns false if there are too many.
-    fn run_in_background(&self, job: impl FnOnce() + Send + 'static) -> bool;
-}
 
 /// The directories whose files are being read.
 #[derive(Debug, Default)]
@@ -68,12 +57,12 @@ impl DirectoryReadahead {
     /// Records that a directory was listed to its end. If files were read from the directory before it, the reader will
     /// probably continue here. Then the first files are pushed in the background, except the very first one: a read of
     /// it shows whether the reader continues.
-    pub(super) fn listed(&self, directory: NodeId, fs: &Arc<impl PushFiles>) {
+    pub(super) fn listed(&self, directory: NodeId, fs: &Arc<Filesystem>) {
         if self.is_off.load(Ordering::Relaxed) {
             return;
         }
-        let mut children = fs.nodes().children(directory, 0).take(MAX_FILES);
-        let is_small = |child: &Child<'_>| small_size(fs.nodes(), fs.nodes().number(child.node)).is_some();
+        let mut children = fs.nodes.children(directory, 0).take(MAX_FILES);
+        let is_small = |child: &Child<'_>| small_size(&fs.nodes, fs.nodes.number(child.node)).is_some();
         let Some((first, _)) = children.find(|(_, child)| is_small(child)) else { return };
         let mut sequences = self.sequences.lock();
         if sequences.iter().any(|sequence| sequence.directory == directory) {
@@ -91,11 +80,11 @@ impl DirectoryReadahead {
 
     /// Records that the beginning of a file was read. The next files are pushed in the background if the file before it
     /// was read, too, or if few of the pushed files are left.
-    pub(super) fn record_access(&self, node: NodeId, fs: &Arc<impl PushFiles>) {
+    pub(super) fn record_access(&self, node: NodeId, fs: &Arc<Filesystem>) {
         if self.is_off.load(Ordering::Relaxed) {
             return;
         }
-        let Some((directory, position)) = fs.nodes().place(node) else { return };
+        let Some((directory, position)) = fs.nodes.place(node) else { return };
         let mut sequences = self.sequences.lock();
         let Some(sequence) = sequences.iter_mut().find(|sequence| sequence.directory == directory) else {
             remember(&mut sequences, Sequence::new(directory, position));
@@ -124,18 +113,18 @@ impl DirectoryReadahead {
 }
 
 /// A push. The next one can start when it is dropped.
-struct Push<F: PushFiles> {
-    fs: Arc<F>,
+struct Push {
+    fs: Arc<Filesystem>,
     directory: NodeId,
     files: Vec<(usize, NodeId)>,
 }
 
-impl<F: PushFiles> Push<F> {
+impl Push {
     /// Pushes the files, the last one first. A reader that is equally fast reads the first ones by itself meanwhile, so
     /// both do the same file only once.
     fn run(self) {
         for &(position, node) in self.files.iter().rev() {
-            let sequences = self.fs.directory_readahead().sequences.lock();
+            let sequences = self.fs.directory_readahead.sequences.lock();
             let is_past = sequences.iter().any(|other| other.directory == self.directory && other.at >= position);
             drop(sequences);
             if is_past || !self.fs.push_to_page_cache(node) {
@@ -145,9 +134,9 @@ impl<F: PushFiles> Push<F> {
     }
 }
 
-impl<F: PushFiles> Drop for Push<F> {
+impl Drop for Push {
     fn drop(&mut self) {
-        let mut sequences = self.fs.directory_readahead().sequences.lock();
+        let mut sequences = self.fs.directory_readahead.sequences.lock();
         if let Some(sequence) = sequences.iter_mut().find(|sequence| sequence.directory == self.directory) {
             sequence.is_served = false;
         }
@@ -173,18 +162,18 @@ impl Sequence {
     }
 
     /// Starts a push of the next files.
-    fn serve(&mut self, fs: &Arc<impl PushFiles>) {
+    fn serve(&mut self, fs: &Arc<Filesystem>) {
         if self.is_served {
             return;
         }
-        let files = self.next(fs.nodes());
+        let files = self.next(&fs.nodes);
         if files.is_empty() {
             return;
         }
         let (this, directory) = (Arc::clone(fs), self.directory);
         let push = move || Push { fs: this, directory, files }.run();
         // Never on this thread: the kernel makes the pushing thread wait for requests that this one has to answer.
-        self.is_served = fs.run_in_background(push);
+        self.is_served = fs.resources.executor.run_in_background(push);
     }
 
     /// The files to push now. One of the last ones is left out: the kernel's request for it shows how far the reader
@@ -214,3 +203,7 @@ impl Sequence {
         files
     }
 }
+
+#[cfg(test)]
+#[path = "directory_readahead_tests.rs"]
+mod tests;

@@ -2,22 +2,26 @@
 //!
 //! A request that needs no work is answered on the calling thread. Others go to the executor together with their reply,
 //! since a session thread that waits stalls the whole mount. A reply is a function that takes the answer. If answering
-//! panics outside of the request's own boundary, the reply is dropped without a call.
+//! panics outside of the request's own boundary, the reply is dropped without a call. What may wait has the id of its
+//! request, by which it can be interrupted.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::buffers::{Buffers, ReadRange};
-use super::directory_readahead::{DirectoryReadahead, PushFiles};
+use super::buffers::{Buffers, FileBytes};
+use super::directory_readahead::DirectoryReadahead;
 use super::failure::{self, Failure, contained};
 use super::limiter::Limiter;
 use super::listing::{self, NameSink, NamesAndAttributes};
 use super::nodes::{NodeAttributes, Nodes};
-use crate::metrics::{RequestKind, Requests, StartedRequest};
+use super::waiting::{RequestId, WaitingRequests};
+use crate::metrics::{RequestKind, Requests};
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 use crate::tree::{NodeId, Tree};
@@ -45,8 +49,11 @@ pub(crate) struct Usage {
     pub(super) nodes: u64,
 }
 
+/// What is done when a file has been made.
+pub(super) type AfterMaking = Box<dyn FnOnce(&Filesystem, Result<(), Errno>) + Send>;
+
 /// The state of a mount, and its answers.
-#[derive(Debug)]
+#[derive(derive_more::Debug)]
 pub(crate) struct Filesystem {
     /// The mount point, for messages. Empty if the program that made the mount did not name it.
     place: PathBuf,
@@ -57,6 +64,10 @@ pub(crate) struct Filesystem {
     total_bytes: u64,
     warnings: Limiter,
     buffers: Buffers,
+    pub(super) waiting: Arc<WaitingRequests>,
+    /// Files that are being made, with what is done next.
+    #[debug(skip)]
+    pub(super) making: Mutex<HashMap<NodeId, Vec<AfterMaking>>>,
 }
 
 impl Filesystem {
@@ -65,6 +76,8 @@ impl Filesystem {
         Arc::new(Self {
             place,
             nodes: Nodes::new(tree),
+            waiting: WaitingRequests::new(&resources),
+            making: Mutex::default(),
             resources,
             directory_readahead: DirectoryReadahead::default(),
             page_cache: OnceLock::new(),
@@ -80,8 +93,12 @@ impl Filesystem {
     }
 
     /// Looks up a name in a directory. If it exists, the kernel has a reference to the node afterwards.
+    ///
+    /// A file of unknown size is not made: until the kernel has the answer, no other process can list the directory or look
+    /// up the name, and none of those that wait can be killed (`d_alloc_parallel` in fs/dcache.c).
     pub(super) fn lookup(
         self: &Arc<Self>,
+        id: RequestId,
         parent: NodeId,
         name: &[u8],
         reply: impl FnOnce(Result<Option<NodeAttributes>, Errno>) + Send + 'static,
@@ -100,19 +117,13 @@ impl Filesystem {
             Ok(Some(found)) => found,
             nothing => return self.answer_now(RequestKind::Lookup, |_| reply(nothing.map(|_| None))),
         };
-        let job = move |this: &Self| {
+        let attributes = move |this: &Self| {
             let nodes = &this.nodes;
-            let found = this.guarded("lookup", node, || nodes.renew(node).and_then(|()| nodes.attributes(node)));
-            if found.is_ok() {
-                nodes.set_known(node, true);
-            }
-            reply(found.map(Some));
+            let found = this.guarded("lookup", node, || nodes.renew(node).and_then(|()| nodes.known_attributes(node)));
+            found.inspect(|_| nodes.set_known(node, true)).map(Some)
         };
-        if is_live {
-            self.answer_report(RequestKind::Lookup, job);
-        } else {
-            self.answer(RequestKind::Lookup, self.is_sized(node), job);
-        }
+        // A report may check every file of the input. It does not count as waiting, since it states how many requests wait.
+        self.answer(id, RequestKind::Lookup, (!is_live, false), attributes, reply);
     }
 
     /// The kernel has dropped its references to a node. The node itself lives as long as the mount.
@@ -120,15 +131,32 @@ impl Filesystem {
         self.nodes.set_known(node, false);
     }
 
+    /// Lets no request wait longer than a second for work from now on. Runs until the process ends.
+    pub(crate) fn end_waiting(&self) -> ! {
+        self.waiting.end()
+    }
+
     /// The attributes of a node.
     pub(super) fn getattr(
         self: &Arc<Self>,
+        id: RequestId,
         node: NodeId,
         reply: impl FnOnce(Result<NodeAttributes, Errno>) + Send + 'static,
     ) {
-        self.answer(RequestKind::Getattr, self.is_sized(node), move |this| {
-            reply(this.guarded("getattr", node, || this.nodes.attributes(node)));
-        });
+        let attributes = move |this: &Self| this.guarded("getattr", node, || this.nodes.attributes(node));
+        let kind = RequestKind::Getattr;
+        // A panic counts as work: answering will panic as well, inside its own boundary.
+        if contained(|| self.nodes.is_sized(node)).unwrap_or(false) {
+            self.answer_now(kind, |this| reply(attributes(this)));
+        } else if self.waiting.is_ending() {
+            self.answer_now(kind, |_| reply(Err(Errno::IO)));
+        } else {
+            let pending = self.hand_over(id, kind, true, reply, |reply, error| reply(Err(error)));
+            self.run_when_made(node, move |this, made| {
+                let found = made.and_then(|()| attributes(this));
+                pending.give(|reply| reply(found));
+            });
+        }
     }
 
     /// The target of a symlink.
@@ -151,26 +179,13 @@ impl Filesystem {
     }
 
     /// Reads `size` bytes of a file from `offset` on; fewer only at its end.
-    pub(crate) fn read(
+    pub(super) fn read(
         self: &Arc<Self>,
+        id: RequestId,
         node: NodeId,
         offset: u64,
         size: u32,
-        reply: impl FnOnce(Result<&[u8], Errno>) + Send + 'static,
-    ) {
-        self.read_range(node, offset, size, |range| match range {
-            Ok(range) => range.read_into_buffer(reply),
-            Err(errno) => reply(Err(errno)),
-        });
-    }
-
-    /// Like `read`, with a reply that has room for the bytes.
-    pub(super) fn read_range(
-        self: &Arc<Self>,
-        node: NodeId,
-        offset: u64,
-        size: u32,
-        reply: impl FnOnce(Result<ReadRange<'_>, Errno>) + Send + 'static,
+        reply: impl FnOnce(Result<FileBytes<'_>, Errno>) + Send + 'static,
     ) {
         let is_cheap = |content: &Arc<dyn Content>| content.is_nonblocking(offset, readable(&**content, offset, size));
         let found = contained(|| {
@@ -185,7 +200,17 @@ impl Filesystem {
         if offset == 0 {
             contained(|| self.directory_readahead.record_access(node, self));
         }
-        self.answer(RequestKind::Read, is_nonblocking, move |this| this.read_now(node, content, offset, size, reply));
+        if is_nonblocking {
+            return self.answer_now(RequestKind::Read, |this| this.read_now(node, content, offset, size, reply));
+        }
+        let pending = self.hand_over(id, RequestKind::Read, true, reply, |reply, error| reply(Err(error)));
+        // Not into the room of the reply, which an interrupt may take.
+        self.run(move |this| {
+            this.read_now(node, content, offset, size, |bytes| match bytes {
+                Ok(bytes) => bytes.read(|bytes| pending.give(|reply| reply(bytes.map(FileBytes::Read)))),
+                Err(error) => pending.give(|reply| reply(Err(error))),
+            });
+        });
     }
 
     /// Answers a read. `content` is that of the node if it was available when the request arrived.
@@ -195,7 +220,7 @@ impl Filesystem {
         content: Option<Arc<dyn Content>>,
         offset: u64,
         size: u32,
-        reply: impl FnOnce(Result<ReadRange<'_>, Errno>),
+        reply: impl FnOnce(Result<FileBytes<'_>, Errno>),
     ) {
         let content = content.map_or_else(|| self.guarded("read", node, || self.nodes.content(node)), Ok);
         let content = match content {
@@ -205,7 +230,8 @@ impl Filesystem {
         // A read beyond the end returns no bytes, and is no error (read(2)).
         let offset = offset.min(content.size());
         let read = |bytes: &mut [u8]| self.guarded("read", node, || Ok(content.read_at(offset, bytes)?));
-        reply(Ok(ReadRange { length: readable(&*content, offset, size), read: &read, buffers: &self.buffers }));
+        let length = readable(&*content, offset, size);
+        reply(Ok(FileBytes::Unread { length, read: &read, buffers: &self.buffers }));
     }
 
     /// The names in a directory from `offset` on, as many as fit into `page`.
@@ -241,16 +267,16 @@ impl Filesystem {
     }
 
     /// The value of an extended attribute.
-    pub(crate) fn getxattr(
+    pub(super) fn getxattr(
         self: &Arc<Self>,
+        id: RequestId,
         node: NodeId,
         name: &[u8],
         reply: impl FnOnce(Result<Vec<u8>, Errno>) + Send + 'static,
     ) {
-        let name = name.to_vec();
-        self.answer(RequestKind::Getxattr, Nodes::is_extended_now(&name), move |this| {
-            reply(this.guarded("getxattr", node, || this.nodes.extended(node, &name)));
-        });
+        let (name, is_nonblocking) = (name.to_vec(), Nodes::is_extended_now(name));
+        let value = move |this: &Self| this.guarded("getxattr", node, || this.nodes.extended(node, &name));
+        self.answer(id, RequestKind::Getxattr, (is_nonblocking, true), value, reply);
     }
 
     /// The size of the filesystem.
@@ -276,42 +302,8 @@ impl Filesystem {
         }
     }
 
-    fn requests(&self) -> &Requests {
+    pub(super) fn requests(&self) -> &Requests {
         &self.resources.counters.requests
-    }
-
-    /// Whether the attributes of a node are available without work. A panic counts as `false`: answering will panic as
-    /// well, inside its own boundary.
-    fn is_sized(&self, node: NodeId) -> bool {
-        contained(|| self.nodes.is_sized(node)).unwrap_or(false)
-    }
-
-    /// Answers a request: on this thread if it needs no work, otherwise on the executor.
-    fn answer(self: &Arc<Self>, kind: RequestKind, is_nonblocking: bool, job: impl FnOnce(&Self) + Send + 'static) {
-        if is_nonblocking {
-            return self.answer_now(kind, job);
-        }
-        self.answer_later(self.requests().hand_over(self.requests().begin(kind)), job);
-    }
-
-    /// Answers a request for a live report on the executor, since a report may check every file of the input. The
-    /// request does not count as waiting, since the report states how many requests wait.
-    fn answer_report(self: &Arc<Self>, kind: RequestKind, job: impl FnOnce(&Self) + Send + 'static) {
-        self.answer_later(self.requests().begin(kind), job);
-    }
-
-    fn answer_later(self: &Arc<Self>, started: StartedRequest, job: impl FnOnce(&Self) + Send + 'static) {
-        let this = Arc::clone(self);
-        self.resources.executor.run(move || {
-            let _answering = this.requests().answer(started);
-            job(&this);
-        });
-    }
-
-    /// Answers a request on this thread.
-    pub(crate) fn answer_now(&self, kind: RequestKind, job: impl FnOnce(&Self)) {
-        let _answering = self.requests().answer(self.requests().begin(kind));
-        contained(|| job(self));
     }
 
     /// Starts readahead for a program that lists a directory. As with reads, this comes before the answer.
@@ -349,18 +341,9 @@ impl Filesystem {
             tracing::warn!(request, path = %path.display(), panicked, suppressed, "request failed: {reason}");
         }
     }
-}
 
-impl PushFiles for Filesystem {
-    fn nodes(&self) -> &Nodes {
-        &self.nodes
-    }
-
-    fn directory_readahead(&self) -> &DirectoryReadahead {
-        &self.directory_readahead
-    }
-
-    fn push_to_page_cache(&self, node: NodeId) -> bool {
+    /// Pushes all bytes of a file to the kernel's page cache. Returns whether it succeeded.
+    pub(super) fn push_to_page_cache(&self, node: NodeId) -> bool {
         let (Some(pages), Some(content)) = (self.page_cache.get(), self.nodes.original(node)) else { return false };
         let is_given = self.buffers.with(readable(&*content, 0, u32::MAX), |bytes| {
             // A read of the file will meet the same error or panic, and report it.
@@ -368,10 +351,6 @@ impl PushFiles for Filesystem {
         });
         self.resources.counters.files_given.add(is_given.into());
         is_given
-    }
-
-    fn run_in_background(&self, job: impl FnOnce() + Send + 'static) -> bool {
-        self.resources.executor.run_in_background(job)
     }
 }
 
@@ -382,4 +361,4 @@ fn readable(content: &dyn Content, offset: u64, size: u32) -> usize {
 
 #[cfg(test)]
 #[path = "filesystem_tests.rs"]
-mod tests;
+pub(super) mod tests;

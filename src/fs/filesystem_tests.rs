@@ -12,48 +12,62 @@ use crate::source::testing::{TestMember, made, packed, zipped};
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
 use crate::tree::{Body, LiveReport, NodeKind, Origin, OriginKind, ROOT};
 
-const LONG: Duration = Duration::from_secs(60);
-const ATTRIBUTES: Attributes = Attributes { mode: 0o644, uid: 1, gid: 2, mtime: 3, mtime_nanoseconds: 4 };
+pub(in crate::fs) const LONG: Duration = Duration::from_secs(60);
+pub(in crate::fs) const ATTRIBUTES: Attributes =
+    Attributes { mode: 0o644, uid: 1, gid: 2, mtime: 3, mtime_nanoseconds: 4 };
+
+/// A request of a thread that is in no PID namespace of this process.
+fn id(number: u64) -> RequestId {
+    RequestId { number, thread: 0 }
+}
 
 /// A reply, and whether this thread gave it.
-fn reply<T: Send + 'static>(ask: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> (T, ThreadId) {
+pub(in crate::fs) fn reply<T: Send + 'static>(ask: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> (T, ThreadId) {
     let (tell, told) = mpsc::channel();
     ask(Box::new(move |answer| tell.send((answer, thread::current().id())).unwrap()));
     told.recv_timeout(LONG).expect("the reply was dropped, or never came")
 }
 
 fn lookup_on(fs: &Arc<Filesystem>, parent: NodeId, name: &[u8]) -> (Result<Option<NodeAttributes>, Errno>, ThreadId) {
-    reply(|reply| fs.lookup(parent, name, reply))
+    reply(|reply| fs.lookup(id(1), parent, name, reply))
 }
 
-fn lookup(fs: &Arc<Filesystem>, path: &str) -> NodeAttributes {
-    let root = reply(|reply| fs.getattr(ROOT, reply)).0.unwrap();
+pub(in crate::fs) fn lookup(fs: &Arc<Filesystem>, path: &str) -> NodeAttributes {
+    let root = reply(|reply| fs.getattr(id(1), ROOT, reply)).0.unwrap();
     path.split('/').fold(root, |parent, name| lookup_on(fs, parent.number, name.as_bytes()).0.unwrap().unwrap())
 }
 
-fn read(fs: &Arc<Filesystem>, node: NodeId, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
-    reply(|reply| fs.read(node, offset, size, |bytes| reply(bytes.map(<[u8]>::to_vec)))).0
+pub(in crate::fs) fn read(fs: &Arc<Filesystem>, node: NodeId, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
+    let ask = |reply: Box<dyn FnOnce(_) + Send>| {
+        fs.read(id(1), node, offset, size, |bytes| match bytes {
+            Ok(bytes) => bytes.read(|bytes| reply(bytes.map(<[u8]>::to_vec))),
+            Err(error) => reply(Err(error)),
+        });
+    };
+    reply(ask).0
 }
 
-fn path(text: &str) -> EntryPath {
+pub(in crate::fs) fn path(text: &str) -> EntryPath {
     EntryPath::new(text.as_bytes()).unwrap()
 }
 
-fn rope(bytes: &[u8]) -> Arc<dyn Content> {
+pub(in crate::fs) fn rope(bytes: &[u8]) -> Arc<dyn Content> {
     Arc::new(Rope::new([Segment::literal(bytes.to_vec())]).unwrap())
 }
 
-fn file(body: Body) -> NodeKind {
+pub(in crate::fs) fn file(body: Body) -> NodeKind {
     NodeKind::File { body, link_group: None }
 }
 
 /// Content that counts how many times it was made, and fails or panics on demand.
 #[derive(Debug, Default)]
-struct CountedWork {
+pub(in crate::fs) struct CountedWork {
     made: Mutex<Option<Arc<dyn Content>>>,
     count: AtomicU32,
     fails: bool,
     panics: bool,
+    /// Making waits for its end.
+    held: Option<Mutex<mpsc::Receiver<()>>>,
 }
 
 impl Materialize for CountedWork {
@@ -64,6 +78,9 @@ impl Materialize for CountedWork {
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
         self.count.fetch_add(1, Ordering::Relaxed);
         assert!(!self.panics, "on purpose");
+        if let Some(held) = &self.held {
+            held.lock().unwrap().recv().unwrap_err();
+        }
         if self.fails {
             return Err(ReadError::Changed { entry: "input".into() });
         }
@@ -85,7 +102,7 @@ impl LiveReport for Live {
     }
 }
 
-fn filesystem(tree: Tree) -> Arc<Filesystem> {
+pub(in crate::fs) fn filesystem(tree: Tree) -> Arc<Filesystem> {
     Filesystem::new(PathBuf::from("/mnt"), Arc::new(tree), Resources::new(64 << 20), 10_000)
 }
 
@@ -120,14 +137,17 @@ fn names_lead_to_nodes_and_work_is_done_on_other_threads() {
     assert_eq!((a.kind, a.size, a.mode, a.uid, a.gid), (FileKind::File, Some(10), 0o644, 1, 2));
     assert_eq!(thread_of_a, thread::current().id(), "its size is known");
     assert_eq!(lookup_on(&fs, a.number, b"x").0, Ok(None), "a file has no entries");
-    assert_eq!(reply(|reply| fs.getattr(a.number, reply)), (Ok(a), thread::current().id()));
+    assert_eq!(reply(|reply| fs.getattr(id(1), a.number, reply)), (Ok(a), thread::current().id()));
 
     let (made, thread_of_made) = lookup_on(&fs, d.number, b"made");
-    assert_eq!(made.unwrap().unwrap().size, Some(4));
-    assert_ne!(thread_of_made, thread::current().id(), "a session thread does no work");
-    assert_eq!(lookup_on(&fs, d.number, b"made").1, thread::current().id(), "now it is known");
+    let made = made.unwrap().unwrap();
+    assert_eq!((made.size, thread_of_made), (None, thread::current().id()), "a lookup makes nothing");
+    let (sized, thread_of_work) = reply(|reply| fs.getattr(id(1), made.number, reply));
+    assert_eq!(sized.unwrap().size, Some(4));
+    assert_ne!(thread_of_work, thread::current().id(), "a session thread does no work");
+    assert_eq!(lookup_on(&fs, d.number, b"made").0.unwrap().unwrap().size, Some(4), "now it is known");
     assert_eq!(work.count.load(Ordering::Relaxed), 1);
-    assert_eq!(reply(|reply| fs.getattr(1 << 40, reply)).0.unwrap_err(), Errno::STALE);
+    assert_eq!(reply(|reply| fs.getattr(id(1), 1 << 40, reply)).0.unwrap_err(), Errno::STALE);
 }
 
 #[test]
@@ -137,10 +157,115 @@ fn the_kernel_knows_what_was_looked_up_until_it_forgets_it() {
     assert!(fs.nodes.kernel_knows(a));
     fs.forget(a);
     assert!(!fs.nodes.kernel_knows(a));
-    let d = lookup(&fs, "d").number;
-    let failed = fs.nodes.lookup(d, b"fails").unwrap();
-    assert_eq!(lookup_on(&fs, d, b"fails").0, Err(Errno::STALE), "the input has changed");
-    assert!(!fs.nodes.kernel_knows(failed));
+    let failed = lookup(&fs, "d/fails").number;
+    assert_eq!(reply(|reply| fs.getattr(id(1), failed, reply)).0, Err(Errno::STALE), "the input has changed");
+    assert!(fs.nodes.kernel_knows(failed));
+}
+
+/// Content that is read when it is released.
+#[derive(Debug)]
+struct HeldContent(Mutex<mpsc::Receiver<()>>);
+
+impl Content for HeldContent {
+    fn size(&self) -> u64 {
+        1
+    }
+
+    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), ReadError> {
+        self.0.lock().unwrap().recv().unwrap_err();
+        Ok(())
+    }
+
+    fn is_nonblocking(&self, _: u64, _: usize) -> bool {
+        false
+    }
+}
+
+#[test]
+fn who_waits_is_answered_once_and_the_work_is_done_once() {
+    let (release, held) = mpsc::channel::<()>();
+    let (release_read, held_read) = mpsc::channel::<()>();
+    let work = Arc::new(CountedWork { held: Some(Mutex::new(held)), ..CountedWork::default() });
+    let mut tree = Tree::new(ATTRIBUTES);
+    tree.insert(ROOT, &path("made"), ATTRIBUTES, file(Body::Made(Arc::<CountedWork>::clone(&work)))).unwrap();
+    let content = Body::Ready(Arc::new(HeldContent(Mutex::new(held_read))));
+    tree.insert(ROOT, &path("read"), ATTRIBUTES, file(content)).unwrap();
+    let fs = filesystem(tree);
+    let [made, read] = ["made", "read"].map(|name| lookup(&fs, name).number);
+    let (tell, told) = mpsc::channel();
+    let ask = |id: RequestId| {
+        let tell = tell.clone();
+        fs.getattr(id, made, move |found| tell.send((id.number, found.map(|found| found.size))).unwrap());
+    };
+    let getattr = |number| ask(id(number));
+    let next = || told.recv_timeout(LONG).unwrap();
+    (10..100).for_each(getattr);
+    let to_read = tell.clone();
+    fs.read(id(100), read, 0, 1, move |bytes| to_read.send((100, bytes.map(|_| None))).unwrap());
+    assert_eq!(fs.requests().waiting(), 91);
+    assert_eq!(fs.resources.executor.threads(), 2, "who waits for one file takes one thread");
+    for number in [50, 100, 10] {
+        fs.waiting.interrupt(number);
+        assert_eq!(next(), (number, Err(Errno::INTR)));
+    }
+    // Over rings, an interrupt may overtake its request.
+    fs.waiting.interrupt(200);
+    getattr(200);
+    assert_eq!(next(), (200, Err(Errno::INTR)));
+    assert_eq!(fs.requests().waiting(), 88);
+    // This process lives, so that it gets what it asks for.
+    ask(RequestId { number: 100, thread: std::process::id() });
+    fs.waiting.interrupt(100);
+    fs.waiting.interrupt(60);
+    assert_eq!(next(), (60, Err(Errno::INTR)));
+    drop(release);
+    let mut numbers: Vec<_> = (0..88).map(|_| next()).collect();
+    numbers.sort_unstable_by_key(|(number, _)| *number);
+    let expected = (11..=100).filter(|number| ![50, 60].contains(number)).map(|number| (number, Ok(Some(4))));
+    assert_eq!(numbers, expected.collect::<Vec<_>>());
+    drop((tell, release_read));
+    assert_eq!(told.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected), "no other reply was given");
+    assert_eq!(work.count.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn what_cannot_be_made_fails_once_for_all_who_wait() {
+    let (release, held) = mpsc::channel::<()>();
+    let work = Arc::new(CountedWork { held: Some(Mutex::new(held)), fails: true, ..CountedWork::default() });
+    let mut tree = Tree::new(ATTRIBUTES);
+    tree.insert(ROOT, &path("made"), ATTRIBUTES, file(Body::Made(Arc::<CountedWork>::clone(&work)))).unwrap();
+    let fs = filesystem(tree);
+    let made = lookup(&fs, "made").number;
+    let (tell, told) = mpsc::channel();
+    for number in 0..20 {
+        let tell = tell.clone();
+        fs.getattr(id(number), made, move |found| tell.send(found).unwrap());
+    }
+    drop(release);
+    assert!((0..20).all(|_| told.recv_timeout(LONG).unwrap() == Err(Errno::STALE)));
+    assert_eq!(work.count.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn at_the_end_of_a_mount_nobody_waits() {
+    let (_release, held) = mpsc::channel::<()>();
+    let mut tree = Tree::new(ATTRIBUTES);
+    let work = CountedWork { held: Some(Mutex::new(held)), ..CountedWork::default() };
+    tree.insert(ROOT, &path("made"), ATTRIBUTES, file(Body::Made(Arc::new(work)))).unwrap();
+    tree.insert(ROOT, &path("a"), ATTRIBUTES, file(Body::Ready(rope(b"a")))).unwrap();
+    let fs = filesystem(tree);
+    let made = lookup(&fs, "made").number;
+    let ending = Arc::clone(&fs);
+    let (tell, told) = mpsc::channel();
+    fs.getattr(id(2), made, move |found| tell.send(found).unwrap());
+    thread::spawn(move || ending.end_waiting());
+    assert_eq!(told.recv_timeout(LONG).unwrap(), Err(Errno::IO), "it waited before");
+    assert_eq!(
+        reply(|reply| fs.getattr(id(3), made, reply)),
+        (Err(Errno::IO), thread::current().id()),
+        "nothing begins"
+    );
+    assert_eq!(read(&fs, lookup(&fs, "a").number, 0, 1).unwrap(), b"a");
 }
 
 #[test]
@@ -150,7 +275,7 @@ fn a_live_report_is_written_again_at_each_lookup_only() {
     assert_eq!((first.size, first.is_live), (Some(8), true));
     assert_eq!(read(&fs, first.number, 0, 100).unwrap(), b"0      \n");
     assert_eq!(read(&fs, first.number, 0, 100).unwrap(), b"0      \n");
-    assert_eq!(reply(|reply| fs.getattr(first.number, reply)).0, Ok(first));
+    assert_eq!(reply(|reply| fs.getattr(id(1), first.number, reply)).0, Ok(first));
     let second = lookup(&fs, "d/live");
     assert!(second.time > first.time, "the kernel has to drop its pages");
     assert_eq!(read(&fs, first.number, 0, 100).unwrap(), b"1      \n");
@@ -179,7 +304,7 @@ fn each_request_has_its_answer_or_its_errno() {
     let unmade = fs.nodes.lookup(d, b"fails").unwrap();
     assert_eq!(open(unmade, false), Ok(None), "opening makes nothing");
 
-    let attribute = |name: &str| reply(|reply| fs.getxattr(a, name.as_bytes(), reply)).0;
+    let attribute = |name: &str| reply(|reply| fs.getxattr(id(1), a, name.as_bytes(), reply)).0;
     assert_eq!(attribute("user.kpackfs.kind").unwrap(), b"unchanged");
     assert_eq!(attribute("user.kpackfs.origin").unwrap(), b"d/a");
     assert_eq!(attribute("user.other"), Err(Errno::NODATA));
@@ -196,8 +321,7 @@ fn a_panic_is_an_error_of_one_request() {
     let d = lookup(&fs, "d").number;
     let panics = fs.nodes.lookup(d, b"panics").unwrap();
     for _ in 0..3 {
-        assert_eq!(lookup_on(&fs, d, b"panics").0, Err(Errno::IO));
-        assert_eq!(reply(|reply| fs.getattr(panics, reply)).0, Err(Errno::IO));
+        assert_eq!(reply(|reply| fs.getattr(id(1), panics, reply)).0, Err(Errno::IO));
         assert_eq!(read(&fs, panics, 0, 1), Err(Errno::IO));
         assert_eq!(read(&fs, lookup(&fs, "d/made").number, 0, 9).unwrap(), b"made");
     }
@@ -208,159 +332,8 @@ fn a_panic_is_an_error_of_one_request() {
     }
 }
 
-/// A page cache that records which files were stored.
-#[derive(Debug, Default)]
-struct Pages {
-    stored: Mutex<Vec<(NodeId, Vec<u8>)>>,
-    forgotten: Mutex<Vec<NodeId>>,
-}
-
-impl PageCache for Arc<Pages> {
-    fn store(&self, node: NodeId, bytes: &[u8]) -> bool {
-        self.stored.lock().unwrap().push((node, bytes.to_vec()));
-        true
-    }
-
-    fn forget(&self, node: NodeId) {
-        self.forgotten.lock().unwrap().push(node);
-    }
-}
-
-/// A reply with unlimited room.
-#[derive(Default)]
-struct All(Vec<NodeId>);
-
-impl NamesAndAttributes for All {
-    fn add(&mut self, _: u64, _: &[u8], found: &NodeAttributes) -> bool {
-        self.0.push(found.number);
-        false
-    }
-}
-
-/// Directories `a` and `b` of small files. In `a` the 30th file is too large to be pushed, and the 31st has to be made.
-struct Directories {
-    fs: Arc<Filesystem>,
-    pages: Arc<Pages>,
-    a: Vec<NodeId>,
-    b: Vec<NodeId>,
-}
-
-const NONE: [NodeId; 0] = [];
-const LARGE: usize = 30;
-const MADE: usize = 31;
-
-fn directories() -> Directories {
-    let mut tree = Tree::new(ATTRIBUTES);
-    for directory in ["a", "b"] {
-        for number in 0..40 {
-            let body = match (directory, number) {
-                ("a", LARGE) => Body::Ready(rope(&vec![7; 600 << 10])),
-                ("a", MADE) => Body::Made(Arc::<CountedWork>::default()),
-                _ => Body::Ready(rope(format!("{directory}{number}").as_bytes())),
-            };
-            let path = path(&format!("{directory}/{number:02}"));
-            let id = tree.insert(ROOT, &path, ATTRIBUTES, file(body)).unwrap();
-            tree.set_origin(id, Origin::of(OriginKind::Unchanged, &path));
-        }
-    }
-    let (fs, pages) = (filesystem(tree), Arc::<Pages>::default());
-    fs.set_page_cache(Box::new(Arc::clone(&pages)));
-    let numbers = |name: &[u8]| {
-        let directory = fs.nodes.lookup(ROOT, name).unwrap();
-        fs.nodes.children(directory, 0).map(|(_, child)| child.node).collect()
-    };
-    let (a, b) = (numbers(b"a"), numbers(b"b"));
-    Directories { fs, pages, a, b }
-}
-
-impl Directories {
-    /// Lists a directory as the kernel does, until no more names are returned.
-    fn list(&self, directory: &[u8]) {
-        let directory = self.fs.nodes.lookup(ROOT, directory).unwrap();
-        self.fs.readdirplus(directory, 0, All::default(), |page, _| assert_eq!(page.0.len(), 42));
-        self.fs.readdirplus(directory, 42, All::default(), |page, _| assert_eq!(page.0, NONE));
-    }
-
-    /// Reads a file, and returns the files that were pushed afterwards, in order.
-    fn read(&self, node: NodeId) -> Vec<NodeId> {
-        read(&self.fs, node, 0, 4096).unwrap();
-        self.pushed()
-    }
-
-    fn pushed(&self) -> Vec<NodeId> {
-        let deadline = Instant::now() + LONG;
-        while !self.fs.directory_readahead.is_idle() {
-            assert!(Instant::now() < deadline, "something is pushed for ever");
-            thread::yield_now();
-        }
-        let stored = std::mem::take(&mut *self.pages.stored.lock().unwrap());
-        for (node, bytes) in &stored {
-            assert_eq!(read(&self.fs, *node, 1, 1000).unwrap(), bytes[1..], "all bytes of the file");
-        }
-        stored.into_iter().map(|(node, _)| node).collect()
-    }
-}
-
-#[test]
-fn files_that_come_next_are_pushed_once_two_were_read_in_order() {
-    let all = directories();
-    all.list(b"a");
-    assert_eq!(all.read(all.a[0]), NONE);
-    // The last one first, and one is left for the kernel to ask for.
-    let first: Vec<_> = [9, 7, 6, 5, 4, 3, 2].map(|position| all.a[position]).into();
-    assert_eq!(all.read(all.a[1]), first);
-    assert_eq!(all.fs.resources.counters.files_given.get(), 7);
-    // The kernel does not ask for pushed files. Its request for the one that was left out causes a push of twice as
-    // many.
-    let next: Vec<_> = (10..26).rev().filter(|position| *position != 22).map(|position| all.a[position]).collect();
-    assert_eq!(all.read(all.a[8]), next);
-    // Large files and files that have to be made are left out.
-    let last: Vec<_> = (26..40).rev().filter(|position| ![LARGE, MADE].contains(position)).collect();
-    assert_eq!(all.read(all.a[22]), last.into_iter().map(|position| all.a[position]).collect::<Vec<_>>());
-}
-
-#[test]
-fn nothing_is_pushed_for_other_orders_nor_what_the_kernel_does_not_know() {
-    let all = directories();
-    all.list(b"a");
-    for position in [0, 10, 5, 20, 15] {
-        assert_eq!(all.read(all.a[position]), NONE, "no order");
-    }
-    assert_eq!(all.read(all.b[0]), NONE);
-    assert_eq!(all.read(all.b[1]), NONE, "it was not listed");
-    let all = directories();
-    all.list(b"a");
-    all.fs.directory_readahead.turn_off();
-    assert_eq!([all.read(all.a[0]), all.read(all.a[1])].concat(), NONE, "files are passed through");
-}
-
-#[test]
-fn listing_the_next_directory_pushes_its_first_files() {
-    let all = directories();
-    all.list(b"b");
-    assert_eq!(all.pushed(), NONE, "nothing was read before");
-    all.list(b"a");
-    all.read(all.a[0]);
-    all.list(b"b");
-    let first: Vec<_> = (1..9).rev().filter(|position| *position != 7).map(|position| all.b[position]).collect();
-    assert_eq!(all.pushed(), first, "all but the very first");
-}
-
-#[test]
-fn bytes_written_to_a_mapping_are_dropped_from_the_page_cache() {
-    let all = directories();
-    assert_eq!(reply(|reply| all.fs.write(all.a[0], false, reply)).0, Errno::ROFS);
-    assert_eq!(reply(|reply| all.fs.write(all.a[1], true, reply)).0, Errno::ROFS);
-    let deadline = Instant::now() + LONG;
-    while all.pages.forgotten.lock().unwrap().is_empty() {
-        assert!(Instant::now() < deadline);
-        thread::yield_now();
-    }
-    assert_eq!(*all.pages.forgotten.lock().unwrap(), [all.a[1]]);
-}
-
 /// A wheel with exactly these members. The directory has to be kept.
-fn wheel(members: &[TestMember]) -> (tempfile::TempDir, Arc<Filesystem>) {
+pub(in crate::fs) fn wheel(members: &[TestMember]) -> (tempfile::TempDir, Arc<Filesystem>) {
     let place = tempfile::tempdir().unwrap();
     let location = place.path().join("x-1-py3-none-any.whl");
     std::fs::write(&location, zipped(members)).unwrap();
@@ -397,28 +370,4 @@ fn damage_is_an_error_of_one_file_and_no_byte_of_it_is_served_any_more() {
     }
     assert_eq!(lookup(&fs, "x/b").size, Some(3 << 20), "it is listed, and has its attributes");
     assert_eq!((read(&fs, a, 0, 5000).unwrap(), read(&fs, c, 0, 9).unwrap()), (vec![1; 5000], b"stored".to_vec()));
-}
-
-#[test]
-fn a_damaged_file_is_not_pushed() {
-    let bad = |name: &str| TestMember { crc: 1, ..packed(name, name.as_bytes()) };
-    let names: Vec<_> = (0..8).map(|number| format!("x/{number}")).collect();
-    let members: Vec<_> =
-        names.iter().map(|name| if name == "x/3" { bad(name) } else { packed(name, name.as_bytes()) }).collect();
-    let (_place, fs) = wheel(&members);
-    let pages = Arc::<Pages>::default();
-    fs.set_page_cache(Box::new(Arc::clone(&pages)));
-    let nodes: Vec<_> = names.iter().map(|name| lookup(&fs, name).number).collect();
-    for &node in &nodes[..2] {
-        read(&fs, node, 0, 100).unwrap();
-    }
-    let deadline = Instant::now() + LONG;
-    while !fs.directory_readahead.is_idle() {
-        assert!(Instant::now() < deadline);
-        thread::yield_now();
-    }
-    let pushed: Vec<_> = pages.stored.lock().unwrap().iter().map(|(node, _)| *node).collect();
-    assert_eq!(pushed, [nodes[7], nodes[6], nodes[5], nodes[4]], "from the last one to the damaged one");
-    assert_eq!(read(&fs, nodes[3], 0, 100), Err(Errno::IO));
-    assert_eq!(read(&fs, nodes[2], 0, 100).unwrap(), b"x/2");
 }

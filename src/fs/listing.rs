@@ -66,10 +66,7 @@ pub(super) fn names_and_attributes(
     }
     for (position, child) in nodes.children(node, child_at(offset)) {
         let number = nodes.number(child.node);
-        let found = guarded(number, &|| {
-            if nodes.is_sized(number) { nodes.attributes(number) } else { nodes.without_size(number) }
-        });
-        if let Ok(found) = found {
+        if let Ok(found) = guarded(number, &|| nodes.known_attributes(number)) {
             if reply.add(offset_after(position), child.name, &found) {
                 return;
             }

@@ -154,7 +154,7 @@ impl Nodes {
 
     /// The bytes of a file that the input has unchanged.
     pub(super) fn original(&self, node: NodeId) -> Option<Arc<dyn Content>> {
-        match (self.tree.node(node)?.origin.kind(), self.body(node)?) {
+        match (self.tree.node(node)?.origin.kind, self.body(node)?) {
             (OriginKind::Unchanged | OriginKind::Database, Body::Ready(content)) => Some(content),
             _ => None,
         }
@@ -216,8 +216,13 @@ impl Nodes {
         Ok(NodeAttributes { size: Some(size), ..self.without_size(node)? })
     }
 
+    /// The attributes, with the size if it is known.
+    pub(super) fn known_attributes(&self, node: NodeId) -> Result<NodeAttributes, Failure> {
+        if self.is_sized(node) { self.attributes(node) } else { self.without_size(node) }
+    }
+
     /// The attributes, without the size.
-    pub(super) fn without_size(&self, number: NodeId) -> Result<NodeAttributes, Failure> {
+    fn without_size(&self, number: NodeId) -> Result<NodeAttributes, Failure> {
         let kind = kind_of(self.node(number)?);
         let attributes = self.tree.attributes(number).ok_or(Failure::Plain(Errno::STALE))?;
         let links = match kind {

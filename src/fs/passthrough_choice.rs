@@ -1,18 +1,21 @@
 //! For which trees passthrough is worth a request at each open.
 
+use clap::ValueEnum;
+
 /// From this size on, in bytes, a file counts as large.
 const LARGE: u64 = 4 << 20;
 
-/// Whether the kernel shall read files by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// When the kernel reads files by itself. The help of the command line has the first paragraphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PassthroughChoice {
-    /// If at least half of the bytes are in large files that gain from it. What 50 KB of a large file gain when they are
-    /// first read is lost at each open.
-    #[default]
+    /// If at least half of the bytes are in unchanged files of a tree of 4 MiB or more
+    ///
+    /// These gain from it. What 50 KB of a large file gain when they are first read is lost at each open.
     Auto,
-    /// Where the kernel can.
+    /// Where the kernel can. It then asks kpackfs at each open and close of any file
     On,
-    /// Never.
+    /// Never. The mount can then be a layer of an overlayfs that is a layer of another one, as in containers in
+    /// containers
     Off,
 }
 

@@ -115,11 +115,9 @@ impl Unmounted {
     /// The attributes. Makes a file of unknown size if `is_sized`.
     pub(crate) fn attributes(&self, place: &ViewedNode, is_sized: bool) -> Result<NodeAttributes, UnmountedError> {
         let node = place.node;
-        let found = if is_sized || self.nodes.is_sized(node) {
-            self.nodes.renew(node).and_then(|()| self.nodes.attributes(node))
-        } else {
-            self.nodes.without_size(node)
-        };
+        let renewed = self.nodes.renew(node);
+        let found = renewed
+            .and_then(|()| if is_sized { self.nodes.attributes(node) } else { self.nodes.known_attributes(node) });
         found.map_err(|source| UnmountedError::Read { path: place.path.clone(), source })
     }
 

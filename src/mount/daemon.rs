@@ -184,7 +184,7 @@ fn start<E: Display>(
     notify(&[], &format!("Preparing {what}"));
     match start_quietly(&options.mount, prepare) {
         Ok(mounted) => {
-            let announced = mounted.unmounter().entry().and_then(ending::announce);
+            let announced = mounted.unmounter.entry.as_ref().and_then(ending::announce);
             Ok(Running { mounted, _announced: announced, ready: options.ready, what })
         }
         Err(error) => {
@@ -210,7 +210,7 @@ fn start_quietly<E: Display>(
     let served = prepare().map_err(|error| MountError::Prepare(format!("{error:#}")))?;
     let mut target = target.lock();
     let mounted = mount(options, served)?;
-    *target = Some(mounted.unmounter().clone());
+    *target = Some(mounted.unmounter.clone());
     Ok(mounted)
 }
 
@@ -229,8 +229,10 @@ fn listen(target: &SignalTarget) {
             Err(MountError::NotMade(_)) => signals::die_of(signal),
             result => result,
         };
-        if let Err(error) = result {
-            tracing::warn!(signal, "not unmounted: {error}");
+        match result {
+            Ok(()) => drop(threads::spawn("kpackfs-ending", move || unmounter.end_waiting())),
+            // The mount stays, and serves.
+            Err(error) => tracing::warn!(signal, "not unmounted: {error}"),
         }
     }
 }

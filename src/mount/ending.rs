@@ -79,7 +79,7 @@ impl Daemons {
     /// Waits for their end, at most some seconds. Returns the first one that goes on.
     pub(super) fn wait(self, place: &Path, is_lazy: bool) -> Option<RunningDaemon> {
         let limit = Instant::now() + if is_lazy { LAZY_PATIENCE } else { PATIENCE };
-        let running = self.0.into_iter().find(|daemon| !daemon.ends(limit))?;
+        let running = self.0.into_iter().find(|daemon| !ends(&daemon.end, limit))?;
         Some(RunningDaemon {
             place: place.to_owned(),
             process: running.id,
@@ -103,16 +103,14 @@ pub fn check_running<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<()
     Ok(())
 }
 
-impl Daemon {
-    /// Waits for the end, until `limit`. Whether it has ended.
-    fn ends(&self, limit: Instant) -> bool {
-        let ended = retry_on_intr(|| {
-            let left = limit.saturating_duration_since(Instant::now());
-            let timeout = Timespec::try_from(left).ok();
-            poll(&mut [PollFd::new(&self.end, PollFlags::IN)], timeout.as_ref())
-        });
-        ended.is_ok_and(|count| count > 0)
-    }
+/// Waits for the end of a process (`pidfd_open(2)`), until `limit`. Whether it has ended.
+pub(crate) fn ends(process: &OwnedFd, limit: Instant) -> bool {
+    let ended = retry_on_intr(|| {
+        let left = limit.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).ok();
+        poll(&mut [PollFd::new(process, PollFlags::IN)], timeout.as_ref())
+    });
+    ended.is_ok_and(|count| count > 0)
 }
 
 /// Whether a process is stopped: the state in `/proc/PID/stat` (proc(5)).

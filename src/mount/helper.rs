@@ -10,8 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::MountOptions;
-use super::{MountError, sys};
+use super::error::MountError;
+use super::options::MountOptions;
+use super::sys;
 
 const HELPER: &str = "fusermount3";
 
@@ -50,7 +51,7 @@ pub(super) fn unmount(mount_point: &Path, lazy: bool) -> Result<(), MountError> 
     let message = reason(&output);
     match output.status.success() {
         true => Ok(()),
-        false if message.contains("busy") => Err(super::busy(mount_point)),
+        false if message.contains("busy") => Err(MountError::Busy(mount_point.to_owned())),
         false => Err(failed(message)),
     }
 }
@@ -94,6 +95,7 @@ fn options(how: &MountOptions) -> OsString {
 mod tests {
     use super::*;
     use crate::fs::PassthroughChoice;
+    use crate::mount::transport::Transport;
 
     fn of(source: &OsStr) -> MountOptions {
         MountOptions {
@@ -102,7 +104,7 @@ mod tests {
             allow_other: false,
             no_exec: true,
             passthrough: PassthroughChoice::Auto,
-            transport: super::super::Transport::DevFuse,
+            transport: Transport::DevFuse,
         }
     }
 

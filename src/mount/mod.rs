@@ -1,6 +1,6 @@
 //! Mounting, unmounting, and the daemon that serves a mount. Only kpackfs mounts are ever unmounted.
 //!
-//! fuser speaks the protocol, but does not mount: fuser 0.18 may unmount another filesystem when its session ends, loses
+//! fuser begins the session, but does not mount: fuser 0.18 may unmount another filesystem when its session ends, loses
 //! the subtype for root, and does not escape the source name.
 
 mod announce;
@@ -9,6 +9,7 @@ mod daemon;
 mod ending;
 mod error;
 mod helper;
+mod options;
 pub mod signals;
 mod sys;
 mod transport;
@@ -33,7 +34,7 @@ use crate::confine::can_mount;
 use crate::disk::{
     KPACKFS, MOUNTINFO, MountEntry, absolute_mount_point, is_dead, list_all_mounts, mount_around, topmost_mount,
 };
-use crate::fs::{Adapter, Filesystem, KernelPages, PassthroughChoice, Rings, check_rings};
+use crate::fs::{Answers, Filesystem, KernelPages, Negotiation, check_rings, serve as answer_requests};
 use crate::resources::Resources;
 use crate::threads;
 use crate::tree::Tree;
@@ -45,6 +46,7 @@ pub use self::daemon::{ServeOptions, enter_namespace, serve};
 use self::ending::Daemons;
 pub use self::ending::{RunningDaemon, check_running};
 pub use self::error::MountError;
+pub use self::options::MountOptions;
 pub(crate) use self::sys::raise_open_files;
 pub use self::transport::Transport;
 
@@ -53,24 +55,6 @@ pub const FILESYSTEM_TYPE: &str = KPACKFS;
 
 /// With two threads, one can copy bytes while the other one answers. A third one gains nothing and costs wake-ups.
 const SESSION_THREADS: usize = 2;
-
-/// Options of mounting.
-#[derive(Clone, Debug)]
-pub struct MountOptions {
-    /// The directory to mount on, or `/dev/fd/N` for a FUSE device that the caller has opened and mounted (libfuse,
-    /// `fuse_mnt_parse_fuse_fd`). Then the caller has to unmount it.
-    pub mount_point: PathBuf,
-    /// The absolute path of the input. `findmnt` shows it as the source.
-    pub source: PathBuf,
-    /// Whether other users may use the mount, as far as the permissions in it allow.
-    pub allow_other: bool,
-    /// Whether to prevent execution of programs, and loading of libraries, from the mount.
-    pub no_exec: bool,
-    /// Whether the kernel shall read files by itself.
-    pub passthrough: PassthroughChoice,
-    /// How requests and replies travel.
-    pub transport: Transport,
-}
 
 /// What a mount serves.
 #[derive(Clone, Debug)]
@@ -86,19 +70,22 @@ pub struct Served {
 /// A mount that threads of this process serve. Dropping it unmounts lazily.
 #[derive(Debug)]
 pub struct Mounted {
-    unmounter: Unmounter,
+    /// Unmounts this mount. Can be sent to other threads.
+    pub unmounter: Unmounter,
     session: Option<JoinHandle<io::Result<()>>>,
 }
 
 /// Unmounts one particular mount, and never another one that has replaced it.
 #[derive(Clone, Debug)]
 pub struct Unmounter {
-    place: PathBuf,
+    /// Where the mount is.
+    pub place: PathBuf,
     /// `None` if the caller made the mount.
-    entry: Option<MountEntry>,
+    pub(super) entry: Option<MountEntry>,
     /// Set when the kernel has reported the end of the filesystem. From then on its numbers are invalid: the kernel
     /// reuses both for the next mount.
     gone: Arc<AtomicBool>,
+    fs: Arc<Filesystem>,
 }
 
 /// Mounts `served`. The mount is ready when this returns. A stale mount at the same place is removed first.
@@ -114,9 +101,10 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
     let resources = Arc::clone(&served.resources);
     let fs = Filesystem::new(place, served.tree, served.resources, served.total_bytes);
     // Before the mount: from then on, nothing may fail.
-    let prepared = transport::prepare(options.transport, &fs)?;
-    let adapter = Adapter::new(Arc::clone(&fs), options.passthrough, prepared.as_ref().ok().map(Rings::answers));
-    // fuser starts its threads when the mount has been reported as ready.
+    let answers = Answers::new(&fs);
+    let prepared = transport::prepare(options.transport, &answers)?;
+    let negotiation = Negotiation::new(&answers, options.passthrough, prepared.is_ok());
+    // They start when the mount has been reported as ready.
     threads::check(SESSION_THREADS + 1)?;
     let (device, place, entry) = match target {
         MountTarget::Handed(number) => {
@@ -132,19 +120,21 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
         }
     };
     let gone = Arc::new(AtomicBool::new(false));
-    let mut mounted = Mounted { unmounter: Unmounter { place, entry, gone: Arc::clone(&gone) }, session: None };
-    let mut config = Config::default();
-    config.n_threads = Some(SESSION_THREADS);
+    let mut mounted =
+        Mounted { unmounter: Unmounter { place, entry, gone: Arc::clone(&gone), fs: Arc::clone(&fs) }, session: None };
     // The kernel decides who may use the mount (`allow_other`). fuser's own check would in addition refuse set-uid
     // programs of the same user.
-    let session = Session::from_fd(adapter, device, SessionACL::All, config).map_err(MountError::Session)?;
+    let session =
+        Session::from_fd(negotiation, device, SessionACL::All, Config::default()).map_err(MountError::Session)?;
     fs.set_page_cache(Box::new(KernelPages(session.notifier())));
+    let device = Arc::new(session.as_fd().try_clone_to_owned().map_err(MountError::Device)?);
+    answers.set_device(&device);
     let unmounter = mounted.unmounter.clone();
     let fail = transport::give_up(move || _ = unmounter.unmount(true), Arc::clone(&resources));
-    let rings = transport::start(options.transport, prepared, session.as_fd(), fail, &resources)?;
+    let rings = transport::start(options.transport, prepared, &device, fail, &resources)?;
     let run = move || {
-        let result = session.run();
-        drop(rings);
+        let result = answer_requests(&answers, &device, SESSION_THREADS);
+        drop((session, rings));
         gone.store(result.is_ok(), Ordering::Release);
         // Before the index is saved, so that the next mount, which waits for that, sees both.
         resources.store.finish();
@@ -238,7 +228,7 @@ fn check_device(path: &Path, number: RawFd) -> Result<MountTarget, MountError> {
 
 /// Removes a stale mount.
 fn recover(place: &Path) -> Result<(), MountError> {
-    tracing::warn!(path = %place.display(), "the daemon of the kpackfs mount here is gone: removed");
+    tracing::warn!("{}: the daemon of the kpackfs mount here is gone: removed", place.display());
     match umount(place, true) {
         // Another process has removed it.
         Err(MountError::NotMounted(_) | MountError::Foreign { .. }) => Ok(()),
@@ -268,11 +258,6 @@ fn attach(place: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
 }
 
 impl Mounted {
-    /// Unmounts this mount. Can be sent to other threads.
-    pub fn unmounter(&self) -> &Unmounter {
-        &self.unmounter
-    }
-
     /// Waits until it is unmounted by any process. After a lazy unmount, this is when the last user is gone.
     pub fn wait(mut self) -> Result<(), MountError> {
         let Some(session) = self.session.take() else { return Ok(()) };
@@ -295,14 +280,9 @@ impl Drop for Mounted {
 }
 
 impl Unmounter {
-    /// The mount; `None` if the caller made it.
-    pub(super) fn entry(&self) -> Option<&MountEntry> {
-        self.entry.as_ref()
-    }
-
-    /// Where the mount is.
-    pub fn mount_point(&self) -> &Path {
-        &self.place
+    /// Lets no request wait longer than a second for work from now on. Runs until the process ends.
+    pub fn end_waiting(&self) -> ! {
+        self.fs.end_waiting()
     }
 
     /// Unmounts. If `lazy`, programs may continue to use the mount. Fails with [`MountError::NotOurs`] if the mount is
@@ -371,7 +351,10 @@ fn detach(place: &Path, lazy: bool) -> Result<(), MountError> {
     flags.set(UnmountFlags::DETACH, lazy);
     match rustix::mount::unmount(place, flags) {
         Ok(()) => Ok(()),
-        Err(Errno::PERM) => helper::unmount(place, lazy).map_err(|error| of_another(place).unwrap_or(error)),
+        Err(Errno::PERM) => helper::unmount(place, lazy).map_err(|error| match error {
+            MountError::Busy(_) => busy(place),
+            error => of_another(place).unwrap_or(error),
+        }),
         Err(Errno::BUSY) => Err(busy(place)),
         Err(error) => Err(MountError::Unmount { path: place.to_owned(), source: error.into() }),
     }

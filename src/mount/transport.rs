@@ -1,11 +1,13 @@
 //! How requests travel: the choice between rings and `/dev/fuse`, and what happens when a ring fails.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
 use std::process;
 use std::sync::Arc;
 
+use clap::ValueEnum;
+
 use super::error::MountError;
-use crate::fs::{Filesystem, RingError, Rings};
+use crate::fs::{Answers, RingError, Rings};
 use crate::metrics::TransportState;
 use crate::resources::Resources;
 
@@ -13,27 +15,33 @@ use crate::resources::Resources;
 const RINGS: &str = "uring";
 const DEV_FUSE: &str = "dev-fuse";
 
-/// How requests of the kernel and replies travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How requests of the kernel and replies travel. The help of the command line has the first paragraphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Transport {
-    /// By read(2) and write(2) on `/dev/fuse`.
-    #[default]
-    DevFuse,
-    /// As `Uring` where the kernel allows it, else as `DevFuse`. The status tells which, and why.
+    /// Through `io_uring` where an administrator of Linux 6.14 allows it, else through /dev/fuse, unless the environment
+    /// variable `KPACKFS_TRANSPORT` names one of them
+    ///
+    /// The status tells which, and why.
     Auto,
-    /// By `io_uring`, with a queue for each processor. Mounting fails where the kernel does not allow it.
+    /// Through queues of `io_uring`, one for each processor
+    ///
+    /// Mounting fails where the kernel does not allow it.
     Uring,
+    /// Through /dev/fuse
+    ///
+    /// By read(2) and write(2).
+    DevFuse,
 }
 
 /// Rings that are ready to be started. An error if there shall be none, with the reason unless it is the caller's choice.
 pub(super) type PreparedRings = Result<Rings, Option<RingError>>;
 
 /// Prepares rings where the transport wants some.
-pub(super) fn prepare(transport: Transport, fs: &Arc<Filesystem>) -> Result<PreparedRings, MountError> {
+pub(super) fn prepare(transport: Transport, answers: &Arc<Answers>) -> Result<PreparedRings, MountError> {
     match transport {
         Transport::DevFuse => Ok(Err(None)),
-        Transport::Auto => Ok(Rings::prepare(fs).map_err(Some)),
-        Transport::Uring => Ok(Ok(Rings::prepare(fs)?)),
+        Transport::Auto => Ok(Rings::prepare(answers).map_err(Some)),
+        Transport::Uring => Ok(Ok(Rings::prepare(answers)?)),
     }
 }
 
@@ -42,7 +50,7 @@ pub(super) fn prepare(transport: Transport, fs: &Arc<Filesystem>) -> Result<Prep
 pub(super) fn start(
     transport: Transport,
     prepared: PreparedRings,
-    device: BorrowedFd<'_>,
+    device: &Arc<OwnedFd>,
     fail: impl Fn(RingError) + Send + Sync + 'static,
     resources: &Resources,
 ) -> Result<Option<Rings>, MountError> {

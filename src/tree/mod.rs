@@ -84,7 +84,7 @@ impl Tree {
         let Some((view, index)) = index_of(id) else { return false };
         let Some(node) = self.arena.get(index) else { return false };
         let is_file = matches!(node.kind, NodeKind::File { .. });
-        is_file && (node.origin.kind().is_made() || self.other_body(view, index).is_some())
+        is_file && (node.origin.kind.is_made() || self.other_body(view, index).is_some())
     }
 
     /// The attributes of a node in its view. Made files have the time that [`Tree::date`] has set.

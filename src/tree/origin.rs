@@ -11,7 +11,8 @@ const NAMESPACE: &str = "user.kpackfs.";
 /// The origin of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
-    kind: OriginKind,
+    /// How it was made.
+    pub kind: OriginKind,
     /// The path in the input. For [`OriginKind::Made`], the path in the part.
     path: Option<EntryPath>,
     stated: Option<Arc<PartRecord>>,
@@ -90,11 +91,6 @@ impl Origin {
             kind => kind,
         };
         Self { kind, path: self.path.clone(), stated: None }
-    }
-
-    /// How it was made.
-    pub fn kind(&self) -> OriginKind {
-        self.kind
     }
 
     /// The entry of the input from which it was made, if there is a single one.

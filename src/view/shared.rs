@@ -53,7 +53,7 @@ fn gather(tree: &Tree, directory: NodeId, kinds: &[OriginKind], found: &mut BTre
     for child in tree.children(directory).into_iter().flatten() {
         if tree.children(child.node).is_some() {
             gather(tree, child.node, kinds, found);
-        } else if tree.origin(child.node).is_some_and(|origin| kinds.contains(&origin.kind())) {
+        } else if tree.origin(child.node).is_some_and(|origin| kinds.contains(&origin.kind)) {
             found.extend(tree.stored_number(child.node));
         }
     }

@@ -225,7 +225,7 @@ impl Finder for ThinFinder {
 /// The nodes of the layers that thin views omit.
 fn hidden(tree: &Tree, layers: &Layers) -> BTreeSet<NodeId> {
     let mut hidden = BTreeSet::new();
-    let is_archive = |node: NodeId| tree.node(node).is_some_and(|node| node.origin.kind() == OriginKind::Archive);
+    let is_archive = |node: NodeId| tree.node(node).is_some_and(|node| node.origin.kind == OriginKind::Archive);
     for &layer in layers.devices.values() {
         hide(tree, layer, &is_archive, &mut hidden);
     }

@@ -16,12 +16,13 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use clap::ValueEnum;
 use kpackfs::mount::Transport;
 use kpackfs::split::hex;
 use sha2::Digest;
 
-/// What waits longer hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// What waits longer hangs, also on a machine that does forty other things.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Files by their path below a directory.
 pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
@@ -46,11 +47,7 @@ pub(crate) fn skipped(why: &str) {
 
 /// The transport of mounts: that of the environment variable `KPACKFS_TRANSPORT`, which programs under test read, too.
 pub(crate) fn transport() -> Transport {
-    match std::env::var("KPACKFS_TRANSPORT").as_deref() {
-        Ok("uring") => Transport::Uring,
-        Ok("dev-fuse") | Err(_) => Transport::DevFuse,
-        Ok(other) => panic!("KPACKFS_TRANSPORT={other}"),
-    }
+    std::env::var("KPACKFS_TRANSPORT").map_or(Transport::DevFuse, |name| Transport::from_str(&name, false).unwrap())
 }
 
 /// Whether `/dev/fuse` can be opened, and the kernel allows the transport that is tested. If not, reports that the test
@@ -84,6 +81,11 @@ pub(crate) fn fixture(name: &str) -> Vec<u8> {
 pub(crate) fn put(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
     fs::create_dir_all(path.as_ref().parent().unwrap()).unwrap();
     fs::write(path, bytes).unwrap();
+}
+
+/// Writes a file below a directory.
+pub(crate) fn put_in(place: &Path, path: &str, bytes: &[u8]) {
+    put(place.join(path), bytes);
 }
 
 /// Everything below a directory, sorted, by paths relative to it. Symlinks are not followed.
@@ -167,11 +169,22 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     hex(&sha2::Sha256::digest(bytes))
 }
 
-/// The program under test, without what the environment says about the time of outputs.
+/// The program under test, without what the environment says about the time of outputs and about proxies.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
     command.env_remove("SOURCE_DATE_EPOCH");
+    for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+        command.env_remove(name).env_remove(name.to_ascii_uppercase());
+    }
     command
+}
+
+/// Runs the program in a directory, with a cache there. Returns the exit code, and all that it prints.
+pub(crate) fn ran(place: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = program();
+    let output = command.args(arguments).current_dir(place).env("KPACKFS_CACHE_DIR", place.join("cache")).output();
+    let Output { status, stdout, stderr } = output.unwrap();
+    (status.code(), String::from_utf8([stdout, stderr].concat()).unwrap())
 }
 
 /// A copy of the program in a directory, for users who may not enter that of the program. Another process writes it: a program that another

@@ -145,7 +145,14 @@ impl Mount {
         Self::limited("", input, options)
     }
 
-    /// The same, after a shell command that sets limits.
+    /// A mount of an input that the index in `cache` knows. Of an unknown input, planning opens every file.
+    pub(crate) fn indexed(input: &Path, cache: &Path) -> Option<Self> {
+        let options = ["--cache-dir", cache.to_str().unwrap()];
+        Self::new(input, &options)?.end();
+        Self::new(input, &options)
+    }
+
+    /// The same as [`Mount::new`], after a shell command that sets limits.
     pub(crate) fn limited(limits: &str, input: &Path, options: &[&str]) -> Option<Self> {
         if !can_mount() {
             return None;

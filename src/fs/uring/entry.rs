@@ -11,7 +11,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-use super::protocol::{self, HEADER, RingRequest};
+use crate::fs::answer::RequestEntry;
+use crate::fs::buffers::FileBytes;
+use crate::fs::protocol::{self, HEADER, Request};
 
 /// Entries of a queue. With the wake-up they are a power of two, as a ring has. More than the kernel's background
 /// requests, so that slow readahead leaves some to other readers.
@@ -139,9 +141,10 @@ impl RingEntry {
             &mut *self.owner.memory.header(self.slot)
         }
     }
+}
 
-    /// The request. `None` if it is not valid.
-    pub(super) fn request(&self) -> Option<RingRequest<'_>> {
+impl RequestEntry for RingEntry {
+    fn request(&self) -> Option<Request<'_>> {
         #[expect(unsafe_code, reason = "parts of the mapping")]
         // SAFETY: as above
         let (header, payload) = unsafe {
@@ -150,11 +153,10 @@ impl RingEntry {
                 slice::from_raw_parts(self.owner.memory.payload(self.slot), PAYLOAD as usize),
             )
         };
-        RingRequest::decode(header, payload)
+        Request::decode(header, payload)
     }
 
-    /// Where the payload of the reply belongs.
-    pub(super) fn payload(&mut self) -> &mut [u8] {
+    fn room(&mut self, _: usize) -> &mut [u8] {
         #[expect(unsafe_code, reason = "a part of the mapping")]
         // SAFETY: as above
         unsafe {
@@ -162,9 +164,12 @@ impl RingEntry {
         }
     }
 
-    /// Answers with the first bytes of the payload, or an error.
-    pub(super) fn reply(mut self, length: Result<usize, Errno>) {
+    fn reply(mut self, length: Result<usize, Errno>) {
         self.result = length.and_then(|length| u32::try_from(length).map_err(|_| Errno::IO));
+    }
+    fn reply_with(mut self, bytes: Result<FileBytes<'_>, Errno>) {
+        let length = bytes.and_then(|bytes| bytes.read_into(self.room(0)));
+        self.reply(length);
     }
 }
 

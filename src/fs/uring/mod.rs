@@ -8,15 +8,14 @@
 //! From the answer to INIT on, the kernel holds back all requests until every queue has an entry. So rings and buffers
 //! are made and tried before the session. FORGET, INTERRUPT and notifications travel through `/dev/fuse`.
 
-mod answer;
 mod entry;
-mod protocol;
+mod error;
 mod queue;
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -26,64 +25,20 @@ use std::thread::JoinHandle;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-pub(crate) use self::answer::RingAnswers;
 pub(crate) use self::entry::PAYLOAD;
 use self::entry::{DEPTH, EntryOwner};
-#[doc(hidden)]
-pub use self::protocol::{HEADER, Operation, RingRequest};
+pub use self::error::RingError;
+use self::error::{ENABLE, MAX_QUEUES, POSSIBLE, SYSFS};
 use self::queue::RingQueue;
-use crate::fs::filesystem::Filesystem;
-use crate::threads::{self, ThreadError};
-
-/// The most queues. Each needs 16 MiB of addresses, and a thread.
-const MAX_QUEUES: u16 = 256;
-
-const SYSFS: &str = "/sys";
-
-/// The parameter of the kernel's module that allows rings.
-const ENABLE: &str = "/sys/module/fuse/parameters/enable_uring";
-
-/// Why requests cannot travel through rings.
-#[derive(Debug, thiserror::Error)]
-pub enum RingError {
-    /// The administrator has not allowed it.
-    #[error("FUSE over io_uring is off; as root, turn it on: echo Y > {ENABLE}")]
-    Off,
-    /// The kernel cannot do it.
-    #[error("the kernel has no FUSE over io_uring: that needs Linux 6.14 with CONFIG_FUSE_IO_URING")]
-    Missing,
-    /// There is no sysfs, which tells.
-    #[error("{ENABLE}: no such file; mount sysfs at {SYSFS}")]
-    NoSysfs,
-    /// A thread for a queue cannot be started.
-    #[error(transparent)]
-    Thread(#[from] ThreadError),
-    /// `io_uring` cannot be used.
-    #[error("io_uring: {0}: see the sysctl kernel.io_uring_disabled, and seccomp in a container")]
-    Ring(io::Error),
-    /// The list of processors cannot be read.
-    #[error("{POSSIBLE}: {0}")]
-    Processors(String),
-    /// Queues for all processors would need too many addresses.
-    #[error("{0} processors are possible; rings are for {MAX_QUEUES} at most")]
-    TooMany(u16),
-    /// The kernel wants more queues than there are processors in its list.
-    #[error("the kernel has more processors than {POSSIBLE} says")]
-    TooFew,
-    /// The kernel accepts no entry of a queue, and has fallen back to `/dev/fuse`.
-    #[error("the kernel does not accept entries of io_uring: {0}")]
-    Register(io::Error),
-    /// Requests can no longer be received or answered.
-    #[error("the ring of processor {0} has failed: {1}")]
-    Broken(u16, String),
-}
+use crate::fs::answer::Answers;
+use crate::threads;
 
 /// The queues of a mount, each with a thread. Dropping it ends the threads.
 pub(crate) struct Rings {
     queues: Vec<QueueThread>,
     /// The number of queues that there are, as far as the queue knows.
     registered: Receiver<Result<u16, RingError>>,
-    answers: Arc<RingAnswers>,
+    answers: Arc<Answers>,
     is_ending: Arc<AtomicBool>,
 }
 
@@ -121,28 +76,21 @@ pub(crate) fn check() -> Result<(), RingError> {
     }
 }
 
-impl RingError {
-    /// Whether the kernel sends its requests to `/dev/fuse` instead, if this is why rings were not started.
-    pub(crate) fn falls_back(&self) -> bool {
-        !matches!(self, Self::Broken(..))
-    }
-}
-
 impl Rings {
     /// Makes and tries the rings, and reserves the buffers. This process must not fork afterwards.
-    pub(crate) fn prepare(fs: &Arc<Filesystem>) -> Result<Self, RingError> {
+    pub(crate) fn prepare(answers: &Arc<Answers>) -> Result<Self, RingError> {
         check()?;
         let number = possible_processors()?;
         if number > MAX_QUEUES {
             return Err(RingError::TooMany(number));
         }
-        let answers = Arc::new(RingAnswers::new(fs));
         let is_ending = Arc::new(AtomicBool::new(false));
         // Threads inherit the processors of the one that starts them, which may be that of a queue.
         if let Ok(processors) = sched_getaffinity(None) {
-            fs.resources.executor.run_on(processors);
+            answers.fs.resources.executor.run_on(processors);
         }
         let (report, registered) = channel();
+        let answers = Arc::clone(answers);
         let mut rings = Self { queues: Vec::new(), registered, answers, is_ending };
         for number in 0..number {
             rings.add(number, report.clone())?;
@@ -185,26 +133,18 @@ impl Rings {
         Ok(())
     }
 
-    /// What answers the requests.
-    pub(crate) fn answers(&self) -> Arc<RingAnswers> {
-        Arc::clone(&self.answers)
-    }
-
     /// Gives the kernel the entries of all queues, after its INIT. From then on they are answered. `fail` is called if
     /// a ring fails later. The list of processors may name more than the kernel has; it has no queues for those.
     pub(crate) fn start(
         &mut self,
-        device: BorrowedFd<'_>,
+        device: &Arc<OwnedFd>,
         fail: impl Fn(RingError) + Send + Sync + 'static,
     ) -> Result<(), RingError> {
         if !self.answers.is_agreed() {
             return Err(RingError::Missing);
         }
-        let device = device.try_clone_to_owned().map_err(|error| RingError::Broken(0, error.to_string()))?;
-        let device = Arc::new(device);
-        self.answers.device.set(Arc::clone(&device)).ok();
         let prepared = u16::try_from(self.queues.len()).unwrap_or(u16::MAX);
-        let start = RingStart { device, prepared, fail: Arc::new(fail) };
+        let start = RingStart { device: Arc::clone(device), prepared, fail: Arc::new(fail) };
         let count = self.start_queues(0..1, &start)?;
         end(self.queues.split_off(count.into()));
         self.start_queues(1..count, &start)?;
@@ -252,8 +192,6 @@ fn pin(processor: u16) {
         sched_setaffinity(None, &here).ok();
     }
 }
-
-const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
 /// The number of possible processors, each of which must have a queue.
 fn possible_processors() -> Result<u16, RingError> {

@@ -11,11 +11,11 @@ use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::RingError;
-use super::answer::RingAnswers;
 use super::entry::{DEPTH, EntryOwner, PAYLOAD, RingEntry, SlotNumber};
-use super::protocol::{self, HEADER};
+use super::error::RingError;
+use crate::fs::answer::Answers;
 use crate::fs::failure::contained;
+use crate::fs::protocol::{self, HEADER};
 
 /// Commands (`enum fuse_uring_cmd`).
 const REGISTER: u32 = 1;
@@ -152,7 +152,7 @@ impl RingQueue {
     }
 
     /// Answers requests until the filesystem is gone, or `is_ending`.
-    pub(super) fn serve(&mut self, device: &OwnedFd, answers: &RingAnswers, is_ending: &AtomicBool) -> io::Result<()> {
+    pub(super) fn serve(&mut self, device: &OwnedFd, answers: &Answers, is_ending: &AtomicBool) -> io::Result<()> {
         let counters = &answers.fs.resources.counters;
         while !is_ending.load(Ordering::Acquire) {
             for (number, result) in std::mem::take(&mut self.completions) {

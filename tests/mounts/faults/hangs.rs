@@ -125,12 +125,7 @@ fn no_mount_waits_for_what_is_no_file_in_the_cache() {
 fn listed_files_that_become_fifos_are_stale() {
     let place = tempfile::tempdir().unwrap();
     let input = tree(place.path());
-    let cache = place.path().join("cache");
-    // Planning opens every file, unless the index already knows its content.
-    let options = ["--cache-dir", cache.to_str().unwrap()];
-    let Some(first) = Mount::new(&input, &options) else { return };
-    first.end();
-    let mut mount = Mount::new(&input, &options).unwrap();
+    let Some(mut mount) = Mount::indexed(&input, &place.path().join("cache")) else { return };
     let names = ["demo/deflated.txt", "demo/stored.bin"];
     for name in names {
         replace(&input.join(name), "a FIFO");

@@ -128,12 +128,7 @@ fn files_of_a_tree_that_nobody_has_opened_are_stale() {
     for fault in faults {
         let place = tempfile::tempdir().unwrap();
         let input = tree(place.path());
-        // Planning opens every file, unless the index already knows its content.
-        let cache = place.path().join("cache");
-        let options = ["--cache-dir", cache.to_str().unwrap()];
-        let Some(first) = Mount::new(&input, &options) else { return };
-        first.end();
-        let mut mount = Mount::new(&input, &options).unwrap();
+        let Some(mut mount) = Mount::indexed(&input, &place.path().join("cache")) else { return };
         fault(&input.join("demo/deflated.txt"));
         assert_eq!(errno(mount.read(DEFLATED, 0, 1000)), libc::ESTALE, "{}", mount.log());
         assert!(mount.log().contains("demo/deflated.txt"));
@@ -206,7 +201,7 @@ fn an_input_on_a_failing_disk_gives_errors_until_the_disk_works_again() {
         assert_eq!(mount.read(DEFLATED, 0, 3_500_000).unwrap(), noise(3_500_000, 1));
         mount.is_at_rest();
         mount.end();
-        mounted.unmounter().unmount(true).unwrap();
+        mounted.unmounter.unmount(true).unwrap();
         mounted.wait().unwrap();
     }
 }

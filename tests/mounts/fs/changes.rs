@@ -4,14 +4,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use kpackfs::metrics::RequestKind;
 use memmap2::MmapMut;
 use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RenameFlags, XattrFlags};
 
 use super::mounts::{Mount, output, run};
-use crate::common::{errno, skipped};
+use crate::common::{PATIENCE, errno, skipped};
 
 type Attempt = fn(file: &Path, other: &Path, fresh: &Path) -> io::Result<()>;
 
@@ -114,7 +114,7 @@ fn nothing_can_be_changed_even_when_remounted() {
         };
         assert!(errno == libc::EROFS || by_the_kernel.contains(&errno), "{what}: {errno}");
     }
-    let limit = Instant::now() + Duration::from_secs(10);
+    let limit = Instant::now() + PATIENCE;
     // On request, the kernel discards what was written to the mapping.
     while fs::read(mount.at("host/lib/small.txt")).unwrap() != b"hello" {
         assert!(Instant::now() < limit, "still there");

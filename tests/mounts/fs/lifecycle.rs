@@ -17,7 +17,7 @@ use crate::common::transport;
 fn unmounting_from_outside_ends_the_session() {
     let Some(mut mount) = Mount::new() else { return };
     let mounted = mount.mounted.take().unwrap();
-    let unmounter = mounted.unmounter().clone();
+    let unmounter = mounted.unmounter.clone();
     let file = File::open(mount.at("host/two")).unwrap();
     assert!(matches!(umount(mount.place.path(), false), Err(MountError::Busy(_))));
     run("umount", [&"-l", &mount.place.path()]);
@@ -41,7 +41,7 @@ fn unmounting_from_outside_ends_the_session() {
 fn an_abort_ends_the_session_and_leaves_no_mount() {
     let Some(mut mount) = Mount::new() else { return };
     let mounted = mount.mounted.take().unwrap();
-    let place = mounted.unmounter().mount_point().to_owned();
+    let place = mounted.unmounter.place.clone();
     let entry = || list_mounts().unwrap().into_iter().find(|entry| entry.mount_point == place);
     let number = entry().unwrap().device.replace("0:", "");
     let control = tempfile::tempdir().unwrap();
@@ -61,7 +61,7 @@ fn a_covered_mount_is_left_alone() {
     run("umount", [&mount.at("host")]);
     assert!(matches!(&plain, Err(MountError::HasMount { inner, .. }) if *inner == mount.at("host")), "{plain:?}");
     run("mount", [&"-t", &"tmpfs", &"cover", &mount.place.path()]);
-    let covered = mount.mounted.as_ref().unwrap().unmounter().unmount(true);
+    let covered = mount.mounted.as_ref().unwrap().unmounter.unmount(true);
     run("umount", [&mount.place.path()]);
     assert!(matches!(covered, Err(MountError::NotOurs(_))), "{covered:?}");
     umount(mount.place.path(), false).unwrap();

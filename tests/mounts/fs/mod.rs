@@ -7,6 +7,7 @@ mod model;
 mod mounts;
 mod opening;
 mod semantics;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

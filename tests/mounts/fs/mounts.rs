@@ -112,6 +112,18 @@ impl Content for Odd {
     }
 }
 
+/// A file of unknown size.
+impl Materialize for Odd {
+    fn made(&self) -> Option<Arc<dyn Content>> {
+        None
+    }
+
+    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+        self.read_at(0, &mut [])?;
+        Ok(rope(b"made".to_vec()))
+    }
+}
+
 /// A mount in a temporary directory.
 pub(crate) struct Mount {
     pub(crate) place: tempfile::TempDir,
@@ -169,7 +181,7 @@ impl Mount {
         self.kernels.times.load(Ordering::SeqCst)
     }
 
-    /// Lets all reads of `odd/waits` continue.
+    /// Lets all reads of `odd/waits` and the making of `odd/unsized` continue.
     pub(crate) fn release(&mut self) {
         self.release = None;
     }
@@ -192,7 +204,7 @@ impl Drop for Mount {
         // A reader that waits for a mount whose server has exited could not be killed.
         self.release();
         if let Some(mounted) = self.mounted.take() {
-            mounted.unmounter().unmount(true).ok();
+            mounted.unmounter.unmount(true).ok();
             mounted.wait().ok();
         }
     }
@@ -226,7 +238,9 @@ fn tree(kernels: Arc<Kernels>, waits: Odd) -> Tree {
     add(b"gfx942/.kpack/zz", ready(rope(b"last".to_vec())));
     add(b"odd/panics", ready(Arc::new(Odd::Panics)));
     add(b"odd/damaged", ready(Arc::new(Odd::Damaged)));
-    add(b"odd/waits", ready(Arc::new(waits)));
+    let waits = Arc::new(waits);
+    add(b"odd/waits", ready(Arc::<Odd>::clone(&waits)));
+    add(b"odd/unsized", file(Body::Made(waits)));
     add(b"odd/made/bad", file(Body::Made(Arc::new(Unmakeable))));
     add(b"many/0000", ready(rope(Vec::new())));
     for number in 1..3000 {

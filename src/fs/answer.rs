@@ -1,4 +1,8 @@
-//! Answers requests of rings from a [`Filesystem`], as [`Adapter`](crate::fs::Adapter) does for `/dev/fuse`.
+//! Answers requests from a [`Filesystem`], however they travel.
+//!
+//! The cheapest request is the one that the kernel does not make. It caches attributes, names (including those that do
+//! not exist), listings and pages as long as it likes. It opens files and directories without asking, unless files are
+//! passed through ([`super::passthrough`]).
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,20 +11,37 @@ use std::sync::{Arc, OnceLock};
 use fuser::{BackingId, FopenFlags};
 use rustix::io::Errno;
 
-use super::entry::RingEntry;
-use super::protocol::{Operation, PayloadWriter};
-use crate::fs::attributes::file_type;
-use crate::fs::filesystem::Filesystem;
-use crate::fs::listing::{NameSink, NamesAndAttributes};
-use crate::fs::nodes::{FileKind, NodeAttributes};
-use crate::fs::passthrough::{Opening, Passthrough};
+use super::buffers::FileBytes;
+use super::filesystem::Filesystem;
+use super::listing::{NameSink, NamesAndAttributes};
+use super::nodes::{FileKind, NodeAttributes};
+use super::passthrough::{Opening, Passthrough};
+use super::protocol::{Operation, PayloadWriter, Request};
 use crate::metrics::RequestKind;
 use crate::rope::Content;
 use crate::tree::NodeId;
 
-/// What answers the requests of all rings of a mount.
+/// Bytes of `struct fuse_entry_out`, the longest reply of a fixed length.
+const FIXED: usize = 128;
+
+/// A request with room for its reply. One that is dropped without a reply answers EIO.
+pub(super) trait RequestEntry: Send + 'static {
+    /// The request. `None` if it is not valid.
+    fn request(&self) -> Option<Request<'_>>;
+
+    /// Where the payload of the reply belongs: `size` bytes or more, or all that there is room for.
+    fn room(&mut self, size: usize) -> &mut [u8];
+
+    /// Answers with the first bytes of the room, or an error.
+    fn reply(self, length: Result<usize, Errno>);
+
+    /// Answers with these bytes, or an error.
+    fn reply_with(self, bytes: Result<FileBytes<'_>, Errno>);
+}
+
+/// What answers the requests of a mount.
 #[derive(Debug)]
-pub(crate) struct RingAnswers {
+pub(crate) struct Answers {
     pub(super) fs: Arc<Filesystem>,
     /// Set when the kernel has agreed to it.
     passthrough: OnceLock<Passthrough<BackingFile>>,
@@ -48,59 +69,63 @@ impl Drop for BackingFile {
     }
 }
 
-impl RingAnswers {
-    pub(super) fn new(fs: &Arc<Filesystem>) -> Self {
-        Self { fs: Arc::clone(fs), passthrough: OnceLock::new(), is_agreed: OnceLock::new(), device: OnceLock::new() }
+impl Answers {
+    pub(crate) fn new(fs: &Arc<Filesystem>) -> Arc<Self> {
+        let (fs, passthrough) = (Arc::clone(fs), OnceLock::new());
+        Arc::new(Self { fs, passthrough, is_agreed: OnceLock::new(), device: OnceLock::new() })
+    }
+
+    /// Sets the device of the mount.
+    pub(crate) fn set_device(&self, device: &Arc<OwnedFd>) {
+        self.device.set(Arc::clone(device)).ok();
     }
 
     /// Answers a request, here or on another thread.
-    pub(super) fn answer(&self, mut entry: RingEntry) {
+    pub(super) fn answer(&self, entry: impl RequestEntry) {
         let fs = &self.fs;
         let Some(request) = entry.request() else { return };
-        let node = request.node;
+        let (id, node) = (request.id, request.node);
         match request.operation {
             Operation::Lookup { name } => {
                 let name = name.to_vec();
-                fs.lookup(node, &name, |found| write(entry, found, |to, found| to.entry(found.as_ref())));
+                fs.lookup(id, node, &name, |found| write(entry, found, |to, found| to.entry(found.as_ref())));
             }
-            Operation::Getattr => fs.getattr(node, |found| write(entry, found, |to, found| to.attributes(found))),
-            Operation::Readlink => {
-                fs.readlink(node, |target| write(entry, target, |to, target| to.bytes(target)));
+            Operation::Getattr => {
+                fs.getattr(id, node, |found| write(entry, found, |to, found| to.attributes(found)));
             }
+            Operation::Readlink => fs.readlink(node, |target| entry.reply_with(target.map(FileBytes::Read))),
             Operation::Open { flags } => self.fs.answer_now(RequestKind::Open, |_| {
                 write(entry, self.open(node, flags), |to, Opening { handle, backing }| match backing {
                     Some(file) => to.open(*handle, FopenFlags::FOPEN_PASSTHROUGH, file.number),
                     None => to.open(*handle, FopenFlags::FOPEN_KEEP_CACHE, 0),
                 });
             }),
-            Operation::Read { offset, size } => fs.read_range(node, offset, size, |range| {
-                let length = range.and_then(|range| {
-                    (range.read)(entry.payload().get_mut(..range.length).ok_or(Errno::IO)?)?;
-                    Ok(range.length)
-                });
-                entry.reply(length);
-            }),
+            Operation::Read { offset, size } => fs.read(id, node, offset, size, |bytes| entry.reply_with(bytes)),
             Operation::Release { handle } => fs.answer_now(RequestKind::Release, |_| {
                 self.passthrough.get().inspect(|passthrough| passthrough.close(node, handle));
                 entry.reply(Ok(0));
             }),
             Operation::Readdir { offset, size } => {
-                fs.readdir(node, offset, RingPage::new(entry, size), RingPage::reply);
+                fs.readdir(node, offset, ListingReply::new(entry, size), ListingReply::reply);
             }
             Operation::Readdirplus { offset, size } => {
-                fs.readdirplus(node, offset, RingPage::new(entry, size), RingPage::reply);
+                fs.readdirplus(node, offset, ListingReply::new(entry, size), ListingReply::reply);
             }
             Operation::Getxattr { name, size } => {
                 let name = name.to_vec();
-                fs.getxattr(node, &name, move |value| write_attribute(entry, value, size));
+                fs.getxattr(id, node, &name, move |value| write_attribute(entry, value, size));
             }
-            // No attribute is listed, as over /dev/fuse.
+            // Names of attributes are not listed. If they were, `cp -a`, `rsync -X` and others would copy them. Copies should be
+            // the same as the output of `split`.
             Operation::Listxattr { size } => {
                 fs.answer_now(RequestKind::Listxattr, |_| write_attribute(entry, Ok(Vec::new()), size));
             }
             Operation::Statfs => fs.statfs(|usage| write(entry, Ok(usage), |to, usage| to.usage(*usage))),
             Operation::Write { is_in_pages } => fs.write(node, is_in_pages, |error| entry.reply(Err(error))),
             Operation::Change => fs.answer_now(RequestKind::Change, |_| entry.reply(Err(Errno::ROFS))),
+            // The kernel never repeats a request that was answered with ENOSYS. Its own behaviour is right for a tree that does
+            // not change: `opendir` and `flush` succeed, listings are cached, `access` follows `default_permissions`,
+            // SEEK_DATA and SEEK_HOLE see one run of data, and locks are local.
             Operation::Other => fs.answer_now(RequestKind::Other, |_| entry.reply(Err(Errno::NOSYS))),
         }
     }
@@ -132,38 +157,36 @@ impl RingAnswers {
 
 /// Writes the answer into the payload, unless it is an error.
 fn write<T>(
-    mut entry: RingEntry,
+    mut entry: impl RequestEntry,
     answer: Result<T, Errno>,
     put: impl for<'a, 'b> FnOnce(&'b mut PayloadWriter<'a>, &T) -> &'b mut PayloadWriter<'a>,
 ) {
     let length = answer.and_then(|answer| {
-        let mut writer = PayloadWriter::after(0, entry.payload());
+        let mut writer = PayloadWriter::after(0, entry.room(FIXED));
         put(&mut writer, &answer).length().ok_or(Errno::IO)
     });
     entry.reply(length);
 }
 
 /// Writes the value of an extended attribute. `size` is the room for it; 0 asks for its size (getxattr(2)).
-fn write_attribute(entry: RingEntry, value: Result<Vec<u8>, Errno>, size: u32) {
-    let value = match value {
-        Ok(value) if size > 0 && value.len() as u64 > size.into() => Err(Errno::RANGE),
-        value => value,
-    };
-    write(entry, value, |to, value| match size {
-        0 => to.attribute_size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
-        _ => to.bytes(value),
-    });
+fn write_attribute(entry: impl RequestEntry, value: Result<Vec<u8>, Errno>, size: u32) {
+    match value {
+        Ok(value) if size == 0 => write(entry, Ok(()), |to, ()| to.attribute_size(value.len())),
+        Ok(value) if value.len() as u64 > size.into() => entry.reply(Err(Errno::RANGE)),
+        Ok(value) => entry.reply_with(Ok(FileBytes::Read(&value))),
+        Err(error) => entry.reply(Err(error)),
+    }
 }
 
 /// A part of a listing.
-struct RingPage {
-    entry: RingEntry,
+struct ListingReply<C> {
+    entry: C,
     length: usize,
     room: usize,
 }
 
-impl RingPage {
-    fn new(entry: RingEntry, size: u32) -> Self {
+impl<C: RequestEntry> ListingReply<C> {
+    fn new(entry: C, size: u32) -> Self {
         Self { entry, length: 0, room: size as usize }
     }
 
@@ -173,7 +196,7 @@ impl RingPage {
 
     /// Adds what `put` writes. Returns `true` if there is no room for it.
     fn put(&mut self, put: impl FnOnce(&mut PayloadWriter<'_>)) -> bool {
-        let room = self.entry.payload().get_mut(..self.room).unwrap_or_default();
+        let room = self.entry.room(self.room).get_mut(..self.room).unwrap_or_default();
         let mut writer = PayloadWriter::after(self.length, room);
         put(&mut writer);
         let length = writer.length();
@@ -182,13 +205,13 @@ impl RingPage {
     }
 }
 
-impl NameSink for RingPage {
+impl<C: RequestEntry> NameSink for ListingReply<C> {
     fn add(&mut self, number: NodeId, next: u64, kind: FileKind, name: &[u8]) -> bool {
-        self.put(|to| _ = to.name(number, next, file_type(kind), name))
+        self.put(|to| _ = to.name(number, next, kind, name))
     }
 }
 
-impl NamesAndAttributes for RingPage {
+impl<C: RequestEntry> NamesAndAttributes for ListingReply<C> {
     fn add(&mut self, next: u64, name: &[u8], found: &NodeAttributes) -> bool {
         self.put(|to| _ = to.name_and_attributes(next, name, found))
     }

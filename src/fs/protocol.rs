@@ -1,14 +1,15 @@
-//! The part of the FUSE protocol that travels through rings (`include/uapi/linux/fuse.h`, version 7.42): requests as the
-//! kernel writes them into the buffers of an entry, and replies. All numbers are in the machine's byte order.
+//! The FUSE protocol (`include/uapi/linux/fuse.h`, version 7.42): requests as the kernel writes them into the buffers of an
+//! entry of a ring, and replies. Those that were read from `/dev/fuse` take the same form. All numbers are in the machine's
+//! byte order.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use fuser::{FileAttr, FileType, FopenFlags};
+use fuser::FopenFlags;
 use rustix::io::Errno;
 
-use crate::fs::attributes::{FOREVER, NOTHING, attributes, name_ttl};
-use crate::fs::filesystem::{BLOCK, LONGEST_NAME, Usage};
-use crate::fs::nodes::NodeAttributes;
+use super::filesystem::{BLOCK, LONGEST_NAME, Usage};
+use super::nodes::{FileKind, NodeAttributes};
+use super::waiting::RequestId;
 use crate::tree::NodeId;
 
 /// Bytes of `struct fuse_uring_req_header`: 128 for the common header of a request or a reply, 128 for the header of the
@@ -16,6 +17,11 @@ use crate::tree::NodeId;
 pub const HEADER: usize = 288;
 const OPERATION: usize = 128;
 const ENTRY: usize = 256;
+
+/// Bytes of `struct fuse_in_header`, `struct fuse_getxattr_in` and `struct fuse_batch_forget_in`.
+const IN_HEADER: usize = 40;
+const GETXATTR: usize = 8;
+const FORGET: usize = 8;
 
 /// Offsets in `struct fuse_uring_ent_in_out`.
 const COMMIT_ID: usize = ENTRY + 8;
@@ -27,9 +33,16 @@ const OUT_HEADER: u32 = 16;
 /// `FUSE_WRITE_CACHE`: the bytes are in the page cache already.
 const WRITE_CACHE: u32 = 1;
 
+/// Seconds. Nothing in a tree changes while it is mounted, so the kernel may cache answers for ever.
+const FOREVER: u64 = 10 * 365 * 24 * 3600;
+
+/// The preferred size of reads (`st_blksize`): that of the kernel's default readahead.
+const BLOCK_SIZE: u32 = 128 * 1024;
+
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RingRequest<'a> {
+pub struct Request<'a> {
+    pub(super) id: RequestId,
     /// The inode number.
     pub node: NodeId,
     /// What is asked.
@@ -80,7 +93,7 @@ pub enum Operation<'a> {
     Other,
 }
 
-impl<'a> RingRequest<'a> {
+impl<'a> Request<'a> {
     /// Reads a request. `None` if it is not valid.
     pub fn decode(header: &[u8; HEADER], payload: &'a [u8]) -> Option<Self> {
         let name = || {
@@ -91,7 +104,7 @@ impl<'a> RingRequest<'a> {
         let (first, offset, size) =
             (u64_at(header, OPERATION), u64_at(header, OPERATION + 8), u32_at(header, OPERATION + 16));
         // `enum fuse_opcode`
-        let operation = match u32_at(header, 4) {
+        let operation = match operation(header) {
             1 => Operation::Lookup { name: name()? },
             3 => Operation::Getattr,
             5 => Operation::Readlink,
@@ -111,8 +124,59 @@ impl<'a> RingRequest<'a> {
             4 | 6 | 8..=13 | 21 | 24 | 35 | 43 | 45 | 47 => Operation::Change,
             _ => Operation::Other,
         };
-        Some(Self { node: u64_at(header, 16), operation })
+        let id = RequestId { number: u64_at(header, 8), thread: u32_at(header, 32) };
+        Some(Self { id, node: node(header), operation })
     }
+}
+
+/// A request that was read from `/dev/fuse`: the header of its operation follows its own, and then the payload.
+pub(super) fn in_form_of_rings(request: &[u8]) -> ([u8; HEADER], &[u8]) {
+    let mut header = [0; HEADER];
+    let (own, rest) = request.split_at(request.len().min(IN_HEADER));
+    fill(&mut header, 0, own);
+    let length = match operation(&header) {
+        // LOOKUP
+        1 => 0,
+        // BATCH_FORGET
+        42 => FORGET,
+        22 => GETXATTR,
+        _ => OPERATION,
+    };
+    let (argument, payload) = rest.split_at(rest.len().min(length));
+    fill(&mut header, OPERATION, argument);
+    fill(&mut header, PAYLOAD_SIZE, &u32::try_from(payload.len()).unwrap_or(u32::MAX).to_ne_bytes());
+    (header, payload)
+}
+
+fn fill(header: &mut [u8; HEADER], at: usize, bytes: &[u8]) {
+    if let Some(field) = header.get_mut(at..at + bytes.len()) {
+        field.copy_from_slice(bytes);
+    }
+}
+
+/// `enum fuse_opcode`
+pub(super) fn operation(header: &[u8; HEADER]) -> u32 {
+    u32_at(header, 4)
+}
+
+/// The inode number.
+pub(super) fn node(header: &[u8; HEADER]) -> NodeId {
+    u64_at(header, 16)
+}
+
+/// The number of the request that an INTERRUPT is about.
+pub(super) fn interrupted(header: &[u8; HEADER]) -> u64 {
+    u64_at(header, OPERATION)
+}
+
+/// The inodes of a `BATCH_FORGET`: each `struct fuse_forget_one` begins with its number.
+pub(super) fn forgotten(payload: &[u8]) -> impl Iterator<Item = NodeId> {
+    payload.as_chunks::<16>().0.iter().filter_map(|one| one.first_chunk()).map(|node| u64::from_ne_bytes(*node))
+}
+
+/// The header of a reply.
+pub(super) fn out_header(header: &[u8; HEADER]) -> &[u8] {
+    header.get(..OUT_HEADER as usize).unwrap_or_default()
 }
 
 /// The number by which the kernel finds the request of a reply.
@@ -123,13 +187,9 @@ pub(super) fn commit_id(header: &[u8; HEADER]) -> u64 {
 /// Replaces the request in a header by the reply, whose payload has this length.
 pub(super) fn set_reply(header: &mut [u8; HEADER], result: Result<u32, Errno>) {
     let (length, error) = result.map_or_else(|error| (0, -error.raw_os_error()), |length| (length, 0));
-    let reply = [(OUT_HEADER + length).to_ne_bytes(), error.to_ne_bytes()];
     // The number of the request follows, where the kernel has written it.
-    for (field, value) in [(0, reply.as_flattened()), (PAYLOAD_SIZE, &length.to_ne_bytes())] {
-        if let Some(field) = header.get_mut(field..field + value.len()) {
-            field.copy_from_slice(value);
-        }
-    }
+    fill(header, 0, [(OUT_HEADER + length).to_ne_bytes(), error.to_ne_bytes()].as_flattened());
+    fill(header, PAYLOAD_SIZE, &length.to_ne_bytes());
 }
 
 fn u32_at(bytes: &[u8; HEADER], at: usize) -> u32 {
@@ -180,37 +240,44 @@ impl<'a> PayloadWriter<'a> {
 
     /// `struct fuse_entry_out`
     pub(super) fn entry(&mut self, found: Option<&NodeAttributes>) -> &mut Self {
-        let (ttl, name_ttl, attributes) = match found {
-            Some(found) => {
-                let (ttl, attributes) = attributes(found);
-                (ttl, name_ttl(found), attributes)
-            }
+        match found {
+            Some(found) => self.entry_for(found, name_ttl(found), ttl(found)),
             // Unlike ENOENT, the inode number 0 lets the kernel cache the absence of a name.
-            None => (FOREVER, FOREVER, NOTHING),
-        };
-        self.entry_for(name_ttl, ttl, &attributes)
+            None => self.numbers([0, 0, FOREVER, FOREVER, 0, 0, 0, 0, 0, 0, 0]).small([
+                0,
+                0,
+                0,
+                libc::S_IFREG,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ]),
+        }
     }
 
-    fn entry_for(&mut self, name_ttl: Duration, ttl: Duration, attributes: &FileAttr) -> &mut Self {
-        self.numbers([attributes.ino.0, 0, name_ttl.as_secs(), ttl.as_secs()])
-            .small([name_ttl.subsec_nanos(), ttl.subsec_nanos()])
-            .file_attributes(attributes)
+    fn entry_for(&mut self, found: &NodeAttributes, name_ttl: u64, ttl: u64) -> &mut Self {
+        self.numbers([found.number, 0, name_ttl, ttl]).small([0, 0]).node(found)
     }
 
     /// `struct fuse_attr_out`
     pub(super) fn attributes(&mut self, found: &NodeAttributes) -> &mut Self {
-        let (ttl, attributes) = attributes(found);
-        self.numbers([ttl.as_secs()]).small([ttl.subsec_nanos(), 0]).file_attributes(&attributes)
+        self.numbers([ttl(found), 0]).node(found)
     }
 
     /// `struct fuse_attr`
-    fn file_attributes(&mut self, found: &FileAttr) -> &mut Self {
-        let [access, change, status] = [found.atime, found.mtime, found.ctime].map(since_epoch);
-        let mode = kind_bits(found.kind) | u32::from(found.perm);
-        self.numbers([found.ino.0, found.size, found.blocks])
-            .numbers([access, change, status].map(|(seconds, _)| seconds.cast_unsigned()))
-            .small([access, change, status].map(|(_, nanoseconds)| nanoseconds))
-            .small([mode, found.nlink, found.uid, found.gid, found.rdev, found.blksize, found.flags])
+    fn node(&mut self, found: &NodeAttributes) -> &mut Self {
+        let (seconds, nanoseconds) = since_epoch(found.time);
+        let size = found.size.unwrap_or(0);
+        // A short symlink lies in the inode itself.
+        let blocks = if found.kind == FileKind::Symlink { 0 } else { size.div_ceil(512) };
+        let mode = kind_bits(found.kind) | u32::from(found.mode);
+        self.numbers([found.number, size, blocks])
+            .numbers([seconds.cast_unsigned(); 3])
+            .small([nanoseconds; 3])
+            .small([mode, found.links, found.uid, found.gid, 0, BLOCK_SIZE, 0])
     }
 
     /// `struct fuse_open_out`
@@ -219,8 +286,8 @@ impl<'a> PayloadWriter<'a> {
     }
 
     /// `struct fuse_getxattr_out`
-    pub(super) fn attribute_size(&mut self, size: u32) -> &mut Self {
-        self.small([size, 0])
+    pub(super) fn attribute_size(&mut self, size: usize) -> &mut Self {
+        self.small([u32::try_from(size).unwrap_or(u32::MAX), 0])
     }
 
     /// `struct fuse_kstatfs`: all used, nothing free.
@@ -230,14 +297,12 @@ impl<'a> PayloadWriter<'a> {
 
     /// `struct fuse_direntplus`
     pub(super) fn name_and_attributes(&mut self, next: u64, name: &[u8], found: &NodeAttributes) -> &mut Self {
-        let (ttl, attributes) = attributes(found);
-        // As over /dev/fuse, where an entry has only one time for name and attributes.
-        let ttl = ttl.min(name_ttl(found));
-        self.entry_for(ttl, ttl, &attributes).name(found.number, next, attributes.kind, name)
+        let ttl = ttl(found).min(name_ttl(found));
+        self.entry_for(found, ttl, ttl).name(found.number, next, found.kind, name)
     }
 
     /// `struct fuse_dirent`, padded to 8 bytes.
-    pub(super) fn name(&mut self, number: NodeId, next: u64, kind: FileType, name: &[u8]) -> &mut Self {
+    pub(super) fn name(&mut self, number: NodeId, next: u64, kind: FileKind, name: &[u8]) -> &mut Self {
         let length = u32::try_from(name.len()).unwrap_or(0);
         let padding = [0; 8];
         let padding = padding.get(..name.len().next_multiple_of(8) - name.len()).unwrap_or_default();
@@ -245,18 +310,28 @@ impl<'a> PayloadWriter<'a> {
     }
 }
 
+/// How many seconds the kernel may cache attributes.
+fn ttl(found: &NodeAttributes) -> u64 {
+    if found.size.is_some() { FOREVER } else { 0 }
+}
+
+/// How many seconds the kernel may cache a name.
+fn name_ttl(found: &NodeAttributes) -> u64 {
+    if found.is_live { 0 } else { FOREVER }
+}
+
 /// The bits of `st_mode`.
-fn kind_bits(kind: FileType) -> u32 {
+fn kind_bits(kind: FileKind) -> u32 {
     match kind {
-        FileType::Directory => libc::S_IFDIR,
-        FileType::Symlink => libc::S_IFLNK,
-        _ => libc::S_IFREG,
+        FileKind::Directory => libc::S_IFDIR,
+        FileKind::Symlink => libc::S_IFLNK,
+        FileKind::File => libc::S_IFREG,
     }
 }
 
 /// Seconds and nanoseconds since the epoch. Seconds before it are negative, nanoseconds never.
 fn since_epoch(time: SystemTime) -> (i64, u32) {
-    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    let seconds = |duration: std::time::Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (seconds(after), after.subsec_nanos()),
         Err(before) => match (seconds(before.duration()), before.duration().subsec_nanos()) {
