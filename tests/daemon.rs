@@ -47,7 +47,7 @@ fn options(place: &Path) -> MountOptions {
 fn server(how: &str, place: &Path) -> Result<(), MountError> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let foreground = how == "foreground" || how == "panics";
-    let options = ServeOptions { mount: options(place), foreground, is_fake: false, ready: None };
+    let options = ServeOptions { mount: options(place), foreground, is_fake: false, ready: None, keeps_files: true };
     let prepare = || match how {
         "fails" => Err(format!("no such wheel: {}", "ä".repeat(400))),
         "dies" => exit(7),

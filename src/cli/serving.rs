@@ -118,7 +118,8 @@ impl Serving {
             passthrough: if self.no_passthrough { PassthroughChoice::Off } else { self.passthrough },
             transport: resolve(self.transport)?,
         };
-        let options = ServeOptions { mount, foreground: self.foreground, is_fake: self.fake, ready };
+        let keeps_files = inputs.has_open_file();
+        let options = ServeOptions { mount, foreground: self.foreground, is_fake: self.fake, ready, keeps_files };
         if let Some(namespace) = &self.namespace {
             mount::enter_namespace(namespace)?;
         }

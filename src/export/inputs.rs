@@ -43,6 +43,12 @@ struct DevicePath {
 }
 
 impl Inputs {
+    /// Whether the path of an input has the number of an open file in it.
+    pub(crate) fn has_open_file(&self) -> bool {
+        let places = ["/dev/fd", "/proc/self/fd"];
+        self.inputs.iter().any(|input| places.iter().any(|place| input.given.starts_with(place)))
+    }
+
     /// These inputs: also the wheels and artifacts in directories, which may be symlinks.
     pub(crate) fn of(named: &[NamedPath]) -> Self {
         let parts = |it: &NamedPath| parts_of(it).into_iter().map(|part| (it.path.clone(), part)).collect::<Vec<_>>();

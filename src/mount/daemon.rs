@@ -42,6 +42,9 @@ pub struct ServeOptions {
     pub is_fake: bool,
     /// Where to report that the mount is ready.
     pub ready: Option<ReadyFile>,
+    /// Whether the daemon keeps what it inherited open, because the input is such a file. Otherwise who started it may wait for a lock or for
+    /// the end of a pipe.
+    pub keeps_files: bool,
 }
 
 /// Enters the mount namespace of a file such as `/proc/PID/ns/mnt`, to mount there. Call it before this process has a
@@ -107,6 +110,7 @@ fn daemon<E: Display>(
     ready: impl FnOnce(),
     mut writer: PipeWriter,
 ) -> Result<(), MountError> {
+    let keeps_files = options.keeps_files;
     let detached = start(options, prepare).and_then(|running| {
         // Not earlier: until the mount is ready, the terminal's signal keys reach both processes.
         setsid().map_err(MountError::system("setsid"))?;
@@ -116,7 +120,7 @@ fn daemon<E: Display>(
         Ok((running, null.map_err(MountError::system("/dev/null"))?))
     });
     match detached {
-        Ok((running, null)) => running.serve_as_daemon(ready, writer, &null),
+        Ok((running, null)) => running.serve_as_daemon(ready, writer, &null, keeps_files),
         Err(error) => {
             let status = if error.is_system() { SYSTEM_FAILED } else { FAILED };
             // If the pipe is closed, no process reads the message.
@@ -244,8 +248,17 @@ impl Running {
         self.mounted.wait()
     }
 
-    fn serve_as_daemon(self, ready: impl FnOnce(), mut writer: PipeWriter, null: &File) -> Result<(), MountError> {
+    fn serve_as_daemon(
+        self,
+        ready: impl FnOnce(),
+        mut writer: PipeWriter,
+        null: &File,
+        keeps_files: bool,
+    ) -> Result<(), MountError> {
         ready();
+        if !keeps_files {
+            sys::close_inherited().map_err(MountError::system("/proc/self/fd"))?;
+        }
         // Before the caller is notified: when that process ends, the service manager has to know the remaining one.
         say_ready(self.ready, &self.what);
         // If the caller is gone, no process knows of this mount: dropping it unmounts.

@@ -29,6 +29,21 @@ pub(super) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     }
 }
 
+/// Closes the files from number 3 that this process inherited: all that it opens itself close in programs which it starts.
+pub(super) fn close_inherited() -> io::Result<()> {
+    let numbers = std::fs::read_dir(FILES)?.flatten().filter_map(|file| file.file_name().to_str()?.parse().ok());
+    for number in numbers.filter(|&number: &RawFd| number > libc::STDERR_FILENO).collect::<Vec<_>>() {
+        #[expect(unsafe_code, reason = "a number is asked for its flags, and closed")]
+        // SAFETY: std and rustix open each file with FD_CLOEXEC, so nothing in this process owns one without it.
+        unsafe {
+            if libc::fcntl(number, libc::F_GETFD) == 0 {
+                libc::close(number);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Raises the limit on open files to the hard limit (`RLIMIT_NOFILE`).
 pub(crate) fn raise_open_files() -> io::Result<()> {
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -47,6 +62,9 @@ pub(super) fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
         _ => None,
     }))
 }
+
+/// The directory that has an entry for each open file of this process.
+const FILES: &str = "/proc/self/fd";
 
 /// The directory that has an entry for each thread of this process.
 const THREADS: &str = "/proc/self/task";

@@ -22,6 +22,47 @@ fn a_line_tells_that_the_mount_can_be_used() {
     assert_eq!(text, "[ready]\n[]\nkpackfs: --ready-fd: Bad file descriptor (os error 9)\nready\nplain.so\n");
 }
 
+/// A lock of the caller ends with the caller, and so does a pipe of which the daemon knows nothing.
+#[test]
+fn the_daemon_keeps_nothing_that_it_inherited() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        flock "$D/lock" kpackfs mount "$IN" "$M"
+        flock --nonblock "$D/lock" echo free; ls "$M/host"; kpackfs umount "$M"
+        { kpackfs mount "$IN" "$M" 3>&1 >/dev/null; } | cat
+        ls "$M/host"; kpackfs umount "$M"
+        tar -cf "$D/x.tar" -C "$IN" .
+        kpackfs mount --no-cache /dev/fd/5 "$M" 5<"$D/x.tar"; cksum <"$M/host/plain.so" >/dev/null && ls "$M/host"
+        "#,
+    );
+    assert_eq!(text, "free\nplain.so\nplain.so\nplain.so\n");
+}
+
+/// Jobs that begin at the same moment mount one after the other. One that has waited for 5 seconds does so no longer, and looks only then for
+/// what is mounted.
+#[test]
+fn of_several_mounts_at_once_one_succeeds() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        for round in 1 2 3; do
+            for job in 1 2 3 4 5; do
+                { kpackfs mount "$IN" "$M" 2>"$D/said.$job" || echo refused >>"$D/said.$job"; } &
+            done
+            wait
+            grep -c " $M fuse" /proc/mounts
+            cat "$D"/said.* | grep -c 'a kpackfs is mounted here already'
+            kpackfs umount "$M"
+        done
+        # A lock that somebody else holds delays the mount, and prevents nothing.
+        chmod 500 "$M"; flock "$M" kpackfs mount "$IN" "$M" 2>&1 | grep -c 'another process has locked it'
+        ls "$M/host"; kpackfs umount "$M"
+        "#,
+    );
+    assert_eq!(text, "1\n4\n1\n4\n1\n4\n1\nplain.so\n");
+}
+
 /// Without a slash, `in` may be a misspelt `index`.
 #[test]
 fn an_input_and_a_directory_are_enough() {
