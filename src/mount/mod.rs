@@ -32,7 +32,8 @@ use rustix::process::{getgid, getuid};
 
 use crate::confine::can_mount;
 use crate::disk::{
-    KPACKFS, MOUNTINFO, MountEntry, absolute_mount_point, is_dead, list_all_mounts, mount_around, topmost_mount,
+    KPACKFS, MOUNTINFO, MountEntry, absolute_mount_point, is_dead, list_all_mounts, lock_directory, mount_around,
+    topmost_mount,
 };
 use crate::fs::{Answers, Filesystem, KernelPages, Negotiation, check_rings, serve as answer_requests};
 use crate::resources::Resources;
@@ -111,12 +112,8 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
             (sys::inherited(number).map_err(MountError::Device)?, options.mount_point.clone(), None)
         }
         MountTarget::Directory(place) => {
-            let device = attach(&place, options)?;
-            match topmost(&place)? {
-                Some(entry) if entry.kind == FILESYSTEM_TYPE => (device, place, Some(entry)),
-                // Another process has covered or removed the mount meanwhile. Dropping `device` ends the session.
-                _ => return Err(MountError::NotOurs(place)),
-            }
+            let (device, entry) = attach_alone(&place, options)?;
+            (device, place, Some(entry))
         }
     };
     let gone = Arc::new(AtomicBool::new(false));
@@ -143,6 +140,23 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
     };
     mounted.session = Some(threads::spawn("kpackfs-session", run)?);
     Ok(mounted)
+}
+
+/// Mounts on a directory, while no other process mounts there. Returns the device, and the mount as it is listed.
+fn attach_alone(place: &Path, options: &MountOptions) -> Result<(OwnedFd, MountEntry), MountError> {
+    // From the check to the mount. Where nobody can lock, nobody waits.
+    let lock = lock_directory(place);
+    if lock.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+        tracing::warn!("{}: another process has locked it (flock), and is not waited for any longer", place.display());
+    }
+    check_free(place)?;
+    let device = attach(place, options)?;
+    drop(lock);
+    match topmost(place)? {
+        Some(entry) if entry.kind == FILESYSTEM_TYPE => Ok((device, entry)),
+        // Another process has covered or removed the mount meanwhile. Dropping `device` ends the session.
+        _ => Err(MountError::NotOurs(place.to_owned())),
+    }
 }
 
 /// A mount point or device that can be served.
@@ -173,14 +187,7 @@ pub(crate) fn check(options: &MountOptions) -> Result<MountTarget, MountError> {
             return Err(if is_missing { MountError::NoDirectory(path.clone()) } else { failed(error) });
         }
     };
-    if let Some(entry) = topmost(&place)?.filter(|entry| entry.kind == FILESYSTEM_TYPE) {
-        let source_name = entry.source.to_string_lossy().into_owned();
-        return Err(if is_dead(&place) {
-            MountError::Stale(place)
-        } else {
-            MountError::AlreadyMounted { path: place, source_name }
-        });
-    }
+    check_free(&place)?;
     check_around(&place, &options.source)?;
     // Another filesystem may be there, such as autofs below a mount that systemd makes on demand. autofs ignores
     // accesses from mount(8)'s process group, so a daemon leaves that group only after it has mounted.
@@ -193,6 +200,15 @@ pub(crate) fn check(options: &MountOptions) -> Result<MountTarget, MountError> {
         return Err(MountError::CoversInput { path: place, input });
     }
     Ok(MountTarget::Directory(place))
+}
+
+/// Fails if a kpackfs is mounted there, dead or not.
+fn check_free(place: &Path) -> Result<(), MountError> {
+    let ours = topmost(place)?.filter(|entry| entry.kind == FILESYSTEM_TYPE);
+    ours.map_or(Ok(()), |entry| {
+        let (path, source_name) = (place.to_owned(), entry.source.to_string_lossy().into_owned());
+        Err(if is_dead(place) { MountError::Stale(path) } else { MountError::AlreadyMounted { path, source_name } })
+    })
 }
 
 /// Fails if a mount point is in a mount whose daemon is gone, in a mount of the input, or in the mount that contains the

@@ -283,7 +283,7 @@ fn umount_says_that_a_daemon_goes_on() {
         exec 3<&-; gone $pid
         kpackfs mount "$IN" "$M"; kpackfs umount --lazy "$M"; echo $?
         kpackfs mount "$IN" "$M"; pid=$(daemon)
-        kill -STOP $pid; kpackfs umount "$M" 2>&1 | named $pid; mountpoint -q "$M" || echo unmounted
+        stop $pid; kpackfs umount "$M" 2>&1 | named $pid; mountpoint -q "$M" || echo unmounted
         kill -CONT $pid; gone $pid
         kpackfs mount "$IN" "$M"; kill -KILL $(daemon); kpackfs umount "$M"; echo $?
         "#,
@@ -309,8 +309,8 @@ fn a_mount_whose_daemon_is_stopped_is_refused() {
     let text = sandbox.run(
         r#"
         kpackfs mount "$IN" "$M"; pid=$(daemon); mkdir "$D/m2"; ln -s "$M" "$D/link"
-        refused() { timeout 20 kpackfs "$@" 2>&1 | grep -c "is stopped.*kill -CONT $pid\`"; echo ${PIPESTATUS[0]}; }
-        kill -STOP $pid
+        refused() { timeout 100 kpackfs "$@" 2>&1 | grep -c "is stopped.*kill -CONT $pid\`"; echo ${PIPESTATUS[0]}; }
+        stop $pid
         refused split "$IN" -o "$M/x"
         refused split "$IN" "-o$D/link/x"
         refused inspect "$IN" --html="$M/page.html"
@@ -323,7 +323,7 @@ fn a_mount_whose_daemon_is_stopped_is_refused() {
         refused split "$IN" -o "$M/x.tar"
         cd "$(dirname "$M")"; kpackfs split "$IN" --group "$(basename "$M")" -o "$D/out" -q; echo $?; cd /
         kill -CONT $pid; kpackfs inspect "$M/host" >/dev/null; echo $?
-        kill -STOP $pid; kpackfs umount --lazy "$M" 2>&1 | grep -c stopped; mountpoint -q "$M" || echo unmounted
+        stop $pid; kpackfs umount --lazy "$M" 2>&1 | grep -c stopped; mountpoint -q "$M" || echo unmounted
         kill -CONT $pid; gone $pid
         "#,
     );
