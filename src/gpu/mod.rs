@@ -20,7 +20,7 @@ pub use fallback::{FALLBACKS, Fallback, FallbackState};
 pub use hierarchy::{BUNDLES, GpuFamily, Level, TARGETS, Target};
 pub use id::{SPIRV, TargetId, TargetIdError, begins_with_target};
 pub use key::{BundleKey, UNKNOWN};
-pub(crate) use names::{arch_at, archs, find_arch, number_at, starts, whole_arch};
+pub(crate) use names::{arch_at, archs, find_arch, named_gpu, number_at, starts, whole_arch};
 pub use processors::{ModeSupport, PROCESSORS, Processor};
 pub use served::{CodeKind, FoundCode};
 pub use set::GpuSet;

@@ -2,6 +2,13 @@
 
 use super::TargetId;
 
+/// The number of the GPU in a file's name, or else in that of the closest directory above it, possibly with digits that MIOpen
+/// appends: `gfx90a`, `gfx942130`. `components` are those of its path.
+pub(crate) fn named_gpu<'a>(components: impl DoubleEndedIterator<Item = &'a [u8]>) -> Option<&'a str> {
+    components
+        .rev()
+        .find_map(|component| starts(std::str::from_utf8(component).ok()?).find_map(|start| Some(number_at(start)?.0)))
+}
 
 /// The first architecture in `text`.
 pub(crate) fn find_arch(text: &str) -> Option<TargetId> {

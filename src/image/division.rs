@@ -69,7 +69,7 @@ pub(crate) struct Division<'a> {
     binaries: FatBinaries,
     /// For each layer, the directories of what moves, with their members at that time.
     directories: BTreeMap<u32, BTreeMap<EntryPath, Option<MemberId>>>,
-    /// Hard links whose file is not in the same new layer, so that they are copies.
+    /// Links whose file is not in the same new layer, so that they are copies.
     pub(crate) copies: HashSet<MemberId>,
     /// Files that are left out since later layers hide them.
     pub(crate) hidden: Vec<String>,
@@ -109,7 +109,7 @@ impl<'a> Division<'a> {
             for (id, member) in image.members(layer) {
                 let is_shown = shown.contains(&id);
                 let moved = match &member.kind {
-                    LayerMemberKind::File | LayerMemberKind::HardLink(_) if is_shown => {
+                    kind if is_shown && (*kind == LayerMemberKind::File || division.targets.contains_key(&id)) => {
                         division.destination((input, plan), &member.path)
                     }
                     // A hidden link to a file that is left out.
@@ -243,9 +243,10 @@ impl<'a> Division<'a> {
         self.copies = self.targets.iter().filter(is_copied).map(|(id, _)| *id).collect();
     }
 
-    /// Whether something of a layer moves. Other layers stay as they are.
+    /// Whether something of a layer changes. Other layers stay as they are.
     pub(crate) fn is_divided(&self, layer: usize) -> bool {
-        self.moved.range(MemberId::new(layer, 0)..MemberId::new(layer + 1, 0)).next().is_some()
+        let members = MemberId::new(layer, 0)..MemberId::new(layer + 1, 0);
+        self.copies.iter().any(|id| members.contains(id)) || self.moved.range(members).next().is_some()
     }
 
     /// The digest of the archive of a layer.

@@ -36,6 +36,7 @@ impl LayeredImage {
     pub(super) fn root(&self) -> Result<RootFiles, ImageError> {
         let mut root = RootFiles::default();
         self.layers.iter().enumerate().try_for_each(|(number, layer)| root.apply(number, layer))?;
+        root.leave_no_gpu();
         Ok(root)
     }
 

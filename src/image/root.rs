@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::layer::{Layer, LayerMember, LayerMemberKind};
 use super::{Image, ImageError};
 use crate::memory::{Parser, ParserMemory};
-use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, file_in};
+use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, file_in, file_of_other_gpu};
 
 /// The files that the layers so far make.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl MemberId {
     }
 }
 
-/// Where each hard link leads.
+/// Where each hard link leads, and each symlink that is taken for one.
 pub(super) type LinkTargets = HashMap<MemberId, LinkTarget>;
 
 /// Where a hard link leads.
@@ -90,6 +90,20 @@ impl RootFiles {
         }
         self.tables.push(table);
         Ok(())
+    }
+
+    /// Makes symlinks between files of several GPUs hard links, as in trees.
+    pub(super) fn leave_no_gpu(&mut self) {
+        let kind = |path: &EntryPath| Some(&self.files.get(path)?.kind);
+        let links = self.files.iter().filter(|(_, file)| matches!(file.kind, EntryKind::Symlink(_)));
+        let links =
+            links.filter_map(|(path, link)| Some((path.clone(), link.member?, file_of_other_gpu(path, None, kind)?)));
+        for (path, id, file) in links.collect::<Vec<_>>() {
+            let attributes = self.files.get(&file).map(|file| file.attributes);
+            if let (Ok(kind), Some(attributes)) = (self.linked(id, &file), attributes) {
+                self.files.insert(path, RootFile { kind, attributes, member: Some(id) });
+            }
+        }
     }
 
     /// Everything, as an input.

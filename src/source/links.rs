@@ -1,6 +1,6 @@
 //! Symlinks: where they lead, and what they are in wheels. A wheel cannot hold any: installers write a text file with
 //! the target, and `wheel pack` writes a copy of the target. So a symlink to a file of the same wheel is shown as a hard
-//! link to that file.
+//! link to that file. In other inputs this is so for a symlink from the name of one GPU to that of another.
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Entry, EntryKind, EntryPath};
+use crate::gpu::named_gpu;
 
 /// The most links that are followed on the way to a file, as in Linux (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;
@@ -139,12 +140,38 @@ pub(crate) fn below<'a>(path: &'a [u8], directory: &Path) -> Option<&'a [u8]> {
 /// Makes each symlink to a file among `entries` a hard link to that file. Links to directories, out of the wheel or to
 /// nothing stay symlinks.
 pub(super) fn become_files(entries: &mut [Entry]) {
-    let is_link = |entry: &&Entry| matches!(entry.kind, EntryKind::Symlink(_));
-    let kind = |path: &EntryPath| Some(&entries.get(find(entries, path)?)?.kind);
-    let target = |link: &Entry| match resolve(&link.path, None, kind) {
-        Resolved::Entry(target) => find(entries, &target),
+    become_hard_links(entries, |link, kind| match resolve(link, None, kind) {
+        Resolved::Entry(target) => Some(target),
         Resolved::Outside(_) | Resolved::Nothing => None,
-    };
+    });
+}
+
+/// Makes each symlink that [`file_of_other_gpu`] finds a hard link. `location` is as for [`resolve`].
+pub(super) fn leave_no_gpu(entries: &mut [Entry], location: &Path) {
+    become_hard_links(entries, |link, kind| file_of_other_gpu(link, Some(location), kind));
+}
+
+/// Where a symlink leads if its path has the name of another GPU than that of the file: the parts of a split are for one GPU
+/// each. Tools that replace equal files by symlinks make such links (`fdupes`, `rdfind`, `jdupes`). `location` and `kind` are as for
+/// [`resolve`].
+pub(crate) fn file_of_other_gpu<'a>(
+    link: &EntryPath,
+    location: Option<&Path>,
+    kind: impl Fn(&EntryPath) -> Option<&'a EntryKind>,
+) -> Option<EntryPath> {
+    let own = named_gpu(link.components())?;
+    let Resolved::Entry(file) = resolve(link, location, kind) else { return None };
+    named_gpu(file.components()).is_some_and(|of_file| of_file != own).then_some(file)
+}
+
+/// Makes symlinks hard links to the files whose paths `follow` returns. It is given the kind of the entry at each path.
+fn become_hard_links(
+    entries: &mut [Entry],
+    follow: impl for<'a> Fn(&EntryPath, &dyn Fn(&EntryPath) -> Option<&'a EntryKind>) -> Option<EntryPath>,
+) {
+    let kind = |path: &EntryPath| Some(&entries.get(find(entries, path)?)?.kind);
+    let is_link = |entry: &&Entry| matches!(entry.kind, EntryKind::Symlink(_));
+    let target = |link: &Entry| find(entries, &follow(&link.path, &kind)?);
     let links = entries.iter().filter(is_link).filter_map(|link| Some((find(entries, &link.path)?, target(link)?)));
     let links: Vec<(usize, usize)> = links.collect();
     for (link, target) in links {

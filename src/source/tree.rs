@@ -49,6 +49,8 @@ pub(super) fn list(
     if let Some(dist_info) = find_dist_info(&input.entries) {
         input.kind = InputKind::UnpackedWheel(dist_info);
         links::become_files(&mut input.entries);
+    } else {
+        links::leave_no_gpu(&mut input.entries, &input.location);
     }
     Ok(input)
 }

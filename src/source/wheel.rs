@@ -90,7 +90,10 @@ fn list_members(wheel: Arc<OpenWheel>, owner: Attributes, location: PathBuf) -> 
             links::become_files(&mut entries);
             InputKind::Wheel(dist_info)
         }
-        None if !is_named_wheel(&location) => InputKind::Tree,
+        None if !is_named_wheel(&location) => {
+            links::leave_no_gpu(&mut entries, &location);
+            InputKind::Tree
+        }
         None => {
             let reason = "there has to be exactly one *.dist-info directory, with the files METADATA and WHEEL".into();
             return Err(SourceError::NotAWheel { path: location, reason });

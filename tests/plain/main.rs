@@ -19,6 +19,7 @@ mod damage;
 mod diff;
 mod documents;
 mod forms;
+mod gpu_links;
 mod hierarchy_oracle;
 mod hostile;
 mod identity;

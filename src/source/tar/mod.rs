@@ -109,6 +109,8 @@ pub(super) fn list_file(
     if let Some(dist_info) = find_dist_info(&entries) {
         kind = InputKind::UnpackedWheel(dist_info);
         links::become_files(&mut entries);
+    } else {
+        links::leave_no_gpu(&mut entries, &location);
     }
     let root = Attributes { mode: 0o755, ..owner };
     if decoding::is_suspect(archive.size(), file.size()) {
