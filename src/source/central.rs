@@ -1,7 +1,6 @@
 //! The central directory of a wheel. The `zip` crate finds and parses it; this module reads as few bytes as possible
 //! for it and bounds its memory.
 
-use std::collections::HashSet;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
@@ -27,9 +26,6 @@ const MAX_READ: u64 = 512 << 20;
 /// Bytes read at a time.
 const BLOCK: u64 = 4 << 10;
 
-/// What a zip file begins with: the header of its first member (APPNOTE.TXT 4.3.7).
-const BEGIN: &[u8] = b"PK\x03\x04";
-
 /// What a Zip64 end record begins with (APPNOTE.TXT 4.3.14).
 const ZIP64_END: &[u8] = b"PK\x06\x06";
 
@@ -37,6 +33,9 @@ const ZIP64_END: &[u8] = b"PK\x06\x06";
 /// 4.3.16 and 4.3.15).
 const END: u64 = 22;
 const LOCATOR: u64 = 20;
+
+/// The most bytes of the end of the central directory with its comment.
+const TAIL: u64 = END + u16::MAX as u64;
 
 /// Parses the central directory of the wheel at `location`: what `member` makes of each entry, in order, and where the
 /// directory starts. Two entries may have one name.
@@ -51,18 +50,16 @@ pub(super) fn parse<T>(
             SourceError::NotAWheel { path: location.to_owned(), reason: "the zip file is truncated".into() }
         }
         ZipError::Io(source) => SourceError::Io { path: location.to_owned(), source },
-        other => SourceError::NotAWheel { path: location.to_owned(), reason: other.to_string() },
+        other => broken(location, &other),
     };
     let mut window = Window::new(wheel, entry);
-    // A zip file may have a prefix, from whose end it counts, but installers refuse such a wheel.
     let prefix = plain_end(&mut window).map_err(|source| explain(source.into()))?;
-    let prefix = prefix.filter(|prefix| *prefix == 0 || !is_named_wheel(location));
     if prefix.is_none() {
         check_claims(&mut window, location)?;
     }
-    let config = Config { archive_offset: ArchiveOffset::Known(prefix.unwrap_or(0)) };
-    match one_by_one(window, config, &member) {
-        Ok(Parsed::All(members, start)) => return Ok((members, start)),
+    let prefix = prefix.unwrap_or(0);
+    match one_by_one(window, Config { archive_offset: ArchiveOffset::Known(prefix) }, &member) {
+        Ok(Parsed::All(members, start)) => return check_prefix(prefix, location).map(|()| (members, start)),
         Ok(Parsed::TooMany(error)) => return Err(error),
         Ok(Parsed::Broken) | Err(_) => {}
     }
@@ -70,17 +67,36 @@ pub(super) fn parse<T>(
     // end of a directory.
     check_claims(&mut Window::new(wheel, entry), location)?;
     // Behind other bytes it may have a comment or Zip64.
-    let archive_offset = if is_named_wheel(location) { config.archive_offset } else { ArchiveOffset::Detect };
-    let archive = ZipArchive::with_config(Config { archive_offset }, Window::new(wheel, entry)).map_err(explain)?;
+    let config = Config { archive_offset: ArchiveOffset::Detect };
+    let archive = ZipArchive::with_config(config, Window::new(wheel, entry)).map_err(explain)?;
+    check_prefix(archive.offset(), location)?;
     if archive.has_duplicate_names() {
-        let start = archive.central_directory_start();
-        let twice = archive.into_inner().first_duplicate(start);
-        let name = twice.map_err(|source| SourceError::Io { path: location.to_owned(), source })?;
-        return Err(SourceError::bad_member(location, String::from_utf8_lossy(&name), "the name is there twice"));
+        let reason = "several of its members have one name; build it again".to_owned();
+        return Err(SourceError::NotAWheel { path: location.to_owned(), reason });
     }
-    let broken = |error: ZipError| SourceError::NotAWheel { path: location.to_owned(), reason: error.to_string() };
-    let members = (0..archive.len()).map(|number| member(&archive.by_index_data(number).map_err(broken)?));
+    let read = |number| archive.by_index_data(number).map_err(|error| broken(location, &error));
+    let members = (0..archive.len()).map(|number| member(&read(number)?));
     Ok((members.collect::<Result<_, _>>()?, archive.central_directory_start()))
+}
+
+/// The error of a parser that cannot read the directory.
+pub(super) fn broken(location: &Path, error: &ZipError) -> SourceError {
+    let reason = match error {
+        ZipError::InvalidArchive(what) => format!("its directory is damaged ({what}); download it again"),
+        other => other.to_string(),
+    };
+    SourceError::NotAWheel { path: location.to_owned(), reason }
+}
+
+/// Fails if a wheel has bytes before it, which other zip files may have, as those that unpack themselves. Of the installers, pip
+/// 26.3 passes over such bytes and uv 0.13.9 refuses them.
+fn check_prefix(length: u64, location: &Path) -> Result<(), SourceError> {
+    if length == 0 || !is_named_wheel(location) {
+        return Ok(());
+    }
+    let reason =
+        format!("{length} bytes are before its zip file, which not all installers take; build it without them");
+    Err(SourceError::NotAWheel { path: location.to_owned(), reason })
 }
 
 /// What was found in a central directory.
@@ -130,7 +146,7 @@ fn head(window: &mut Window<'_>) -> Vec<u8> {
 fn check_claims(window: &mut Window<'_>, location: &Path) -> Result<(), SourceError> {
     let claimed = claimed_members(window).map_err(|source| SourceError::Io { path: location.to_owned(), source })?;
     let reason = match claimed {
-        None if head(window).starts_with(BEGIN) => {
+        None if head(window).starts_with(unknown::ZIP) => {
             "it is truncated or damaged: it begins as a zip file, and has no directory at its \
                                           end; download it again"
                 .to_owned()
@@ -162,23 +178,27 @@ fn plain_end(window: &mut Window<'_>) -> io::Result<Option<u64>> {
 /// Whether a file ends as zip files do, whatever it begins with: with the end of a central directory, perhaps with a comment.
 pub(crate) fn ends_as_zip(location: &Path) -> io::Result<bool> {
     let (mut file, metadata) = disk::open(location)?;
-    let start = metadata.len().saturating_sub(END + u64::from(u16::MAX));
     let mut tail = Vec::new();
-    file.seek(SeekFrom::Start(start))?;
-    file.take(END + u64::from(u16::MAX)).read_to_end(&mut tail)?;
+    file.seek(SeekFrom::Start(metadata.len().saturating_sub(TAIL)))?;
+    file.take(TAIL).read_to_end(&mut tail)?;
+    Ok(is_tail(&tail))
+}
+
+/// Whether the end of a zip file is the last of these bytes.
+fn is_tail(tail: &[u8]) -> bool {
     // APPNOTE.TXT 4.3.16: signature 0, length of the comment 20.
     let is_end = |(at, record): (usize, &[u8])| match *record {
         [b'P', b'K', 5, 6, .., c0, c1] => at + record.len() + usize::from(u16::from_le_bytes([c0, c1])) == tail.len(),
         _ => false,
     };
-    Ok(tail.windows(to_usize(END)).enumerate().any(is_end))
+    tail.windows(to_usize(END)).enumerate().any(is_end)
 }
 
 /// The largest number of members that any possible end of the central directory claims; `None` if there is no such end.
 /// The parser allocates memory for that many, so the number is checked first.
 fn claimed_members(window: &mut Window<'_>) -> io::Result<Option<u64>> {
     let size = window.wheel.bytes.size();
-    let start = size.saturating_sub(END + LOCATOR + u64::from(u16::MAX));
+    let start = size.saturating_sub(TAIL + LOCATOR);
     let mut tail = vec![0; usize::try_from(size - start).unwrap_or(0)];
     window.seek(SeekFrom::Start(start))?;
     window.read_exact(&mut tail)?;
@@ -225,31 +245,6 @@ struct Window<'a> {
 impl<'a> Window<'a> {
     fn new(wheel: &'a OpenWheel, entry: &'a Arc<str>) -> Self {
         Self { wheel, entry, at: 0, start: 0, block: Vec::new(), allowance: MAX_READ }
-    }
-}
-
-impl Window<'_> {
-    /// The first name that the central directory at `start` has twice.
-    fn first_duplicate(mut self, start: u64) -> io::Result<Vec<u8>> {
-        let mut names = HashSet::new();
-        self.seek(SeekFrom::Start(start))?;
-        loop {
-            // APPNOTE.TXT 4.3.12: signature 0, lengths of name, extra fields and comment 28, 30 and 32.
-            let mut header = [0; 46];
-            self.read_exact(&mut header)?;
-            let &[b'P', b'K', 1, 2, ref rest @ ..] = &header else {
-                return Err(io::Error::other("a name is there twice"));
-            };
-            let length =
-                |at| rest.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |two| u16::from_le_bytes(*two));
-            let mut name = vec![0; length(24).into()];
-            self.read_exact(&mut name)?;
-            if names.contains(&name) {
-                return Ok(name);
-            }
-            names.insert(name);
-            self.seek(SeekFrom::Current(i64::from(length(26)) + i64::from(length(28))))?;
-        }
     }
 }
 

@@ -231,7 +231,7 @@ fn the_index_of_a_closed_member_is_built_again() {
 
 /// Waits until no readahead is running.
 pub(in crate::source) fn settle(content: &Deflated) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
     while content.chunks.decoders.ahead.load(Ordering::Relaxed) > 0 {
         assert!(std::time::Instant::now() < deadline);
         std::thread::yield_now();

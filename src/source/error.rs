@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::tar::MAX_RATIO;
 use crate::memory::TableError;
 use crate::remote::RemoteError;
 
@@ -38,10 +37,10 @@ pub enum SourceError {
     NoRoom { path: PathBuf, reason: String },
     /// Its content is so much larger than the archive that it may have been made to fill disks.
     #[error(
-        "{}: it unpacks to more than {} times its {size} bytes, as archives do that were made to fill a disk; if it is yours, \
-         --allow-ratio unpacks it", path.display(), MAX_RATIO
+        "{}: it unpacks to more than {most} times its {size} bytes, as archives do that were made to fill a disk; if it is yours, \
+         --allow-ratio unpacks it", path.display()
     )]
-    Ratio { path: PathBuf, size: u64 },
+    Ratio { path: PathBuf, size: u64, most: u64 },
     /// It is on a file system whose files the kernel generates.
     #[error("{}: {name}, whose files the kernel generates, so it contains nothing to split", path.display())]
     OfKernel { path: PathBuf, name: &'static str },

@@ -172,6 +172,22 @@ fn components_that_say_nothing_are_left_out() {
     assert_eq!(names, ["d", "top", "top/a", "top/b", "top/b/c"]);
 }
 
+/// tarfile writes the default mode in the header of a hard link, and GNU tar does not apply it.
+#[test]
+fn a_hard_link_has_the_mode_of_its_file() {
+    let place = TarDirectory::new();
+    let mut bytes = archive(&[file("a", b"x"), (EntryType::Link, "b", "a", b"")]);
+    let header = Header::from_byte_slice(&bytes[1024..1536]);
+    let mut header = header.clone();
+    header.set_mode(0o600);
+    header.set_mtime(5);
+    header.set_cksum();
+    bytes[1024..1536].copy_from_slice(header.as_bytes());
+    let input = place.open("x.tar", &bytes).unwrap();
+    let [a, b] = &input.entries[..] else { panic!("{}", input.entries.len()) };
+    assert_eq!((b.attributes, b.attributes.mode), (a.attributes, 0o4751));
+}
+
 #[test]
 fn what_cannot_be_shown_is_refused_by_name() {
     let place = TarDirectory::new();
@@ -277,6 +293,23 @@ fn only_compressed_archives_may_lack_the_blocks_at_their_end() {
         }
     }
     assert!(place.open("x.tar.gz", &gzipped(b"")).unwrap_err().contains("after 0 bytes"));
+}
+
+#[test]
+fn an_archive_behind_the_end_of_another_is_named() {
+    let place = TarDirectory::new();
+    let (one, other) = (archive(&[file("a", b"x")]), archive(&[file("b", b"y")]));
+    for between in [0, 512, 20 * 512] {
+        let joined = [&*one, &vec![0; between], &*other].concat();
+        for packed in [gzipped(&joined), joined] {
+            let input = place.open("x", &packed).unwrap();
+            assert_eq!(listed(&input), ["a = x"]);
+            let [warning] = &*input.warnings else { panic!("{:?}", input.warnings) };
+            let next = format!("another archive follows at byte {},", one.len() + between);
+            assert!(warning.contains(&next), "{warning}");
+        }
+    }
+    assert!(place.open("x", &[&*one, &[7; 4096]].concat()).unwrap().warnings.is_empty());
 }
 
 /// Values are those that GNU tar gives to files.

@@ -22,6 +22,9 @@ const FORMATS: [(&[u8], &str); 11] = [
     (b"PK", "a truncated or damaged zip file; download it again"),
 ];
 
+/// What a zip file begins with: the header of its first member (APPNOTE.TXT 4.3.7).
+pub(super) const ZIP: &[u8] = b"PK\x03\x04";
+
 /// Bytes by which formats are told apart.
 pub(super) const HEAD: u64 = 16;
 

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use zip::read::{HasZipMetadata, ZipFileEntry};
-use zip::result::ZipError;
 use zip::{CompressionMethod, DateTime};
 
 use super::central::{self, MAX_MEMBERS};
@@ -131,8 +130,7 @@ fn members(wheel: &OpenWheel, location: &Path, table: &ParserMemory) -> Result<(
 
 /// A member as the parser has it.
 fn member(found: &ZipFileEntry<'_>, location: &Path, table: &ParserMemory) -> Result<WheelMember, SourceError> {
-    let broken = |error: ZipError| SourceError::NotAWheel { path: location.to_owned(), reason: error.to_string() };
-    let name = found.name().map_err(broken)?;
+    let name = found.name().map_err(|error| central::broken(location, &error))?;
     let bad = |reason: String| SourceError::bad_member(location, &*name, reason);
     // Python's zipfile writes Unix modes on Windows as well, and pip and unzip obey them whatever wrote them.
     let mode = found.external_attributes() >> 16;
@@ -218,13 +216,16 @@ fn seconds(time: DateTime) -> i64 {
 /// What names of binaries have.
 const OF_BINARIES: [&str; 4] = [".so", ".dll", ".pyd", ".exe"];
 
+/// How names of the code objects and catalogues of kernel databases end.
+const OF_DATABASES: [&str; 3] = [".co", ".hsaco", ".dat"];
+
 impl WheelMember {
-    /// How it is likely to be read: all of a deflated binary is inflated.
+    /// How it is likely to be read: all of a deflated binary is inflated, and kernels are looked up by their catalogues.
     fn access(&self) -> MemberAccess {
         let name = String::from_utf8_lossy(self.path.name());
         let is_binary = OF_BINARIES.iter().any(|suffix| name.contains(suffix));
         match self.claims.method {
-            8 if is_binary => MemberAccess::Whole,
+            8 if is_binary || OF_DATABASES.iter().any(|suffix| name.ends_with(suffix)) => MemberAccess::Whole,
             _ if is_binary => MemberAccess::Sections,
             _ => MemberAccess::Pieces,
         }

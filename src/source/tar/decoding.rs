@@ -12,7 +12,7 @@ pub(super) const PIECE: usize = 256 << 10;
 /// An archive that unpacks to more than [`MIN_SUSPECT`] bytes, and to more than this many times its size, is not
 /// unpacked unless the user wants it: its content is the same few bytes over and over. Real archives of ROCm shrink 3 to
 /// 30 times.
-pub(in crate::source) const MAX_RATIO: u64 = 1000;
+const MAX_RATIO: u64 = 1000;
 const MIN_SUSPECT: u64 = 1 << 30;
 
 /// The error of an archive that cannot be read.
@@ -28,7 +28,11 @@ pub(super) fn check_ratio(
     resources: &Resources,
 ) -> Result<(), SourceError> {
     let is_wanted = resources.store.scratch.allows_any_ratio || !is_suspect(unpacked, packed);
-    if is_wanted { Ok(()) } else { Err(SourceError::Ratio { path: location.to_owned(), size: packed }) }
+    if is_wanted {
+        Ok(())
+    } else {
+        Err(SourceError::Ratio { path: location.to_owned(), size: packed, most: MAX_RATIO })
+    }
 }
 
 /// See [`MAX_RATIO`].

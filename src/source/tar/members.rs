@@ -39,8 +39,8 @@ pub(crate) struct TarMember {
 /// How an archive ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArchiveEnd {
-    /// With the empty blocks that end an archive.
-    Blocks,
+    /// With the empty blocks that end an archive, the first of which is here.
+    Blocks(u64),
     /// After the content of a member, perhaps without its padding. An archive that was truncated there looks the same.
     Member,
 }
@@ -177,7 +177,7 @@ pub(crate) fn read_members(
         last = Some(name);
         allowance.set(MAX_HEADER);
     }
-    Ok(if is_at_end.get() { ArchiveEnd::Member } else { ArchiveEnd::Blocks })
+    Ok(if is_at_end.get() { ArchiveEnd::Member } else { ArchiveEnd::Blocks(end) })
 }
 
 /// Where the members begin. GNU tar writes a label in front of them, without digits in its size, which the crate refuses.

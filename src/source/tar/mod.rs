@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use tar::EntryType;
 
-pub(super) use self::decoding::MAX_RATIO;
 pub(crate) use self::extended::ExtendedRecords;
 pub(crate) use self::members::{ArchiveEnd, TarMember, kind_name, path_of, read_extended, read_members};
 pub(crate) use self::names::{TarNames, is_no_tar};
@@ -29,10 +28,13 @@ use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceErr
 use crate::disk;
 use crate::memory::{Parser, ParserMemory};
 use crate::resources::Resources;
-use crate::rope::{Content, Rope, Segment};
+use crate::rope::{Content, Rope, Segment, to_usize};
 
 /// Bytes of a block, such as a header.
 pub(crate) const BLOCK: u64 = 512;
+
+/// Bytes of a record, as which empty blocks are written: more than programs have by default, and up to 2,048 blocks.
+const LARGEST_RECORD: u64 = 2048 * BLOCK;
 
 /// How the tar archive at `location` is compressed; `None` if it is no tar archive. A wheel may begin with anything.
 pub(crate) fn packing(location: &Path) -> io::Result<Option<TarCompression>> {
@@ -96,7 +98,7 @@ pub(super) fn list_file(
     let table = ParserMemory::new(Parser::Tar);
     let mut tree = TarEntries { owner, entries: BTreeMap::new(), links: 0, table };
     let end = read_members(&location, &archive, &mut |member| tree.add(&member, &archive))?;
-    let mut warnings = check_end(&location, end, archive.size(), packing)?;
+    let mut warnings = check_end(&location, end, &*archive, packing)?;
     let tables = vec![tree.table];
     let mut entries: Vec<Entry> = tree.entries.into_values().collect();
     let mut kind = InputKind::Tree;
@@ -122,11 +124,21 @@ pub(super) fn list_file(
     Ok(Input { kind, location, root, entries, warnings, file: Some(Arc::clone(file)), tables })
 }
 
-/// Fails if an archive of this size may be truncated. Otherwise, returns what is unusual about its end.
-fn check_end(location: &Path, end: ArchiveEnd, size: u64, packing: TarCompression) -> Result<Vec<String>, SourceError> {
+/// Fails if an archive may be truncated. Otherwise, returns what is unusual about its end.
+fn check_end(
+    location: &Path,
+    end: ArchiveEnd,
+    archive: &dyn Content,
+    packing: TarCompression,
+) -> Result<Vec<String>, SourceError> {
+    let size = archive.size();
     let lacks_blocks = format!("after {size} bytes it ends without the empty blocks that end an archive");
     match (end, packing) {
-        (ArchiveEnd::Blocks, _) => Ok(Vec::new()),
+        (ArchiveEnd::Blocks(end), _) => {
+            let how = "which is not read; tar --ignore-zeros unpacks both";
+            let next = next_archive(archive, end).map(|next| format!("another archive follows at byte {next}, {how}"));
+            Ok(next.into_iter().collect())
+        }
         // The end of the compression has been found.
         (ArchiveEnd::Member, TarCompression::Gzip | TarCompression::Zstd | TarCompression::Xz) if size > 0 => {
             Ok(vec![format!("{lacks_blocks}: some programs write that, unless it was truncated between two members")])
@@ -136,6 +148,15 @@ fn check_end(location: &Path, end: ArchiveEnd, size: u64, packing: TarCompressio
             Err(SourceError::NotATar { path: location.to_owned(), reason })
         }
     }
+}
+
+/// Where another archive begins behind the end of one, as if files of both were joined. Between them are at most the empty blocks
+/// of a record.
+fn next_archive(archive: &dyn Content, end: u64) -> Option<u64> {
+    let mut rest = vec![0; to_usize(archive.size().saturating_sub(end).min(LARGEST_RECORD))];
+    archive.read_at(end, &mut rest).ok()?;
+    let block = rest.chunks(to_usize(BLOCK)).position(is_header)?;
+    Some(end.saturating_add(block as u64 * BLOCK))
 }
 
 /// The only directory in an archive, if an unpacked wheel is in it.
@@ -162,30 +183,36 @@ impl TarEntries {
         }
         let Some(path) = path_of(&member.name).map_err(|error| error.to_string())? else { return Ok(()) };
         member.check_content(&**archive)?;
+        let mut attributes = member.attributes;
         let shown = match member.kind {
             EntryType::Directory => EntryKind::Directory,
             EntryType::Symlink => EntryKind::Symlink(member.symlink_target()?),
-            EntryType::Link => self.linked(&member.link)?,
+            EntryType::Link => {
+                let (file, of_file) = self.linked(&member.link)?;
+                attributes = of_file;
+                file
+            }
             EntryType::Regular | EntryType::Continuous => file_in(archive, &member.content)?,
             other => return Err(format!("neither a file, a directory nor a link, but {}", kind_name(other))),
         };
         let Attributes { uid, gid, .. } = self.owner;
-        self.insert(Entry { path, kind: shown, attributes: Attributes { uid, gid, ..member.attributes } })
+        self.insert(Entry { path, kind: shown, attributes: Attributes { uid, gid, ..attributes } })
     }
 
-    /// The file to which a hard link leads. It precedes the link in the archive.
-    fn linked(&mut self, target: &[u8]) -> Result<EntryKind, String> {
+    /// The file to which a hard link leads, and its attributes, which are those of both names. It precedes the link in the
+    /// archive.
+    fn linked(&mut self, target: &[u8]) -> Result<(EntryKind, Attributes), String> {
         let name = String::from_utf8_lossy(target).into_owned();
         let path = path_of(target).map_err(|error| format!("a hard link to {name:?}: {error}"))?;
         let entry = path.and_then(|path| self.entries.get_mut(&path));
-        let Some(Entry { kind: EntryKind::File { content, link_group }, .. }) = entry else {
+        let Some(Entry { kind: EntryKind::File { content, link_group }, attributes, .. }) = entry else {
             return Err(format!("a hard link to {name:?}, which is no file before it"));
         };
         let group = *link_group.get_or_insert_with(|| {
             self.links += 1;
             self.links
         });
-        Ok(EntryKind::File { content: Arc::clone(content), link_group: Some(group) })
+        Ok((EntryKind::File { content: Arc::clone(content), link_group: Some(group) }, *attributes))
     }
 
     /// Adds an entry and the directories above it. As in unpacking, a later entry replaces an earlier one.
