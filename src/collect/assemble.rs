@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::model::{CollectReport, CollectedFile, MissingKind, MissingPiece, Reason};
-use super::objects::{LibrarySelection, LoadedObject, RootedPath};
+use super::objects::{LoadedObject, RootedPath};
 use super::pieces::DraftFile;
 use super::place::Placement;
 use super::root::{Followed, SearchRoot};
@@ -51,33 +51,30 @@ pub(super) fn application(apps: Vec<(PathBuf, Input)>, trees: &[(PathBuf, Input)
 /// The entries of a result, while they are being added.
 pub(super) struct ResultAssembly<'a> {
     roots: &'a [SearchRoot],
-    selection: &'a LibrarySelection,
+    objects: &'a [LoadedObject],
     placement: &'a Placement,
     entries: BTreeMap<EntryPath, Entry>,
     directories: BTreeSet<EntryPath>,
     /// Where the files of trees are from.
     sources: BTreeMap<EntryPath, RootedPath>,
-    report: CollectReport,
+    report: &'a mut CollectReport,
     /// Files to which symlinks lead, which are taken, too.
     queue: VecDeque<DraftFile>,
 }
 
 impl<'a> ResultAssembly<'a> {
-    pub(super) fn new(roots: &'a [SearchRoot], selection: &'a LibrarySelection, placement: &'a Placement) -> Self {
-        Self {
-            roots,
-            selection,
-            placement,
-            entries: BTreeMap::new(),
-            directories: BTreeSet::new(),
-            sources: BTreeMap::new(),
-            report: CollectReport::default(),
-            queue: VecDeque::new(),
-        }
+    pub(super) fn new(
+        roots: &'a [SearchRoot],
+        objects: &'a [LoadedObject],
+        placement: &'a Placement,
+        report: &'a mut CollectReport,
+    ) -> Self {
+        let (entries, directories, sources) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Self { roots, objects, placement, entries, directories, sources, report, queue: VecDeque::new() }
     }
 
-    /// Adds everything. Returns the entries, and the report about them.
-    pub(super) fn run(mut self, drafts: Vec<DraftFile>) -> (Input, CollectReport) {
+    /// Adds everything.
+    pub(super) fn run(mut self, drafts: Vec<DraftFile>) -> Input {
         let app = self.roots.first();
         for entry in app.into_iter().flat_map(|app| &app.input.entries) {
             let path = self.placement.path(&RootedPath::new(0, &entry.path));
@@ -86,7 +83,7 @@ impl<'a> ResultAssembly<'a> {
             }
         }
         self.note_links_out();
-        for object in self.selection.objects.iter().filter(|object| object.file.root == 0) {
+        for object in self.objects.iter().filter(|object| object.file.root == 0) {
             self.state(&object.file, &self.placement.path(&object.file), Reason::App, None, None);
         }
         self.queue.extend(drafts);
@@ -104,7 +101,7 @@ impl<'a> ResultAssembly<'a> {
         let mut input = Input::empty(InputKind::Tree, location, attributes);
         input.entries = self.entries.into_values().collect();
         input.warnings = self.roots.iter().flat_map(|root| root.input.warnings.clone()).collect();
-        (input, self.report)
+        input
     }
 
     fn add(&mut self, draft: &DraftFile) {
@@ -140,7 +137,7 @@ impl<'a> ResultAssembly<'a> {
             other.path,
             place(other.root)
         );
-        let by = draft.by.and_then(|by| self.selection.objects.get(by)).map(|by| by.file.path.to_string());
+        let by = draft.by.and_then(|by| self.objects.get(by)).map(|by| by.file.path.to_string());
         let name = format!("{} of {}", draft.source.path, place(draft.source.root));
         let piece = MissingPiece { kind: MissingKind::Library, name, by: by.unwrap_or_default(), reason };
         self.report.missing.push(piece);
@@ -211,7 +208,7 @@ impl<'a> ResultAssembly<'a> {
         by: Option<usize>,
         rule: Option<String>,
     ) {
-        let by = by.and_then(|by| self.selection.objects.get(by));
+        let by = by.and_then(|by| self.objects.get(by));
         let by = by.map(|object: &LoadedObject| self.placement.path(&object.file).to_string());
         let (path, source_path) = (path.to_string(), source.path.to_string());
         let (from, size) = (source.root, None);

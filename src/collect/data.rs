@@ -68,13 +68,29 @@ impl OpenedData {
         })
     }
 
+    /// Why they cannot be read, if symlinks lead out of a tree to them.
+    pub(super) fn way_out(&self, object: &LoadedObject, roots: &[SearchRoot]) -> Option<String> {
+        let directory = self.directory(object);
+        let trees = || roots.iter().skip(1);
+        let way_out = |root: &SearchRoot, path| {
+            let wanted = places(root, object, &directory, path);
+            wanted.iter().find_map(|wanted| root.way_out(&self.searched(wanted)))
+        };
+        self.paths.iter().find_map(|path| trees().find_map(|root| way_out(root, path)))
+    }
+
+    /// The directory in which a place is.
+    fn searched(&self, wanted: &EntryPath) -> EntryPath {
+        if self.is_prefix { wanted.parent().unwrap_or_else(EntryPath::root) } else { wanted.clone() }
+    }
+
     fn below(
         &self,
         wanted: &EntryPath,
         own: usize,
         (number, root): (usize, &SearchRoot),
     ) -> Vec<(RootedPath, RootedPath)> {
-        let named = if self.is_prefix { wanted.parent().unwrap_or_else(EntryPath::root) } else { wanted.clone() };
+        let named = self.searched(wanted);
         let Some(directory) = root.directory(&named) else { return Vec::new() };
         let is_wanted =
             |below: &EntryPath| !self.is_prefix || (below.depth() == 1 && below.name().starts_with(wanted.name()));

@@ -42,10 +42,10 @@ pub(super) enum KnownPiece {
 }
 
 use KnownPiece::{Directory, Files, Library, LibraryOfGpu, Unversioned};
-use Need::{Optional, Required};
 
-const fn row(library: &'static str, what: KnownPiece, need: Need, source: &'static str) -> Known {
-    Known { library, what, need, source }
+/// The row of what a library may do without.
+const fn row(library: &'static str, what: KnownPiece, source: &'static str) -> Known {
+    Known { library, what, need: Need::Optional, source }
 }
 
 /// Where Open Image Denoise loads its modules, and which ones (`Context::init` of core/context.h).
@@ -59,76 +59,65 @@ const GGML_DEBIAN: &str = "ggml-org/llama.cpp f5eee972 ggml/src/ggml-backend-reg
 /// The table. Each source was read; what it says is in the comment if the name alone does not.
 pub(super) const KNOWN: [Known; 29] = [
     // Without `--offload-arch` it asks the runtime for the GPU (`RTCProgram::findIsa`).
-    row("hiprtc", Unversioned("amdhip64"), Optional, "ROCm/clr hipamd/src/hiprtc/hiprtcInternal.cpp"),
+    row("hiprtc", Unversioned("amdhip64"), "ROCm/clr hipamd/src/hiprtc/hiprtcInternal.cpp"),
     // It is built and installed with hiprtc, which contains the same headers: nothing in these sources loads it.
-    row(
-        "hiprtc",
-        Library("hiprtc-builtins"),
-        Optional,
-        "ROCm/rocm-systems projects/clr/hipamd/src/hiprtc/CMakeLists.txt",
-    ),
-    row("amdhip64", Library("amd_comgr"), Required, "ROCm/rocm-systems projects/clr/rocclr/device/comgrctx.cpp"),
+    row("hiprtc", Library("hiprtc-builtins"), "ROCm/rocm-systems projects/clr/hipamd/src/hiprtc/CMakeLists.txt"),
+    Known {
+        need: Need::Required,
+        ..row("amdhip64", Library("amd_comgr"), "ROCm/rocm-systems projects/clr/rocclr/device/comgrctx.cpp")
+    },
     // Builds with ROCR_DYN_DLL; others link it.
-    row(
-        "amdhip64",
-        Library("hsa-runtime64"),
-        Optional,
-        "ROCm/rocm-systems projects/clr/rocclr/device/rocm/rocrctx.cpp",
-    ),
+    row("amdhip64", Library("hsa-runtime64"), "ROCm/rocm-systems projects/clr/rocclr/device/rocm/rocrctx.cpp"),
     // A run-time dependency of hip-clr.
-    row("amdhip64", Library("rocm_kpack"), Optional, "ROCm/TheRock core/CMakeLists.txt"),
+    row("amdhip64", Library("rocm_kpack"), "ROCm/TheRock core/CMakeLists.txt"),
     // Profilers need it.
     row(
         "hsa-runtime64",
         Unversioned("hsa-amd-aqlprofile64"),
-        Optional,
         "ROCm/rocm-systems projects/rocr-runtime/runtime/hsa-runtime/inc/hsa_ven_amd_aqlprofile.h",
     ),
     // Functions of refactorization, as in hipSOLVER.
-    row("rocsolver", Library("rocsparse"), Optional, "ROCm/rocSOLVER library/src/refact/rocsolver_rfinfo.cpp"),
-    row("hipsolver", Library("rocsparse"), Optional, "ROCm/hipSOLVER library/src/amd_detail/dlopen/rocsparse.cpp"),
-    row("hipsolver", Library("cholmod"), Optional, "ROCm/hipSOLVER library/src/amd_detail/dlopen/cholmod.cpp"),
+    row("rocsolver", Library("rocsparse"), "ROCm/rocSOLVER library/src/refact/rocsolver_rfinfo.cpp"),
+    row("hipsolver", Library("rocsparse"), "ROCm/hipSOLVER library/src/amd_detail/dlopen/rocsparse.cpp"),
+    row("hipsolver", Library("cholmod"), "ROCm/hipSOLVER library/src/amd_detail/dlopen/cholmod.cpp"),
     row(
         "MIOpen",
         LibraryOfGpu("MIOpenCKGroupedConv"),
-        Optional,
         "ROCm/rocm-libraries projects/miopen/src/solver/ck_grouped_conv_lib_loader.cpp",
     ),
     row(
         "hipdnn_backend",
         Directory(&["hipdnn_plugins"]),
-        Optional,
         "ROCm/rocm-libraries projects/hipdnn/backend/src/plugin/EnginePluginManager.hpp",
     ),
     // Next to the library, or in a directory of its own.
-    row("rocfft", Files("rocfft_rtc_helper"), Optional, "ROCm/rocFFT library/src/rtc_subprocess.cpp"),
-    row("rocfft", Files("rocfft/rocfft_rtc_helper"), Optional, "ROCm/rocFFT library/src/rtc_subprocess.cpp"),
+    row("rocfft", Files("rocfft_rtc_helper"), "ROCm/rocFFT library/src/rtc_subprocess.cpp"),
+    row("rocfft", Files("rocfft/rocfft_rtc_helper"), "ROCm/rocFFT library/src/rtc_subprocess.cpp"),
     // Names of modules are put together: the prefix, `device_` and the kind of device, and the version. Those for devices of
     // others need libraries of others.
-    row("OpenImageDenoise_core", Files("libOpenImageDenoise_device_cpu.so"), Optional, OIDN),
-    row("OpenImageDenoise_core", Files("libOpenImageDenoise_device_hip.so"), Optional, OIDN),
-    row("OpenImageDenoise_core", Files("OpenImageDenoise_device_cpu.dll"), Optional, OIDN),
-    row("OpenImageDenoise_core", Files("OpenImageDenoise_device_hip.dll"), Optional, OIDN),
+    row("OpenImageDenoise_core", Files("libOpenImageDenoise_device_cpu.so"), OIDN),
+    row("OpenImageDenoise_core", Files("libOpenImageDenoise_device_hip.so"), OIDN),
+    row("OpenImageDenoise_core", Files("OpenImageDenoise_device_cpu.dll"), OIDN),
+    row("OpenImageDenoise_core", Files("OpenImageDenoise_device_hip.dll"), OIDN),
     // All files whose names begin so are tried, for CPUs of each kind. Debian has them in a directory of its own.
-    row("ggml", Files("libggml-cpu"), Optional, GGML),
-    row("ggml", Files("libggml-hip"), Optional, GGML),
-    row("ggml", Files("ggml/backends0/libggml-cpu"), Optional, GGML_DEBIAN),
-    row("ggml", Files("ggml/backends0/libggml-hip"), Optional, GGML_DEBIAN),
+    row("ggml", Files("libggml-cpu"), GGML),
+    row("ggml", Files("libggml-hip"), GGML),
+    row("ggml", Files("ggml/backends0/libggml-cpu"), GGML_DEBIAN),
+    row("ggml", Files("ggml/backends0/libggml-hip"), GGML_DEBIAN),
     // Communicators end with ncclSystemError without it.
-    row("rccl", Unversioned("hsa-runtime64"), Optional, "ROCm/rocm-systems projects/rccl/src/misc/rocmwrap.cc"),
+    row("rccl", Unversioned("hsa-runtime64"), "ROCm/rocm-systems projects/rccl/src/misc/rocmwrap.cc"),
     row(
         "rccl",
         Directory(&["msccl-algorithms", "../share/rccl/msccl-algorithms"]),
-        Optional,
         "ROCm/rccl src/misc/msccl/msccl_lifecycle.cc",
     ),
-    row("rccl", Unversioned("msccl-scheduler"), Optional, "ROCm/rccl src/misc/msccl/msccl_lifecycle.cc"),
-    row("rccl", Unversioned("rccl-net"), Optional, "ROCm/rocm-systems projects/rccl/src/plugin/plugin_open.cc"),
-    row("rccl", Unversioned("nccl-tuner"), Optional, "ROCm/rocm-systems projects/rccl/src/plugin/plugin_open.cc"),
-    row("rccl", Unversioned("nccl-profiler"), Optional, "ROCm/rocm-systems projects/rccl/src/plugin/plugin_open.cc"),
-    row("rccl", Unversioned("rccl-tuner"), Optional, "ROCm/rccl src/misc/tuner.cc"),
+    row("rccl", Unversioned("msccl-scheduler"), "ROCm/rccl src/misc/msccl/msccl_lifecycle.cc"),
+    row("rccl", Unversioned("rccl-net"), "ROCm/rocm-systems projects/rccl/src/plugin/plugin_open.cc"),
+    row("rccl", Unversioned("nccl-tuner"), "ROCm/rocm-systems projects/rccl/src/plugin/plugin_open.cc"),
+    row("rccl", Unversioned("nccl-profiler"), "ROCm/rocm-systems projects/rccl/src/plugin/plugin_open.cc"),
+    row("rccl", Unversioned("rccl-tuner"), "ROCm/rccl src/misc/tuner.cc"),
     // By the name with its major version first.
-    row("migraphx", Library("migraphx_gpu"), Optional, "ROCm/AMDMIGraphX src/register_target.cpp"),
+    row("migraphx", Library("migraphx_gpu"), "ROCm/AMDMIGraphX src/register_target.cpp"),
 ];
 
 /// A library's name without `lib`, suffix and version: `rocblas` of `librocblas.so.5`, `amdhip64` of `amdhip64_7.dll`,

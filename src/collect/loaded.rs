@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::data::OpenedData;
 use super::known::{Known, KnownPiece, Need, stem};
-use super::model::{MissingKind, MissingPiece, Reason};
+use super::model::{MissingKind, Reason};
 use super::root::Followed;
 use super::select::{Found, Selector};
 use crate::binary::{Imports, LinkedMachine};
@@ -13,7 +13,7 @@ use crate::source::EntryPath;
 impl Selector<'_> {
     /// The libraries that an object loads by name.
     pub(super) fn add_known(&mut self, by: usize) {
-        let Some(object) = self.found.objects.get(by) else { return };
+        let Some(object) = self.objects.get(by) else { return };
         let (machine, name) = (object.imports.machine, object.loaded_as.name().to_vec());
         for row in Known::of(&name) {
             match row.what {
@@ -32,7 +32,7 @@ impl Selector<'_> {
 
     /// Programs and libraries among the files that an object opens.
     fn add_opened(&mut self, by: usize, row: &'static Known) {
-        let Some(object) = self.found.objects.get(by) else { return };
+        let Some(object) = self.objects.get(by) else { return };
         let (Some(opened), machine) = (OpenedData::of(row), object.imports.machine) else { return };
         let Some(own) = Some(object.file.root).filter(|root| *root > 0).or(self.host) else { return };
         for (file, _) in opened.files(object, own, self.roots).unwrap_or_default() {
@@ -45,7 +45,7 @@ impl Selector<'_> {
 
     /// Notes a program or a library that is loaded, if what it needs cannot be read. Returns whether that is so.
     fn miss_unreadable(&mut self, by: usize, root: usize, path: &EntryPath) -> bool {
-        let (Some(object), Some(searched)) = (self.found.objects.get(by), self.roots.get(root)) else { return false };
+        let (Some(object), Some(searched)) = (self.objects.get(by), self.roots.get(root)) else { return false };
         let Followed::File(found) = searched.follow(path) else { return false };
         let Err(error) = Imports::read(&found.content) else { return false };
         if LinkedMachine::of(&found.content) != Some(object.imports.machine) {
@@ -60,7 +60,7 @@ impl Selector<'_> {
 
     /// A library that an object loads by name.
     fn add_named(&mut self, by: usize, library: &str, row: &'static Known, is_unversioned: bool) {
-        let Some(object) = self.found.objects.get(by) else { return };
+        let Some(object) = self.objects.get(by) else { return };
         let (machine, path) = (object.imports.machine, object.file.path.to_string());
         let suffix = if machine == LinkedMachine::Pe { "dll" } else { "so" };
         let name = if suffix == "dll" { format!("{library}.dll") } else { format!("lib{library}.so") };
@@ -85,12 +85,7 @@ impl Selector<'_> {
                 }
                 None => format!("no tree has it ({})", row.source),
             };
-            match row.need {
-                Need::Required => self.miss(MissingKind::Library, &name, &path, reason),
-                Need::Optional => {
-                    self.found.absent.push(MissingPiece { kind: MissingKind::Library, name, by: path, reason });
-                }
-            }
+            self.lack(row.need, &name, &path, reason);
         }
         for found in found {
             self.add_found(found, Reason::LoadedByName, Some(by), Some(row.source));
@@ -112,7 +107,7 @@ impl Selector<'_> {
     /// for it so. It is next to the object that loads it, or elsewhere.
     fn by_stem(&self, library: &str, machine: LinkedMachine, by: usize, is_unversioned: bool) -> Vec<Found> {
         let begin = begin_of(library, machine);
-        let Some(object) = self.found.objects.get(by) else { return Vec::new() };
+        let Some(object) = self.objects.get(by) else { return Vec::new() };
         let (own, directory) = (object.file.root, object.loaded_as.parent());
         let mut names = BTreeMap::<(bool, usize), Vec<u8>>::new();
         for (number, root) in self.roots.iter().enumerate() {

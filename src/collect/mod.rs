@@ -33,7 +33,7 @@ use crate::source::{EntryPath, Input};
 use crate::text::some_of;
 
 use assemble::{ResultAssembly, application};
-use objects::{LibrarySelection, LoadedObject, RootedPath, search_lists};
+use objects::{LoadedObject, RootedPath, search_lists};
 use pieces::OpenedFiles;
 use place::Placement;
 use root::{Followed, SearchRoot};
@@ -84,46 +84,30 @@ pub fn collect(
     let (app, host) = application(apps, &trees).ok_or(CollectError::NoApp)?;
     let trees = trees.into_iter().map(|(place, input)| SearchRoot::new(place, input));
     let roots: Vec<_> = std::iter::once(SearchRoot::new(named.clone(), app)).chain(trees).collect();
-    let mut selection = Selector::run(&roots, options, host);
-    if selection.objects.is_empty() && selection.missing.is_empty() {
+    let mut report = CollectReport { apps: of_apps, trees: of_trees, ..CollectReport::default() };
+    let objects = Selector::run(&roots, options, host, &mut report);
+    if objects.is_empty() && report.missing.is_empty() {
         return Err(CollectError::NoProgram(named));
     }
-    let mut pieces = OpenedFiles::find(&roots, &selection, options, host);
-    let mut placement = Placement::new(&roots, &selection, options, host);
-    placement.fit(pieces.drafts.iter().map(|draft| &draft.target));
-    let note = runtime_path(&selection, &placement, options);
-    let suggestions = suggestions(&roots, &selection);
-    let reads_archives = reads_archives(&roots, &selection);
-    let unasked = unasked::find(&roots, &selection);
-    let (mut input, files) =
-        ResultAssembly::new(&roots, &selection, &placement).run(std::mem::take(&mut pieces.drafts));
-    let places: HashMap<_, _> = selection
-        .objects
-        .iter()
-        .map(|object| (object.file.path.to_string(), placement.path(&object.file).to_string()))
-        .collect();
-    let mut report = CollectReport {
-        apps: of_apps,
-        trees: of_trees,
-        files: files.files,
-        missing: [std::mem::take(&mut selection.missing), pieces.missing, files.missing].concat(),
-        absent: [std::mem::take(&mut selection.absent), pieces.absent].concat(),
-        left_out: std::mem::take(&mut selection.left_out),
-        suggestions,
-        warnings: Vec::new(),
-        notes: [std::mem::take(&mut selection.notes), pieces.notes, files.notes, note.into_iter().collect()].concat(),
-        glibc: selection.glibc.take().map(|(_, version)| version),
-    };
+    let (drafts, split) = OpenedFiles::find(&roots, &objects, options, host, &mut report);
+    let mut placement = Placement::new(&roots, &objects, options, host);
+    placement.fit(drafts.iter().map(|draft| &draft.target));
+    let mut input = ResultAssembly::new(&roots, &objects, &placement, &mut report).run(drafts);
+    report.notes.extend(runtime_path(&objects, &placement, options));
+    report.suggestions = suggestions(&roots, &objects);
+    let places: HashMap<_, _> =
+        objects.iter().map(|object| (object.file.path.to_string(), placement.path(&object.file).to_string())).collect();
     statement::reserve(&mut input);
     report.rename(|by| places.get(by).cloned());
-    let split = pieces.split.iter().filter_map(|&number| selection.objects.get(number));
+    let split = split.iter().filter_map(|&number| objects.get(number));
     let split = split.map(|object| placement.path(&object.file).to_string()).collect();
+    let (reads_archives, unasked) = (reads_archives(&roots, &objects), unasked::find(&roots, &objects));
     Ok(Collection { input, report, split, reads_archives, unasked })
 }
 
 /// Whether the HIP runtime reads archives: that of the result, or else of a tree.
-fn reads_archives(roots: &[SearchRoot], selection: &LibrarySelection) -> Option<bool> {
-    let mut collected = selection.objects.iter().filter(|it| known::stem(it.loaded_as.name()) == Some(RUNTIME));
+fn reads_archives(roots: &[SearchRoot], objects: &[LoadedObject]) -> Option<bool> {
+    let mut collected = objects.iter().filter(|it| known::stem(it.loaded_as.name()) == Some(RUNTIME));
     let content = collected.next().map(|object| Arc::clone(&object.content)).or_else(|| {
         let of_root = |root: &SearchRoot| {
             let mut paths = root.beginning(b"libamdhip64.so").chain(root.beginning(b"amdhip64"));
@@ -138,8 +122,7 @@ fn reads_archives(roots: &[SearchRoot], selection: &LibrarySelection) -> Option<
 }
 
 /// A remark about libraries that a loader finds with `LD_LIBRARY_PATH` only.
-fn runtime_path(selection: &LibrarySelection, placement: &Placement, options: &CollectOptions) -> Option<String> {
-    let objects = &selection.objects;
+fn runtime_path(objects: &[LoadedObject], placement: &Placement, options: &CollectOptions) -> Option<String> {
     let directory = |object: &LoadedObject| {
         placement.path(&RootedPath::new(object.file.root, &object.loaded_as)).parent().unwrap_or_else(EntryPath::root)
     };

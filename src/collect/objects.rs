@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::model::{MissingPiece, Reason, SystemLibrary};
+use super::model::Reason;
 use crate::binary::Imports;
 use crate::rope::Content;
 use crate::source::EntryPath;
@@ -38,16 +38,11 @@ pub(super) struct LoadedObject {
     pub(super) is_relative: bool,
 }
 
-/// All programs and libraries, in the order in which they were found.
-#[derive(Debug, Default)]
-pub(super) struct LibrarySelection {
-    pub(super) objects: Vec<LoadedObject>,
-    pub(super) missing: Vec<MissingPiece>,
-    pub(super) absent: Vec<MissingPiece>,
-    pub(super) left_out: Vec<SystemLibrary>,
-    pub(super) notes: Vec<String>,
-    /// The newest version of glibc that an object needs.
-    pub(super) glibc: Option<(Vec<u32>, String)>,
+impl LoadedObject {
+    /// The directory by which it is loaded.
+    pub(super) fn origin(&self) -> EntryPath {
+        self.loaded_as.parent().unwrap_or_else(EntryPath::root)
+    }
 }
 
 /// The most objects whose RPATHs are searched for what one needs. Real programs have less than 20 between them and any

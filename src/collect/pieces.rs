@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use rocm_kpack::Marker;
+
 use super::data::OpenedData;
 use super::known::{Known, Need, database_of, stem};
-use super::model::{MissingKind, MissingPiece, Reason};
-use super::objects::{LibrarySelection, LoadedObject, RootedPath};
+use super::model::{CollectReport, MissingKind, MissingPiece, Reason};
+use super::objects::{LoadedObject, RootedPath};
 use super::options::CollectOptions;
 use super::root::{Followed, SearchRoot};
-use crate::binary::{SplitBinary, read_marker};
+use crate::binary::SplitBinary;
 use crate::loader::SearchPath;
 use crate::source::EntryPath;
 use crate::text::some_of;
@@ -58,36 +60,38 @@ pub(super) struct DraftFile {
     pub(super) rule: Option<String>,
 }
 
-/// The files of all objects.
-#[derive(Debug, Default)]
-pub(super) struct OpenedFiles {
-    pub(super) drafts: Vec<DraftFile>,
-    pub(super) missing: Vec<MissingPiece>,
-    pub(super) absent: Vec<MissingPiece>,
-    pub(super) notes: Vec<String>,
+/// The search for the files of all objects.
+pub(super) struct OpenedFiles<'a> {
+    roots: &'a [SearchRoot],
+    objects: &'a [LoadedObject],
+    options: &'a CollectOptions,
+    report: &'a mut CollectReport,
+    drafts: Vec<DraftFile>,
     /// The objects whose code is in archives.
-    pub(super) split: Vec<usize>,
+    split: Vec<usize>,
 }
 
-impl OpenedFiles {
+impl<'a> OpenedFiles<'a> {
+    /// The files of all objects, and the objects whose code is in archives.
     pub(super) fn find(
-        roots: &[SearchRoot],
-        selection: &LibrarySelection,
-        options: &CollectOptions,
+        roots: &'a [SearchRoot],
+        objects: &'a [LoadedObject],
+        options: &'a CollectOptions,
         host: Option<usize>,
-    ) -> Self {
-        let mut pieces = Self::default();
-        for (number, object) in selection.objects.iter().enumerate() {
-            pieces.add_object(number, object);
+        report: &'a mut CollectReport,
+    ) -> (Vec<DraftFile>, Vec<usize>) {
+        let mut files = Self { roots, objects, options, report, drafts: Vec::new(), split: Vec::new() };
+        for (number, object) in objects.iter().enumerate() {
+            files.add_object(number, object);
             if let Some(own) = Some(object.file.root).filter(|root| *root > 0).or(host) {
-                pieces.add_data(number, object, own, roots);
+                files.add_data(number, object, own);
             }
-            pieces.add_archives(number, object, roots, options);
+            files.add_archives(number, object);
         }
         for (number, root) in roots.iter().enumerate().skip(1) {
-            pieces.add_licences(number, root, selection);
+            files.add_licences(number, root);
         }
-        pieces
+        (files.drafts, files.split)
     }
 
     fn add_object(&mut self, number: usize, object: &LoadedObject) {
@@ -108,36 +112,27 @@ impl OpenedFiles {
     }
 
     /// What a library opens by the table, and its databases.
-    fn add_data(&mut self, number: usize, object: &LoadedObject, own: usize, roots: &[SearchRoot]) {
+    fn add_data(&mut self, number: usize, object: &LoadedObject, own: usize) {
         let name = object.loaded_as.name();
         for row in Known::of(name) {
             if let Some(opened) = OpenedData::of(row) {
-                self.add_opened(number, object, &opened, own, roots);
+                self.add_opened(number, object, &opened, own);
             }
         }
         for opened in database_of(name).into_iter().flat_map(OpenedData::database) {
-            self.add_opened(number, object, &opened, own, roots);
+            self.add_opened(number, object, &opened, own);
         }
     }
 
-    fn add_opened(
-        &mut self,
-        number: usize,
-        object: &LoadedObject,
-        opened: &OpenedData,
-        own: usize,
-        roots: &[SearchRoot],
-    ) {
-        let Some(found) = opened.files(object, own, roots) else {
+    fn add_opened(&mut self, number: usize, object: &LoadedObject, opened: &OpenedData, own: usize) {
+        let Some(found) = opened.files(object, own, self.roots) else {
             let name = opened.missing_name().to_owned();
-            let reason = format!(
-                "no tree has it relative to the library; name a tree that has it with --from ({})",
-                opened.source
-            );
+            let none = || "no tree has it relative to the library; name a tree that has it with --from".to_owned();
+            let reason = format!("{} ({})", opened.way_out(object, self.roots).unwrap_or_else(none), opened.source);
             let missing = MissingPiece { kind: MissingKind::Data, name, by: object.file.path.to_string(), reason };
             match opened.need {
-                Need::Required => self.missing.push(missing),
-                Need::Optional => self.absent.push(missing),
+                Need::Required => self.report.missing.push(missing),
+                Need::Optional => self.report.absent.push(missing),
             }
             return;
         };
@@ -152,29 +147,35 @@ impl OpenedFiles {
     }
 
     /// The archives to which the marker of a split library leads for the wanted GPUs.
-    fn add_archives(&mut self, number: usize, object: &LoadedObject, roots: &[SearchRoot], options: &CollectOptions) {
+    fn add_archives(&mut self, number: usize, object: &LoadedObject) {
         let Ok(Some(split)) = SplitBinary::find(&object.content) else { return };
         let markers: BTreeSet<_> = split.wrappers.iter().filter_map(|wrapper| wrapper.marker.as_ref().ok()).collect();
         let directory = object.file.path.parent().unwrap_or_else(EntryPath::root);
         if !split.wrappers.is_empty() {
             self.split.push(number);
         }
-        for path in markers.into_iter().filter_map(|marker| read_marker(marker).ok()).flat_map(|(_, paths)| paths) {
+        for path in markers
+            .into_iter()
+            .filter_map(|marker| Marker::decode(marker).ok())
+            .flat_map(|marker| marker.kpack_search_paths)
+        {
             let by = object.file.path.to_string();
             let Some(search) = SearchPath::new(&directory, &path) else {
-                self.notes.push(format!("{by}: the search path {path:?} of its marker leads out of the tree"));
+                self.report.notes.push(format!("{by}: the search path {path:?} of its marker leads out of the tree"));
                 continue;
             };
-            let found = archives(&search, object.file.root, roots);
-            for gpu in &options.gpus {
+            let found = archives(&search, object.file.root, self.roots);
+            for gpu in &self.options.gpus {
                 let name = gpu.to_string();
                 let mut of_gpu = found.iter().filter(|(.., reach)| reach.asks_for(&name)).peekable();
                 if of_gpu.peek().is_none() {
                     let name = path.replace("@GFXARCH@", &name);
-                    let reason =
+                    let none =
                         "no tree has this archive, relative to the library; name the part of this GPU with --from";
-                    let reason = reason.to_owned();
-                    self.missing.push(MissingPiece { kind: MissingKind::Archive, name, by: by.clone(), reason });
+                    let mut trees = self.roots.iter().skip(1);
+                    let way_out = search.split().and_then(|(place, _)| trees.find_map(|root| root.way_out(&place)));
+                    let reason = way_out.unwrap_or_else(|| none.to_owned());
+                    self.report.missing.push(MissingPiece { kind: MissingKind::Archive, name, by: by.clone(), reason });
                 }
                 for (source, target, _) in of_gpu {
                     if object.file.root == 0 && source.root == 0 {
@@ -193,8 +194,9 @@ impl OpenedFiles {
     }
 
     /// The licences of packages whose libraries are collected.
-    fn add_licences(&mut self, number: usize, root: &SearchRoot, selection: &LibrarySelection) {
-        let of_root = selection.objects.iter().enumerate().filter(|(_, object)| object.file.root == number);
+    fn add_licences(&mut self, number: usize, root: &SearchRoot) {
+        let objects = self.objects;
+        let of_root = objects.iter().enumerate().filter(|(_, object)| object.file.root == number);
         let mut without = BTreeSet::new();
         let mut owners = HashMap::<PackageName, Vec<usize>>::new();
         for (number, object) in of_root {
@@ -225,10 +227,10 @@ impl OpenedFiles {
                 rule: None,
             });
         }
-        let names = without.iter().filter_map(|number| selection.objects.get(*number));
+        let names = without.iter().filter_map(|number| objects.get(*number));
         let names: Vec<_> = names.map(|object| object.file.path.to_string()).collect();
         if !names.is_empty() {
-            self.notes.push(format!("no licence was found for {}", some_of(names)));
+            self.report.notes.push(format!("no licence was found for {}", some_of(names)));
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::model::Reason;
-use super::objects::{LibrarySelection, LoadedObject, RootedPath};
+use super::objects::{LoadedObject, RootedPath};
 use super::options::CollectOptions;
 use super::pieces::ResultPlace;
 use super::root::SearchRoot;
@@ -66,27 +66,26 @@ impl Placement {
     /// Decides for all directories of libraries. `host` is the tree that contains the application, if one does.
     pub(super) fn new(
         roots: &[SearchRoot],
-        selection: &LibrarySelection,
+        objects: &[LoadedObject],
         options: &CollectOptions,
         host: Option<usize>,
     ) -> Self {
         let whole = |root| (RootedPath { root, path: EntryPath::root() }, RelativePosition::inside(EntryPath::root()));
         let mut placement = Self { anchors: BTreeMap::from([whole(0)]), above: Vec::new() };
         placement.anchors.extend(host.map(whole));
-        for object in &selection.objects {
+        for object in objects {
             if object.file.root == 0 || Some(object.file.root) == host || object.reason == Reason::Data {
                 continue;
             }
-            let directory = object.loaded_as.parent().unwrap_or_else(EntryPath::root);
-            let here = RootedPath { root: object.file.root, path: directory };
-            let by = object.by.and_then(|by| selection.objects.get(by));
+            let here = directory_of(object);
+            let by = object.by.and_then(|by| objects.get(by));
             let is_rigid = by.is_some_and(|by| by.file.root == object.file.root && object.is_relative);
             if is_rigid && placement.anchors.keys().any(|anchor| anchor.root == here.root) {
                 continue;
             }
             if !placement.anchors.contains_key(&here) {
-                let position = match by.or(selection.objects.first()) {
-                    Some(by) if by.file.root == 0 || Some(by.file.root) == host => home(by, selection, options),
+                let position = match by.or(objects.first()) {
+                    Some(by) if by.file.root == 0 || Some(by.file.root) == host => home(by, objects, options),
                     Some(by) => placement.position(&directory_of(by)),
                     None => RelativePosition::inside(EntryPath::root().child(LIBRARIES)),
                 };
@@ -158,12 +157,12 @@ impl Placement {
 }
 
 fn directory_of(object: &LoadedObject) -> RootedPath {
-    RootedPath { root: object.file.root, path: object.loaded_as.parent().unwrap_or_else(EntryPath::root) }
+    RootedPath { root: object.file.root, path: object.origin() }
 }
 
 /// The directory in which a program or library of the application looks for others.
-fn home(object: &LoadedObject, selection: &LibrarySelection, options: &CollectOptions) -> RelativePosition {
-    let here = RelativePosition::inside(object.loaded_as.parent().unwrap_or_else(EntryPath::root));
+fn home(object: &LoadedObject, objects: &[LoadedObject], options: &CollectOptions) -> RelativePosition {
+    let here = RelativePosition::inside(object.origin());
     if object.imports.machine == LinkedMachine::Pe {
         return here;
     }
@@ -175,10 +174,10 @@ fn home(object: &LoadedObject, selection: &LibrarySelection, options: &CollectOp
             SearchDirectory::Absolute(_) => None,
         });
         if let Some((ups, down)) = relative {
-            let origin = RelativePosition::inside(named.loaded_as.parent().unwrap_or_else(EntryPath::root));
+            let origin = RelativePosition::inside(named.origin());
             return down.components().fold(origin.up(ups), |at, name| at.child(name));
         }
-        at = named.by.and_then(|by| selection.objects.get(by)).filter(|_| object.imports.runpath.is_none());
+        at = named.by.and_then(|by| objects.get(by)).filter(|_| object.imports.runpath.is_none());
     }
     let library_path = options.library_path.first().cloned();
     RelativePosition::inside(library_path.unwrap_or_else(|| EntryPath::root().child(LIBRARIES)))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::binary::Imports;
 use crate::loader::resolve;
 use crate::rope::Content;
-use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, below, resolve_links};
+use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, below};
 
 /// The most symlinks from one name to a file, as in Linux (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;
@@ -117,7 +117,7 @@ impl SearchRoot {
         if path.is_root() {
             return Some(path.clone());
         }
-        match resolve_links(path, Some(&self.input.location), |path| self.kind(path)) {
+        match self.input.follow(path) {
             Resolved::Entry(found) if matches!(self.kind(&found), Some(EntryKind::Directory)) => Some(found),
             _ => None,
         }
@@ -125,7 +125,7 @@ impl SearchRoot {
 
     /// Follows a path to a file.
     pub(super) fn follow(&self, path: &EntryPath) -> Followed {
-        let (file, content) = match resolve_links(path, Some(&self.input.location), |path| self.kind(path)) {
+        let (file, content) = match self.input.follow(path) {
             Resolved::Outside(link) => return Followed::Outside(link),
             Resolved::Nothing => return Followed::Nothing,
             Resolved::Entry(file) => match self.kind(&file).and_then(EntryKind::content) {
@@ -156,6 +156,13 @@ impl SearchRoot {
         Followed::File(FoundFile { links, path: file, content })
     }
 
+    /// What is said of a path if a symlink on the way leads out of the tree.
+    pub(super) fn way_out(&self, path: &EntryPath) -> Option<String> {
+        let Resolved::Outside(link) = self.input.follow(path) else { return None };
+        let place = self.place.display();
+        Some(format!("the symlink {link} of {place} leads out of the tree; name a tree that has the file with --from"))
+    }
+
     /// What the tree has instead of a library with this name, and what to do; `None` if it has nothing like it.
     pub(super) fn near(&self, name: &[u8]) -> Option<String> {
         let place = self.place.display();
@@ -166,11 +173,7 @@ impl SearchRoot {
             ));
         };
         Some(match self.follow(&path) {
-            Followed::Outside(link) => {
-                format!(
-                    "the symlink {link} of {place} leads out of the tree; name a tree that has the file with --from"
-                )
-            }
+            Followed::Outside(_) => self.way_out(&path)?,
             Followed::Nothing => {
                 format!("the symlink {path} of {place} leads to nothing; name a tree that has the file with --from")
             }

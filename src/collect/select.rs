@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use super::model::{MissingKind, MissingPiece, Reason, SystemLibrary};
-use super::objects::{LibrarySelection, LoadedObject, RootedPath, search_lists};
+use super::known::Need;
+use super::model::{CollectReport, MissingKind, MissingPiece, Reason, SystemLibrary};
+use super::objects::{LoadedObject, RootedPath, search_lists};
 use super::options::CollectOptions;
 use super::policy;
 use super::root::{Followed, FoundFile, SearchRoot};
@@ -24,7 +25,10 @@ pub(super) struct Selector<'a> {
     pub(super) options: &'a CollectOptions,
     /// The tree that contains the application.
     pub(super) host: Option<usize>,
-    pub(super) found: LibrarySelection,
+    pub(super) objects: Vec<LoadedObject>,
+    pub(super) report: &'a mut CollectReport,
+    /// The newest version of glibc that an object needs.
+    glibc: Option<(Vec<u32>, String)>,
     /// Objects by their files.
     known: HashMap<RootedPath, usize>,
     /// The object of each name that was needed, by machine; `None` if there is none. Loaders load a name once.
@@ -39,16 +43,21 @@ pub(super) struct Selector<'a> {
 pub(super) type Found = (RootedPath, EntryPath, FoundFile, Arc<Imports>, bool);
 
 impl<'a> Selector<'a> {
-    pub(super) fn run(roots: &'a [SearchRoot], options: &'a CollectOptions, host: Option<usize>) -> LibrarySelection {
-        let (known, names) = (HashMap::new(), HashMap::new());
+    pub(super) fn run(
+        roots: &'a [SearchRoot],
+        options: &'a CollectOptions,
+        host: Option<usize>,
+        report: &'a mut CollectReport,
+    ) -> Vec<LoadedObject> {
+        let (objects, known, names, glibc) = (Vec::new(), HashMap::new(), HashMap::new(), None);
         let (queue, left_out, missed) = (VecDeque::new(), HashSet::new(), HashSet::new());
-        let found = LibrarySelection::default();
-        let mut selector = Self { roots, options, host, found, known, names, queue, left_out, missed };
+        let mut selector = Self { roots, options, host, objects, report, glibc, known, names, queue, left_out, missed };
         selector.add_application();
         selector.follow();
         selector.add_included();
         selector.follow();
-        selector.found
+        selector.report.glibc = selector.glibc.map(|(_, version)| version);
+        selector.objects
     }
 
     /// All programs and libraries of the application.
@@ -70,7 +79,7 @@ impl<'a> Selector<'a> {
             self.add_found(found, Reason::App, None, None);
         }
         // What is for another machine than the programs is loaded by nothing here.
-        let machines: HashSet<_> = self.found.objects.iter().map(|object| object.imports.machine).collect();
+        let machines: HashSet<_> = self.objects.iter().map(|object| object.imports.machine).collect();
         for (path, is_unread, machine, error) in unreadable {
             let is_loaded =
                 is_unread || machine.is_some_and(|it| it.is_host() && (machines.is_empty() || machines.contains(&it)));
@@ -78,14 +87,14 @@ impl<'a> Selector<'a> {
             if is_loaded {
                 self.miss(MissingKind::Unreadable, &path, &path, format!("{unknown}; replace it"));
             } else {
-                self.found.notes.push(format!("{path}: {unknown}"));
+                self.report.notes.push(format!("{path}: {unknown}"));
             }
         }
     }
 
     fn add_included(&mut self) {
         for name in &self.options.include {
-            let machine = self.found.objects.first().map(|object| object.imports.machine);
+            let machine = self.objects.first().map(|object| object.imports.machine);
             if let Some(found) = self.by_name(name.as_bytes(), machine, None) {
                 self.add_found(found, Reason::Included, None, None);
             } else {
@@ -96,9 +105,9 @@ impl<'a> Selector<'a> {
     }
 
     fn add(&mut self, object: LoadedObject) -> usize {
-        let number = self.found.objects.len();
+        let number = self.objects.len();
         self.known.insert(object.file.clone(), number);
-        self.found.objects.push(object);
+        self.objects.push(object);
         self.queue.push_back(number);
         number
     }
@@ -111,7 +120,7 @@ impl<'a> Selector<'a> {
         rule: Option<&'static str>,
     ) -> usize {
         if let Some(&known) = self.known.get(&file) {
-            if let Some(object) = self.found.objects.get_mut(known) {
+            if let Some(object) = self.objects.get_mut(known) {
                 let new = found.links.into_iter().filter(|link| !object.links.contains(link)).collect::<Vec<_>>();
                 object.links.extend(new);
             }
@@ -123,13 +132,13 @@ impl<'a> Selector<'a> {
 
     fn follow(&mut self) {
         while let Some(number) = self.queue.pop_front() {
-            let Some(object) = self.found.objects.get(number) else { continue };
+            let Some(object) = self.objects.get(number) else { continue };
             let imports = Arc::clone(&object.imports);
             for name in &imports.needed {
-                self.need(number, name, true);
+                self.need(number, name, Need::Required);
             }
             for name in &imports.delayed {
-                self.need(number, name, false);
+                self.need(number, name, Need::Optional);
             }
             self.check_versions(number);
             self.add_known(number);
@@ -137,8 +146,8 @@ impl<'a> Selector<'a> {
     }
 
     /// A library that an object needs by its headers.
-    fn need(&mut self, by: usize, name: &[u8], is_required: bool) {
-        let Some(object) = self.found.objects.get(by) else { return };
+    fn need(&mut self, by: usize, name: &[u8], need: Need) {
+        let Some(object) = self.objects.get(by) else { return };
         let machine = object.imports.machine;
         let text = String::from_utf8_lossy(name).into_owned();
         let is_included = self.options.include.iter().any(|included| included.as_bytes() == name);
@@ -147,7 +156,7 @@ impl<'a> Selector<'a> {
             if self.roots.first().is_none_or(|app| app.named(name, machine == LinkedMachine::Pe).is_empty()) {
                 if self.left_out.insert(name.to_vec()) {
                     let by = object.file.path.to_string();
-                    self.found.left_out.push(SystemLibrary { name: text, by, rule: rule.to_owned() });
+                    self.report.left_out.push(SystemLibrary { name: text, by, rule: rule.to_owned() });
                 }
                 return;
             }
@@ -160,13 +169,9 @@ impl<'a> Selector<'a> {
         let number = found.map(|found| self.add_found(found, Reason::Needed, Some(by), None));
         self.names.insert(key, number);
         if number.is_none() {
-            let by = self.found.objects.get(by).map(|object| object.file.path.to_string()).unwrap_or_default();
+            let by = self.objects.get(by).map(|object| object.file.path.to_string()).unwrap_or_default();
             let reason = self.near(name);
-            if is_required {
-                self.miss(MissingKind::Library, &text, &by, reason);
-            } else {
-                self.found.absent.push(MissingPiece { kind: MissingKind::Library, name: text, by, reason });
-            }
+            self.lack(need, &text, &by, reason);
         }
     }
 
@@ -181,7 +186,7 @@ impl<'a> Selector<'a> {
 
     /// Looks along the search list of an object.
     pub(super) fn search(&self, by: usize, name: &[u8]) -> Option<Found> {
-        let object = self.found.objects.get(by)?;
+        let object = self.objects.get(by)?;
         let machine = object.imports.machine;
         if machine == LinkedMachine::Pe {
             // "Dynamic-link library search order" of Microsoft: the directory of the program comes first.
@@ -194,7 +199,7 @@ impl<'a> Selector<'a> {
         if name.contains(&b'/') {
             return None;
         }
-        let mut lists = search_lists(object, &self.found.objects);
+        let mut lists = search_lists(object, &self.objects);
         if let Some(found) = lists.find_map(|(named, list)| self.along(named, list, name, machine)) {
             return Some(found);
         }
@@ -204,7 +209,7 @@ impl<'a> Selector<'a> {
 
     fn along(&self, named: &LoadedObject, list: &[Vec<u8>], name: &[u8], machine: LinkedMachine) -> Option<Found> {
         for directory in list.iter().flat_map(|element| SearchDirectory::of(element)) {
-            let origin = named.loaded_as.parent().unwrap_or_else(EntryPath::root);
+            let origin = named.origin();
             let found = match &directory {
                 // A directory out of the tree is not looked into.
                 SearchDirectory::Relative(..) => directory.within(&origin).and_then(|inside| {
@@ -236,7 +241,7 @@ impl<'a> Selector<'a> {
         if name.contains(&b'/') {
             return None;
         }
-        let own = by.and_then(|by| self.found.objects.get(by)).map(|object| object.file.root);
+        let own = by.and_then(|by| self.objects.get(by)).map(|object| object.file.root);
         let order = own.into_iter().chain((0..self.roots.len()).filter(|number| Some(*number) != own));
         let ignores_case = machine == Some(LinkedMachine::Pe);
         for number in order {
@@ -264,7 +269,7 @@ impl<'a> Selector<'a> {
             None => path,
         };
         let file = RootedPath { root, path: found.path.clone() };
-        let known = self.known.get(&file).and_then(|&number| self.found.objects.get(number));
+        let known = self.known.get(&file).and_then(|&number| self.objects.get(number));
         let imports = match known {
             Some(object) => Arc::clone(&object.imports),
             None => Arc::new(Imports::read(&found.content).ok().flatten()?),
@@ -280,19 +285,19 @@ impl<'a> Selector<'a> {
 
     /// Compares the versions that an object needs with those that libraries define (glibc's `match_symbol`).
     fn check_versions(&mut self, number: usize) {
-        let Some(object) = self.found.objects.get(number) else { return };
+        let Some(object) = self.objects.get(number) else { return };
         let by = object.file.path.to_string();
         let mut missing = Vec::new();
         for needed in &object.imports.needed_versions {
             let version = String::from_utf8_lossy(&needed.version).into_owned();
             if let Some(digits) = version.strip_prefix("GLIBC_") {
                 let parts: Vec<u32> = digits.split('.').map_while(|part| part.parse().ok()).collect();
-                if self.found.glibc.as_ref().is_none_or(|(newest, _)| *newest < parts) {
-                    self.found.glibc = Some((parts, digits.to_owned()));
+                if self.glibc.as_ref().is_none_or(|(newest, _)| *newest < parts) {
+                    self.glibc = Some((parts, digits.to_owned()));
                 }
             }
             let key = (object.imports.machine, needed.library.to_vec());
-            let library = self.names.get(&key).copied().flatten().and_then(|at| self.found.objects.get(at));
+            let library = self.names.get(&key).copied().flatten().and_then(|at| self.objects.get(at));
             let Some(library) = library.filter(|_| !needed.is_weak) else { continue };
             let versions = &library.imports.versions;
             if !versions.is_empty() && !versions.contains(&needed.version) {
@@ -309,10 +314,21 @@ impl<'a> Selector<'a> {
         }
     }
 
+    /// Notes a library that was not found.
+    pub(super) fn lack(&mut self, need: Need, name: &str, by: &str, reason: String) {
+        match need {
+            Need::Required => self.miss(MissingKind::Library, name, by, reason),
+            Need::Optional => {
+                let (name, by) = (name.to_owned(), by.to_owned());
+                self.report.absent.push(MissingPiece { kind: MissingKind::Library, name, by, reason });
+            }
+        }
+    }
+
     pub(super) fn miss(&mut self, kind: MissingKind, name: &str, by: &str, reason: String) {
         let missing = MissingPiece { kind, name: name.to_owned(), by: by.to_owned(), reason };
         if self.missed.insert(missing.clone()) {
-            self.found.missing.push(missing);
+            self.report.missing.push(missing);
         }
     }
 }

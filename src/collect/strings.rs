@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use memchr::memmem;
 
 use super::model::Suggestion;
-use super::objects::{LibrarySelection, LoadedObject};
+use super::objects::LoadedObject;
 use super::policy;
 use super::root::SearchRoot;
 use crate::binary::data_ranges;
@@ -22,9 +22,8 @@ const MAX_SEARCHED_OF_FILE: u64 = 64 << 20;
 const MAX_SEARCHED: u64 = 2 << 30;
 
 /// Libraries of the trees that are not collected and whose names are strings in the data of collected files.
-pub(super) fn suggestions(roots: &[SearchRoot], selection: &LibrarySelection) -> Vec<Suggestion> {
-    let collected: BTreeSet<&[u8]> = selection
-        .objects
+pub(super) fn suggestions(roots: &[SearchRoot], objects: &[LoadedObject]) -> Vec<Suggestion> {
+    let collected: BTreeSet<&[u8]> = objects
         .iter()
         .flat_map(|object| {
             let links = object.links.iter().map(EntryPath::name);
@@ -36,7 +35,7 @@ pub(super) fn suggestions(roots: &[SearchRoot], selection: &LibrarySelection) ->
     wanted.retain(|name| !collected.contains(name));
     let mut found = BTreeMap::<Vec<u8>, String>::new();
     let mut left = MAX_SEARCHED;
-    for object in selection.objects.iter().filter(|object| object.file.root > 0 || object.by.is_none()) {
+    for object in objects.iter().filter(|object| object.file.root > 0 || object.by.is_none()) {
         for name in names_in(object, &wanted, &mut left) {
             if policy::rule(&name, object.imports.machine).is_none() {
                 found.entry(name).or_insert_with(|| object.file.path.to_string());

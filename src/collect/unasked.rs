@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::known::stem;
 use super::model::CollectReport;
-use super::objects::{LibrarySelection, RootedPath};
+use super::objects::{LoadedObject, RootedPath};
 use super::root::SearchRoot;
 use crate::binary::{FatBinary, SplitBinary};
 use crate::fatbin::Bundle;
@@ -27,10 +27,10 @@ pub struct UnaskedLibrary {
 }
 
 /// Those of the trees.
-pub(super) fn find(roots: &[SearchRoot], selection: &LibrarySelection) -> Vec<UnaskedLibrary> {
-    let collected: HashSet<_> = selection.objects.iter().map(|object| &object.file).collect();
+pub(super) fn find(roots: &[SearchRoot], objects: &[LoadedObject]) -> Vec<UnaskedLibrary> {
+    let collected: HashSet<_> = objects.iter().map(|object| &object.file).collect();
     let mut directories = BTreeMap::<RootedPath, BTreeSet<&str>>::new();
-    for object in selection.objects.iter().filter(|object| object.file.root > 0) {
+    for object in objects.iter().filter(|object| object.file.root > 0) {
         let path = object.file.path.parent().unwrap_or_else(EntryPath::root);
         let stems = directories.entry(RootedPath { root: object.file.root, path }).or_default();
         stems.extend(stem(object.file.path.name()));
