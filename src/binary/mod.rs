@@ -18,7 +18,7 @@ mod rewritten;
 mod split;
 mod wrapper;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use self::changes::Patch;
@@ -105,6 +105,20 @@ impl FatBinary {
             wrapper.limit = next.map_or(wrapper.limit, |&next| next.min(wrapper.limit));
         }
         wrappers
+    }
+
+    /// The places of its bundles, and for each wrapper the number of its bundle. Several wrappers may lead to one, which is read
+    /// once.
+    pub fn bundles(&self) -> (Vec<Wrapper>, Vec<usize>) {
+        let (mut places, mut numbers) = (Vec::new(), HashMap::new());
+        let number = |wrapper: Wrapper| {
+            *numbers.entry(wrapper.bundle).or_insert_with(|| {
+                places.push(wrapper);
+                places.len() - 1
+            })
+        };
+        let of_wrappers = self.wrappers().into_iter().map(number).collect();
+        (places, of_wrappers)
     }
 
     /// The first difference between this binary and a file that claims to be its host form: the first byte that a

@@ -7,7 +7,7 @@ use super::known::stem;
 use super::model::CollectReport;
 use super::objects::{LoadedObject, RootedPath};
 use super::root::SearchRoot;
-use crate::binary::{FatBinary, SplitBinary};
+use crate::binary::{FatBinary, SplitBinary, Wrapper};
 use crate::fatbin::Bundle;
 use crate::gpu::TargetId;
 use crate::report::table::counted;
@@ -57,9 +57,9 @@ impl UnaskedLibrary {
     fn named_for(&self, gpu: &TargetId, resources: &Arc<Resources>) -> Option<String> {
         if let Ok(Some(binary)) = FatBinary::scan(&self.content) {
             let has_code = |bundle: Bundle| gpu.served_by(&bundle.targets().iter().collect::<Vec<_>>()).kind.is_some();
-            let bundles = binary.wrappers().into_iter().map(|wrapper| (wrapper.bundle, wrapper.limit));
-            let mut bundles = bundles.filter_map(|(at, end)| Bundle::read(&self.content, at, end, resources).ok());
-            return bundles.any(has_code).then(|| self.name.clone());
+            let (places, _) = binary.bundles();
+            let read = |place: &Wrapper| Bundle::read(&self.content, place.bundle, place.limit, resources).ok();
+            return places.iter().filter_map(read).any(has_code).then(|| self.name.clone());
         }
         let split = SplitBinary::find(&self.content).ok().flatten().filter(|split| !split.wrappers.is_empty())?;
         let wrappers = counted(split.wrappers.len(), "wrapper", "wrappers");

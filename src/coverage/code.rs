@@ -120,14 +120,16 @@ impl LibraryCode {
         binary: &FatBinary,
         resources: &Arc<Resources>,
     ) -> Result<Option<Self>, String> {
-        let (mut targets, mut damage) = (Vec::new(), CodeDamage::new());
-        for wrapper in binary.wrappers() {
-            let bundle = Bundle::read(content, wrapper.bundle, wrapper.limit, resources);
+        let ((places, wrappers), mut damage) = (binary.bundles(), CodeDamage::new());
+        let mut targets = Vec::new();
+        for place in places {
+            let bundle = Bundle::read(content, place.bundle, place.limit, resources);
             let bundle = bundle.map_err(|error| error.to_string())?;
             damage.extend(bundle.damage(content, resources));
             targets.push(bundle.targets());
         }
-        let code = Self { damage, ..Self::new(path, CodePlace::Fat, targets.into_iter().collect()) };
+        let wrappers = wrappers.iter().filter_map(|&bundle| targets.get(bundle).cloned());
+        let code = Self { damage, ..Self::new(path, CodePlace::Fat, wrappers.collect()) };
         Ok((!code.targets().is_empty()).then_some(code))
     }
 

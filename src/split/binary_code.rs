@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::binary::{BinaryError, FatBinary, is_signed};
+use crate::binary::{BinaryError, FatBinary, Wrapper, is_signed};
 use crate::fatbin::{Bundle, FatbinError};
 use crate::gpu::TargetId;
 use crate::index::RecordKind;
@@ -122,16 +122,12 @@ fn device_code(
         found => found.unwrap_or_else(|error| vec![error.to_string()]),
     };
     let (is_signed, problems) = (is_signed(content), problems.into_iter().take(MAX_PROBLEMS).collect());
-    let mut code = DeviceCode { bundles: Vec::new(), wrappers: Vec::new(), is_signed, problems };
-    let (mut positions, table) = (HashMap::new(), ParserMemory::new(Parser::Bundle));
-    for wrapper in binary.wrappers() {
-        let position = *positions.entry(wrapper.bundle).or_insert(code.bundles.len());
-        if position == code.bundles.len() {
-            let bundle = Bundle::read(content, wrapper.bundle, wrapper.limit, resources)?;
-            bundle.count(&table)?;
-            code.bundles.push(bundle);
-        }
-        code.wrappers.push(position);
-    }
-    Ok(code)
+    let ((places, wrappers), table) = (binary.bundles(), ParserMemory::new(Parser::Bundle));
+    let read = |place: &Wrapper| {
+        let bundle = Bundle::read(content, place.bundle, place.limit, resources)?;
+        bundle.count(&table)?;
+        Ok(bundle)
+    };
+    let bundles = places.iter().map(read).collect::<Result<_, ScanError>>()?;
+    Ok(DeviceCode { bundles, wrappers, is_signed, problems })
 }
