@@ -16,6 +16,7 @@ mod marker;
 mod ranges;
 mod rewritten;
 mod split;
+mod words;
 mod wrapper;
 
 use std::collections::{BTreeSet, HashMap};

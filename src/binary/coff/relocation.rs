@@ -14,12 +14,10 @@ use object::pod::from_bytes;
 
 use super::image::PeImage;
 use crate::binary::BinaryError;
+use crate::binary::words::{WINDOW, WordWindow};
 
 /// The largest relocation directory that is read, in bytes. The largest real ones have a few MB.
 const MAX_SIZE: u64 = 16 << 20;
-
-/// Bytes of memory that are read at a time.
-const WINDOW: u64 = 64 << 10;
 
 /// A pointer that the loader adjusts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +37,7 @@ pub(super) fn resolve(
     device: &Range<u64>,
 ) -> Result<Vec<u64>, BinaryError> {
     let places = read_places(image)?;
-    let mut window = PeWindow { image, start: 0, bytes: Vec::new() };
+    let mut window = WordWindow::default();
     let mut relocated = Vec::new();
     for place in places {
         let range = place.address..place.address + u64::from(place.width);
@@ -54,7 +52,7 @@ pub(super) fn resolve(
             relocated.push(place);
             continue;
         }
-        let value = window.word(place)?;
+        let value = word(image, place, &mut window)?;
         let inside = value.checked_sub(image.base()).is_some_and(|address| device.contains(&address));
         if inside {
             return Err(BinaryError::unsupported(format!(
@@ -130,37 +128,14 @@ fn read_places(image: &PeImage) -> Result<Vec<RelocationSite>, BinaryError> {
     Ok(places)
 }
 
-/// Reads words at ascending addresses through a buffer.
-struct PeWindow<'a> {
-    image: &'a PeImage,
-    /// RVA of the first byte in the buffer.
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl PeWindow<'_> {
-    fn word(&mut self, place: RelocationSite) -> Result<u64, BinaryError> {
-        if let Some(word) = self.held(place) {
-            return Ok(word);
-        }
-        let missing = || BinaryError::malformed(format!("the relocated word at {:#x} is not loaded", place.address));
-        let section = self.image.section_at(place.address).ok_or_else(missing)?;
-        let inside = place.address - section.address;
-        let available = section.loaded_size().saturating_sub(inside);
-        if available == 0 {
-            // The rest of the memory is not in the file, and zero.
-            return Ok(0);
-        }
-        self.bytes = self.image.read_at_address(place.address, available.min(WINDOW))?;
-        self.start = place.address;
-        self.held(place).ok_or_else(missing)
-    }
-
-    fn held(&self, place: RelocationSite) -> Option<u64> {
-        let at = usize::try_from(place.address.checked_sub(self.start)?).ok()?;
-        let bytes = self.bytes.get(at..at.checked_add(place.width.into())?)?;
-        let mut word = [0; 8];
-        word.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(u64::from_le_bytes(word))
-    }
+/// The word at a place. Places ascend.
+fn word(image: &PeImage, place: RelocationSite, window: &mut WordWindow) -> Result<u64, BinaryError> {
+    let missing = || BinaryError::malformed(format!("the relocated word at {:#x} is not loaded", place.address));
+    let fill = || {
+        let section = image.section_at(place.address).ok_or_else(missing)?;
+        let available = section.loaded_size().saturating_sub(place.address - section.address);
+        // The rest of the memory is not in the file, and zero.
+        if available == 0 { Ok(vec![0; 8]) } else { image.read_at_address(place.address, available.min(WINDOW)) }
+    };
+    window.word(place.address, place.width, fill)?.ok_or_else(missing)
 }

@@ -14,6 +14,7 @@ use super::dynamic::{ADDRESSES, Dynamic};
 use super::image::{ElfImage, read_pod};
 use crate::binary::BinaryError;
 use crate::binary::changes::Patch;
+use crate::binary::words::{WINDOW, WordWindow};
 use crate::rope::to_usize;
 
 /// Entries read at a time.
@@ -209,9 +210,9 @@ impl Walk<'_> {
         })?;
         // Linkers write them in order, so that nothing is read twice.
         places.sort_unstable();
-        let mut window = ElfWindow::new(self.image);
+        let mut window = WordWindow::default();
         for place in places {
-            let value = window.word(place)?;
+            let value = word(self.image, place, &mut window)?;
             if self.slots.contains(place) {
                 self.note(place, Ok(Pointer { value, encoding: PointerEncoding::InPlace }));
             } else {
@@ -340,39 +341,15 @@ impl Slots {
     }
 }
 
-/// Reads neighbouring words of loaded memory through a buffer.
-struct ElfWindow<'a> {
-    image: &'a ElfImage,
-    /// Address of the first byte in the buffer.
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl<'a> ElfWindow<'a> {
-    const SIZE: u64 = 64 << 10;
-
-    fn new(image: &'a ElfImage) -> Self {
-        Self { image, start: 0, bytes: Vec::new() }
-    }
-
-    /// The word at an address. Fails if it is not in the file.
-    fn word(&mut self, address: u64) -> Result<u64, BinaryError> {
-        if let Some(word) = self.held(address) {
-            return Ok(word);
-        }
-        let missing = || BinaryError::malformed(format!("a relocated word at {address:#x} is not in the file"));
-        let length = [Self::SIZE, 4096, 8].into_iter().find(|&length| self.image.offset_of(address, length).is_some());
-        let length = length.ok_or_else(missing)?;
-        let offset = self.image.offset_of(address, length).ok_or_else(missing)?;
-        self.bytes.resize(to_usize(length), 0);
-        self.image.content.read_at(offset, &mut self.bytes)?;
-        self.start = address;
-        self.held(address).ok_or_else(missing)
-    }
-
-    fn held(&self, address: u64) -> Option<u64> {
-        let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
-        let word = self.bytes.get(at..at.checked_add(8)?)?;
-        Some(u64::from_le_bytes(word.try_into().ok()?))
-    }
+/// The word at an address. Fails if it is not in the file.
+fn word(image: &ElfImage, address: u64, window: &mut WordWindow) -> Result<u64, BinaryError> {
+    let missing = || BinaryError::malformed(format!("a relocated word at {address:#x} is not in the file"));
+    let fill = || {
+        let place = |length| Some((image.offset_of(address, length)?, length));
+        let (offset, length) = [WINDOW, 4096, 8].into_iter().find_map(place).ok_or_else(missing)?;
+        let mut bytes = vec![0; to_usize(length)];
+        image.content.read_at(offset, &mut bytes)?;
+        Ok(bytes)
+    };
+    window.word(address, 8, fill)?.ok_or_else(missing)
 }
