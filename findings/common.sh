@@ -132,6 +132,19 @@ hip_compile() { # OBJECT KERNEL OPTION…: compiles lib/kernel.hip to an object 
     hip -x hip -nogpuinc -fno-exceptions -DKERNEL="$2" "${@:3}" -c "$PYTHONPATH/kernel.hip" -o "$work/$1"
 }
 
+kernel_code() { # FILE OPTION…: compiles $work/kernel.hip for a GPU, by these options and those in $options
+    (cd "$work" && hip -x hip "${options[@]}" --offload-device-only --no-gpu-bundle-output "${@:2}" -c kernel.hip -o "$1")
+}
+
+through_spirv() { # llvm|amd OPTION…: makes $work/code of $work/kernel.hip by way of SPIR-V of one of the two compilers, by options as kernel_code
+    local source=$work/kernel.hip
+    if [ "$1" = llvm ]; then
+        source=$work/bundle
+        kernel_code bundle --offload-arch=amdgcnspirv -use-spirv-backend "${@:2}"
+    fi
+    env -u LD_LIBRARY_PATH python3 -m through_spirv "$comgr" gfx942 "$1" "$source" "$work/code" "${options[@]}" "${@:2}" 2>/dev/null
+}
+
 hip_code() { # LIBRARY: the code objects in each of its fat binaries, with their kernels
     python3 - "$1" <<'END'
 import re
