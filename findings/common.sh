@@ -37,6 +37,13 @@ venv() { # DIRECTORY REQUIREMENT…: a virtual environment with these packages
     [ $# = 0 ] || "$directory/bin/pip" install --quiet "$@" >&2 || unavailable "pip cannot install $*"
 }
 
+tile_compiler() { # cuda-tile and its compiler, whose packages have to be of one version; $tile is the Python that has them, $cuda the programs
+    venv "$work/tile" cuda-tile==1.7.0 nvidia-cuda-tileiras==13.4.92 nvidia-cuda-nvcc==13.4.92 nvidia-nvvm==13.4.92 nvidia-cuda-crt==13.4.92 \
+        nvidia-nvjitlink==13.4.92 nvidia-cuda-runtime==13.4.92 nvidia-cuda-nvdisasm==13.5.37 typing_extensions==4.16.0
+    tile=$work/tile/bin/python
+    cuda=$(echo "$work"/tile/lib/python3*/site-packages/nvidia/cu13/bin)
+}
+
 backend_project() { # DIRECTORY: a package in src/hostpkg with all of its files, which each backend builds; no file but __init__.py is there
     mkdir -p "$1/src/hostpkg"
     printf '"""A package."""\n__version__ = "1.0"\n' >"$1/src/hostpkg/__init__.py"
