@@ -205,3 +205,9 @@ serve() { # DIRECTORY: serves it at $url
 serve_ranges() { # DIRECTORY LOG [digests]: serves it at $url by lib/ranges.py, which says what LOG gets
     serve_by python3 "${BASH_SOURCE[0]%/*}/lib/ranges.py" "$@"
 }
+
+web_servers() { # [REQUIREMENT…]: what lib/servers.py runs, from Debian 12 and PyPI, and other packages of PyPI; $work/venv has the Python for it
+    debs busybox=1:1.35.0-4+deb12u1+b1 h2o=2.2.5+dfsg2-7 lighttpd=1.4.69-1 webfs=1.21+ds1-12+b1 libyaml-0-2=0.2.5-1 libpcre2-8-0=10.42-1+deb12u2
+    venv "$work/venv" aiohttp==3.14.5 bottle==0.13.4 CherryPy==18.10.0 Flask==3.1.3 Werkzeug==3.1.9 rangehttpserver==1.4.0 starlette==1.10.0 \
+        uvicorn==0.54.0 tornado==6.6.1 Twisted==26.10.0 "$@"
+}
