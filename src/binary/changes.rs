@@ -64,6 +64,12 @@ impl Patch {
     }
 }
 
+/// Bytes of the original's headers and tables that changes hold in memory.
+pub(super) fn literal_bytes(changes: &[Patch]) -> u64 {
+    let pieces = changes.iter().flat_map(|change| &change.replacement);
+    pieces.map(|piece| if let PatchPiece::Literal(bytes) = piece { bytes.len() as u64 } else { 0 }).sum()
+}
+
 /// The changes as edits of `original`, with `made` for [`PatchPiece::Made`]. Fails if they do not fit `original`.
 pub(super) fn edits(
     original: &Arc<dyn Content>,

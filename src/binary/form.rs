@@ -31,7 +31,8 @@ pub struct Replaced {
 pub(super) struct CodeForm {
     kind: FormKind,
     front: Vec<PatchPiece>,
-    size: u64,
+    /// Bytes of the form.
+    pub(super) size: u64,
 }
 
 #[derive(Debug)]
@@ -104,11 +105,6 @@ impl CodeForm {
                 }
             }
         }
-    }
-
-    /// Bytes of the form.
-    pub(super) fn size(&self) -> u64 {
-        self.size
     }
 
     /// Whether device code is left in the file.

@@ -93,6 +93,11 @@ impl FatBinary {
             .then(|| Self { content: Arc::clone(content), format: BinaryFormat::Bundle }))
     }
 
+    /// Bytes of memory that its section headers take. An image for Windows has at most 96 of them.
+    pub fn header_bytes(&self) -> usize {
+        if let BinaryFormat::Elf(elf) = &self.format { elf.header_bytes() } else { 0 }
+    }
+
     /// The fat binary wrappers by index. A bundle ends where the next one begins.
     pub fn wrappers(&self) -> Vec<Wrapper> {
         let mut wrappers = match &self.format {

@@ -7,6 +7,7 @@ use super::{BinaryError, FatBinary, Replaced};
 use crate::fatbin::COMPRESSION;
 use crate::gpu::GpuSet;
 use crate::index::{Index, RecordKind};
+use crate::memory::{Parser, ParserMemory};
 use crate::rope::{Backing, Content, Edit, Extent, Identity, InOrderReader, ReadError, Rope, Segment};
 
 /// The version of layouts. A new one changes bytes, and so digests.
@@ -21,6 +22,8 @@ pub struct Rewritten {
     identity: Option<Identity>,
     /// The file of the input with the same bytes, if there is one.
     pub(crate) kept: Option<Arc<dyn Content>>,
+    /// The memory of the edits.
+    _table: ParserMemory,
 }
 
 impl Rewritten {
@@ -29,7 +32,8 @@ impl Rewritten {
         let replacement = vec![Segment::whole(Arc::clone(kept))];
         let edits = Arc::new([Edit { start: 0, end: original.size(), replacement: replacement.clone() }]);
         let (rope, identity) = (Rope::new(replacement)?, kept.identity());
-        Ok(Self { original: Arc::clone(original), edits, rope, identity, kept: Some(Arc::clone(kept)) })
+        let table = ParserMemory::new(Parser::Bundle);
+        Ok(Self { original: Arc::clone(original), edits, rope, identity, kept: Some(Arc::clone(kept)), _table: table })
     }
 
     /// The stored result of rewriting `original` with `marker`, if there is one.
@@ -70,9 +74,11 @@ impl Rewritten {
         compressed: &[Option<Arc<dyn Content>>],
         identity: Option<Identity>,
     ) -> Result<Self, BinaryError> {
+        let table = ParserMemory::new(Parser::Bundle);
+        table.grow(changes::literal_bytes(changes)).map_err(ReadError::from)?;
         let edits = changes::edits(original, changes, compressed)?;
         let rope = changes::rope(original, edits.clone())?;
-        Ok(Self { original: Arc::clone(original), edits: edits.into(), rope, identity, kept: None })
+        Ok(Self { original: Arc::clone(original), edits: edits.into(), rope, identity, kept: None, _table: table })
     }
 }
 

@@ -29,6 +29,10 @@ use crate::rope::{Content, Identity, head_mut, to_usize};
 use crate::source::{Entry, EntryKind, Input, MIN_BINARY, may_be_binary};
 use crate::text::some_of;
 
+/// The most bytes of section headers that are kept until a file is rewritten. Those of more are read again. The largest of
+/// linked files, 74 headers and their names (`memory/tables.rs`), take 10 KB.
+const MOST_HEADERS: usize = 16 << 10;
+
 /// A file with device code.
 pub(super) struct Fat {
     /// Its position among the input's entries.
@@ -180,6 +184,7 @@ fn scan_file(
         Ok(found) => found,
         Err(error) => return (Err(error), None),
     };
+    let binary = binary.filter(|binary| binary.header_bytes() <= MOST_HEADERS);
     let searched =
         resources.policy.find.map(|_| ContentCode::of(content, code.as_ref().map(|code| &*code.bundles), resources));
     let fat = code.map(|code| {

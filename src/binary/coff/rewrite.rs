@@ -14,7 +14,7 @@ use crate::binary::form::CodeForm;
 impl FatCoff {
     /// The changes that replace the device code with a form.
     pub(in crate::binary) fn changes(&self, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
-        let layout = PeLayout::plan(self, form.size())?;
+        let layout = PeLayout::plan(self, form.size)?;
         let mut changes = self.point_wrappers(form)?;
         changes.extend(self.replace_device_code(&layout, form)?);
         changes.extend(self.patch_sections(&layout, form)?);
@@ -38,7 +38,7 @@ impl FatCoff {
     /// The form, zeros, and the removal of the rest. If the section's end is not aligned, zeros follow.
     fn replace_device_code(&self, layout: &PeLayout, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
         let device = &self.device.offsets;
-        let padding = (layout.cut.start - device.start).checked_sub(form.size());
+        let padding = (layout.cut.start - device.start).checked_sub(form.size);
         let padding = padding.ok_or_else(|| BinaryError::unsupported("its device code is too small"))?;
         let mut changes = form.replace(vec![PatchPiece::Zeros(padding)], device.start..layout.cut.end);
         let rest = vec![PatchPiece::Zeros(device.end - layout.cut.end)];

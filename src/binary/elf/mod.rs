@@ -83,6 +83,11 @@ impl FatElf {
         Ok(Some(Self { image, section, device, addresses, wrappers }))
     }
 
+    /// Bytes of memory that its section headers take.
+    pub(super) fn header_bytes(&self) -> usize {
+        self.image.sections.iter().map(|section| size_of::<ElfSection>() + section.name.len()).sum()
+    }
+
     /// The device code's range in the file, and its address.
     pub(super) fn device_code(&self) -> (Range<u64>, u64) {
         (self.device.offsets.clone(), self.addresses.start)

@@ -41,7 +41,7 @@ impl FatElf {
             let names = if form.is_thin() { None } else { Some(self.add_name(section, &mut layout)?) };
             let offset = self.image.header.e_shoff.get(LE);
             header.e_shoff = U64::new(LE, layout.moved(offset));
-            let headers = self.section_headers(section, &layout, names.as_ref(), form.size());
+            let headers = self.section_headers(section, &layout, names.as_ref(), form.size);
             changes.push(Patch::overwrite(offset, headers));
             let moves = form.moves(self.device.offsets.start);
             // A join leaves the marker's symbols where they are. So does another split.
@@ -70,11 +70,11 @@ impl FatElf {
         let is_next = |(_, other): &(usize, &ElfSegment)| other.offset == load.end() && other.address > load.address;
         let is_filled = load.end() == device.end && self.image.loads().any(|next| is_next(&next));
         if form.is_thin() || !is_filled || !joined_names::was_joined(&self.image) {
-            return Ok(form.size());
+            return Ok(form.size);
         }
         let unit = self.image.loads().map(|(_, load)| load.alignment).max().unwrap_or(1).max(CODE_ALIGNMENT);
         let length = device.end - device.start;
-        Ok(length - length.saturating_sub(form.size()) / unit * unit)
+        Ok(length - length.saturating_sub(form.size) / unit * unit)
     }
 
     /// Points each wrapper to its place in the form.
@@ -93,7 +93,7 @@ impl FatElf {
         let device = &self.device.offsets;
         let too_small = || BinaryError::unsupported("its device code is too small");
         let mut behind = Vec::new();
-        let mut at = device.start + form.size();
+        let mut at = device.start + form.size;
         if layout.table_moved {
             let table = encode_segments(&layout.segments);
             behind.push(PatchPiece::Zeros(layout.table.checked_sub(at).ok_or_else(too_small)?));

@@ -23,8 +23,9 @@ fn tree(place: &Path, count: usize, bytes: &[u8]) -> PathBuf {
     tree
 }
 
-/// Libraries with further section headers, at the end of the file, with names of some bytes.
-pub(super) fn sections(place: &Path, _: usize) -> Costly {
+/// Libraries with further section headers, at the end of the file, with names of some bytes. Each split library keeps its
+/// changed headers in memory.
+pub(super) fn sections(place: &Path, scale: usize) -> Costly {
     const COUNT: u64 = 2048;
     let mut elf = fat(1, false);
     let old: Vec<u8> = elf.bytes[usize::try_from(elf.sections).unwrap()..].to_vec();
@@ -49,7 +50,8 @@ pub(super) fn sections(place: &Path, _: usize) -> Costly {
     elf.set(table + place_of_names + 32, size + 121, 8);
     elf.set(40, table, 8);
     elf.set(60, COUNT, 2);
-    Costly::new(tree(place, 32, &elf.bytes), 32, 1000)
+    let files = 32 * scale;
+    Costly::new(tree(place, files, &elf.bytes), files as u64, files as u64 * COUNT * 64)
 }
 
 pub(super) fn wrappers(place: &Path, scale: usize) -> Costly {
