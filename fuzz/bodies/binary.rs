@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use kpackfs::binary::{FatBinary, Imports, SplitBinary, data_ranges, marker, read_marker};
+use kpackfs::binary::{FatBinary, Imports, SplitBinary, data_ranges, marker};
 use kpackfs::fatbin::{CodeObject, read_bundle};
 use kpackfs::kpack::BundleJobs;
 use kpackfs::rope::{Content, Edit, Rope, Segment};
 use kpackfs::split::ThinBinary;
+use rocm_kpack::Marker;
 
 use super::support::{Random, Watched, read, resources, same_in_pieces};
 
@@ -100,8 +101,8 @@ fn check_rewritten(bytes: &[u8], fat: &FatBinary, wrappers: usize) {
     for (position, wrapper) in split.wrappers.iter().enumerate() {
         assert_eq!((wrapper.version, wrapper.index), (1, position as u64));
         let found = wrapper.marker.as_ref().expect("a pointer to the marker");
-        let (name, paths) = read_marker(found).expect("a marker");
-        assert_eq!((name.as_str(), paths.len()), ("lib/x.so", 1));
+        let marker = Marker::decode(found).expect("a marker");
+        assert_eq!((marker.kernel_name.as_str(), marker.kpack_search_paths.len()), ("lib/x.so", 1));
     }
     let code = split.problems.iter().find(|problem| problem.contains("still"));
     assert!(code.is_none(), "{code:?}");

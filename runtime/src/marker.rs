@@ -59,3 +59,19 @@ pub(crate) fn texts(cursor: &mut Cursor<'_>, most: u32) -> Result<Vec<String>, E
     }
     (0..count).map(|_| cursor.text().map(str::to_owned)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Marker;
+
+    #[test]
+    fn a_marker_is_read_whatever_follows_it() {
+        let paths = vec!["../.kpack/a_@GFXARCH@.kpack".to_owned()];
+        let marker = Marker { kpack_search_paths: paths, kernel_name: "lib/x.so".to_owned() };
+        let mut bytes = marker.encode();
+        bytes.extend([0xC1; 40]);
+        assert_eq!(Marker::decode(&bytes).unwrap(), marker);
+        assert!(Marker::decode(&[0x80]).is_err());
+        assert!(Marker::decode(&[]).is_err());
+    }
+}

@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use memchr::memmem;
+use rocm_kpack::Marker;
 use serde::{Deserialize, Serialize};
 
 use super::data::{data_sections, ranges};
 use super::data_section::DataRole;
-use super::{SplitBinary, read_marker};
+use super::SplitBinary;
 use crate::devicecode::{
     CodeOfForm, CodeTally, DeviceCodePlace, DeviceForm, Effort, SearchError, code_after_head, is_for_linker, search,
 };
@@ -105,8 +106,8 @@ impl FileCode {
         let Ok(Some(split)) = SplitBinary::find(content) else { return Ok(()) };
         for wrapper in &split.wrappers {
             tally.add_opaque(DeviceCodePlace::Wrapper, DeviceForm::SplitMarker, 0)?;
-            let names = wrapper.marker.as_ref().ok().and_then(|bytes| read_marker(bytes).ok());
-            for name in names.into_iter().flat_map(|(_, paths)| paths) {
+            let marker = wrapper.marker.as_ref().ok().and_then(|bytes| Marker::decode(bytes).ok());
+            for name in marker.into_iter().flat_map(|marker| marker.kpack_search_paths) {
                 if !self.archives.contains(&name) && self.archives.len() < MAX_NAMED {
                     self.archives.push(name);
                 }

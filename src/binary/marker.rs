@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rocm_kpack::{Error, Marker};
+use rocm_kpack::Marker;
 
 use super::BinaryError;
 
@@ -19,12 +19,6 @@ pub(super) const MARKER_ALONE: &str = "it has a marker but no wrappers";
 /// The bytes of a marker. Search paths are relative to the binary's directory.
 pub fn marker(kernel_name: &str, search_paths: &[String]) -> Vec<u8> {
     Marker { kpack_search_paths: search_paths.to_vec(), kernel_name: kernel_name.to_owned() }.encode()
-}
-
-/// Parses a marker into the binary's name and the search paths. Bytes after it are ignored.
-pub fn read_marker(bytes: &[u8]) -> Result<(String, Vec<String>), Error> {
-    let marker = Marker::decode(bytes)?;
-    Ok((marker.kernel_name, marker.kpack_search_paths))
 }
 
 /// The markers of wrappers, by pointer.
@@ -48,20 +42,5 @@ impl Markers {
         let marker = read()?;
         self.0.insert(pointer, Arc::clone(&marker));
         Ok(marker)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{marker, read_marker};
-
-    #[test]
-    fn a_marker_is_read_whatever_follows_it() {
-        let paths = ["../.kpack/a_@GFXARCH@.kpack".to_owned()];
-        let mut bytes = marker("lib/x.so", &paths);
-        bytes.extend([0xC1; 40]);
-        assert_eq!(read_marker(&bytes).unwrap(), ("lib/x.so".to_owned(), paths.to_vec()));
-        assert!(read_marker(&[0x80]).is_err());
-        assert!(read_marker(&[]).is_err());
     }
 }

@@ -34,7 +34,7 @@ pub use error::BinaryError;
 pub use form::Replaced;
 pub use imports::{Imports, LinkedMachine, NeededVersion};
 pub use joined::join;
-pub use marker::{marker, read_marker};
+pub use marker::marker;
 pub use rewritten::{Rewritten, ThinChanges};
 pub use split::{SplitBinary, SplitWrapper};
 pub use wrapper::{MAX_WRAPPERS, Wrapper};

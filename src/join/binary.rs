@@ -8,11 +8,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use rocm_kpack::Marker;
+
 use super::archives::InputArchives;
 use super::joined::{Archives, SplitForm};
 use super::names::Names;
 use super::sets;
-use crate::binary::{self, BinaryError, MAX_WRAPPERS, SplitBinary, SplitWrapper, read_marker};
+use crate::binary::{self, BinaryError, MAX_WRAPPERS, SplitBinary, SplitWrapper};
 use crate::fatbin::{CodeDamage, CodeObject, bundle_of, bundle_table_size};
 use crate::gpu::TargetId;
 use crate::kpack::{KpackError, toc_key};
@@ -133,7 +135,7 @@ impl SharedMarker {
         directory: &EntryPath,
         (archives, names): (&InputArchives, &Names<'_>),
     ) -> Result<Arc<Self>, KpackError> {
-        let (kernel_name, paths) = read_marker(bytes)?;
+        let Marker { kernel_name, kpack_search_paths: paths } = Marker::decode(bytes)?;
         let paths: Vec<_> = paths.iter().filter_map(|path| SearchPath::new(directory, path)).collect();
         let (mut by_path, mut outside) = (Vec::new(), Vec::new());
         for reached in paths.iter().map(|path| names.reached(path, archives)) {

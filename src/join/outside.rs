@@ -7,9 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use rocm_kpack::Marker;
 use rocm_kpack::search::PLACEHOLDER;
 
-use crate::binary::{SplitBinary, read_marker};
+use crate::binary::SplitBinary;
 use crate::loader::{DOT_KPACK, begins_archive, named_target};
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -79,9 +80,9 @@ fn is_split(content: &Arc<dyn Content>) -> bool {
 fn has_archives(content: &Arc<dyn Content>, library: &Path) -> bool {
     let Ok(Some(split)) = SplitBinary::find(content) else { return false };
     let marker = split.wrappers.iter().find_map(|wrapper| wrapper.marker.as_ref().ok());
-    let Some((_, paths)) = marker.and_then(|bytes| read_marker(bytes).ok()) else { return false };
+    let Some(marker) = marker.and_then(|bytes| Marker::decode(bytes).ok()) else { return false };
     let directory = library.parent().unwrap_or(Path::new("/"));
-    paths.iter().any(|path| {
+    marker.kpack_search_paths.iter().any(|path| {
         let place = directory.join(path);
         let (Some(above), Some(name)) = (place.parent(), place.file_name().and_then(|name| name.to_str())) else {
             return false;

@@ -189,7 +189,7 @@ impl Comparison<'_> {
         let mut found = self.found_on_devices(wanted, &builds, request);
         // Any other code that is found under its name must be code that a device of that target would have run.
         for target in &self.context.archives.targets {
-            let steps = self.context.archives.steps(&directory, &request.marker.search_paths, target);
+            let steps = self.context.archives.steps(&directory, &request.marker.kpack_search_paths, target);
             let own = target.to_string();
             for step in steps.iter().filter(|step| step.target == own && self.context.archives.holds(step, &key)) {
                 if !self.account(step, &key) {
@@ -240,7 +240,7 @@ impl Comparison<'_> {
                 if !self.is_expected(&self.context.parts.packaging().key_of(&first.target)) {
                     continue;
                 }
-                let steps = self.context.archives.steps(&directory, &request.marker.search_paths, &device);
+                let steps = self.context.archives.steps(&directory, &request.marker.kpack_search_paths, &device);
                 match steps.iter().find(|step| self.context.archives.holds(step, key)) {
                     Some(step) if known.insert((step.archive, step.target.clone(), target)) => {
                         found.extend(self.found(wanted, step, &versions));

@@ -6,16 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use rocm_kpack::Marker;
 
 use super::choices::Choices;
 use super::distributions::Distribution;
 use super::input::SingleFile;
-use super::lookup::{Binaries, WrapperMarker, WrapperRequest};
+use super::lookup::{Binaries, WrapperRequest};
 use super::parts::{PartFile, Parts, PartsKind};
 use super::report::{Findings, Tools};
 use super::rules::Rule;
 use super::thin::{self, ThinFiles};
-use crate::binary::{BinaryError, FatBinary, SplitBinary, read_marker};
+use crate::binary::{BinaryError, FatBinary, SplitBinary};
 use crate::database::Handler;
 use crate::fatbin::{CodeDamage, begins_code, damage_of_file};
 use crate::gpu::GpuSet;
@@ -230,7 +231,7 @@ fn check_bundle_file(content: &Arc<dyn Content>, gpus: &GpuSet, label: &str, too
 }
 
 fn requests(split: &SplitBinary, say: impl Fn(Rule, String)) -> Vec<Option<WrapperRequest>> {
-    let mut markers: HashMap<&[u8], Option<Arc<WrapperMarker>>> = HashMap::new();
+    let mut markers: HashMap<&[u8], Option<Arc<Marker>>> = HashMap::new();
     let mut requests = Vec::new();
     for (position, wrapper) in split.wrappers.iter().enumerate() {
         if wrapper.version != 1 {
@@ -262,16 +263,15 @@ fn requests(split: &SplitBinary, say: impl Fn(Rule, String)) -> Vec<Option<Wrapp
     requests
 }
 
-fn marker(bytes: &[u8]) -> Result<WrapperMarker, String> {
-    let (kernel_name, search_paths) =
-        read_marker(bytes).map_err(|error| format!("its marker is unreadable: {error}"))?;
-    if kernel_name.is_empty() {
+fn marker(bytes: &[u8]) -> Result<Marker, String> {
+    let marker = Marker::decode(bytes).map_err(|error| format!("its marker is unreadable: {error}"))?;
+    if marker.kernel_name.is_empty() {
         return Err("its marker has an empty kernel_name".to_owned());
     }
-    if search_paths.is_empty() || search_paths.iter().any(String::is_empty) {
+    if marker.kpack_search_paths.is_empty() || marker.kpack_search_paths.iter().any(String::is_empty) {
         return Err("its marker names no search path".to_owned());
     }
-    Ok(WrapperMarker { kernel_name, search_paths })
+    Ok(marker)
 }
 
 /// The files that belong to a split.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rayon::prelude::*;
-use rocm_kpack::search;
+use rocm_kpack::{Marker, search};
 
 use super::choices::Choices;
 use super::linked::LinkedDirectories;
@@ -25,28 +25,19 @@ use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, resolve_links}
 pub(super) struct WrapperRequest {
     /// The index in the wrapper.
     pub(super) index: u32,
-    pub(super) marker: Arc<WrapperMarker>,
+    pub(super) marker: Arc<Marker>,
 }
 
-/// The marker of a wrapper.
-#[derive(Debug)]
-pub(super) struct WrapperMarker {
-    pub(super) kernel_name: String,
-    pub(super) search_paths: Vec<String>,
-}
-
-impl WrapperMarker {
-    /// The directory of its archives, if the binary is where a splitter put it: below the directory around that one it
-    /// has the path that its name ends with.
-    fn archives_of(&self, path: &EntryPath) -> Option<EntryPath> {
-        let directory = path.parent().unwrap_or_else(EntryPath::root);
-        self.search_paths.iter().find_map(|search_path| {
-            let archives = resolve(&directory, search_path)?.parent()?;
-            let below = path.below(&archives.parent()?)?;
-            let rest = self.kernel_name.as_bytes().strip_suffix(below.as_bytes())?;
-            (rest.is_empty() || rest.ends_with(b"/")).then_some(archives)
-        })
-    }
+/// The directory of the archives that a marker names, if its binary is where a splitter put it: below the directory around
+/// that one it has the path that its name ends with.
+fn archives_of(marker: &Marker, path: &EntryPath) -> Option<EntryPath> {
+    let directory = path.parent().unwrap_or_else(EntryPath::root);
+    marker.kpack_search_paths.iter().find_map(|search_path| {
+        let archives = resolve(&directory, search_path)?.parent()?;
+        let below = path.below(&archives.parent()?)?;
+        let rest = marker.kernel_name.as_bytes().strip_suffix(below.as_bytes())?;
+        (rest.is_empty() || rest.ends_with(b"/")).then_some(archives)
+    })
 }
 
 /// The wrappers of the split binaries in the host part; `None` for a wrapper that is not usable.
@@ -279,7 +270,7 @@ impl OverlaidArchives {
     }
 
     fn unreached(&self, path: &EntryPath, wrappers: &[Option<WrapperRequest>]) -> Unreached {
-        let directories = wrappers.iter().flatten().filter_map(|request| request.marker.archives_of(path));
+        let directories = wrappers.iter().flatten().filter_map(|request| archives_of(&request.marker, path));
         let directories: HashSet<_> = directories.collect();
         if directories.is_empty() {
             return Unreached::Misplaced;
@@ -309,7 +300,7 @@ impl OverlaidArchives {
             let mut is_found = false;
             for target in &self.targets {
                 findings.counts.lookups.add(1);
-                let steps = self.steps(&directory, &marker.search_paths, target);
+                let steps = self.steps(&directory, &marker.kpack_search_paths, target);
                 lookups.finds_archives |= !steps.is_empty();
                 for step in &steps {
                     if let Some(archive) = self.list.get(step.archive) {

@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use object::LittleEndian as LE;
 use object::elf;
+use rocm_kpack::Marker;
 
 use super::image::{ElfImage, ElfSegment, read_table};
 use super::relocation;
 use super::sections::{MappedDevice, WrappedCode, WrapperPlace};
 use crate::binary::BinaryError;
-use crate::binary::marker::{MAX_MARKER, MAX_MARKERS, Markers, read_marker};
+use crate::binary::marker::{MAX_MARKER, MAX_MARKERS, Markers};
 use crate::binary::wrapper::{FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC};
 use crate::fatbin::{MAGIC_SIZE, bundle_size, is_bundle};
 use crate::rope::to_usize;
@@ -62,7 +63,7 @@ pub(super) fn split_places(image: &ElfImage) -> Result<Vec<WrapperPlace>, Binary
     let mut places = Vec::new();
     for (place, address) in candidates(image, HIPK_MAGIC)? {
         let marker = markers.get(address, || image.read_loaded(address, MAX_MARKER));
-        if marker.is_ok_and(|bytes| read_marker(&bytes).is_ok()) {
+        if marker.is_ok_and(|bytes| Marker::decode(&bytes).is_ok()) {
             places.push(place);
         }
     }

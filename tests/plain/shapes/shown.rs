@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use kpackfs::binary::{SplitBinary, read_marker};
+use kpackfs::binary::SplitBinary;
 use kpackfs::database::Databases;
 use kpackfs::gpu::TargetId;
 use kpackfs::kpack::{ArchiveReader, BundleJobs, Compression, toc_key};
@@ -19,6 +19,7 @@ use kpackfs::tree::{NodeKind, ROOT, Tree};
 use kpackfs::view;
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{LittleEndian as LE, Object, ObjectSection, RelocationTarget};
+use rocm_kpack::Marker;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -148,8 +149,11 @@ pub(crate) fn wrappers(bytes: Vec<u8>) -> Vec<Wrapper> {
     assert_eq!(split.problems, Vec::<String>::new());
     let wrapper = |wrapper: &kpackfs::binary::SplitWrapper| {
         assert_eq!(wrapper.version, 1);
-        let (name, search_paths) = read_marker(wrapper.marker.as_ref().unwrap()).unwrap();
-        Wrapper { search_paths, key: toc_key(&name, usize::try_from(wrapper.index).unwrap()) }
+        let marker = Marker::decode(wrapper.marker.as_ref().unwrap()).unwrap();
+        Wrapper {
+            search_paths: marker.kpack_search_paths,
+            key: toc_key(&marker.kernel_name, usize::try_from(wrapper.index).unwrap()),
+        }
     };
     split.wrappers.iter().map(wrapper).collect()
 }
