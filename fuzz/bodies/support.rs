@@ -141,7 +141,7 @@ impl Random {
 /// Bytes in memory, with the number of reads and of bytes that were read so far.
 pub(crate) struct Watched {
     bytes: Arc<[u8]>,
-    reads: AtomicU64,
+    pub(crate) reads: AtomicU64,
     read: AtomicU64,
     deflated: bool,
 }

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-/// A section that may hold device code.
+use crate::devicecode::DeviceForm;
+
+/// A section, or bytes that no section describes.
 #[derive(Debug)]
 pub(super) struct DataSection {
     pub(super) role: DataRole,
@@ -17,6 +19,10 @@ pub(super) enum DataRole {
     Data,
     /// Bundles for wrappers.
     Bundles,
-    /// Code for NVIDIA's GPUs.
-    Nvidia,
+    /// Code of others, of this form.
+    Foreign(DeviceForm),
+    /// What only a tool has added: a section that is not loaded, or bytes that no section describes.
+    Unloaded,
+    /// Instructions, debug information, and what loaders and linkers read.
+    Other,
 }

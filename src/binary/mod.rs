@@ -13,6 +13,7 @@ mod form;
 mod imports;
 mod joined;
 mod marker;
+mod payload;
 mod ranges;
 mod rewritten;
 mod split;
@@ -25,8 +26,8 @@ use std::sync::Arc;
 use self::changes::Patch;
 use self::form::CodeForm;
 use crate::fatbin::{MAGIC_SIZE, is_bundle};
-use crate::rope::{Content, Edit, Rope};
-use crate::source::HostFormat;
+use crate::rope::{Content, Edit, Rope, to_usize};
+use crate::source::{HostFormat, MIN_BINARY};
 
 pub use code::FileCode;
 pub use data::data_ranges;
@@ -48,7 +49,7 @@ pub struct FatBinary {
 
 impl HostFormat {
     fn of(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        Ok(Self::of_head(&content.beginning(4)?))
+        Ok(Self::of_head(&content.beginning(to_usize(MIN_BINARY))?))
     }
 
     /// Reads a file of one of the formats; `None` for others.

@@ -360,11 +360,12 @@ fn search(prepared: &Prepared) -> Vec<CodeOfFile> {
     let Prepared { input, joined, plan, resources, .. } = prepared;
     let found = show_bytes("Searching", |progress| device_code(input, (joined, plan), resources, progress));
     for file in found.iter().filter(|file| file.is_unfinished) {
-        let reason = "not searched to the end for device code: too much in it looks like some";
+        let reason = "not searched to the end for device code: it cannot be read, or too much in it looks like some; unpack \
+                      it, and inspect that";
         warn(&format!("{}: {reason}", file.path));
     }
     let mut packed = FirstName::default();
-    packed.extend(found.iter().filter(|file| file.is_packed_tree).map(|file| &file.path));
+    packed.extend(found.iter().filter(|file| file.has_archive).map(|file| &file.path));
     if let Some(warning) = not_searched(&packed) {
         warn(&format!("{}: {warning}", input.location.display()));
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::model::{Cell, CellKind};
 use crate::binary::FatBinary;
 use crate::devicecode::{CodeOfForm, DeviceCodePlace};
 use crate::fatbin::{Bundle, CodeDamage, CodeFile, code_damage, damage_for};
@@ -82,8 +83,13 @@ pub(crate) enum CodePlace {
 
 impl CodePlace {
     /// Whether it is device code itself, or a linker reads it.
-    pub(super) fn is_file(self) -> bool {
-        matches!(self, Self::Bundle | Self::Object)
+    pub(crate) fn is_file(self) -> bool {
+        matches!(self, Self::Bundle | Self::CodeObject | Self::Object)
+    }
+
+    /// Whether only the program that opens it knows if the GPU of a cell needs it.
+    pub(crate) fn may_lack(self, cell: &Cell) -> bool {
+        self.is_file() && cell.code == CellKind::None
     }
 }
 
@@ -190,7 +196,7 @@ impl LibraryCode {
         let form = match known.iter().map(|found| found.place).max()? {
             DeviceCodePlace::File => CodePlace::Bundle,
             DeviceCodePlace::Object => CodePlace::Object,
-            DeviceCodePlace::Data | DeviceCodePlace::Wrapper => CodePlace::Embedded,
+            DeviceCodePlace::Unloaded | DeviceCodePlace::Data | DeviceCodePlace::Wrapper => CodePlace::Embedded,
         };
         let targets = known.iter().flat_map(|found| found.targets.keys()).cloned().collect();
         Some(Self::new(path, form, std::iter::once(targets).collect()))
@@ -199,6 +205,13 @@ impl LibraryCode {
     /// Why nothing can load code that a GPU takes.
     pub(crate) fn damage_for(&self, gpu: &TargetId) -> Option<&str> {
         damage_for(&self.damage, gpu, &self.wrappers.sets)
+    }
+
+    /// The processor of a file whose targets are of one. Only the program that opens it knows if another GPU needs such a file.
+    pub(crate) fn only_processor(&self) -> Option<&str> {
+        let targets = self.targets();
+        let one = targets.first().filter(|_| self.form.is_file())?.processor();
+        targets.iter().all(|target| target.processor() == one).then_some(one)
     }
 
     /// All targets.

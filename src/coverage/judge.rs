@@ -149,7 +149,7 @@ impl CoveredLibrary {
     /// Whether only the program that opens its files knows if the GPU needs one.
     fn may_lack(&self, gpu: &str, cell: &Cell) -> bool {
         let is_known = self.problem.is_none() && !self.damaged.contains_key(gpu);
-        self.form.is_file() && is_known && cell.code == CellKind::None
+        is_known && self.form.may_lack(cell)
     }
 
     fn lacking(

@@ -61,11 +61,9 @@ pub(super) fn read(examined: &CoverageInput<'_>) -> Vec<LibraryCode> {
 /// hipBLASLt has `rr_custom_kernels.co` for gfx950 only.
 pub(super) fn of_other_gpu(libraries: &mut Vec<LibraryCode>, gpus: &[TargetId]) -> Vec<UnjudgedCode> {
     let only = |library: &LibraryCode| {
-        let targets = library.targets();
-        let one = targets.first().filter(|_| library.form.is_file())?;
-        let is_alike = targets.iter().all(|target| target.processor() == one.processor());
-        let is_run = |gpu: &TargetId| gpu.served_by(&targets.iter().copied().collect::<Vec<_>>()).kind.is_some();
-        (is_alike && !gpus.iter().all(is_run)).then(|| one.processor().to_owned())
+        let targets: Vec<_> = library.targets().into_iter().collect();
+        let is_run = |gpu: &TargetId| gpu.served_by(&targets).kind.is_some();
+        library.only_processor().filter(|_| !gpus.iter().all(is_run)).map(str::to_owned)
     };
     let mut found = Vec::new();
     libraries.retain(|library| {
@@ -86,12 +84,13 @@ pub(super) fn unjudged(examined: &CoverageInput<'_>) -> Vec<UnjudgedCode> {
         let is_unknown = |found: &&CodeOfForm| {
             found.form.is_amd() && found.form != DeviceForm::SplitMarker && found.unknown.code_objects > 0
         };
-        let name = |found: &CodeOfForm| found.form.row().name;
-        let of_forms = file.staying().filter(is_unknown).map(|found| {
-            code(format!("{}: {}", name(found), found.form.row().stays.unwrap_or("its target is not known")))
-        });
+        let name = |found: &CodeOfForm| found.form.name();
+        let of_forms = file
+            .staying()
+            .filter(is_unknown)
+            .map(|found| code(format!("{}: {}", name(found), found.form.stays().unwrap_or("its target is not known"))));
         let unfinished = file.is_unfinished.then(|| code("not searched to the end".to_owned()));
-        let packed = file.is_packed_tree.then(|| code("an archive, which is not searched".to_owned()));
+        let packed = file.has_archive.then(|| code("an archive, which is not searched".to_owned()));
         of_forms.chain(unfinished).chain(packed).collect()
     };
     examined.code.iter().flat_map(of_file).collect()

@@ -3,15 +3,16 @@
 use std::sync::{Arc, LazyLock};
 
 use aho_corasick::{AhoCorasick, Input, MatchKind};
+use strum::VariantArray;
 
-use super::effort::Effort;
-use super::form::{CodeFrame, DeviceForm, FORMS};
+use super::effort::{Effort, SearchedRange};
+use super::form::{CodeFrame, DeviceForm};
 use super::found::CodePiece;
 use super::frame::{self, Beginning};
 use super::offload_binary;
 use crate::fatbin::{
-    ANY_SIZE, Bundle, CODE_HEADER, code_target, end_by_beginning, from_first_frame, in_frames, is_bundle, is_code,
-    is_skipped_frame,
+    ANY_SIZE, Bundle, CODE_HEADER, code_target, end_by_beginning, end_of_cubin, from_first_frame, in_frames, is_bundle,
+    is_code, is_skipped_frame,
 };
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
@@ -41,8 +42,9 @@ pub fn is_for_linker(head: &[u8]) -> bool {
 }
 
 /// The code that a file begins with. All of the file belongs to it. Of what is damaged or of a later version, only the form is known.
-pub fn code_of_file(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<CodePiece> {
-    code_after_head(&content.beginning(CODE_HEADER).ok()?, content, resources, &Effort::of(content.size()))
+/// If `effort` is spent, there may be some that is not found.
+pub fn code_of_file(content: &Arc<dyn Content>, resources: &Arc<Resources>, effort: &Effort) -> Option<CodePiece> {
+    code_after_head(&content.beginning(CODE_HEADER).ok()?, content, resources, effort)
 }
 
 /// The same for a file whose [`CODE_HEADER`] is known.
@@ -58,7 +60,8 @@ pub(crate) fn code_after_head(
         return None;
     }
     let content = &if begins_skipped { from_first_frame(content).ok()?? } else { Arc::clone(content) };
-    Some(match read(content, (0, content.size()), resources, effort, MAX_FRAMES)? {
+    let range = SearchedRange { content, start: 0, end: content.size(), resources, effort };
+    Some(match read(range, MAX_FRAMES)? {
         Ok(piece) => CodePiece { length: size, ..piece },
         Err(form) => CodePiece::opaque(form, size),
     })
@@ -66,66 +69,69 @@ pub(crate) fn code_after_head(
 
 /// Whether code may begin with these bytes, or compressions around it of which there are at most `frames`.
 fn may_begin(head: &[u8], frames: usize) -> bool {
-    let is_form = || is_bundle(head) || is_code(head) || head.starts_with(DeviceForm::OffloadBinary.row().magic);
-    is_form() || frames > 0 && CodeFrame::ALL.iter().any(|frame| head.starts_with(frame.magic()))
+    let is_offload = || head.starts_with(DeviceForm::OffloadBinary.magic());
+    let is_form = is_bundle(head) || is_code(head) || is_offload() || of_nvidia(head).is_some();
+    is_form || frames > 0 && CodeFrame::ALL.iter().any(|frame| head.starts_with(frame.magic()))
 }
 
-/// The code between two offsets that begins at the first of them. It has at most `frames` compressions around it. Of a bundle or
+/// The code that a range begins with. It has at most `frames` compressions around it. Of a bundle or
 /// an offload binary that is damaged or of a later version, its form.
-pub(super) fn read(
-    content: &Arc<dyn Content>,
-    (start, end): (u64, u64),
-    resources: &Arc<Resources>,
-    effort: &Effort,
-    frames: usize,
-) -> Option<Result<CodePiece, DeviceForm>> {
-    let end = end.min(content.size());
+pub(super) fn read(range: SearchedRange<'_>, frames: usize) -> Option<Result<CodePiece, DeviceForm>> {
+    let SearchedRange { content, start, effort, .. } = range;
+    let end = range.end.min(content.size());
+    let range = SearchedRange { end, ..range };
     let mut head = vec![0; to_usize(FIRST.min(end.checked_sub(start)?))];
     content.read_at(start, &mut head).ok()?;
     effort.spend(head.len() as u64)?;
     if is_bundle(&head) {
-        return bundle(&head, content, (start, end), resources, effort);
+        return bundle(&head, range);
     }
     if is_code(&head) {
         return code_object(&head, end - start).map(Ok);
     }
-    if head.starts_with(DeviceForm::OffloadBinary.row().magic) {
-        return offload_binary::read(content, start, end, effort);
+    // In data, the next one is a piece of its own.
+    let is_whole = range.is_whole();
+    if head.starts_with(DeviceForm::OffloadBinary.magic()) {
+        return if is_whole { offload_binary::read_all(range) } else { offload_binary::read(range) };
+    }
+    if let Some((form, length)) = of_nvidia(&head) {
+        return Some((length <= end - start).then(|| CodePiece::opaque(form, length)).ok_or(form));
     }
     let frame = CodeFrame::ALL.into_iter().find(|frame| head.starts_with(frame.magic())).filter(|_| frames > 0)?;
-    // In data, the next frame is a piece of its own.
-    let is_whole = start == 0 && end == content.size();
     let may_be_code = |head: &[u8]| may_begin(head, frames - 1);
-    let beginning = Beginning::of(frame, content, (start, end), is_whole, effort, may_be_code)?;
+    let beginning = Beginning::of(frame, range, may_be_code)?;
     let inner = |size| {
-        let inner = beginning.of_size(size)?;
-        read(&inner, (0, inner.size()), resources, effort, frames - 1)?.ok()
+        let content = &beginning.of_size(size)?;
+        read(SearchedRange { content, start: 0, end: content.size(), ..range }, frames - 1)?.ok()
     };
     // Of what is in a frame, only the beginning is known.
     let mut piece = if is_whole && frames == MAX_FRAMES {
-        in_frames(&**content, beginning.stated(), || frame::spend_block(effort), inner)?
+        in_frames(&**content, beginning.stated, || effort.spend(0), inner)?
     } else {
-        inner(beginning.stated().unwrap_or(ANY_SIZE))?
+        inner(beginning.stated.unwrap_or(ANY_SIZE))?
     };
     // Where the frame of a whole file ends does not matter, and finding that may mean decompressing it.
-    piece.length = if is_whole { end } else { frame::length(frame, content, start, end, effort)? };
+    piece.length = if is_whole { end } else { frame::length(frame, range)? };
     piece.frames.insert(0, frame);
     Some(Ok(piece))
 }
 
+/// The form and the length of NVIDIA's code that begins so.
+fn of_nvidia(head: &[u8]) -> Option<(DeviceForm, u64)> {
+    if let Some(end) = end_of_cubin(head) {
+        return Some((DeviceForm::NvidiaCubin, end.max(CODE_HEADER as u64)));
+    }
+    let size = head.strip_prefix(DeviceForm::NvidiaFatbin.magic())?.first_chunk()?;
+    Some((DeviceForm::NvidiaFatbin, u64::from_le_bytes(*size).saturating_add(16)))
+}
+
 /// Bundles without code for any target are none.
-fn bundle(
-    head: &[u8],
-    content: &Arc<dyn Content>,
-    (start, end): (u64, u64),
-    resources: &Arc<Resources>,
-    effort: &Effort,
-) -> Option<Result<CodePiece, DeviceForm>> {
+fn bundle(head: &[u8], range: SearchedRange<'_>) -> Option<Result<CodePiece, DeviceForm>> {
     let mut count = 0;
-    let bundle = Bundle::read_counted(content, start, end, resources, &mut count);
-    effort.spend(if bundle.is_ok() { count.saturating_mul(TABLE_COST) } else { count })?;
+    let bundle = Bundle::read_counted(range.content, range.start, range.end, range.resources, &mut count);
+    range.effort.spend(if bundle.is_ok() { count.saturating_mul(TABLE_COST) } else { count })?;
     let Ok(bundle) = bundle else {
-        let is_compressed = head.starts_with(DeviceForm::CompressedBundle.row().magic);
+        let is_compressed = head.starts_with(DeviceForm::CompressedBundle.magic());
         return Some(Err(if is_compressed { DeviceForm::CompressedBundle } else { DeviceForm::Bundle }));
     };
     (!bundle.targets().is_empty()).then(|| Ok(CodePiece::of_bundle(&bundle)))
@@ -150,7 +156,7 @@ fn code_object(head: &[u8], available: u64) -> Option<CodePiece> {
 /// Finds what code begins with, of all forms in one pass.
 #[expect(clippy::expect_used, reason = "these are few and short")]
 static MAGICS: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    let forms = FORMS.iter().filter(|row| row.form <= DeviceForm::OffloadBinary).map(|row| row.magic);
+    let forms = DeviceForm::VARIANTS.iter().filter(|form| **form <= DeviceForm::NvidiaFatbin).map(|form| form.magic());
     let magics = forms.chain(CodeFrame::ALL.map(CodeFrame::magic));
     AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(magics).expect("magics")
 });

@@ -1,29 +1,52 @@
-//! The table of forms.
+//! The forms of device code.
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
+
+use crate::text::{NAMED, first_names};
 
 /// A form of device code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr, VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "lowercase")]
 pub enum DeviceForm {
     /// An offload bundle.
     Bundle,
     /// A compressed offload bundle.
+    #[strum(serialize = "compressed bundle")]
     CompressedBundle,
     /// An AMDGPU ELF file.
+    #[strum(serialize = "code object")]
     CodeObject,
     /// An LLVM offload binary.
+    #[strum(serialize = "LLVM offload binary")]
     OffloadBinary,
+    /// Code for NVIDIA's GPUs.
+    #[strum(serialize = "NVIDIA's code")]
+    NvidiaFatbin,
+    /// An ELF file with code for one of NVIDIA's GPUs.
+    #[strum(serialize = "NVIDIA's cubin")]
+    NvidiaCubin,
+    /// Code that SYCL and OpenMP compile for GPUs when they load it.
+    #[strum(serialize = "SYCL's code")]
+    Sycl,
     /// Wrappers of a split library whose archives are elsewhere.
+    #[strum(serialize = "split library")]
     SplitMarker,
     /// A database of kernels that were compiled at run time.
+    #[strum(serialize = "kernel cache")]
     KernelCache,
-    /// A compressed file that is named as code.
+    /// An xz file that is named as code.
     Xz,
+    /// The same of bzip2.
+    Bzip2,
+    /// The same of lzma.
+    Lzma,
     /// A packed program or library.
+    #[strum(serialize = "packed by UPX")]
     Upx,
-    /// Code for NVIDIA's GPUs.
-    NvidiaFatbin,
 }
 
 /// A compression around code.
@@ -44,108 +67,73 @@ pub enum DeviceCodePlace {
     Wrapper,
     /// In the data of a program or a library, without a wrapper.
     Data,
+    /// In bytes of a program or a library that are not loaded.
+    Unloaded,
     /// In an object file or a static library.
     Object,
     /// It is a file.
     File,
 }
 
-/// A row of the table.
-#[derive(Debug)]
-pub struct DeviceFormRow {
-    /// The form.
-    pub form: DeviceForm,
-    /// Its name in reports.
-    pub name: &'static str,
-    /// What it begins with; empty if another rule recognises it.
-    pub magic: &'static [u8],
-    /// The rule in words, and the source of the fact.
-    pub rule: &'static str,
-    /// Why it stays where it is, unless that depends on the place.
-    pub stays: Option<&'static str>,
-}
-
 /// How `SQLite` files begin (the file format of `SQLite`, 1.2).
 pub const SQLITE: &[u8] = b"SQLite format 3\0";
 
-/// The forms in the order in which they are looked for.
-pub const FORMS: [DeviceFormRow; 9] = [
-    DeviceFormRow {
-        form: DeviceForm::Bundle,
-        name: "bundle",
-        magic: b"__CLANG_OFFLOAD_BUNDLE__",
-        rule: "clang's documentation, \"Clang Offload Bundler\"",
-        stays: None,
-    },
-    DeviceFormRow {
-        form: DeviceForm::CompressedBundle,
-        name: "compressed bundle",
-        magic: b"CCOB",
-        rule: "LLVM's CompressedOffloadBundle",
-        stays: None,
-    },
-    DeviceFormRow {
-        form: DeviceForm::CodeObject,
-        name: "code object",
-        magic: b"\x7fELF",
-        rule: "e_machine 224 (EM_AMDGPU): LLVM's \"User Guide for AMDGPU Backend\", \"ELF Code Object\"",
-        stays: None,
-    },
-    DeviceFormRow {
-        form: DeviceForm::OffloadBinary,
-        name: "LLVM offload binary",
-        magic: b"\x10\xff\x10\xad",
-        rule: "LLVM's Object/OffloadBinary.h; in objects and data in the section .llvm.offloading",
-        stays: None,
-    },
-    DeviceFormRow {
-        form: DeviceForm::SplitMarker,
-        name: "split library",
-        magic: b"",
-        rule: "wrappers with the magic HIPK, and no archive that their marker names",
-        stays: Some("its archives are not in the input; name the device parts, too"),
-    },
-    DeviceFormRow {
-        form: DeviceForm::KernelCache,
-        name: "kernel cache",
-        magic: SQLITE,
-        rule: "called rocfft_kernel_cache*.db (rocFFT's rtc_cache.cpp)",
-        stays: Some("what is in it for which GPU is not read"),
-    },
-    DeviceFormRow {
-        form: DeviceForm::Xz,
-        name: "xz",
-        magic: b"\xfd7zXZ\0",
-        rule: "called *.hsaco.xz, *.co.xz, *.fatbin.xz or *.hipfb.xz",
-        stays: Some("xz is not read; unpack it, or compress it with zstd"),
-    },
-    DeviceFormRow {
-        form: DeviceForm::Upx,
-        name: "packed by UPX",
-        magic: b"UPX!",
-        rule: "the magic in the first or last bytes of a program or library (UPX's header.h, UPX_MAGIC_LE32)",
-        stays: Some("its content cannot be seen; unpack it with \"upx -d\""),
-    },
-    DeviceFormRow {
-        form: DeviceForm::NvidiaFatbin,
-        name: "NVIDIA's code",
-        magic: b"",
-        rule: "the sections .nv_fatbin and __nv_relfatbin (nvcc)",
-        stays: Some("it is for NVIDIA's GPUs"),
-    },
-];
-
 impl DeviceForm {
-    /// Its row of the table.
-    pub fn row(self) -> &'static DeviceFormRow {
-        let [first, ..] = &FORMS;
-        FORMS.iter().find(|row| row.form == self).unwrap_or(first)
+    /// Its name in reports and in docs/forms.md.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// What it begins with, which is also found within other bytes; empty if another rule recognises it.
+    pub fn magic(self) -> &'static [u8] {
+        match self {
+            // clang's documentation, "Clang Offload Bundler".
+            Self::Bundle => b"__CLANG_OFFLOAD_BUNDLE__",
+            // LLVM's CompressedOffloadBundle.
+            Self::CompressedBundle => b"CCOB",
+            // And e_machine is 224 (EM_AMDGPU): LLVM's "User Guide for AMDGPU Backend", "ELF Code Object".
+            Self::CodeObject => b"\x7fELF",
+            // LLVM's Object/OffloadBinary.h; in objects and data in the section .llvm.offloading.
+            Self::OffloadBinary => b"\x10\xff\x10\xad",
+            // With the version 1 and the size of this header, 16: FATBIN_MAGIC and fatBinaryHeader of CUDA's fatbinary.h. The
+            // sections .nv_fatbin and __nv_relfatbin (nvcc) have nothing else.
+            Self::NvidiaFatbin => b"\x50\xed\x55\xba\x01\0\x10\0",
+            // The file is called rocfft_kernel_cache*.db (rocFFT's rtc_cache.cpp).
+            Self::KernelCache => SQLITE,
+            // These files are called *.hsaco.xz, *.co.bz2, *.fatbin.lzma and the like.
+            Self::Xz => b"\xfd7zXZ\0",
+            Self::Bzip2 => b"BZh",
+            Self::Lzma => b"\x5d\0\0",
+            // In the first or last bytes of a program or library (UPX's header.h, UPX_MAGIC_LE32).
+            Self::Upx => b"UPX!",
+            // Wrappers with the magic HIPK; an ELF file whose e_machine is 190 (EM_CUDA); the sections
+            // __CLANG_OFFLOAD_BUNDLE__*-spir* (DPC++'s clang-offload-wrapper).
+            Self::SplitMarker | Self::NvidiaCubin | Self::Sycl => b"",
+        }
+    }
+
+    /// Why it stays where it is, unless that depends on the place.
+    pub fn stays(self) -> Option<&'static str> {
+        match self {
+            Self::Bundle | Self::CompressedBundle | Self::CodeObject | Self::OffloadBinary => None,
+            Self::SplitMarker => Some("its archives are not in the input; name the device parts, too"),
+            Self::KernelCache => Some("what is in it for which GPU is not read"),
+            Self::Xz | Self::Bzip2 | Self::Lzma => Some("it is not searched; unpack it, or compress it with zstd"),
+            Self::Upx => Some("its content cannot be seen; unpack it with \"upx -d\""),
+            Self::NvidiaFatbin | Self::NvidiaCubin => Some("it is for NVIDIA's GPUs"),
+            Self::Sycl => Some("no HIP runtime loads it"),
+        }
     }
 
     /// Whether it is code for AMD's GPUs.
     pub fn is_amd(self) -> bool {
-        self != Self::NvidiaFatbin
+        !matches!(self, Self::NvidiaFatbin | Self::NvidiaCubin | Self::Sycl)
     }
+}
+
+/// What is said of files of which none has code for AMD's GPUs. Each is named with its form.
+pub(crate) fn foreign_code(named: &[String]) -> String {
+    format!("device code, none of which is for AMD's GPUs: {}", first_names(named, NAMED, ", ", ","))
 }
 
 impl CodeFrame {

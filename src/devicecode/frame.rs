@@ -1,14 +1,14 @@
 //! Compressions around code: their first bytes, and where they end. What follows the first bytes is not decompressed.
 
-use std::io::{self, BufReader, Read};
+use std::io::{BufReader, Read};
 use std::sync::Arc;
 
 use flate2::bufread::{GzDecoder, MultiGzDecoder, ZlibDecoder};
 
-use super::effort::Effort;
+use super::effort::{Effort, SearchedRange};
 use super::form::CodeFrame;
 use crate::fatbin::{ANY_SIZE, MAX_FRAME_HEADER, WINDOW_LOG, content_size, frame_length, header_at, window_of};
-use crate::rope::{Content, Rope, Segment, to_usize};
+use crate::rope::{Content, Rope, Segment};
 
 /// Bytes that show what is in a frame.
 const FIRST: usize = 64;
@@ -20,8 +20,8 @@ const MOST: usize = 256 << 10;
 const BLOCK: u64 = 128 << 10;
 const WINDOW: u64 = 32 << 10;
 
-/// What reading the header of a block costs: a read of its own.
-const BLOCK_COST: u64 = 256;
+/// What it costs to make a decoder, which has tables.
+const DECODER: u64 = 16 << 10;
 
 /// Compressed bytes read at a time.
 const INPUT: usize = 4096;
@@ -30,44 +30,37 @@ const INPUT: usize = 4096;
 pub(super) struct Beginning {
     bytes: Vec<u8>,
     /// Bytes of all that it holds, if it states them.
-    stated: Option<u64>,
+    pub(super) stated: Option<u64>,
 }
 
 impl Beginning {
-    /// That of a frame between two offsets, if what it holds may be device code. A whole file may have further frames.
-    pub(super) fn of(
-        frame: CodeFrame,
-        content: &Arc<dyn Content>,
-        (start, end): (u64, u64),
-        is_whole: bool,
-        effort: &Effort,
-        may_be_code: impl Fn(&[u8]) -> bool,
-    ) -> Option<Self> {
-        let reader = FileReader { content, at: start, end, effort };
+    /// That of a frame, if what it holds may be device code. A whole file may have further frames.
+    pub(super) fn of(frame: CodeFrame, range: SearchedRange<'_>, may_be_code: impl Fn(&[u8]) -> bool) -> Option<Self> {
+        let (effort, is_whole) = (range.effort, range.is_whole());
+        effort.spend(DECODER)?;
         match frame {
             CodeFrame::Zstd => {
-                let head = header_at(&**content, start, end, MAX_FRAME_HEADER)?;
+                let head = header_at(&**range.content, range.start, range.end, MAX_FRAME_HEADER)?;
                 window_of(&head).filter(|&window| window <= 1 << WINDOW_LOG)?;
                 let stated = content_size(&head);
                 let block = stated.unwrap_or(ANY_SIZE).min(BLOCK);
-                let beginning = Self::read(&mut zstd(reader, is_whole)?, block, effort, may_be_code)?;
+                let beginning = Self::read(&mut zstd(range, is_whole)?, block, effort, may_be_code)?;
                 Some(Self { stated, ..beginning })
             }
             CodeFrame::Gzip if is_whole => {
-                Self::read(&mut MultiGzDecoder::new(buffered(reader)), WINDOW, effort, may_be_code)
+                Self::read(&mut MultiGzDecoder::new(buffered(range)), WINDOW, effort, may_be_code)
             }
-            CodeFrame::Gzip => Self::read(&mut GzDecoder::new(buffered(reader)), WINDOW, effort, may_be_code),
+            CodeFrame::Gzip => Self::read(&mut GzDecoder::new(buffered(range)), WINDOW, effort, may_be_code),
         }
     }
 
     /// That of a zstd frame or a zlib stream (RFC 1950).
-    pub(super) fn of_any(content: &Arc<dyn Content>, start: u64, end: u64, effort: &Effort) -> Option<Self> {
-        let is_zstd = header_at(&**content, start, end, 4)?.starts_with(CodeFrame::Zstd.magic());
+    pub(super) fn of_any(range: SearchedRange<'_>) -> Option<Self> {
+        let is_zstd = header_at(&**range.content, range.start, range.end, 4)?.starts_with(CodeFrame::Zstd.magic());
         if is_zstd {
-            return Self::of(CodeFrame::Zstd, content, (start, end), false, effort, |_| true);
+            return Self::of(CodeFrame::Zstd, range, |_| true);
         }
-        let reader = FileReader { content, at: start, end, effort };
-        Self::read(&mut ZlibDecoder::new(buffered(reader)), WINDOW, effort, |_| true)
+        Self::read(&mut ZlibDecoder::new(buffered(range)), WINDOW, range.effort, |_| true)
     }
 
     /// The first bytes that a decoder returns, which makes `block` bytes to return any.
@@ -86,11 +79,6 @@ impl Beginning {
         Some(Self { bytes, stated: None })
     }
 
-    /// Bytes of all that the frame holds, if it states them.
-    pub(super) fn stated(&self) -> Option<u64> {
-        self.stated
-    }
-
     /// A content that begins with these bytes, and is zero behind them. What the frame says about its size may be wrong.
     pub(super) fn of_size(&self, size: u64) -> Option<Arc<dyn Content>> {
         self.behind(&[], size.max(self.bytes.len() as u64))
@@ -104,41 +92,31 @@ impl Beginning {
     }
 }
 
-/// The bytes of a frame in the file, at most those up to `end`. `None` if that costs too much.
-pub(super) fn length(
-    frame: CodeFrame,
-    content: &Arc<dyn Content>,
-    start: u64,
-    end: u64,
-    effort: &Effort,
-) -> Option<u64> {
+/// The bytes of a frame that a range begins with. `None` if that costs too much.
+pub(super) fn length(frame: CodeFrame, range: SearchedRange<'_>) -> Option<u64> {
+    let SearchedRange { content, start, end, effort, .. } = range;
     match frame {
-        CodeFrame::Zstd => frame_length(&**content, start, end, || spend_block(effort)),
+        CodeFrame::Zstd => frame_length(&**content, start, end, || effort.spend(0)),
         CodeFrame::Gzip => {
-            let mut decoder = GzDecoder::new(buffered(FileReader { content, at: start, end, effort }));
+            let mut decoder = GzDecoder::new(buffered(range));
             let mut buffer = vec![0; 128 << 10];
             while let Ok(count @ 1..) = decoder.read(&mut buffer) {
                 effort.spend(count as u64)?;
             }
             let rest = decoder.into_inner();
-            Some(rest.get_ref().at.saturating_sub(start).saturating_sub(rest.buffer().len() as u64))
+            Some(rest.get_ref().start.saturating_sub(start).saturating_sub(rest.buffer().len() as u64))
         }
     }
 }
 
-/// Takes what reading the header of a block costs.
-pub(super) fn spend_block(effort: &Effort) -> Option<()> {
-    effort.spend(BLOCK_COST)
-}
-
-fn zstd(reader: FileReader<'_>, has_further_frames: bool) -> Option<impl Read> {
-    let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered(reader)).ok()?;
+fn zstd(range: SearchedRange<'_>, has_further_frames: bool) -> Option<impl Read> {
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered(range)).ok()?;
     decoder.window_log_max(WINDOW_LOG).ok()?;
     Some(if has_further_frames { decoder } else { decoder.single_frame() })
 }
 
-fn buffered(reader: FileReader<'_>) -> BufReader<FileReader<'_>> {
-    BufReader::with_capacity(INPUT, reader)
+fn buffered(range: SearchedRange<'_>) -> BufReader<SearchedRange<'_>> {
+    BufReader::with_capacity(INPUT, range)
 }
 
 /// Reads until the buffer is full, the end, or damage. Returns the number of bytes.
@@ -151,24 +129,4 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> usize {
         }
     }
     filled
-}
-
-/// Reads a range of a content, at the cost of its bytes: a decoder may read without end and decode nothing, since a block of
-/// zstd may be empty, and so may one of deflate.
-struct FileReader<'a> {
-    content: &'a Arc<dyn Content>,
-    at: u64,
-    end: u64,
-    effort: &'a Effort,
-}
-
-impl Read for FileReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = to_usize(self.end.saturating_sub(self.at)).min(buffer.len());
-        self.effort.spend(length as u64).ok_or(io::ErrorKind::QuotaExceeded)?;
-        let piece = buffer.get_mut(..length).unwrap_or_default();
-        self.content.read_at(self.at, piece).map_err(io::Error::other)?;
-        self.at += length as u64;
-        Ok(length)
-    }
 }

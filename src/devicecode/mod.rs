@@ -1,5 +1,5 @@
 //! The forms of AMD device code: how each is recognised, how much of it there is and for which targets, and what can be done
-//! with it. [`FORMS`] is the table of them; docs/forms.md has it with real packages.
+//! with it. docs/forms.md has a table of them, and real packages.
 //!
 //! It does not know host binaries. Its callers say which ranges of a file hold data.
 
@@ -15,7 +15,8 @@ mod search;
 pub(crate) use beginning::{beginnings, code_after_head};
 pub use beginning::{begins_static_library, code_of_file, is_for_linker};
 pub use effort::Effort;
-pub use form::{CodeFrame, DeviceCodePlace, DeviceForm, DeviceFormRow, FORMS, SQLITE};
+pub(crate) use form::foreign_code;
+pub use form::{CodeFrame, DeviceCodePlace, DeviceForm, SQLITE};
 pub use found::{CodeAmount, CodeOfForm, CodePiece, CodeTally};
-pub(crate) use named::{code_by_name, is_packed_tree, unpacked};
+pub(crate) use named::{UnpackedFile, code_by_name, files_behind, first_block, is_packed_tree, is_program, unpacked};
 pub use search::{SearchError, search};

@@ -4,15 +4,11 @@
 //! strings, u64 offset and size of its image. A string is u64 offsets of key and value, and from version 2 on u64 size of the
 //! value. All integers are little-endian, and all offsets from the beginning.
 
-use std::sync::Arc;
-
-use super::effort::Effort;
+use super::effort::SearchedRange;
 use super::form::DeviceForm;
 use super::found::CodePiece;
 use super::frame::Beginning;
-use crate::gpu::TargetId;
 use crate::memory::{Parser, WholeFile};
-use crate::rope::Content;
 
 /// Bytes of the header of versions 1 and 2. That of version 3 has a field more.
 const HEADER: u64 = 32;
@@ -24,54 +20,82 @@ const ENTRY: u64 = 40;
 const MAX_ENTRIES: u64 = 4096;
 const MAX_STRINGS: u64 = 64;
 
+/// The most images of a file, which has an offload binary for each.
+const MAX_IMAGES: usize = 1 << 15;
+
 /// The longest key or value that is read.
 const MAX_STRING: u64 = 256;
 
-/// The beginnings of triples of AMD's GPUs. The others are those of NVIDIA's and Intel's.
-const TRIPLES: [&[u8]; 3] = [b"amdgcn", b"amdgpu", b"spirv64-amd"];
+/// The beginnings of triples of GPUs, with the form of the code for them.
+const TRIPLES: [(&[u8], DeviceForm); 5] = [
+    (b"amdgcn", DeviceForm::OffloadBinary),
+    (b"amdgpu", DeviceForm::OffloadBinary),
+    (b"spirv64-amd", DeviceForm::OffloadBinary),
+    (b"nvptx", DeviceForm::NvidiaFatbin),
+    (b"spir", DeviceForm::Sycl),
+];
 
-/// The offload binary at `offset`, which has to end at `end`, if it has code for AMD's GPUs, or may have. An error if it is
-/// damaged or of a later version.
-pub(super) fn read(
-    content: &Arc<dyn Content>,
-    offset: u64,
-    end: u64,
-    effort: &Effort,
-) -> Option<Result<CodePiece, DeviceForm>> {
-    let piece = parse(content, offset, end, effort);
-    let has_code = piece.as_ref().map_or(!effort.is_spent(), |piece| !piece.code.is_empty());
+/// The offload binary that a range begins with, if it has code for GPUs, or may have. Its form is that of the code
+/// if none of it is for AMD's. An error if it is damaged or of a later version.
+pub(super) fn read(range: SearchedRange<'_>) -> Option<Result<CodePiece, DeviceForm>> {
+    let piece = range.parse();
+    let has_code = piece.as_ref().map_or(!range.effort.is_spent(), |piece| !piece.code.is_empty());
     has_code.then_some(piece.ok_or(DeviceForm::OffloadBinary))
 }
 
-/// `None` if it cannot be read.
-fn parse(content: &Arc<dyn Content>, offset: u64, end: u64, effort: &Effort) -> Option<CodePiece> {
-    let bytes = OffloadBytes { content: Arc::clone(content), start: offset, end };
-    let [version, size, entries, count] = bytes.header(effort)?;
-    let end = offset.checked_add(size).filter(|&it| it <= end && size >= HEADER)?;
-    let inflated = if version >= 3 { bytes.number(HEADER, effort)? } else { 0 };
-    let code = if inflated == 0 {
-        OffloadBytes { end, ..bytes }.code(version, entries, count, effort)?
-    } else {
-        let body = Beginning::of_any(content, offset.checked_add(entries)?, end, effort)?;
-        let head = bytes.read(0, entries, effort)?;
-        let content = body.behind(&head, inflated)?;
-        let unpacked = OffloadBytes { end: content.size(), start: 0, content };
-        unpacked.code(version, entries, count, effort)?
-    };
-    Some(CodePiece { form: DeviceForm::OffloadBinary, frames: Vec::new(), length: size, code })
+/// The offload binaries of a whole file, which follow each other: one for each image (`extractOffloadBinaries`).
+pub(super) fn read_all(range: SearchedRange<'_>) -> Option<Result<CodePiece, DeviceForm>> {
+    let magic = DeviceForm::OffloadBinary.magic();
+    let mut all: Option<CodePiece> = None;
+    loop {
+        let start = all.as_ref().map_or(0, |before| before.length);
+        let rest = SearchedRange { start, ..range };
+        if rest.bytes(0, magic.len() as u64).is_none_or(|head| head != magic) {
+            return all.filter(|piece| !piece.code.is_empty()).map(Ok);
+        }
+        let is_too_long = all.as_ref().is_some_and(|before| before.code.len() > MAX_IMAGES);
+        let Some(piece) = rest.parse().filter(|_| !is_too_long) else {
+            return (!range.effort.is_spent()).then_some(Err(DeviceForm::OffloadBinary));
+        };
+        all = Some(match all {
+            Some(before) => before.followed_by(piece),
+            None => piece,
+        });
+    }
 }
 
-struct OffloadBytes {
-    content: Arc<dyn Content>,
-    start: u64,
-    end: u64,
+impl CodePiece {
+    /// This code and what is behind it. That of others counts if there is none for AMD's GPUs.
+    fn followed_by(mut self, mut next: Self) -> Self {
+        let length = self.length.saturating_add(next.length);
+        let rank = |piece: &Self| (piece.form.is_amd() && !piece.code.is_empty(), !piece.code.is_empty());
+        if rank(&self).0 && rank(&next).0 {
+            self.code.append(&mut next.code);
+        }
+        Self { length, ..if rank(&next) > rank(&self) { next } else { self } }
+    }
 }
 
-impl OffloadBytes {
+impl SearchedRange<'_> {
+    /// `None` if it cannot be read.
+    fn parse(&self) -> Option<CodePiece> {
+        let [version, size, entries, count] = self.header()?;
+        let end = self.start.checked_add(size).filter(|&it| it <= self.end && size >= HEADER)?;
+        let inflated = if version >= 3 { self.number(HEADER)? } else { 0 };
+        let piece = if inflated == 0 {
+            SearchedRange { end, ..*self }.piece(version, entries, count)?
+        } else {
+            let body = Beginning::of_any(SearchedRange { start: self.start.checked_add(entries)?, end, ..*self })?;
+            let content = &body.behind(&self.bytes(0, entries)?, inflated)?;
+            SearchedRange { content, start: 0, end: content.size(), ..*self }.piece(version, entries, count)?
+        };
+        Some(CodePiece { length: size, ..piece })
+    }
+
     /// Version, size, offset of the entries and their number.
-    fn header(&self, effort: &Effort) -> Option<[u64; 4]> {
-        let head = self.read(0, HEADER, effort)?;
-        let rest = head.strip_prefix(DeviceForm::OffloadBinary.row().magic)?;
+    fn header(&self) -> Option<[u64; 4]> {
+        let head = self.bytes(0, HEADER)?;
+        let rest = head.strip_prefix(DeviceForm::OffloadBinary.magic())?;
         let (version, rest) = rest.split_first_chunk()?;
         let version = u32::from_le_bytes(*version).into();
         let [size, entries, count] = numbers(rest)?;
@@ -79,30 +103,36 @@ impl OffloadBytes {
         ((1..=3).contains(&version) && count <= MAX_ENTRIES).then_some([version, size, entries, count])
     }
 
-    /// The code for AMD's GPUs.
-    fn code(&self, version: u64, entries: u64, count: u64, effort: &Effort) -> Option<Vec<(Option<TargetId>, u64)>> {
-        let table = self.read(entries, ENTRY.checked_mul(count)?, effort)?;
-        let mut code = Vec::new();
+    /// The code for AMD's GPUs; if there is none, the form of that for others. Its length is not known here.
+    fn piece(&self, version: u64, entries: u64, count: u64) -> Option<CodePiece> {
+        let table = self.bytes(entries, ENTRY.checked_mul(count)?)?;
+        let (mut code, mut foreign) = (Vec::new(), None);
         for entry in table.chunks_exact(usize::try_from(ENTRY).ok()?) {
             let [strings, number, _, size] = numbers(entry.get(8..)?)?;
-            let (triple, arch) = self.names(version, strings, number, effort)?;
-            if TRIPLES.iter().any(|known| triple.starts_with(known)) {
-                code.push((std::str::from_utf8(&arch).ok().and_then(|arch| arch.parse().ok()), size));
+            let (triple, arch) = self.names(version, strings, number)?;
+            match TRIPLES.iter().find(|(known, _)| triple.starts_with(known)).map(|(_, form)| *form) {
+                Some(form) if form.is_amd() => {
+                    code.push((std::str::from_utf8(&arch).ok().and_then(|arch| arch.parse().ok()), size));
+                }
+                other => foreign = foreign.or(other),
             }
         }
-        Some(code)
+        Some(match foreign {
+            Some(form) if code.is_empty() => CodePiece::opaque(form, 0),
+            _ => CodePiece { form: DeviceForm::OffloadBinary, frames: Vec::new(), length: 0, code },
+        })
     }
 
     /// The triple and the architecture of an entry.
-    fn names(&self, version: u64, offset: u64, number: u64, effort: &Effort) -> Option<(Vec<u8>, Vec<u8>)> {
+    fn names(&self, version: u64, offset: u64, number: u64) -> Option<(Vec<u8>, Vec<u8>)> {
         let length = if version == 1 { 16 } else { 24 };
-        let table = self.read(offset, length * number.min(MAX_STRINGS), effort)?;
+        let table = self.bytes(offset, length * number.min(MAX_STRINGS))?;
         let (mut triple, mut arch) = (Vec::new(), Vec::new());
         for string in table.chunks_exact(usize::try_from(length).ok()?) {
             let [key, value] = numbers(string)?;
-            match &*self.text(key, effort)? {
-                b"triple" => triple = self.text(value, effort)?,
-                b"arch" => arch = self.text(value, effort)?,
+            match &*self.text(key)? {
+                b"triple" => triple = self.text(value)?,
+                b"arch" => arch = self.text(value)?,
                 _ => {}
             }
         }
@@ -110,22 +140,22 @@ impl OffloadBytes {
     }
 
     /// The text at an offset, which ends with a zero.
-    fn text(&self, offset: u64, effort: &Effort) -> Option<Vec<u8>> {
+    fn text(&self, offset: u64) -> Option<Vec<u8>> {
         let rest = self.end.checked_sub(self.start.checked_add(offset)?)?;
-        let mut bytes = self.read(offset, rest.min(MAX_STRING), effort)?;
+        let mut bytes = self.bytes(offset, rest.min(MAX_STRING))?;
         bytes.truncate(memchr::memchr(0, &bytes)?);
         Some(bytes)
     }
 
-    fn number(&self, offset: u64, effort: &Effort) -> Option<u64> {
-        numbers::<1>(&self.read(offset, 8, effort)?).map(|[number]| number)
+    fn number(&self, offset: u64) -> Option<u64> {
+        numbers::<1>(&self.bytes(offset, 8)?).map(|[number]| number)
     }
 
-    fn read(&self, offset: u64, length: u64, effort: &Effort) -> Option<Vec<u8>> {
+    fn bytes(&self, offset: u64, length: u64) -> Option<Vec<u8>> {
         let start = self.start.checked_add(offset)?;
         start.checked_add(length).filter(|&end| end <= self.end)?;
-        effort.spend(length)?;
-        Some(WholeFile::part(Parser::DeviceCode, &*self.content, start, length).ok()?.into_bytes())
+        self.effort.spend(length)?;
+        Some(WholeFile::part(Parser::DeviceCode, &**self.content, start, length).ok()?.into_bytes())
     }
 }
 

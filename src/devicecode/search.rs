@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::beginning::{MAX_FRAMES, beginnings, read};
-use super::effort::Effort;
+use super::effort::{Effort, SearchedRange};
 use super::form::DeviceCodePlace;
 use super::found::CodeTally;
 use crate::memory::TableError;
@@ -44,7 +44,8 @@ pub fn search(
                 continue;
             }
             end = start + 1;
-            if let Some(Ok(code)) = read(content, (start, range.end), resources, effort, MAX_FRAMES) {
+            let rest = SearchedRange { content, start, end: range.end, resources, effort };
+            if let Some(Ok(code)) = read(rest, MAX_FRAMES) {
                 end = start.saturating_add(code.length).max(end);
                 found.add(place, code)?;
             }

@@ -75,16 +75,25 @@ impl CodeFile {
     }
 }
 
-/// Why nothing can load code that a GPU takes, which finds one of these sets of targets at each place.
+/// Why nothing can load code that a GPU takes, which finds one of these sets of targets at each place. What is no code at all is in
+/// none of the sets.
 pub(crate) fn damage_for<'a>(damage: &'a CodeDamage, gpu: &TargetId, places: &[BTreeSet<TargetId>]) -> Option<&'a str> {
-    let is_taken = |target: &TargetId| places.iter().any(|code| gpu.takes(target, &code.iter().collect::<Vec<_>>()));
+    let is_taken = |target: &TargetId| {
+        places.iter().any(|code| gpu.takes(target, &code.iter().chain([target]).collect::<Vec<_>>()))
+    };
     let damage = damage.iter().find(|(target, _)| target.as_ref().is_none_or(is_taken));
     damage.map(|(_, reason)| reason.as_str())
 }
 
 /// The damage of a file that is code, as far as targets are known.
 pub(crate) fn damage_of_file(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> CodeDamage {
-    let mut damage = CodeFile::read(content, resources).ok().flatten().map(|code| code.damage).unwrap_or_default();
+    content.beginning(CODE_HEADER).map(|head| damage_after_head(&head, content, resources)).unwrap_or_default()
+}
+
+/// The same for a file whose [`CODE_HEADER`] is known.
+pub(crate) fn damage_after_head(head: &[u8], content: &Arc<dyn Content>, resources: &Arc<Resources>) -> CodeDamage {
+    let code = CodeFile::after_head(head, content, resources).ok().flatten();
+    let mut damage = code.map(|code| code.damage).unwrap_or_default();
     damage.retain(|target, _| target.is_some());
     damage
 }

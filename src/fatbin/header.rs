@@ -82,9 +82,13 @@ pub(crate) fn is_code(code: &[u8]) -> bool {
     header(code).is_some()
 }
 
-/// The end of the tables that the header of an AMDGPU ELF file names: a shorter file is truncated.
-fn end_of_tables(code: &[u8]) -> Option<u64> {
-    let header = header(code)?;
+/// The end of a cubin, NVIDIA's ELF file for one GPU: its tables are behind all else. `None` if this begins something else.
+pub(crate) fn end_of_cubin(code: &[u8]) -> Option<u64> {
+    end_of_tables(header_of(code, elf::EM_CUDA)?)
+}
+
+/// The end of the tables that the header of an ELF file names: a shorter file is truncated.
+fn end_of_tables(header: &FileHeader64<LE>) -> Option<u64> {
     let end = |offset: u64, size: u16, count: u16| offset.checked_add(u64::from(size) * u64::from(count));
     let sections = end(header.e_shoff.get(LE), header.e_shentsize.get(LE), header.e_shnum.get(LE))?;
     let segments = end(header.e_phoff.get(LE), header.e_phentsize.get(LE), header.e_phnum.get(LE))?;
@@ -116,7 +120,7 @@ pub(crate) fn damage_by_beginning(code: &[u8], size: u64) -> Option<String> {
 
 /// The end of everything by the beginning of a code object alone, as far as its program headers are in that.
 pub(crate) fn end_by_beginning(code: &[u8]) -> u64 {
-    let Some(end) = end_of_tables(code) else { return 0 };
+    let Some(end) = header(code).and_then(end_of_tables) else { return 0 };
     let table =
         segment_table(code).and_then(|(offset, count)| Some((code.get(usize::try_from(offset).ok()?..)?, count)));
     table.map_or(end, |(table, count)| end_of_segments(table, count, end))
@@ -148,8 +152,12 @@ fn is_spirv(code: &[u8]) -> bool {
 
 /// The header of an AMDGPU ELF file.
 pub(super) fn header(code: &[u8]) -> Option<&FileHeader64<LE>> {
+    header_of(code, elf::EM_AMDGPU)
+}
+
+fn header_of(code: &[u8], machine: elf::Machine) -> Option<&FileHeader64<LE>> {
     let (header, _) = from_bytes::<FileHeader64<LE>>(code).ok()?;
-    (header.e_ident.magic == elf::ELFMAG && header.e_machine.get(LE) == elf::EM_AMDGPU).then_some(header)
+    (header.e_ident.magic == elf::ELFMAG && header.e_machine.get(LE) == machine).then_some(header)
 }
 
 /// Whether the number of the processor is none of a GCN or later GPU. Code object version 2 may have no number.

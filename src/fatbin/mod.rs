@@ -50,7 +50,7 @@ use crate::rope::{Content, ExtentSource};
 
 pub(crate) use bundle::is_plain_bundle;
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
-pub(crate) use code_file::{CodeFile, begins_code, damage_for, damage_of_file};
+pub(crate) use code_file::{CodeFile, begins_code, damage_after_head, damage_for, damage_of_file};
 pub(crate) use compressed::{Compressed, DECODER};
 pub(crate) use entry_id::EntryTargets;
 pub(crate) use equal::BundleClaims;
@@ -59,7 +59,8 @@ pub(crate) use frames::{
     ANY_SIZE, MAX_FRAME_HEADER, frame_length, from_first_frame, header_at, in_frames, is_skipped_frame,
 };
 pub(crate) use header::{
-    CODE_BEGINNING, CodeDamage, code_damage, damage_by_beginning, end_by_beginning, is_code, tells_features,
+    CODE_BEGINNING, CodeDamage, code_damage, damage_by_beginning, end_by_beginning, end_of_cubin, is_code,
+    tells_features,
 };
 pub use header::{CODE_HEADER, code_problem, code_target, loaded_code_problem};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};

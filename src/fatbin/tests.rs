@@ -196,7 +196,7 @@ fn extending_a_bundle_does_not_wait_for_another_thread() {
         if let Some(held) = started.take() {
             let (packed, (done, finished)) = (Arc::clone(packed), std::sync::mpsc::channel());
             std::thread::spawn(move || done.send(packed.extend(held, &|| packed.size())));
-            extended.set(finished.recv_timeout(Duration::from_secs(20)).ok());
+            extended.set(finished.recv_timeout(Duration::from_secs(300)).ok());
         }
         packed.size()
     });

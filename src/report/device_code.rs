@@ -94,10 +94,11 @@ impl CodeSummary {
             DeviceCodePlace::Wrapper if self.form == DeviceForm::SplitMarker => "",
             DeviceCodePlace::Wrapper => " of its wrappers",
             DeviceCodePlace::Data => " in its data",
+            DeviceCodePlace::Unloaded => " in unloaded data",
             DeviceCodePlace::Object => " for a linker",
             DeviceCodePlace::File => "",
         };
-        kind += self.form.row().name;
+        kind += self.form.name();
         kind + place
     }
 
@@ -145,7 +146,7 @@ fn amount_of(target: &str, amount: CodeAmount) -> String {
 
 /// Why code stays in the host part.
 pub(crate) fn reason(found: &CodeOfForm, archives: &[String]) -> String {
-    let of_form = found.form.row().stays;
+    let of_form = found.form.stays();
     match (of_form, found.place) {
         (Some(reason), _) if found.form == DeviceForm::SplitMarker && !archives.is_empty() => {
             format!("{reason}; its marker names {}", archives.join(", "))
@@ -153,6 +154,7 @@ pub(crate) fn reason(found: &CodeOfForm, archives: &[String]) -> String {
         (Some(reason), _) => reason.to_owned(),
         (None, DeviceCodePlace::Wrapper) => "it is not split; the warnings say why".to_owned(),
         (None, DeviceCodePlace::Data) => "loaded by address".to_owned(),
+        (None, DeviceCodePlace::Unloaded) => "not loaded with its file, which a program may read for it".to_owned(),
         (None, DeviceCodePlace::Object) => "read by a linker, not by a HIP runtime".to_owned(),
         (None, DeviceCodePlace::File) if found.targets.len() > 1 => "one file has code for several GPUs".to_owned(),
         (None, DeviceCodePlace::File) => "no handler knows it, or its path names no GPU".to_owned(),

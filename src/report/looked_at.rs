@@ -1,16 +1,19 @@
 //! What was looked at in an input that has nothing to split, or to see what else it has.
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
 use super::device_code::CodeSummary;
 use super::table::counted;
 use crate::binary::SplitBinary;
-use crate::devicecode::{DeviceForm, begins_static_library, code_by_name, code_of_file, is_packed_tree};
+use crate::devicecode::{
+    DeviceForm, Effort, begins_static_library, code_after_head, code_by_name, first_block, foreign_code, is_packed_tree,
+};
 use crate::loader::is_archive;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryPath, Input, may_be_binary};
+use crate::source::{EntryPath, Input, is_head_of_binary};
 use crate::split::{CodeOfFile, Destination, Fate, Plan};
 use crate::text::{NAMED, first_names};
 
@@ -19,7 +22,7 @@ use crate::text::{NAMED, first_names};
 pub(crate) struct LookedAt {
     files: usize,
     binaries: usize,
-    /// Static libraries, of which only the beginning was read.
+    /// Static libraries, and what else is named by the data in it, of which only the beginning was read.
     libraries: usize,
     /// Libraries whose wrappers lead to archives that the input does not have.
     split: usize,
@@ -27,6 +30,8 @@ pub(crate) struct LookedAt {
     archives: usize,
     /// Files that begin with device code, or are called so.
     loose: FirstName,
+    /// Those of which none has code for AMD's GPUs, with the form.
+    foreign: Vec<String>,
     /// Files with code that stays, with that code; `None` if the data of binaries was not searched.
     found: Option<Vec<String>>,
     /// Whether a search stopped early.
@@ -87,6 +92,8 @@ impl LookedAt {
                 all.add_file(&entry.path, content, resources);
             }
         }
+        // `inspect` searches most archives, as it does data, and names the others.
+        all.libraries += mem::take(&mut all.packed).count;
         let loose = all.loose.sentence("file with device code stays", "files with device code stay", "as a whole");
         let parts: Vec<_> = loose.into_iter().chain(all.unsearched()).collect();
         (!parts.is_empty()).then(|| parts.join("; "))
@@ -94,13 +101,16 @@ impl LookedAt {
 
     /// Looks at the beginning of a file. Returns whether it may be a binary.
     fn add_file(&mut self, path: &EntryPath, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> bool {
+        let (block, effort) = (first_block(&**content), Effort::of(content.size()));
+        let is_binary = is_head_of_binary(&block);
         let named = || code_by_name(path.name(), &**content);
-        let (is_binary, has_code) =
-            (may_be_binary(&**content), code_of_file(content, resources).or_else(named).is_some());
+        let code = code_after_head(&block, content, resources, &effort).or_else(named).map(|code| code.form);
+        self.is_unfinished |= effort.is_spent();
         self.files += 1;
-        self.loose.extend(has_code.then_some(path));
-        self.libraries += usize::from(is_library(&**content));
-        self.packed.extend(is_packed_tree(path.name()).then_some(path));
+        self.loose.extend(code.map(|_| path));
+        self.foreign.extend(code.filter(|it| !it.is_amd()).map(|form| format!("{path} ({})", form.name())));
+        self.libraries += usize::from(begins_static_library(&block));
+        self.packed.extend(is_packed_tree(path.name(), &block, content).then_some(path));
         self.binaries += usize::from(is_binary);
         is_binary
     }
@@ -109,20 +119,24 @@ impl LookedAt {
     pub(crate) fn searched(mut self, code: &[CodeOfFile]) -> Self {
         self.is_unfinished = code.iter().any(|file| file.is_unfinished);
         self.packed = FirstName::default();
-        self.packed.extend(code.iter().filter(|file| file.is_packed_tree).map(|file| &file.path));
+        self.packed.extend(code.iter().filter(|file| file.has_archive).map(|file| &file.path));
         let is_named = |summary: &CodeSummary| summary.fate == Fate::Stays && summary.form != DeviceForm::SplitMarker;
-        let named = CodeSummary::all(code).into_iter().filter(is_named).map(|summary| summary.sentence());
-        self.found = Some(named.collect());
+        let named: Vec<_> = CodeSummary::all(code).into_iter().filter(is_named).collect();
+        let is_amd = named.iter().any(|summary| summary.form.is_amd());
+        let (own, foreign) = named.iter().partition::<Vec<_>, _>(|_| is_amd);
+        self.found = Some(own.into_iter().map(CodeSummary::sentence).collect());
+        self.foreign = foreign.into_iter().map(|summary| format!("{} ({})", summary.path, summary.kind())).collect();
         self
     }
 
     /// What was not searched, in words.
     fn unsearched(&self) -> Option<String> {
         let mut parts = Vec::new();
+        if self.found.is_none() && self.binaries + self.libraries > 0 {
+            parts.push("data was not searched for code, \"kpackfs inspect\" does that".to_owned());
+        }
         if self.is_unfinished {
-            parts.push("data was not searched to the end".to_owned());
-        } else if self.found.is_none() && self.binaries + self.libraries > 0 {
-            parts.push("data was not searched, \"kpackfs inspect\" does that".to_owned());
+            parts.push("a file was not searched to the end".to_owned());
         }
         parts.extend(not_searched(&self.packed));
         (!parts.is_empty()).then(|| parts.join("; "))
@@ -135,40 +149,32 @@ pub(crate) fn not_searched(archives: &FirstName) -> Option<String> {
     Some(format!("{sentence}: unpack, or name each"))
 }
 
-/// Whether a file is a static library.
-fn is_library(content: &dyn Content) -> bool {
-    content.beginning(8).is_ok_and(|head| begins_static_library(&head))
-}
-
 /// The rest of a sentence that begins with the input.
 impl fmt::Display for LookedAt {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { files, binaries, split, archives, loose, found, .. } = self;
-        let (found, unsearched) = (found.as_deref().unwrap_or_default(), self.unsearched());
+        let Self { files, binaries, split, archives, loose, foreign, found, .. } = self;
+        let found = found.as_deref().unwrap_or_default();
+        let counts = format!("{}, {}", counted(*files, "file", "files"), counted(*binaries, "binary", "binaries"));
+        let unsearched = self.unsearched().map(|it| format!("; {it}")).unwrap_or_default();
         match (split, archives) {
             _ if *files == 0 => formatter.write_str("has no files"),
             (0, 0) if !found.is_empty() => {
                 let named = first_names(found, NAMED, "; ", ";");
                 write!(formatter, "has device code in forms that are not split: {named}")
             }
-            (0, 0) if loose.count > 0 => write!(
+            (0, 0) if loose.count > foreign.len() => write!(
                 formatter,
                 "has {} of no library and of no database that is split",
                 counted(loose.count, "file with device code", "files with device code")
             ),
-            (0, 0) if unsearched.is_some() => write!(
-                formatter,
-                "has no HIP wrappers with code and no kernel databases: {}, {}; {}",
-                counted(*files, "file", "files"),
-                counted(*binaries, "binary", "binaries"),
-                unsearched.unwrap_or_default()
-            ),
+            (0, 0) if !foreign.is_empty() => write!(formatter, "has {}{unsearched}", foreign_code(foreign)),
+            (0, 0) if !unsearched.is_empty() => {
+                write!(formatter, "has no HIP wrappers with code and no kernel databases: {counts}{unsearched}")
+            }
             (0, 0) => write!(
                 formatter,
-                "contains no device code and no kernel databases: {}, {}, none of which has HIP's wrappers, device code in \
-                 its data, or is of a database",
-                counted(*files, "file", "files"),
-                counted(*binaries, "binary", "binaries")
+                "contains no device code for AMD's GPUs and no kernel databases: {counts}, none of which has HIP's wrappers, such \
+                 code in its data, or is of a database"
             ),
             (0, _) => write!(
                 formatter,

@@ -14,6 +14,10 @@ use crate::rope::{Content, to_usize};
 /// Bytes of the smallest file that can be a binary: an ELF header, or the DOS header of PE.
 pub(crate) const MIN_BINARY: u64 = 64;
 
+/// What an `AppImage` begins with: an ELF file with "AI" in the padding of its `e_ident` (`AppImageSpec`, "Image format"). What is
+/// in it is in the image of a file system behind that.
+pub(super) const APP_IMAGE: &[u8] = b"\x7fELF\x02\x01\x01\0AI";
+
 /// A format of host binaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostFormat {
@@ -25,6 +29,7 @@ impl HostFormat {
     /// The one that a file with these first bytes may have.
     pub(crate) fn of_head(head: &[u8]) -> Option<Self> {
         match head {
+            _ if head.starts_with(APP_IMAGE) => None,
             [0x7f, b'E', b'L', b'F', ..] => Some(Self::Elf),
             [b'M', b'Z', _, _, ..] => Some(Self::Coff),
             _ => None,
@@ -59,7 +64,7 @@ pub(super) fn is_binary(location: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     let mut magic = Vec::new();
-    disk::open(location)?.0.take(4).read_to_end(&mut magic)?;
+    disk::open(location)?.0.take(MIN_BINARY).read_to_end(&mut magic)?;
     Ok(begins_binary(&magic))
 }
 

@@ -15,7 +15,7 @@ use super::member::OpenWheel;
 use super::tar::sought;
 use super::{SourceError, unknown};
 use crate::disk;
-use crate::rope::to_usize;
+use crate::rope::{Content, to_usize};
 
 /// The most members that a wheel may have. The largest ROCm wheels have some ten thousand.
 pub(super) const MAX_MEMBERS: u64 = 1 << 20;
@@ -182,6 +182,13 @@ pub(crate) fn ends_as_zip(location: &Path) -> io::Result<bool> {
     file.seek(SeekFrom::Start(metadata.len().saturating_sub(TAIL)))?;
     file.take(TAIL).read_to_end(&mut tail)?;
     Ok(is_tail(&tail))
+}
+
+/// The same of a file whose bytes may not be on the disk. What cannot be read does not end so.
+pub(crate) fn content_ends_as_zip(content: &dyn Content) -> bool {
+    let start = content.size().saturating_sub(TAIL);
+    let mut tail = vec![0; to_usize(content.size() - start)];
+    content.read_at(start, &mut tail).is_ok() && is_tail(&tail)
 }
 
 /// Whether the end of a zip file is the last of these bytes.

@@ -54,6 +54,7 @@ use crate::rope::{Content, to_usize};
 pub use binary::begins_binary;
 pub(crate) use binary::{HostFormat, MIN_BINARY, begins_as_binary, is_head_of_binary, may_be_binary};
 pub(crate) use calendar::date;
+use central::content_ends_as_zip;
 pub(crate) use central::ends_as_zip;
 pub use entry::{Attributes, Entry, EntryKind};
 pub use error::SourceError;
@@ -69,7 +70,7 @@ pub(crate) use tar::{
     open_archive, packing_of, path_of, read_extended, read_members,
 };
 pub use tree::open_file;
-pub(crate) use unknown::unknown;
+pub(crate) use unknown::{is_packed_archive, unknown};
 
 impl Input {
     /// Lists the directory, wheel, tar archive or binary at `location`, or of a command that takes URLs the wheel there.
@@ -100,6 +101,16 @@ impl Input {
         let below = |path: &EntryPath| EntryPath::new(&[archive.as_bytes(), path.as_bytes()].join(&b'/'));
         let files = input.ok()?;
         files.files().map(|(path, content)| Some((below(path).ok()?, Arc::clone(content)))).collect()
+    }
+
+    /// Where the zip file behind a program begins, if [`Input::files_in`] lists its files.
+    pub(crate) fn zip_behind(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<u64> {
+        let (name, identity) = (EntryPath::new(b"program").ok()?, content.identity()?);
+        if !content_ends_as_zip(&**content) {
+            return None;
+        }
+        Self::files_in(&name, content, resources)?;
+        wheel::start_in(name.as_path(), (content, identity), resources)
     }
 
     fn list(

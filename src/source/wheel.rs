@@ -54,6 +54,17 @@ pub(super) fn list_file(
     list_members(OpenWheel::new(&location, bytes, resources), owner, location)
 }
 
+/// Where the first member of such a file begins.
+pub(super) fn start_in(
+    location: &Path,
+    (file, identity): (&Arc<dyn Content>, Identity),
+    resources: &Arc<Resources>,
+) -> Option<u64> {
+    let wheel = OpenWheel::new(location, WheelBytes::Member(Arc::clone(file), identity), resources);
+    let (members, _) = members(&wheel, location, &ParserMemory::new(Parser::CentralDirectory)).ok()?;
+    members.iter().map(|member| member.claims.header_start).min()
+}
+
 /// The same of a file on a server.
 pub(super) fn list_remote(location: &Path, resources: &Arc<Resources>) -> Result<Input, SourceError> {
     let file = RemoteFile::open(location, resources)?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::binary_code::{Holder, find};
 use crate::binary::FileCode;
 use crate::devicecode::{CodeOfForm, CodePiece, CodeTally, DeviceCodePlace};
-use crate::fatbin::{Bundle, CodeDamage, damage_of_file};
+use crate::fatbin::{Bundle, CODE_HEADER, CodeDamage, damage_after_head};
 use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
@@ -25,6 +25,9 @@ pub(super) struct ContentCode {
     pub(super) code: FileCode,
     /// What is wrong with it.
     pub(super) damage: CodeDamage,
+    /// Whether the file cannot be read. Then nothing is recorded.
+    #[serde(skip)]
+    pub(super) is_unread: bool,
 }
 
 impl ContentCode {
@@ -39,15 +42,19 @@ impl ContentCode {
         if let Some(known) = identity.as_ref().and_then(|identity| resources.index.get(RecordKind::Scan, identity)) {
             return known;
         }
-        let damage = match bundles {
-            Some(bundles) => damage_of(bundles, content, resources),
-            None => damage_of_file(content, resources),
+        // Of a member of a wheel, a read of the beginning inflates it.
+        let head = content.beginning(CODE_HEADER);
+        let damage = match (bundles, &head) {
+            (Some(bundles), _) => damage_of(bundles, content, resources),
+            (None, Ok(head)) => damage_after_head(head, content, resources),
+            (None, Err(_)) => CodeDamage::default(),
         };
-        let code = FileCode::of(content, is_fat, resources);
+        let code = head.and_then(|head| FileCode::after_head(&head, content, is_fat, resources));
         let is_finished = code.as_ref().is_ok_and(|code| !code.is_unfinished);
+        let is_unread = code.is_err();
         let code = code.unwrap_or_default();
         let wrapped = tally(DeviceCodePlace::Wrapper, bundles.into_iter().flatten().map(CodePiece::of_bundle));
-        let found = Self { is_fat, wrapped, code, damage };
+        let found = Self { is_fat, wrapped, code, damage, is_unread };
         // Searching a small file costs less than a record of it.
         let is_worth = content.size() >= MIN_RECORDED || found != Self::default();
         if let Some(identity) = identity.filter(|_| is_finished && is_worth) {

@@ -8,13 +8,14 @@ use serde::Serialize;
 use super::content_code::{ContentCode, tally};
 use super::{Destination, Plan};
 use crate::binary::FileCode;
-use crate::devicecode::{CodeOfForm, DeviceCodePlace, code_by_name, code_of_file, is_packed_tree, unpacked};
+use crate::devicecode::{
+    CodeOfForm, DeviceCodePlace, Effort, UnpackedFile, code_by_name, code_of_file, files_behind, unpacked,
+};
 use crate::fatbin::CodeDamage;
 use crate::join::Joined;
 use crate::memory::{Parser, ParserMemory};
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::rope::Content;
 use crate::source::{Entry, EntryPath, Input};
 
 /// What becomes of device code in a split.
@@ -40,8 +41,10 @@ pub struct CodeOfFile {
     pub archives: Vec<String>,
     /// Whether the search stopped early, because too much looks like code.
     pub is_unfinished: bool,
-    /// Whether it is an archive that is not searched: one in an archive, or of a format that is not read.
-    pub is_packed_tree: bool,
+    /// Whether a zip file is behind it, whose files are searched by themselves.
+    has_zip: bool,
+    /// Whether it is or has an archive that is not searched: one in an archive, or of a format that is not read.
+    pub has_archive: bool,
     /// What is wrong with code behind wrappers or in a file.
     pub(crate) damage: CodeDamage,
     /// The memory of its targets.
@@ -51,27 +54,30 @@ pub struct CodeOfFile {
 impl CodeOfFile {
     /// Code with what becomes of it, and `code`, which stays.
     fn new(path: EntryPath, mut all: Vec<(Fate, CodeOfForm)>, code: FileCode, damage: CodeDamage) -> Self {
-        let FileCode { found, archives, is_unfinished } = code;
+        let FileCode { found, archives, is_unfinished, has_zip, has_archive } = code;
         all.extend(found.into_iter().map(|found| (Fate::Stays, found)));
         let memory = ParserMemory::new(Parser::DeviceCode);
         let mut targets = all.iter().flat_map(|(_, found)| found.targets.keys());
         let is_kept = targets.try_for_each(|target| memory.add_entry(target.processor().as_bytes())).is_ok();
         let found = if is_kept { all } else { Vec::new() };
         let is_unfinished = is_unfinished || !is_kept;
-        Self { path, found, archives, is_unfinished, is_packed_tree: false, damage, _memory: memory }
+        Self { path, found, archives, is_unfinished, has_zip, has_archive, damage, _memory: memory }
     }
 
-    /// That of a file in an archive. What is behind wrappers is found as other data is.
-    fn in_archive(path: EntryPath, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Self {
-        let is_packed_tree = is_packed_tree(path.name());
-        let search = || ContentCode::of(content, None, resources);
-        let ContentCode { code, damage, .. } = if is_packed_tree { ContentCode::default() } else { search() };
-        Self { is_packed_tree, ..Self::new(path, Vec::new(), code, damage) }
+    /// That of a file in an archive, of which planning says nothing. What is behind wrappers is found as other data is.
+    fn in_archive(file: UnpackedFile, resources: &Arc<Resources>) -> Self {
+        let UnpackedFile { path, content, is_packed_tree, .. } = file;
+        let search = || ContentCode::of(&content, None, resources);
+        let ContentCode { code, damage, is_unread, .. } =
+            if is_packed_tree { ContentCode::default() } else { search() };
+        let code = if is_unread { FileCode::unread() } else { code };
+        let own = Self::new(path, Vec::new(), code, damage);
+        Self { has_archive: is_packed_tree || own.has_archive || own.has_zip, ..own }
     }
 
     /// Whether there is something to say about it.
     fn is_notable(&self) -> bool {
-        !self.found.is_empty() || self.is_unfinished || self.is_packed_tree || !self.damage.is_empty()
+        !self.found.is_empty() || self.is_unfinished || self.has_archive || !self.damage.is_empty()
     }
 
     /// The code that stays in the host part.
@@ -80,9 +86,8 @@ impl CodeOfFile {
     }
 }
 
-/// The device code of all files of an input, in the order of the input. Reads the data of binaries, and the first block of
-/// other files. What cannot be read has none here, and
-/// planning has reported it.
+/// The device code of all files of an input, in the order of the input. Reads the data of binaries, and the beginning of other
+/// files, which may be compressed. What cannot be read has none here, and planning has reported it.
 pub fn device_code(
     input: &Input,
     (joined, plan): (&Joined, &Plan),
@@ -93,12 +98,22 @@ pub fn device_code(
     let files = input.entries.par_iter().zip(&plan.places).enumerate().with_max_len(1);
     let found = files.flat_map_iter(|(position, (entry, place))| {
         let _named = progress.at(|| entry.path.to_string());
-        let found: Vec<_> = match entry.content().filter(|_| is_packed_tree(entry.path.name())) {
+        let in_archive = |file| CodeOfFile::in_archive(file, resources);
+        let whole = || {
+            let own = of_entry((position, entry), place, (joined, plan), resources);
+            let content = entry.content().filter(|_| own.as_ref().is_some_and(|own| own.has_zip));
+            let behind = content.map(|content| files_behind(&entry.path, content, resources));
+            own.into_iter().chain(behind.into_iter().flatten().map(in_archive)).collect()
+        };
+        let of_file = |file: UnpackedFile| {
+            let is_own = !file.is_in_archive && !file.is_packed_tree;
+            if is_own { whole() } else { vec![in_archive(file)] }
+        };
+        let found = match entry.content() {
             Some(content) if matches!(place, Destination::Host) => {
-                let files = unpacked(&entry.path, content, resources).into_iter();
-                files.map(|(path, content)| CodeOfFile::in_archive(path, &content, resources)).collect()
+                unpacked(&entry.path, content, resources).flat_map(of_file).collect()
             }
-            _ => of_entry((position, entry), place, (joined, plan), resources).into_iter().collect(),
+            _ => whole(),
         };
         progress.advance(entry.size());
         found.into_iter().filter(CodeOfFile::is_notable)
@@ -117,7 +132,10 @@ fn of_entry(
     let searched = plan.searched.get(&position).map(|found| found.as_deref().cloned().unwrap_or_default());
     let (fate, moved, known) = match place {
         Destination::Device(..) | Destination::Unwanted(..) | Destination::Held => {
-            (Fate::Moved, tally(DeviceCodePlace::File, code_of_file(content, resources)), ContentCode::default())
+            let effort = Effort::of(content.size());
+            let moved = tally(DeviceCodePlace::File, code_of_file(content, resources, &effort));
+            let code = FileCode { is_unfinished: effort.is_spent(), ..FileCode::default() };
+            (Fate::Moved, moved, ContentCode { code, ..ContentCode::default() })
         }
         Destination::Rewritten { content, .. } => {
             let original = &content.original;

@@ -27,6 +27,7 @@ use super::marker::MARKER_ALONE;
 use super::ranges::any_overlap;
 use super::wrapper::{WrapperFields, check_size};
 use super::{BinaryError, Wrapper};
+use crate::devicecode::DeviceForm;
 use crate::rope::Content;
 
 /// Section with the offload bundles. Object files may call it `.hip_fatbin`; linkers truncate names in images to eight
@@ -57,14 +58,15 @@ pub(super) fn data_sections(content: &Arc<dyn Content>) -> Result<Option<Vec<Dat
         let flags = section.header.characteristics.get(LE).0;
         let is_data = flags & pe::IMAGE_SCN_CNT_INITIALIZED_DATA.0 != 0 && flags & pe::IMAGE_SCN_MEM_EXECUTE.0 == 0;
         let role = match section.header.name {
-            name if NVIDIA.contains(&name) => DataRole::Nvidia,
+            _ if !is_data => DataRole::Other,
+            name if NVIDIA.contains(&name) => DataRole::Foreign(DeviceForm::NvidiaFatbin),
             FATBIN => DataRole::Bundles,
-            WRAPPERS | MARKER => return None,
+            WRAPPERS | MARKER => DataRole::Other,
             _ => DataRole::Data,
         };
-        is_data.then(|| DataSection { role, range: section.offset..section.end() })
+        DataSection { role, range: section.offset..section.end() }
     };
-    Ok(PeImage::read(content)?.map(|image| image.sections.iter().filter_map(data).collect()))
+    Ok(PeImage::read(content)?.map(|image| image.sections.iter().map(data).collect()))
 }
 
 /// An image whose device code has been located.

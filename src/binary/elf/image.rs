@@ -9,7 +9,7 @@ use object::elf::{self, FileHeader64, ProgramFlags, ProgramHeader64, ProgramType
 use object::pod::{Pod, bytes_of, bytes_of_slice, from_bytes, slice_from_bytes};
 use object::{LittleEndian as LE, U32, U64};
 
-use crate::binary::BinaryError;
+use crate::binary::{BinaryError, LinkedMachine};
 use crate::memory::{Parser, WholeFile};
 use crate::rope::{Content, to_usize};
 
@@ -75,9 +75,10 @@ impl ElfImage {
     }
 
     /// Reads the headers. `Ok(None)` if this is not an ELF file that can have device code for a loader: it is not
-    /// 64-bit little-endian, or neither an executable nor a shared library.
+    /// 64-bit little-endian, neither an executable nor a shared library, or code of a GPU itself.
     pub(crate) fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        let Some(header) = Self::loadable_header(content)? else { return Ok(None) };
+        let is_for_host = |it: &FileHeader64<LE>| LinkedMachine::Elf(it.e_machine.get(LE).0).is_host();
+        let Some(header) = Self::loadable_header(content)?.filter(is_for_host) else { return Ok(None) };
         let segments = read_segments(content, &header)?;
         let (sections, names_index) = read_sections(content, &header)?;
         Ok(Some(Self { content: Arc::clone(content), header, segments, sections, names_index }))
@@ -105,8 +106,7 @@ impl ElfImage {
         self.segments.get(index).ok_or_else(|| BinaryError::malformed("no such program header"))
     }
 
-    /// The first section with this name. Sections marked as unused (`SHT_NULL`) and the one with index 0 (`SHN_UNDEF`)
-    /// do not count, whatever their fields say.
+    /// The first section with this name, but for unused ones (`SHT_NULL`) and that with index 0 (`SHN_UNDEF`).
     pub(crate) fn section(&self, name: &[u8]) -> Option<(usize, &ElfSection)> {
         self.sections.iter().enumerate().skip(1).find(|(_, section)| !section.is_null() && section.name == name)
     }

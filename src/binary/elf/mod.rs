@@ -21,6 +21,7 @@ mod symbols;
 use std::ops::Range;
 use std::sync::Arc;
 
+use memchr::memmem;
 use object::LittleEndian as LE;
 use object::elf::{self, SectionType};
 
@@ -34,6 +35,7 @@ pub(super) use self::symbols::Symbols;
 use super::data_section::{DataRole, DataSection};
 use super::ranges::any_overlap;
 use super::{BinaryError, Wrapper};
+use crate::devicecode::DeviceForm;
 use crate::rope::Content;
 
 /// LLVM's "Extensions": the type of the section `.llvm.offloading`.
@@ -41,6 +43,11 @@ const SHT_LLVM_OFFLOADING: SectionType = SectionType(0x6fff_4c0b);
 
 /// Sections with NVIDIA's device code: of a program, and of relocatable device code.
 const NVIDIA: [&[u8]; 2] = [b".nv_fatbin", b"__nv_relfatbin"];
+
+/// Whether a section has SPIR-V, or what Intel's compilers make of it. Those of other targets hold bundles and fat binaries.
+fn is_sycl(name: &[u8]) -> bool {
+    name.strip_prefix(DeviceForm::Bundle.magic()).is_some_and(|kind| memmem::find(kind, b"-spir").is_some())
+}
 
 /// Whether a file may have device code or may have been split. A compressed file is judged by a small part of it;
 /// others are not read.
@@ -105,18 +112,21 @@ pub(super) fn data_sections(content: &Arc<dyn Content>) -> Result<Option<Vec<Dat
     let image = ElfImage::read(content)?.filter(|image| !image.sections.is_empty());
     let data = |section: &ElfSection| {
         let kind = section.header.sh_type.get(LE);
-        let is_data = section.is_allocated() && section.flags().0 & elf::SHF_EXECINSTR.0 == 0;
         let role = match &*section.name {
             _ if kind == SHT_LLVM_OFFLOADING => DataRole::Data,
-            _ if !is_data || kind != elf::SHT_PROGBITS => return None,
-            name if NVIDIA.contains(&name) => DataRole::Nvidia,
+            _ if kind != elf::SHT_PROGBITS || section.flags().0 & elf::SHF_EXECINSTR.0 != 0 => DataRole::Other,
+            name if !section.is_allocated() && name.starts_with(b".debug") => DataRole::Other,
+            _ if !section.is_allocated() => DataRole::Unloaded,
+            name if NVIDIA.contains(&name) => DataRole::Foreign(DeviceForm::NvidiaFatbin),
+            name if is_sycl(name) => DataRole::Foreign(DeviceForm::Sycl),
             FATBIN => DataRole::Bundles,
-            WRAPPERS | MARKER => return None,
+            WRAPPERS | MARKER => DataRole::Other,
             _ => DataRole::Data,
         };
-        Some(DataSection { role, range: section.offset..section.end() })
+        DataSection { role, range: section.offset..section.end() }
     };
-    Ok(image.map(|image| image.sections.iter().filter_map(data).collect()))
+    let table = |image: &ElfImage| DataSection { role: DataRole::Other, range: image.section_headers() };
+    Ok(image.map(|image| image.sections.iter().map(data).chain([table(&image)]).collect()))
 }
 
 /// The device code of an image, and its wrappers with their bundles.

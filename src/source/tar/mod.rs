@@ -19,7 +19,7 @@ use tar::EntryType;
 
 pub(crate) use self::extended::ExtendedRecords;
 pub(crate) use self::members::{ArchiveEnd, TarMember, kind_name, path_of, read_extended, read_members};
-pub(crate) use self::names::{TarNames, is_no_tar};
+pub(crate) use self::names::{TarNames, is_no_tar, may_be_tar};
 pub(super) use self::reader::sought;
 pub(crate) use self::unpacked::{TarCompression, open as open_archive};
 use super::error::is_named_wheel;
@@ -61,7 +61,7 @@ pub(crate) fn packing_of(location: &Path, head: &[u8]) -> Option<TarCompression>
 }
 
 /// Whether a block is a header: its bytes have the sum that it states, in which the sum's own eight bytes count as blanks.
-fn is_header(block: &[u8]) -> bool {
+pub(super) fn is_header(block: &[u8]) -> bool {
     let stated = block.get(148..156).and_then(|digits| std::str::from_utf8(digits).ok());
     let stated = stated.and_then(|digits| u64::from_str_radix(digits.trim_matches(['\0', ' ']), 8).ok());
     let sum = |bytes: &[u8]| bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();

@@ -4,14 +4,17 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use tar::{EntryType, Header};
 
+use super::reader::ContentReader;
 use super::unpacked::{MAX_MEMORY, TarCompression, WINDOW_LOG};
 use super::{BLOCK, is_end, is_header, path_of};
 use crate::disk;
+use crate::rope::Content;
 use crate::source::EntryPath;
 
 /// The most bytes of a compressed archive that are unpacked.
@@ -20,12 +23,22 @@ const MOST: u64 = 1 << 20;
 /// The most bytes that are read for these: blocks may be empty.
 const MOST_READ: u64 = 2 * MOST;
 
+/// The most bytes that are unpacked for each byte of an archive whose members are all looked at. Device code has ten.
+const MOST_RATIO: u64 = 1 << 10;
+
+/// The same limits for files in an input, of which each thread looks at one: the logarithm of a window, and KiB. `zstd -19` and
+/// `xz -6` stay within them.
+const SMALL_WINDOW_LOG: u32 = 23;
+const SMALL_MEMORY: u32 = 9 << 10;
+
 /// Iterates over the paths of members as their headers state them, without those of extended headers: what an archive is
 /// recognised by has short names. Ends at what cannot be read, of which listing the archive tells.
 pub(crate) struct TarNames {
     bytes: TarBytes,
     /// Bytes up to the next header.
     rest: u64,
+    /// Whether the blocks that end an archive have been reached.
+    is_at_end: bool,
 }
 
 enum TarBytes {
@@ -36,35 +49,63 @@ enum TarBytes {
 impl TarNames {
     /// The members of the archive at `location`.
     pub(crate) fn open(location: &Path, packing: TarCompression) -> io::Result<Self> {
-        let bytes = match unpacked(location, packing)? {
-            Some(stream) => TarBytes::Unpacked(Box::new(stream.take(MOST))),
-            None => TarBytes::File(disk::open(location)?.0),
+        Self::up_to((MOST, MOST_READ), location, packing)
+    }
+
+    /// The same, of which at most so many bytes are unpacked, and read for that.
+    fn up_to((most, most_read): (u64, u64), location: &Path, packing: TarCompression) -> io::Result<Self> {
+        let file = disk::open(location)?.0;
+        let bytes = if packing == TarCompression::Plain {
+            TarBytes::File(file)
+        } else {
+            let stream = unpacked(file.take(most_read), packing, (WINDOW_LOG, MAX_MEMORY))?;
+            TarBytes::Unpacked(Box::new(stream.take(most)))
         };
-        Ok(Self { bytes, rest: 0 })
+        Ok(Self { bytes, rest: 0, is_at_end: false })
     }
 }
 
-/// The bytes of a compressed file.
-fn unpacked(location: &Path, packing: TarCompression) -> io::Result<Option<Box<dyn Read>>> {
-    let file = disk::open(location)?.0.take(MOST_READ);
-    Ok(Some(match packing {
-        TarCompression::Plain => return Ok(None),
+/// The bytes of a compressed file. The limits are the logarithm of a window, and KiB.
+fn unpacked(
+    file: impl Read + 'static,
+    packing: TarCompression,
+    (window_log, memory): (u32, u32),
+) -> io::Result<Box<dyn Read>> {
+    Ok(match packing {
+        TarCompression::Plain => Box::new(file),
         TarCompression::Gzip => Box::new(MultiGzDecoder::new(file)),
         TarCompression::Zstd => {
             let mut decoder = zstd::Decoder::new(file)?;
-            decoder.window_log_max(WINDOW_LOG)?;
+            decoder.window_log_max(window_log)?;
             Box::new(decoder)
         }
-        TarCompression::Xz => Box::new(XzReader::new_mem_limit(BufReader::new(file), true, MAX_MEMORY)),
-    }))
+        TarCompression::Xz => Box::new(XzReader::new_mem_limit(BufReader::new(file), true, memory)),
+    })
+}
+
+/// The first block of what a compressed file holds, as far as it can be decompressed, and whether it can.
+fn first_block(file: impl Read + 'static, packing: TarCompression, limits: (u32, u32)) -> (Vec<u8>, bool) {
+    let mut first = Vec::new();
+    let stream = unpacked(file.take(MOST_READ), packing, limits);
+    let is_readable = stream.and_then(|stream| stream.take(BLOCK).read_to_end(&mut first)).is_ok();
+    (first, is_readable)
 }
 
 /// Whether a file is compressed, and is no tar archive by what is in it. One that cannot be decompressed may be one.
 pub(crate) fn is_no_tar(location: &Path, packing: TarCompression) -> io::Result<bool> {
-    let Some(stream) = unpacked(location, packing)? else { return Ok(false) };
-    let mut first = Vec::new();
-    let is_readable = stream.take(BLOCK).read_to_end(&mut first).is_ok();
+    if packing == TarCompression::Plain {
+        return Ok(false);
+    }
+    let (first, is_readable) = first_block(disk::open(location)?.0, packing, (WINDOW_LOG, MAX_MEMORY));
     Ok(is_readable && !is_header(&first) && !is_end(&first))
+}
+
+/// Whether a compressed file in an input may be a tar archive by what is in it. One of which nothing can be decompressed, or not
+/// with a small window, may be one.
+pub(crate) fn may_be_tar(content: &Arc<dyn Content>, packing: TarCompression) -> bool {
+    let limits = (SMALL_WINDOW_LOG, SMALL_MEMORY);
+    let (first, is_readable) = first_block(ContentReader::new(content), packing, limits);
+    is_header(&first) || !is_readable && first.is_empty()
 }
 
 impl TarBytes {
@@ -92,7 +133,11 @@ impl Iterator for TarNames {
     fn next(&mut self) -> Option<EntryPath> {
         loop {
             self.bytes.skip(self.rest).ok()?;
-            let header = self.bytes.block().ok().filter(|header| is_header(header.as_bytes()))?;
+            let header = self.bytes.block().ok()?;
+            self.is_at_end = is_end(header.as_bytes());
+            if !is_header(header.as_bytes()) {
+                return None;
+            }
             self.rest = header.entry_size().ok()?.checked_next_multiple_of(BLOCK)?;
             let is_of_next = matches!(
                 header.entry_type(),

@@ -1,7 +1,15 @@
 //! Files with device code in forms that no wrapper leads to, malformed in every way.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kpackfs::binary::FileCode;
+use kpackfs::resources::Resources;
+use kpackfs::rope::Content;
+
 use super::Kind;
 use super::plain_bundle::plain;
+use super::support::Watched;
 use crate::common::gzip;
 
 /// A code object for gfx942 that claims to end at `end`.
@@ -78,4 +86,29 @@ pub(crate) fn kinds() -> Vec<Kind> {
         ("a program without sections", image),
         ("a packed program", [&b"\x7fELF\x02\x01\x01"[..], &[0; 200], b"UPX!"].concat()),
     ]
+}
+
+/// What looks like code everywhere is read so often that a file of 1 GB ends within seconds, and is named.
+#[test]
+fn what_looks_like_code_is_not_read_without_end() {
+    const SIZE: usize = 4 << 20;
+    let code = plain(&[("hip-amdgcn-amd-amdhsa--gfx942", b"some code")]);
+    let frame =
+        [&b"\x28\xb5\x2f\xfd\x00\x58"[..], &(u32::try_from(code.len()).unwrap() << 3).to_le_bytes()[..3], &code];
+    for (what, unit, head) in [
+        ("blocks without a byte", vec![0], frame.concat()),
+        ("blocks that repeat a byte", b"\x02\x00\x10\x00".to_vec(), frame.concat()),
+        ("frames without a byte", b"\x28\xb5\x2f\xfd\x00\x58\x01\0\0".to_vec(), vec![]),
+        ("compressed bundles of no version", b"CCOB".to_vec(), vec![]),
+        ("offload binaries with 4096 entries", offload(2, &[1 << 16, 32, 4096], [0; 4], b""), vec![]),
+    ] {
+        let mut bytes = library(&head);
+        bytes.extend(unit.iter().cycle().take(SIZE));
+        let file = Watched::new(&bytes);
+        let content: Arc<dyn Content> = Arc::<Watched>::clone(&file);
+        let code = FileCode::of(&content, false, &Resources::new(64 << 20)).unwrap();
+        let reads = file.reads.load(Ordering::Relaxed);
+        assert!(code.is_unfinished, "{what}");
+        assert!(reads < 100_000, "{what}: {reads}");
+    }
 }

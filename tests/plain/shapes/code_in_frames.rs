@@ -3,7 +3,8 @@
 use kpackfs::devicecode::{CodeFrame, DeviceCodePlace, DeviceForm};
 
 use super::bundle_files::{bundle, code, three};
-use super::device_code::{GFX90A, GFX942, code_object, offload_binary, only, search, with_data, zstd};
+use super::device_code::{only, search};
+use super::made_code::{GFX90A, GFX942, code_object, offload_binary, with_data, zstd};
 use crate::common::gzip;
 
 /// An offload binary that is cut, or whose table is elsewhere, is not judged if it is a file, and no code in data.
@@ -31,8 +32,44 @@ fn a_damaged_offload_binary_is_not_judged() {
             );
         }
     }
-    let nvidia = offload_binary(2, &[("nvptx64-nvidia-cuda", "sm_90", b"cubin")], None);
-    assert!(search(&[("nvidia.bin", nvidia)]).is_empty());
+}
+
+/// clang-offload-packager writes one for each image, in the order of its arguments.
+#[test]
+fn offload_binaries_that_follow_each_other_are_one_file() {
+    let [one, other] = [GFX942, GFX90A].map(|number| code_object(number, 300));
+    let of = |triple: &str, arch: &str, image: &[u8]| offload_binary(2, &[(triple, arch, image)], None);
+    let amd = [of("amdgcn-amd-amdhsa", "gfx942", &one), of("amdgcn-amd-amdhsa", "gfx90a", &other)].concat();
+    let nvidia = of("nvptx64-nvidia-cuda", "sm_80", b"cubin");
+    let host = of("x86_64-unknown-linux-gnu", "", b"host");
+    for bytes in [amd.clone(), [&*nvidia, &amd].concat(), [&*host, &amd, &nvidia].concat()] {
+        let length = bytes.len() as u64;
+        let (_, found) = only("kernels.out", bytes);
+        assert_eq!((found.form, found.size), (DeviceForm::OffloadBinary, length));
+        assert_eq!(found.targets.keys().map(ToString::to_string).collect::<Vec<_>>(), ["gfx90a", "gfx942"]);
+    }
+    assert_eq!(only("kernels.out", [&*host, &nvidia].concat()).1.form, DeviceForm::NvidiaFatbin);
+}
+
+#[test]
+fn an_offload_binary_without_code_for_amd_is_that_of_others() {
+    let nvidia = ("nvptx64-nvidia-cuda", "sm_90", &b"cubin"[..]);
+    let intel = ("spir64-unknown-unknown", "generic", &b"SPIR-V"[..]);
+    let amd = ("spirv64-amd-amdhsa", "amdgcnspirv", &b"SPIR-V"[..]);
+    for (images, form) in [
+        (&[nvidia][..], DeviceForm::NvidiaFatbin),
+        (&[nvidia, intel], DeviceForm::NvidiaFatbin),
+        (&[intel], DeviceForm::Sycl),
+        (&[intel, amd, nvidia], DeviceForm::OffloadBinary),
+    ] {
+        let bytes = offload_binary(2, images, None);
+        let length = bytes.len() as u64;
+        let (_, file) = only("kernels.bin", bytes.clone());
+        let (_, data) = only("data.so", with_data(&[&b"data"[..], &bytes].concat()));
+        assert_eq!([file.form, data.form], [form; 2], "{images:?}");
+        assert_eq!([file.size, data.size], [length; 2]);
+        assert_eq!(file.targets.len(), usize::from(form.is_amd()));
+    }
 }
 
 /// The code of a whole file may be in several frames, each of which states its size. That of data is in one.

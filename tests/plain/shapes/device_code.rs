@@ -1,164 +1,24 @@
 //! Device code in other forms than behind wrappers: each form is found in each place, with its bytes and targets.
 
 use std::fs;
-use std::io::Write;
 
-use flate2::Compression as Level;
-use flate2::write::ZlibEncoder;
 use kpackfs::binary::{data_ranges, marker};
-use kpackfs::devicecode::{CodeFrame, CodeOfForm, DeviceCodePlace, DeviceForm, FORMS};
+use kpackfs::devicecode::{CodeFrame, CodeOfForm, DeviceCodePlace, DeviceForm};
 use kpackfs::join::Joined;
 use kpackfs::kpack::Compression;
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::Input;
 use kpackfs::split::{CodeOfFile, Fate, device_code};
+use strum::VariantArray;
 
 use crate::common::{fixture, gzip};
 use crate::shapes::bundle_files::{bundle, code, compressed, three};
+use crate::shapes::made_code::{
+    GFX90A, GFX942, GFX1100, OFFLOADING, PROGBITS, code_object, offload_binary, static_library, with_data,
+    with_section, zlib, zstd,
+};
 use crate::shapes::shown::{Shown, content};
-
-/// LLVM's "Extensions": `SHT_LLVM_OFFLOADING`. The gABI: `SHT_PROGBITS`.
-const OFFLOADING: u32 = 0x6fff_4c0b;
-const PROGBITS: u32 = 1;
-
-/// A code object of `length` bytes for the processor with this number (`EF_AMDGPU_MACH`), with section headers at its end.
-pub(super) fn code_object(mach: u32, length: usize) -> Vec<u8> {
-    let mut bytes = b"\x7fELF\x02\x01\x01\x40\x02".to_vec();
-    bytes.resize(16, 0);
-    for field in [3_u16, 224] {
-        bytes.extend(field.to_le_bytes());
-    }
-    bytes.extend(1_u32.to_le_bytes());
-    for field in [0, 0, (length - 64) as u64] {
-        bytes.extend(field.to_le_bytes());
-    }
-    bytes.extend(mach.to_le_bytes());
-    for field in [64_u16, 56, 0, 64, 1, 0] {
-        bytes.extend(field.to_le_bytes());
-    }
-    bytes.extend(code(7, length - 64));
-    bytes
-}
-
-pub(super) const GFX90A: u32 = 0x3f;
-pub(super) const GFX942: u32 = 0x4c;
-const GFX1100: u32 = 0x41;
-
-/// Compresses bytes.
-pub(super) type Pack = fn(&[u8]) -> Vec<u8>;
-
-/// An offload binary of a version, with an image for each triple and architecture.
-pub(super) fn offload_binary(version: u32, images: &[(&str, &str, &[u8])], pack: Option<Pack>) -> Vec<u8> {
-    let (header, string) = (if version == 3 { 40 } else { 32 }, if version == 1 { 16 } else { 24 });
-    let (mut entries, mut strings, mut texts, mut data) = (Vec::new(), Vec::new(), Vec::new(), Vec::<u8>::new());
-    let texts_at = header + images.len() * (40 + 2 * string);
-    let mut text = |text: &str| {
-        let at = texts_at + texts.len();
-        texts.extend(text.as_bytes());
-        texts.push(0);
-        at as u64
-    };
-    for (triple, arch, _) in images {
-        for (key, value) in [("triple", triple), ("arch", arch)] {
-            for field in [text(key), text(value), value.len() as u64].iter().take(string / 8) {
-                strings.extend(field.to_le_bytes());
-            }
-        }
-    }
-    let data_at = (texts_at + texts.len()).next_multiple_of(8);
-    for (number, (.., image)) in images.iter().enumerate() {
-        entries.extend([1, 0, 2, 0, 0, 0, 0, 0]);
-        let strings = header + 40 * images.len() + 2 * string * number;
-        for field in [strings, 2, data_at + data.len(), image.len()] {
-            entries.extend((field as u64).to_le_bytes());
-        }
-        data.extend(*image);
-    }
-    let mut body = [entries, strings, texts].concat();
-    body.resize(data_at - header, 0);
-    body.extend(data);
-    let inflated = header + body.len();
-    if let Some(pack) = pack {
-        body = pack(&body);
-    }
-    let mut bytes = b"\x10\xff\x10\xad".to_vec();
-    bytes.extend(version.to_le_bytes());
-    let fields = [
-        header + body.len(),
-        header,
-        if version == 1 { 40 } else { images.len() },
-        usize::from(pack.is_some()) * inflated,
-    ];
-    for field in fields.iter().take((header - 8) / 8) {
-        bytes.extend((*field as u64).to_le_bytes());
-    }
-    bytes.extend(body);
-    bytes
-}
-
-fn zlib(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = ZlibEncoder::new(Vec::new(), Level::best());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
-
-/// A zstd frame that states its size, or not, with a checksum or without.
-pub(super) fn zstd(bytes: &[u8], is_stated: bool) -> Vec<u8> {
-    let mut encoder = zstd::stream::Encoder::new(Vec::new(), 3).unwrap();
-    encoder.include_checksum(is_stated).unwrap();
-    if is_stated {
-        encoder.set_pledged_src_size(Some(bytes.len() as u64)).unwrap();
-    }
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
-
-/// A file of a type (`e_type`) with one section of this name, type and flags (gABI, chapter 4). The header of the section is at
-/// the end.
-fn with_section(kind: u8, name: &str, (section_type, flags): (u32, u64), data: &[u8]) -> Vec<u8> {
-    let names = format!("\0{name}\0.shstrtab\0");
-    let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
-    bytes.resize(16, 0);
-    bytes.extend([kind, 0, 62, 0, 1, 0, 0, 0]);
-    let start = 64 + names.len();
-    let table = (start + data.len()).next_multiple_of(8);
-    for field in [0, 0, table as u64] {
-        bytes.extend(field.to_le_bytes());
-    }
-    for field in [0, 0, 64_u16, 56, 0, 64, 3, 1] {
-        bytes.extend(field.to_le_bytes());
-    }
-    bytes.extend(names.as_bytes());
-    bytes.extend(data);
-    bytes.resize(table, 0);
-    let mut section = |name: usize, kind: u32, flags: u64, offset: usize, size: usize| {
-        bytes.extend(u32::try_from(name).unwrap().to_le_bytes());
-        bytes.extend(kind.to_le_bytes());
-        for field in [flags, 0, offset as u64, size as u64, 0, 1, 0] {
-            bytes.extend(field.to_le_bytes());
-        }
-    };
-    section(0, 0, 0, 0, 0);
-    section(name.len() + 2, 3, 0, 64, names.len());
-    section(1, section_type, flags, start, data.len());
-    bytes
-}
-
-/// A shared library with `.rodata`.
-pub(super) fn with_data(data: &[u8]) -> Vec<u8> {
-    with_section(3, ".rodata", (PROGBITS, 2), data)
-}
-
-fn static_library(members: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = b"!<arch>\n".to_vec();
-    for member in members {
-        bytes.extend(format!("{:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n", "x.o/", 0, 0, 0, 644, member.len()).as_bytes());
-        bytes.extend(*member);
-        bytes.resize(bytes.len().next_multiple_of(2), b'\n');
-    }
-    bytes
-}
 
 /// What is found in files of a tree.
 pub(super) fn search(files: &[(&str, Vec<u8>)]) -> Vec<CodeOfFile> {
@@ -244,11 +104,11 @@ fn what_only_looks_like_code_is_none() {
     let object = code_object(GFX942, 5000);
     let mut x86 = object.clone();
     x86[18] = 62;
-    let nvidia = offload_binary(2, &[("nvptx64-nvidia-cuda", "sm_90", b"cubin")], None);
+    let host = offload_binary(2, &[("x86_64-unknown-linux-gnu", "", b"object")], None);
     let four = (0..4).fold(object.clone(), |bytes, _| zstd(&bytes, true));
     for data in [
         x86,
-        nvidia,
+        host,
         object[..4000].to_vec(),
         zstd(b"no code, but enough of it to be some", true),
         gzip(b"no code"),
@@ -258,10 +118,12 @@ fn what_only_looks_like_code_is_none() {
         assert!(found.is_empty(), "{found:?} in {:?}", &data[..data.len().min(80)]);
     }
     assert!(search(&[("four.bin", four)]).is_empty(), "compressions are looked through three deep");
-    // An executable section, and one that is not loaded, are no data.
-    for flags in [6, 0] {
-        assert!(search(&[("code.so", with_section(3, ".text", (PROGBITS, flags), &object))]).is_empty());
+    // An executable section and debug information are no data. What a tool has added is some.
+    for (name, flags, expected) in [(".text", 6, 0), (".debug_info", 0, 0), (".kernels", 0, 1)] {
+        assert_eq!(search(&[("code.so", with_section(3, name, (PROGBITS, flags), &object))]).len(), expected, "{name}");
     }
+    let behind = [with_section(3, ".text", (PROGBITS, 6), b"code"), object].concat();
+    assert_eq!(only("code.so", behind).1.place, DeviceCodePlace::Unloaded);
 }
 
 /// Thousands of code objects are added up by target. Some have processors that nobody knows.
@@ -278,12 +140,48 @@ fn code_objects_in_data_are_added_up() {
     assert_eq!(found.unknown.code_objects, 100);
 }
 
+/// NVIDIA's code has its size in its header, wherever it is. What is in it is not searched.
+#[test]
+fn code_of_nvidia_is_named_by_its_size() {
+    let object = code_object(GFX942, 5000);
+    let mut cubin = object.clone();
+    cubin[18] = 190;
+    let fat = [&b"\x50\xed\x55\xba\x01\0\x10\0"[..], &5000_u64.to_le_bytes(), &object].concat();
+    for (piece, form) in [(&cubin, DeviceForm::NvidiaCubin), (&fat, DeviceForm::NvidiaFatbin)] {
+        let twice = [b"some data", &piece[..], &[0; 99], piece].concat();
+        for (bytes, place, pieces) in [
+            (piece.clone(), DeviceCodePlace::File, 1),
+            (with_data(&twice), DeviceCodePlace::Data, 2),
+            (with_section(1, ".data", (PROGBITS, 3), &twice), DeviceCodePlace::Object, 2),
+        ] {
+            let (fate, found) = only("x.bin", bytes);
+            assert_eq!((fate, found.form, found.place), (Fate::Stays, form, place));
+            assert_eq!((found.pieces, found.size), (pieces, pieces * piece.len() as u64), "{form:?} {place:?}");
+            assert!(found.targets.is_empty() && !found.form.is_amd());
+        }
+        assert!(search(&[("torn.so", with_data(&piece[..piece.len() - 4000]))]).is_empty());
+    }
+}
+
 /// What its headers show: NVIDIA's code, UPX, and wrappers of a split library. A file without section headers is searched as a
 /// whole.
 #[test]
 fn headers_and_names_show_other_forms() {
     let (_, found) = only("cuda.so", with_section(3, ".nv_fatbin", (PROGBITS, 2), &code(1, 777)));
     assert_eq!((found.form, found.size, targets(&found)), (DeviceForm::NvidiaFatbin, 777, vec![]));
+    let bundled = bundle(&three(), 8);
+    let sycl =
+        |target: &str| with_section(3, &format!("__CLANG_OFFLOAD_BUNDLE__sycl-{target}"), (PROGBITS, 2), &bundled);
+    for (target, form) in
+        [("spir64", DeviceForm::Sycl), ("spir64_gen", DeviceForm::Sycl), ("amdgcn", DeviceForm::Bundle)]
+    {
+        let (_, found) = only("sycl.so", sycl(target));
+        assert_eq!(
+            (found.form, found.place, found.size),
+            (form, DeviceCodePlace::Data, bundled.len() as u64),
+            "{target}"
+        );
+    }
     let mut packed = with_data(b"data");
     packed.truncate(packed.len() - 3 * 64);
     packed[40..48].fill(0);
@@ -300,6 +198,8 @@ fn headers_and_names_show_other_forms() {
     for (name, bytes, form) in [
         ("rocfft_kernel_cache.db", &b"SQLite format 3\0 and pages"[..], DeviceForm::KernelCache),
         ("kernel.hsaco.xz", b"\xfd7zXZ\0 and blocks", DeviceForm::Xz),
+        ("kernel.co.bz2", b"BZh9 and blocks", DeviceForm::Bzip2),
+        ("kernel.hipfb.lzma", b"\x5d\0\0\x80\0 and more", DeviceForm::Lzma),
     ] {
         assert_eq!(only(name, bytes.to_vec()).1.form, form, "{name}");
     }
@@ -388,15 +288,15 @@ fn a_library_with_data_is_one() {
     assert_eq!(ranges.iter().map(|range| range.end - range.start).collect::<Vec<_>>(), [4]);
 }
 
-/// The page has a row for each form of the table in the code.
+/// The page has a row for each form.
 #[test]
 fn the_page_has_all_forms() {
     let page = fs::read_to_string("docs/forms.md").unwrap();
-    for row in &FORMS {
-        let is_row = |line: &&str| line.starts_with(&format!("| {} |", row.name));
-        assert_eq!(page.lines().filter(is_row).count(), 1, "{}", row.name);
-        let magic = String::from_utf8_lossy(row.magic);
-        let is_text = row.magic.len() > 4 && magic.chars().all(|letter| letter.is_ascii_graphic());
-        assert!(!is_text || page.contains(&format!("`{magic}`")), "{}", row.name);
+    for form in DeviceForm::VARIANTS {
+        let is_row = |line: &&str| line.starts_with(&format!("| {} |", form.name()));
+        assert_eq!(page.lines().filter(is_row).count(), 1, "{}", form.name());
+        let magic = String::from_utf8_lossy(form.magic());
+        let is_text = magic.len() > 4 && magic.chars().all(|letter| letter.is_ascii_graphic());
+        assert!(!is_text || page.contains(&format!("`{magic}`")), "{}", form.name());
     }
 }

@@ -28,6 +28,7 @@ mod code_in_frames;
 mod device_code;
 mod failures;
 mod headers;
+mod made_code;
 mod shown;
 mod thin;
 
