@@ -4,7 +4,7 @@
 //! `rocm-bootstrap`, and extras for each target and for all targets. The extras require device wheels in the version of
 //! the host wheel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::headers::HeaderField;
@@ -75,6 +75,13 @@ impl Metadata {
         }
     }
 
+    /// The extras that are declared before those that a splitter has added.
+    pub(crate) fn own_extras(&self) -> OwnExtras {
+        let start = self.added().range.start;
+        let own = self.headers.list.iter().filter(|it| it.is("Provides-Extra") && it.range.start < start);
+        OwnExtras(own.map(|it| normalise(&it.value)).collect())
+    }
+
     /// The same METADATA, byte by byte, without the lines that a splitter has added.
     pub(crate) fn without(&self, added: &Added, path: &EntryPath) -> Result<Self, WheelError> {
         if added.range.is_empty() {
@@ -91,6 +98,23 @@ impl Metadata {
         let part = Extra::parse(&extra)?.part_of(&name)?;
         (normalise(version) == normalise(&self.version)).then_some((name, part))
     }
+}
+
+/// The normalised names of the extras that a wheel had before it was split.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnExtras(pub(super) BTreeSet<String>);
+
+impl OwnExtras {
+    /// The extra with which a split installs the code for a target, or for "all": the longer spelling that the wheel does not
+    /// have itself.
+    pub(crate) fn of_split(&self, target: &str) -> Option<String> {
+        spellings(target).into_iter().rfind(|extra| !self.0.contains(extra))
+    }
+}
+
+/// Both spellings of an extra: the original one of rocm-kpack, and the one since ROCm/rocm-systems#5514.
+pub(super) fn spellings(target: &str) -> [String; 2] {
+    [target.to_owned(), format!("device-{target}")]
 }
 
 /// An extra that splitters declare.
@@ -128,8 +152,8 @@ impl Extra {
     }
 }
 
-/// The part at the end of a distribution's normalised name.
-fn part_in(distribution: &str) -> Option<BundleKey> {
+/// The part at the end of a distribution's normalised name: `gfx942`, or `gfx12_0` for `gfx12-0`.
+pub(crate) fn part_in(distribution: &str) -> Option<BundleKey> {
     let parse = |name: &str| name.parse::<BundleKey>().ok();
     let mut ends = distribution.rmatch_indices('-').filter_map(|(at, _)| distribution.get(at + 1..));
     let name = ends.find(|end| begins_device_part(end.as_bytes()))?;

@@ -18,6 +18,13 @@ impl Metadata {
         Self::parse(limited(input, &path, Parser::Metadata)?.into_bytes(), &path)
     }
 
+    /// The METADATA of all distributions in an installation, as far as it can be read.
+    pub(crate) fn installed(input: &Input) -> impl Iterator<Item = Self> {
+        let is_it = |path: &&EntryPath| path.depth() == 2 && path.name() == b"METADATA" && path.is_in_dist_info();
+        let paths = input.files().map(|(path, _)| path).filter(is_it);
+        paths.filter_map(|path| Self::read_at(input, &path.parent()?).ok())
+    }
+
     /// Parses a METADATA file that was made.
     pub(crate) fn of_file(content: &dyn Content) -> Result<Self, WheelError> {
         let path = EntryPath::root().child(b"METADATA");

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::added::{OwnExtras, spellings};
 use super::devices::is_distribution;
 use super::headers::{Headers, MAX_FIELDS};
 use super::requirement::{TARGET, check_requirement};
@@ -204,8 +205,9 @@ impl Metadata {
         let Self { name, version, .. } = self;
         let display = key.display_name();
         let how = if key.level() == Level::Target {
-            let extra = normalise(key.as_str());
-            format!("Install it together with {name}:\n\n    pip install \"{name}[device-{extra}]=={version}\"\n")
+            let extra = OwnExtras(self.extras()).of_split(&normalise(key.as_str()));
+            let what = extra.map_or_else(|| distribution.to_owned(), |extra| format!("{name}[{extra}]"));
+            format!("Install it together with {name}:\n\n    pip install \"{what}=={version}\"\n")
         } else {
             format!("The packages for individual GPUs in this family require it and install it along with {name}.\n")
         };
@@ -264,10 +266,10 @@ impl<'a> HeaderEdit<'a> {
         Self { metadata, declared: metadata.extras(), lines: Vec::new(), warnings: Vec::new() }
     }
 
-    /// Declares an extra in both spellings: the original one of rocm-kpack, and the one since ROCm/rocm-systems#5514.
+    /// Declares an extra in both spellings.
     fn extra(&mut self, name: &str, distributions: &[&str]) {
-        let spellings = [name.to_owned(), format!("device-{name}")];
-        let (declared, free): (Vec<_>, Vec<_>) = spellings.into_iter().partition(|extra| self.declared.contains(extra));
+        let (declared, free): (Vec<_>, Vec<_>) =
+            spellings(name).into_iter().partition(|extra| self.declared.contains(extra));
         match (declared.as_slice(), free.as_slice()) {
             ([extra], [other]) => self.warnings.push(format!(
                 "METADATA: the extra {extra} is declared already and left alone; {other} installs the device code"

@@ -28,6 +28,7 @@ use crate::rope::ReadError;
 use crate::source::EntryPath;
 
 pub use added::Added;
+pub(crate) use added::part_in;
 pub use devices::Devices;
 pub use dist_info::states_digests;
 pub(crate) use dist_info::text;
