@@ -16,6 +16,8 @@ pub struct Joined {
     pub archives: Vec<Arc<dyn Content>>,
     /// Their code objects that belong to no split binary.
     pub orphans: Vec<OrphanCode>,
+    /// Split binaries that were not joined since they or their archives cannot be read, with the reasons.
+    pub(crate) unread: HashMap<EntryPath, String>,
     /// Warnings for the user.
     pub warnings: Vec<String>,
 }

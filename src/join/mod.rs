@@ -5,15 +5,18 @@
 //!
 //! It does not know what is made from the joined input.
 
+mod archive;
 mod archives;
 mod binary;
+mod error;
 mod joined;
 mod names;
 mod object;
 mod outside;
-mod parts;
+mod overlay;
 mod remaining;
 mod sets;
+mod versions;
 mod wheels;
 
 use std::collections::BTreeSet;
@@ -31,12 +34,14 @@ use crate::wheel;
 
 use archives::{ArchiveDecision, InputArchives};
 use binary::{Examined, JoinCandidate, JoinError, join_file};
+pub use error::WheelsError;
 pub use joined::{Archives, Joined, OrphanCode, SplitForm};
 use names::Names;
-pub use outside::{OutsideFile, outside};
-pub use parts::{SeveralWheels, lay_over, open_apart, open_several};
+pub use outside::{OutsideFile, links_to_code, outside};
+pub use overlay::lay_over;
 use remaining::{blocked, is_of, without};
-pub use wheels::{WheelsError, open_wheels};
+use versions::mixed_versions;
+pub use wheels::{SeveralWheels, open_apart, open_several, open_wheels};
 
 /// Why a binary is not joined whose archives could not be made again.
 const BLOCKED: &str = "the symlink .kpack stays, so that there is no place for others";
@@ -47,7 +52,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
     let is_wheel = input.dist_info().is_some();
     let installed = |path: &EntryPath| if is_wheel { wheel::installed(path) } else { path.clone() };
     let archives = InputArchives::of(input, installed);
-    let mut joined = Joined { warnings: parts::mixed_versions(input), ..Joined::default() };
+    let mut joined = Joined { warnings: mixed_versions(input), ..Joined::default() };
     joined.warnings.extend(input.host_wheel().iter().flat_map(|host| host.conflicts.values()).map(ToString::to_string));
     joined.warnings.extend(outside(input, resources).iter().map(|it| format!("{}: {}", it.link, it.problem)));
     if archives.is_empty() && !input.entries.iter().any(is_archive_link) {
@@ -55,7 +60,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
     }
     let names = Names::new(input, installed, &archives);
     let examined = examine(input, installed, (&archives, &names), resources, progress);
-    let candidates = candidates(input, examined, &archives, &mut joined.warnings);
+    let candidates = candidates(input, examined, &archives, &mut joined);
     let is_fat = |path: &EntryPath| matches!(names.file(path).map(FatBinary::scan), Some(Ok(Some(_))));
     let links = names.links();
     let mut decision = archives.decide(is_fat, resources);
@@ -91,12 +96,12 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
     joined
 }
 
-/// The binaries that can be joined. Records what each binary asks of the archives, and which must stay for the others.
+/// The binaries that can be joined. Keeps what the others lack. Records what each binary asks of the archives, and which must stay for the others.
 fn candidates(
     input: &Input,
     examined: Vec<(usize, Examined)>,
     archives: &InputArchives,
-    warnings: &mut Vec<String>,
+    joined: &mut Joined,
 ) -> Vec<(usize, JoinCandidate)> {
     let (mut candidates, mut without_code) = (Vec::new(), Vec::new());
     for (position, result) in examined {
@@ -104,18 +109,22 @@ fn candidates(
         match result {
             Ok(None) => {}
             Ok(Some(found)) => {
-                warnings.extend(found.warnings.iter().map(|warning| format!("{path}: {warning}")));
+                joined.warnings.extend(found.warnings.iter().map(|warning| format!("{path}: {warning}")));
                 archives.note(&found.asked);
                 archives.need(&found.unusable, path);
                 candidates.push((position, found));
             }
             Err((error, reached)) => {
-                warnings
-                    .push(format!("{path}: not joined with its archives: {}", reason_at(&path.to_string(), &error)));
+                let reason = format!("not joined with its archives: {}", reason_at(&path.to_string(), &error));
+                joined.warnings.push(format!("{path}: {reason}"));
                 match error {
                     // Archives of other binaries, in which it has nothing, need not stay for it.
                     JoinError::NoCode => without_code.push((path, reached)),
-                    _ => archives.need(&reached, path),
+                    JoinError::Outside(_) => archives.need(&reached, path),
+                    JoinError::Binary(_) | JoinError::Code(_) => {
+                        archives.need(&reached, path);
+                        joined.unread.insert(path.clone(), reason);
+                    }
                 }
             }
         }
@@ -161,10 +170,13 @@ fn replace(
     // New archives cannot have the names of files that stay.
     let staying = input.entries.iter().filter(|entry| !gone.contains(&entry.path)).map(|entry| installed(&entry.path));
     let staying: Vec<_> = staying.filter(|path| archive_root(path).is_some()).collect();
+    // Of several wheels, everything is where it is installed, or in the data directory of the host wheel.
+    let is_laid_over = input.host_wheel().is_some();
     for (position, JoinCandidate { joined: content, mut form, .. }) in candidates {
         let Some(entry) = input.entries.get_mut(position) else { continue };
         let is_taken = |it: &Archives| staying.iter().any(|path| is_of(path, it));
-        form.archives = form.archives.filter(|archives| !is_taken(archives) && installed(&entry.path) == entry.path);
+        let is_in_place = is_laid_over || installed(&entry.path) == entry.path;
+        form.archives = form.archives.filter(|archives| is_in_place && !is_taken(archives));
         if let EntryKind::File { content: old, .. } = &mut entry.kind {
             *old = content;
         }

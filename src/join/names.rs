@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::archives::InputArchives;
 use crate::loader::{Reach, SearchPath};
 use crate::rope::Content;
-use crate::source::{EntryKind, EntryPath, Input, InputKind, Resolved, resolve_links};
+use crate::source::{EntryKind, EntryPath, Input, Resolved, resolve_links};
+use crate::wheel::is_elsewhere;
 
 /// The entries of an input by their installed paths.
 pub(super) struct Names<'a> {
@@ -45,12 +45,14 @@ impl<'a> Names<'a> {
     }
 
     fn kind(&self, path: &EntryPath) -> Option<&'a EntryKind> {
-        self.moved.get(path).copied().or_else(|| self.input.entry(path).map(|entry| &entry.kind))
+        let found = self.moved.get(path).copied().or_else(|| self.input.entry(path).map(|entry| &entry.kind));
+        // Each wheel has another name for the directory of files that are installed elsewhere.
+        found.or_else(|| (path.depth() == 1 && is_elsewhere(path)).then_some(&EntryKind::Directory))
     }
 
     /// The entry to which a path leads.
     pub(super) fn resolve(&self, path: &EntryPath) -> Resolved {
-        resolve_links(path, self.directory(), |path| self.kind(path))
+        resolve_links(path, self.input.directory(), |path| self.kind(path))
     }
 
     /// The archives to which a search path leads, without duplicates.
@@ -96,12 +98,6 @@ impl<'a> Names<'a> {
 
     /// Whether a symlink out of the input leads to something. That is unknown for an archive file.
     fn exists(&self, link: &EntryPath) -> bool {
-        self.directory().is_none_or(|directory| fs::metadata(directory.join(link.as_path())).is_ok())
-    }
-
-    /// The directory that is the input; `None` for an archive file or several wheels.
-    fn directory(&self) -> Option<&'a Path> {
-        let is_directory = matches!(self.input.kind, InputKind::Tree | InputKind::UnpackedWheel(_));
-        (is_directory && self.input.file.is_none()).then_some(&*self.input.location)
+        self.input.directory().is_none_or(|directory| fs::metadata(directory.join(link.as_path())).is_ok())
     }
 }

@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::archives::InputArchive;
+use super::archive::InputArchive;
 use crate::fatbin::{
-    CODE_BEGINNING, CodeObject, StoredObject, code_problem, code_target, damage_by_beginning, tells_features,
+    CODE_BEGINNING, CodeObject, StoredObject, code_problem, code_target, damage_by_beginning, is_code, tells_features,
 };
 use crate::gpu::{TargetId, UNKNOWN};
 use crate::kpack::TocEntry;
@@ -34,8 +34,8 @@ pub(super) struct JoinedCode {
     pub(super) written: String,
     /// Why no runtime can use it under its name.
     problem: Option<String>,
-    /// Why nothing can load it.
-    pub(super) damage: Option<String>,
+    /// The target whose GPUs would load it, and why nothing can.
+    pub(super) damage: Option<(TargetId, String)>,
 }
 
 impl JoinedCode {
@@ -81,7 +81,9 @@ pub(super) fn code(
     let packed = Segment::range(Arc::clone(&archive.content), blob.offset, blob.size);
     let packed = packed.and_then(|range| Rope::new([range])).map_err(of_read)?;
     let is_reliable = of_header.is_some();
-    let damage = damage_by_beginning(&header, entry.original_size).map(|reason| failed(&reason));
+    let of_no_code = || problem.clone().filter(|_| !is_code(&header) && code_target(&header).is_none());
+    let damage = damage_by_beginning(&header, entry.original_size).map(|reason| (own.clone(), failed(&reason)));
+    let damage = damage.or_else(|| Some((name.parse().ok()?, failed(&of_no_code()?))));
     Ok(JoinedCode {
         stored,
         packed,

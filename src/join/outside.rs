@@ -1,20 +1,20 @@
-//! Split libraries and archives outside of the input, to which its symlinks lead. Installers that save space make such
+//! Libraries with device code and archives outside of the input, to which its symlinks lead. Installers that save space make such
 //! symlinks (`uv --link-mode symlink`, profiles of Nix). A runtime looks for archives next to the file that is loaded,
 //! symlinks resolved.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use rocm_kpack::Marker;
 use rocm_kpack::search::PLACEHOLDER;
 
-use crate::binary::SplitBinary;
+use crate::binary::{FatBinary, SplitBinary};
 use crate::loader::{DOT_KPACK, begins_archive, named_target};
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, Resolved, may_be_binary, open_file};
+use crate::source::{EntryPath, Input, may_be_binary, open_file};
 
 /// A file outside of the input, to which a symlink of the input leads.
 #[derive(Debug)]
@@ -25,31 +25,22 @@ pub struct OutsideFile {
     pub problem: String,
     /// Whether it is a split library for which a runtime finds no archives.
     pub lacks_archives: bool,
+    /// Whether it holds its device code itself.
+    pub is_fat: bool,
 }
 
-/// The split libraries and archives outside of a directory, to which its symlinks lead.
+/// The libraries with device code and archives outside of a directory, to which its symlinks lead.
 pub fn outside(input: &Input, resources: &Arc<Resources>) -> Vec<OutsideFile> {
-    // Only a directory has places outside of it.
-    if !matches!(input.kind, InputKind::Tree | InputKind::UnpackedWheel(_)) || input.file.is_some() {
-        return Vec::new();
-    }
-    let is_outside = |entry: &&Entry| {
-        matches!(entry.kind, EntryKind::Symlink(_)) && matches!(input.follow(&entry.path), Resolved::Outside(_))
-    };
-    let links: Vec<_> = input.entries.iter().filter(is_outside).collect();
-    let problem = |link: &&Entry| {
-        let target = input.location.join(link.path.as_path()).canonicalize().ok()?;
-        let (problem, lacks_archives) = problem(&link.path, &target, resources)?;
-        Some(OutsideFile { link: link.path.clone(), problem, lacks_archives })
-    };
-    links.par_iter().filter_map(problem).collect()
+    let links: Vec<_> = input.links_out(|_| true).collect();
+    let file = |(link, target): &(&EntryPath, PathBuf)| file(link, target, resources);
+    links.par_iter().filter_map(file).collect()
 }
 
-/// The problem with a file outside of the input, and whether it is a split library without archives.
-fn problem(link: &EntryPath, target: &Path, resources: &Arc<Resources>) -> Option<(String, bool)> {
+/// A file outside of the input, if the user has to know of it.
+fn file(link: &EntryPath, target: &Path, resources: &Arc<Resources>) -> Option<OutsideFile> {
     let name = target.display();
-    let unread =
-        |what| Some((format!("a symlink to {what} {name}, which is outside of the input and is not read"), false));
+    let found = |problem| Some(OutsideFile { link: link.clone(), problem, lacks_archives: false, is_fat: false });
+    let unread = |what| found(format!("a symlink to {what} {name}, which is outside of the input and is not read"));
     if link.name() == DOT_KPACK.as_bytes() && target.is_dir() {
         return unread("the archives in");
     }
@@ -58,7 +49,8 @@ fn problem(link: &EntryPath, target: &Path, resources: &Arc<Resources>) -> Optio
         return unread("the archive");
     }
     if !is_split(&content) {
-        return None;
+        let is_fat = may_be_binary(&*content) && matches!(FatBinary::scan(&content), Ok(Some(_)));
+        return unread("the library with device code").filter(|_| is_fat).map(|file| OutsideFile { is_fat, ..file });
     }
     let has_archives = has_archives(&content, target);
     let problem = if has_archives {
@@ -69,7 +61,20 @@ fn problem(link: &EntryPath, target: &Path, resources: &Arc<Resources>) -> Optio
              (uv: --link-mode copy), or name the archives in ROCM_KPACK_PATH"
         )
     };
-    Some((problem, !has_archives))
+    Some(OutsideFile { lacks_archives: !has_archives, ..found(problem)? })
+}
+
+/// The symlinks out of a directory to anything but binaries without device code.
+pub fn links_to_code<'a>(input: &'a Input, resources: &Arc<Resources>) -> Vec<&'a EntryPath> {
+    let links: Vec<_> = input.links_out(|_| true).collect();
+    let links = links.into_par_iter().filter(|(_, target)| !is_without_code(target, resources));
+    links.map(|(link, _)| link).collect()
+}
+
+/// Whether a file is a binary without device code.
+fn is_without_code(file: &Path, resources: &Arc<Resources>) -> bool {
+    let is_plain = |content| !is_split(&content) && matches!(FatBinary::scan(&content), Ok(None));
+    open_file(file, resources).is_ok_and(|content| may_be_binary(&*content) && is_plain(content))
 }
 
 fn is_split(content: &Arc<dyn Content>) -> bool {

@@ -55,7 +55,7 @@ pub(super) fn of(
                         Ok(code) => {
                             here.insert(target.to_owned());
                             set.warning = set.warning.or_else(|| code.wrong_name());
-                            set.damage.extend(code.damage.clone().map(|reason| (Some(code.own.clone()), reason)));
+                            set.damage.extend(code.damage.clone().map(|(target, reason)| (Some(target), reason)));
                             found.push(code);
                         }
                         Err(reason) => {

@@ -1,11 +1,11 @@
 //! A listed input, and what the list says about its bytes, none of which are read for it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::entry::{Attributes, Entry, EntryKind};
 use super::host_wheel::HostWheel;
-use super::links::{Resolved, resolve as resolve_links};
+use super::links::{Resolved, real_path, resolve as resolve_links};
 use super::path::EntryPath;
 use crate::memory::ParserMemory;
 use crate::rope::{Content, Identity};
@@ -109,6 +109,26 @@ impl Input {
     /// The place to which a path leads.
     pub(crate) fn follow(&self, path: &EntryPath) -> Resolved {
         resolve_links(path, Some(&self.location), |path| self.entry(path).map(|entry| &entry.kind))
+    }
+
+    /// The directory that is the input; `None` for an archive file or several wheels.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        let is_directory = matches!(self.kind, InputKind::Tree | InputKind::UnpackedWheel(_));
+        (is_directory && self.file.is_none()).then_some(&*self.location)
+    }
+
+    /// The wanted symlinks of a directory that lead out of it, each with the real path of what is there. Others are not followed,
+    /// which costs calls of the operating system.
+    pub(crate) fn links_out(
+        &self,
+        is_wanted: impl Fn(&EntryPath) -> bool,
+    ) -> impl Iterator<Item = (&EntryPath, PathBuf)> {
+        let is_link = move |entry: &&Entry| matches!(entry.kind, EntryKind::Symlink(_)) && is_wanted(&entry.path);
+        let links = self.directory().map(|directory| (directory, self.entries.iter().filter(is_link)));
+        links.into_iter().flat_map(|(directory, links)| {
+            let out = links.filter(|entry| matches!(self.follow(&entry.path), Resolved::Outside(_)));
+            out.filter_map(|entry| Some((&entry.path, real_path(directory, &entry.path)?)))
+        })
     }
 
     /// The bytes of the file at `path`, if there is one.

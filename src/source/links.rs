@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Entry, EntryKind, EntryPath};
@@ -127,8 +127,15 @@ fn walk<'a, K: Into<PathStep<'a>>>(
 /// The entry to which the operating system follows a symlink of the input in a directory.
 fn on_disk(link: &EntryPath, location: &Path) -> Option<EntryPath> {
     let location = location.canonicalize().ok()?;
-    let target = location.join(link.as_path()).canonicalize().ok()?;
+    let target = real_path(&location, link)?;
     EntryPath::new(target.strip_prefix(&location).ok()?.as_os_str().as_bytes()).ok()
+}
+
+/// The path on the disk to which a symlink of the input in a directory leads.
+pub(super) fn real_path(directory: &Path, link: &EntryPath) -> Option<PathBuf> {
+    #[cfg(test)]
+    tests::LOOKUPS.set(tests::LOOKUPS.get() + 1);
+    directory.join(link.as_path()).canonicalize().ok()
 }
 
 /// The part of an absolute path behind a directory.
@@ -201,8 +208,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::{PathStep, Resolved, become_files, below, resolve};
+    use crate::resources::Resources;
     use crate::rope::Rope;
-    use crate::source::{Attributes, Entry, EntryKind, EntryPath};
+    use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind};
+
+    thread_local! {
+        /// How often a symlink was followed on the disk.
+        pub(super) static LOOKUPS: Cell<usize> = const { Cell::new(0) };
+    }
 
     const ATTRIBUTES: Attributes = Attributes { mode: 0o777, uid: 0, gid: 0, mtime: 1, mtime_nanoseconds: 0 };
 
@@ -240,6 +253,25 @@ mod tests {
         assert_eq!(probes.get(), 2, "nothing is looked up twice");
         let of_rocm = |path: &'static str| below(path.as_bytes(), Path::new("/t/rocm"));
         assert_eq!([of_rocm("/t/rocm/x"), of_rocm("/t/rocm-6/x")], [Some(&b"/x"[..]), None]);
+    }
+
+    #[test]
+    fn unwanted_links_are_not_looked_up() {
+        let place = tempfile::tempdir().unwrap();
+        let (tree, outside) = (place.path().join("tree"), place.path().join("outside"));
+        for directory in [&tree, &outside] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        (0..50).for_each(|number| symlink(&outside, tree.join(format!("link{number}"))).unwrap());
+        let mut input = Input::open(&tree, &Resources::new(0)).unwrap();
+        let lookups = |input: &Input, is_wanted: fn(&EntryPath) -> bool| {
+            LOOKUPS.set(0);
+            (input.links_out(is_wanted).count(), LOOKUPS.get())
+        };
+        assert_eq!(lookups(&input, |_| true), (50, 100), "each is followed, and resolved");
+        assert_eq!(lookups(&input, |path| path.as_bytes() == b"link7"), (1, 2));
+        input.kind = InputKind::Wheels(None);
+        assert_eq!(lookups(&input, |_| true), (0, 0), "nothing is on the disk");
     }
 
     #[test]

@@ -124,6 +124,9 @@ impl Wheels {
             ("torch/lib/win.dll", fixture("win.dll")),
             ("torch/lib/host-only.so", fixture("host-only.so")),
             ("torch/lib/rocblas/library/TensileLibrary_gfx90a.dat", b"\x91\xaafor gfx90a".to_vec()),
+            ("Fat_Torch-2.10.0+rocm7.1.data/data/share/deep/mixed.so", fixture("mixed.so")),
+            ("Fat_Torch-2.10.0+rocm7.1.data/scripts/small.so", fixture("small.so")),
+            ("Fat_Torch-2.10.0+rocm7.1.data/headers/plain-bfd.so", fixture("plain-bfd.so")),
         ];
         let fat = wheel(place.path(), "Fat_Torch", "2.10.0+rocm7.1", metadata, &files);
         let wheels = Self { place, fat };
@@ -245,6 +248,53 @@ fn wheels_of_a_split_are_the_same_wheels() {
         assert_eq!(differing(&members(one), &members(other)), Vec::<String>::new(), "{}", one.display());
     }
     run(&["verify", "--against", &text(&wheels.fat)], &[wheels.at("again")]);
+}
+
+/// The wheel's own extras are kept. Device code then has the other spelling, or no extra at all.
+#[test]
+fn a_wheel_may_have_extras_for_gpus_itself() {
+    let wheels = Wheels::with(
+        "Provides-Extra: Device_GFX90A\nRequires-Dist: foo==1; extra == \"device-gfx90a\"\nProvides-Extra: device-all\n\
+         Provides-Extra: gfx1030\nProvides-Extra: device-gfx1030\n",
+        &[],
+    );
+    run(&["verify", "--against", &text(&wheels.fat)], &[wheels.at("split")]);
+    for (gpu, installed) in [
+        ("gfx90a", "Fat_Torch[gfx90a]"),
+        ("gfx1030", "amd-fat-torch-device-gfx1030"),
+        ("gfx1100", "Fat_Torch[device-gfx1100]"),
+    ] {
+        let name = format!("amd_fat_torch_device_{gpu}-2.10.0+rocm7.1");
+        let wheel = wheels.at("split").join(format!("{name}-py3-none-linux_x86_64.whl"));
+        let metadata = String::from_utf8(members(&wheel)[&format!("{name}.dist-info/METADATA")].clone()).unwrap();
+        assert!(metadata.contains(&format!("pip install \"{installed}==2.10.0+rocm7.1\"")), "{metadata}");
+    }
+}
+
+#[test]
+fn a_variant_wheel_is_a_copy_of_its_host_wheel() {
+    let wheels = Wheels::with(METADATA, &["--generate-variant-wheel"]);
+    run(&["inspect", "--require", "gfx90a"], &[wheels.at("split")]);
+    let said = wheels.again(&[wheels.at("split")], "fat", &["--format", "wheel", "--view", "fat"]);
+    assert!(said.contains("-variant.whl: left out, since"), "{said}");
+    let [fat] = wheels.in_directory("fat").try_into().unwrap();
+    same(&code(&fat), &code(&wheels.fat));
+    // So is a second one, if there is no wheel without a variant.
+    let host = wheels.at("split").join(fat.file_name().unwrap());
+    let second = PathBuf::from(text(&host).replace(".whl", "-second.whl"));
+    fs::rename(&host, &second).unwrap();
+    let said = run(&["inspect", "--require", "gfx90a"], &[wheels.at("split")]);
+    assert!(said.contains("-variant.whl: left out, since"), "{said}");
+    fs::rename(&second, &host).unwrap();
+    // Another variant is another wheel.
+    let variant = PathBuf::from(text(&host).replace(".whl", "-other.whl"));
+    fs::copy(wheel(wheels.place.path(), "fat_torch", "2.10.0+rocm7.1", "", &[]), &variant).unwrap();
+    let mut split = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+    split.args(["split", "--view", "fat", "--output"]).args([wheels.at("none"), wheels.at("split")]);
+    let output = split.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("-other.whl") && said.contains("name one of them"), "{said}");
 }
 
 #[test]
