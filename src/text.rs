@@ -25,19 +25,16 @@ pub(crate) fn first_names<T: Display>(
     first.join(between) + &more(names.count(), separator)
 }
 
-/// The most names that are listed as if they were all.
+/// The most names that a sentence gives together with the number of others.
 const LISTED: usize = 5;
 
-/// Some of these names, and the number of the others if there are several.
-pub(crate) fn some_of<N: ToString>(names: impl IntoIterator<Item = N>) -> String {
-    let mut listed: Vec<_> = names.into_iter().map(|name| name.to_string()).collect();
-    let rest = listed.len().saturating_sub(LISTED);
-    if rest > 1 {
-        listed.truncate(LISTED);
-        listed.push(format!("{rest} others"));
+/// These names as words of a sentence: `a, b and c`. Of many, the first and how many more there are.
+pub(crate) fn some_of<N: Display>(names: impl IntoIterator<Item = N>) -> String {
+    let names: Vec<_> = names.into_iter().map(|name| name.to_string()).collect();
+    match names.as_slice() {
+        [first @ .., last] if (1..=LISTED).contains(&first.len()) => format!("{} and {last}", first.join(", ")),
+        _ => first_names(names, LISTED, ", ", ""),
     }
-    let last = listed.pop().unwrap_or_default();
-    if listed.is_empty() { last } else { format!("{} and {last}", listed.join(", ")) }
 }
 
 /// A word or a path, quoted for a shell.
@@ -86,4 +83,12 @@ pub(crate) fn is_special(letter: char) -> bool {
         || matches!(letter,
             // Zero width, directions (Unicode Standard Annex 9), line and paragraph separator, byte order mark.
             '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// A text of at most `most` letters.
+pub(crate) fn shortened(name: &str, most: usize) -> String {
+    if name.chars().count() <= most {
+        return name.to_owned();
+    }
+    name.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }

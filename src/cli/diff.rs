@@ -8,10 +8,10 @@ use anyhow::bail;
 use clap::Args;
 
 use super::confinement::Opens;
-use super::failure::{printed, unanswered};
+use super::failure::{UNANSWERED, printed, unanswered};
 use super::gate::{print_verdict, say_failure};
 use super::html::{check_page, write_page};
-use super::input::forms;
+use super::input::{forms, input_word};
 use super::json;
 use super::options::DiffOptions;
 use super::prepare::{place_of, resources, save_index};
@@ -41,10 +41,11 @@ const MAX_ROWS_OF_COMMENT: usize = 15;
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:\n  kpackfs diff torch-2.10.whl torch-2.11.whl --fail-above 5")]
 pub(super) struct Compare {
-    #[arg(help = "The input before", long_help = concat!("The input before: ", forms!()))]
+    #[arg(value_parser = input_word(), help = "The input before", long_help = concat!("The input before: ", forms!()))]
     before: PathBuf,
 
     /// The input after, in any of these forms
+    #[arg(value_parser = input_word())]
     after: PathBuf,
 
     /// Exit with 1 if a part or a download grew by more than this
@@ -95,6 +96,10 @@ impl Compare {
         diff.warnings.iter().for_each(|warning| warn(warning));
         if let Err(error) = printed(self.write(&diff)) {
             return Ok(unanswered(&error));
+        }
+        if let Some(unknown) = diff.unknown() {
+            say_failure(&unknown, !self.json && (self.html.is_none() || self.markdown));
+            return Ok(ExitCode::from(UNANSWERED));
         }
         let Some(gate) = diff.gate.filter(|gate| !gate.is_passed()) else { return Ok(ExitCode::SUCCESS) };
         say_failure(&gate.sentence, !self.json && (self.html.is_none() || self.markdown));

@@ -26,7 +26,7 @@ pub(super) const NOT_UNDERSTOOD: u8 = 5;
 
 /// Exit code if there is no answer, for example about a damaged input, of commands whose code 1 is one: gates, `collect`, `diff`
 /// and `verify`.
-const UNANSWERED: u8 = 2;
+pub(super) const UNANSWERED: u8 = 2;
 
 /// The most parts that are named.
 const NAMED: usize = 100;

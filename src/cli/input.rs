@@ -24,12 +24,23 @@ pub(super) use forms;
 /// The most frequent of them, for a line of `-h`.
 pub(super) const SHORT_FORMS: &str = "A wheel, an install tree, a directory of wheels, … (see --help)";
 
+/// Reads a word that names an input.
+pub(super) fn input_word() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(without_secrets)
+}
+
+/// The name of what the user named, for titles: images and splits are opened by other paths.
+pub(super) fn title_of(path: &Path) -> String {
+    let real = path.canonicalize().unwrap_or_default();
+    path.file_name().or(real.file_name()).unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
 /// The input.
 #[derive(Clone, Debug, Args)]
 pub(super) struct InputOptions {
     #[arg(
         required_unless_present_any = ["input_path", "artifact_dir", "input_dir"],
-        value_parser = PathBufValueParser::new().map(without_secrets),
+        value_parser = input_word(),
         help = SHORT_FORMS,
         long_help = concat!("The input: ", forms!(), "; several wheels, or parts of one split")
     )]

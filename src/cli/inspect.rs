@@ -13,7 +13,7 @@ use super::confinement::Opens;
 use super::failure::{TOO_LARGE, printed, unanswered};
 use super::gate::{self, RequireOptions};
 use super::html::{check_page, write_page};
-use super::input::{InputOptions, RemoteOptions};
+use super::input::{InputOptions, RemoteOptions, title_of};
 use super::json;
 use super::limits::{LimitOptions, is_kept, parts_of_input, wheels_of_release};
 use super::options::{InspectOptions, SplitOptions};
@@ -34,6 +34,7 @@ use crate::report::{
 };
 use crate::resources::WorkPolicy;
 use crate::session::{Prepared, PreparedImage, Release, ReleasedWheel, SessionInputs, Share};
+use crate::source::InputKind;
 use crate::split::{CodeOfFile, device_code};
 
 /// Report the libraries, targets, databases and sizes of an input
@@ -143,8 +144,10 @@ impl Inspect {
         let summaries = Some(CodeSummary::all(&code));
         check_remote(&prepared.resources)?;
         save_index(&prepared.resources);
+        let is_tree = matches!(prepared.input.kind, InputKind::Tree);
+        let title = is_tree.then(|| title_of(self.source.path()));
         if let Some(file) = &self.html {
-            let page = Page::new(planned, summaries.clone(), self.sizes).with_layers(layers.clone());
+            let page = Page::new(planned, summaries.clone(), self.sizes).with(title.clone(), layers.clone());
             write_page(file, &page.html())?;
         }
         if self.html.is_none() || self.json || self.markdown {
@@ -153,7 +156,7 @@ impl Inspect {
             let hint = "The sizes of archives and wheels are known after some work, which --sizes does.";
             let hint = (!report.is_complete()).then_some(hint);
             let gates = (coverage.as_ref(), limit.as_ref());
-            printed(self.print((&report, || report.tables()), gates, (&notes, hint), style))?;
+            printed(self.print((&report, || report.tables(title.as_deref())), gates, (&notes, hint), style))?;
         }
         Ok(self.conclude(coverage.as_ref(), limit.as_ref()))
     }

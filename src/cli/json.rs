@@ -5,20 +5,11 @@ use std::io::Write;
 use serde::Serialize;
 
 use crate::text::{escaped_json, is_special};
-use crate::view::JSON_VERSION;
-
-/// A report with the version of the JSON output.
-#[derive(Serialize)]
-struct Versioned<'a, T> {
-    json_version: u32,
-    #[serde(flatten)]
-    report: &'a T,
-}
+use crate::view::Versioned;
 
 /// The text of a report. A terminal shows all of its characters.
 pub(super) fn text(report: &impl Serialize) -> anyhow::Result<String> {
-    let versioned = Versioned { json_version: JSON_VERSION, report };
-    let json = serde_json::to_string_pretty(&versioned)?;
+    let json = serde_json::to_string_pretty(&Versioned::of(report))?;
     Ok(escaped_json(&json, |letter| letter != '\n' && is_special(letter)) + "\n")
 }
 

@@ -52,6 +52,8 @@ impl Diff {
             let codes = inventory.libraries.values().flat_map(|library| library.code.values().flatten());
             codes.filter(|code| code.kernels.is_none()).count() as u64
         };
+        let unread_libraries =
+            Pair { before: sides.before.unread_libraries(after), after: sides.after.unread_libraries(before) };
         let (changed_kernels, more_changed_kernels) = listed(different, names);
         let warnings = [&sides.before.warnings, &before.warnings, &sides.after.warnings, &after.warnings];
         Ok(Self {
@@ -66,11 +68,23 @@ impl Diff {
             targets,
             libraries,
             databases,
+            unread_libraries,
             changed_kernels,
             more_changed_kernels,
             gate: None,
             warnings: warnings.into_iter().flatten().cloned().collect(),
         })
+    }
+}
+
+impl Side {
+    /// Its libraries whose code is not known although `other` has some of them.
+    fn unread_libraries(&self, other: &Inventory) -> Vec<String> {
+        let files = self.parts.iter().flat_map(|part| {
+            let files = part.input.entries.iter().zip(&part.paths);
+            files.filter(|(entry, _)| part.plan.unsplit.contains(&entry.path)).map(|(_, path)| path.to_string())
+        });
+        files.filter(|path| other.libraries.get(path).is_some_and(|library| !library.code.is_empty())).collect()
     }
 }
 

@@ -63,14 +63,6 @@ impl MetadataChange {
             former,
         })
     }
-
-    /// Whether anything except the version differs.
-    pub(crate) fn is_different(&self) -> bool {
-        let lists = [&self.requirements_added, &self.requirements_removed, &self.extras_added, &self.extras_removed];
-        self.name.before != self.name.after
-            || self.requires_python.before != self.requires_python.after
-            || lists.iter().any(|list| !list.is_empty())
-    }
 }
 
 /// A field on one line: each fold becomes a single blank.

@@ -16,8 +16,7 @@ mod paths;
 mod side;
 mod tables;
 
-pub(crate) use amount::{Amount, Change, Changes, Pair};
-pub(crate) use metadata::MetadataChange;
+pub(crate) use amount::{Changes, Pair};
 pub(crate) use model::Diff;
 pub(crate) use side::{Settings, Side};
-pub(crate) use tables::growth;
+pub(crate) use tables::{growth, whose};

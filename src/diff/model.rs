@@ -34,6 +34,8 @@ pub(crate) struct Diff {
     pub kernels: Changes,
     /// Code objects whose symbols could not be read.
     pub unread_symbols: Pair<u64>,
+    /// Libraries whose code is not known in one input, as they cannot be read there, and is in the other one.
+    pub unread_libraries: Pair<Vec<String>>,
     /// Kernels that differ, largest change first.
     pub changed_kernels: Vec<KernelChange>,
     /// Number of those that are not listed.

@@ -167,7 +167,7 @@ impl Side {
             |name: &String, reason: &str| format!("{}: not compared: {reason}", location.join(name).display());
         let no_manifest = format!("{MANIFEST} not found in it");
         self.warnings.extend(others.iter().map(|name| warning(name, &no_manifest)));
-        let no_name = "a tar archive whose name is no artifact's, <component>_<family>";
+        let no_name = "a tar archive that is no artifact";
         self.warnings.extend(archives.iter().map(|name| warning(name, no_name)));
     }
 
@@ -263,7 +263,7 @@ impl SidePart {
     fn downloads(&self) -> Downloads {
         let Self { input, plan, wheels, .. } = self;
         let known = InspectReport::of((input, plan, wheels.as_ref()), None, true).sizes;
-        let details = Details::of(input, plan, &SizedParts::of(input, plan, wheels.as_ref()));
+        let details = Details::of(input, plan, &SizedParts::of(input, plan, wheels.as_ref()), true);
         Downloads {
             whole: file_size(&input.location),
             split: known.users.into_iter().filter_map(|(gpu, user)| Some((gpu, user.download_size?))).collect(),

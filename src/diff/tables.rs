@@ -2,7 +2,8 @@
 
 use super::amount::{Amount, Change, Changes, Pair};
 use super::model::{Diff, Download, LibraryChange, PackageChange, TargetChange};
-use crate::report::table::{Table, counted, known_size, percent, size};
+use crate::report::table::{Table, TableCell, counted, percent, size};
+use crate::text::{NAMED, first_names, shortened};
 
 /// The most letters of a kernel's name in a table.
 const MAX_NAME: usize = 90;
@@ -40,13 +41,28 @@ impl Diff {
                 text = format!("{text} {share} of the {of}.");
             }
         }
-        let [added, removed] = [false, true].map(|was| self.targets_with(|is| is.before == was && is.after != was));
+        let [added, removed] = [false, true].map(|was| self.targets_of_one(was));
         for (names, what) in [(added, "added"), (removed, "removed")] {
             if !names.is_empty() {
                 text = format!("{text} Targets {what}: {}.", names.join(", "));
             }
         }
-        text
+        match self.unknown() {
+            Some(unknown) => format!("{text} {unknown}"),
+            None => text,
+        }
+    }
+
+    /// What is not known although it was compared; `None` if all is.
+    pub(crate) fn unknown(&self) -> Option<String> {
+        let Pair { before, after } = &self.unread_libraries;
+        let (libraries, input) = match (before.as_slice(), after.as_slice()) {
+            ([], []) => return None,
+            ([], after) => (after, &self.inputs.after),
+            (before, _) => (before, &self.inputs.before),
+        };
+        let named = first_names(libraries.iter().cloned(), NAMED, ", ", ",");
+        Some(format!("What code {named} has in {} is not known, since it cannot be read there.", input.name))
     }
 
     /// Whether all files and all code are equal.
@@ -58,22 +74,21 @@ impl Diff {
             && self.downloads.values().all(is_same)
     }
 
-    fn targets_with(&self, wanted: impl Fn(Pair<bool>) -> bool) -> Vec<&str> {
-        let found = self.targets.iter().filter(|(_, it)| {
-            let is_there = |code: Amount, databases: Amount| code.count + databases.count > 0;
-            wanted(Pair {
-                before: is_there(it.code.before, it.databases.before),
-                after: is_there(it.code.after, it.databases.after),
-            })
-        });
-        found.map(|(name, _)| name.as_str()).collect()
+    /// The targets that only one of the two has: the first one if it is those that were there.
+    fn targets_of_one(&self, was: bool) -> Vec<&str> {
+        let is_there = |code: Amount, databases: Amount| code.count + databases.count > 0;
+        let is_of_one = |it: &TargetChange| {
+            is_there(it.code.before, it.databases.before) == was && is_there(it.code.after, it.databases.after) != was
+        };
+        self.targets.iter().filter(|(_, it)| is_of_one(it)).map(|(name, _)| name.as_str()).collect()
     }
 
     /// The tables, each with at most `most` rows. All but the first have what differs only.
     pub(crate) fn tables(&self, most: usize) -> Vec<Table> {
-        let mut tables = vec![self.inputs_table(), self.metadata_table(), self.downloads_table(), self.targets_table()];
-        tables.extend([self.libraries_table(), self.databases_table(), self.packages_table()]);
-        tables.extend([self.kernels_table(), self.members_table()]);
+        let [metadata, packages] = [self.metadata_table(), self.packages_table(false)];
+        let mut tables = vec![self.inputs_table(), metadata, self.downloads_table(false), self.targets_table(false)];
+        tables.extend([self.libraries_table(false), self.databases_table(false), packages]);
+        tables.extend([self.kernels_table(MAX_NAME), self.members_table()]);
         for table in &mut tables {
             table.shorten(most);
         }
@@ -104,12 +119,10 @@ impl Diff {
         table
     }
 
-    fn metadata_table(&self) -> Table {
+    pub(crate) fn metadata_table(&self) -> Table {
         let mut table = Table::new("Metadata", "field | before | after");
         let Some(metadata) = &self.metadata else { return table };
-        let mut row = |field: &str, before: &str, after: &str| {
-            table.row([field.to_owned(), before.to_owned(), after.to_owned()]);
-        };
+        let mut row = |field: &str, before: &str, after: &str| table.row([field, before, after]);
         for (field, Pair { before, after }) in [("Name", &metadata.name), ("Version", &metadata.version)] {
             if before != after {
                 row(field, before, after);
@@ -133,123 +146,141 @@ impl Diff {
         table
     }
 
-    fn downloads_table(&self) -> Table {
+    /// What a user downloads; of `all` GPUs, or of those for which it differs.
+    pub(crate) fn downloads_table(&self, all: bool) -> Table {
         let columns = "GPU | before # | after # | change # | note";
         let is_same = |it: &Download| it.before.is_some() && it.before == it.after;
-        let changed = self.downloads.iter().filter(|(_, it)| !is_same(it));
-        Table::of("What a user downloads", columns, changed, |(name, it)| {
+        let shown = self.downloads.iter().filter(|(_, it)| all || !is_same(it));
+        Table::of("What a user downloads", columns, shown, |(name, it)| {
             let is_known = it.before.is_some() || it.after.is_some();
             let note = match it.is_estimate {
                 true => "estimate of a thin wheel",
                 false if is_known => "",
                 false => "known with --sizes",
             };
-            let name = if name == "all" { "all (fat)" } else { name };
-            let change = it.before.zip(it.after).map(|(old, new)| growth(old, new)).unwrap_or_default();
-            [name.to_owned(), known_size(it.before), known_size(it.after), change, note.to_owned()]
+            let [before, after] = [it.before, it.after].map(TableCell::size);
+            [whose(name).into(), before, after, grown(it.before, it.after), note.into()]
         })
     }
 
-    fn targets_table(&self) -> Table {
+    /// The targets; `all`, or those that differ.
+    pub(crate) fn targets_table(&self, all: bool) -> Table {
         let columns = "target | code before # | code after # | change # | databases before # | databases after # | \
             equal objects # | changed objects # | added objects # | removed objects # | \
             equal kernels # | changed kernels # | added kernels # | removed kernels #";
-        Table::of("Targets", columns, self.targets.iter().filter(|(_, it)| !it.is_same()), |(name, it)| {
+        let shown = self.targets.iter().filter(|(_, it)| all || !it.is_same());
+        Table::of("Targets", columns, shown, |(name, it)| {
             let [before, after] = [(it.code.before, it.databases.before), (it.code.after, it.databases.after)]
                 .map(|(code, databases)| code.size + databases.size);
-            let sizes = [it.code.before, it.code.after].map(some_size);
-            let databases = [it.databases.before, it.databases.after].map(some_size);
-            let head = [vec![name.clone()], sizes.into(), vec![growth(before, after)], databases.into()].concat();
-            head.into_iter().chain(counts(&it.code_objects)).chain(counts(&it.kernels))
+            let [code, databases] = [it.code, it.databases].map(|it| [some(it.before), some(it.after)]);
+            let head = std::iter::once(name.as_str().into()).chain(code);
+            let sizes = head.chain([grown(Some(before), Some(after))]).chain(databases);
+            sizes.chain(counts(&it.code_objects)).chain(counts(&it.kernels))
         })
     }
 
-    fn libraries_table(&self) -> Table {
+    /// The libraries; `all`, or those that differ.
+    pub(crate) fn libraries_table(&self, all: bool) -> Table {
         let columns = "library | change | host before # | host after # | host change # | code before # | code after # | \
-            code change # | equal objects # | equal kernels #";
-        let changed = self.libraries.iter().filter(|it| it.change != Change::Same);
-        Table::of("Libraries with device code", columns, changed, |library| {
+            code change # | equal objects # | equal kernels # | \
+            + objects equal # | + objects changed # | + objects added # | + objects removed # | \
+            + kernels equal # | + kernels changed # | + kernels added # | + kernels removed #";
+        let shown = self.libraries.iter().filter(|it| all || it.change != Change::Same);
+        Table::of("Libraries with device code", columns, shown, |library| {
             let Pair { before, after } = library.host_size;
             let code = library.code();
-            [
-                library.path.clone(),
-                library.change.into_str().to_owned(),
-                known_size(before),
-                known_size(after),
-                before.zip(after).map(|(old, new)| growth(old, new)).unwrap_or_default(),
-                some_size(code.before),
-                some_size(code.after),
-                growth(code.before.size, code.after.size),
-                library.code_objects.equal().unwrap_or_default(),
-                library.kernels.equal().unwrap_or_default(),
-            ]
+            let sizes = [
+                library.path.as_str().into(),
+                changed(library.change),
+                TableCell::size(before),
+                TableCell::size(after),
+                grown(before, after),
+                some(code.before),
+                some(code.after),
+                grown(Some(code.before.size), Some(code.after.size)),
+                library.code_objects.equal().unwrap_or_default().into(),
+                library.kernels.equal().unwrap_or_default().into(),
+            ];
+            sizes.into_iter().chain(counts(&library.code_objects)).chain(counts(&library.kernels))
         })
     }
 
-    fn databases_table(&self) -> Table {
+    /// The databases; `all`, or those that differ.
+    pub(crate) fn databases_table(&self, all: bool) -> Table {
         let columns = "database | part | files before # | files after # | before # | after # | change #";
         let parts = self.databases.iter().flat_map(|(library, keys)| keys.iter().map(move |part| (library, part)));
-        let changed = parts.filter(|(_, (_, it))| it.before != it.after);
-        Table::of("Kernel databases", columns, changed, |(library, (key, Pair { before, after }))| {
+        let shown = parts.filter(|(_, (_, it))| all || it.before != it.after);
+        Table::of("Kernel databases", columns, shown, |(library, (key, Pair { before, after }))| {
             [
-                library.clone(),
-                key.clone(),
-                before.count.to_string(),
-                after.count.to_string(),
-                size(before.size),
-                size(after.size),
-                growth(before.size, after.size),
+                library.as_str().into(),
+                key.as_str().into(),
+                TableCell::number(before.count),
+                TableCell::number(after.count),
+                TableCell::size(Some(before.size)),
+                TableCell::size(Some(after.size)),
+                grown(Some(before.size), Some(after.size)),
             ]
         })
     }
 
-    fn packages_table(&self) -> Table {
-        let columns = "package | host before # | host after # | host change # | code before # | code after # | \
-            databases before # | databases after #";
+    /// The top-level directories; `all`, or those that differ.
+    pub(crate) fn packages_table(&self, all: bool) -> Table {
+        let columns = "package | + files before # | + files after # | host before # | host after # | host change # | \
+            code before # | code after # | databases before # | databases after #";
         let is_same = |it: &PackageChange| {
             [it.code, it.databases].iter().all(|it| it.before == it.after) && it.host_size.before == it.host_size.after
         };
-        Table::of("Packages", columns, self.packages.iter().filter(|it| !is_same(it)), |it| {
-            let host = it.host_size;
+        let shown = self.packages.iter().filter(|it| all || !is_same(it));
+        Table::of("Packages", columns, shown, |it| {
+            let Pair { before, after } = it.host_size;
             let name = if it.name == "." { "files in no directory" } else { &it.name };
             [
-                name.to_owned(),
-                size(host.before),
-                size(host.after),
-                growth(host.before, host.after),
-                some_size(it.code.before),
-                some_size(it.code.after),
-                some_size(it.databases.before),
-                some_size(it.databases.after),
+                name.into(),
+                TableCell::number(it.files.before.count),
+                TableCell::number(it.files.after.count),
+                TableCell::size(Some(before)),
+                TableCell::size(Some(after)),
+                grown(Some(before), Some(after)),
+                some(it.code.before),
+                some(it.code.after),
+                some(it.databases.before),
+                some(it.databases.after),
             ]
         })
     }
 
-    fn kernels_table(&self) -> Table {
-        let columns = "kernel | change | before # | after # | change # | targets # | library";
+    /// The kernels that differ, with at most so many letters of their names.
+    pub(crate) fn kernels_table(&self, letters: usize) -> Table {
+        let columns = "kernel | change | before # | after # | size change # | targets # | library";
         let mut table = Table::of("Kernels with the largest changes", columns, &self.changed_kernels, |kernel| {
             [
-                shortened(&kernel.name),
-                kernel.change.into_str().to_owned(),
-                some_size(kernel.before),
-                some_size(kernel.after),
-                growth(kernel.before.size, kernel.after.size),
-                kernel.targets.len().to_string(),
-                kernel.library.clone(),
+                shortened(&kernel.name, letters).into(),
+                changed(kernel.change),
+                some(kernel.before),
+                some(kernel.after),
+                grown(Some(kernel.before.size), Some(kernel.after.size)),
+                TableCell::number(kernel.targets.len()),
+                kernel.library.as_str().into(),
             ]
         });
-        table.add_left_out(self.more_changed_kernels);
+        table.left_out = self.more_changed_kernels;
         table
     }
 
-    fn members_table(&self) -> Table {
-        let columns = "file | change | before # | after #";
+    pub(crate) fn members_table(&self) -> Table {
+        let columns = "file | change | before # | after # | + size change #";
         let mut table = Table::of("Files that are different", columns, &self.members.list, |it| {
-            [it.path.clone(), it.change.into_str().to_owned(), known_size(it.before), known_size(it.after)]
+            let sizes = [TableCell::size(it.before), TableCell::size(it.after), grown(it.before, it.after)];
+            [it.path.as_str().into(), changed(it.change)].into_iter().chain(sizes)
         });
-        table.add_left_out(self.members.more);
+        table.left_out = self.members.more;
         table
     }
+}
+
+/// Whose download it is.
+pub(crate) fn whose(gpu: &str) -> &str {
+    if gpu == "all" { "all (fat)" } else { gpu }
 }
 
 impl TargetChange {
@@ -265,22 +296,26 @@ impl LibraryChange {
     }
 }
 
-/// Cells for equal, changed, added and removed; empty if zero.
-fn counts(changes: &Changes) -> [String; 4] {
+/// Cells for equal, changed, added and removed.
+fn counts(changes: &Changes) -> [TableCell; 4] {
     let Changes { same, changed, added, removed } = changes;
-    [same.count, changed.after.count, added.count, removed.count]
-        .map(|it| if it == 0 { String::new() } else { it.to_string() })
+    [same, &changed.after, added, removed].map(|it| TableCell::number(it.count).unless_zero())
 }
 
-fn some_size(amount: Amount) -> String {
-    if amount.count == 0 { String::new() } else { size(amount.size) }
+fn changed(change: Change) -> TableCell {
+    let mark = matches!(change, Change::Added | Change::Removed).then(|| change.into_str());
+    TableCell { mark, ..TableCell::from(change.into_str()) }
 }
 
-fn shortened(name: &str) -> String {
-    if name.chars().count() <= MAX_NAME {
-        return name.to_owned();
-    }
-    name.chars().take(MAX_NAME - 1).chain(['…']).collect()
+/// A size; empty if there is nothing.
+fn some(amount: Amount) -> TableCell {
+    TableCell::size((amount.count > 0).then_some(amount.size))
+}
+
+/// A change of a size; empty if one is unknown.
+fn grown(before: Option<u64>, after: Option<u64>) -> TableCell {
+    let Some((before, after)) = before.zip(after) else { return String::new().into() };
+    TableCell { number: Some(i128::from(after) - i128::from(before)), ..TableCell::from(growth(before, after)) }
 }
 
 /// The change of a size: bytes and percent.

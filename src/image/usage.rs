@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use serde::Serialize;
 use serde_json::Value;
 
 use super::device_parts::DeviceParts;
@@ -13,11 +14,11 @@ use crate::source::{EntryPath, Input};
 use crate::split::{Destination, Plan};
 
 /// What a layer has. Sizes are in bytes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct LayerUsage {
     /// The digest of its blob.
     pub(crate) digest: String,
-    /// The command that made it, as the configuration says.
+    /// The command that made it, as the image says.
     pub(crate) created_by: String,
     /// Bytes of its blob.
     pub(crate) blob_size: u64,
@@ -26,6 +27,7 @@ pub(crate) struct LayerUsage {
     /// Bytes of files that later layers hide.
     pub(crate) hidden_size: u64,
     /// Device code and databases by the parts that need them.
+    #[serde(skip)]
     pub(crate) device: BTreeMap<BTreeSet<BundleKey>, u64>,
 }
 

@@ -2,24 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::percent;
-use crate::report::table::size;
-
-/// A cell with a size; empty if it is unknown.
-pub(super) fn bytes(value: Option<u64>) -> Markup {
-    html! { td.n data-v=[value] { @if let Some(value) = value { data value=(value) { (size(value)) } } } }
-}
-
-/// A cell with a number.
-pub(super) fn count(value: usize) -> Markup {
-    html! { td.n data-v=(value) { data value=(value) { (value) } } }
-}
-
-/// A cell with a share.
-pub(super) fn ratio(some: Option<u64>, whole: Option<u64>) -> Markup {
-    let text = some.zip(whole).map(|(some, whole)| percent(some, whole));
-    html! { td.n { @if let Some(text) = text { (text) } } }
-}
+use super::shown;
+use crate::report::table::Table;
 
 /// A section under a title; nothing unless it `is_shown`.
 pub(super) fn section(id: &str, title: &str, is_shown: bool, body: &Markup) -> Markup {
@@ -35,10 +19,41 @@ pub(super) fn table(id: &str, caption: &str, head: &Markup, body: &Markup) -> Ma
     }
 }
 
-/// The headings of columns, whose titles are separated by ` | `. Those that end with ` #` are of numbers.
-pub(super) fn columns(titles: &str) -> Markup {
-    html! { @for title in titles.split(" | ") { @match title.strip_suffix(" #") {
-        Some(title) => th.n scope="col" { (title) },
-        None => th scope="col" { (title) },
-    } } }
+/// The most rows of a table. The JSON has the rest.
+pub(super) const MAX_ROWS: usize = 200;
+
+/// A section with a table of a report under its title; nothing without rows.
+pub(super) fn listed(id: &str, caption: &str, mut table: Table) -> Markup {
+    table.shorten(MAX_ROWS);
+    let body = reported(id, caption, &mut table, NO_PICTURES);
+    section(id, &table.title, !table.rows.is_empty(), &body)
+}
+
+/// The title of a column of pictures, and the picture of each row.
+pub(super) type Pictures<'a> = (&'a str, &'a [Markup]);
+
+pub(super) const NO_PICTURES: Pictures<'_> = ("", &[]);
+
+/// A table of a report without its empty columns. Pictures are its second column.
+pub(super) fn reported(id: &str, caption: &str, reported: &mut Table, (title, pictures): Pictures<'_>) -> Markup {
+    reported.drop_columns(true);
+    let is_pictured = |column: usize| column == 1 && !pictures.is_empty();
+    let head = html! { @for (number, column) in reported.columns.iter().enumerate() {
+        @if is_pictured(number) { th scope="col" { (title) } }
+        th class=[column.is_number.then_some("n")] scope="col" { (column.title) }
+    } };
+    let body = html! { @for (row, cells) in reported.rows.iter().enumerate() { tr class=[cells.iter().find_map(|cell| cell.mark)] {
+        @for (number, (cell, column)) in cells.iter().zip(&reported.columns).enumerate() {
+            @if is_pictured(number) { td.picture { @if let Some(picture) = pictures.get(row) { (picture) } } }
+            @if number == 0 { th scope="row" { (shown(&cell.text)) } }
+            @else if let Some(value) = cell.number { td.n data-v=(value) { data value=(value) { (cell.text) } } }
+            @else { td class=[column.is_number.then_some("n")] { (shown(&cell.text)) } }
+        }
+    } } };
+    html! { (table(id, caption, &head, &body)) (left_out(reported.left_out)) }
+}
+
+/// A note about rows that are not shown; nothing if all are.
+pub(super) fn left_out(rows: usize) -> Markup {
+    html! { @if rows > 0 { p.note { (rows) " more are in the JSON, or counted there." } } }
 }

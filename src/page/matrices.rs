@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::bars::{Bar, bars};
-use super::cells::{bytes, columns, count, ratio, section, table};
+use super::cells::{NO_PICTURES, reported, section, table};
 use super::sections::kind;
 use super::{Page, shown};
-use crate::report::table::size;
+use crate::report::table::{Table, TableCell, percent, size};
 
 /// The most rows and columns of a matrix. The JSON has the rest.
 const MAX_ROWS: usize = 100;
@@ -44,7 +44,8 @@ fn matrix(
         @for (name, cells) in rows {
             tr {
                 th scope="row" { (shown(name)) }
-                (bytes(Some(cells.values().map(|(bytes, _)| bytes).sum())))
+                @let all = cells.values().map(|(bytes, _)| bytes).sum();
+                td.n data-v=(all) { data value=(all) { (size(all)) } }
                 @for (column, _) in &columns {
                     @match cells.get(column) {
                         Some((bytes, number)) => {
@@ -119,15 +120,20 @@ impl Page {
             })
             .collect();
         let most = rows.iter().map(|(_, code, _)| *code).max().unwrap_or(0);
-        let head = columns("part | code and archives | code # | archives # | archives of code #");
         let bar = |size, kind, name| Bar { whole: most, segments: vec![(kind, name, size)] };
-        let body = html! { @for (key, code, archive) in &rows { tr {
-            th scope="row" { (shown(key)) }
-            td.picture { (bars(&format!("{key}: code and archives"), &[bar(*code, "k-rest", "code"), bar(*archive, kind(key), "archives")])) }
-            (bytes(Some(*code))) (bytes(Some(*archive))) (ratio(Some(*archive), Some(*code)))
-        } } };
-        let table = table("compression", "Code objects before compression, and archives with them", &head, &body);
-        section("compression", "Compression by architecture", !rows.is_empty(), &table)
+        let pictures = rows.iter().map(|(key, code, archive)| {
+            let pair = [bar(*code, "k-rest", "code"), bar(*archive, kind(key), "archives")];
+            bars(&format!("{key}: code and archives"), &pair)
+        });
+        let columns = "part | code # | archives # | archives of code #";
+        let mut table = Table::of("Compression by architecture", columns, &rows, |(key, code, archive)| {
+            let share = percent(*archive, *code);
+            [key.as_str().into(), TableCell::size(Some(*code)), TableCell::size(Some(*archive)), share.into()]
+        });
+        let pictures = ("code and archives", &*pictures.collect::<Vec<_>>());
+        let caption = "Code objects before compression, and archives with them";
+        let body = reported("compression", caption, &mut table, pictures);
+        section("compression", &table.title, !rows.is_empty(), &body)
     }
 
     /// Databases by library and key.
@@ -140,13 +146,9 @@ impl Page {
                 (library.as_str(), keys.iter().map(|(key, files)| (key.as_str(), (files.size, files.files))).collect())
             })
             .collect();
-        let head = columns("database | files # | size # | parts #");
-        let body = html! { @for (name, database) in &self.report.summary.databases { tr {
-            th scope="row" { (shown(name)) } (count(database.files)) (bytes(Some(database.size))) (count(database.keys.len()))
-        } } };
         let tables = html! {
             (matrix("database-matrix", "Database files by library and part; – where there are none", "database", "files", &rows, &BTreeMap::new()))
-            (table("databases", "Databases by library", &head, &body))
+            (reported("databases", "Databases by library", &mut self.report.databases(), NO_PICTURES))
         };
         section("databases", "Kernel databases", !rows.is_empty(), &tables)
     }

@@ -19,16 +19,16 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use self::cells::{bytes, columns, count, ratio, section, table};
+use self::cells::listed;
 use crate::packages::SplitArtifact;
 use crate::report::details::Details;
-use crate::report::table::{counted, percent};
-use crate::report::{CodeSummary, InspectReport, LayerSummary, SizedParts, Summary, needed_of};
+use crate::report::table::{Table, TableCell, counted};
+use crate::report::{CodeSummary, InspectReport, LayerSummary, SizedParts, Summary, needed_table};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::Input;
 use crate::split::Plan;
 use crate::text::{escaped, escaped_json, is_special};
-use crate::view::JSON_VERSION;
+use crate::view::Versioned;
 use crate::wheelparts::WheelSet;
 
 const STYLE: &str = include_str!("style.css");
@@ -37,9 +37,12 @@ const SCRIPT: &str = include_str!("script.js");
 /// The most libraries and warnings. Further ones are summed up, so that the page stays small.
 const MAX_LISTED: usize = 200;
 
-/// A page about an input.
+/// A page about an input. The JSON in it is that of `inspect`, and details.
+#[derive(Serialize)]
 pub(crate) struct Page {
+    #[serde(skip)]
     input: String,
+    #[serde(flatten)]
     report: InspectReport,
     details: Details,
     folded: Folded,
@@ -79,20 +82,10 @@ struct Folded {
     warnings: usize,
 }
 
-/// The JSON in the page: that of `inspect`, and details.
-#[derive(Serialize)]
-struct InspectData<'a> {
-    json_version: u32,
-    #[serde(flatten)]
-    report: &'a InspectReport,
-    details: &'a Details,
-    folded: &'a Folded,
-}
-
 impl Outline {
-    fn of(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: Summary) -> Self {
+    fn of(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: Summary, reads: bool) -> Self {
         let parts = SizedParts::of(input, plan, wheels);
-        let details = Details::of(input, plan, &parts);
+        let details = Details::of(input, plan, &parts, reads);
         Self { input: name_of(input), summary, details, parts }
     }
 
@@ -100,7 +93,7 @@ impl Outline {
         let plans: Vec<_> = artifacts.iter().map(|artifact| &artifact.plan).collect();
         let parts = SizedParts::of_plans(&plans, None);
         let summaries = artifacts.iter().map(|it| (name_of(&it.input), Summary::of(&it.input, &it.plan)));
-        let details = artifacts.iter().map(|it| (name_of(&it.input), Details::of(&it.input, &it.plan, &parts)));
+        let details = artifacts.iter().map(|it| (name_of(&it.input), Details::of(&it.input, &it.plan, &parts, true)));
         Self {
             input: name.to_owned(),
             summary: Summary::joined(name.to_owned(), summaries),
@@ -123,7 +116,7 @@ impl Outline {
 impl PageFile {
     /// The file with the page about an input. `summary` is the input's.
     pub(crate) fn new(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: Summary) -> Self {
-        let outline = Outline::of(input, plan, wheels, summary);
+        let outline = Outline::of(input, plan, wheels, summary, false);
         Self { outline: Mutex::new(Some(outline)), html: OnceLock::new() }
     }
 }
@@ -135,11 +128,12 @@ impl Page {
         device_code: Option<Vec<CodeSummary>>,
         are_made: bool,
     ) -> Self {
-        Outline::of(input, plan, wheels, Summary::of(input, plan)).page(device_code, are_made)
+        Outline::of(input, plan, wheels, Summary::of(input, plan), true).page(device_code, are_made)
     }
 
-    /// The page with these layers of an image.
-    pub(crate) fn with_layers(mut self, layers: Vec<LayerSummary>) -> Self {
+    /// The page with these layers of an image, and another title if there is one.
+    pub(crate) fn with(mut self, title: Option<String>, layers: Vec<LayerSummary>) -> Self {
+        self.input = title.unwrap_or(self.input);
         self.report.layers = layers;
         self
     }
@@ -167,11 +161,9 @@ impl Page {
 
     /// The page as HTML.
     pub(crate) fn html(&self) -> String {
-        let Self { report, details, folded, .. } = self;
-        let data = InspectData { json_version: JSON_VERSION, report, details, folded };
         let title = html! { (shown(&self.input)) " by GPU architecture" };
         let body = html! { (self.head()) main { (self.sections()) } (foot()) };
-        document(&title, &body, &data)
+        document(&title, &body, self)
     }
 }
 
@@ -216,7 +208,7 @@ fn document(title: &Markup, body: &Markup, data: &impl Serialize) -> String {
 /// JSON in a form that cannot end an HTML element and has no invisible characters.
 #[expect(clippy::expect_used, reason = "plain fields: there is nothing that could fail")]
 fn json(data: &impl Serialize) -> String {
-    let json = serde_json::to_string(data).expect("plain fields");
+    let json = serde_json::to_string(&Versioned::of(data)).expect("plain fields");
     escaped_json(&json, |letter| is_special(letter) || "<>&".contains(letter))
 }
 
@@ -251,21 +243,12 @@ fn shown(name: &str) -> String {
     escaped(name).into_owned()
 }
 
-/// A text of at most `most` letters.
-fn shortened(text: String, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text;
-    }
-    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
-}
-
 /// A page about several distributions: a table of them, and then what the page of each has.
 pub(crate) struct ReleasePage(pub(crate) Vec<Page>);
 
 /// The JSON in the page.
 #[derive(Serialize)]
 struct ReleaseData<'a> {
-    json_version: u32,
     wheels: Vec<WheelData<'a>>,
 }
 
@@ -273,26 +256,19 @@ struct ReleaseData<'a> {
 struct WheelData<'a> {
     name: &'a str,
     #[serde(flatten)]
-    report: &'a InspectReport,
-    details: &'a Details,
-    folded: &'a Folded,
+    page: &'a Page,
 }
 
 impl ReleasePage {
     /// The page as HTML.
     pub(crate) fn html(&self) -> String {
-        let wheels = self.0.iter().map(|Page { input, report, details, folded }| WheelData {
-            name: input,
-            report,
-            details,
-            folded,
-        });
-        let data = ReleaseData { json_version: JSON_VERSION, wheels: wheels.collect() };
+        let wheels = self.0.iter().map(|page| WheelData { name: &page.input, page });
+        let data = ReleaseData { wheels: wheels.collect() };
         let title = html! { (counted(self.0.len(), "wheel", "wheels")) " by GPU architecture" };
         let body = html! {
             main {
                 (self.list())
-                (self.users())
+                (listed("users", "Downloads and installations by GPU", needed_table(self.0.iter().map(|page| &page.report))))
                 @for (number, page) in self.0.iter().enumerate() {
                     (with_own_ids(html! { article { (page.head()) (page.sections()) } }, number))
                 }
@@ -303,25 +279,18 @@ impl ReleasePage {
     }
 
     fn list(&self) -> Markup {
-        let head = columns("wheel | size # | unpacked # | fat binaries # | GPUs and families");
-        let body = html! { @for Page { input, report, folded, .. } in &self.0 { tr {
-            th scope="row" { (shown(input)) }
-            (bytes(report.sizes.input_wheel_size)) (bytes(Some(report.summary.input_size)))
-            (count(report.summary.binaries.len() + folded.binaries))
-            td { (shown(&report.summary.device.keys().cloned().collect::<Vec<_>>().join(" "))) }
-        } } };
-        section("wheels", &counted(self.0.len(), "wheel", "wheels"), true, &table("wheels", "The wheels", &head, &body))
-    }
-
-    fn users(&self) -> Markup {
-        let users = needed_of(self.0.iter().map(|page| &page.report));
-        let head = columns("GPU | wheels # | download # | of fat # | installed #");
-        let body = html! { @for (gpu, needed) in &users { tr {
-            th scope="row" { (shown(gpu)) }
-            (count(needed.wheels)) (bytes(needed.download)) (ratio(needed.download, needed.fat)) (bytes(needed.installed))
-        } } };
-        let title = "What a user of all wheels with code for a GPU needs";
-        section("users", title, !users.is_empty(), &table("users", "Downloads and installations by GPU", &head, &body))
+        let columns = "wheel | size # | unpacked # | fat binaries # | GPUs and families";
+        let table = Table::of(counted(self.0.len(), "wheel", "wheels"), columns, &self.0, |page| {
+            let Page { input, report, folded, .. } = page;
+            [
+                input.as_str().into(),
+                TableCell::size(report.sizes.input_wheel_size),
+                TableCell::size(Some(report.summary.input_size)),
+                TableCell::number(report.summary.binaries.len() + folded.binaries),
+                report.summary.device.keys().cloned().collect::<Vec<_>>().join(" ").into(),
+            ]
+        });
+        listed("wheels", "The wheels", table)
     }
 }
 

@@ -3,11 +3,11 @@
 use maud::{Markup, html};
 
 use super::bars::{Bar, bars};
-use super::cells::{bytes, columns, ratio, section, table};
+use super::cells::{reported, section};
 use super::treemap::{Area, treemap};
-use super::{Page, percent, shown};
+use super::{Page, shown};
 use crate::report::details::{ESTIMATE_ERROR, ThinEstimate, part};
-use crate::report::table::{counted, size};
+use crate::report::table::{Table, TableCell, counted, percent, size};
 use crate::report::{BinarySummary, UserSize};
 
 /// The CSS class of the colour of a target.
@@ -184,31 +184,27 @@ impl Page {
 
     fn users(&self) -> Markup {
         let (summary, sizes) = (&self.report.summary, &self.report.sizes);
-        let fat = sizes.input_wheel_size;
-        let head = columns(
-            "GPU | download / installed | download # | of fat # | thin download, estimated # | installed # | of fat # | \
-            thin installed, estimated # | parts",
-        );
-        let row = |gpu: &String, user: &UserSize| {
+        let (fat, whole) = (sizes.input_wheel_size, Some(summary.input_size));
+        let row = |name: &str, [download, installed]: [Option<u64>; 2], thin: [Option<u64>; 2], parts: String| {
+            let ([thin_download, thin_installed], of_fat) = (thin.map(TableCell::size), percent(download, fat).into());
+            let (of_whole, download, installed) =
+                (percent(installed, whole).into(), TableCell::size(download), TableCell::size(installed));
+            [name.into(), download, of_fat, thin_download, installed, of_whole, thin_installed, parts.into()]
+        };
+        let columns = "GPU | download # | of the fat wheel # | thin download, estimated # | installed # | \
+            of the input # | thin installed, estimated # | parts";
+        let mut table = Table::new("What a user of each GPU needs", columns);
+        table.row(row("all (fat)", [fat, whole], [None; 2], String::new()));
+        let mut pictures = vec![self.fat_bars()];
+        for (gpu, user) in &sizes.users {
             let thin = self.details.thin.get(gpu);
-            let thin_download = thin.and_then(|thin| thin.download_size);
-            let thin_installed = thin.map(|thin| thin.installed_size);
-            html! {
-                tr {
-                    th scope="row" { (shown(gpu)) }
-                    td.picture { (self.user_bars(gpu, user)) }
-                    (bytes(user.download_size)) (ratio(user.download_size, fat)) (bytes(thin_download))
-                    (bytes(user.installed_size)) (ratio(user.installed_size, Some(summary.input_size))) (bytes(thin_installed))
-                    td { (shown(&user.parts())) }
-                }
-            }
-        };
+            let thin = [thin.and_then(|thin| thin.download_size), thin.map(|thin| thin.installed_size)];
+            table.row(row(gpu, [user.download_size, user.installed_size], thin, user.parts()));
+            pictures.push(self.user_bars(gpu, user));
+        }
+        let caption = "Downloads and installations by GPU: host + device parts, and thin";
         let body = html! {
-            tr { th scope="row" { "all (fat)" } td.picture { (self.fat_bars()) } (bytes(fat)) (ratio(fat, fat)) td {} (bytes(Some(summary.input_size))) (ratio(Some(summary.input_size), Some(summary.input_size))) td {} td {} }
-            @for (gpu, user) in &sizes.users { (row(gpu, user)) }
-        };
-        let table = html! {
-            (table("users", "Downloads and installations by GPU: host + device parts, and thin", &head, &body))
+            (reported("users", caption, &mut table, ("download / installed", &pictures)))
             p.note {
                 "Upper bar: download. Lower bar: installed. The whole width is the fat input. "
                 @if sizes.users.values().any(|user| user.installed_size.is_none()) {
@@ -217,7 +213,7 @@ impl Page {
                 "Thin is one part with the code of one GPU; its sizes are estimates (± " (ESTIMATE_ERROR) " %), which take code to be as compressible for one GPU as for another."
             }
         };
-        section("users", "What a user of each GPU needs", true, &table)
+        section("users", &table.title, true, &body)
     }
 
     fn fat_bars(&self) -> Markup {

@@ -3,8 +3,9 @@
 use maud::{Markup, html};
 use streemap::Rect;
 
-use super::{shortened, shown};
-use crate::report::table::size;
+use super::shown;
+use crate::report::table::{percent, size};
+use crate::text::shortened;
 
 /// An area of the picture, with inner areas or a colour.
 #[derive(Clone, Debug)]
@@ -95,7 +96,7 @@ fn drawn(area: &Area, rect: Rect<f64>, whole: u64) -> Markup {
     html! {
         @if !is_group || has_header {
             rect class=(area.kind) x=(left) y=(top) width=(wide) height=(high) {
-                title { (shown(&area.name)) ": " (size(area.size)) " (" (super::percent(area.size, whole)) ")" }
+                title { (shown(&area.name)) ": " (size(area.size)) " (" (percent(area.size, whole)) ")" }
             }
         }
         @if is_group { (parts(area, inner, whole)) }
@@ -116,7 +117,7 @@ fn label(name: &str, w: f64, h: f64, is_header: bool) -> Option<String> {
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a width of a picture")]
     let room = room as usize;
-    (letters <= room || room >= 6).then(|| shortened(text, room))
+    (letters <= room || room >= 6).then(|| shortened(&text, room))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a picture is not that exact")]

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::SizedParts;
 use crate::gpu::{BundleKey, TargetId};
-use crate::rope::{Content, PackedContent};
+use crate::rope::{Content, Edit, PackedContent};
 use crate::source::{Entry, EntryPath, Input};
 use crate::split::{Destination, Plan, PlannedBinary};
 
@@ -74,6 +74,9 @@ pub(crate) struct Files {
     pub(crate) size: u64,
 }
 
+/// About what a block of a deflate stream inflates to.
+const BLOCK: u64 = 256 << 10;
+
 /// The error of estimates in percent, up to which those of real wheels and trees are right (docs/report.md).
 pub(crate) const ESTIMATE_ERROR: u8 = 10;
 
@@ -97,17 +100,18 @@ struct Weights {
 }
 
 struct Binary {
-    size: u64,
-    packed: u64,
-    host_size: u64,
+    /// The host part: unpacked bytes, and bytes in the wheel.
+    host: (u64, u64),
+    /// The same of device code.
+    device: (u64, u64),
     code: BTreeMap<String, u64>,
 }
 
 impl Details {
-    /// Counts. Reads no file.
-    pub(crate) fn of(input: &Input, plan: &Plan, parts: &SizedParts) -> Self {
+    /// Counts. With `reads`, what is left of the deflate streams of fat binaries is read, so that estimates of their sizes are better.
+    pub(crate) fn of(input: &Input, plan: &Plan, parts: &SizedParts, reads: bool) -> Self {
         let keys = keys(plan);
-        let weights = Weights::of(input, plan, &keys);
+        let weights = Weights::of(input, plan, &keys, reads);
         let root = root(input.entries.iter().filter(|entry| is_file(entry)).map(|entry| &entry.path));
         let is_wheel = parts.input_wheel_size.is_some();
         let thin = |keys: &[String]| {
@@ -152,7 +156,7 @@ impl Details {
 }
 
 impl Weights {
-    fn of(input: &Input, plan: &Plan, keys: &Keys<'_>) -> Self {
+    fn of(input: &Input, plan: &Plan, keys: &Keys<'_>, reads: bool) -> Self {
         let codes: BTreeMap<_, _> = plan.binaries.iter().map(|binary| (&binary.path, binary)).collect();
         let (mut weights, mut databases) = (Self::default(), BTreeMap::<&BundleKey, (u64, u64)>::new());
         for (entry, place) in input.entries.iter().zip(&plan.places) {
@@ -168,7 +172,11 @@ impl Weights {
                         *by_key.entry(code.key).or_default() += code.code_size;
                     }
                     let host_size = content.size();
-                    weights.binaries.push(Binary { size, packed, host_size, code: by_key });
+                    let packed_host = reads.then(|| packed_host(&*content.original, &content.edits, packed)).flatten();
+                    let even = || part(packed, host_size, size);
+                    let packed_host = packed_host.unwrap_or_else(even).max(least_packed(host_size)).min(packed);
+                    let device = (size.saturating_sub(host_size), packed - packed_host);
+                    weights.binaries.push(Binary { host: (host_size, packed_host), device, code: by_key });
                     continue;
                 }
             };
@@ -195,19 +203,30 @@ impl Weights {
 impl Binary {
     /// The same of one binary.
     fn kept(&self, keys: &[String]) -> (u64, u64) {
-        let device = self.size.saturating_sub(self.host_size);
         let (wanted, all) = (keys.iter().filter_map(|key| self.code.get(key)).sum(), self.code.values().sum());
-        let packed_host = if all > device {
-            // Code that is compressed in the binary takes as much in a wheel.
-            self.packed.saturating_sub(device)
-        } else {
-            // Other device code deflates better than host code, for which 27 % is usual (18 to 29 in wheels of docs/report.md).
-            let usual = part(self.host_size, 27, 100);
-            part(self.packed, self.host_size, self.size).max(usual).min(self.packed)
-        };
-        let packed_device = self.packed - packed_host;
-        (self.host_size + part(device, wanted, all), packed_host + part(packed_device, wanted, all))
+        let share = |whole| part(whole, wanted, all);
+        (self.host.0 + share(self.device.0), self.host.1 + share(self.device.1))
     }
+}
+
+/// What a host part takes of a wheel at least. Of the stream, one that is smaller than a block has no part of its own, and 27 % is usual
+/// for it (15 to 29 in wheels of docs/report.md).
+fn least_packed(host_size: u64) -> u64 {
+    if host_size < BLOCK { part(host_size, 27, 100) } else { 0 }
+}
+
+/// What the bytes that `edits` leave take of the `packed` ones of a deflated binary. Within a block of the stream all bytes count alike.
+fn packed_host(original: &dyn Content, edits: &[Edit], packed: u64) -> Option<u64> {
+    let boundaries = original.member()?.block_boundaries().ok()??;
+    let bits_before = |offset: u64| {
+        let next = boundaries.partition_point(|boundary| boundary.output <= offset);
+        let before = boundaries.get(next.checked_sub(1)?)?;
+        let after = boundaries.get(next).unwrap_or(before);
+        let (bits, bytes) = (after.bit.checked_sub(before.bit)?, after.output.checked_sub(before.output)?);
+        Some(before.bit + part(bits, offset.checked_sub(before.output)?, bytes))
+    };
+    let gone = edits.iter().map(|edit| bits_before(edit.end)?.checked_sub(bits_before(edit.start)?));
+    Some(packed.saturating_sub(gone.sum::<Option<u64>>()? / 8))
 }
 
 /// The same share of `whole` that `some` is of `all`.
@@ -336,15 +355,25 @@ fn package_path<'a>(path: &'a EntryPath, root: &EntryPath) -> &'a [u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::{BTreeMap, Binary};
+    use super::packed_host;
+    use crate::rope::Edit;
+    use crate::source::testing::{Z_NO_FLUSH, deflated, deflated_member};
 
     #[test]
-    fn compressed_code_takes_as_much_in_a_wheel() {
-        let code = |size| BTreeMap::from(["gfx90a", "gfx942"].map(|key| (key.to_owned(), size)));
-        let binary = |code_size| Binary { size: 1100, packed: 400, host_size: 900, code: code(code_size) };
-        let one = ["gfx942".to_owned()];
-        assert_eq!(binary(5000).kept(&one), (1000, 300));
-        assert_eq!(binary(100).kept(&one), (1000, 363));
-        assert_eq!(binary(5000).kept(&[]), (900, 200));
+    fn what_stays_of_a_binary_has_its_own_part_of_the_stream() {
+        const SIZE: u32 = 1 << 20;
+        // The host part deflates to nothing, and the code between not at all.
+        let host = || vec![0; SIZE as usize];
+        let mut state = 1_u64;
+        let code = (0..SIZE).map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_le_bytes()[7]
+        });
+        let bytes = [host(), code.collect(), host()].concat();
+        let packed = deflated(&bytes, 6, bytes.len(), Z_NO_FLUSH);
+        let binary = deflated_member(&packed, bytes.len() as u64, crc32fast::hash(&bytes));
+        let edits = [Edit { start: SIZE.into(), end: (2 * SIZE).into(), replacement: Vec::new() }];
+        let host = packed_host(&*binary, &edits, packed.len() as u64).unwrap();
+        assert!((1..64 << 10).contains(&host), "{host} of {}", packed.len());
     }
 }

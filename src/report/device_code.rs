@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::table::{Table, counted, size};
+use super::table::{Table, TableCell, counted, size};
 use crate::devicecode::{CodeAmount, CodeFrame, CodeOfForm, DeviceCodePlace, DeviceForm};
 use crate::split::{CodeOfFile, Fate};
 
@@ -126,12 +126,13 @@ impl CodeSummary {
     }
 
     /// The table of what stays.
-    pub(super) fn table(all: &[Self]) -> Table {
+    pub(crate) fn table(all: &[Self]) -> Table {
         let columns = "file | code | pieces # | size # | targets | why it stays";
         let stays = all.iter().filter(|code| code.fate == Fate::Stays);
         Table::of("Device code that stays in the host part", columns, stays, |code| {
-            let reason = code.reason.clone().unwrap_or_default();
-            [code.path.clone(), code.kind(), code.pieces.to_string(), size(code.size), code.amounts(), reason]
+            let (pieces, size) = (TableCell::number(code.pieces), TableCell::size(Some(code.size)));
+            let reason = code.reason.as_deref().unwrap_or_default();
+            [code.path.as_str().into(), code.kind().into(), pieces, size, code.amounts().into(), reason.into()]
         })
     }
 }

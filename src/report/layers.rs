@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::table::{Table, percent, size};
+use super::table::{Table, TableCell, percent};
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::image::LayerUsage;
 
@@ -14,16 +14,9 @@ const COMMAND: usize = 48;
 /// A layer of an image. Sizes are in bytes.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LayerSummary {
-    /// The digest of its blob.
-    pub digest: String,
-    /// The command that made it, as the image says.
-    pub created_by: String,
-    /// The size of its blob.
-    pub blob_size: u64,
-    /// The size of its files.
-    pub size: u64,
-    /// The size of files that later layers hide.
-    pub hidden_size: u64,
+    /// What it has.
+    #[serde(flatten)]
+    pub usage: LayerUsage,
     /// The size of device code and databases.
     pub device_size: u64,
     /// How much of that each GPU needs.
@@ -32,17 +25,10 @@ pub(crate) struct LayerSummary {
 
 impl LayerSummary {
     /// The summary of a layer for users of these GPUs.
-    pub(crate) fn of(usage: &LayerUsage, gpus: &[TargetId]) -> Self {
+    pub(crate) fn of(usage: LayerUsage, gpus: &[TargetId]) -> Self {
         let keys = |gpu: &TargetId| GpuSet::new([gpu.clone()]).map_or_else(BTreeSet::<BundleKey>::new, |it| it.keys());
-        Self {
-            digest: usage.digest.clone(),
-            created_by: usage.created_by.clone(),
-            blob_size: usage.blob_size,
-            size: usage.size,
-            hidden_size: usage.hidden_size,
-            device_size: usage.device_size(),
-            users: gpus.iter().map(|gpu| (gpu.to_string(), usage.size_of(&keys(gpu)))).collect(),
-        }
+        let users = gpus.iter().map(|gpu| (gpu.to_string(), usage.size_of(&keys(gpu)))).collect();
+        Self { device_size: usage.device_size(), users, usage }
     }
 
     /// How much a user of any one GPU could leave out at least.
@@ -52,32 +38,32 @@ impl LayerSummary {
 
     /// Its command on one line, shortened.
     pub(crate) fn short_command(&self) -> String {
-        let command = self.created_by.split_whitespace().collect::<Vec<_>>().join(" ");
+        let command = self.usage.created_by.split_whitespace().collect::<Vec<_>>().join(" ");
         match command.char_indices().nth(COMMAND) {
             Some((end, _)) => format!("{}…", command.get(..end).unwrap_or_default()),
             None => command,
         }
     }
-}
 
-/// The layers as a table.
-pub(super) fn table(layers: &[LayerSummary]) -> Table {
-    let columns =
-        "layer # | blob # | files # | hidden # | device code # | one GPU can do without # | of it # | created by";
-    let some = |bytes: u64| if bytes == 0 { String::new() } else { size(bytes) };
-    Table::of("Layers", columns, layers.iter().enumerate(), |(number, layer)| {
-        let unneeded = layer.unneeded_size();
-        [
-            number.to_string(),
-            size(layer.blob_size),
-            size(layer.size),
-            some(layer.hidden_size),
-            some(layer.device_size),
-            some(unneeded),
-            if unneeded == 0 { String::new() } else { percent(unneeded, layer.size) },
-            layer.short_command(),
-        ]
-    })
+    /// The layers as a table.
+    pub(crate) fn table(layers: &[Self]) -> Table {
+        let columns =
+            "layer # | blob # | files # | hidden # | device code # | one GPU can do without # | of it # | created by";
+        let some = |bytes: u64| TableCell::size(Some(bytes)).unless_zero();
+        Table::of("Layers", columns, layers.iter().enumerate(), |(number, layer)| {
+            let unneeded = layer.unneeded_size();
+            [
+                TableCell::number(number),
+                TableCell::size(Some(layer.usage.blob_size)),
+                TableCell::size(Some(layer.usage.size)),
+                some(layer.usage.hidden_size),
+                some(layer.device_size),
+                some(unneeded),
+                if unneeded == 0 { String::new() } else { percent(unneeded, layer.usage.size) }.into(),
+                layer.short_command().into(),
+            ]
+        })
+    }
 }
 
 #[cfg(test)]
@@ -94,17 +80,17 @@ mod tests {
         ]);
         let usage = LayerUsage { size: 100, device, ..LayerUsage::default() };
         let gpus = ["gfx1100", "gfx1101", "gfx942", "gfx1030"].map(|gpu| gpu.parse().unwrap());
-        let layer = LayerSummary::of(&usage, &gpus);
+        let layer = LayerSummary::of(usage.clone(), &gpus);
         let expected = [("gfx1030", 0), ("gfx1100", 15), ("gfx1101", 5), ("gfx942", 20)];
         assert_eq!(layer.users, expected.map(|(gpu, size)| (gpu.to_owned(), size)).into());
         assert_eq!((layer.device_size, layer.unneeded_size()), (35, 15));
-        assert_eq!(LayerSummary::of(&usage, &[]).unneeded_size(), 0);
+        assert_eq!(LayerSummary::of(usage, &[]).unneeded_size(), 0);
     }
 
     #[test]
     fn commands_take_one_line() {
         let usage = LayerUsage { created_by: format!("RUN  a\n\t&& {}", "é".repeat(60)), ..LayerUsage::default() };
-        let command = LayerSummary::of(&usage, &[]).short_command();
+        let command = LayerSummary::of(usage, &[]).short_command();
         assert_eq!(command, format!("RUN a && {}…", "é".repeat(39)));
     }
 }

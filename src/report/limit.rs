@@ -110,13 +110,13 @@ impl PartLimit {
         let count = |verdict| parts.iter().filter(|part| self.verdict(part) == verdict).count();
         let (too_large, undecided) = (count(PartVerdict::TooLarge), count(PartVerdict::Undecided));
         let passed = too_large + undecided == 0;
-        let advice = if passed { Advice::Nothing } else { self.advice(parts, choice) };
+        let (advice, fitting) = if passed { Default::default() } else { self.advice(parts, choice) };
         let judgement = Judgement {
             max_part: self.bytes,
             name: self.name,
             passed,
             parts: parts_judged,
-            gpu_targets: advice.gpu_targets(),
+            gpu_targets: Some(fitting).filter(|gpus| !gpus.is_empty()),
             sentence: String::new(),
         };
         let sentence = if passed {
@@ -130,20 +130,27 @@ impl PartLimit {
         Judgement { sentence, ..judgement }
     }
 
-    fn advice(self, parts: &[SizedPart], choice: PartChoice) -> Advice {
+    /// What would fit in words, and the GPUs of which all parts do.
+    fn advice(self, parts: &[SizedPart], choice: PartChoice) -> (String, Vec<String>) {
+        let words = |fitting: &[String], none: &str, before: &str, after: &str| {
+            if fitting.is_empty() { none.to_owned() } else { format!("{before}{}{after}", fitting.join(",")) }
+        };
         let too_large = |part: &&SizedPart| self.verdict(part) == PartVerdict::TooLarge;
         if let Some(part) = parts.iter().filter(too_large).find(|part| part.gpus == PartGpus::All) {
-            return Advice::NoneHelps(part.name.clone());
+            let words = format!("{} has no code of GPUs, so no choice of GPUs makes it smaller", part.name);
+            return (words, Vec::new());
         }
         if choice == PartChoice::Views {
             let fit = parts.iter().filter(|part| self.verdict(part) == PartVerdict::Fits);
-            return Advice::Views(fit.map(|part| part.name.clone()).collect());
+            let fit: Vec<_> = fit.map(|part| part.name.clone()).collect();
+            return (words(&fit, "none of these views fits", "of these views, ", " fit"), Vec::new());
         }
         let choices = PartGpus::choices(parts);
         let stated = stated(&choices);
         let fits = |part: &SizedPart| part.size.most.saturating_add(stated) <= self.bytes;
         let is_fit = |gpu: &&BundleKey| parts.iter().filter(|part| part.gpus.is_needed_by(gpu)).all(fits);
-        Advice::Gpus(choices.iter().filter(is_fit).cloned().collect())
+        let fit: Vec<_> = choices.iter().filter(is_fit).map(ToString::to_string).collect();
+        (words(&fit, "the parts of no GPU fit", "with --gpu-targets ", " all parts fit"), fit)
     }
 }
 
@@ -161,46 +168,6 @@ pub(crate) enum PartChoice {
     Gpus,
     /// `--view`, which has chosen the parts.
     Views,
-}
-
-/// What would fit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Advice {
-    Nothing,
-    /// This part is for all GPUs.
-    NoneHelps(String),
-    /// These GPUs; empty if no GPU fits.
-    Gpus(Vec<BundleKey>),
-    /// These views.
-    Views(Vec<String>),
-}
-
-impl Advice {
-    fn gpu_targets(&self) -> Option<Vec<String>> {
-        match self {
-            Self::Gpus(gpus) if !gpus.is_empty() => Some(gpus.iter().map(ToString::to_string).collect()),
-            Self::Gpus(_) | Self::NoneHelps(_) | Self::Views(_) | Self::Nothing => None,
-        }
-    }
-}
-
-impl fmt::Display for Advice {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = |list: &[String]| list.join(",");
-        match self {
-            Self::Nothing => Ok(()),
-            Self::NoneHelps(name) => {
-                write!(formatter, "{name} has no code of GPUs, so no choice of GPUs makes it smaller")
-            }
-            Self::Gpus(gpus) if gpus.is_empty() => formatter.write_str("the parts of no GPU fit"),
-            Self::Gpus(gpus) => {
-                let gpus: Vec<_> = gpus.iter().map(ToString::to_string).collect();
-                write!(formatter, "with --gpu-targets {} all parts fit", names(&gpus))
-            }
-            Self::Views(views) if views.is_empty() => formatter.write_str("none of these views fits"),
-            Self::Views(views) => write!(formatter, "of these views, {} fit", names(views)),
-        }
-    }
 }
 
 /// Which parts exceed a limit.

@@ -28,7 +28,7 @@ pub(crate) use layers::LayerSummary;
 pub(crate) use limit::{Judgement, PartChoice, PartLimit, TooLarge};
 pub(crate) use looked_at::{FirstName, LookedAt, not_searched};
 pub(crate) use part::{PartGpus, SizedPart};
-pub(crate) use release::{ReleaseReport, WheelReport, needed_of};
+pub(crate) use release::{ReleaseReport, WheelReport, needed_table};
 pub(crate) use sizes::{PartSize, SizedParts, Sizes, UserSize};
 pub(crate) use summary::{BinarySummary, Summary};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::InspectReport;
-use super::table::{Table, counted, known_size, percent, size};
+use super::table::{Table, TableCell, counted, percent};
 
 /// The report about several wheels.
 #[derive(Debug, Serialize)]
@@ -27,16 +27,16 @@ pub(crate) struct WheelReport {
 }
 
 /// What users of a GPU need of all wheels with code for it. A sum is unknown if a part of it is.
-pub(crate) struct Needed {
-    pub(crate) wheels: usize,
-    pub(crate) download: Option<u64>,
+struct Needed {
+    wheels: usize,
+    download: Option<u64>,
     /// The wheels as they were before the split.
-    pub(crate) fat: Option<u64>,
-    pub(crate) installed: Option<u64>,
+    fat: Option<u64>,
+    installed: Option<u64>,
 }
 
 /// What users of each GPU need of several wheels.
-pub(crate) fn needed_of<'a>(reports: impl Iterator<Item = &'a InspectReport>) -> BTreeMap<&'a str, Needed> {
+fn needed_of<'a>(reports: impl Iterator<Item = &'a InspectReport>) -> BTreeMap<&'a str, Needed> {
     let mut users = BTreeMap::<&str, Needed>::new();
     for report in reports {
         for (gpu, user) in &report.sizes.users {
@@ -57,7 +57,7 @@ pub(crate) fn needed_of<'a>(reports: impl Iterator<Item = &'a InspectReport>) ->
 impl ReleaseReport {
     /// The tables for people.
     pub(crate) fn tables(&self) -> [Table; 2] {
-        [self.list(), self.users()]
+        [self.list(), needed_table(self.wheels.iter().map(|wheel| &wheel.report))]
     }
 
     /// Whether all sizes are known.
@@ -70,31 +70,28 @@ impl ReleaseReport {
         let title = counted(self.wheels.len(), "wheel", "wheels");
         Table::of(title, columns, &self.wheels, |WheelReport { name, report, .. }| {
             let binaries = &report.summary.binaries;
-            let count = |number: usize| if number == 0 { String::new() } else { number.to_string() };
-            let code = binaries.iter().map(|binary| binary.code_size).sum::<u64>();
             [
-                name.clone(),
-                known_size(report.sizes.input_wheel_size),
-                count(binaries.len()),
-                count(binaries.iter().map(|binary| binary.code_objects).sum()),
-                if code > 0 { size(code) } else { String::new() },
-                report.summary.device.keys().cloned().collect::<Vec<_>>().join(" "),
+                name.as_str().into(),
+                TableCell::size(report.sizes.input_wheel_size),
+                TableCell::number(binaries.len()).unless_zero(),
+                TableCell::number(binaries.iter().map(|binary| binary.code_objects).sum::<usize>()).unless_zero(),
+                TableCell::size(Some(binaries.iter().map(|binary| binary.code_size).sum())).unless_zero(),
+                report.summary.device.keys().cloned().collect::<Vec<_>>().join(" ").into(),
             ]
         })
     }
+}
 
-    fn users(&self) -> Table {
-        let columns = "GPU | wheels # | download # | of the fat wheels # | installed #";
-        let needed = needed_of(self.wheels.iter().map(|wheel| &wheel.report));
-        Table::of("What a user of all wheels with code for a GPU needs", columns, needed, |(gpu, needed)| {
-            let share = needed.download.zip(needed.fat).map(|(download, fat)| percent(download, fat));
-            [
-                gpu.to_owned(),
-                needed.wheels.to_string(),
-                known_size(needed.download),
-                share.unwrap_or_default(),
-                known_size(needed.installed),
-            ]
-        })
-    }
+/// What users of each GPU need of all these wheels.
+pub(crate) fn needed_table<'a>(reports: impl Iterator<Item = &'a InspectReport>) -> Table {
+    let columns = "GPU | wheels # | download # | of the fat wheels # | installed #";
+    Table::of("What a user of all wheels with code for a GPU needs", columns, needed_of(reports), |(gpu, needed)| {
+        [
+            gpu.into(),
+            TableCell::number(needed.wheels),
+            TableCell::size(needed.download),
+            percent(needed.download, needed.fat).into(),
+            TableCell::size(needed.installed),
+        ]
+    })
 }

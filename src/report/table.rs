@@ -30,73 +30,112 @@ impl Style {
 /// Rows of cells under a title.
 #[derive(Debug)]
 pub(crate) struct Table {
-    title: String,
-    columns: Vec<Heading>,
-    rows: Vec<Vec<String>>,
+    pub(crate) title: String,
+    pub(crate) columns: Vec<Heading>,
+    pub(crate) rows: Vec<Vec<TableCell>>,
     /// Number of rows that are not shown.
-    left_out: usize,
+    pub(crate) left_out: usize,
 }
 
 /// The heading of a column.
 #[derive(Debug)]
-struct Heading {
-    title: String,
-    is_number: bool,
+pub(crate) struct Heading {
+    pub(crate) title: String,
+    pub(crate) is_number: bool,
+    /// Whether pages show the column, and nothing else does.
+    is_detail: bool,
+}
+
+/// A cell.
+#[derive(Debug)]
+pub(crate) struct TableCell {
+    pub(crate) text: String,
+    /// The exact number, by which pages sort.
+    pub(crate) number: Option<i128>,
+    /// What its row is marked as in a page.
+    pub(crate) mark: Option<&'static str>,
+}
+
+impl<T: Into<String>> From<T> for TableCell {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), number: None, mark: None }
+    }
+}
+
+impl TableCell {
+    /// A number.
+    pub(crate) fn number(number: impl Copy + Display + TryInto<i128>) -> Self {
+        Self { number: number.try_into().ok(), ..Self::from(number.to_string()) }
+    }
+
+    /// A size; without text if it is unknown.
+    pub(crate) fn size(bytes: Option<u64>) -> Self {
+        Self { number: bytes.map(i128::from), ..Self::from(known_size(bytes)) }
+    }
+
+    /// The same, without text if it is zero.
+    pub(crate) fn unless_zero(self) -> Self {
+        if self.number == Some(0) { Self { text: String::new(), ..self } } else { self }
+    }
 }
 
 impl Table {
     /// A table without rows. `columns` has the titles, separated by `|`. Those that end with `#` are of numbers, which are
-    /// right-aligned.
+    /// right-aligned. Those that begin with `+` are for pages only.
     pub(crate) fn new(title: impl Into<String>, columns: &str) -> Self {
         let heading = |column: &str| {
-            let number = column.trim().strip_suffix('#');
-            Heading { title: number.unwrap_or(column).trim().to_owned(), is_number: number.is_some() }
+            let (detail, number) = (column.trim().strip_prefix('+'), column.trim().ends_with('#'));
+            let title = detail.unwrap_or(column).trim().trim_end_matches('#').trim_end().to_owned();
+            Heading { title, is_number: number, is_detail: detail.is_some() }
         };
         Self { title: title.into(), columns: columns.split('|').map(heading).collect(), rows: Vec::new(), left_out: 0 }
     }
 
     /// A table with a row for each item.
-    pub(crate) fn of<T, R: IntoIterator<Item = String>>(
+    pub(crate) fn of<T, R: IntoIterator<Item: Into<TableCell>>>(
         title: impl Into<String>,
         columns: &str,
         items: impl IntoIterator<Item = T>,
         row: impl Fn(T) -> R,
     ) -> Self {
-        let rows = items.into_iter().map(|item| row(item).into_iter().collect()).collect();
-        Self { rows, ..Self::new(title, columns) }
+        let mut table = Self::new(title, columns);
+        items.into_iter().for_each(|item| table.row(row(item)));
+        table
     }
 
     /// Adds a left-aligned column whose title comes from the input or the user.
     pub(crate) fn add_column(&mut self, title: &str) {
-        self.columns.push(Heading { title: escaped(title).into_owned(), is_number: false });
+        self.columns.push(Heading { title: escaped(title).into_owned(), is_number: false, is_detail: false });
+    }
+
+    /// The table with another title of a column.
+    pub(crate) fn renamed(mut self, old: &str, new: &str) -> Self {
+        if let Some(column) = self.columns.iter_mut().find(|column| column.title == old) {
+            new.clone_into(&mut column.title);
+        }
+        self
     }
 
     /// Adds a row with a cell for each column.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item: Into<TableCell>>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
     /// Keeps only the first rows, and counts the others.
     pub(crate) fn shorten(&mut self, most: usize) {
-        let more = self.rows.len().saturating_sub(most) + self.left_out;
+        self.left_out += self.rows.len().saturating_sub(most);
         self.rows.truncate(most);
-        self.left_out = more;
-    }
-
-    /// Counts rows that were left out.
-    pub(crate) fn add_left_out(&mut self, rows: usize) {
-        self.left_out += rows;
     }
 
     /// Writes the table without empty columns. Writes nothing if there are no rows.
     pub(crate) fn write(mut self, out: &mut impl Write, style: Style) -> io::Result<()> {
-        self.drop_empty_columns();
+        self.drop_columns(false);
         if self.rows.is_empty() {
             return Ok(());
         }
         self.title = escaped(&self.title).into_owned();
         for cell in self.rows.iter_mut().flatten() {
-            *cell = escaped(cell).into_owned();
+            cell.text = escaped(&cell.text).into_owned();
         }
         match style {
             Style::Text => self.write_text(out),
@@ -104,9 +143,12 @@ impl Table {
         }
     }
 
-    fn drop_empty_columns(&mut self) {
-        let is_used = |column: usize| self.rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty()));
-        let used: Vec<_> = (0..self.columns.len()).map(is_used).collect();
+    /// Drops the columns without text, and unless there shall be `details` those for pages only.
+    pub(crate) fn drop_columns(&mut self, details: bool) {
+        let has_text =
+            |column: usize| self.rows.iter().any(|row| row.get(column).is_some_and(|it| !it.text.is_empty()));
+        let is_used = |(number, column): (usize, &Heading)| (details || !column.is_detail) && has_text(number);
+        let used: Vec<_> = self.columns.iter().enumerate().map(is_used).collect();
         for row in &mut self.rows {
             retain(row, &used);
         }
@@ -114,9 +156,10 @@ impl Table {
     }
 
     fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
-        let titles: Vec<_> = self.columns.iter().map(|column| column.title.clone()).collect();
+        let titles: Vec<_> = self.columns.iter().map(|column| TableCell::from(&*column.title)).collect();
         let lines = || std::iter::once(&titles).chain(&self.rows);
-        let width = |column: usize| lines().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
+        let width =
+            |column: usize| lines().filter_map(|line| line.get(column)).map(|cell| cell.text.chars().count()).max();
         let mut widths: Vec<_> = (0..titles.len()).map(|column| width(column).unwrap_or(0)).collect();
         let is_text = |column: usize| self.columns.get(column).is_some_and(|it| !it.is_number);
         let all = fitted(&mut widths, is_text, limit().unwrap_or(usize::MAX));
@@ -135,20 +178,24 @@ impl Table {
     /// Writes these columns of a row, in several lines if a cell is wider than its column.
     fn write_line(
         &self,
-        row: &[String],
+        row: &[TableCell],
         columns: &Range<usize>,
         widths: &[usize],
         out: &mut impl Write,
     ) -> io::Result<()> {
         let begin = if columns.start == 0 { 0 } else { DEEPER };
         let row = row.iter().zip(widths).zip(&self.columns).take(columns.end).skip(columns.start);
-        let cells: Vec<_> = row.map(|((cell, width), column)| (wrapped(cell, *width), width, column)).collect();
+        let cells: Vec<_> = row.map(|((cell, width), column)| (wrapped(&cell.text, *width), width, column)).collect();
         for number in 0..cells.iter().map(|(cell, ..)| cell.len()).max().unwrap_or(0) {
             let pieces = cells.iter().map(|(cell, width, column)| {
                 let piece = cell.get(number).map_or("", String::as_str);
                 if column.is_number { format!("  {piece:>width$}") } else { format!("  {piece:width$}") }
             });
-            writeln!(out, "{:begin$}{}", "", pieces.collect::<String>().trim_end())?;
+            let line = pieces.collect::<String>();
+            // What a row goes on with may be empty.
+            if begin == 0 || !line.trim_end().is_empty() {
+                writeln!(out, "{:begin$}{}", "", line.trim_end())?;
+            }
         }
         Ok(())
     }
@@ -160,7 +207,7 @@ impl Table {
         let rule = |column: &Heading| if column.is_number { "---:" } else { "---" };
         writeln!(out, "|{}|", self.columns.iter().map(rule).collect::<Vec<_>>().join("|"))?;
         for row in &self.rows {
-            let cells: Vec<_> = row.iter().map(|cell| in_markdown(cell)).collect();
+            let cells: Vec<_> = row.iter().map(|cell| in_markdown(&cell.text)).collect();
             writeln!(out, "| {} |", cells.join(" | "))?;
         }
         if self.left_out > 0 {
@@ -202,16 +249,20 @@ pub(crate) fn known_size(bytes: Option<u64>) -> String {
     bytes.map(size).unwrap_or_default()
 }
 
-/// The percentage of `whole` that `part` is; empty if `whole` is 0.
-pub(crate) fn percent(part: u64, whole: u64) -> String {
+/// The percentage of `whole` that `part` is; empty if one of them is unknown, or `whole` is 0.
+pub(crate) fn percent(part: impl Into<Option<u64>>, whole: impl Into<Option<u64>>) -> String {
     // Tenths, rounded.
-    let tenths = (u128::from(part) * 2000 + u128::from(whole)).checked_div(u128::from(whole) * 2);
-    tenths.map(|tenths| format!("{}.{} %", tenths / 10, tenths % 10)).unwrap_or_default()
+    let tenths = |(part, whole)| (u128::from(part) * 2000 + u128::from(whole)).checked_div(u128::from(whole) * 2);
+    part.into()
+        .zip(whole.into())
+        .and_then(tenths)
+        .map(|tenths| format!("{}.{} %", tenths / 10, tenths % 10))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Style, Table, percent};
+    use super::{Style, Table, TableCell, percent};
 
     fn written(style: Style) -> String {
         let mut table = Table::new("A_b", "name | size # | unknown #");
@@ -247,6 +298,18 @@ mod tests {
             );
             assert!(text.lines().all(|line| !line.trim_start().starts_with("evil")), "{text}");
         }
+    }
+
+    #[test]
+    fn rows_go_on_with_texts_only() {
+        let table = Table::new("Parts", "part | files");
+        let mut out = Vec::new();
+        for row in [["host", "x.so"], ["gfx942", ""]].map(|row| row.map(TableCell::from)) {
+            for columns in [0..1, 1..2] {
+                table.write_line(&row, &columns, &[6, 4], &mut out).unwrap();
+            }
+        }
+        assert_eq!(String::from_utf8(out).unwrap(), "  host\n    x.so\n  gfx942\n");
     }
 
     #[test]

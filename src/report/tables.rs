@@ -1,15 +1,14 @@
 //! The tables of a report.
 
-use super::layers;
-use super::table::{Table, counted, known_size, percent, size};
-use super::{CodeSummary, InspectReport, PartSize};
+use super::table::{Table, TableCell, counted, known_size, percent};
+use super::{CodeSummary, InspectReport, LayerSummary, PartSize};
 
 impl InspectReport {
-    /// The report as tables.
-    pub(crate) fn tables(&self) -> [Table; 7] {
+    /// The report as tables. The title is what was split, or else the name of its archives.
+    pub(crate) fn tables(&self, title: Option<&str>) -> [Table; 7] {
         [
-            self.parts(),
-            layers::table(&self.layers),
+            self.parts(title),
+            LayerSummary::table(&self.layers),
             self.binaries(),
             CodeSummary::table(self.device_code.as_deref().unwrap_or_default()),
             self.databases(),
@@ -26,11 +25,11 @@ impl InspectReport {
         self.sizes.parts.values().all(is_complete) && self.sizes.host_wheels.iter().all(|wheel| wheel.size.is_some())
     }
 
-    fn parts(&self) -> Table {
+    fn parts(&self, title: Option<&str>) -> Table {
         let Self { summary, sizes, .. } = self;
         let columns = "part | unpacked # | wheel # | name";
         let entries = counted(summary.entries, "entry", "entries");
-        let mut table = Table::new(format!("Split of {}: {entries}", summary.group), columns);
+        let mut table = Table::new(format!("Split of {}: {entries}", title.unwrap_or(&summary.group)), columns);
         if summary.entries == 0 {
             return table;
         }
@@ -55,73 +54,64 @@ impl InspectReport {
         table
     }
 
-    fn binaries(&self) -> Table {
+    pub(crate) fn binaries(&self) -> Table {
         let columns =
             "fat binary | original # | stripped # | saved # | % # | wrappers # | code objects # | code # | targets";
         Table::of("Fat binaries", columns, &self.summary.binaries, |binary| {
             let saved = binary.size.saturating_sub(binary.host_size);
             [
-                binary.path.clone(),
-                size(binary.size),
-                size(binary.host_size),
-                size(saved),
-                percent(saved, binary.size),
-                binary.wrappers.to_string(),
-                binary.code_objects.to_string(),
-                size(binary.code_size),
-                binary.targets.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
+                binary.path.as_str().into(),
+                TableCell::size(Some(binary.size)),
+                TableCell::size(Some(binary.host_size)),
+                TableCell::size(Some(saved)),
+                percent(saved, binary.size).into(),
+                TableCell::number(binary.wrappers),
+                TableCell::number(binary.code_objects),
+                TableCell::size(Some(binary.code_size)),
+                binary.targets.iter().map(String::as_str).collect::<Vec<_>>().join(" ").into(),
             ]
         })
     }
 
-    fn databases(&self) -> Table {
+    pub(crate) fn databases(&self) -> Table {
         let columns = "database | files # | size # | targets";
         Table::of("Kernel databases", columns, &self.summary.databases, |(name, database)| {
             let keys = database.keys.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-            [name.clone(), database.files.to_string(), size(database.size), keys]
+            [name.as_str().into(), TableCell::number(database.files), TableCell::size(Some(database.size)), keys.into()]
         })
     }
 
-    fn keys(&self) -> Table {
+    pub(crate) fn keys(&self) -> Table {
         let columns = "key | level | archives # | code objects # | code # | archive size # | database files # | \
             database size # | wheel size #";
         Table::of("Bundle keys", columns, &self.summary.device, |(key, device)| {
             let sizes = self.sizes.parts.get(key);
             let objects: usize = device.archives.iter().map(|archive| archive.code_objects).sum();
             [
-                key.clone(),
-                device.level.clone(),
-                device.archives.len().to_string(),
-                objects.to_string(),
-                size(device.archives.iter().map(|archive| archive.code_size).sum()),
-                known_size(sizes.and_then(|part| part.archive_size)),
-                some(device.database_files).map(|files| files.to_string()).unwrap_or_default(),
-                known_size(some(device.database_size)),
-                known_size(sizes.and_then(|part| part.wheel.as_ref()?.size)),
+                key.as_str().into(),
+                device.level.as_str().into(),
+                TableCell::number(device.archives.len()),
+                TableCell::number(objects),
+                TableCell::size(Some(device.archives.iter().map(|archive| archive.code_size).sum())),
+                TableCell::size(sizes.and_then(|part| part.archive_size)),
+                TableCell::number(device.database_files).unless_zero(),
+                TableCell::size(Some(device.database_size)).unless_zero(),
+                TableCell::size(sizes.and_then(|part| part.wheel.as_ref()?.size)),
             ]
         })
     }
 
     fn users(&self) -> Table {
         let columns = "GPU | download # | of the fat wheel # | installed # | of the input # | parts";
-        let share = |size: Option<u64>, whole: Option<u64>| match (size, whole) {
-            (Some(size), Some(whole)) => percent(size, whole),
-            _ => String::new(),
-        };
         Table::of("What a user needs", columns, &self.sizes.users, |(key, user)| {
             [
                 key.clone(),
                 known_size(user.download_size),
-                share(user.download_size, self.sizes.input_wheel_size),
+                percent(user.download_size, self.sizes.input_wheel_size),
                 known_size(user.installed_size),
-                share(user.installed_size, Some(self.summary.input_size)),
+                percent(user.installed_size, self.summary.input_size),
                 user.parts(),
             ]
         })
     }
-}
-
-/// The number; `None` if it is zero.
-fn some<T: Default + PartialEq>(number: T) -> Option<T> {
-    (number != T::default()).then_some(number)
 }

@@ -35,6 +35,6 @@ impl PreparedImage {
         let Prepared { input, plan, .. } = &self.prepared;
         let gpus: Vec<TargetId> = gpus_of(plan).iter().map(|gpu| gpu.first().clone()).collect();
         let usages = self.image.usage(input, plan, &self.parts).map_err(OpenedError::from)?;
-        Ok(usages.iter().map(|usage| LayerSummary::of(usage, &gpus)).collect())
+        Ok(usages.into_iter().map(|usage| LayerSummary::of(usage, &gpus)).collect())
     }
 }

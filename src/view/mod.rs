@@ -21,7 +21,8 @@ pub use error::ViewError;
 pub(crate) use layout::show_reports;
 pub use layout::{REPORTS, lay_out, lay_out_at, lay_out_listed};
 pub use made_time::MadeTime;
-pub use part_manifests::{MANIFESTS, TreeManifest, part_manifests};
+pub use part_manifests::{MANIFEST_INSIDE, MANIFESTS, TreeManifest, part_manifests};
+pub(crate) use report::Versioned;
 pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Materialize;

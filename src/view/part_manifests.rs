@@ -14,6 +14,9 @@ use crate::split::{
 /// The directory of manifests next to the statement of a split. That of a part has the part's name.
 pub const MANIFESTS: &str = "manifests";
 
+/// The manifest of an artifact's part, next to the statement in it.
+pub const MANIFEST_INSIDE: &str = "manifest.json";
+
 /// The manifest of a part.
 #[derive(Clone, Debug)]
 pub struct TreeManifest {

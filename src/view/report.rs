@@ -17,6 +17,20 @@ use crate::tree::{Body, LiveReport};
 /// not when one is added.
 pub const JSON_VERSION: u32 = 1;
 
+/// A report with the version of the JSON output.
+#[derive(Serialize)]
+pub(crate) struct Versioned<'a, T> {
+    json_version: u32,
+    #[serde(flatten)]
+    report: &'a T,
+}
+
+impl<'a, T: Serialize> Versioned<'a, T> {
+    pub(crate) fn of(report: &'a T) -> Self {
+        Self { json_version: JSON_VERSION, report }
+    }
+}
+
 /// The fixed size of `status.json` in bytes. One request of the kernel reads all of it.
 const SIZE: usize = 8192;
 

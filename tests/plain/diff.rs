@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::{self, fixture, program, torch_wheel};
+use crate::common::{fixture, program, put_in as put, torch_wheel};
+use crate::pages::{self, table};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -21,10 +23,6 @@ fn kpackfs(place: &Path, arguments: &[&str]) -> String {
 #[track_caller]
 fn diff(place: &Path, before: &str, after: &str) -> Value {
     serde_json::from_str(&kpackfs(place, &["diff", "--json", before, after])).unwrap()
-}
-
-fn put(place: &Path, path: &str, bytes: &[u8]) {
-    common::put(place.join(path), bytes);
 }
 
 /// A tree of libraries, and a database.
@@ -453,31 +451,126 @@ fn downloads_are_estimated_until_they_are_known() {
     }
 }
 
+/// An item of a list of the JSON by its name.
+fn named<'a>(list: &'a Value, field: &str, name: &str) -> &'a Value {
+    list.as_array().unwrap().iter().find(|item| item[field] == name).unwrap_or_else(|| panic!("{name}: {list}"))
+}
+
+/// Compares the tables of a page with its JSON.
+fn tables_say(page: &str, data: &Value) {
+    let sizes = |pair: &Value| ["before", "after"].map(|side| pair[side].as_u64());
+    let some = |pair: &Value| {
+        let amounts = ["before", "after"].map(|side| &pair[side]);
+        amounts.map(|amount| amount["size"].as_u64().filter(|_| amount["count"] != 0))
+    };
+    let targets = table(page, "targets");
+    assert_eq!(targets.len(), data["targets"].as_object().unwrap().len());
+    for (target, it) in data["targets"].as_object().unwrap() {
+        assert_eq!(targets[target].numbers(["code before", "code after"]), some(&it["code"]), "{target}");
+        assert_eq!(targets[target].numbers(["equal objects"]), [it["code_objects"]["same"]["count"].as_u64()]);
+    }
+    let libraries = table(page, "libraries");
+    assert_eq!(libraries.len(), data["libraries"].as_array().unwrap().len());
+    let (row, library) = (&libraries["lib/libx.so"], named(&data["libraries"], "path", "lib/libx.so"));
+    assert_eq!(row.numbers(["host before", "host after"]), sizes(&library["host_size"]));
+    assert_eq!(row.number("objects equal"), library["code_objects"]["same"]["count"].as_u64());
+    assert!(row.text("equal objects %").ends_with(" %") && row.text("equal kernels %").ends_with(" %"));
+    let kernel = &data["changed_kernels"][0];
+    let row = &table(page, "kernels")[kernel["name"].as_str().unwrap()];
+    assert_eq!(
+        (row.text("change"), row.numbers(["before", "after"])),
+        (kernel["change"].as_str().unwrap(), some(kernel))
+    );
+    let (row, package) = (&table(page, "packages")["lib"], named(&data["packages"], "name", "lib"));
+    assert_eq!(row.numbers(["host before", "host after"]), sizes(&package["host_size"]));
+    let row = &table(page, "members")["notes.txt"];
+    assert_eq!(row.numbers(["before", "after"]), sizes(named(&data["members"]["list"], "path", "notes.txt")));
+    assert_eq!((row.text("change"), row.text("size change")), ("changed", "+7 B (+140.0 %)"));
+    let row = &table(page, "databases")["rocblas"];
+    assert_eq!(row.numbers(["before", "after"]), some(&data["databases"]["rocblas"]["gfx1100"]));
+}
+
+/// A wheel with a library, and a field in its METADATA.
+fn wheel_with(wheel: &Path, field: &str) {
+    let mut zip = zip::ZipWriter::new(fs::File::create(wheel).unwrap());
+    let metadata = format!("Metadata-Version: 2.1\nName: x\nVersion: 1\n{field}\n");
+    let form = b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n";
+    for (name, bytes) in [
+        ("x/libx.so", fixture("plain.so")),
+        ("x-1.dist-info/METADATA", metadata.into_bytes()),
+        ("x-1.dist-info/WHEEL", form.to_vec()),
+        ("x-1.dist-info/RECORD", Vec::new()),
+    ] {
+        zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+        zip.write_all(&bytes).unwrap();
+    }
+    zip.finish().unwrap();
+}
+
+#[test]
+fn the_page_shows_metadata_and_downloads_of_wheels() {
+    let place = tempfile::tempdir().unwrap();
+    wheel_with(&place.path().join("old.whl"), "Requires-Dist: numpy<2");
+    wheel_with(&place.path().join("new.whl"), "Requires-Python: >=3.12");
+    let page = kpackfs(place.path(), &["diff", "old.whl", "new.whl", "--html", "-"]);
+    let fields = table(&page, "metadata");
+    assert_eq!(fields["Requires-Dist"].text("before"), "numpy&lt;2");
+    assert_eq!(fields["Requires-Python"].text("after"), "&gt;=3.12");
+    let all = &pages::data(&page)["downloads"]["all"];
+    let row = &table(&page, "downloads")["all (fat)"];
+    assert_eq!(row.numbers(["before", "after"]), ["before", "after"].map(|side| all[side].as_u64()));
+    assert!(page.contains("<title>all (fat): before and after</title>"), "bars have the name of their row");
+}
+
 #[test]
 fn the_page_says_what_the_json_says() {
     let place = tempfile::tempdir().unwrap();
     let name = "</script><script>alert(1)</script>/a\u{202e}b.so";
-    tree(place.path(), "old", &[("lib/libx.so", &fixture("plain.so")), (name, &fixture("plain.so"))]);
-    tree(place.path(), "new", &[("lib/libx.so", &fixture("mixed.so")), (name, &fixture("mixed.so"))]);
+    for (input, library, notes) in [("old", "plain.so", &b"notes"[..]), ("new", "mixed.so", b"longer notes")] {
+        let library = fixture(library);
+        tree(place.path(), input, &[("lib/libx.so", &library), (name, &library), ("notes.txt", notes)]);
+    }
     let json =
         kpackfs(place.path(), &["diff", "old", "new", "--json", "--html", "page.html", "--fail-above", "1000000"]);
     let page = fs::read_to_string(place.path().join("page.html")).unwrap();
-    let (_, data) = page.split_once("<script type=\"application/json\" id=\"data\">").unwrap();
-    let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    let data = pages::data(&page);
     assert_eq!(data, serde_json::from_str::<Value>(&json).unwrap());
     assert_eq!(page.matches("<script").count(), 2, "names do nothing");
     assert!(!page.contains('\u{202e}') && page.contains("a\\u{202e}b.so"), "nothing is invisible");
     for reference in ["http:", "https:", " src=", " href=", "url(", "@import", " style=", " onclick=", "innerHTML"] {
         assert!(!page.contains(reference), "{reference}");
     }
-    for library in data["libraries"].as_array().unwrap() {
-        for size in [&library["host_size"]["before"], &library["host_size"]["after"]] {
-            assert!(page.contains(&format!("<data value=\"{size}\">")), "{size}");
-        }
-    }
+    tables_say(&page, &data);
     for form in ["--markdown", "--json"] {
         let text = kpackfs(place.path(), &["diff", "old", "new", form]);
         assert!(!text.contains('\u{202e}'), "{text}");
         assert!(text.len() < 65_536, "a comment on GitHub has 65,536 letters at most");
+    }
+}
+
+/// Code that cannot be read is neither removed nor added.
+#[test]
+fn a_library_that_cannot_be_read_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let [whole, damaged] = [fixture("plain.so"), fixture("plain.so")[..20_000].to_vec()];
+    for (name, library) in [("whole", &whole), ("damaged", &damaged), ("also", &damaged)] {
+        tree(place.path(), name, &[("lib/libx.so", library), ("lib/liby.so", &whole)]);
+    }
+    let unknown = "What code lib/libx.so has in damaged is not known, since it cannot be read there.";
+    for (names, unread) in [
+        (["whole", "damaged"], json!({"before": [], "after": ["lib/libx.so"]})),
+        (["damaged", "whole"], json!({"before": ["lib/libx.so"], "after": []})),
+        (["damaged", "also"], json!({"before": [], "after": []})),
+    ] {
+        let of = |options: &[&str]| run(place.path(), &[&["diff"], &names[..], options].concat());
+        let is_known = names[1] == "also";
+        for options in [&[][..], &["--fail-above", "1"]] {
+            let output = of(options);
+            assert_eq!(output.status.code(), Some(if is_known { 0 } else { 2 }), "{names:?}");
+            let [said, complaint] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+            assert_eq!([said.contains(unknown), complaint.contains(unknown)], [!is_known; 2], "{said}{complaint}");
+        }
+        let json: Value = serde_json::from_slice(&of(&["--json"]).stdout).unwrap();
+        assert_eq!(json["unread_libraries"], unread);
     }
 }

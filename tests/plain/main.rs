@@ -25,6 +25,7 @@ mod hostile;
 mod identity;
 mod images;
 mod outputs;
+mod pages;
 mod recognised;
 mod remote;
 mod report;

@@ -1,11 +1,13 @@
 //! The page of `inspect --html` agrees with the JSON, and nothing in the page runs or loads anything else.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{self, fixture, program, run};
+use crate::common::{fixture, program, put_in as put, run, torch_wheel};
+use crate::pages::{between, data, table};
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -14,10 +16,6 @@ use tempfile::TempDir;
 
 fn kpackfs(place: &Path, arguments: &[&str]) -> String {
     run(program().args(arguments).current_dir(place))
-}
-
-fn put(place: &Path, path: &str, bytes: &[u8]) {
-    common::put(place.join(path), bytes);
 }
 
 /// A tree, and a wheel.
@@ -30,34 +28,18 @@ fn inputs() -> TempDir {
     put(place.path(), "tree/a/lib/rocblas/library/TensileLibrary_gfx90a.co", b"another database");
     put(place.path(), "tree/notes.txt", b"notes");
     let wheel = place.path().join("torch-2.10.0+rocm7.1-cp312-cp312-manylinux_2_28_x86_64.whl");
-    common::torch_wheel(&wheel);
+    torch_wheel(&wheel);
     fs::rename(wheel, place.path().join("torch.whl")).unwrap();
     place
 }
 
-fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
-    let (_, rest) = text.split_once(start).unwrap_or_else(|| panic!("{start}"));
-    rest.split_once(end).unwrap().0
-}
-
-/// The JSON in the page.
-fn data(page: &str) -> Value {
-    serde_json::from_str(between(page, r#"<script type="application/json" id="data">"#, "</script>")).unwrap()
-}
-
-/// The numbers in each row of a table, by the row's name. `None` for a cell without a number.
-fn table(page: &str, id: &str) -> BTreeMap<String, Vec<Option<u64>>> {
-    let body = between(between(page, &format!("<table id=\"{id}\">"), "</table>"), "<tbody>", "</tbody>");
-    let number = |cell: &str| Some(cell.split_once("<data value=\"")?.1.split_once('"')?.0.parse().unwrap());
-    let row = |row: &str| {
-        let name = between(row, "<th scope=\"row\">", "</th>").to_owned();
-        (name, row.split("<td").skip(1).map(number).collect())
-    };
-    body.split("<tr").skip(1).map(row).collect()
-}
-
 fn object(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().unwrap().iter()
+}
+
+/// Texts with blanks between them, as cells have them.
+fn joined(texts: &Value) -> String {
+    texts.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect::<Vec<_>>().join(" ")
 }
 
 fn sum<'a>(values: impl IntoIterator<Item = &'a Value>, field: &str) -> u64 {
@@ -73,10 +55,11 @@ fn compare(page: &str, json: &Value) {
     for binary in binaries {
         let number = |field: &str| binary[field].as_u64();
         let saved = Some(number("size").unwrap() - number("host_size").unwrap());
-        let targets = Some(binary["targets"].as_array().unwrap().len() as u64);
         let [wrappers, objects, code] = ["wrappers", "code_objects", "code_size"].map(number);
-        let expected = vec![number("size"), number("host_size"), saved, None, wrappers, objects, code, targets];
-        assert_eq!(libraries[binary["path"].as_str().unwrap()], expected);
+        let row = &libraries[binary["path"].as_str().unwrap()];
+        let expected = [number("size"), number("host_size"), saved, wrappers, objects, code];
+        assert_eq!(row.numbers(["original", "stripped", "saved", "wrappers", "code objects", "code"]), expected);
+        assert_eq!(row.text("targets"), joined(&binary["targets"]));
     }
     let parts = tables("parts");
     assert_eq!(parts.len(), json["device"].as_object().unwrap().len());
@@ -88,30 +71,37 @@ fn compare(page: &str, json: &Value) {
     for (key, device) in object(&json["device"]) {
         let archives = device["archives"].as_array().unwrap();
         let [objects, code] = ["code_objects", "code_size"].map(|field| Some(sum(archives, field)));
-        let [files, size] = ["database_files", "database_size"].map(|field| device[field].as_u64());
+        let databases = ["database_files", "database_size"].map(|field| device[field].as_u64().unwrap());
         let [archive, wheel] =
             [&json["parts"][key]["archive_size"], &json["parts"][key]["wheel"]["size"]].map(Value::as_u64);
         let count = Some(archives.len() as u64);
-        assert_eq!(parts[key], [None, count, objects, code, archive, files, size, wheel], "{key}");
+        let row = &parts[key];
+        assert_eq!(row.text("level"), device["level"], "{key}");
+        let columns = ["archives", "code objects", "code", "archive size", "wheel size"];
+        assert_eq!(row.numbers(columns), [count, objects, code, archive, wheel], "{key}");
+        // Without a database, there are no such columns.
+        assert_eq!(row.numbers(["database files", "database size"]).map(Option::unwrap_or_default), databases, "{key}");
         if code > Some(0) && archive.is_some() {
-            assert_eq!(compression[key][1..3], [code, archive]);
+            assert_eq!(compression[key].numbers(["code", "archives"]), [code, archive]);
         }
     }
     let users = tables("users");
     assert_eq!(users.len(), json["users"].as_object().unwrap().len() + 1);
-    assert_eq!(users["all (fat)"][1], json["input_wheel_size"].as_u64());
-    assert_eq!(users["all (fat)"][4], json["input_size"].as_u64());
+    let fat = ["input_wheel_size", "input_size"].map(|field| json[field].as_u64());
+    assert_eq!(users["all (fat)"].numbers(["download", "installed"]), fat);
     let data = data(page);
     for (gpu, user) in object(&json["users"]) {
         let thin = &data["details"]["thin"][gpu];
-        let [download, installed] =
+        let [split, thin] =
             [user, thin].map(|sizes| ["download_size", "installed_size"].map(|field| sizes[field].as_u64()));
-        assert_eq!(users[gpu], [None, download[0], None, installed[0], download[1], None, installed[1], None], "{gpu}");
+        assert_eq!(users[gpu].numbers(["download", "installed"]), split, "{gpu}");
+        assert_eq!(users[gpu].numbers(["thin download, estimated", "thin installed, estimated"]), thin, "{gpu}");
     }
     let databases = tables("databases");
     for (library, database) in object(&json["databases"]) {
-        let keys = Some(database["keys"].as_array().unwrap().len() as u64);
-        assert_eq!(databases[library], [database["files"].as_u64(), database["size"].as_u64(), keys]);
+        let row = &databases[library];
+        assert_eq!(row.numbers(["files", "size"]), ["files", "size"].map(|field| database[field].as_u64()));
+        assert_eq!(row.text("targets"), joined(&database["keys"]));
     }
 }
 
@@ -129,8 +119,9 @@ fn add_up(page: &str, json: &Value) {
             object(code).map(|(target, _)| target.as_str()).collect::<Vec<_>>(),
             *binary["targets"].as_array().unwrap()
         );
-        assert_eq!(matrix[path][0], binary["code_size"].as_u64());
-        let mut cells: Vec<_> = matrix[path].iter().skip(1).flatten().copied().collect();
+        assert_eq!(matrix[path].number("all"), binary["code_size"].as_u64());
+        let targets_only = matrix[path].all_numbers().filter(|(column, _)| *column != "all");
+        let mut cells: Vec<_> = targets_only.map(|(_, size)| size).collect();
         let mut expected: Vec<_> = targets().map(|code| code["code_size"].as_u64().unwrap()).collect();
         cells.sort_unstable();
         expected.sort_unstable();
@@ -150,7 +141,8 @@ fn add_up(page: &str, json: &Value) {
         let databases = object(&package["databases"]).map(|(_, size)| size.as_u64().unwrap()).sum();
         let [files, size, host, device] =
             ["files", "size", "host_size", "device_size"].map(|field| package[field].as_u64());
-        assert_eq!(shown[name], [files, size, host, device, Some(databases)]);
+        let columns = ["files", "size", "host part", "device code in binaries", "databases"];
+        assert_eq!(shown[name].numbers(columns), [files, size, host, device, Some(databases)]);
         assert_eq!(size.unwrap(), host.unwrap() + device.unwrap() + databases, "{name}");
     }
 }
@@ -256,14 +248,19 @@ fn many_libraries_make_no_large_page() {
     let folded = &libraries["50 smaller ones"];
     let binaries = json["binaries"].as_array().unwrap();
     assert_eq!((binaries.len(), libraries.len()), (250, 201));
-    for (column, field) in [(0, "size"), (1, "host_size"), (5, "code_objects"), (6, "code_size")] {
-        let all: u64 = libraries.values().filter_map(|row| row[column]).sum();
+    for (column, field) in
+        [("original", "size"), ("stripped", "host_size"), ("code objects", "code_objects"), ("code", "code_size")]
+    {
+        let all: u64 = libraries.values().filter_map(|row| row.number(column)).sum();
         assert_eq!(all, sum(binaries, field), "{field}");
     }
-    assert_eq!(folded[0], Some(50 * fixture("small.so").len() as u64));
+    assert_eq!(folded.number("original"), Some(50 * fixture("small.so").len() as u64));
     let packages = table(&page, "packages");
     assert_eq!(packages.len(), 61);
-    assert_eq!(packages.values().filter_map(|row| row[1]).sum::<u64>(), json["input_size"].as_u64().unwrap());
+    assert_eq!(
+        packages.values().filter_map(|row| row.number("size")).sum::<u64>(),
+        json["input_size"].as_u64().unwrap()
+    );
     assert!(page.len() < 600_000, "{}", page.len());
 }
 
@@ -284,6 +281,50 @@ fn one_output_is_for_one_thing() {
     }
     let both = kpackfs(place.path(), &["inspect", "tree", "--html", "page.html", "--json"]);
     assert!(both.starts_with('{') && place.path().join("page.html").exists());
+}
+
+#[test]
+fn a_page_replaces_another_one_unless_the_disk_is_full() {
+    let place = inputs();
+    let at = |name: &str| place.path().join(name);
+    put(place.path(), "pages/real.html", b"the page that was there");
+    for link in ["link.html", "pages/near.html"] {
+        symlink(at("pages/real.html"), at(link)).unwrap();
+    }
+    symlink("pages/new.html", at("dangling.html")).unwrap();
+    fs::set_permissions(at("pages/real.html"), Permissions::from_mode(0o600)).unwrap();
+    fs::hard_link(at("pages/real.html"), at("other-name.html")).unwrap();
+    // A file may have 1,024 bytes, fewer than the page.
+    let mut limited = Command::new("bash");
+    limited.args(["-c", r#"ulimit -f 1; exec "$0" inspect tree --html link.html"#, env!("CARGO_BIN_EXE_kpackfs")]);
+    let output = limited.current_dir(place.path()).env("KPACKFS_CACHE_DIR", "").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("link.html: File too large"), "{said}");
+    assert_eq!(fs::read(at("pages/real.html")).unwrap(), b"the page that was there");
+    assert_eq!(fs::read_dir(at("pages")).unwrap().count(), 2);
+
+    let expected = kpackfs(place.path(), &["inspect", "tree", "--html", "-"]);
+    for (file, written) in [
+        ("link.html", Some("pages/real.html")),
+        ("pages/near.html", Some("pages/real.html")),
+        ("./dangling.html", Some("pages/new.html")),
+        ("page.html", Some("page.html")),
+        ("/dev/null", None),
+    ] {
+        if let Some(written) = written.filter(|_| file != "./dangling.html") {
+            fs::write(at(written), format!("{expected}, before")).unwrap();
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+        command.args(["inspect", "tree", "--html", file, "--no-confinement"]).current_dir(place.path());
+        command.env("KPACKFS_CACHE_DIR", "");
+        let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+        assert!(said.contains(&format!("wrote {file}, ")) && !said.contains(" 0 B"), "{said}");
+        assert!(written.is_none_or(|written| fs::read_to_string(at(written)).unwrap() == expected), "{file}");
+    }
+    assert_eq!(fs::read_to_string(at("other-name.html")).unwrap(), expected);
+    assert_eq!(at("pages/real.html").metadata().unwrap().mode() & 0o777, 0o600);
+    assert!(at("link.html").is_symlink() && at("pages/near.html").is_symlink() && at("dangling.html").is_symlink());
+    assert_eq!(fs::read_dir(at("pages")).unwrap().count(), 3);
 }
 
 #[test]
@@ -312,8 +353,8 @@ fn a_page_shows_artifacts_together() {
             let archives = || of_key.iter().flat_map(|part| part["archives"].as_array().unwrap());
             assert_eq!(sum(part["archives"].as_array().unwrap(), "code_size"), sum(archives(), "code_size"), "{key}");
             assert_eq!(part["database_size"], sum(of_key.iter().copied(), "database_size"), "{key}");
-            assert_eq!(parts[key][1], Some(archives().count() as u64), "{key}");
-            assert_eq!(parts[key][4].is_some(), !sizes.is_empty(), "{key}");
+            assert_eq!(parts[key].number("archives"), Some(archives().count() as u64), "{key}");
+            assert_eq!(parts[key].number("archive size").is_some(), !sizes.is_empty(), "{key}");
         }
         add_up(&page, &data);
     }
