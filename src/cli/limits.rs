@@ -118,7 +118,7 @@ pub(super) fn parts_of(tree: &Tree, views: &[(EntryPath, PathBuf)]) -> Vec<Sized
 
 /// The wheels that an input becomes, or is.
 pub(super) fn wheels_of(prepared: &Prepared) -> anyhow::Result<Vec<SizedPart>> {
-    let gpus: Vec<_> = prepared.parts().iter().map(|part| PartGpus::of_wheel(part.part())).collect();
+    let gpus: Vec<_> = prepared.parts().iter().map(|part| PartGpus::of_wheel(&part.part)).collect();
     let listed = prepared.listed()?;
     // Wheels that are as they are have no parts.
     let gpus = gpus.into_iter().chain(std::iter::repeat(PartGpus::All));

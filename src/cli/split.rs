@@ -210,7 +210,7 @@ impl Split {
         let places = match (self.format, &prepared.wheels) {
             (OutputFormat::Directory, Some(wheels)) if self.view.is_empty() => {
                 let place = |part: &WheelPart| {
-                    let name = match part.part() {
+                    let name = match &part.part {
                         SplitWheel::Host => HOST,
                         SplitWheel::Device(key) => key.as_str(),
                         SplitWheel::Variant(_) | SplitWheel::Fat | SplitWheel::Thin { .. } => return Ok(None),

@@ -19,12 +19,12 @@ pub(super) fn of_index(projects: &[&str], is_complete: bool) -> String {
 /// The page of a project.
 pub(super) fn of_project(project: &Project) -> String {
     let lines = html! {
-        h1 { "Links for " (project.name()) } "\n"
+        h1 { "Links for " (project.name) } "\n"
         @for wheel in project.wheels() {
             (line(wheel)) br; "\n"
         }
     };
-    page(&format!("Links for {}", project.name()), project.is_complete(), &lines)
+    page(&format!("Links for {}", project.name), project.is_complete(), &lines)
 }
 
 fn line(wheel: &IndexedWheel) -> Markup {
@@ -33,10 +33,10 @@ fn line(wheel: &IndexedWheel) -> Markup {
     // PEP 714 renames the attribute of PEP 658, since pip 22.3 to 23.1 reads the old one wrongly: that of Debian 12 refuses a
     // wheel whose METADATA spells its name otherwise than the requirement. Without it, it reads the wheel.
     html! {
-        a href=(format!("{}{fragment}", wheel.link())) data-requires-python=[wheel.requires_python()]
+        a href=(format!("{}{fragment}", wheel.link())) data-requires-python=[wheel.requires_python.as_deref()]
             data-yanked=[wheel.yanked.as_ref()] data-gpg-sig=[wheel.has_gpg_signature.then_some("true")]
             data-core-metadata=(metadata) {
-            (wheel.name())
+            (wheel.name)
         }
     }
 }

@@ -71,21 +71,20 @@ pub(super) fn of_project(project: &Project) -> String {
     let is_complete = project.is_complete();
     text(&ProjectPage {
         meta: Meta { api_version: version(is_complete) },
-        name: project.name(),
+        name: &project.name,
         versions: is_complete.then(|| project.versions().into_iter().collect()),
         files: project.wheels().map(|wheel| file(wheel, is_complete)).collect(),
     })
 }
 
 fn file(wheel: &IndexedWheel, is_complete: bool) -> File<'_> {
-    let metadata = Hashes::from([("sha256", wheel.metadata_sha256())]);
     File {
-        filename: wheel.name().to_string(),
+        filename: wheel.name.to_string(),
         url: wheel.link(),
         hashes: wheel.sums.iter().map(|sums| ("sha256", hex(&sums.sha256))).collect(),
-        requires_python: wheel.requires_python(),
+        requires_python: wheel.requires_python.as_deref(),
         size: wheel.sums.filter(|_| is_complete).map(|sums| sums.size),
-        core_metadata: metadata,
+        core_metadata: Hashes::from([("sha256", wheel.metadata_sha256())]),
         gpg_sig: wheel.has_gpg_signature.then_some(true),
         yanked: match wheel.yanked.as_deref() {
             None => Yanked::Is(false),

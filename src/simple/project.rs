@@ -22,7 +22,8 @@ pub struct SameWheel {
 /// A project: its wheels of all versions.
 #[derive(Debug)]
 pub(super) struct Project {
-    name: String,
+    /// The normalised name.
+    pub(super) name: String,
     /// By their file names.
     wheels: BTreeMap<String, IndexedWheel>,
     /// Their inputs, by what tells wheels apart.
@@ -36,18 +37,13 @@ impl Project {
 
     /// Adds a wheel, unless there is one that installers cannot tell from it.
     pub(super) fn add(&mut self, wheel: IndexedWheel) -> Result<(), SameWheel> {
-        let second = wheel.input().to_owned();
+        let second = wheel.input.clone();
         if let Some(first) = self.inputs.insert(wheel.distinction(), second.clone()) {
-            let (name, version) = (self.name.clone(), wheel.name().version.clone());
+            let (name, version) = (self.name.clone(), wheel.name.version.clone());
             return Err(SameWheel { first, second, name, version });
         }
-        self.wheels.insert(wheel.name().to_string(), wheel);
+        self.wheels.insert(wheel.name.to_string(), wheel);
         Ok(())
-    }
-
-    /// The normalised name.
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     /// The wheels, sorted by their file names.
@@ -57,7 +53,7 @@ impl Project {
 
     /// All versions.
     pub(super) fn versions(&self) -> BTreeSet<&str> {
-        self.wheels().map(|wheel| wheel.name().version.as_str()).collect()
+        self.wheels().map(|wheel| wheel.name.version.as_str()).collect()
     }
 
     /// Whether size and digest of all wheels are known.

@@ -25,13 +25,15 @@ pub struct WheelSums {
 /// A wheel of an index.
 #[derive(Clone, Debug)]
 pub struct IndexedWheel {
-    name: WheelName,
+    /// The parts of its file name.
+    pub name: WheelName,
     /// The input that it is made of, which messages name.
-    input: PathBuf,
+    pub input: PathBuf,
     metadata_sha256: [u8; 32],
     /// Name and version in METADATA.
     stated: (String, String),
-    requires_python: Option<String>,
+    /// The versions of Python that it requires.
+    pub requires_python: Option<String>,
     /// Why installers are not to choose it unless its version is asked for (PEP 592). May be empty.
     pub yanked: Option<String>,
     /// Whether a signature by GPG is next to it (PEP 503).
@@ -62,16 +64,6 @@ impl IndexedWheel {
         normalise(&self.name.distribution)
     }
 
-    /// The input that it is made of.
-    pub fn input(&self) -> &Path {
-        &self.input
-    }
-
-    /// The parts of its file name.
-    pub fn name(&self) -> &WheelName {
-        &self.name
-    }
-
     /// The path of the wheel in the index.
     pub fn path(&self) -> EntryPath {
         EntryPath::root().child(self.project().as_bytes()).child(self.name.to_string().as_bytes())
@@ -91,11 +83,6 @@ impl IndexedWheel {
     /// The SHA-256 of its METADATA, in hexadecimal.
     pub(super) fn metadata_sha256(&self) -> String {
         hex(&self.metadata_sha256)
-    }
-
-    /// The versions of Python that it requires.
-    pub(super) fn requires_python(&self) -> Option<&str> {
-        self.requires_python.as_deref()
     }
 
     /// The file name as a relative URL (RFC 3986). S3 takes a `+` for a space, so everything except unreserved characters

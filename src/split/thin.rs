@@ -283,6 +283,10 @@ impl Materialize for ThinBinary {
         Some(Arc::<Rewritten>::clone(self.made.get()?))
     }
 
+    fn work(&self) -> u64 {
+        if self.made.get().is_some() { 0 } else { self.source.original.size() }
+    }
+
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
         Ok(self.rewritten()?)
     }

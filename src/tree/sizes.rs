@@ -18,6 +18,11 @@ impl Body {
         }
     }
 
+    /// Bytes of the files that are read to make it.
+    pub fn work(&self) -> u64 {
+        if let Self::Made(make) = self { make.work() } else { 0 }
+    }
+
     /// The files that it consists of; none if it is no archive of files.
     pub fn files(&self) -> Vec<(String, SizeBounds)> {
         match self {
@@ -30,23 +35,31 @@ impl Body {
 impl Tree {
     /// The listed files below a node, or the node itself, with their paths below it. A file with several names has the first.
     pub fn files_below(&self, node: NodeId) -> Vec<(EntryPath, Body)> {
-        let mut files = Vec::new();
-        self.add_files(node, &EntryPath::root(), &mut HashSet::new(), &mut files);
-        files
+        let mut linked = HashSet::new();
+        let first =
+            self.names_below(node).into_iter().filter(|(.., group)| group.is_none_or(|group| linked.insert(group)));
+        first.map(|(path, body, _)| (path, body)).collect()
     }
 
-    fn add_files(&self, node: NodeId, path: &EntryPath, linked: &mut HashSet<u64>, files: &mut Vec<(EntryPath, Body)>) {
+    /// The same with all names. Those with the same number are hard links to one file.
+    pub fn names_below(&self, node: NodeId) -> Vec<(EntryPath, Body, Option<u64>)> {
+        let mut names = Vec::new();
+        self.add_names(node, &EntryPath::root(), &mut names);
+        names
+    }
+
+    fn add_names(&self, node: NodeId, path: &EntryPath, names: &mut Vec<(EntryPath, Body, Option<u64>)>) {
         match self.node(node).map(|node| &node.kind) {
             Some(NodeKind::Directory(_)) => {
                 let children = self.children(node).into_iter().flatten();
                 for child in children.filter(|child| !child.hidden) {
-                    self.add_files(child.node, &path.child(child.name), linked, files);
+                    self.add_names(child.node, &path.child(child.name), names);
                 }
             }
-            Some(NodeKind::File { link_group, .. }) if link_group.is_none_or(|group| linked.insert(group)) => {
-                files.extend(self.body(node).map(|body| (path.clone(), body)));
+            Some(NodeKind::File { link_group, .. }) => {
+                names.extend(self.body(node).map(|body| (path.clone(), body, *link_group)));
             }
-            Some(NodeKind::File { .. } | NodeKind::Symlink(_)) | None => {}
+            Some(NodeKind::Symlink(_)) | None => {}
         }
     }
 }

@@ -188,7 +188,7 @@ fn lay_out_thin_wheel(
     let mut metadata = None;
     // They are the same for all GPUs, except METADATA if requirements are split.
     for file in thin.host.thin_dist_info(None)? {
-        let body = Body::Ready(Arc::clone(file.digest.content()));
+        let body = Body::Ready(Arc::clone(&file.digest.content));
         let node = tree.insert(dist_info, &file.path, attributes, NodeKind::file(body))?;
         if file.path.name() == METADATA && thin.host.splits_requirements() {
             metadata = Some(node);
@@ -271,7 +271,7 @@ fn become_unpacked_wheel(
     part: &Arc<WheelPart>,
 ) -> Result<(), ViewError> {
     let stated = Arc::new(PartRecord(Box::new(Arc::clone(part))));
-    let paths = wheels.paths(part.part())?;
+    let paths = wheels.paths(&part.part)?;
     items.retain_mut(|item| {
         if !paths.keeps(&item.path) {
             let Some(path) = paths.of(&item.path) else { return false };
@@ -283,8 +283,8 @@ fn become_unpacked_wheel(
         true
     });
     let attributes = dist_info_attributes(input);
-    for file in part.dist_info() {
-        let (path, body) = (file.path.clone(), Body::Ready(Arc::clone(file.digest.content())));
+    for file in &part.dist_info {
+        let (path, body) = (file.path.clone(), Body::Ready(Arc::clone(&file.digest.content)));
         let origin = Origin::made_for(&stated, &path);
         items.push(Item { path, attributes, kind: NodeKind::file(body), origin });
     }

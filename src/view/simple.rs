@@ -43,8 +43,8 @@ impl ListedWheel {
         let attributes = wheel_attributes(input);
         let listed = |part: &Arc<WheelPart>| {
             let name = part.file_name()?;
-            let metadata = part.dist_info().iter().find(|file| file.path.name() == METADATA);
-            let metadata = metadata.map(|file| Arc::clone(file.digest.content()));
+            let metadata = part.dist_info.iter().find(|file| file.path.name() == METADATA);
+            let metadata = metadata.map(|file| Arc::clone(&file.digest.content));
             let body = Body::Made(Arc::new(WheelBody(Arc::clone(part))));
             let identity = wheels.identity(&name);
             Self::made((&name, input), metadata, body, attributes, identity)
@@ -96,7 +96,7 @@ impl ListedWheel {
 
     /// Why installers refuse it as it is, and which of its signatures are not listed.
     pub fn warnings(&self) -> Vec<String> {
-        let input = self.indexed.input();
+        let input = &self.indexed.input;
         let refused = self.indexed.mismatch().map(|reason| format!("{}: {reason}", input.display()));
         let unusable = unusable_signatures(input).into_iter().map(|path| {
             format!(
@@ -109,7 +109,7 @@ impl ListedWheel {
 
     /// The file name.
     pub fn file_name(&self) -> String {
-        self.indexed.name().to_string()
+        self.indexed.name.to_string()
     }
 
     /// Sets size and digest, and records them for later sessions.
@@ -226,11 +226,11 @@ pub fn show_index(tree: &mut Tree, place: &str, root: Attributes, wheels: &[List
     let place = below(&EntryPath::root(), &[place]);
     tree.insert(ROOT, &place, root, NodeKind::directory())?;
     for wheel in wheels {
-        wheel.insert(tree, &inside(&place, &wheel.indexed.path()))?;
+        wheel.insert(tree, &place.child(wheel.indexed.path().as_bytes()))?;
         let metadata = NodeKind::file(Body::Ready(Arc::clone(&wheel.metadata)));
-        tree.insert(ROOT, &inside(&place, &wheel.indexed.metadata_path()), wheel.attributes, metadata)?;
+        tree.insert(ROOT, &place.child(wheel.indexed.metadata_path().as_bytes()), wheel.attributes, metadata)?;
         for Signature { suffix, body, attributes } in &wheel.signatures {
-            let path = inside(&place, &wheel.indexed.path_of(suffix));
+            let path = place.child(wheel.indexed.path_of(suffix).as_bytes());
             let node = tree.insert(ROOT, &path, *attributes, NodeKind::file(body.clone()))?;
             tree.set_origin(node, Origin::made(OriginKind::Unchanged));
         }
@@ -245,14 +245,9 @@ pub fn show_pages(tree: &mut Tree, place: &str, root: Attributes, wheels: &[List
     let index = PackageIndex::new(wheels.iter().map(|wheel| wheel.indexed.clone()))?;
     for (path, text) in index.pages() {
         let made = MadeTime::of_bytes(root.mtime, text.as_bytes());
-        let (path, attributes) = (inside(&place, &path), Attributes { mode: 0o644, ..root });
+        let (path, attributes) = (place.child(path.as_bytes()), Attributes { mode: 0o644, ..root });
         tree.insert(ROOT, &path, attributes, NodeKind::file(fixed(text)))?;
         tree.date(made.seconds());
     }
     Ok(())
-}
-
-/// A path in a directory.
-fn inside(directory: &EntryPath, path: &EntryPath) -> EntryPath {
-    path.components().fold(directory.clone(), |path, name| path.child(name))
 }

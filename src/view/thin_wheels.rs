@@ -99,7 +99,7 @@ impl ThinWheels {
     pub(super) fn metadata(&self, gpus: &GpuSet) -> Result<Option<Arc<dyn Content>>, WheelError> {
         let files = self.host.thin_dist_info(Some(gpus))?;
         let metadata = files.into_iter().find(|file| file.path.name() == METADATA);
-        Ok(metadata.map(|file| Arc::clone(file.digest.content())))
+        Ok(metadata.map(|file| Arc::clone(&file.digest.content)))
     }
 
     /// The wheel for these GPUs, for a list.
@@ -188,6 +188,10 @@ impl Materialize for ListedFile {
 
     fn bounds(&self) -> SizeBounds {
         self.file().map_or(SizeBounds::UNKNOWN, Materialize::bounds)
+    }
+
+    fn work(&self) -> u64 {
+        self.file().map_or(0, Materialize::work)
     }
 
     fn files(&self) -> Vec<(String, SizeBounds)> {

@@ -8,7 +8,7 @@ use super::digest::Digest;
 use super::entry::WheelEntry;
 use super::fat::FatWheel;
 use super::record::record;
-use super::unchanged::{KeptDigests, Unchanged};
+use super::unchanged::{InputDigests, Unchanged};
 use super::zip::{DosTime, archive};
 use crate::deflate::DeflateLevel;
 use crate::gpu::{BundleKey, GpuSet, TargetId};
@@ -74,7 +74,8 @@ pub struct Wheels {
     pub(super) required: BTreeMap<BundleKey, Vec<String>>,
     /// Whether members that the input stores are deflated: only those of wheels that are split.
     pub(super) deflates_stored: bool,
-    pub(super) digests: Arc<KeptDigests>,
+    /// Those of the files of the fat wheel.
+    pub digests: Arc<InputDigests>,
 }
 
 impl Wheels {
@@ -87,7 +88,7 @@ impl Wheels {
         let default = || Devices::default_prefix(&fat.metadata.name);
         let prefix = options.device_prefix.clone().or_else(|| fat.added.prefix()).unwrap_or_else(default);
         let devices = Devices::new(&prefix, keys)?;
-        let digests = KeptDigests::new(&fat.resources.budget);
+        let digests = InputDigests::new(&fat.record, &fat.resources);
         let (options, split, required) = (options.clone(), None, BTreeMap::new());
         Ok(Self { fat, devices, options, split, required, deflates_stored: false, digests })
     }
@@ -123,13 +124,6 @@ impl Wheels {
         Ok(self.fat.paths(&name))
     }
 
-    /// The digest in RECORD of an entry, to be compared with what there is; with `stands` it counts until then.
-    pub fn original(&self, path: &EntryPath, content: &Arc<dyn Content>, stands: bool) -> Digest {
-        let crc32 = content.member().map(|member| member.packed().crc32);
-        let digest = Digest::remembered(path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
-        digest.claimed(&self.fat.record, path, stands)
-    }
-
     /// The path in part `to` of a file of part `from`: dist-info and data directories have the part's own name.
     pub fn renamed(&self, from: &SplitWheel, to: &SplitWheel, path: &EntryPath) -> Result<EntryPath, WheelError> {
         let [from, to] = [self.name(from)?, self.name(to)?];
@@ -147,19 +141,15 @@ impl Wheels {
         WheelEntry { path, executable, digest, deflated: None }
     }
 
-    /// A new file, or one that replaces a file of the input, at its path in the input. `deflated` is a raw deflate
-    /// stream of `content`, if there is one.
+    /// A new file, or one that replaces a file of the input, at its path in the input.
     pub fn made(
         &self,
         part: &SplitWheel,
         path: &EntryPath,
         mode: u16,
         content: Arc<dyn Content>,
-        deflated: Option<Arc<dyn Content>>,
     ) -> Result<Option<WheelEntry>, WheelError> {
-        let digest = Arc::new(Digest::remembered(path.to_text(), content, None, &self.fat.resources));
-        let file = |path| WheelEntry { path, executable: mode & 0o111 != 0, digest, deflated };
-        Ok(self.paths(part)?.of(path).map(file))
+        Ok(self.paths(part)?.of(path).map(|path| self.file(path, mode & 0o111 != 0, content)))
     }
 
     /// The dist-info files that replace the input's in a part, without RECORD. They depend on the paths of the payload
@@ -210,7 +200,7 @@ impl Wheels {
                 for licence in &self.fat.licences {
                     let Some(unchanged) = Unchanged::of(&licence.entry) else { continue };
                     let path = directory.child(format!("licenses/{}", licence.path).as_bytes());
-                    files.push(self.taken_over_unasked(path, &unchanged));
+                    files.push(self.digests.file_unasked(path, &unchanged));
                 }
             }
         }

@@ -3,7 +3,7 @@
 use super::payload::Payload;
 use super::wheel_part::WheelPart;
 use super::zip::{MemberSize, layout_size};
-use crate::rope::{Materialize, SizeBounds};
+use crate::rope::SizeBounds;
 use crate::wheel::{WheelError, line_size};
 
 /// A deflate stream becomes at most this many times its size: a symbol of one bit stands for 258 bytes, and has a distance of
@@ -42,7 +42,7 @@ impl WheelPart {
 
     fn sized(&self) -> Result<Vec<Sized>, WheelError> {
         let paths = self.wheels.paths(&self.part)?;
-        let mut files = Vec::with_capacity(self.payload.len() + self.dist_info().len() + 1);
+        let mut files = Vec::with_capacity(self.payload.len() + self.dist_info.len() + 1);
         let record = self.record_path()?;
         let mut lines = SizeBounds::exact(line_size(&record, None)?);
         for payload in &*self.payload {
@@ -51,8 +51,8 @@ impl WheelPart {
             lines = lines + SizeBounds { least: 0, most: line_size(&path, Some(size.most))? };
             files.push(Sized { path: path.to_string(), size, packed });
         }
-        for file in self.dist_info() {
-            let size = SizeBounds::exact(file.digest.content().size());
+        for file in &self.dist_info {
+            let size = SizeBounds::exact(file.digest.content.size());
             lines = lines + SizeBounds { least: 0, most: line_size(&file.path, Some(size.most))? };
             files.push(Sized { path: file.path.to_string(), size, packed: deflated(size) });
         }
@@ -63,24 +63,12 @@ impl WheelPart {
 
 /// The size of a file, and of its member.
 fn sizes_of(payload: &Payload) -> (SizeBounds, SizeBounds) {
-    match payload {
-        Payload::Unchanged(unchanged) => {
-            let size = SizeBounds::exact(unchanged.size());
-            let packed = unchanged.packed().map(|packed| SizeBounds::exact(packed.bytes.size()));
-            (size, packed.unwrap_or_else(|| deflated(size)))
-        }
-        Payload::Binary(made) => {
-            let size = SizeBounds::exact(made.file.digest.content().size());
-            (size, deflated(size))
-        }
+    let size = payload.size();
+    let packed = match payload {
+        Payload::Unchanged(unchanged) => unchanged.packed().map(|packed| SizeBounds::exact(packed.bytes.size())),
         // Archives are stored.
-        Payload::Archive(_, _, file) => {
-            let size = file.archive.bounds();
-            (size, size)
-        }
-        Payload::Thin(_, _, binary) => {
-            let size = binary.bounds();
-            (size, deflated(size))
-        }
-    }
+        Payload::Archive(..) => Some(size),
+        Payload::Binary(_) | Payload::Thin(..) => None,
+    };
+    (size, packed.unwrap_or_else(|| deflated(size)))
 }

@@ -10,37 +10,65 @@ use std::sync::atomic::AtomicU64;
 
 use rayon::prelude::*;
 
-use super::{Sums, WheelEntry, WheelPart};
+use super::digest::Sums;
+use super::entry::WheelEntry;
 use crate::deflate::{DeflateError, DeflateLevel, DeflatedContent, Uncompressed, deflate};
+use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::EntryPath;
 
 /// The suffix of archives.
 const ARCHIVE: &[u8] = b".kpack";
 
-/// Deflates the members of a wheel that are not deflated yet. `stored` are rewritten members that the input stores. RECORD
-/// is the last file.
-pub(super) fn deflate_members(
-    part: &WheelPart,
-    level: DeflateLevel,
-    files: &mut [WheelEntry],
-    stored: &BTreeSet<EntryPath>,
-    done: &AtomicU64,
-) -> Result<(), ReadError> {
-    let Some((record, files)) = files.split_last_mut() else { return Ok(()) };
-    let wanted = files.iter_mut().filter(|file| !stored.contains(&file.path) && is_wanted(part, file));
-    deflate_files(part, level, wanted.collect(), done)?;
-    // The manifest states the digests of others, and RECORD those of all.
-    let (manifests, others): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.is_manifest());
-    compute(&others)?;
-    compute(&manifests)?;
-    deflate_files(part, level, vec![record], done)
+/// How the members of a wheel are deflated that are not deflated yet.
+pub(super) struct MemberDeflation<'a> {
+    pub(super) level: DeflateLevel,
+    /// Whether members that the input stores are deflated.
+    pub(super) deflates_stored: bool,
+    pub(super) resources: &'a Arc<Resources>,
+    /// The bytes that are deflated are added to it.
+    pub(super) done: &'a AtomicU64,
 }
 
-/// Whether a member is to be deflated.
-fn is_wanted(part: &WheelPart, file: &WheelEntry) -> bool {
-    let is_kept = file.digest.content().member().is_some() && !part.deflates_stored();
-    file.deflated.is_none() && !is_kept && !file.path.name().ends_with(ARCHIVE) && !file.is_manifest()
+impl MemberDeflation<'_> {
+    /// Deflates members. `stored` are rewritten ones that the input stores. RECORD is the last file.
+    pub(super) fn deflate(&self, files: &mut [WheelEntry], stored: &BTreeSet<EntryPath>) -> Result<(), DeflateError> {
+        let Some((record, files)) = files.split_last_mut() else { return Ok(()) };
+        let wanted = files.iter_mut().filter(|file| !stored.contains(&file.path) && self.is_wanted(file));
+        self.deflate_files(wanted.collect())?;
+        // The manifest states the digests of others, and RECORD those of all.
+        let (manifests, others): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.is_manifest());
+        compute(&others)?;
+        compute(&manifests)?;
+        self.deflate_files(vec![record])
+    }
+
+    /// Whether a member is to be deflated.
+    fn is_wanted(&self, file: &WheelEntry) -> bool {
+        let is_kept = file.digest.content.member().is_some() && !self.deflates_stored;
+        file.deflated.is_none() && !is_kept && !file.path.name().ends_with(ARCHIVE) && !file.is_manifest()
+    }
+
+    /// Deflates files, and computes their digests in the same pass.
+    fn deflate_files(&self, files: Vec<&mut WheelEntry>) -> Result<(), DeflateError> {
+        let contents = files.iter().map(|file| Uncompressed {
+            entry: file.path.to_text().as_ref().into(),
+            content: Arc::clone(&file.digest.content),
+            is_hashed: file.digest.known_sha256().is_none(),
+        });
+        let made = deflate(contents.collect(), self.level, self.resources, self.done)?;
+        for (file, DeflatedContent { stream, crc32, sha256 }) in files.into_iter().zip(made) {
+            file.digest.check_crc32(crc32)?;
+            match sha256 {
+                Some(sha256) => file.digest.set(Sums { sha256, crc32 }),
+                None => file.digest.assume(None, Some(crc32)),
+            }
+            if stream.size() < file.digest.content.size() {
+                file.deflated = Some(stream);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Computes the digests of files that are unknown.
@@ -48,33 +76,4 @@ fn compute(files: &[&WheelEntry]) -> Result<(), ReadError> {
     // Collected first: for a single one, no other thread is woken.
     let unknown: Vec<_> = files.iter().map(|file| &file.digest).filter(|digest| digest.known().is_none()).collect();
     unknown.par_iter().with_max_len(1).try_for_each(|digest| digest.sums().map(drop))
-}
-
-/// Deflates files, and computes their digests in the same pass.
-fn deflate_files(
-    part: &WheelPart,
-    level: DeflateLevel,
-    files: Vec<&mut WheelEntry>,
-    done: &AtomicU64,
-) -> Result<(), ReadError> {
-    let contents = files.iter().map(|file| Uncompressed {
-        entry: file.path.to_text().as_ref().into(),
-        content: Arc::clone(file.digest.content()),
-        is_hashed: file.digest.known_sha256().is_none(),
-    });
-    let made = deflate(contents.collect(), level, part.resources(), done).map_err(|error| match error {
-        DeflateError::Read(error) => error,
-        other => part.failed(&other),
-    })?;
-    for (file, DeflatedContent { stream, crc32, sha256 }) in files.into_iter().zip(made) {
-        file.digest.check_crc32(crc32)?;
-        match sha256 {
-            Some(sha256) => file.digest.set(Sums { sha256, crc32 }),
-            None => file.digest.assume(None, Some(crc32)),
-        }
-        if stream.size() < file.digest.content().size() {
-            file.deflated = Some(stream);
-        }
-    }
-    Ok(())
 }

@@ -30,7 +30,8 @@ pub struct Sums {
 #[debug("Digest({entry:?}, {:?})", sha256.get())]
 pub struct Digest {
     entry: Arc<str>,
-    content: Arc<dyn Content>,
+    /// The content.
+    pub content: Arc<dyn Content>,
     sha256: OnceLock<[u8; 32]>,
     /// The entry of the input's RECORD that may claim a SHA-256.
     claim: Option<ClaimedDigest>,
@@ -95,11 +96,6 @@ impl Digest {
         // Setting a digest twice fails, as intended.
         let _ = sha256.map(|sha256| self.sha256.set(sha256));
         let _ = crc32.map(|crc32| self.crc32.set(crc32));
-    }
-
-    /// The content.
-    pub fn content(&self) -> &Arc<dyn Content> {
-        &self.content
     }
 
     /// What RECORD claims. It is read for it if no digest was asked for in a while.

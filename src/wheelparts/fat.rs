@@ -109,7 +109,7 @@ impl FatWheel {
 
     /// Leaves out SBOMs that do not hold for the wheels of this split.
     pub(super) fn with_true_sboms(mut self, input: &Input, plan: &Plan) -> Result<Self, ReadError> {
-        self.stale_sboms = stale(input, plan, &self)?;
+        self.stale_sboms = stale(input, plan, &self.record)?;
         self.warnings.extend(self.stale_sboms.iter().map(|path| {
             format!("{path}: left out, since it states digests of files that the split rewrites; make SBOMs of the new wheels")
         }));

@@ -33,7 +33,7 @@ pub use digest::{Digest, Sums};
 pub use entry::WheelEntry;
 pub use fat::FatWheel;
 pub(crate) use record_file::{RecordFile, WheelBody};
-pub use unchanged::Unchanged;
+pub use unchanged::{InputDigests, Unchanged};
 pub use wheel_part::WheelPart;
 pub use wheels::{WheelOptions, WheelSet};
 pub use zip::{DosTime, archive};

@@ -51,8 +51,7 @@ pub(super) fn add_extras(input: &Path, metadata: &Metadata, known: &mut KnownExt
 
 /// The files next to the input, in the order of their names.
 fn files(input: &Path) -> Vec<PathBuf> {
-    let directory = input.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok).take(MAX_FILES);
+    let entries = fs::read_dir(disk::parent(input)).into_iter().flatten().filter_map(Result::ok).take(MAX_FILES);
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).filter(|path| disk::beside(path).is_some()).collect();
     paths.sort();
     paths

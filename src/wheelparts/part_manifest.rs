@@ -39,11 +39,7 @@ impl PartFiles {
     /// What is listed of a file. A host part lists its split binaries, a device part everything.
     fn listed<'a>(&'a self, payload: &'a Payload, paths: &Paths<'_>) -> Option<ManifestFile<'a>> {
         let path = payload.path(paths)?;
-        let size = match payload {
-            Payload::Unchanged(unchanged) => unchanged.size(),
-            Payload::Binary(made) => made.file.digest.content().size(),
-            Payload::Archive(..) | Payload::Thin(..) => 0,
-        };
+        let size = payload.size().least;
         let kind = match payload {
             Payload::Archive(_, _, file) => ManifestFileKind::Archive(&file.archive),
             _ if matches!(self.part, SplitWheel::Device(_)) => ManifestFileKind::Plain(size),
@@ -55,7 +51,7 @@ impl PartFiles {
         };
         let digest = move || -> Result<Vec<u8>, ReadError> {
             let digest = match payload {
-                Payload::Unchanged(unchanged) => self.wheels.digest(unchanged),
+                Payload::Unchanged(unchanged) => self.wheels.digests.digest(unchanged),
                 Payload::Binary(made) => Arc::clone(&made.file.digest),
                 Payload::Archive(_, _, file) => file.digest(&self.wheels)?,
                 Payload::Thin(..) => return Err(ReadError::damaged(&"manifest".into(), "a part has no thin binaries")),

@@ -7,7 +7,7 @@ use super::{Digest, SplitWheel, Unchanged, WheelEntry, Wheels};
 use crate::binary::Rewritten;
 use crate::gpu::BundleKey;
 use crate::kpack::ArchiveRope;
-use crate::rope::{Content, Materialize, ReadError};
+use crate::rope::{Content, Materialize, ReadError, SizeBounds};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, ThinBinary};
 use crate::wheel::{Paths, WheelError};
@@ -59,15 +59,15 @@ pub(crate) fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Resul
     let mut payload = Vec::with_capacity(input.entries.len());
     for (entry, place) in input.entries.iter().zip(&plan.places) {
         match (place, &entry.kind) {
-            (Destination::Host, _) => payload.extend(unchanged(wheels, &paths, entry)),
+            (Destination::Host, _) => payload.extend(unchanged(&paths, entry)),
             (Destination::Rewritten { content, link_group, .. }, _) => {
                 if let Some(kept) = &content.kept {
                     let kind = EntryKind::File { content: Arc::clone(kept), link_group: *link_group };
-                    payload.extend(unchanged(wheels, &paths, &Entry { kind, ..entry.clone() }));
+                    payload.extend(unchanged(&paths, &Entry { kind, ..entry.clone() }));
                     continue;
                 }
                 let (mode, whole): (_, Arc<dyn Content>) = (entry.attributes.mode, content.clone());
-                let file = wheels.made(&SplitWheel::Host, &entry.path, mode, whole, None)?;
+                let file = wheels.made(&SplitWheel::Host, &entry.path, mode, whole)?;
                 let (entry, rewritten) = (entry.path.clone(), Some(Arc::clone(content)));
                 payload.extend(file.map(|file| Payload::Binary(Box::new(MadeBinary { file, entry, rewritten }))));
             }
@@ -97,9 +97,9 @@ pub(crate) fn device_payload(
     key: &BundleKey,
 ) -> Result<Vec<Payload>, WheelError> {
     let paths = wheels.paths(&SplitWheel::Device(key.clone()))?;
-    let mut payload: Vec<_> = databases.iter().filter_map(|entry| unchanged(wheels, &paths, entry)).collect();
+    let mut payload: Vec<_> = databases.iter().filter_map(|entry| unchanged(&paths, entry)).collect();
     if let Some(held) = plan.held.get(key) {
-        payload.extend(held.iter().filter_map(|entry| unchanged(wheels, &paths, entry)));
+        payload.extend(held.iter().filter_map(|entry| unchanged(&paths, entry)));
         // Files of the input come first, in its order.
         payload.sort_by(|one, other| one.entry().cmp(&other.entry()));
     }
@@ -119,19 +119,19 @@ pub(crate) fn fat_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result
         match &entry.kind {
             EntryKind::File { content, .. } if plan.joined.contains(&entry.path) => {
                 let whole = Arc::clone(content);
-                let file = wheels.made(&SplitWheel::Fat, &entry.path, entry.attributes.mode, whole, None)?;
+                let file = wheels.made(&SplitWheel::Fat, &entry.path, entry.attributes.mode, whole)?;
                 let (entry, rewritten) = (entry.path.clone(), None);
                 payload.extend(file.map(|file| Payload::Binary(Box::new(MadeBinary { file, entry, rewritten }))));
             }
-            _ => payload.extend(unchanged(wheels, &paths, entry)),
+            _ => payload.extend(unchanged(&paths, entry)),
         }
     }
     payload.shrink_to_fit();
     Ok(payload)
 }
 
-fn unchanged(wheels: &Wheels, paths: &Paths<'_>, entry: &Entry) -> Option<Payload> {
-    wheels.takes_over(paths, entry).map(Payload::Unchanged)
+fn unchanged(paths: &Paths<'_>, entry: &Entry) -> Option<Payload> {
+    Unchanged::taken_over(paths, entry).map(Payload::Unchanged)
 }
 
 impl Payload {
@@ -142,6 +142,21 @@ impl Payload {
             Self::Binary(made) => Some(&made.entry),
             Self::Archive(..) | Self::Thin(..) => None,
         }
+    }
+
+    /// What is known of its size without work.
+    pub(super) fn size(&self) -> SizeBounds {
+        match self {
+            Self::Unchanged(unchanged) => SizeBounds::exact(unchanged.size()),
+            Self::Binary(made) => SizeBounds::exact(made.file.digest.content.size()),
+            Self::Archive(_, _, file) => file.archive.bounds(),
+            Self::Thin(_, _, binary) => binary.bounds(),
+        }
+    }
+
+    /// Its rewritten binary, if it is one.
+    pub(crate) fn rewritten(&self) -> Option<&Arc<Rewritten>> {
+        if let Self::Binary(made) = self { made.rewritten.as_ref() } else { None }
     }
 
     /// Its path in the wheel. `paths` maps paths of the input.

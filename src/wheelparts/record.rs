@@ -19,7 +19,7 @@ pub(super) fn record(files: &[WheelEntry], own: &EntryPath) -> Result<Rope, Whee
         writer.put(quoted(name).as_bytes());
         writer.put(b",sha256=");
         writer.sha256(&file.digest);
-        writer.put(format!(",{}\n", file.digest.content().size()).as_bytes());
+        writer.put(format!(",{}\n", file.digest.content.size()).as_bytes());
     }
     let own = std::str::from_utf8(own.as_bytes()).map_err(|_| WheelError::NotUtf8(own.clone()))?;
     writer.put(format!("{},,\n", quoted(own)).as_bytes());

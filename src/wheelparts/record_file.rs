@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::payload::Payload;
 use super::wheel_part::WheelPart;
 use crate::rope::{Content, Materialize, ReadError, SizeBounds, check_range};
 
@@ -38,7 +39,7 @@ impl Content for RecordText {
         let assembled = self.part.assembled()?;
         let record =
             assembled.files.last().ok_or_else(|| ReadError::damaged(&"RECORD".into(), "the part has no files"))?;
-        record.digest.content().read_at(offset, buffer)
+        record.digest.content.read_at(offset, buffer)
     }
 
     /// Always `false`: the list of files may be evicted between this call and the read, and making it again is work.
@@ -62,6 +63,11 @@ impl Materialize for WheelBody {
 
     fn bounds(&self) -> SizeBounds {
         self.made().map_or_else(|| self.0.bounds(), |wheel| SizeBounds::exact(wheel.size()))
+    }
+
+    fn work(&self) -> u64 {
+        let of_thin = |payload: &Payload| if let Payload::Thin(.., binary) = payload { binary.work() } else { 0 };
+        self.0.payload.iter().map(of_thin).sum()
     }
 
     fn files(&self) -> Vec<(String, SizeBounds)> {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::FatWheel;
+use super::input_record::InputRecord;
 use crate::rope::{Content, ReadError, Sha256, read_all};
 use crate::source::{EntryPath, Input};
 use crate::split::{Destination, Plan, hex};
@@ -19,13 +19,14 @@ const MAX_WORD: usize = 4096;
 const DIGITS: [usize; 6] = [32, 40, 56, 64, 96, 128];
 
 /// The SBOMs that do not hold for the wheels of a split. Only wheels that have some are read for them.
-pub(super) fn stale(input: &Input, plan: &Plan, fat: &FatWheel) -> Result<BTreeSet<EntryPath>, ReadError> {
-    let Some(directory) = input.dist_info().map(|directory| directory.child(SBOMS)) else { return Ok(BTreeSet::new()) };
+pub(super) fn stale(input: &Input, plan: &Plan, record: &InputRecord) -> Result<BTreeSet<EntryPath>, ReadError> {
+    let Some(dist_info) = input.dist_info() else { return Ok(BTreeSet::new()) };
+    let directory = dist_info.child(SBOMS);
     let sboms: Vec<_> = input.entries.iter().filter(|entry| entry.path.is_below(&directory)).collect();
     if sboms.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let changed = ChangedFiles::of(input, plan, fat)?;
+    let changed = ChangedFiles::of(input, plan, dist_info, record)?;
     let mut stale = BTreeSet::new();
     for entry in sboms {
         if let Some(content) = entry.content()
@@ -47,16 +48,16 @@ struct ChangedFiles {
 }
 
 impl ChangedFiles {
-    fn of(input: &Input, plan: &Plan, fat: &FatWheel) -> Result<Self, ReadError> {
+    fn of(input: &Input, plan: &Plan, dist_info: &EntryPath, record: &InputRecord) -> Result<Self, ReadError> {
         let mut changed = Self::default();
         for (entry, place) in input.entries.iter().zip(&plan.places) {
             let Some(content) = entry.content() else { continue };
             if matches!(place, Destination::Rewritten { .. }) {
                 changed.paths.insert(entry.path.name().to_vec());
-            } else if !is_made_again(&fat.dist_info, &entry.path) {
+            } else if !is_made_again(dist_info, &entry.path) {
                 continue;
             }
-            let stated = fat.record.sha256(&entry.path, content.size()).ok().flatten();
+            let stated = record.sha256(&entry.path, content.size()).ok().flatten();
             let sum = stated.map_or_else(|| Sha256::of_content(&**content), Ok)?;
             changed.sums.insert(hex(&sum).into_bytes());
             changed.paths.insert(entry.path.as_bytes().to_vec());

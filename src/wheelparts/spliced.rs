@@ -53,6 +53,11 @@ pub(crate) fn spliced(
     }))
 }
 
+/// The bytes of the stream from which that of `rewritten` is spliced.
+pub(crate) fn packed_size(rewritten: &Rewritten) -> u64 {
+    rewritten.original.member().map_or(0, |member| member.packed().bytes.size())
+}
+
 fn make(
     entry: &Arc<str>,
     rewritten: &Rewritten,

@@ -73,12 +73,12 @@ proptest! {
         let rope = record(&files, &path("a,\"b.dist-info/RECORD")).unwrap();
         let text = String::from_utf8(rope.to_vec().unwrap()).unwrap();
         prop_assert!(text.ends_with("\"a,\"\"b.dist-info/RECORD\",,\n"));
-        let sizes = files.iter().map(|file| line_size(&file.path, Some(file.digest.content().size())).unwrap());
+        let sizes = files.iter().map(|file| line_size(&file.path, Some(file.digest.content.size())).unwrap());
         let own = line_size(&path("a,\"b.dist-info/RECORD"), None).unwrap();
         prop_assert_eq!(sizes.sum::<u64>() + own, text.len() as u64);
         let claims = Claims::parse(text.as_bytes());
         for file in &files {
-            let claim = Claim { sha256: file.digest.sha256().unwrap(), size: file.digest.content().size() };
+            let claim = Claim { sha256: file.digest.sha256().unwrap(), size: file.digest.content.size() };
             prop_assert_eq!(claims.get(&file.path), Some(claim));
         }
         let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
@@ -193,7 +193,7 @@ fn names(files: &[WheelEntry]) -> Vec<String> {
 fn part(input: &Input, wheels: &Wheels, part: &SplitWheel, wanted: &[&str]) -> Assembled {
     let taken = input.entries.iter().filter(|entry| wanted.iter().any(|wanted| entry.path.to_text().contains(wanted)));
     let paths = wheels.paths(part).unwrap();
-    let unchanged = |entry: &Entry| Some(wheels.taken_over(paths.of(&entry.path)?, &Unchanged::of(entry)?));
+    let unchanged = |entry: &Entry| Some(wheels.digests.file(paths.of(&entry.path)?, &Unchanged::of(entry)?));
     let mut files: Vec<_> = taken.filter_map(unchanged).collect();
     let payload: Vec<_> = files.iter().map(|file| file.path.clone()).collect();
     files.extend(wheels.dist_info(part, &payload).unwrap());
@@ -241,7 +241,7 @@ fn a_device_wheel_has_data_and_licences_under_its_own_name() {
         ]
     );
     let text = |number: usize| {
-        let content = device.files[number].digest.content();
+        let content = &device.files[number].digest.content;
         let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
         content.read_at(0, &mut bytes).unwrap();
         String::from_utf8(bytes).unwrap()

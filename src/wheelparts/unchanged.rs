@@ -8,39 +8,26 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Digest, WheelEntry, Wheels};
-use crate::memory::{Budget, Reservation};
+use super::digest::Digest;
+use super::entry::WheelEntry;
+use super::input_record::InputRecord;
+use crate::memory::Reservation;
 use crate::metrics::MemoryClass;
+use crate::resources::Resources;
 use crate::rope::{Content, Packed, PackedContent};
 use crate::source::{Entry, EntryKind, EntryPath};
 use crate::wheel::Paths;
 
-/// Digests of unchanged files that differ from RECORD or were kept, by paths in the input.
-#[derive(Debug)]
-pub(super) struct KeptDigests(Mutex<(HashMap<EntryPath, Arc<Digest>>, Reservation)>);
-
 /// Bytes of a digest that is kept, without the name.
 const KEPT: u64 = 320;
 
-impl KeptDigests {
-    pub(super) fn new(budget: &Arc<Budget>) -> Arc<Self> {
-        Arc::new(Self(Mutex::new((HashMap::new(), budget.account(MemoryClass::Streams, 0)))))
-    }
-
-    fn get(&self, entry: &EntryPath) -> Option<Arc<Digest>> {
-        self.0.lock().0.get(entry).cloned()
-    }
-
-    /// Keeps a digest, unless another thread did so first. Returns the one that is kept.
-    fn keep(&self, entry: &EntryPath, digest: Arc<Digest>) -> Arc<Digest> {
-        let (digests, memory) = &mut *self.0.lock();
-        if let Some(kept) = digests.get(entry) {
-            return Arc::clone(kept);
-        }
-        digests.insert(entry.clone(), Arc::clone(&digest));
-        memory.resize(memory.bytes() + KEPT + entry.as_bytes().len() as u64);
-        digest
-    }
+/// The digests of files of the input. Those that differ from RECORD, or that are asked for often, are kept.
+#[derive(Debug)]
+pub struct InputDigests {
+    record: Arc<InputRecord>,
+    resources: Arc<Resources>,
+    /// By paths in the input.
+    kept: Mutex<(HashMap<EntryPath, Arc<Digest>>, Reservation)>,
 }
 
 /// An unchanged file of the input in a wheel.
@@ -71,6 +58,12 @@ impl Unchanged {
         Some(Self { entry: entry.path.clone(), content: Arc::clone(content), executable, stands })
     }
 
+    /// A file of the input, unless the part with these paths makes it again or omits it.
+    pub fn taken_over(paths: &Paths<'_>, entry: &Entry) -> Option<Self> {
+        let is_there = paths.keeps(&entry.path) || paths.of(&entry.path).is_some();
+        is_there.then(|| Self::of(entry))?
+    }
+
     /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.content.size()
@@ -86,46 +79,54 @@ impl Unchanged {
     }
 }
 
-impl Wheels {
-    /// A file of the input, unless the part makes it again or omits it.
-    pub fn takes_over(&self, paths: &Paths<'_>, entry: &Entry) -> Option<Unchanged> {
-        let is_there = paths.keeps(&entry.path) || paths.of(&entry.path).is_some();
-        is_there.then(|| Unchanged::of(entry))?
+impl InputDigests {
+    pub(super) fn new(record: &Arc<InputRecord>, resources: &Arc<Resources>) -> Arc<Self> {
+        let kept = Mutex::new((HashMap::new(), resources.budget.account(MemoryClass::Streams, 0)));
+        Arc::new(Self { record: Arc::clone(record), resources: Arc::clone(resources), kept })
+    }
+
+    /// The digest in RECORD of an entry, to be compared with what there is; with `stands` it counts until then.
+    pub(super) fn original(&self, path: &EntryPath, content: &Arc<dyn Content>, stands: bool) -> Digest {
+        let crc32 = content.member().map(|member| member.packed().crc32);
+        let digest = Digest::remembered(path.to_text(), Arc::clone(content), crc32, &self.resources);
+        digest.claimed(&self.record, path, stands)
     }
 
     /// An unchanged file as a file of a part, at this path.
-    pub fn taken_over(&self, path: EntryPath, unchanged: &Unchanged) -> WheelEntry {
+    pub fn file(&self, path: EntryPath, unchanged: &Unchanged) -> WheelEntry {
         unchanged.file(path, self.digest(unchanged))
     }
 
-    /// The same without asking RECORD, which its digest does when it is asked for.
-    pub(crate) fn taken_over_unasked(&self, path: EntryPath, unchanged: &Unchanged) -> WheelEntry {
-        // It is kept, because all device wheels have the file.
-        let digest = self
-            .digests
-            .get(&unchanged.entry)
-            .unwrap_or_else(|| self.keep(unchanged, Arc::new(self.new_digest(unchanged))));
-        unchanged.file(path, digest)
+    /// The same without asking RECORD, which its digest does when it is asked for. It is kept, because all device wheels have
+    /// the file.
+    pub(super) fn file_unasked(&self, path: EntryPath, unchanged: &Unchanged) -> WheelEntry {
+        let made = || self.keep(unchanged, Arc::new(self.new_digest(unchanged)));
+        unchanged.file(path, self.known(unchanged).unwrap_or_else(made))
     }
 
     /// The digest of an unchanged file. If it is the one in RECORD, the object is made again at each call.
     pub(super) fn digest(&self, unchanged: &Unchanged) -> Arc<Digest> {
-        if let Some(digest) = self.digests.get(&unchanged.entry) {
+        if let Some(digest) = self.known(unchanged) {
             return digest;
         }
         let digest = Arc::new(self.new_digest(unchanged));
         if digest.is_as_claimed() { digest } else { self.keep(unchanged, digest) }
     }
 
-    /// The lock is not held while a digest is made, since that accesses the index.
-    pub(super) fn keep(&self, unchanged: &Unchanged, digest: Arc<Digest>) -> Arc<Digest> {
-        self.digests.keep(&unchanged.entry, digest)
+    fn known(&self, unchanged: &Unchanged) -> Option<Arc<Digest>> {
+        self.kept.lock().0.get(&unchanged.entry).cloned()
     }
 
-    /// The SHA-256 of an unchanged file, if it is known without reading the file.
-    pub fn known_sha256(&self, unchanged: &Unchanged) -> Option<[u8; 32]> {
-        // The digest, not RECORD, is asked: an earlier session may have found that RECORD is wrong.
-        self.digest(unchanged).known_sha256()
+    /// Keeps a digest, unless another thread did so first. Returns the one that is kept. The lock is not held while a digest is
+    /// made, since that accesses the index.
+    pub(super) fn keep(&self, unchanged: &Unchanged, digest: Arc<Digest>) -> Arc<Digest> {
+        let (digests, memory) = &mut *self.kept.lock();
+        if let Some(kept) = digests.get(&unchanged.entry) {
+            return Arc::clone(kept);
+        }
+        digests.insert(unchanged.entry.clone(), Arc::clone(&digest));
+        memory.resize(memory.bytes() + KEPT + unchanged.entry.as_bytes().len() as u64);
+        digest
     }
 
     fn new_digest(&self, unchanged: &Unchanged) -> Digest {

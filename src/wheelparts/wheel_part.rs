@@ -2,17 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rayon::prelude::*;
 
-use super::deflating::deflate_members;
+use super::deflating::MemberDeflation;
 use super::payload::Payload;
-use super::spliced::spliced;
+use super::spliced::{packed_size, spliced};
 use super::{Assembled, Digest, DosTime, SplitWheel, Sums, WheelEntry, Wheels, warnings_of};
 use crate::binary::Rewritten;
+use crate::deflate::DeflateError;
 use crate::gpu::GpuSet;
 use crate::kpack::ArchiveRope;
 use crate::memory::{Reclaim, Reservation};
@@ -26,10 +27,12 @@ use crate::wheel::{PART_MANIFEST, WheelError, line_size};
 /// One wheel. Its list of files is known; lazy contents are made on demand.
 #[derive(Debug)]
 pub struct WheelPart {
-    pub(super) part: SplitWheel,
+    /// The part of the split that the wheel contains.
+    pub part: SplitWheel,
     pub(super) wheels: Arc<Wheels>,
     pub(super) payload: Arc<[Payload]>,
-    dist_info: Vec<WheelEntry>,
+    /// The dist-info files that replace the input's, without RECORD.
+    pub dist_info: Vec<WheelEntry>,
     pub(super) stamp: DosTime,
     pub(super) resources: Arc<Resources>,
     assembled: Mutex<Option<KeptList>>,
@@ -99,16 +102,6 @@ impl WheelPart {
         Ok(self.wheels.name(&self.part)?.to_string())
     }
 
-    /// The part of the split that the wheel contains.
-    pub fn part(&self) -> &SplitWheel {
-        &self.part
-    }
-
-    /// The dist-info files that replace the input's, without RECORD.
-    pub fn dist_info(&self) -> &[WheelEntry] {
-        &self.dist_info
-    }
-
     /// Its archives. They have to be made before sizes are known.
     pub fn archives(&self) -> impl Iterator<Item = &ArchiveRope> {
         self.payload.iter().filter_map(|payload| match payload {
@@ -127,8 +120,9 @@ impl WheelPart {
 
     /// The digests of unchanged files. They are kept from now on.
     pub(crate) fn taken_over(&self) -> Vec<Arc<Digest>> {
+        let digests = &self.wheels.digests;
         let payload = self.payload.iter().filter_map(|payload| match payload {
-            Payload::Unchanged(unchanged) => Some(self.wheels.keep(unchanged, self.wheels.digest(unchanged))),
+            Payload::Unchanged(unchanged) => Some(digests.keep(unchanged, digests.digest(unchanged))),
             Payload::Binary(..) | Payload::Archive(..) | Payload::Thin(..) => None,
         });
         payload.chain(self.dist_info.iter().map(|file| Arc::clone(&file.digest))).collect()
@@ -157,7 +151,7 @@ impl WheelPart {
             match payload {
                 Payload::Unchanged(unchanged) => {
                     let path = paths.of(&unchanged.entry);
-                    files.extend(path.map(|path| self.wheels.taken_over(path, unchanged)));
+                    files.extend(path.map(|path| self.wheels.digests.file(path, unchanged)));
                 }
                 Payload::Binary(made) => files.push(made.file.clone()),
                 Payload::Archive(path, mode, file) => {
@@ -193,14 +187,14 @@ impl WheelPart {
         for payload in &*self.payload {
             let size = match payload {
                 Payload::Unchanged(unchanged) => unchanged.size(),
-                Payload::Binary(made) => made.file.digest.content().size(),
+                Payload::Binary(made) => made.file.digest.content.size(),
                 Payload::Archive(_, _, file) => file.archive.make()?.size(),
                 Payload::Thin(_, _, binary) => binary.make()?.size(),
             };
             total += payload.path(&paths).map_or(Ok(0), |path| line(&path, Some(size)))?;
         }
         for file in &self.dist_info {
-            total += line(&file.path, Some(file.digest.content().size()))?;
+            total += line(&file.path, Some(file.digest.content.size()))?;
         }
         Ok(*self.record_size.get_or_init(|| total))
     }
@@ -242,8 +236,8 @@ impl WheelPart {
         }
         let is_known = |payload: &Payload| match payload {
             Payload::Unchanged(..) => true,
-            Payload::Binary(made) => {
-                let member = made.rewritten.as_ref().and_then(|it| it.original.member());
+            Payload::Binary(_) => {
+                let member = payload.rewritten().and_then(|it| it.original.member());
                 member.is_none_or(|member| !member.packed().deflated)
             }
             Payload::Thin(..) => false,
@@ -252,16 +246,9 @@ impl WheelPart {
         self.payload.iter().all(is_known).then(|| self.wheel().ok().map(|wheel| wheel.size()))?
     }
 
-    /// Original bytes of the rewritten files. They have to be inflated once before the wheel's size is known.
+    /// Packed bytes of the rewritten files. Their streams have to be spliced before the wheel's size is known.
     pub fn rewritten_size(&self) -> u64 {
-        self.payload
-            .iter()
-            .filter_map(|payload| match payload {
-                Payload::Binary(made) => made.rewritten.as_ref(),
-                _ => None,
-            })
-            .map(|it| it.original.size())
-            .sum()
+        self.payload.iter().filter_map(Payload::rewritten).map(|it| packed_size(it)).sum()
     }
 
     /// The wheel. Makes archives, and the deflate streams of rewritten files.
@@ -269,7 +256,7 @@ impl WheelPart {
         self.wheel_with(&AtomicU64::new(0))
     }
 
-    /// Like [`WheelPart::wheel`]. Adds the bytes that are deflated to `done`.
+    /// Like [`WheelPart::wheel`]. Adds the bytes of rewritten files, and those that are deflated, to `done`.
     pub(super) fn wheel_with(&self, done: &AtomicU64) -> Result<Arc<dyn Content>, ReadError> {
         let mut wheel = self.wheel.lock();
         if let Some(wheel) = &*wheel {
@@ -289,12 +276,13 @@ impl WheelPart {
         let splice = |(path, rewritten): (&EntryPath, Arc<Rewritten>)| {
             let is_stored = rewritten.original.member().is_some_and(|member| !member.packed().deflated);
             let stream = spliced(&path.to_text(), &rewritten, level.unwrap_or_default(), &self.resources)?;
+            done.fetch_add(packed_size(&rewritten), Ordering::Relaxed);
             Ok((path.clone(), is_stored, stream))
         };
         let made = rewritten.into_par_iter().with_max_len(1).map(splice).collect::<Result<Vec<_>, ReadError>>()?;
         let (mut streams, mut stored) = (BTreeMap::new(), BTreeSet::new());
         for (path, is_stored, stream) in made {
-            if is_stored && !self.deflates_stored() {
+            if is_stored && !self.wheels.deflates_stored {
                 stored.insert(path);
             } else if let Some(stream) = stream {
                 streams.insert(path, stream);
@@ -306,11 +294,16 @@ impl WheelPart {
                     Some(sha256) => file.digest.set(Sums { sha256, crc32: stream.crc32 }),
                     None => file.digest.assume(None, Some(stream.crc32)),
                 }
-                file.deflated = Some(stream.bytes).filter(|bytes| bytes.size() < file.digest.content().size());
+                file.deflated = Some(stream.bytes).filter(|bytes| bytes.size() < file.digest.content.size());
             }
         }
         if let Some(level) = level {
-            deflate_members(self, level, &mut assembled.files, &stored, done)?;
+            let deflates_stored = self.wheels.deflates_stored;
+            let deflation = MemberDeflation { level, deflates_stored, resources: &self.resources, done };
+            deflation.deflate(&mut assembled.files, &stored).map_err(|error| match error {
+                DeflateError::Read(error) => error,
+                other => self.failed(&other),
+            })?;
         }
         let made: Arc<dyn Content> = Arc::new(assembled.wheel(self.stamp).map_err(|error| self.failed(&error))?);
         *wheel = Some(Arc::clone(&made));
@@ -322,16 +315,7 @@ impl WheelPart {
         self.wheel.try_lock()?.clone()
     }
 
-    /// Whether members that the input stores are deflated.
-    pub(super) fn deflates_stored(&self) -> bool {
-        self.wheels.deflates_stored
-    }
-
-    pub(super) fn resources(&self) -> &Arc<Resources> {
-        &self.resources
-    }
-
-    pub(super) fn failed(&self, error: &dyn Error) -> ReadError {
+    fn failed(&self, error: &dyn Error) -> ReadError {
         let name = self.file_name().unwrap_or_else(|_| format!("{:?}", self.part));
         ReadError::damaged(&name.into(), error.to_string())
     }
@@ -340,7 +324,8 @@ impl WheelPart {
 impl States for Arc<WheelPart> {
     fn sha256(&self, path: &EntryPath) -> Option<[u8; 32]> {
         match self.of_entry(path) {
-            Some(Payload::Unchanged(unchanged)) => self.wheels.known_sha256(unchanged),
+            // The digest, not RECORD, is asked: an earlier session may have found that RECORD is wrong.
+            Some(Payload::Unchanged(unchanged)) => self.wheels.digests.digest(unchanged).known_sha256(),
             Some(Payload::Binary(made)) => made.file.digest.known_sha256(),
             _ => self.dist_info.iter().find(|file| file.path == *path)?.digest.known_sha256(),
         }

@@ -109,7 +109,7 @@ impl WheelSet {
                 dist_info.extend(wheels.manifest_of(&part, &payload, &wrappers)?);
             }
             let part = WheelPart::new(part, &wheels, payload, dist_info, options.stamp, resources);
-            match part.part() {
+            match &part.part {
                 SplitWheel::Device(key) => drop(devices.insert(key.clone(), part)),
                 SplitWheel::Fat => fat = Some(part),
                 SplitWheel::Host | SplitWheel::Variant(_) | SplitWheel::Thin { .. } => hosts.push(part),
@@ -151,12 +151,12 @@ impl WheelSet {
         let parts = self.hosts.iter().take(1).chain(self.devices.values());
         let taken_over: Vec<_> = parts.flat_map(|part| part.taken_over()).collect();
         let originals: Vec<_> =
-            self.originals.iter().map(|(path, content)| self.wheels.original(path, content, false)).collect();
+            self.originals.iter().map(|(path, content)| self.wheels.digests.original(path, content, false)).collect();
         let mut digests: Vec<&Digest> = originals.iter().chain(taken_over.iter().map(|digest| &**digest)).collect();
-        digests.sort_by_key(|digest| Reverse(digest.content().size()));
+        digests.sort_by_key(|digest| Reverse(digest.content.size()));
         digests.par_iter().with_max_len(1).try_for_each(|digest| {
             digest.check_claim()?;
-            done.fetch_add(digest.content().size(), Ordering::Relaxed);
+            done.fetch_add(digest.content.size(), Ordering::Relaxed);
             Ok::<_, ReadError>(())
         })?;
         for part in self.hosts.iter().chain(self.devices.values()) {
@@ -194,7 +194,7 @@ impl WheelSet {
         for part in parts {
             digests.extend(part.assembled()?.unknown_digests());
         }
-        digests.sort_by_cached_key(|digest| Reverse(digest.content().size()));
+        digests.sort_by_cached_key(|digest| Reverse(digest.content.size()));
         digests.par_iter().with_max_len(1).try_for_each(|digest| digest.sums().map(drop))?;
         // A thread of rayon that waited for a digest might run the job that computes it.
         let manifests: Vec<_> = parts.iter().filter_map(|part| part.manifest()).collect();

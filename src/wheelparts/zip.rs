@@ -72,7 +72,7 @@ pub fn archive(files: &[WheelEntry], stamp: DosTime) -> Result<Rope, WheelError>
     let mut writer = Writer::default();
     let mut members = Vec::with_capacity(files.len());
     for file in files {
-        let content = file.digest.content();
+        let content = &file.digest.content;
         let packed = file.deflated.as_ref().unwrap_or(content);
         let (size, packed_size) = (content.size(), packed.size());
         let member = ZipMember { file, name: file.name()?, offset: writer.position, packed_size, size };

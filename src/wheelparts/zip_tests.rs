@@ -24,7 +24,7 @@ fn file(name: &str, bytes: &[u8], deflate: bool, executable: bool) -> WheelEntry
 /// The size of the zip file of these files, by names and sizes only.
 fn laid_out(files: &[WheelEntry]) -> u64 {
     layout_size(files.iter().map(|file| {
-        let content = file.digest.content();
+        let content = &file.digest.content;
         let packed = file.deflated.as_ref().unwrap_or(content).size();
         MemberSize { name: file.path.as_bytes().len() as u64, size: content.size(), packed }
     }))

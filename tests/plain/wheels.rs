@@ -16,7 +16,7 @@ use kpackfs::rope::{Content, Materialize, Rope, Segment};
 use kpackfs::source::{Entry, EntryKind, Input};
 use kpackfs::split::{Destination, Plan, PlanOptions as SplitOptions};
 use kpackfs::wheel::VariantLabel;
-use kpackfs::wheelparts::{Assembled, AssemblyOptions, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
+use kpackfs::wheelparts::{Assembled, AssemblyOptions, DosTime, FatWheel, SplitWheel, Unchanged, WheelEntry, Wheels};
 
 const METADATA: &str = "Metadata-Version: 2.4\r\nName: Fat-Torch\r\nVersion: 2.10.0+rocm7.1\r\nSummary: a\u{2028}b\r\n\
     License-Expression: MIT\r\nLicense-File: LICENSE\r\nProvides-Extra: all\r\nRequires-Dist: numpy; extra == \"all\"\r\n\
@@ -85,7 +85,7 @@ fn split(location: &Path, label: Option<&VariantLabel>, device_requires: Vec<Str
 
     let unchanged = |part: &SplitWheel, entry: &Entry| {
         let paths = wheels.paths(part).unwrap();
-        Some(wheels.taken_over(paths.of(&entry.path)?, &wheels.takes_over(&paths, entry)?))
+        Some(wheels.digests.file(paths.of(&entry.path)?, &Unchanged::taken_over(&paths, entry)?))
     };
     let host = SplitWheel::Host;
     let places = input.entries.iter().zip(&plan.places);
@@ -94,7 +94,8 @@ fn split(location: &Path, label: Option<&VariantLabel>, device_requires: Vec<Str
         Destination::Rewritten { content, .. } => {
             // Takes the place of the splice, which makes a stream without deflating.
             let stream = deflated(&**content);
-            wheels.made(&host, &entry.path, entry.attributes.mode, content.clone(), Some(stream)).unwrap()
+            let file = wheels.made(&host, &entry.path, entry.attributes.mode, content.clone()).unwrap();
+            file.map(|file| WheelEntry { deflated: Some(stream), ..file })
         }
         Destination::Device(..) | Destination::Held | Destination::Unwanted(..) => None,
     });
@@ -114,7 +115,7 @@ fn split(location: &Path, label: Option<&VariantLabel>, device_requires: Vec<Str
         let mut files: Vec<WheelEntry> = databases.filter_map(|(entry, _)| unchanged(&part, entry)).collect();
         for archive in plan.archives.iter().filter(|archive| archive.key == *key) {
             let content = archive.archive.make().unwrap();
-            files.extend(wheels.made(&part, &archive.path, archive.attributes.mode, content, None).unwrap());
+            files.extend(wheels.made(&part, &archive.path, archive.attributes.mode, content).unwrap());
         }
         parts.push(finish(&part, files));
     }
@@ -178,7 +179,7 @@ fn python_finds_nothing_wrong() {
     assert_eq!(complaints(&paths), "");
 
     // The packed and the unpacked wheel have the same content, so all RECORDs are the same.
-    let record = |part: &Assembled| bytes(&**part.files.last().unwrap().digest.content());
+    let record = |part: &Assembled| bytes(&*part.files.last().unwrap().digest.content);
     let (_, of_tree) = split(&tree, Some(&label), requires());
     for (packed, unpacked) in parts.iter().zip(&of_tree) {
         let is_host = packed.name.distribution == "fat_torch";
