@@ -31,6 +31,8 @@
 //! memory and the files on disk.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::too_many_lines))]
+// Printing without a result panics where nobody reads, or the disk is full.
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod fatbin;
 pub mod gpu;

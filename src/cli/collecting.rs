@@ -10,7 +10,7 @@ use super::lists::pieces;
 use super::options::SplitOptions;
 use super::prepare::{Bars, CommandSession};
 use super::table::counted;
-use super::terminal::{message, warn};
+use super::terminal::{complain, warn};
 use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, collect};
 use crate::coverage::{Coverage, CoverageInput, InputCoverage, Requirement};
 use crate::gpu::{BundleKey, GpuSet, Level, TargetId};
@@ -190,12 +190,11 @@ const MOST_MISSING: usize = 1000;
 pub(super) fn warn_of_missing(report: &CollectReport) {
     report.warnings.iter().for_each(|warning| warn(warning));
     for missing in report.missing.iter().take(MOST_MISSING) {
-        let text = format!("{}: missing, needed by {}: {}", missing.name, missing.by, missing.reason);
-        eprintln!("kpackfs: {}", message(&text));
+        complain(&format_args!("{}: missing, needed by {}: {}", missing.name, missing.by, missing.reason));
     }
     let more = report.missing.len().saturating_sub(MOST_MISSING);
     if more > 0 {
-        eprintln!("kpackfs: {} missing; --json lists all", counted(more, "more piece is", "more pieces are"));
+        complain(&format_args!("{} missing; --json lists all", counted(more, "more piece is", "more pieces are")));
     }
 }
 

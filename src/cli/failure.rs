@@ -1,10 +1,12 @@
 //! How errors are printed, and the exit code of a command that fails.
 
 use std::error::Error;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use super::terminal::message;
+use anyhow::Context;
+
+use super::terminal::complain;
 use super::tips;
 use crate::confine::{self, FILES};
 use crate::mount::MountError;
@@ -84,9 +86,27 @@ fn remedy(kind: io::ErrorKind) -> Option<&'static str> {
 /// Prints an error on stderr, after a line about each part that is too large.
 pub(super) fn print(error: &anyhow::Error) {
     if let Some(TooLarge(judgement)) = error.downcast_ref() {
-        judgement.lines().take(NAMED).for_each(|line| eprintln!("kpackfs: {}", message(&line)));
+        judgement.lines().take(NAMED).for_each(|line| complain(&line));
     }
-    eprintln!("kpackfs: {}", message(&text(error)));
+    complain(&text(error));
+}
+
+/// Prints what clap says of a command line: an error, or a help or version, which fails like any other answer.
+pub(super) fn said_of_usage(error: &clap::Error) -> ExitCode {
+    let code = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FAILURE));
+    let printed = error.print();
+    if error.use_stderr() { code } else { answered(printed, code) }
+}
+
+/// The exit code after something was printed to stdout.
+pub(super) fn answered(result: io::Result<()>, code: ExitCode) -> ExitCode {
+    match printed(result.and_then(|()| io::stdout().flush()).context("stdout")) {
+        Ok(()) => code,
+        Err(error) => {
+            print(&error);
+            ExitCode::from(FAILURE)
+        }
+    }
 }
 
 /// Prints an error of a command whose code 1 is an answer. Returns its exit code.

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::gpus::gpus;
 use super::table::Style;
-use super::terminal::{message, passed};
+use super::terminal::{complain, passed};
 use crate::coverage::{Coverage, CoverageInput, InputCoverage, Pattern, Requirement};
 use crate::gpu::{GpuSet, TargetId};
 use crate::opened::thin_gpus;
@@ -153,7 +153,7 @@ pub(super) fn print_verdict(
 /// Prints on stderr why a gate has failed, unless that is on the screen already because the verdict `is_printed`.
 pub(super) fn say_failure(sentence: &str, is_printed: bool) {
     if !(is_printed && io::stdout().is_terminal() && io::stderr().is_terminal()) {
-        eprintln!("kpackfs: {}", message(&sentence));
+        complain(&sentence);
     }
 }
 

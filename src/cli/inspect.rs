@@ -20,7 +20,7 @@ use super::options::{InspectOptions, SplitOptions};
 use super::prepare::{CommandSession, open, save_index};
 use super::progress::show_bytes;
 use super::table::{Style, Table};
-use super::terminal::{message, warn};
+use super::terminal::{complain, warn};
 use crate::coverage::Coverage;
 use crate::devicecode::beginnings;
 use crate::export::Inputs;
@@ -166,7 +166,7 @@ impl Inspect {
         let looked_at = || LookedAt::of([&prepared.input], &prepared.resources).searched(code);
         let nothing = prepared.has_nothing_to_split().then(|| format!("It {}.", looked_at()));
         if let Some(nothing) = nothing.as_ref().filter(|_| self.gate.is_given()) {
-            eprintln!("kpackfs: {}", message(&format!("{}: {nothing}", self.source.path().display())));
+            complain(&format_args!("{}: {nothing}", self.source.path().display()));
         }
         let notes = prepared.wheels.as_ref().map(|wheels| wheels.notes.as_slice()).unwrap_or_default();
         notes.iter().cloned().chain(nothing).collect()

@@ -59,6 +59,7 @@ mod why;
 mod writing;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -66,7 +67,7 @@ use std::sync::OnceLock;
 use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::confinement::Opens;
-use self::failure::{FAILURE, code, is_broken_pipe};
+use self::failure::{FAILURE, answered, code, is_broken_pipe, said_of_usage};
 use self::prepare::place_of;
 use crate::memory::{check_tables, limit_tables, set_up_malloc};
 use crate::mount::{check_running, signals};
@@ -137,7 +138,7 @@ fn version() -> &'static str {
 pub fn run(commit: Option<&str>) -> ExitCode {
     VERSION.get_or_init(|| described(commit));
     if let Err(error) = memory::check_address_space(0) {
-        eprintln!("kpackfs: {error}");
+        terminal::complain(&error);
         return ExitCode::from(FAILURE);
     }
     set_up_malloc();
@@ -148,8 +149,8 @@ pub fn run(commit: Option<&str>) -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     if is_version_query(&arguments) {
         confinement::confine(&confinement::Opens::inputs(Vec::new()));
-        print!("{}{}", Cli::command().render_version(), confinement::describe());
-        return ExitCode::SUCCESS;
+        let printed = write!(io::stdout(), "{}{}", Cli::command().render_version(), confinement::describe());
+        return answered(printed, ExitCode::SUCCESS);
     }
     if let Some(caller) = mount8::caller(&arguments, &Cli::command()) {
         // mount(8) says nothing, either.
@@ -160,14 +161,17 @@ pub fn run(commit: Option<&str>) -> ExitCode {
     }
     terminal::fit_tables();
     let arguments = lists::bind(arguments);
-    let matches = parse(&arguments).unwrap_or_else(|error| error.exit());
+    let matches = match parse(&arguments) {
+        Ok(matches) => matches,
+        Err(error) => return said_of_usage(&error),
+    };
     match read(&matches).and_then(|cli| cli.run()) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let failure = code(&error, FAILURE);
             match error.downcast::<clap::Error>() {
-                Ok(of_usage) => of_usage.exit(),
+                Ok(of_usage) => said_of_usage(&of_usage),
                 Err(error) => {
                     failure::print(&error);
                     ExitCode::from(failure)

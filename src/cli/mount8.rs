@@ -1,6 +1,7 @@
 //! kpackfs as called by mount(8) and mount.fuse3.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use kpackfs_mount_helper::{Caller, FAILURE, KnownOption, MountRequest, SYSTEM, U
 
 use super::failure::text;
 use super::prepare::answers;
-use super::terminal::message;
+use super::terminal::{message, print_error};
 use crate::mount::MountError;
 
 /// Options of `kpackfs mount` that are not mount options: mount(8) has its own arguments for them, or they change nothing.
@@ -46,11 +47,11 @@ pub(super) fn run(
         Caller::Fuse => "kpackfs",
     };
     let fail = |code: u8, reason: &str| {
-        eprintln!("{name}: {}", message(&reason));
+        print_error(&format!("{name}: {}", message(&reason)));
         ExitCode::from(code)
     };
     if caller == Caller::Mount && arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
-        print!("{}", help(name, cli));
+        write!(io::stdout(), "{}", help(name, cli)).ok();
         return ExitCode::SUCCESS;
     }
     let request = match MountRequest::parse(caller, arguments.into_iter().skip(1), &options(cli)) {

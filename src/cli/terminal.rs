@@ -2,7 +2,7 @@
 //! forge a line.
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::AnsiColor;
@@ -46,12 +46,22 @@ pub(super) fn passed(is_good: bool, style: Style) -> String {
 
 /// Prints a warning on stderr.
 pub(super) fn warn(text: &str) {
-    eprintln!("kpackfs: warning: {}", message(&text));
+    print_error(&format!("kpackfs: warning: {}", message(&text)));
 }
 
 /// Prints a note on stderr.
 pub(super) fn note(text: &str) {
-    eprintln!("kpackfs: note: {}", message(&text));
+    print_error(&format!("kpackfs: note: {}", message(&text)));
+}
+
+/// Prints a message on stderr.
+pub(super) fn complain(text: &impl Display) {
+    print_error(&format!("kpackfs: {}", message(text)));
+}
+
+/// Prints a line on stderr. A reader that has gone and a full disk change neither what is done nor the exit code.
+pub(super) fn print_error(line: &str) {
+    writeln!(io::stderr(), "{}", escaped(line)).ok();
 }
 
 /// A message: escaped, and with its middle omitted if it is too long.

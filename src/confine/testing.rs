@@ -2,7 +2,7 @@
 //! of the error or "done".
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -12,7 +12,7 @@ use libc::c_long;
 
 fn report<T>(name: &str, result: io::Result<T>) {
     let outcome = result.err().map_or_else(|| "done".to_owned(), |error| format!("{:?}", error.raw_os_error()));
-    eprintln!("probe: {name}: {outcome}");
+    writeln!(io::stderr(), "probe: {name}: {outcome}").ok();
 }
 
 /// Opens and creates files that are none of the command's business. Each name in `list` is read, or written if it ends with `=`.
@@ -57,14 +57,14 @@ pub(crate) fn try_actions() {
     }
 }
 
-/// Prints what the kernel says about each thread.
+/// Prints what the kernel says about each thread. A thread that has ended since the directory was read has no status.
 pub(crate) fn try_threads() {
     for thread in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         #[expect(clippy::disallowed_methods, reason = "procfs")]
-        let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        let Ok(status) = fs::read_to_string(thread.path().join("status")) else { continue };
         let kept =
             status.lines().filter(|line| ["NoNewPrivs:", "Seccomp:", "CapEff:"].iter().any(|it| line.starts_with(it)));
         let line: Vec<_> = kept.flat_map(str::split_whitespace).collect();
-        eprintln!("probe: thread: {}", line.join(" "));
+        writeln!(io::stderr(), "probe: thread: {}", line.join(" ")).ok();
     }
 }

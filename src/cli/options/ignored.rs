@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::cli::terminal;
+
 /// They are accepted so that callers of those tools can call this one.
 #[derive(Clone, Debug, Default, Args)]
 pub(in crate::cli) struct Ignored {
@@ -31,5 +33,5 @@ impl Ignored {
 
 /// Says that an option has no effect.
 pub(in crate::cli) fn note(option: &str) {
-    eprintln!("kpackfs: note: {option} has no effect here and is ignored");
+    terminal::note(&format!("{option} has no effect here and is ignored"));
 }
