@@ -2,20 +2,33 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
 use crate::memory::Parser;
+use crate::mount;
+use crate::opened::is_environment;
 use crate::source::{DirectoryListing, EntryPath};
+use crate::threads;
 use crate::wheel::{Claims, normalise};
 
 /// The directories of packages that an interpreter imports from.
 const SITES: &str =
     "import os, sys; sys.stdout.write('\\0'.join(p for p in sys.path if p.endswith('-packages') and os.path.isdir(p)))";
+
+/// How long an interpreter may take to answer. Some are on file servers; wrappers of others wait for a user.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The most that an interpreter may print.
+const MOST_PRINTED: u64 = 1 << 20;
 
 /// A Python environment.
 pub(super) enum PythonEnvironment {
@@ -32,20 +45,16 @@ impl PythonEnvironment {
         Self::Interpreter(interpreter)
     }
 
-    /// The one that is activated, or that of `python3`.
+    /// The one that is activated, or that of the project (docs.astral.sh/uv, "Discovery of Python environments"), or of `python3`.
+    /// The project's has to be of this user or of root, since its interpreter is run: anyone may create `/tmp/.venv`.
     pub(super) fn active(variables: &BTreeMap<OsString, OsString>) -> Self {
-        let value = |name| variables.get(OsStr::new(name)).filter(|value| !value.is_empty());
-        match ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().find_map(value) {
-            Some(prefix) => Self::Prefix(prefix.into()),
-            None => Self::Interpreter("python3".into()),
-        }
-    }
-
-    /// Its path.
-    pub(super) fn path(&self) -> &Path {
-        match self {
-            Self::Prefix(path) | Self::Interpreter(path) => path,
-        }
+        let value = |name| variables.get(OsStr::new(name)).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let here = std::env::current_dir().unwrap_or_default();
+        let is_one = |it: &PathBuf| DirectoryListing::read(it).is_ok_and(|listing| is_environment(&listing));
+        let is_own = |it: &PathBuf| it.symlink_metadata().is_ok_and(|it| [0, geteuid().as_raw()].contains(&it.uid()));
+        let of_project = || here.ancestors().map(|it| it.join(".venv")).find(|it| is_own(it) && is_one(it));
+        let prefix = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().find_map(value).or_else(of_project);
+        prefix.map_or_else(|| Self::Interpreter("python3".into()), Self::Prefix)
     }
 
     /// What is examined of it: libraries of a conda environment are next to its packages.
@@ -63,14 +72,41 @@ impl PythonEnvironment {
             Self::Interpreter(python) => python.clone(),
         };
         let shown = python.display();
-        let output = Command::new(&python).args(["-c", SITES]).output();
-        let output = output
-            .with_context(|| format!("--python {shown}: name an interpreter, or the directory of an environment"))?;
-        if !output.status.success() || output.stdout.is_empty() {
-            bail!("--python {shown}: it does not say where its packages are");
-        }
-        Ok(output.stdout.split(|byte| *byte == 0).map(|site| OsStr::from_bytes(site).into()).collect())
+        let printed = printed_by(&python, PATIENCE).with_context(|| {
+            format!("{shown}: let --python name an interpreter, or the directory of an environment")
+        })?;
+        let Some(printed) = printed else { bail!("{shown}: it does not say where its packages are") };
+        Ok(printed.split(|byte| *byte == 0).map(|site| OsStr::from_bytes(site).into()).collect())
     }
+}
+
+/// What an interpreter answers; `None` if that is nothing or too much, or if it fails or takes too long.
+fn printed_by(python: &Path, patience: Duration) -> anyhow::Result<Option<Vec<u8>>> {
+    let mut command = Command::new(python);
+    command.args(["-c", SITES]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let printed = printed_within(&mut child, patience);
+    // It may go on without output.
+    child.kill()?;
+    let is_answer = child.wait()?.success();
+    Ok(printed?.filter(|printed| is_answer && (1..MOST_PRINTED).contains(&(printed.len() as u64))))
+}
+
+/// What a process prints until it ends; `None` if that takes too long.
+fn printed_within(child: &mut Child, patience: Duration) -> anyhow::Result<Option<Vec<u8>>> {
+    let limit = Instant::now() + patience;
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let (sender, receiver) = mpsc::channel();
+    let stdout = child.stdout.take();
+    // Processes that it has started may hold the pipe longer than it lives.
+    threads::spawn("python", move || {
+        let mut printed = Vec::new();
+        let read = stdout.map(|stdout| stdout.take(MOST_PRINTED).read_to_end(&mut printed));
+        sender.send(read.is_some_and(|read| read.is_ok()).then_some(printed)).ok();
+    })?;
+    let printed = receiver.recv_timeout(patience).ok().flatten();
+    mount::ends(&process, limit);
+    Ok(printed)
 }
 
 fn interpreter_in(prefix: &Path) -> PathBuf {
@@ -122,4 +158,17 @@ pub(super) fn libraries_of(word: &Path, sites: &[PathBuf]) -> anyhow::Result<Opt
     }
     let mut imported = sites.iter().map(|site| site.join(word)).filter(|path| is_name(word) && path.is_dir());
     Ok(imported.next().map(|path| vec![path]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interpreter_has_to_answer_in_time_and_without_failure() {
+        assert!(printed_by("python3".as_ref(), PATIENCE).unwrap().is_some_and(|printed| printed.starts_with(b"/")));
+        assert_eq!(printed_by("python3".as_ref(), Duration::ZERO).unwrap(), None);
+        // It prints a number, and finds nothing.
+        assert_eq!(printed_by("grep".as_ref(), PATIENCE).unwrap(), None);
+    }
 }

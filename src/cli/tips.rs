@@ -5,7 +5,9 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
+use memchr::memmem;
 
+use super::environment::is_package;
 use super::prepare::is_input;
 use crate::disk::parent;
 use crate::gpu::TargetId;
@@ -13,9 +15,10 @@ use crate::near::near;
 use crate::opened::OpenedError;
 
 /// Commands of other programs, and what is used here.
-const OTHER_COMMANDS: [(&[&str], &str); 6] = [
+const OTHER_COMMANDS: [(&[&str], &str); 7] = [
     (&["info", "show"], LOOK),
     (&["dir", "list", "tree"], "'kpackfs ls INPUT [PATH]' lists what a mount would show"),
+    (&["df", "du", "size"], SIZES),
     (&["check", "test"], "'kpackfs verify INPUT' checks a split"),
     (
         &["extract", "unpack", "unzip"],
@@ -30,10 +33,7 @@ const OTHER_COMMANDS: [(&[&str], &str); 6] = [
 const OTHER_OPTIONS: [(&[&str], &str); 3] = [
     (&["-v", "--verbose"], "RUST_LOG=debug in the environment prints more; 'kpackfs --version' prints the version"),
     (&["-V", "--version"], VERSION),
-    (
-        &["-n", "--dry-run", "--dryrun"],
-        "'kpackfs inspect --sizes INPUT' says what would be written, and writes nothing",
-    ),
+    (&["-n", "--dry-run", "--dryrun"], SIZES),
 ];
 
 const LOOK: &str = "'kpackfs inspect INPUT' reports what it is; 'kpackfs ls INPUT' lists its views; 'kpackfs mount INPUT DIR' shows them in the existing directory \
@@ -41,6 +41,8 @@ const LOOK: &str = "'kpackfs inspect INPUT' reports what it is; 'kpackfs ls INPU
 const JOIN: &str = "CONFIG is a packaging configuration, SHARDS a directory of artifacts; of a split, 'kpackfs split PARTS --view fat -o DIR' \
      joins libraries with their archives, and 'kpackfs kpack list FILE' says what is in an archive";
 const ABSENT: &str = "no file has this name, and no command; 'kpackfs inspect INPUT' reports what an input is";
+const PACKAGE: &str = "; if it is a package, only `kpackfs why` takes its name, and `pip show -f NAME` lists its files";
+const SIZES: &str = "'kpackfs inspect --sizes INPUT' says what would be written, and writes nothing";
 const VERSION: &str = "'kpackfs --version' prints it";
 
 /// Parts of messages of HIP runtimes.
@@ -77,7 +79,16 @@ pub(super) fn of_missing(error: &OpenedError) -> String {
     let OpenedError::NotThere(path) = error else { return String::new() };
     let names = std::fs::read_dir(parent(path)).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let word = path.file_name().unwrap_or_default().to_string_lossy();
-    near(&word, names.filter_map(|name| name.into_string().ok())) + of_word(path)
+    let tip = near(&word, names.filter_map(|name| name.into_string().ok())) + of_word(path);
+    if tip.is_empty() && is_package(path) { PACKAGE.to_owned() } else { tip }
+}
+
+/// Whether a file has the name of a shared library. Names of images have dots as well.
+pub(super) fn is_library_name(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| {
+        let name = name.as_encoded_bytes();
+        name.ends_with(b".so") || memmem::find(name, b".so.").is_some()
+    })
 }
 
 /// The same for a word that is no path.
@@ -88,6 +99,12 @@ pub(super) fn of_word(word: &Path) -> &'static str {
     }
     if MESSAGES.iter().any(|part| word.contains(part)) {
         return "; of a message, `kpackfs why` names the cause in the active environment, and `kpackfs why PATH` that in a library";
+    }
+    if word.split_once(":/").is_some_and(|(scheme, _)| !scheme.is_empty() && !scheme.contains(['/', '.'])) {
+        return "; of URLs, https://HOST/FILE is read, and http with --allow-http; download others";
+    }
+    if !word.contains('/') && is_library_name(Path::new(&*word)) {
+        return "; `kpackfs why --binary NAME` looks for libraries of this file name in the active environment";
     }
     if word.contains('*') {
         return "; a shell expands \"*\" outside of quotes only, and if there are such files";
@@ -172,4 +189,18 @@ fn innermost<'a>(cli: &'a Command, arguments: &[OsString]) -> &'a Command {
         command = inner;
     }
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_known_by_the_ends_of_their_names() {
+        for (name, is_library) in
+            [("libx.so", true), ("lib/libx.so.1.2", true), ("oci:rocm.software:v1", false), ("x.source/none", false)]
+        {
+            assert_eq!(is_library_name(name.as_ref()), is_library, "{name}");
+        }
+    }
 }

@@ -2,48 +2,42 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use super::confinement::{self, Opens};
 use super::environment::{PythonEnvironment, is_package, libraries_of, packages_in};
-use super::failure::{self, printed, text};
+use super::failure::{self, NOT_UNDERSTOOD, printed, text};
 use super::gpus::gpus;
-use super::input::{RemoteOptions, forms};
+use super::input::{RemoteOptions, forms, input_word};
 use super::json;
 use super::lists::pieces;
 use super::memory::MemoryOption;
 use super::table::counted;
-use super::terminal::{escaped, message, note};
-use super::tips::of_word;
+use super::terminal::{complain, escaped, message, note};
+use super::tips::{is_library_name, of_word};
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, OVERRIDE, TargetId, gpu_nodes};
 use crate::memory::check_tables;
 use crate::near::near;
-use crate::opened::{OpenedError, recognise_all};
-use crate::remote::{check_remote, without_secrets};
+use crate::opened::{OpenedError, check_there, recognise_all};
+use crate::remote::check_remote;
 use crate::resources::{Resources, WorkPolicy};
+use crate::text::some_of;
 use crate::threads;
 use crate::why::{
-    AnswerStatus, DatabaseLookup, Explanation, FORCED, FoundCause, Process, Question, Trail, VisibleGpu, WhyError,
-    disabled, forced, is_runtime, visible, warn_of_empty, warn_of_forced,
+    AnswerStatus, DatabaseLookup, Explanation, FORCED, FoundCause, Lookup, Process, Question, Trail, VisibleGpu,
+    WhyError, disabled, forced, is_runtime, visible, warn_of_empty, warn_of_forced,
 };
 
 /// Why there is no answer.
 type NoAnswer = (AnswerStatus, anyhow::Error);
 
-/// Exit code if code is not found.
-const NO_CODE: u8 = 1;
 /// Exit code if something cannot be read.
 const UNREADABLE: u8 = 3;
-/// Exit code if nothing there has device code, or no GPU is known.
-const NOTHING: u8 = 4;
-/// Exit code if something that was named is not understood, or is not there.
-const UNKNOWN: u8 = 5;
 
 /// Explain why a HIP runtime finds no kernel, and how to fix it
 ///
@@ -59,11 +53,12 @@ const UNKNOWN: u8 = 5;
 )]
 pub(super) struct Why {
     #[arg(
-        value_parser = PathBufValueParser::new().map(without_secrets),
+        value_parser = input_word(),
         help = "Libraries, a mount, a package, …; the active environment if nothing is named",
         long_help = concat!(
             "What has the code: libraries, or ", forms!(), ", an archive, a bundle, a code object, or the name of an installed \
-             package. Without it, the active environment is examined: that of VIRTUAL_ENV or CONDA_PREFIX, or of python3"
+             package. Without it, the active environment is examined: that of VIRTUAL_ENV or CONDA_PREFIX, .venv in this \
+             directory or one above it, or that of python3"
         )
     )]
     path: Vec<PathBuf>,
@@ -111,21 +106,25 @@ pub(super) struct Why {
     topology: PathBuf,
 }
 
-/// The GPUs in one value of the option.
+/// The GPUs in one value of the option; `None` for those of this machine.
 #[derive(Clone, Debug)]
-enum NamedGpus {
-    /// Those of this machine.
-    Auto,
-    /// These.
-    List(Vec<TargetId>),
-}
+struct NamedGpus(Option<Vec<TargetId>>);
 
 fn named_gpus(list: &str) -> Result<NamedGpus, String> {
     match pieces(list).as_slice() {
-        ["auto"] => Ok(NamedGpus::Auto),
+        ["auto"] => Ok(NamedGpus(None)),
         names if names.contains(&"auto") => Err("auto stands alone".to_owned()),
-        _ => gpus(list).map(NamedGpus::List),
+        _ => gpus(list).map(|list| NamedGpus(Some(list))),
     }
+}
+
+fn no_answer(error: WhyError) -> NoAnswer {
+    let status = match error {
+        WhyError::Nothing(_) => AnswerStatus::Nothing,
+        _ if error.is_not_understood() => AnswerStatus::Unknown,
+        _ => AnswerStatus::Unreadable,
+    };
+    (status, error.into())
 }
 
 impl Why {
@@ -135,9 +134,9 @@ impl Why {
         let result = if self.json {
             json::write(&mut out, &answer)
         } else if answer.lookups.is_empty() && answer.databases.is_empty() && answer.causes.is_empty() {
-            eprintln!("kpackfs: {}", message(&answer.sentence));
+            complain(&answer.sentence);
             // The sentence has the first one.
-            answer.unread.iter().skip(1).for_each(|problem| eprintln!("kpackfs: {}", message(problem)));
+            answer.unread.iter().skip(1).for_each(complain);
             Ok(())
         } else {
             self.print(&answer, &mut out)
@@ -146,30 +145,35 @@ impl Why {
             failure::print(&error);
             return ExitCode::from(UNREADABLE);
         }
-        match answer.status {
-            AnswerStatus::Found => ExitCode::SUCCESS,
-            AnswerStatus::NoCode => ExitCode::from(NO_CODE),
-            AnswerStatus::Unreadable => ExitCode::from(UNREADABLE),
-            AnswerStatus::Nothing => ExitCode::from(NOTHING),
-            AnswerStatus::Unknown => ExitCode::from(UNKNOWN),
-        }
+        ExitCode::from(match answer.status {
+            AnswerStatus::Found => 0,
+            AnswerStatus::NoCode => 1,
+            AnswerStatus::Unreadable => UNREADABLE,
+            AnswerStatus::Nothing => 4,
+            AnswerStatus::Unknown => NOT_UNDERSTOOD,
+        })
     }
 
     fn answer(&self) -> Result<Explanation, NoAnswer> {
         let (unreadable, nothing) = (|error| (AnswerStatus::Unreadable, error), |error| (AnswerStatus::Nothing, error));
         let mut variables: BTreeMap<_, _> = std::env::vars_os().collect();
         // An interpreter cannot run confined.
-        let sites = self.sites(&variables).map_err(unreadable)?;
+        let sites = self.sites(&variables).map_err(|error| match error.downcast_ref::<io::Error>() {
+            Some(io) if io.kind() == io::ErrorKind::NotFound => (AnswerStatus::Unknown, error),
+            _ => unreadable(error),
+        })?;
         let urls = self.remote.access(&self.path).map_err(|error| (AnswerStatus::Unknown, error))?;
         let opens = || Opens::everything(self.path.clone()).also(&self.topology).temporary();
         let opens = self.pid.map_or_else(opens, |_| Opens::process());
         confinement::confine(&opens);
         let (mut paths, packages) = if self.path.is_empty() { (sites, Vec::new()) } else { self.named(&sites)? };
+        let libraries = paths.iter().filter(|path| is_library_name(path));
+        check_there(libraries).map_err(|error| (AnswerStatus::Unknown, error.into()))?;
         let policy = WorkPolicy { urls, ..WorkPolicy::default() };
         let resources = Resources::with_policy(self.memory.limit().map_err(unreadable)?, policy);
         let (mut loaded, mut gone) = (None, Vec::new());
         if let Some(pid) = self.pid {
-            let process = Process::read(pid, &resources).map_err(|error| unreadable(error.into()))?;
+            let process = Process::read(pid, &resources).map_err(no_answer)?;
             let is_runtime = |path: &&PathBuf| path.file_name().is_some_and(is_runtime);
             loaded = Some(process.mapped.iter().filter(is_runtime).cloned().collect());
             (variables, paths, gone) = (process.variables, process.mapped, process.gone);
@@ -200,11 +204,7 @@ impl Why {
         let question = Question { paths, packages, gpus, visible, binary, wrapper, variables, loaded, gone, resources };
         let answer = question.answer();
         check_remote(&question.resources).map_err(|error| (AnswerStatus::Unknown, error.into()))?;
-        let mut answer = match answer {
-            Ok(answer) => answer,
-            Err(error @ (WhyError::Nothing(_) | WhyError::NoWrapper(_))) => return Err(nothing(error.into())),
-            Err(error) => return Err(unreadable(error.into())),
-        };
+        let mut answer = answer.map_err(no_answer)?;
         check_tables().map_err(|error| unreadable(error.into()))?;
         warn_of_empty(&question.variables, &nodes, &mut answer);
         if self.named_gpus().is_none() {
@@ -220,7 +220,8 @@ impl Why {
             None if self.pid.is_some() => Ok(Vec::new()),
             None if self.path.is_empty() => {
                 let active = PythonEnvironment::active(variables);
-                eprintln!("kpackfs: nothing is named, so the environment of {} is examined", active.path().display());
+                let (PythonEnvironment::Prefix(path) | PythonEnvironment::Interpreter(path)) = &active;
+                complain(&format_args!("nothing is named, so the environment of {} is examined", path.display()));
                 active.places()
             }
             // A word may be a path that is not there, on a machine without Python.
@@ -241,9 +242,8 @@ impl Why {
             }
             let libraries = libraries_of(word, sites).map_err(|error| (AnswerStatus::Nothing, error))?;
             packages.push(libraries.ok_or_else(|| {
-                let shown: Vec<_> = sites.iter().map(|site| site.display().to_string()).collect();
-                let shown =
-                    if shown.is_empty() { "any environment that is active".to_owned() } else { shown.join(", ") };
+                let shown = some_of(sites.iter().map(|site| site.display()));
+                let shown = if shown.is_empty() { "any environment that is active" } else { &shown };
                 let path = if self.python.is_some() { ":" } else { ": No such file or directory, and" };
                 let tip = near(&word.to_string_lossy(), packages_in(sites)) + of_word(word);
                 (AnswerStatus::Unknown, anyhow!("{}{path} no package of this name is in {shown}{tip}", word.display()))
@@ -255,11 +255,7 @@ impl Why {
 
     /// The GPUs that the command line names; `None` for those of this machine.
     fn named_gpus(&self) -> Option<Vec<TargetId>> {
-        let list = |named: &NamedGpus| match named {
-            NamedGpus::Auto => None,
-            NamedGpus::List(list) => Some(list.clone()),
-        };
-        self.target.iter().map(list).collect::<Option<Vec<_>>>().map(|lists| lists.concat())
+        self.target.iter().map(|named| named.0.clone()).collect::<Option<Vec<_>>>().map(|lists| lists.concat())
     }
 
     fn print(&self, answer: &Explanation, out: &mut impl Write) -> anyhow::Result<()> {
@@ -293,17 +289,14 @@ impl Why {
                 writeln!(out, "note: {}{}", message(&format!("{place}: {}", remark.reason)), run(&remark.command))?;
             }
         }
-        let (mut is_printed, mut others) = (false, 0);
-        for it in answer.lookups.iter().filter(|it| self.all || it.cause.is_some() || answer.lookups.len() == 1) {
-            if is_printed && !self.all {
-                others += 1;
-                continue;
-            }
-            is_printed = true;
+        let is_shown = |it: &&Lookup| self.all || it.cause.is_some() || answer.lookups.len() == 1;
+        let shown: Vec<_> = answer.lookups.iter().filter(is_shown).collect();
+        let (printed, others) = shown.split_at(if self.all { shown.len() } else { shown.len().min(1) });
+        for it in printed {
             print_evidence(&it.library, &it.target, &it.evidence, out)?;
         }
-        if others > 0 {
-            let others = counted(others, "other look-up fails", "other look-ups fail");
+        if !others.is_empty() {
+            let others = counted(others.len(), "other look-up fails", "other look-ups fail");
             writeln!(out, "\n{others}; --all prints the evidence of each")?;
         }
         let is_shown = |it: &&DatabaseLookup| self.all || it.cause.is_some() || it.remark.is_some();

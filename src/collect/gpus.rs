@@ -40,7 +40,7 @@ impl CollectReport {
 
     /// Whether it is said already that the database of a library is nowhere.
     fn lacks_whole(&self, failure: &CoverageFailure, coverage: &Coverage) -> bool {
-        let databases = || coverage.databases.iter().filter(|it| it.path == failure.path);
+        let databases = || coverage.found.databases.iter().filter(|it| it.path == failure.path);
         let is_of = |by: &str| {
             let read = std::str::from_utf8(name_of(by)).ok().and_then(Handler::read_by);
             read.is_some_and(|(handler, _)| databases().any(|it| it.library == handler.name()))
@@ -88,7 +88,7 @@ impl CollectReport {
             FailureKind::Database => {
                 let is_needed =
                     |it: &CoveredDatabase| it.lacks(&failure.target) || it.library == Handler::Rocblas.name();
-                coverage.databases.iter().any(|it| it.path == failure.path && is_needed(it))
+                coverage.found.databases.iter().any(|it| it.path == failure.path && is_needed(it))
             }
             FailureKind::Wrapper => false,
         }

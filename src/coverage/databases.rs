@@ -13,7 +13,7 @@ use super::judge::WrapperCode;
 use super::lookup::{
     DatabasePlace, DatabaseSearch, InputFiles, LibraryFiles, LoadedLibrary, LookupEvidence, Severity, missing_of_lazy,
 };
-use super::model::{Cell, CellKind, CoverageInput, CoveredDatabase, DatabaseAnswer};
+use super::model::{Cell, CoverageInput, CoveredDatabase, DatabaseAnswer};
 use crate::database::{Arch, DatabaseReader, Databases, Handler, KernelFiles, named_arch};
 use crate::fatbin::CodeFile;
 use crate::gpu::{BundleKey, Level, TargetId};
@@ -31,6 +31,23 @@ pub(crate) struct InputDatabases<'a> {
     libraries: &'a [&'a LibraryCode],
     readers: Vec<ReadingLibrary>,
     resources: &'a Arc<Resources>,
+}
+
+/// What is asked of databases.
+#[derive(Clone, Copy)]
+pub(crate) struct DatabaseQuestion<'a> {
+    pub(crate) gpus: &'a [TargetId],
+    /// Whether the database in a directory is wanted, by the name of its library.
+    pub(crate) is_judged: &'a dyn Fn(&EntryPath, &str) -> bool,
+    /// Whether they are judged as if each library were built for all GPUs, because the user named them.
+    pub(crate) is_named: bool,
+}
+
+impl<'a> DatabaseQuestion<'a> {
+    /// The question about all databases.
+    pub(crate) fn all(gpus: &'a [TargetId]) -> Self {
+        Self { gpus, is_judged: &|_, _| true, is_named: false }
+    }
 }
 
 /// A library that reads a database, and the directories of the names under which it may be loaded.
@@ -98,25 +115,16 @@ impl<'a> InputDatabases<'a> {
         Self { input, files: files.collect(), libraries, readers: readers(input), resources }
     }
 
-    /// The databases that `is_judged` wants, with those of which the input has nothing, and without which a library in it
-    /// does not work for a GPU. Those that are `named` are judged as if each library were built for all GPUs.
-    pub(crate) fn judge(
-        &self,
-        gpus: &[TargetId],
-        is_judged: impl Fn(&EntryPath, &str) -> bool,
-        is_named: bool,
-    ) -> Vec<CoveredDatabase> {
-        let mut found = self.present(gpus, &is_judged, is_named);
-        found.extend(self.absent(gpus, is_judged, is_named));
+    /// The databases that are wanted, with those of which the input has nothing, and without which a library in it does not
+    /// work for a GPU.
+    pub(crate) fn judge(&self, question: DatabaseQuestion<'_>) -> Vec<CoveredDatabase> {
+        let mut found = self.present(question);
+        found.extend(self.absent(question));
         found
     }
 
-    fn present(
-        &self,
-        gpus: &[TargetId],
-        is_judged: impl Fn(&EntryPath, &str) -> bool,
-        is_named: bool,
-    ) -> Vec<CoveredDatabase> {
+    fn present(&self, question: DatabaseQuestion<'_>) -> Vec<CoveredDatabase> {
+        let DatabaseQuestion { gpus, is_judged, is_named } = question;
         let mut databases = BTreeMap::<(EntryPath, Handler, KernelFiles), Vec<(&EntryPath, &Arch)>>::new();
         for (path, handler, arch) in &self.files {
             if let Some(kind) = handler.kind(path) {
@@ -167,12 +175,8 @@ impl<'a> InputDatabases<'a> {
         found
     }
 
-    pub(crate) fn absent(
-        &self,
-        gpus: &[TargetId],
-        is_judged: impl Fn(&EntryPath, &str) -> bool,
-        is_named: bool,
-    ) -> Vec<CoveredDatabase> {
+    pub(crate) fn absent(&self, question: DatabaseQuestion<'_>) -> Vec<CoveredDatabase> {
+        let DatabaseQuestion { gpus, is_judged, is_named } = question;
         let files = InputFiles(self.input);
         let there: BTreeSet<_> = self.files.iter().map(|(path, handler, _)| handler.directory(path)).collect();
         let absent = self.readers.iter().filter_map(|library| {
@@ -241,9 +245,9 @@ impl<'a> InputDatabases<'a> {
                 .missing_of_lazy((handler, directory), device)
                 .map(|reason| DatabaseAnswer::Lacks { file: directory.display().to_string(), reason });
         };
-        let path = Some(library.path.as_path());
-        let search = DatabaseSearch { handler, library: path, device, files: &files, resources: self.resources };
-        let Some(problem) = search.look_up(place, &mut LookupEvidence::default()) else {
+        let (path, files, resources) = (library.path.as_path(), &files, self.resources);
+        let search = DatabaseSearch { handler, library: path, place, device, files, resources };
+        let Some(problem) = search.look_up(&mut LookupEvidence::default()) else {
             return Some(DatabaseAnswer::Found);
         };
         let code = self.libraries.iter().find(|code| code.path == library.path);
@@ -304,7 +308,7 @@ fn cell(gpu: &TargetId, archs: &BTreeSet<Arch>) -> Cell {
         Arch::Bundle(_) | Arch::Target(_) => None,
     });
     match family {
-        Some(key) if matches!(cell.code, CellKind::None | CellKind::Mode) => Cell::of_family(key),
+        Some(key) if !cell.is_found() => Cell::of_family(key),
         _ => cell,
     }
 }

@@ -92,7 +92,7 @@ impl Cell {
         let without = wrappers.iter().filter(|wrapper| wrapper.served.kind.is_none()).map(|wrapper| wrapper.number);
         let without: Vec<_> = without.collect();
         Self {
-            code: kind.into(),
+            code: CellKind::Found(kind),
             found: found.into_iter().collect(),
             modes: modes(|served| &served.modes_without, true),
             with_code: wrappers.len() - without.len(),
@@ -102,7 +102,8 @@ impl Cell {
 
     /// Code that a family of GPUs shares.
     pub(super) fn of_family(key: String) -> Self {
-        Self { code: CodeKind::Native.into(), found: vec![key], modes: Vec::new(), without: Vec::new(), with_code: 1 }
+        let code = CellKind::Found(CodeKind::Native);
+        Self { code, found: vec![key], modes: Vec::new(), without: Vec::new(), with_code: 1 }
     }
 
     /// What is missing for a GPU, if something is. `targets` are those that there is code for.
@@ -116,7 +117,7 @@ impl Cell {
             CellKind::Mode => {
                 Some(format!("{what} for {gpu} only in the mode {}, which is not the default", self.modes.join(" or ")))
             }
-            _ => None,
+            CellKind::Found(_) => None,
         }
     }
 }
@@ -241,7 +242,7 @@ impl CoveredDatabase {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{CellKind, CodePlace, FailureKind, LibraryCode, TargetId};
+    use super::{CellKind, CodeKind, CodePlace, FailureKind, LibraryCode, TargetId};
     use crate::source::EntryPath;
 
     fn library(wrappers: &[&[&str]]) -> LibraryCode {
@@ -254,22 +255,23 @@ mod tests {
 
     #[test]
     fn cells_and_failures() {
-        use CellKind::{Generic, Mode, Native, None as Nothing, Spirv};
+        use CellKind::{Mode, None as Nothing};
         use FailureKind::{Library, Wrapper};
+        let [native, generic, spirv] = [CodeKind::Native, CodeKind::Generic, CodeKind::Spirv].map(CellKind::Found);
         for (gpu, wrappers, code, without, failure) in [
-            ("gfx942", &[&["gfx942", "gfx90a"][..], &["gfx942"]][..], Native, &[][..], None),
-            ("gfx942", &[&["gfx942"], &["gfx90a"]], Native, &[1], Some(Wrapper)),
-            ("gfx942", &[&["gfx90a"], &["gfx942"], &["gfx90a"]], Native, &[0, 2], Some(Wrapper)),
+            ("gfx942", &[&["gfx942", "gfx90a"][..], &["gfx942"]][..], native, &[][..], None),
+            ("gfx942", &[&["gfx942"], &["gfx90a"]], native, &[1], Some(Wrapper)),
+            ("gfx942", &[&["gfx90a"], &["gfx942"], &["gfx90a"]], native, &[0, 2], Some(Wrapper)),
             // A wrapper without any code needs none.
-            ("gfx942", &[&["gfx942"], &[]], Native, &[], None),
+            ("gfx942", &[&["gfx942"], &[]], native, &[], None),
             ("gfx942", &[&["gfx90a"]], Nothing, &[], Some(Library)),
             ("gfx942", &[&["gfx942:xnack+"]], Mode, &[], Some(Library)),
-            ("gfx942", &[&["gfx942:xnack-"]], Native, &[], None),
+            ("gfx942", &[&["gfx942:xnack-"]], native, &[], None),
             ("gfx942:xnack+", &[&["gfx942:xnack-"]], Nothing, &[], Some(Library)),
-            ("gfx942", &[&["gfx942:xnack+"], &["gfx942"]], Native, &[0], Some(Wrapper)),
-            ("gfx1151", &[&["gfx11-generic"], &["gfx1151"]], Generic, &[], None),
-            ("gfx1151", &[&["amdgcnspirv"], &["gfx11-generic"]], Spirv, &[], None),
-            ("gfx1151", &[&["gfx11-generic"], &["gfx1100"]], Generic, &[1], Some(Wrapper)),
+            ("gfx942", &[&["gfx942:xnack+"], &["gfx942"]], native, &[0], Some(Wrapper)),
+            ("gfx1151", &[&["gfx11-generic"], &["gfx1151"]], generic, &[], None),
+            ("gfx1151", &[&["amdgcnspirv"], &["gfx11-generic"]], spirv, &[], None),
+            ("gfx1151", &[&["gfx11-generic"], &["gfx1100"]], generic, &[1], Some(Wrapper)),
             ("gfx1250", &[&["gfx1250-strict"]], Nothing, &[], Some(Library)),
             ("gfx1170", &[&["gfx11-7-generic"]], Nothing, &[], Some(Library)),
         ] {

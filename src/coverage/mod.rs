@@ -17,17 +17,13 @@ mod unreachable;
 use crate::gpu::TargetId;
 use crate::source::EntryPath;
 
-#[cfg(test)]
-pub(crate) use lookup::KINDS as DATABASE_KINDS;
-
-pub(crate) use cause::{CauseKind, cause_kinds};
+pub(crate) use cause::CauseKind;
 pub(crate) use code::{CodePlace, LibraryCode};
-pub(crate) use databases::InputDatabases;
+pub(crate) use databases::{DatabaseQuestion, InputDatabases};
 pub(crate) use judge::wrappers_without_code;
 pub(crate) use libraries::together;
 pub(crate) use lookup::{
-    DATABASE_MISSING, DATABASE_VARIABLE, DatabasePlace, DatabaseSearch, DiskFiles, LoadedLibrary, LookupEvidence,
-    Problem, Severity, Trail,
+    DatabasePlace, DatabaseSearch, DiskFiles, LoadedLibrary, LookupEvidence, Problem, Severity, Trail,
 };
 pub(crate) use model::{Coverage, CoverageFailure, CoveredDatabase, DatabaseAnswer, FailureKind, InputCoverage};
 pub(crate) use model::{CoverageInput, Requirement};
@@ -37,8 +33,8 @@ impl InputCoverage {
     /// Judges the libraries and databases that planning found, and reads the headers of their code.
     pub(crate) fn of_plan(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Self {
         let libraries = libraries::read(examined);
-        let databases =
-            InputDatabases::planned(examined, &libraries.iter().collect::<Vec<_>>()).judge(gpus, |_, _| true, false);
+        let all: Vec<_> = libraries.iter().collect();
+        let databases = InputDatabases::planned(examined, &all).judge(DatabaseQuestion::all(gpus));
         Self { libraries: libraries.iter().map(|it| it.judge(gpus)).collect(), databases, ..Self::default() }
     }
 
@@ -54,8 +50,9 @@ impl InputCoverage {
         not_judged.extend(libraries::of_other_gpu(&mut libraries, &requirement.gpus));
         let metadata = metadata::compare(examined, &libraries);
         let is_named = !requirement.patterns.is_empty();
+        let question = DatabaseQuestion { gpus: &requirement.gpus, is_judged: &is_judged, is_named };
         let all: Vec<_> = libraries.iter().collect();
-        let databases = InputDatabases::planned(examined, &all).judge(&requirement.gpus, is_judged, is_named);
+        let databases = InputDatabases::planned(examined, &all).judge(question);
         libraries.retain(|library| is_judged(&library.path, ""));
         let unreachable = unreachable::find(examined, &libraries, &requirement.gpus);
         let libraries = libraries.into_iter().map(|library| library.judge(&requirement.gpus)).collect();

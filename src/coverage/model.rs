@@ -32,16 +32,8 @@ pub(crate) struct Coverage {
     pub failures: Vec<CoverageFailure>,
     /// What works, and lacks code that it may do without.
     pub remarks: Vec<CoverageFailure>,
-    /// The libraries with device code.
-    pub libraries: Vec<CoveredLibrary>,
-    /// The kernel databases.
-    pub databases: Vec<CoveredDatabase>,
-    /// Code that no GPU reaches, or none of the required ones.
-    pub unreachable: Vec<UnreachableCode>,
-    /// Contradictions between metadata or names, and code.
-    pub metadata: Vec<Contradiction>,
-    /// Code that is not judged.
-    pub not_judged: Vec<UnjudgedCode>,
+    #[serde(flatten)]
+    pub found: InputCoverage,
     /// The distributions that have tables of their own, if there are several. Paths begin with their names.
     #[serde(skip)]
     pub distributions: Vec<String>,
@@ -116,7 +108,7 @@ pub(crate) struct Cell {
 impl Cell {
     /// Whether a runtime finds code.
     pub(crate) fn is_found(&self) -> bool {
-        !matches!(self.code, CellKind::Mode | CellKind::None)
+        matches!(self.code, CellKind::Found(_))
     }
 }
 
@@ -124,26 +116,13 @@ impl Cell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CellKind {
-    /// Code for its processor.
-    Native,
-    /// Code for its generic processor.
-    Generic,
-    /// SPIR-V.
-    Spirv,
     /// Only for a mode that is not its default one.
     Mode,
     /// None.
     None,
-}
-
-impl From<CodeKind> for CellKind {
-    fn from(kind: CodeKind) -> Self {
-        match kind {
-            CodeKind::Native => Self::Native,
-            CodeKind::Generic => Self::Generic,
-            CodeKind::Spirv => Self::Spirv,
-        }
-    }
+    /// Of this kind.
+    #[serde(untagged)]
+    Found(CodeKind),
 }
 
 /// A generic target that covers several targets of a library.
@@ -221,14 +200,19 @@ pub(crate) struct Contradiction {
     pub reason: String,
 }
 
-/// What was found in one input, or in one of several artifacts.
-#[derive(Debug, Default)]
+/// What was found in one input, in one of several artifacts, or in all of them.
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct InputCoverage {
-    pub(super) libraries: Vec<CoveredLibrary>,
-    pub(super) databases: Vec<CoveredDatabase>,
-    pub(super) unreachable: Vec<UnreachableCode>,
-    pub(super) metadata: Vec<Contradiction>,
-    pub(super) not_judged: Vec<UnjudgedCode>,
+    /// The libraries with device code.
+    pub libraries: Vec<CoveredLibrary>,
+    /// The kernel databases.
+    pub databases: Vec<CoveredDatabase>,
+    /// Code that no GPU reaches, or none of the required ones.
+    pub unreachable: Vec<UnreachableCode>,
+    /// Contradictions between metadata or names, and code.
+    pub metadata: Vec<Contradiction>,
+    /// Code that is not judged.
+    pub not_judged: Vec<UnjudgedCode>,
 }
 
 impl InputCoverage {
@@ -245,15 +229,15 @@ impl InputCoverage {
 impl Coverage {
     /// The result of one input, or of several artifacts.
     pub(crate) fn of(requirement: &Requirement, inputs: Vec<InputCoverage>) -> Self {
-        let mut all = InputCoverage::default();
+        let mut found = InputCoverage::default();
         for input in inputs {
-            all.libraries.extend(input.libraries);
-            all.databases.extend(input.databases);
-            all.unreachable.extend(input.unreachable);
-            all.metadata.extend(input.metadata);
-            all.not_judged.extend(input.not_judged);
+            found.libraries.extend(input.libraries);
+            found.databases.extend(input.databases);
+            found.unreachable.extend(input.unreachable);
+            found.metadata.extend(input.metadata);
+            found.not_judged.extend(input.not_judged);
         }
-        let InputCoverage { libraries, databases, unreachable, metadata, not_judged } = all;
+        let InputCoverage { libraries, databases, not_judged, .. } = &found;
         let is_named = !requirement.patterns.is_empty();
         let of_libraries = libraries.iter().flat_map(|library| library.failures(is_named));
         let of_databases = databases.iter().flat_map(CoveredDatabase::failures);
@@ -291,11 +275,7 @@ impl Coverage {
             require_in: requirement.patterns.iter().map(Pattern::to_string).collect(),
             failures,
             remarks,
-            libraries,
-            databases,
-            unreachable,
-            metadata,
-            not_judged,
+            found,
             distributions: Vec::new(),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Cell, CellKind, Coverage, CoverageFailure};
 use crate::database::KernelFiles;
+use crate::gpu::CodeKind;
 use crate::report::table::{Table, known_size};
 use crate::text::some_of;
 
@@ -40,13 +41,13 @@ impl Coverage {
             table.add_column(gpu);
         }
         let mut rows = Vec::new();
-        for library in &self.libraries {
+        for library in &self.found.libraries {
             let Some(path) = library.path.strip_prefix(prefix) else { continue };
             let cells = self.cells(&library.gpus);
             let (kind, wrappers) = (library.form.into_str().to_owned(), library.wrappers.to_string());
             rows.push((path.to_owned(), kind, wrappers, cells, library.problem.is_some()));
         }
-        for database in &self.databases {
+        for database in &self.found.databases {
             let Some(path) = database.path.strip_prefix(prefix) else { continue };
             let kind = format!("{}{}", database.library, files(database.files));
             rows.push((path.to_owned(), kind, String::new(), self.cells(&database.gpus), false));
@@ -67,7 +68,7 @@ impl Coverage {
     /// One row for all libraries: JSON has each of them.
     fn generic_table(&self) -> Table {
         let mut all = BTreeMap::<_, (usize, BTreeSet<_>, u64)>::new();
-        for code in self.libraries.iter().flat_map(|library| &library.generic) {
+        for code in self.found.libraries.iter().flat_map(|library| &library.generic) {
             let (libraries, targets, size) = all.entry(&code.target).or_default();
             (*libraries, *size) = (*libraries + 1, size.saturating_add(code.code_size));
             targets.extend(&code.targets);
@@ -79,19 +80,21 @@ impl Coverage {
     }
 
     fn unjudged_table(&self) -> Table {
-        Table::of("Not judged", "file | reason", &self.not_judged, |code| [code.path.clone(), code.reason.clone()])
+        Table::of("Not judged", "file | reason", &self.found.not_judged, |code| {
+            [code.path.clone(), code.reason.clone()]
+        })
     }
 
     fn unreachable_table(&self) -> Table {
         let columns = "in | target | reason";
-        Table::of("Code that is not reached", columns, &self.unreachable, |code| {
+        Table::of("Code that is not reached", columns, &self.found.unreachable, |code| {
             [code.path.clone(), code.target.clone().unwrap_or_default(), code.reason.clone()]
         })
     }
 
     fn metadata_table(&self) -> Table {
         let columns = "in | GPU | contradiction";
-        Table::of("Metadata and names against code", columns, &self.metadata, |it| {
+        Table::of("Metadata and names against code", columns, &self.found.metadata, |it| {
             [it.path.clone(), it.target.clone(), it.reason.clone()]
         })
     }
@@ -104,18 +107,18 @@ impl Cell {
             CellKind::None => 5,
             CellKind::Mode => 4,
             _ if !self.without.is_empty() => 3,
-            CellKind::Spirv => 2,
-            CellKind::Generic => 1,
-            CellKind::Native => 0,
+            CellKind::Found(CodeKind::Spirv) => 2,
+            CellKind::Found(CodeKind::Generic) => 1,
+            CellKind::Found(CodeKind::Native) => 0,
         }
     }
 
     /// The kind of code, and what it does not apply to.
     fn text(&self) -> String {
         let kind = match self.code {
-            CellKind::Native => "native",
-            CellKind::Generic => "generic",
-            CellKind::Spirv => "SPIR-V",
+            CellKind::Found(CodeKind::Native) => "native",
+            CellKind::Found(CodeKind::Generic) => "generic",
+            CellKind::Found(CodeKind::Spirv) => "SPIR-V",
             CellKind::Mode => return format!("{} only", self.modes.join(", ")),
             CellKind::None => return "none".to_owned(),
         };

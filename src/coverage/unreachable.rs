@@ -37,7 +37,7 @@ fn reason(target: &TargetId) -> Option<String> {
     if let Some(feature) = target.impossible_feature() {
         return Some(format!("{feature} is not possible on {}", target.processor()));
     }
-    target.is_unknown().then(|| "no runtime asks for an ID like this".to_owned())
+    target.is_unknown().then(|| "no runtime that asks COMGR finds an ID like this".to_owned())
 }
 
 /// Why a runtime does not find code for a target on a required GPU that needs it, although it is made for that GPU.

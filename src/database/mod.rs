@@ -22,6 +22,7 @@ mod reader;
 pub mod rocfft;
 mod rocshmem;
 pub mod tensile;
+pub mod tensile_library;
 #[cfg(test)]
 mod tests;
 
@@ -114,7 +115,8 @@ pub enum KernelFiles {
 /// The handlers of one run, in the order in which they are asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Databases {
-    handlers: Vec<Handler>,
+    /// The handlers in the order in which they are asked.
+    pub handlers: Vec<Handler>,
     /// Results that need headers.
     code: Arc<LooseCode>,
     /// Files that begin otherwise than their names promise, each with the reason.
@@ -306,11 +308,6 @@ impl Databases {
         } else {
             Err(UnknownPreset { name: name.to_owned() })
         }
-    }
-
-    /// The handlers in the order in which they are asked.
-    pub fn handlers(&self) -> &[Handler] {
-        &self.handlers
     }
 
     /// The same handlers for these files, with the loose code objects among them.

@@ -133,7 +133,7 @@ impl Inventory {
         }
         inventory.measure();
         if inventory.libraries.values().all(|library| library.code.is_empty()) && inventory.databases().is_empty() {
-            side.parts.iter().try_for_each(|part| check_elsewhere(&part.input))?;
+            side.parts.iter().try_for_each(|part| check_elsewhere(&part.input, &side.resources))?;
             let looked_at = LookedAt::of(side.parts.iter().map(|part| &part.input), &side.resources);
             inventory.warnings.push(format!("{}: it {looked_at}", side.name));
         }

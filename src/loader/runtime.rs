@@ -46,42 +46,34 @@ impl<'a, const N: usize> NameSearch<'a, N> {
     }
 }
 
-/// Looks for the names that tell what a HIP runtime does with archives.
+/// Which of the names are in a HIP runtime that tell what it does with archives.
 #[derive(Debug)]
-pub(crate) struct RuntimeNames(NameSearch<'static, 3>);
-
-impl Default for RuntimeNames {
-    fn default() -> Self {
-        let [function, library] = NAMES_OF_READERS;
-        Self(NameSearch::of([function, library, ARCHIVE_LIBRARY.as_bytes()]))
-    }
-}
+pub(crate) struct RuntimeNames([bool; 3]);
 
 impl RuntimeNames {
     /// The names in a runtime; `None` if it is too large or cannot be read.
     pub(crate) fn of(runtime: &dyn Content) -> Option<Self> {
-        let mut names = Self::default();
-        if runtime.size() > MAX_RUNTIME {
+        if Self::is_too_large(runtime) {
             return None;
         }
-        read_all(runtime, |piece| names.observe(piece)).ok()?;
-        Some(names)
+        let [function, library] = NAMES_OF_READERS;
+        NameSearch::in_content(runtime, [function, library, ARCHIVE_LIBRARY.as_bytes()]).map(Self)
     }
 
-    /// Takes the next piece.
-    pub(crate) fn observe(&mut self, piece: &[u8]) {
-        self.0.observe(piece);
+    /// Whether a runtime is too large for a search.
+    pub(crate) fn is_too_large(runtime: &dyn Content) -> bool {
+        runtime.size() > MAX_RUNTIME
     }
 
     /// Whether it has the names of functions that read archives.
     pub(crate) fn reads_archives(&self) -> bool {
-        let [function, library, _] = self.0.found;
+        let [function, library, _] = self.0;
         function || library
     }
 
     /// Whether it names the library with these, [`ARCHIVE_LIBRARY`].
     pub(crate) fn names_library(&self) -> bool {
-        let [.., file] = self.0.found;
+        let [.., file] = self.0;
         file
     }
 }
@@ -137,13 +129,14 @@ mod tests {
     #[test]
     fn names_are_found_wherever_a_piece_ends() {
         let runtime = b"..kpack_load_code_object..librocm_kpack.so.0..";
+        let searched = [NAMES_OF_READERS[0], NAMES_OF_READERS[1], ARCHIVE_LIBRARY.as_bytes()];
         for length in 1..runtime.len() {
-            let mut names = RuntimeNames::default();
+            let mut names = NameSearch::of(searched);
             runtime.chunks(length).for_each(|piece| names.observe(piece));
-            assert!(names.reads_archives() && names.names_library(), "{length}");
+            assert_eq!(names.found, [true; 3], "{length}");
         }
-        let mut names = RuntimeNames::default();
+        let mut names = NameSearch::of(searched);
         names.observe(b"hipModuleLoad librocm_kpac k");
-        assert!(!names.reads_archives() && !names.names_library());
+        assert_eq!(names.found, [false; 3]);
     }
 }

@@ -45,6 +45,7 @@ pub(crate) use self::announce::tell_failure;
 pub use self::autosave::autosave;
 pub use self::daemon::{ServeOptions, enter_namespace, serve};
 use self::ending::Daemons;
+pub(crate) use self::ending::ends;
 pub use self::ending::{RunningDaemon, check_running};
 pub use self::error::MountError;
 pub use self::options::MountOptions;

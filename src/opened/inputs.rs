@@ -2,7 +2,6 @@
 //! They know what was not looked into, in which device code may be.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use crate::image;
 use crate::join::{self, SeveralWheels, WheelsError};
 use crate::remote::RemoteProblem;
 use crate::resources::Resources;
-use crate::source::{EntryKind, EntryPath, Input, InputKind, Resolved, SourceError};
+use crate::source::{EntryPath, Input, SourceError};
 use crate::split::{HOST, STATEMENT};
 use crate::text::some_of;
 use crate::view::REPORTS;
@@ -185,18 +184,7 @@ fn one(NamedPath { path, named }: &NamedPath, resources: &Arc<Resources>) -> Res
     let input = match named {
         Named::Image(image) => image::open_root(image, resources)?,
         Named::Split(split) => return of_split(split, path, resources),
-        Named::Wheels(_)
-        | Named::Artifacts(_)
-        | Named::Environment(_)
-        | Named::Tree
-        | Named::Wheel
-        | Named::Remote
-        | Named::Tar
-        | Named::Zip
-        | Named::Archive
-        | Named::Bundle
-        | Named::CodeObject
-        | Named::Binary => Input::open(path, resources)?,
+        _ => Input::open(path, resources)?,
     };
     Ok(OpenedInputs::One(Box::new(input)))
 }
@@ -279,31 +267,32 @@ impl Named {
     }
 }
 
-/// Fails if an input in which nothing was found has wheels, a split, or symlinks out of it. That it has no device code would be a
-/// guess.
-pub fn check_elsewhere(input: &Input) -> Result<(), OpenedError> {
-    let files = |is_it: &dyn Fn(&EntryPath) -> bool| -> Vec<String> {
-        input.files().filter(|(path, _)| is_it(path)).map(|(path, _)| path.to_string()).collect()
-    };
-    let is_statement = |path: &EntryPath| {
-        path.name() == STATEMENT.as_bytes() && path.parent().is_some_and(|it| it.name() == REPORTS.as_bytes())
-    };
-    let splits = files(&is_statement);
-    let wheels = files(&|path| path.name().ends_with(b".whl"));
-    let kinds = [("splits", splits), ("wheels", wheels), ("symlinks that lead out of it", links(input))];
-    let Some((what, found)) = kinds.into_iter().find(|(_, found)| !found.is_empty()) else { return Ok(()) };
-    let (path, number) = (input.location.clone(), found.len());
-    Err(OpenedError::NotLookedInto { path, what, number, first: found.into_iter().next().unwrap_or_default() })
+/// The statements of splits that are in an input.
+pub fn statements_in(input: &Input) -> impl Iterator<Item = &EntryPath> {
+    input.files().map(|(path, _)| path).filter(|path| is_statement(path))
 }
 
-/// The symlinks of a directory that lead to something outside of it.
-fn links(input: &Input) -> Vec<String> {
-    if !matches!(input.kind, InputKind::Tree) || input.file.is_some() {
-        return Vec::new();
+/// Whether a path is the place of the statement of a split.
+pub fn is_statement(path: &EntryPath) -> bool {
+    path.name() == STATEMENT.as_bytes() && path.parent().is_some_and(|it| it.name() == REPORTS.as_bytes())
+}
+
+/// Fails if an input in which nothing was found has wheels, a split, or symlinks out of it to anything but binaries without device
+/// code. That it has no device code would be a guess. Symlinks out of an unpacked wheel are none of a wheel: it is an installation of one
+/// package by symlinks to a cache.
+pub fn check_elsewhere(input: &Input, resources: &Arc<Resources>) -> Result<(), OpenedError> {
+    let is_wheel = |path: &&EntryPath| path.name().ends_with(b".whl");
+    let splits = || statements_in(input).collect();
+    let wheels = || input.files().map(|(path, _)| path).filter(is_wheel).collect();
+    let links_out = || join::links_to_code(input, resources);
+    let kinds: [(_, &dyn Fn() -> Vec<_>); 3] =
+        [("splits", &splits), ("wheels", &wheels), ("symlinks that lead out of it", &links_out)];
+    for (what, find) in kinds {
+        let found = find();
+        if let Some(first) = found.first().map(ToString::to_string) {
+            let (path, number) = (input.location.clone(), found.len());
+            return Err(OpenedError::NotLookedInto { path, what, number, first });
+        }
     }
-    let is_outside = |path: &EntryPath| {
-        matches!(input.follow(path), Resolved::Outside(_)) && fs::metadata(input.location.join(path.as_path())).is_ok()
-    };
-    let links = input.entries.iter().filter(|entry| matches!(entry.kind, EntryKind::Symlink(_)));
-    links.filter(|entry| is_outside(&entry.path)).map(|entry| entry.path.to_string()).collect()
+    Ok(())
 }

@@ -18,10 +18,14 @@ mod wheels;
 
 pub use error::OpenedError;
 pub use form::{FORMS, FormRow, Named, NamedPath, recognise, recognise_all, recognise_all_unproved};
-pub use inputs::{OpenedInputs, OpenedResult, check_elsewhere, open, open_all, open_apart, split_of_parts};
+pub use inputs::{
+    OpenedInputs, OpenedResult, check_elsewhere, is_statement, open, open_all, open_apart, split_of_parts,
+    statements_in,
+};
 pub use mounted::shows_nothing_of_its_own;
 pub use place::check_there;
 pub use site::{Site, outside};
+pub(crate) use site::is_environment;
 pub use split::SplitDirectory;
 pub use statement::{LocatedStatement, statement_in, thin_gpus};
 pub use wheels::{WheelDirectory, is_unpacked_wheel, wheel_in_tree};

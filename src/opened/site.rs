@@ -21,8 +21,15 @@ pub struct Site {
 const MARKS: [(&str, ListedKind); 2] = [("pyvenv.cfg", ListedKind::File), ("conda-meta", ListedKind::Directory)];
 
 /// Whether a directory is the prefix of an environment.
-pub(super) fn is_environment(listing: &DirectoryListing) -> bool {
+pub(crate) fn is_environment(listing: &DirectoryListing) -> bool {
     MARKS.iter().any(|(name, kind)| listing.has(name, *kind))
+}
+
+/// Whether a directory in an environment is another one, or conda's cache of packages, `pkgs` in its first environment
+/// (its manual, `pkgs_dirs`).
+pub(crate) fn is_apart(directory: &Path) -> bool {
+    let is_cache = directory.ends_with("pkgs") && directory.with_file_name("conda-meta").is_dir();
+    is_cache || DirectoryListing::read(directory).is_ok_and(|listing| is_environment(&listing))
 }
 
 /// Whether Python packages are installed below a directory: an environment, or what `pip --prefix` fills. Such a directory

@@ -74,7 +74,7 @@ impl<S: Stages> Session<'_, S> {
         let prepared = self.plan(input, Share::All)?;
         prepared.plan.check_selection(&self.choices.plan)?;
         if prepared.has_nothing_to_split() {
-            opened::check_elsewhere(&prepared.input)?;
+            opened::check_elsewhere(&prepared.input, self.resources)?;
         }
         Ok(prepared)
     }

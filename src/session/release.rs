@@ -55,7 +55,7 @@ impl Release {
         for wheel in &self.wheels {
             let found = wheel.listed();
             if found.is_err() && wheel.prepared.has_nothing_to_split() {
-                check_elsewhere(&wheel.prepared.input)?;
+                check_elsewhere(&wheel.prepared.input, &wheel.prepared.resources)?;
             }
             listed.extend_from_slice(found.map_err(|error| error.of_wheel(wheel.path().to_owned()))?);
         }

@@ -3,7 +3,9 @@
 //! link to that file. In other inputs this is so for a symlink from the name of one GPU to that of another.
 
 use std::borrow::Cow;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,12 +16,12 @@ use crate::gpu::named_gpu;
 const MAX_LINKS: usize = 40;
 
 /// What is at a path on the way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum PathStep<'a> {
     Directory,
     File,
     /// With its target.
-    Symlink(&'a [u8]),
+    Symlink(Cow<'a, [u8]>),
 }
 
 impl<'a> From<&'a EntryKind> for PathStep<'a> {
@@ -27,8 +29,19 @@ impl<'a> From<&'a EntryKind> for PathStep<'a> {
         match kind {
             EntryKind::Directory => Self::Directory,
             EntryKind::File { .. } => Self::File,
-            EntryKind::Symlink(target) => Self::Symlink(target),
+            EntryKind::Symlink(target) => Self::Symlink(Cow::Borrowed(target)),
         }
+    }
+}
+
+impl PathStep<'_> {
+    fn on_disk(place: &Path) -> Option<Self> {
+        let kind = fs::symlink_metadata(place).ok()?.file_type();
+        Some(match fs::read_link(place) {
+            Ok(target) => Self::Symlink(Cow::Owned(target.into_os_string().into_vec())),
+            Err(_) if kind.is_dir() => Self::Directory,
+            Err(_) => Self::File,
+        })
     }
 }
 
@@ -53,6 +66,32 @@ pub(crate) fn resolve<'a, K: Into<PathStep<'a>>>(
     kind: impl Fn(&EntryPath) -> Option<K>,
 ) -> Resolved {
     walk(path.as_bytes(), location, &kind, &mut 0)
+}
+
+/// Whether a directory is the root of an operating system (os-release(5)), and not that of this process. `/usr` is none, although
+/// it has `etc/os-release` on systems of `OSTree` (its manual, "Adapting existing mainstream distributions").
+fn is_other_root(directory: &Path) -> bool {
+    let has = |name: &&str| directory.join(name).symlink_metadata().is_ok();
+    directory.parent().is_some() && has(&"usr") && ["etc/os-release", "usr/lib/os-release"].iter().any(has)
+}
+
+/// The root of the operating system that a path is in, or else the path, which may be an unpacked root.
+pub(crate) fn root_of(path: &Path) -> &Path {
+    path.ancestors().find(|it| is_other_root(it)).unwrap_or(path)
+}
+
+/// Where a process finds an absolute path on the disk whose root may be `root`: there, as far as [`resolve`] finds it so, or else
+/// at the path. If `root` is known to be one, nothing outside of it is found: `None`.
+pub(crate) fn in_root(path: &Path, root: &Path) -> Option<PathBuf> {
+    let kind = |entry: &EntryPath| PathStep::on_disk(&root.join(entry.as_path()));
+    let bytes = path.as_os_str().as_bytes();
+    let inside = below(bytes, root).unwrap_or(bytes);
+    match walk(inside, Some(root), &kind, &mut 0) {
+        Resolved::Entry(found) if path.is_absolute() => Some(root.join(found.as_path())),
+        _ if path.is_relative() || !is_other_root(root) => Some(path.to_owned()),
+        // What is not there, or is not readable, is still named. It begins with `/`: only the root itself does not, which is found.
+        _ => Some(root.join(Path::new(OsStr::from_bytes(inside)).strip_prefix("/").ok()?)).filter(|it| !it.exists()),
+    }
 }
 
 fn walk<'a, K: Into<PathStep<'a>>>(
@@ -100,13 +139,13 @@ fn walk<'a, K: Into<PathStep<'a>>>(
                     return Resolved::Nothing;
                 }
                 let others = ahead.len();
-                let mut names = Cow::Borrowed(target);
-                if target.starts_with(b"/") {
+                let mut names = target;
+                if names.starts_with(b"/") {
                     at = EntryPath::root();
                     let Some(location) = location else { return Resolved::Outside(next) };
-                    names = match below(target, location) {
-                        Some(inside) => Cow::Borrowed(inside),
-                        None => match walk(target, Some(location), kind, followed) {
+                    names = match below(&names, location) {
+                        Some(inside) => Cow::Owned(inside.to_vec()),
+                        None => match walk(&names, Some(location), kind, followed) {
                             Resolved::Entry(found) if !found.is_root() => Cow::Owned(found.as_bytes().to_vec()),
                             Resolved::Outside(link) => return Resolved::Outside(link),
                             Resolved::Entry(_) | Resolved::Nothing => match on_disk(&next, location) {
@@ -234,10 +273,10 @@ mod tests {
             Some(match path.as_bytes() {
                 b"usr" | b"store" => PathStep::Directory,
                 b"store/x" => PathStep::File,
-                b"lib" => PathStep::Symlink(b"/usr/lib"),
-                b"usr/lib" => PathStep::Symlink(&by_alias),
-                b"circle" => PathStep::Symlink(b"/circle"),
-                b"disk" => PathStep::Symlink(b"/"),
+                b"lib" => PathStep::Symlink(b"/usr/lib".into()),
+                b"usr/lib" => PathStep::Symlink((&by_alias).into()),
+                b"circle" => PathStep::Symlink(b"/circle".into()),
+                b"disk" => PathStep::Symlink(b"/".into()),
                 _ => return None,
             })
         };

@@ -61,7 +61,7 @@ pub use error::SourceError;
 pub use host_wheel::{DeviceWheel, HostWheel, OnePath};
 pub use input::ListedState;
 pub use input::{Input, InputKind, Witnesses};
-pub(crate) use links::{PathStep, Resolved, below, file_of_other_gpu, resolve as resolve_links};
+pub(crate) use links::{PathStep, Resolved, below, file_of_other_gpu, in_root, resolve as resolve_links, root_of};
 pub use listing::{DirectoryListing, ListedEntry, ListedKind};
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;

@@ -183,7 +183,7 @@ impl SplitFacts {
     pub fn of_names(input: &Input, plan: &Plan) -> Self {
         let mut sum = FieldSum::default();
         sum.add("kpackfs split").number(NAMING.into()).add(plan.packaging.name()).add(&plan.group);
-        let handlers = plan.databases.handlers();
+        let handlers = &plan.databases.handlers;
         let has_all = Handler::ALL.iter().all(|handler| handlers.contains(handler));
         let mut names: Vec<_> = handlers.iter().map(|handler| handler.name()).filter(|_| !has_all).collect();
         names.sort_unstable();

@@ -97,7 +97,7 @@ impl Statement {
     /// The restrictions of `options`.
     pub fn of(options: &PlanOptions) -> Self {
         let names = |keys: &[BundleKey]| keys.iter().map(ToString::to_string).collect();
-        let handlers = options.databases.handlers();
+        let handlers = &options.databases.handlers;
         let has_all = Handler::ALL.iter().all(|handler| handlers.contains(handler));
         Self {
             json_version: VERSION,

@@ -47,7 +47,7 @@ impl<'a> From<&'a NodeKind> for PathStep<'a> {
     fn from(kind: &'a NodeKind) -> Self {
         match kind {
             NodeKind::Directory(_) => Self::Directory,
-            NodeKind::Symlink(target) => Self::Symlink(target),
+            NodeKind::Symlink(target) => Self::Symlink((&**target).into()),
             NodeKind::File { .. } => Self::File,
         }
     }

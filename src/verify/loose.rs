@@ -11,7 +11,7 @@ use super::manifest_files::ProvenFiles;
 use super::parts::PartFile;
 use super::report::{Tools, enumerate};
 use super::rules::Rule;
-use crate::database::{Arch, CODE_SUFFIXES, CatalogueCheck, KernelFiles, tensile};
+use crate::database::{Arch, CODE_SUFFIXES, CatalogueCheck, KernelFiles, tensile_library};
 use crate::fatbin::{CODE_HEADER, code_damage, damage_of_file, is_bundle, loaded_code_problem};
 use crate::gpu::TargetId;
 use crate::rope::Content;
@@ -62,7 +62,7 @@ impl Context<'_> {
 
     /// `None` for files that may be in any form.
     fn kind_of(&self, path: &EntryPath) -> Option<LooseFile> {
-        match tensile::kind(path) {
+        match tensile_library::kind(path) {
             Some(KernelFiles::Catalogue) => {
                 return Some(LooseFile::Catalogue { is_compressed: path.name().ends_with(b".zlib") });
             }
@@ -72,7 +72,7 @@ impl Context<'_> {
         match self.choices.databases.classify(path).map(|file| file.arch) {
             Some(Arch::Target(target)) => Some(LooseFile::Code(Some(target))),
             Some(Arch::Bundle(_)) => None,
-            None => tensile::kind(path).map(|_| LooseFile::Code(None)),
+            None => tensile_library::kind(path).map(|_| LooseFile::Code(None)),
         }
     }
 }

@@ -7,8 +7,8 @@ use super::context::Context;
 use super::manifest_files::ProvenFiles;
 use super::parts::{PartFile, PartsKind};
 use super::rules::Rule;
-use crate::coverage::{CodePlace, CoveredDatabase, InputDatabases, LibraryCode};
-use crate::database::tensile::{self, processor_of_further, processor_of_lazy};
+use crate::coverage::{CodePlace, CoveredDatabase, DatabaseQuestion, InputDatabases, LibraryCode};
+use crate::database::tensile_library::{self, processor_of_further, processor_of_lazy};
 use crate::database::{Handler, catalogue_names};
 use crate::memory::Parser;
 use crate::source::{EntryKind, EntryPath};
@@ -46,7 +46,7 @@ impl Context<'_> {
             }
         }
         for ((directory, processor), file) in &further {
-            let mut leading = LIBRARIES.iter().flat_map(|&library| tensile::catalogues(library, processor));
+            let mut leading = LIBRARIES.iter().flat_map(|&library| tensile_library::catalogues(library, processor));
             if !directories.get(directory).is_some_and(|files| leading.any(|name| files.contains(&*name))) {
                 let reason = format!("the catalogue is missing that leads to it and to the others for {processor}");
                 self.findings.add(Rule::DatabaseMissing, self.parts.label(file.part, file.path), reason);
@@ -75,7 +75,7 @@ impl Context<'_> {
         let databases = InputDatabases::of(&whole.input, &whole.databases, &libraries, self.resources);
         // It may be where a symlink leads that is not followed.
         let is_gone = |database: &CoveredDatabase| !whole.input.location.join(&database.path).is_dir();
-        for database in databases.absent(&gpus, |_, _| true, false).into_iter().filter(is_gone) {
+        for database in databases.absent(DatabaseQuestion::all(&gpus)).into_iter().filter(is_gone) {
             let reason = format!("{} reads it, and it does not exist", database.library);
             let label = EntryPath::new(database.path.as_bytes()).map(|path| whole.label(&path)).unwrap_or_default();
             self.findings.add(Rule::DatabaseMissing, label, reason);
@@ -104,13 +104,13 @@ impl Context<'_> {
 /// (ROCm/rocm-libraries#9366).
 fn processor_of(path: &EntryPath, named: fn(&str) -> Option<String>) -> Option<String> {
     let processor = named(std::str::from_utf8(path.name()).ok()?)?;
-    let is_read = tensile::kind(path).is_some() && !processor.ends_with("-generic");
+    let is_read = tensile_library::kind(path).is_some() && !processor.ends_with("-generic");
     is_read.then_some(processor)
 }
 
 /// What is missing of the files that the catalogue for a processor leads to.
 fn lost(named: &BTreeSet<String>, processor: &str, files: &FileNames<'_>) -> Option<String> {
-    Some(tensile::lost(named, processor, files)?.sentence(processor))
+    Some(tensile_library::lost(named, processor, files)?.sentence(processor))
 }
 
 #[cfg(test)]
@@ -164,13 +164,13 @@ mod tests {
         let lost = |text: &str| Some(text.to_owned());
         assert_eq!(said(&[], &[]), None);
         assert_eq!(said(&["xnack-"], &[]), None);
-        assert_eq!(said(&["B_gfx90a.dat"], &[]), lost("it names TensileLibrary_B_gfx90a.dat, which does not exist"));
-        let all = "it names TensileLibrary_A_fallback.dat (and 1 more), which does not exist";
+        assert_eq!(said(&["B_gfx90a.dat"], &[]), lost("it names what does not exist: TensileLibrary_B_gfx90a.dat"));
+        let all = "it names what does not exist: TensileLibrary_A_fallback.dat, and 1 more";
         assert_eq!(said(&["A_fallback.dat", "B_gfx90a.dat"], &[]), lost(all));
-        let code = "it leads to TensileLibrary_B_gfx90a.co or .hsaco, which does not exist";
+        let code = "it leads to what does not exist: TensileLibrary_B_gfx90a.co or .hsaco";
         assert_eq!(said(&["B_gfx90a.co"], &[]), lost(code));
         assert_eq!(said(&["B_gfx90a.co"], &["TensileLibrary_B_gfx90a.hsaco"]), None);
-        let fallback = "it leads to TensileLibrary_A_fallback_gfx90a.hsaco, which does not exist";
+        let fallback = "it leads to what does not exist: TensileLibrary_A_fallback_gfx90a.hsaco";
         assert_eq!(said(&["A_fallback_gfx90a"], &[]), lost(fallback));
         assert_eq!(super::lost(&BTreeSet::new(), "gfx90a", &BTreeSet::new()), None);
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::cause::{self, Cause};
+use super::cause::Cause;
 use super::error::WhyError;
 use super::found::SeenFiles;
 use super::libraries::may_be_library;
@@ -12,20 +12,21 @@ use super::lookup::{Lookup, Presence};
 use super::origin::wheel_in;
 use super::wanted::WantedPackages;
 use crate::binary::{FatBinary, SplitBinary};
-use crate::coverage::{CodePlace, CoveredDatabase, InputDatabases, LibraryCode};
+use crate::coverage::{CauseKind, CodePlace, CoveredDatabase, DatabaseQuestion, InputDatabases, LibraryCode};
 use crate::database::Databases;
+use crate::disk::parent;
 use crate::fatbin::begins_code;
 use crate::gpu::TargetId;
 use crate::image::{ImageReference, open_root};
-use crate::join::{Joined, join, lay_over, open_wheels};
+use crate::join::{join, lay_over, open_wheels};
 use crate::loader::{OwnRuntime, is_archive};
 use crate::metrics::Progress;
-use crate::opened::SplitDirectory;
+use crate::opened::{SplitDirectory, check_elsewhere, statements_in};
 use crate::packages::InstalledComponent;
 use crate::remote::is_url;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryPath, Input};
+use crate::source::{EntryKind, EntryPath, Input};
 use crate::text::quoted;
 use crate::wheel::{Metadata, WheelLabel, accepts, normalise};
 
@@ -42,6 +43,8 @@ pub(super) struct AssembledFiles {
 pub(super) struct AssemblyQuestion<'a> {
     /// The GPUs as they call themselves.
     pub(super) devices: &'a [TargetId],
+    /// Whether it is about a file.
+    pub(super) is_wanted: &'a dyn Fn(&Path) -> bool,
     pub(super) resources: &'a Arc<Resources>,
 }
 
@@ -102,9 +105,13 @@ pub(super) fn of_remote(path: &Path, question: &AssemblyQuestion<'_>) -> Result<
     Ok(files(input, path, assembly, question))
 }
 
-/// The files of any other packed input, such as a tar archive.
+/// The files of any other packed input, such as a tar archive. Fails if it is a split, whose files are not where they are installed.
 pub(super) fn of_packed(path: &Path, question: &AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError> {
-    Ok(files(Input::open(path, question.resources)?, path, AssemblyForm::Other, question))
+    let input = Input::open(path, question.resources)?;
+    if statements_in(&input).any(|statement| statement.depth() == 2) {
+        check_elsewhere(&input, question.resources)?;
+    }
+    Ok(files(input, path, AssemblyForm::Other, question))
 }
 
 /// The files of an image's root file system.
@@ -149,7 +156,9 @@ type LocatedCode = (PathBuf, Result<LibraryCode, WhyError>);
 fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &AssemblyQuestion<'_>) -> AssembledFiles {
     let resources = question.resources;
     let left_out = input.warnings.first().cloned();
-    let mut seen = SeenFiles { files: input.files().count(), left_out, ..SeenFiles::default() };
+    let mut names = input.entries.iter().filter(|entry| !matches!(entry.kind, EntryKind::Directory));
+    let has_wanted = names.any(|entry| (question.is_wanted)(entry.path.as_path()));
+    let mut seen = SeenFiles { files: input.files().count(), has_wanted, left_out, ..SeenFiles::default() };
     let archives: BTreeMap<_, _> = input
         .files()
         .filter(|(path, content)| is_archive(path, content))
@@ -167,10 +176,12 @@ fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &Assem
             }
             None if archives.contains_key(entry) || !may_be_library(&**content, &path) => continue,
             None if begins_code(&**content) => continue,
-            None => binary(entry, &path, content, resources),
+            None => binary(entry, &path, content, resources).map(|code| {
+                let problem = joined.unread.get(entry).cloned();
+                code.map(|code| LibraryCode { problem, ..code })
+            }),
         };
         seen.binaries += 1;
-        let code = code.map_err(|error| damage(&joined, entry).unwrap_or(error));
         found.extend(code.transpose().map(|code| (path, code)));
     }
     let known = Databases::all().of(input.files(), resources);
@@ -196,7 +207,7 @@ fn databases(
     let resources = question.resources;
     let libraries: Vec<_> = found.iter().filter_map(|(_, code)| code.as_ref().ok()).collect();
     let databases = InputDatabases::of(input, known, &libraries, resources);
-    let judged = databases.judge(question.devices, |_, _| true, false).into_iter();
+    let judged = databases.judge(DatabaseQuestion::all(question.devices)).into_iter();
     judged.map(|database| (location.join(&database.path), database)).collect()
 }
 
@@ -240,13 +251,6 @@ fn binary(
     }
     let Some(binary) = FatBinary::scan(content).map_err(WhyError::at(path))? else { return Ok(None) };
     LibraryCode::of_fat(entry.clone(), content, &binary, resources).map_err(WhyError::at(path))
-}
-
-/// What joining said about a file.
-fn damage(joined: &Joined, path: &EntryPath) -> Option<WhyError> {
-    let prefix = format!("{path}: ");
-    let found = joined.warnings.iter().find_map(|warning| warning.strip_prefix(&prefix))?;
-    Some(WhyError::at(path.as_path())(found))
 }
 
 impl GivenWheel {
@@ -310,11 +314,11 @@ impl Assembly {
             AssemblyForm::Artifacts | AssemblyForm::Other => nothing_has_archives(),
             AssemblyForm::Parts(parts) if parts.is_empty() => {
                 let reason = format!("the split has no part for {}", device.processor());
-                Cause::new(&cause::PACKAGE_NONE, reason, None)
+                Cause::new(CauseKind::PackageNone, reason, None)
             }
             AssemblyForm::Parts(parts) => {
                 let reason = format!("{} of the split has nothing for it", parts.join(" and "));
-                Cause::new(&cause::ARCHIVES_NONE, reason, None)
+                Cause::new(CauseKind::ArchivesNone, reason, None)
             }
         };
         lookup.fail(cause);
@@ -322,7 +326,7 @@ impl Assembly {
 }
 
 fn nothing_has_archives() -> Cause {
-    Cause::new(&cause::ARCHIVES_NONE, "it is split, and nothing given has archives with code for it", None)
+    Cause::new(CauseKind::ArchivesNone, "it is split, and nothing given has archives with code for it", None)
 }
 
 fn some_or_none(names: &[String]) -> String {
@@ -334,14 +338,7 @@ fn cause_of_wheels(wheels: &[GivenWheel], unread: &[PathBuf], device: &TargetId)
     let (name, version) = (&host.metadata.name, &host.metadata.version);
     let wanted = WantedPackages::of(&host.metadata, device);
     if wanted.packages.is_empty() {
-        return if wanted.offered.is_empty() {
-            nothing_has_archives()
-        } else {
-            let offered = wanted.offered.join(", ");
-            let reason =
-                format!("{name} {version} has no package for {}; it has some for {offered}", device.processor());
-            Cause::new(&cause::PACKAGE_NONE, reason, None)
-        };
+        return wanted.lacking(name, version, device).unwrap_or_else(nothing_has_archives);
     }
     let is_given = |package: &&(String, String)| {
         wheels.iter().any(|it| it.name() == package.0 && accepts(&package.1, &it.metadata.version))
@@ -349,13 +346,13 @@ fn cause_of_wheels(wheels: &[GivenWheel], unread: &[PathBuf], device: &TargetId)
     let missing: Vec<_> = wanted.packages.iter().filter(|package| !is_given(package)).collect();
     if missing.is_empty() {
         let reason = "the device wheels have nothing for it: they are of another build".to_owned();
-        return Cause::new(&cause::ARCHIVE_REPLACED, reason, None);
+        return Cause::new(CauseKind::ArchiveReplaced, reason, None);
     }
     let packages: Vec<_> = missing.iter().map(|(name, version)| format!("{name} {version}")).collect();
     let lack = format!("installed alone, {name} {version} has no kernels, which are in {}", packages.join(" and "));
     let files = files_of(&wanted, &host.path);
     if let Some(damaged) = files.iter().flatten().find(|file| unread.contains(file)) {
-        return Cause::new(&cause::WHEEL_ALONE, format!("{lack}, and {} cannot be read", damaged.display()), None);
+        return Cause::new(CauseKind::WheelAlone, format!("{lack}, and {} cannot be read", damaged.display()), None);
     }
     let command = files.map(|files| {
         let files: Vec<_> = std::iter::once(&host.path).chain(&files).map(quoted).collect();
@@ -366,13 +363,10 @@ fn cause_of_wheels(wheels: &[GivenWheel], unread: &[PathBuf], device: &TargetId)
         |extra| format!("install it with the extra {extra}"),
     );
     let whence = if command.is_some() { "" } else { ", from where you have the wheel" };
-    Cause::new(&cause::WHEEL_ALONE, format!("{lack}: {extra}{whence}"), command)
+    Cause::new(CauseKind::WheelAlone, format!("{lack}: {extra}{whence}"), command)
 }
 
 /// The wheels of packages next to their host wheel, if all are there.
 fn files_of(wanted: &WantedPackages, host: &Path) -> Option<Vec<PathBuf>> {
-    let directory = host.parent()?;
-    // A relative path without a directory has an empty parent.
-    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-    wanted.packages.iter().map(|package| wheel_in(directory, package)).collect()
+    wanted.packages.iter().map(|package| wheel_in(parent(host), package)).collect()
 }

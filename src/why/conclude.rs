@@ -5,11 +5,14 @@ use std::ffi::OsString;
 
 use super::Question;
 use super::answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
-use super::cause::{self, Cause};
+use super::cause::Cause;
+use super::error::WhyError;
 use super::found::FoundLookups;
 use super::lookup::{Lookup, Presence};
 use super::part;
 use super::runtime::OLD_RUNTIME;
+use crate::coverage::CauseKind;
+use crate::devicecode::foreign_code;
 use crate::gpu::{TargetId, doubt};
 use crate::remote::is_url;
 use crate::report::table::counted;
@@ -18,7 +21,7 @@ use crate::text::{NAMED, first_names};
 impl Question {
     /// The answer, with one sentence.
     pub(super) fn conclude(&self, found: FoundLookups) -> Explanation {
-        let FoundLookups { mut lookups, mut databases, causes: others, unread, unknown, .. } = found;
+        let FoundLookups { mut lookups, mut databases, causes: others, unread, unknown, optional, .. } = found;
         fail_without_code(&lookups, &mut databases);
         lead_to_views(&mut lookups, &mut databases);
         let mut causes = Vec::new();
@@ -41,7 +44,7 @@ impl Question {
         let (status, sentence) = match (causes.first(), unknown, unread.as_slice()) {
             (Some(first), ..) => (AnswerStatus::NoCode, failure(first)),
             (None, Some(unknown), _) => (AnswerStatus::Unknown, unknown),
-            (None, None, []) => (AnswerStatus::Found, self.success(&lookups, &databases)),
+            (None, None, []) => (AnswerStatus::Found, self.success(&lookups, &databases) + &not_judged(&optional)),
             (None, None, [only]) if lookups.is_empty() => (AnswerStatus::Unreadable, only.clone()),
             (None, None, [only]) => (AnswerStatus::Unreadable, format!("one file could not be read: {only}")),
             (None, None, [first, ..]) => {
@@ -62,27 +65,34 @@ impl Question {
     }
 
     /// That a runtime looks nothing up, with what was looked at, or with the code that it does not look up.
-    pub(super) fn nothing(&self, found: &FoundLookups) -> String {
-        let FoundLookups { seen, unjudged, .. } = found;
+    pub(super) fn nothing(&self, found: &FoundLookups) -> WhyError {
+        let FoundLookups { seen, unjudged, foreign, .. } = found;
         let paths = first_names(self.paths.iter().map(|path| path.display()), NAMED, ", ", ",");
         let (files, binaries) = (counted(seen.files, "file", "files"), counted(seen.binaries, "binary", "binaries"));
         let called = self.binary.as_ref().map(|name| format!(", and only those called {name} are wanted"));
         let is_remote = self.paths.iter().any(|path| is_url(path));
         let remote = if is_remote { "; what no wrapper leads to was not searched for on the server" } else { "" };
-        let left_out = seen.left_out.as_ref().map(|left_out| format!("; not looked at: {left_out}"));
-        if !unjudged.is_empty() {
-            return format!(
-                "{paths}: no wrapper and no archive there leads to device code, so a runtime looks nothing up; {} with code for unknown \
+        let left_out =
+            seen.left_out.as_ref().map(|left_out| format!("; not looked at: {left_out}")).unwrap_or_default();
+        let reason = match &self.binary {
+            Some(name) if !seen.has_wanted => {
+                let reason = format!("no file in {paths} is called so: {files}, {binaries}{left_out}");
+                return WhyError::NoBinary(name.clone(), reason);
+            }
+            _ if !unjudged.is_empty() => format!(
+                "no wrapper and no archive there leads to device code, so a runtime looks nothing up; {} with code for unknown \
                  targets, or that is not searched: {}",
                 counted(unjudged.len(), "file", "files"),
                 first_names(unjudged, NAMED, ", ", ",")
-            );
-        }
-        format!(
-            "{paths}: nothing there has device code, or wrappers with code or archives: {files}, {binaries}{}{}{remote}; of wheels, name the files or their directory",
-            called.unwrap_or_default(),
-            left_out.unwrap_or_default()
-        )
+            ),
+            _ if !foreign.is_empty() => format!("there is {}", foreign_code(foreign)),
+            _ => format!(
+                "nothing there has device code, or wrappers with code or archives: {files}, {binaries}{}{left_out}{remote}; of wheels, \
+                 name the files or their directory",
+                called.unwrap_or_default()
+            ),
+        };
+        WhyError::Nothing(format!("{paths}: {reason}"))
     }
 
     /// The names of the GPUs at these positions.
@@ -91,8 +101,7 @@ impl Question {
     }
 
     fn success(&self, lookups: &[Lookup], databases: &[DatabaseLookup]) -> String {
-        let gpus: Vec<_> = self.gpus.iter().map(ToString::to_string).collect();
-        let gpus = gpus.join(", ");
+        let gpus = self.names(&self.all_gpus()).join(", ");
         let is_to_install = |lookup: &Lookup| lookup.presence == Presence::ToInstall;
         let is_premise = !lookups.is_empty() && lookups.iter().all(is_to_install);
         let premise = if is_premise { ", once it is installed" } else { "" };
@@ -131,7 +140,7 @@ impl Question {
         let reason =
             format!("the first GPU, {first}, has no code, though {other} has, and runtimes take the first ({because})");
         let command = format!("export HIP_VISIBLE_DEVICES={}", self.number_of(later));
-        let cause = Cause::new(&cause::FIRST_GPU, reason, Some(command));
+        let cause = Cause::new(CauseKind::FirstGpu, reason, Some(command));
         Some(FoundCause { cause, targets: vec![failed.target.clone()], paths: vec![failed.library.clone()] })
     }
 
@@ -140,6 +149,13 @@ impl Question {
         let list = self.variables.get(&OsString::from("HIP_VISIBLE_DEVICES")).and_then(|list| list.to_str());
         list.and_then(|list| list.split(',').nth(position)?.trim().parse().ok()).unwrap_or(position)
     }
+}
+
+/// What is said of files that only the programs that open them may miss.
+fn not_judged(optional: &BTreeSet<String>) -> String {
+    let (files, names) = (counted(optional.len(), "file is", "files are"), first_names(optional, NAMED, ", ", ","));
+    let note = || format!("; {files} not judged, since only programs know which GPUs need such files: {names}");
+    if optional.is_empty() { String::new() } else { note() }
 }
 
 /// That a library is not built for a GPU is the cause if nothing else is found for that.

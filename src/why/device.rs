@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::cause::{self, Cause};
-use super::lookup::Lookup;
+use super::cause::Cause;
+use crate::coverage::{CauseKind, Trail};
 use crate::gpu::TargetId;
 
 /// The environment variable that decides whether the HSA runtime calls revision A0 of gfx1250 gfx1250-strict
@@ -16,15 +16,13 @@ const STRICT_SWITCH: &str = "HSA_DISABLE_GFX12_STRICT";
 const PER_PROCESS: [&str; 3] = ["gfx90a", "gfx942", "gfx950"];
 
 /// What is known about the name of a device.
-pub(super) fn model(device: &TargetId, lookup: &mut Lookup) {
+pub(super) fn model(device: &TargetId, evidence: &mut Trail) {
     if !device.is_known() {
-        lookup.evidence.follows(format!("{device} is not known here: only code of the same name is looked for"));
+        evidence.follows(format!("{device} is not known here: only code of the same name is looked for"));
     }
     if let Some(open) = device.open_fallback() {
         let (generic, source) = (open.generic, open.source);
-        lookup
-            .evidence
-            .follows(format!("a {device} runs code for {generic} only with a HIP runtime that has {source}"));
+        evidence.follows(format!("a {device} runs code for {generic} only with a HIP runtime that has {source}"));
     }
 }
 
@@ -35,7 +33,7 @@ pub(super) fn unserved(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Opt
         let reason = format!(
             "there is code for {generic}, which needs a HIP runtime that has {source}; that is open, and no release has it"
         );
-        return Some(Cause::new(&cause::FALLBACK_UNRELEASED, reason, None));
+        return Some(Cause::new(CauseKind::FallbackUnreleased, reason, None));
     }
     let other = existing.iter().find(|it| it.processor() != device.processor() && it.is_same_gpu(device))?;
     let is_strict = device.processor().ends_with("-strict");
@@ -44,7 +42,7 @@ pub(super) fn unserved(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Opt
         "there is code for {other} only; a runtime calls revision A0 of the GPU gfx1250-strict if {STRICT_SWITCH}=0, and \
          otherwise gfx1250 as all others"
     );
-    Some(Cause::new(&cause::STRICT_CODE, reason, Some(command)))
+    Some(Cause::new(CauseKind::StrictCode, reason, Some(command)))
 }
 
 /// The cause if there is code for the GPU under an entry ID that runtimes do not read so.
@@ -55,7 +53,7 @@ pub(super) fn unfound(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Opti
         "there is code for the GPU under the entry ID {id}, which no HIP runtime finds; an ID is hip or hipv4, then \
          -amdgcn-amd-amdhsa--, and a target that no earlier entry serves"
     );
-    Some(Cause::new(&cause::ENTRY_ID, reason, None))
+    Some(Cause::new(CauseKind::EntryId, reason, None))
 }
 
 /// The cause if there is code for the GPU in another mode. `HSA_XNACK` decides about XNACK. Linux follows it for some
@@ -83,7 +81,7 @@ pub(super) fn other_mode(device: &TargetId, existing: &BTreeSet<&TargetId>) -> O
     } else {
         switched("xnack+", "xnack-").map(|()| "unset HSA_XNACK")
     };
-    Some(Cause::new(&cause::OTHER_MODE, reason, command.map(str::to_owned)))
+    Some(Cause::new(CauseKind::OtherMode, reason, command.map(str::to_owned)))
 }
 
 #[cfg(test)]

@@ -34,6 +34,9 @@ pub(crate) enum WhyError {
     /// Nothing that was looked at has device code or a marker.
     #[error("{0}")]
     Nothing(String),
+    /// No file has the name that was asked for.
+    #[error("--binary {0}: {1}; give the name of the file as it is there")]
+    NoBinary(String, String),
     /// There is no such process.
     #[error("--pid {0}: there is no process with this ID")]
     NoProcess(u32),
@@ -56,6 +59,7 @@ impl WhyError {
         match self {
             Self::Opened(error) => error.is_not_understood(),
             Self::Source(error) => matches!(error, SourceError::UnknownKind { .. } | SourceError::Remote(_)),
+            Self::NoProcess(_) | Self::NoBinary(..) | Self::NoWrapper(_) => true,
             _ => false,
         }
     }

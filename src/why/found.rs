@@ -20,6 +20,10 @@ pub(super) struct FoundLookups {
     pub(super) unknown: Option<String>,
     /// Files with code whose targets are not known, or that were not searched.
     pub(super) unjudged: Vec<String>,
+    /// Files with code of which none is for AMD's GPUs, with its form.
+    pub(super) foreign: Vec<String>,
+    /// Files that only the programs that open them may miss.
+    pub(super) optional: BTreeSet<String>,
     pub(super) seen: SeenFiles,
     /// The groups of files with code for a GPU that nothing can load.
     pub(super) damaged: BTreeSet<(String, String)>,
@@ -32,6 +36,8 @@ pub(crate) struct SeenFiles {
     pub(super) files: usize,
     /// Those that begin as ELF and PE files do.
     pub(super) binaries: usize,
+    /// Whether one of them has the name that was asked for.
+    pub(super) has_wanted: bool,
     /// The first that could not be listed.
     pub(super) left_out: Option<String>,
 }
@@ -40,6 +46,7 @@ impl SeenFiles {
     pub(super) fn add(&mut self, other: Self) {
         self.files += other.files;
         self.binaries += other.binaries;
+        self.has_wanted |= other.has_wanted;
         self.left_out = self.left_out.take().or(other.left_out);
     }
 
@@ -63,11 +70,21 @@ impl FoundLookups {
         self.unread.push(text);
     }
 
-    /// Drops archives and code objects without code for a GPU, if those of that GPU are there.
+    /// Drops archives and files without code for a GPU, if those of that GPU are there; and optional ones, if anything else has code
+    /// for it, as in `inspect --require`.
     pub(super) fn drop_those_of_other_gpus(&mut self) {
-        let with_code = self.lookups.iter().filter(|it| it.cause.is_none());
-        let with_code: BTreeSet<_> = with_code.filter_map(Lookup::group).chain(self.damaged.iter().cloned()).collect();
-        self.lookups.retain(|it| it.cause.is_none() || it.group().is_none_or(|group| !with_code.contains(&group)));
+        let with_code = || self.lookups.iter().filter(|it| it.cause.is_none());
+        let groups: BTreeSet<_> = with_code().filter_map(Lookup::group).chain(self.damaged.iter().cloned()).collect();
+        let of_databases = self.databases.iter().filter(|it| it.found).map(|it| &it.target);
+        let gpus: BTreeSet<_> = with_code().map(|it| &it.target).chain(of_databases).cloned().collect();
+        self.lookups.retain(|it| {
+            let has_other = it.group().is_some_and(|group| groups.contains(&group));
+            let is_left_out = !has_other && it.is_optional && gpus.contains(&it.target);
+            if it.cause.is_some() && is_left_out {
+                self.optional.insert(it.library.clone());
+            }
+            it.cause.is_none() || !has_other && !is_left_out
+        });
     }
 
     /// Whether there are libraries, and none has the wrapper that was asked for.

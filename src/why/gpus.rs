@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use super::cause::{self, Cause};
+use super::cause::Cause;
 use super::lookup::Lookup;
 use super::{AnswerStatus, Explanation, Question};
+use crate::coverage::CauseKind;
 use crate::gpu::{
     GpuNode, OVERRIDE, OverrideEffect, TargetId, VersionOverride, stand_ins, value_for, version_override,
 };
@@ -33,7 +34,7 @@ pub(crate) fn disabled(nodes: &[GpuNode], variables: &BTreeMap<OsString, OsStrin
         let first = nodes.first().filter(|_| nodes.iter().all(is_out))?;
         let by = of_node(first, variables)?;
         let reason = format!("{by} names no GPU that runtimes know, so they leave out the {}", first.target);
-        Some(Cause::new(&cause::OVERRIDE_UNKNOWN, reason, Some(format!("unset {}", by.variable))))
+        Some(Cause::new(CauseKind::OverrideUnknown, reason, Some(format!("unset {}", by.variable))))
     })?;
     Some(Explanation::without_gpu(cause))
 }
@@ -89,7 +90,7 @@ fn cause_of_none(node: &GpuNode, by: &VersionOverride) -> Option<Cause> {
         OverrideEffect::Invalid => {
             let decimal = value_for("gfx90a").unwrap_or_default();
             let reason = format!("{by} is not three decimal numbers and nothing else (gfx90a is {decimal})");
-            (&cause::OVERRIDE_INVALID, reason)
+            (CauseKind::OverrideInvalid, reason)
         }
         OverrideEffect::OtherGeneration => {
             let reason = format!(
@@ -97,7 +98,7 @@ fn cause_of_none(node: &GpuNode, by: &VersionOverride) -> Option<Cause> {
                  code that the GPU cannot run",
                 node.target
             );
-            (&cause::OVERRIDE_GENERATION, reason)
+            (CauseKind::OverrideGeneration, reason)
         }
         OverrideEffect::Renames(_) | OverrideEffect::Unknown | OverrideEffect::Empty => return None,
     };
@@ -124,7 +125,7 @@ impl Question {
             if finds(real) {
                 let reason =
                     format!("{by} makes runtimes take the {real} for a {}, and there is code for {real}", gpu.target);
-                *cause = Cause::new(&cause::OVERRIDE_RENAMES, reason, Some(self.without(gpu, by)));
+                *cause = Cause::new(CauseKind::OverrideRenames, reason, Some(self.without(gpu, by)));
             } else {
                 cause.add(&format!("; {by} makes runtimes take the {real} for that, which has no code either"));
             }

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::assembled::Assembly;
-use super::cause::{self, Cause};
+use super::cause::Cause;
 use super::device;
 use super::lookup::Lookup;
-use crate::coverage::{CodePlace, LibraryCode};
+use crate::coverage::{CauseKind, CodePlace, LibraryCode};
 use crate::gpu::TargetId;
 use crate::text::some_of;
 
@@ -41,22 +41,26 @@ pub(super) fn look_up(
         CodePlace::Object => lookup.evidence.follows("what is linked with it has the code then"),
         _ => {}
     }
+    lookup.is_optional = code.form.may_lack(&cell) || code.only_processor().is_some();
     lookup.damage = code.damage_for(device).map(str::to_owned);
     let is_library = matches!(code.form, CodePlace::Split | CodePlace::Fat);
     if cell.is_found() {
         lookup.with_code = cell.with_code;
         if is_library || code.form == CodePlace::Archive {
             let what = if is_library { "bundles" } else { "names" };
-            let found = list(cell.found);
+            let found = cell.found.into_iter().collect::<Vec<_>>().join(", ");
             lookup.evidence.saw(format!("{} of {} {what} have code: {found}", lookup.with_code, lookup.wrappers));
         }
         lookup.without_code = if is_library { cell.without } else { Vec::new() };
         if code.form == CodePlace::Archive && assembly.is_some_and(|assembly| !assembly.brings_libraries()) {
             let reason =
                 "the archive has code for it, and no library there leads to the archive, which can be named alone";
-            lookup.fail(Cause::new(&cause::ARCHIVE_ALONE, reason, None));
+            lookup.fail(Cause::new(CauseKind::ArchiveAlone, reason, None));
         }
         return;
+    }
+    if let Some(reason) = code.problem.as_ref().or(lookup.damage.as_ref()).filter(|_| code.form == CodePlace::Split) {
+        return lookup.fail(Cause::new(CauseKind::ArchiveDamaged, reason.clone(), None));
     }
     let causes = [device::unserved, device::other_mode, device::unfound];
     if let Some(cause) = causes.iter().find_map(|cause| cause(device, &all)) {
@@ -65,10 +69,15 @@ pub(super) fn look_up(
     if let Some(assembly) = assembly.filter(|_| code.form == CodePlace::Split) {
         return assembly.explain(device, lookup);
     }
+    lookup.fail(Cause::new(CauseKind::NoCode, without_code(code.form, &targets), None));
+}
+
+/// Why there is no code for a GPU where all is for others.
+fn without_code(form: CodePlace, others: &[String]) -> String {
     // The evidence has all of them.
-    let names = some_of(&targets);
-    let reason = match code.form {
-        _ if all.is_empty() => "it has no code for any GPU".to_owned(),
+    let names = some_of(others);
+    match form {
+        _ if others.is_empty() => "it has no code for any GPU".to_owned(),
         CodePlace::Archive => format!("the archive has code for {names} only"),
         CodePlace::Bundle => format!("the bundle has code for {names} only"),
         CodePlace::CodeObject => format!("the file is code for {names}"),
@@ -76,10 +85,5 @@ pub(super) fn look_up(
         CodePlace::Split | CodePlace::Fat | CodePlace::Embedded | CodePlace::Unreadable => {
             format!("the library holds its code itself, and only for {names}")
         }
-    };
-    lookup.fail(Cause::new(&cause::NO_CODE, reason, None));
-}
-
-fn list(names: impl IntoIterator<Item = String>) -> String {
-    names.into_iter().collect::<Vec<_>>().join(", ")
+    }
 }

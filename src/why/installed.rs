@@ -1,26 +1,27 @@
 //! What the packages of a Python environment state about a library and its archives.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use ring::digest::{Context, SHA256};
-
-use super::cause::{self, Cause};
+use super::cause::Cause;
 use super::installer::{Installer, Remedy, is_read_only};
 use super::lookup::Lookup;
-use super::pieces::read_pieces;
 use super::wanted::WantedPackages;
 use crate::coverage::CauseKind;
 use crate::disk;
 use crate::gpu::TargetId;
 use crate::memory::Parser;
+use crate::rope::{Sha256, head_mut};
 use crate::source::{DirectoryListing, EntryPath};
 use crate::text::quoted;
 use crate::wheel::{Claims, Metadata, accepts, normalise};
 
 /// The directory in which `rocm-sdk init` makes hard links to installed files (ROCm/TheRock#5778).
 const DEVELOPMENT: &str = "_rocm_sdk_devel";
+
+/// Bytes that are read at a time.
+const PIECE: usize = 256 << 10;
 
 /// An installed distribution.
 pub(super) struct InstalledDistribution {
@@ -70,10 +71,7 @@ pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, l
     lookup.evidence.saw(format!("{} {version} installed the library", host.metadata.name));
     let wanted = WantedPackages::of(&host.metadata, device);
     if wanted.packages.is_empty() {
-        let offered = wanted.offered.join(", ");
-        let reason =
-            || format!("{name} {version} has no package for {}; it has some for {offered}", device.processor());
-        return (!wanted.offered.is_empty()).then(|| Cause::new(&cause::PACKAGE_NONE, reason(), None));
+        return wanted.lacking(&name, version, device);
     }
     Some(PackageCheck { host, name, wanted, distributions: &distributions }.cause(archive, lookup))
 }
@@ -101,13 +99,13 @@ impl PackageCheck<'_> {
             let Some(found) = existing.get(device) else {
                 let extra = self.wanted.extra.as_ref();
                 let extra = extra.map(|it| format!("; the extra {it} of {name} requires it")).unwrap_or_default();
-                let kind = if installer.has_installed { &cause::PACKAGE_MISSING } else { &cause::NOT_INSTALLED };
+                let kind = if installer.has_installed { CauseKind::PackageMissing } else { CauseKind::NotInstalled };
                 return with(kind, format!("the package {device} {wanted} is not installed{extra}"), add());
             };
             let Some(fitting) = found.iter().find(|it| accepts(wanted, &it.metadata.version)) else {
                 let found = found.iter().map(|it| it.metadata.version.as_str()).collect::<Vec<_>>().join(", ");
                 let reason = format!("the package {device} is installed in version {found}, and {name} in {version}");
-                return with(&cause::PACKAGE_VERSION, reason, add());
+                return with(CauseKind::PackageVersion, reason, add());
             };
             lookup.evidence.saw(format!("{device} {} is installed", fitting.metadata.version));
             several.extend((found.len() > 1).then_some(device));
@@ -120,23 +118,23 @@ impl PackageCheck<'_> {
                  files are not those of one version",
                 installer.site.display()
             );
-            return with(&cause::SEVERAL_VERSIONS, reason, renewed);
+            return with(CauseKind::SeveralVersions, reason, renewed);
         }
         let (kind, reason) = match archive {
             Some(archive) => (
-                &cause::ARCHIVE_REPLACED,
+                CauseKind::ArchiveReplaced,
                 format!("{} is not what its package installed, or is damaged", archive.display()),
             ),
             None if installer.has_installed => {
-                (&cause::ARCHIVE_GONE, "its archive is gone, although its package is installed".to_owned())
+                (CauseKind::ArchiveGone, "its archive is gone, although its package is installed".to_owned())
             }
-            None => (&cause::ARCHIVE_GONE, "its archive is gone, although its dist-info is there".to_owned()),
+            None => (CauseKind::ArchiveGone, "its archive is gone, although its dist-info is there".to_owned()),
         };
         with(kind, reason, renewed)
     }
 }
 
-fn with(kind: &'static CauseKind, reason: String, remedy: Remedy) -> Cause {
+fn with(kind: CauseKind, reason: String, remedy: Remedy) -> Cause {
     Cause::new(kind, reason + &remedy.advice, remedy.command)
 }
 
@@ -173,9 +171,11 @@ pub(super) fn replaced(library: &Path, archive: &Path) -> Option<String> {
 }
 
 fn sha256(path: &Path) -> io::Result<[u8; 32]> {
-    let mut context = Context::new(&SHA256);
-    read_pieces(path, |piece| context.update(piece))?;
-    context.finish().as_ref().try_into().map_err(io::Error::other)
+    let (mut file, mut sum, mut piece) = (disk::open(path)?.0, Sha256::default(), vec![0; PIECE]);
+    while let length @ 1.. = file.read(&mut piece)? {
+        sum.update(head_mut(&mut piece, length));
+    }
+    Ok(sum.finish())
 }
 
 /// A library that no package installed. It is probably a copy, which looks for archives relative to its own path.
@@ -190,7 +190,7 @@ fn copy(library: &Path, site: &Path, distributions: &[InstalledDistribution], lo
     let reason = format!("it is a copy {maker}of {}, and the archives are where that is", original.display());
     let can_link = !library.parent().is_some_and(is_read_only);
     let command = can_link.then(|| format!("ln -sf {} {}", quoted(&original), quoted(library)));
-    Some(Cause::new(&cause::COPIED_LIBRARY, reason, command))
+    Some(Cause::new(CauseKind::CopiedLibrary, reason, command))
 }
 
 fn open(info: &Path) -> Option<InstalledDistribution> {

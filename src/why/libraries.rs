@@ -11,7 +11,7 @@ use super::error::WhyError;
 use super::found::SeenFiles;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryKind, Input, SourceError, begins_as_binary, may_be_binary, open_file};
+use crate::source::{EntryKind, Input, SourceError, begins_as_binary, in_root, may_be_binary, open_file, root_of};
 
 /// A file that may be a library.
 pub(super) struct LibraryFile {
@@ -19,12 +19,19 @@ pub(super) struct LibraryFile {
     pub(super) path: PathBuf,
     /// Other paths of it: symlinks, or paths through symlinks.
     pub(super) links: BTreeSet<PathBuf>,
+    /// The root that it is in, or the directory that was searched for it, which may be one.
+    pub(super) root: PathBuf,
 }
 
 impl LibraryFile {
-    /// A file that no symlink leads to.
+    /// A file whose code is known, so that nothing else is looked up in its root. It may be in an archive or an image.
     pub(super) fn at(path: PathBuf) -> Self {
-        Self { path, links: BTreeSet::new() }
+        Self { root: path.clone(), path, links: BTreeSet::new() }
+    }
+
+    /// Where a process that loads it finds a path; `None` if that is outside of its root.
+    pub(super) fn found_at(&self, path: &Path) -> Option<PathBuf> {
+        in_root(path, &self.root)
     }
 
     /// All its paths, that without symlinks at the end.
@@ -69,14 +76,14 @@ impl FoundFiles {
         }
         let link = std::path::absolute(path).map_err(SourceError::at(path))?;
         self.seen.add_file(open_file(&place, resources).is_ok_and(|content| may_be_binary(&*content)));
-        self.add(place, link);
+        self.add(place.clone(), link, root_of(&place));
         Ok(())
     }
 
-    fn add(&mut self, path: PathBuf, name: PathBuf) {
+    fn add(&mut self, path: PathBuf, name: PathBuf, root: &Path) {
         let is_link = name != path;
         let position = *self.positions.entry(path).or_insert_with_key(|path| {
-            self.files.push(LibraryFile::at(path.clone()));
+            self.files.push(LibraryFile { path: path.clone(), links: BTreeSet::new(), root: root.to_owned() });
             self.files.len() - 1
         });
         if let Some(file) = self.files.get_mut(position) {
@@ -95,6 +102,7 @@ impl FoundFiles {
             return Ok(Vec::new());
         }
         let (input, denied) = Input::survey(place, resources)?;
+        let root = root_of(place);
         self.seen.add(SeenFiles { left_out: input.warnings.into_iter().next(), ..SeenFiles::default() });
         for entry in input.entries {
             let (path, name) = (place.join(entry.path.as_path()), name.join(entry.path.as_path()));
@@ -102,19 +110,19 @@ impl FoundFiles {
                 EntryKind::File { content, .. } => {
                     self.seen.add_file(may_be_binary(&**content));
                     if may_be_library(&**content, &path) {
-                        self.add(path, name);
+                        self.add(path, name, root);
                     }
                 }
-                EntryKind::Symlink(_) => self.add_link(place, &path, name, resources),
+                EntryKind::Symlink(_) => self.add_link((place, root), &path, name, resources),
                 EntryKind::Directory => {}
             }
         }
         Ok(denied)
     }
 
-    /// Adds what a symlink in `directory` leads to. A dangling one leads to nothing.
-    fn add_link(&mut self, directory: &Path, link: &Path, name: PathBuf, resources: &Arc<Resources>) {
-        let Ok(target) = link.canonicalize() else { return };
+    /// Adds what a symlink in a directory of a root leads to. A dangling one leads to nothing.
+    fn add_link(&mut self, (directory, root): (&Path, &Path), link: &Path, name: PathBuf, resources: &Arc<Resources>) {
+        let Some(target) = in_root(link, root).and_then(|place| place.canonicalize().ok()) else { return };
         if target.is_dir() {
             // What is below the directory is found there. A link upwards, such as one to `/`, leads to other things.
             let is_elsewhere = !target.starts_with(directory) && !directory.starts_with(&target);
@@ -125,7 +133,7 @@ impl FoundFiles {
             return;
         }
         if open_file(&target, resources).is_ok_and(|content| may_be_binary(&*content)) {
-            self.add(target, name);
+            self.add(target, name, root);
         }
     }
 }

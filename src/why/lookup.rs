@@ -31,6 +31,9 @@ pub(crate) struct Lookup {
     /// Why nothing can load the code that is found.
     #[serde(skip)]
     pub damage: Option<String>,
+    /// Whether only the program that opens it knows if the GPU needs it. Files that were named answer for themselves.
+    #[serde(skip)]
+    pub is_optional: bool,
     /// Whether it reads archives only if the runtime does, and there is no runtime.
     #[serde(skip)]
     pub lacks_runtime: bool,
@@ -57,8 +60,8 @@ impl Lookup {
         let name = self.library.rsplit('/').next().unwrap_or(&self.library);
         let stem = match self.form {
             CodePlace::Archive => name.rsplit_once(named_target(name)?)?.0.to_owned(),
-            CodePlace::Bundle | CodePlace::CodeObject | CodePlace::Object => without_processors(&self.library),
-            CodePlace::Split | CodePlace::Fat | CodePlace::Embedded | CodePlace::Unreadable => return None,
+            form if form.is_file() => without_processors(&self.library),
+            _ => return None,
         };
         Some((stem, self.target.clone()))
     }

@@ -23,7 +23,6 @@ mod named;
 mod nearby;
 mod origin;
 mod part;
-mod pieces;
 mod process;
 mod runtime;
 mod split;
@@ -110,7 +109,7 @@ impl Question {
             }
         }
         match self.wrapper {
-            _ if found.is_empty() => Err(WhyError::Nothing(self.nothing(&found))),
+            _ if found.is_empty() => Err(self.nothing(&found)),
             Some(wrapper) if found.has_no_wrapper() => Err(WhyError::NoWrapper(wrapper)),
             _ => Ok(self.conclude(found)),
         }
@@ -177,13 +176,13 @@ impl Question {
                 .evidence
                 .follows(format!("a {gpu} calls itself {device}; --target with features asks for other settings"));
         }
-        device::model(&device, &mut lookup);
+        device::model(&device, &mut lookup.evidence);
         match library {
             Library::Split(split) => {
                 let environment = self.environment();
                 split::look_up(file, split, &wrappers, &device, (&environment, &self.resources), &mut lookup);
                 if let Some(cause) =
-                    runtime::judge(path, &self.variables, self.loaded.as_deref(), &self.resources, &mut lookup)
+                    runtime::judge(file, &self.variables, self.loaded.as_deref(), &self.resources, &mut lookup)
                 {
                     lookup.fail(cause);
                 }
@@ -193,6 +192,7 @@ impl Question {
                     assembly.describe(form, &mut lookup);
                 }
                 held::look_up(code, assembly.as_deref(), self.wrapper, &device, &mut lookup);
+                lookup.is_optional &= !self.paths.contains(&file.path);
                 let split = assembly.as_deref().filter(|_| form == CodePlace::Split);
                 let cause = split.and_then(|assembly| runtime::judge_own(assembly.runtime.as_ref(), &mut lookup));
                 if let Some(cause) = cause {

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use super::answer::{DatabaseLookup, FoundCause};
 use super::assembled::{self, AssembledFiles, AssemblyQuestion, GivenWheel};
-use super::cause::{self, Cause};
+use super::cause::Cause;
 use super::error::WhyError;
 use super::found::{FoundLookups, SeenFiles};
 use super::libraries::{self, LibraryFile};
 use super::{Library, Question, open};
 use crate::artifact::FoundArtifacts;
-use crate::coverage::{CoveredDatabase, DATABASE_MISSING, DatabaseAnswer, LibraryCode, Trail};
+use crate::coverage::{CauseKind, CoveredDatabase, DatabaseAnswer, LibraryCode, Trail};
 use crate::database::Handler;
 use crate::gpu::TargetId;
 use crate::join::WheelsError;
@@ -152,6 +152,7 @@ impl Question {
         found.seen.add(files.seen);
         let is_wanted = |file: &&LibraryFile| file.paths().any(|path| self.is_wanted(path));
         let mut with_code = Vec::new();
+        found.seen.has_wanted |= files.files.iter().any(|file| is_wanted(&file));
         for library in files.files.iter().filter(is_wanted) {
             let has_code = match open(&library.path, &self.resources) {
                 Ok(opened) => {
@@ -201,7 +202,7 @@ impl Question {
             match self.assembled(|question| assembled::of_wheels(&set, &unread, question)) {
                 Err(WhyError::Wheels(conflict @ WheelsError::Version { .. })) => {
                     let reason = format!("these wheels cannot be installed together: {conflict}");
-                    let cause = Cause::new(&cause::PACKAGE_VERSION, reason, None);
+                    let cause = Cause::new(CauseKind::PackageVersion, reason, None);
                     let paths = set.iter().map(|wheel| wheel.path.display().to_string()).collect();
                     found.causes.push(FoundCause { cause, targets: self.names(gpus), paths });
                 }
@@ -262,7 +263,8 @@ impl Question {
         assemble: impl FnOnce(&AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError>,
     ) -> Result<AssembledFiles, WhyError> {
         let devices: Vec<_> = self.gpus.iter().map(|gpu| self.device_of(gpu)).collect();
-        assemble(&AssemblyQuestion { devices: &devices, resources: &self.resources })
+        let is_wanted = |path: &Path| self.is_wanted(path);
+        assemble(&AssemblyQuestion { devices: &devices, is_wanted: &is_wanted, resources: &self.resources })
     }
 
     fn add(
@@ -306,7 +308,7 @@ impl Question {
             return None;
         }
         let target = self.device_of(gpu).to_string();
-        let cause = |reason: &str| Some(Cause::new(&DATABASE_MISSING, reason, None));
+        let cause = |reason: &str| Some(Cause::new(CauseKind::DatabaseMissing, reason, None));
         let (mut lacks, mut remark, mut not_built) = (None, None, None);
         match database.answers.get(&target) {
             Some(DatabaseAnswer::Found) => {}
@@ -342,7 +344,7 @@ fn nothing_for(split: &SplitDirectory, gpu: &TargetId, device: &TargetId) -> Fou
         split.gpus().into_iter().collect::<Vec<_>>().join(", ")
     );
     FoundCause {
-        cause: Cause::new(&cause::PACKAGE_NONE, reason, None),
+        cause: Cause::new(CauseKind::PackageNone, reason, None),
         targets: vec![device.to_string()],
         paths: vec![split.path.display().to_string()],
     }

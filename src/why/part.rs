@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::cause::{self, Cause};
+use crate::coverage::CauseKind;
 use crate::gpu::TargetId;
 use crate::opened::{Named, SplitDirectory, recognise};
 use crate::split::HOST;
@@ -31,7 +32,7 @@ pub(super) fn cause(library: &Path, device: &TargetId) -> Option<Cause> {
         format!("put {} over it in one directory, or install the wheels of both", parts.join(" and "))
     };
     let reason = format!("it is in the host part of a split, whose code is in its device parts; {what}");
-    Some(Cause::new(&cause::HOST_PART, reason, None))
+    Some(Cause::new(CauseKind::HostPart, reason, None))
 }
 
 /// Leads from a part or a view of a split to the one for the GPU. Nothing is installed into a mount, which is read-only.
@@ -45,9 +46,9 @@ pub(super) fn lead(file: &str, target: &str, cause: &mut Cause) {
     if let Some(right) = right_place(&split, &file, &device).filter(|_| cause::is_of_place(cause.kind)) {
         // Other reasons tell what to install.
         let here =
-            if *cause.kind == cause::NO_CODE { &*cause.reason } else { "it is in another part or view of the split" };
+            if cause.kind == CauseKind::NoCode { &*cause.reason } else { "it is in another part or view of the split" };
         let reason = format!("{right} for {}; {here}", device.processor());
-        *cause = Cause::new(&cause::OTHER_VIEW, reason, None);
+        *cause = Cause::new(CauseKind::OtherView, reason, None);
     }
 }
 

@@ -6,11 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::cause::{self, Cause};
+use super::cause::Cause;
 use super::installed;
+use super::libraries::LibraryFile;
 use super::lookup::Lookup;
-use super::pieces::read_pieces;
 use crate::binary::Imports;
+use crate::coverage::CauseKind;
 use crate::loader::{ARCHIVE_LIBRARY, OwnRuntime, RUNTIME, RuntimeNames, SearchDirectory, is_library};
 use crate::resources::Resources;
 use crate::source::open_file;
@@ -23,7 +24,7 @@ pub(super) const OLD_RUNTIME: &str =
 
 /// Records the runtime of a split library. Returns a cause if the runtime cannot read archives.
 pub(super) fn judge(
-    library: &Path,
+    library: &LibraryFile,
     variables: &BTreeMap<OsString, OsString>,
     loaded: Option<&[PathBuf]>,
     resources: &Arc<Resources>,
@@ -31,17 +32,19 @@ pub(super) fn judge(
 ) -> Option<Cause> {
     let (found, is_override) = match loaded {
         Some(loaded) => (loaded.first().cloned(), false),
-        None => search(RUNTIME, library, variables, resources),
+        None => search(RUNTIME, (&library.path, library), variables, resources),
     };
     let Some(found) = found else {
         return none("where libraries are usually loaded from", lookup);
     };
     let how = if loaded.is_some() { "has loaded" } else { "would load" };
-    let mut names = RuntimeNames::default();
-    if read_pieces(&found, |piece| names.observe(piece)).is_err() {
-        lookup.evidence.saw(format!("{}: a HIP runtime that cannot be read", found.display()));
+    let content = library.found_at(&found).and_then(|place| open_file(&place, resources).ok());
+    let Some(names) = content.as_deref().and_then(RuntimeNames::of) else {
+        let is_too_large = content.is_some_and(|content| RuntimeNames::is_too_large(&*content));
+        let what = if is_too_large { "is too large to be searched" } else { "cannot be read" };
+        lookup.evidence.saw(format!("{}: a HIP runtime that {what}", found.display()));
         return None;
-    }
+    };
     let what = if names.reads_archives() { "reads archives" } else { "does not read archives" };
     let text = format!("the process {how} {}, which {what} (by the symbols in it)", found.display());
     if loaded.is_some() {
@@ -51,7 +54,7 @@ pub(super) fn judge(
     }
     if names.reads_archives() {
         if names.names_library() {
-            let (kpack, _) = search(ARCHIVE_LIBRARY, &found, variables, resources);
+            let (kpack, _) = search(ARCHIVE_LIBRARY, (&found, library), variables, resources);
             let none = format!("it needs {ARCHIVE_LIBRARY}*, which is not where libraries are usually loaded from");
             lookup
                 .evidence
@@ -61,7 +64,7 @@ pub(super) fn judge(
     }
     if is_override {
         let reason = format!("the HIP runtime {} {READS_NONE}", found.display());
-        return Some(Cause::new(&cause::RUNTIME_OLD, reason, Some("unset LD_LIBRARY_PATH".to_owned())));
+        return Some(Cause::new(CauseKind::RuntimeOld, reason, Some("unset LD_LIBRARY_PATH".to_owned())));
     }
     Some(too_old(&found))
 }
@@ -88,32 +91,33 @@ fn too_old(runtime: &Path) -> Cause {
         "the HIP runtime {} {READS_NONE}; use one of ROCm 7.13 or later, or a thin view (docs/why.md)",
         runtime.display()
     );
-    Cause::new(&cause::RUNTIME_OLD, reason, None)
+    Cause::new(CauseKind::RuntimeOld, reason, None)
 }
 
 /// The library with this prefix that would be loaded, and whether only `LD_LIBRARY_PATH` leads to it. That comes before a
-/// RUNPATH, and after an RPATH (`ld.so(8)`).
+/// RUNPATH, and after an RPATH (`ld.so(8)`). Directories are those of the root of `file`.
 fn search(
     begin: &str,
-    library: &Path,
+    (library, file): (&Path, &LibraryFile),
     variables: &BTreeMap<OsString, OsString>,
     resources: &Arc<Resources>,
 ) -> (Option<PathBuf>, bool) {
-    let imports = open_file(library, resources).ok().and_then(|content| Imports::read(&content).ok()?);
+    let content = file.found_at(library).and_then(|place| open_file(&place, resources).ok());
+    let imports = content.and_then(|content| Imports::read(&content).ok()?);
     let (rpath, runpath, needed) = imports.map_or_else(Default::default, |it| match it.runpath {
         Some(runpath) => (Vec::new(), runpath, it.needed),
         None => (it.rpath, Vec::new(), it.needed),
     });
     let listed = |list: &[Vec<u8>]| {
         let directories = list.iter().flat_map(|element| SearchDirectory::of(element));
-        directories.filter_map(|it| it.on_disk(library.parent()?)).find_map(|it| first_in(&it, begin))
+        directories.filter_map(|it| it.on_disk(library.parent()?)).find_map(|it| first_in(&it, begin, file))
     };
     if let Some(found) = listed(&rpath) {
         return (Some(found), false);
     }
     let value = |name: &str| variables.get(&OsString::from(name)).cloned().unwrap_or_default();
     let of_variable =
-        std::env::split_paths(&value("LD_LIBRARY_PATH")).find_map(|directory| first_in(&directory, begin));
+        std::env::split_paths(&value("LD_LIBRARY_PATH")).find_map(|directory| first_in(&directory, begin, file));
     if of_variable.is_some() {
         return (of_variable, true);
     }
@@ -131,11 +135,11 @@ fn search(
     let usual = ["/opt/rocm/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"].map(PathBuf::from);
     let own = [library.parent().map(Path::to_owned), of_site("_rocm_sdk_core/lib"), first, rocm].into_iter().flatten();
     let mut places = own.chain(usual).chain(last);
-    (places.find_map(|directory| first_in(&directory, begin)), false)
+    (places.find_map(|directory| first_in(&directory, begin, file)), false)
 }
 
-fn first_in(directory: &Path, begin: &str) -> Option<PathBuf> {
-    let names = fs::read_dir(directory).ok()?.filter_map(Result::ok).map(|entry| entry.path());
+fn first_in(directory: &Path, begin: &str, library: &LibraryFile) -> Option<PathBuf> {
+    let names = fs::read_dir(library.found_at(directory)?).ok()?.filter_map(Result::ok).map(|entry| entry.path());
     let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| is_library(name.as_encoded_bytes(), begin));
     names.filter(is_it).min()
 }

@@ -6,22 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rocm_kpack::{Archive, ArchiveFile, Environment, Error, Marker, search, toc_key};
-use rustix::fs::{Access, access};
-use rustix::io::Errno;
 
-use super::cause::{self, Cause};
+use super::cause::Cause;
 use super::libraries::LibraryFile;
 use super::lookup::Lookup;
 use super::nearby::{NearbyArchives, nearby_archives};
 use super::{device, installed, kpack_path, part};
 use crate::binary::{SplitBinary, SplitWrapper};
+use crate::coverage::{CauseKind, Problem};
 use crate::fatbin::{CODE_BEGINNING, code_problem, damage_by_beginning};
 use crate::gpu::TargetId;
 use crate::kpack::{read_entry, stored_object};
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 use crate::source::open_file;
-use crate::text::quoted;
 
 /// A place where a runtime looks for an archive.
 struct ArchiveCandidate {
@@ -65,7 +63,7 @@ pub(super) fn look_up(
     if environment.is_disabled {
         lookup.evidence.saw("ROCM_KPACK_DISABLE is set");
         lookup.fail(Cause::new(
-            &cause::ARCHIVES_OFF,
+            CauseKind::ArchivesOff,
             "ROCM_KPACK_DISABLE forbids the runtime to read archives",
             Some("unset ROCM_KPACK_DISABLE".to_owned()),
         ));
@@ -89,7 +87,7 @@ impl ArchiveSearch<'_> {
                 lookup.evidence.saw(format!("wrapper {number} leads to no marker: {error}"));
                 let again = "install the library again, and strip libraries before they are split (docs/tools.md)";
                 let reason = format!("the library's marker, which names the archives, is damaged: {again}");
-                Cause::new(&cause::MARKER_DAMAGED, reason, None)
+                Cause::new(CauseKind::MarkerDamaged, reason, None)
             })?;
             if last.as_ref().is_none_or(|(before, _)| *before != marker) {
                 let candidates = self.candidates(&marker, lookup);
@@ -105,7 +103,7 @@ impl ArchiveSearch<'_> {
             let read = self.read(open, (&key, &target), lookup.with_code == 0).map_err(|error| {
                 let of_packages = installed::cause(&self.file.path, self.device, Some(path), lookup);
                 let reason = format!("{} is damaged: {key} for {target}: {error}", path.display());
-                Cause::new(&cause::ARCHIVE_DAMAGED, reason, of_packages.and_then(|cause| cause.command))
+                Cause::new(CauseKind::ArchiveDamaged, reason, of_packages.and_then(|cause| cause.command))
             })?;
             let damage = read.map(|reason| format!("{}: {key} for {target}: {reason}", path.display()));
             lookup.damage = lookup.damage.take().or(damage);
@@ -130,7 +128,7 @@ impl ArchiveSearch<'_> {
 
     /// The wrappers whose code archives have for other GPUs. The others have no kernels.
     fn held_for_others(&self, marker: &Marker, missing: Vec<(usize, String)>) -> Vec<usize> {
-        let nearby = nearby_archives(marker, &self.file.path).paths.into_iter().map(|path| self.candidate(path));
+        let nearby = nearby_archives(marker, self.file).paths.into_iter().map(|path| self.candidate(path));
         let nearby: Vec<_> = nearby.collect();
         let open = || nearby.iter().filter_map(ArchiveCandidate::archive);
         let holds = |archive: &Archive<ArchiveFile>, key: &str| {
@@ -183,7 +181,7 @@ impl ArchiveSearch<'_> {
     }
 
     fn candidate(&self, path: PathBuf) -> ArchiveCandidate {
-        ArchiveCandidate::at(path, self.resources)
+        ArchiveCandidate::at(path, self.file, self.resources)
     }
 
     /// The archives that a runtime tries, without duplicates.
@@ -256,7 +254,7 @@ impl ArchiveSearch<'_> {
              (uv: --link-mode copy), or name the archives in ROCM_KPACK_PATH",
             link.display()
         );
-        Some(Cause::new(&cause::LINKED_LIBRARY, reason, Some(kpack_path::export(&archives))))
+        Some(Cause::new(CauseKind::LinkedLibrary, reason, Some(kpack_path::export(&archives))))
     }
 
     /// Why none of the archives has code.
@@ -272,10 +270,12 @@ impl ArchiveSearch<'_> {
             let reason = format!(
                 "ROCM_KPACK_PATH is set, so only the archives that it names are tried, and none of them fits{why}"
             );
-            return Cause::new(&cause::ARCHIVES_NAMED, reason, Some("unset ROCM_KPACK_PATH".to_owned()));
+            return Cause::new(CauseKind::ArchivesNamed, reason, Some("unset ROCM_KPACK_PATH".to_owned()));
         }
-        if let Some(denied) = candidates.iter().find(|it| matches!(it.state, SplitState::Denied)) {
-            return denied_cause(&denied.path);
+        let mut denied = candidates.iter().filter(|it| matches!(it.state, SplitState::Denied));
+        if let Some(place) = denied.find_map(|it| self.file.found_at(&it.path)) {
+            let denied = Problem::denied(&place);
+            return Cause::new(CauseKind::ArchiveDenied, denied.reason, denied.command);
         }
         let of_marker =
             candidates.iter().filter(|it| !self.environment.path_prefix.contains(&it.path) || it.path.is_file());
@@ -294,27 +294,27 @@ impl ArchiveSearch<'_> {
         );
         let command = of_packages.as_ref().and_then(|cause| cause.command.clone());
         if let Some((_, reason)) = broken {
-            return Cause::new(&cause::ARCHIVE_DAMAGED, reason, command);
+            return Cause::new(CauseKind::ArchiveDamaged, reason, command);
         }
         if let Some(offering) = offering {
             let (archive, key) = (offering.path.display(), key.unwrap_or("it"));
-            let known = of_packages.filter(|cause| *cause.kind == cause::PACKAGE_VERSION);
+            let known = of_packages.filter(|cause| cause.kind == CauseKind::PackageVersion);
             let why = match installed::replaced(path, &offering.path) {
                 Some(package) => format!("it was replaced: its SHA-256 is not the one in the RECORD of {package}"),
                 None => "it is of another build or was replaced".to_owned(),
             };
             let reason = format!("{archive} has nothing called {key}; {why}");
-            return known.unwrap_or_else(|| Cause::new(&cause::ARCHIVE_REPLACED, reason, command));
+            return known.unwrap_or_else(|| Cause::new(CauseKind::ArchiveReplaced, reason, command));
         }
         if let Some(unfit) = unfit {
             let names = unfit.archive().map(|archive| archive.targets().join(", ")).unwrap_or_default();
             let reason = format!("{} is an archive for {names}", unfit.path.display());
-            return Cause::new(&cause::ARCHIVE_UNFIT, reason, command);
+            return Cause::new(CauseKind::ArchiveUnfit, reason, command);
         }
         if let Some(of_part) = part::cause(path, device) {
             return of_part;
         }
-        self.cause_of_names(&nearby_archives(marker, path), of_packages)
+        self.cause_of_names(&nearby_archives(marker, self.file), of_packages)
     }
 
     /// Why none of the `existing` archives is tried, by the targets in their names.
@@ -327,7 +327,7 @@ impl ArchiveSearch<'_> {
         if let Some(code) = existing.targets.iter().find(|code| device.candidates().contains(code)) {
             let reason =
                 format!("there is an archive for {code}, but no runtime looks for its name; split the library again");
-            return Cause::new(&cause::ARCHIVE_NAME, reason, None);
+            return Cause::new(CauseKind::ArchiveName, reason, None);
         }
         let causes = [device::other_mode, device::unfound];
         if let Some(cause) = causes.iter().find_map(|cause| cause(device, &existing.targets.iter().collect())) {
@@ -344,7 +344,7 @@ impl ArchiveSearch<'_> {
             ),
             (names, _) => format!("there are archives for {} only", names.join(", ")),
         };
-        of_packages.unwrap_or_else(|| Cause::new(&cause::ARCHIVES_NONE, beside, None))
+        of_packages.unwrap_or_else(|| Cause::new(CauseKind::ArchivesNone, beside, None))
     }
 }
 
@@ -358,10 +358,11 @@ fn marker(wrapper: &SplitWrapper) -> Result<Marker, String> {
 }
 
 impl ArchiveCandidate {
-    fn at(path: PathBuf, resources: &Arc<Resources>) -> Self {
-        let opened = ArchiveFile::open(&path).and_then(Archive::open).and_then(|archive| {
+    fn at(path: PathBuf, library: &LibraryFile, resources: &Arc<Resources>) -> Self {
+        let Some(place) = library.found_at(&path) else { return Self { path, state: SplitState::Absent } };
+        let opened = ArchiveFile::open(&place).and_then(Archive::open).and_then(|archive| {
             archive.index()?;
-            let content = open_file(&path, resources).map_err(|error| Error::Read(io::Error::other(error)))?;
+            let content = open_file(&place, resources).map_err(|error| Error::Read(io::Error::other(error)))?;
             Ok(OpenArchive { archive, content })
         });
         let state = match opened {
@@ -374,25 +375,11 @@ impl ArchiveCandidate {
     }
 
     fn open(&self) -> Option<&OpenArchive> {
-        match &self.state {
-            SplitState::Open(open) => Some(open),
-            SplitState::Absent | SplitState::Denied | SplitState::Broken(_) => None,
-        }
+        let SplitState::Open(open) = &self.state else { return None };
+        Some(open)
     }
 
     fn archive(&self) -> Option<&Archive<ArchiveFile>> {
         self.open().map(|open| &open.archive)
     }
-}
-
-/// What may not be read: an archive, or a directory above it that may not be entered.
-fn denied_cause(archive: &Path) -> Cause {
-    let mut directories: Vec<_> = archive.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).collect();
-    directories.reverse();
-    let is_closed = |path: &&Path| access(*path, Access::EXEC_OK).is_err_and(|error| error == Errno::ACCESS);
-    let (reason, command) = match directories.into_iter().find(is_closed) {
-        Some(closed) => (format!("{} may not be entered", closed.display()), format!("chmod a+rx {}", quoted(closed))),
-        None => (format!("{} may not be read", archive.display()), format!("chmod a+r {}", quoted(archive))),
-    };
-    Cause::new(&cause::ARCHIVE_DENIED, reason, Some(command))
 }

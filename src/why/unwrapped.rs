@@ -20,6 +20,9 @@ impl Question {
         for path in paths {
             let mut judged = Vec::new();
             for (file, unpacked, mut code) in self.searched(path) {
+                found.seen.has_wanted = true;
+                let foreign = code.found.iter().find(|found| !found.form.is_amd());
+                found.foreign.extend(foreign.map(|code| format!("{} ({})", file.display(), code.form.name())));
                 code.found.retain(|found| found.form.is_amd());
                 let relative = file.strip_prefix(path).unwrap_or(&file).as_os_str().as_encoded_bytes();
                 let place = EntryPath::new(relative).unwrap_or_else(|_| EntryPath::root());

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::cause::Cause;
+use crate::coverage::CauseKind;
 use crate::gpu::{BundleKey, TargetId};
-use crate::verify::{devices_of, key_of_device};
-use crate::wheel::{Metadata, normalise};
+use crate::verify::devices_of;
+use crate::wheel::{Metadata, normalise, part_in};
 
 /// The packages with the code for a GPU, by the METADATA of their host package.
 pub(super) struct WantedPackages {
@@ -23,14 +25,20 @@ impl WantedPackages {
         let devices = devices_of(host);
         let offered = devices.keys().filter(|key| *key != "all").cloned().collect();
         let target = normalise(device.processor());
-        if let Some(packages) = devices.get(&target) {
-            let extra = format!("device-{target}");
+        if let Some((packages, extra)) = devices.get(&target).zip(host.own_extras().of_split(&target)) {
             let requirement = format!("{}[{extra}]=={}", host.name, host.version);
             return Self { packages: packages.clone(), requirements: vec![requirement], extra: Some(extra), offered };
         }
         let packages = of_families(&devices, device);
         let requirements = packages.iter().map(exact).collect();
         Self { packages, requirements, extra: None, offered }
+    }
+
+    /// That a host package names none for this GPU. `None` if it names none at all.
+    pub(super) fn lacking(&self, name: &str, version: &str, device: &TargetId) -> Option<Cause> {
+        let (gpu, offered) = (device.processor(), self.offered.join(", "));
+        let reason = format!("{name} {version} has no package for {gpu}; it has some for {offered}");
+        (!self.offered.is_empty()).then(|| Cause::new(CauseKind::PackageNone, reason, None))
     }
 }
 
@@ -40,7 +48,7 @@ fn of_families(
     device: &TargetId,
 ) -> BTreeSet<(String, String)> {
     let chain = BundleKey::of(device).packaging_chain();
-    let is_above = |it: &&(String, String)| key_of_device(&it.0).is_some_and(|key| chain.contains(&key));
+    let is_above = |it: &&(String, String)| part_in(&it.0).is_some_and(|key| chain.contains(&key));
     devices.values().flatten().filter(is_above).cloned().collect()
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::{self, code_object, fixture, program, succeeds, torch_wheel};
+use crate::common::{code_object, fixture, program, put_in as put, succeeds, torch_wheel};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -35,10 +35,6 @@ fn failures(coverage: &Value) -> Vec<[String; 3]> {
 fn lacking(list: &Value) -> Vec<[String; 3]> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     list.as_array().unwrap().iter().map(|it| [text(&it["what"]), text(&it["path"]), text(&it["target"])]).collect()
-}
-
-fn put(place: &Path, path: &str, bytes: &[u8]) {
-    common::put(place.join(path), bytes);
 }
 
 /// The header of code for a processor, by its number in LLVM's `ELF.h`.
@@ -284,15 +280,15 @@ fn artifacts_are_judged_by_component() {
     for input in ["shard", "split", "shard/blas_lib_gfx103X", "blas_lib_gfx103X.tar"] {
         assert_eq!(failed(input, "gfx1030,gfx90a", 0), Vec::<String>::new(), "{input}");
     }
-    let library = "library blas_lib_gfx103X/blas/stage/lib/librocblas.so.5";
-    let database = "database blas_lib_gfx103X/blas/stage/lib/rocblas/library";
+    let library = "library blas_lib_gfx103X/lib/librocblas.so.5";
+    let database = "database blas_lib_gfx103X/lib/rocblas/library";
     assert_eq!(failed("shard", "gfx942", 1), [library, database]);
-    assert_eq!(failed("split", "gfx942", 1)[0], "library blas_lib/blas/stage/lib/librocblas.so.5");
+    assert_eq!(failed("split", "gfx942", 1)[0], "library blas_lib/lib/librocblas.so.5");
     let only = ["split", "--require", "gfx942", "--require-in", "blas_lib/**/rocblas/library"];
     assert_eq!(failures(&coverage(place.path(), &only, 1)).len(), 1);
     // Without a code object, and without the device part of one GPU.
     fs::remove_file(place.path().join("split/blas_lib_gfx1030/blas/stage/lib/rocblas/library/x_gfx1030.co")).unwrap();
-    assert_eq!(failed("split", "gfx1030", 1), ["database blas_lib/blas/stage/lib/rocblas/library"]);
+    assert_eq!(failed("split", "gfx1030", 1), ["database blas_lib/lib/rocblas/library"]);
     // Nobody has code objects then.
     fs::remove_dir_all(place.path().join("split/blas_lib_gfx90a")).unwrap();
     assert_eq!(failed("split", "gfx90a", 1).len(), 2);
@@ -605,4 +601,52 @@ fn what_cannot_be_judged_is_named_and_fails_if_that_is_wanted() {
     );
     let said = text(place.path(), &["packed"], 0);
     assert!(said.contains("packed by UPX") && !said.contains("no device code") && !said.contains(": ,"), "{said}");
+}
+
+/// A split says what is wrong with its archives, and the gate does not pass code that is none.
+#[test]
+fn damaged_archives_of_a_split_are_not_missing_code() {
+    type Damage<'a> = &'a dyn Fn(&mut Vec<u8>);
+
+    let place = tempfile::tempdir().unwrap();
+    crate::common::put(place.path().join("tree/lib/libx.so"), fixture("plain.so"));
+    let split = crate::common::ran(place.path(), &["split", "tree", "-o", "split"]);
+    assert_eq!(split.0, Some(0), "{}", split.1);
+    let archive = place.path().join("split/gfx90a/.kpack");
+    let archive = fs::read_dir(archive).unwrap().next().unwrap().unwrap().path();
+    let whole = fs::read(&archive).unwrap();
+    let first_frame = 64..104;
+    let damages: [(&str, Damage); 5] = [
+        ("it is empty", &Vec::clear),
+        ("table of contents", &|bytes| bytes.truncate(bytes.len() / 2)),
+        ("it is not a version 1 kpack archive", &|bytes| bytes.fill(0)),
+        ("version 1", &|bytes| bytes[..4].copy_from_slice(b"KPAX")),
+        ("frames", &|bytes| bytes[first_frame.clone()].iter_mut().for_each(|byte| *byte ^= 0xff)),
+    ];
+    for (named, damage) in damages {
+        let mut bytes = whole.clone();
+        damage(&mut bytes);
+        fs::write(&archive, &bytes).unwrap();
+        let (code, said) = crate::common::ran(place.path(), &["why", "split", "--target", "gfx90a"]);
+        assert!(
+            code == Some(1) && said.contains(named) && said.contains("rocm_gfx90a.kpack"),
+            "{named}: {code:?} {said}"
+        );
+        let (code, said) = crate::common::ran(place.path(), &["inspect", "split", "--require", "gfx90a"]);
+        assert!(code == Some(1) && said.contains("its code for gfx90a is not known"), "{named}: {code:?} {said}");
+    }
+    // Code of another GPU is no code of this one, and stored bytes that are no code are damaged.
+    let options = ["--compression", "none"];
+    let split =
+        crate::common::ran(place.path(), &[&["split", "tree", "-o", "split", "--force"], &options[..]].concat());
+    assert_eq!(split.0, Some(0), "{}", split.1);
+    let mut bytes = fs::read(&archive).unwrap();
+    let places: Vec<_> = memchr::memmem::find_iter(&bytes, b"\x7fELF").collect();
+    for place in places {
+        bytes[place] = 0;
+    }
+    fs::write(&archive, bytes).unwrap();
+    let (code, said) = crate::common::ran(place.path(), &["why", "split", "--target", "gfx90a"]);
+    assert!(code == Some(1) && said.contains("neither an AMDGPU ELF file nor SPIR-V"), "{code:?} {said}");
+    assert_eq!(crate::common::ran(place.path(), &["inspect", "split", "--require", "gfx90a"]).0, Some(1));
 }

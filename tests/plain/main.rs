@@ -41,3 +41,4 @@ mod wheels;
 mod why;
 mod why_databases;
 mod why_machine;
+mod why_places;

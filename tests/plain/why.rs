@@ -462,8 +462,10 @@ fn views_have_their_code() {
 fn what_cannot_be_read_is_no_answer() {
     for (arguments, code, status, expected) in [
         (["/nowhere", "--target=gfx942"], 5, "unknown", "/nowhere: No such file"),
-        (["--pid=999999999", "--target=gfx942"], 3, "unreadable", "there is no process with this ID"),
-        (["--python=/nowhere", "--target=gfx942"], 3, "unreadable", "--python /nowhere"),
+        (["--pid=999999999", "--target=gfx942"], 5, "unknown", "there is no process with this ID"),
+        (["--python=/nowhere", "--target=gfx942"], 5, "unknown", "/nowhere: let --python name an interpreter"),
+        (["--python=grep", "--target=gfx942"], 3, "unreadable", "it does not say where its packages are"),
+        (["tests/fixtures/plain.so", "--binary=x.so"], 4, "nothing", "--target auto"),
         (["tests/fixtures/host-only.so", "--target=gfx942"], 4, "nothing", "name the files or their directory"),
         (["tests/fixtures/plain.so", "--topology=/nowhere"], 4, "nothing", "--target auto"),
         (["tests/fixtures/plain.so", "--target=GFX_"], 2, "", "is no target"),

@@ -719,7 +719,7 @@ fn the_command_for_a_damage_repairs_it() {
 
 #[test]
 fn healthy_trees_give_nothing() {
-    let healthy: [Healthy; 11] = [
+    let healthy: [Healthy; 12] = [
         ("flat", Tree::flat, |_| (), &["gfx90a", "gfx1030", "gfx90a:xnack+", "gfx1030,gfx90a"]),
         ("divided", Tree::divided, |_| (), &["gfx90a", "gfx1030", "gfx90a:xnack+", "gfx1030,gfx90a"]),
         ("generic", Tree::generic, |_| (), &["gfx1030"]),
@@ -770,6 +770,19 @@ fn healthy_trees_give_nothing() {
             &["gfx90a", "gfx1030"],
         ),
         ("Debian", Tree::debian, |_| (), &["gfx90a", "gfx1030"]),
+        (
+            "symlinks of an unpacked root",
+            Tree::flat,
+            |it| {
+                for (path, place) in [("lib/rocblas", "store/b"), (HIPBLASLT, "opt/lt"), (MIOPEN, "opt/db")] {
+                    it.rename(path, place);
+                    symlink(Path::new("/").join(place), it.at(path)).unwrap();
+                }
+                it.rename("opt/lt/TensileLibrary_lazy_gfx90a.dat", "opt/lazy");
+                symlink("/opt/lazy", it.at("opt/lt/TensileLibrary_lazy_gfx90a.dat")).unwrap();
+            },
+            &["gfx90a", "gfx1030"],
+        ),
         (
             "a large merged catalogue, as that of rocBLAS 5.5 with 117 MB",
             Tree::flat,

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::files::{LibraryFiles, NoListing};
 use super::listing::DatabaseListing;
-use super::place::DatabasePlace;
-use super::problem::{self, Problem, Severity};
+use super::place::DatabaseSearch;
+use super::problem::{Problem, Severity};
 use super::trail::LookupEvidence;
+use crate::coverage::cause::CauseKind;
 use crate::database::Handler;
 use crate::gpu::TargetId;
 use crate::source::EntryPath;
@@ -25,12 +26,8 @@ const MAGICS: [&[u8]; 2] = [b"PK\x03\x04", b"AKS2"];
 const MAX_FILES: usize = 4096;
 
 /// Follows AOTriton.
-pub(super) fn look_up(
-    files: &dyn LibraryFiles,
-    place: &DatabasePlace,
-    device: &TargetId,
-    evidence: &mut LookupEvidence,
-) -> Option<Problem> {
+pub(super) fn look_up(search: &DatabaseSearch<'_>, evidence: &mut LookupEvidence) -> Option<Problem> {
+    let DatabaseSearch { files, place, device, .. } = *search;
     let base = &place.directory;
     let listing = match DatabaseListing::of_database(files, base, evidence, Problem::denied) {
         Ok(listing) => listing,
@@ -41,7 +38,7 @@ pub(super) fn look_up(
         let others: Vec<_> = others.iter().filter_map(|name| name.strip_prefix("amd-")).collect();
         let has = if others.is_empty() { "nothing".to_owned() } else { others.join(", ") };
         let reason = format!("{} has no images for {}; it has {has}", base.display(), device.processor());
-        return Some(printing(base, Problem::new(&problem::DATABASE_MISSING, reason, base).doubtful()));
+        return Some(printing(base, Problem::new(CauseKind::DatabaseMissing, reason, base).doubtful()));
     }
     let of_others = others.iter().filter_map(|name| files.list(&listing.path(name).join("flash")).ok());
     let of_others: BTreeSet<_> = of_others.flatten().collect();
@@ -73,10 +70,10 @@ fn check(
     let flash = directory.join("flash");
     let listing = match DatabaseListing::of(files, &flash) {
         Ok(listing) => listing,
-        Err(NoListing::Denied) => return Some(denied(&flash)),
+        Err(NoListing::Denied) => return Some(denied(&files.place(&flash))),
         Err(NoListing::Absent | NoListing::Outside) => {
             let reason = format!("{} is missing", flash.display());
-            return Some(printing(&flash, Problem::new(&problem::DATABASE_FILE_MISSING, reason, &flash)));
+            return Some(printing(&flash, Problem::new(CauseKind::DatabaseFileMissing, reason, &flash)));
         }
     };
     evidence.trail.saw(format!("{} has {} kernels", flash.display(), listing.names.len()));
@@ -93,11 +90,11 @@ fn check(
             let path = flash.join(&zip);
             if has_any && !is_built() {
                 let reason = format!("{} has no {kernel}, and no other GPU has it", flash.display());
-                left_out.get_or_insert_with(|| Problem::new(&problem::DATABASE_FILE_MISSING, reason, &path).remark());
+                left_out.get_or_insert_with(|| Problem::new(CauseKind::DatabaseFileMissing, reason, &path).remark());
                 continue;
             }
             let reason = format!("{}/{kernel} is missing, a kernel of attention", flash.display());
-            return Some(printing(&path, Problem::new(&problem::DATABASE_FILE_MISSING, reason, &path)));
+            return Some(printing(&path, Problem::new(CauseKind::DatabaseFileMissing, reason, &path)));
         } else if let Some(problem) = check_file(files, &listing.path(&zip)) {
             return Some(problem);
         }
@@ -109,24 +106,24 @@ fn check_directory(files: &dyn LibraryFiles, directory: &Path) -> Option<Problem
     match DatabaseListing::of(files, directory) {
         Ok(listing) if listing.names.is_empty() => {
             let reason = format!("{} is empty", directory.display());
-            Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, directory))
+            Some(Problem::new(CauseKind::DatabaseFileMissing, reason, directory))
         }
         Ok(listing) => {
             listing.ending(&[".aks2"]).take(MAX_FILES).find_map(|name| check_file(files, &listing.path(name)))
         }
-        Err(_) => Some(denied(directory)),
+        Err(_) => Some(denied(&files.place(directory))),
     }
 }
 
 /// Checks how a file begins.
 fn check_file(files: &dyn LibraryFiles, path: &Path) -> Option<Problem> {
     if !files.is_readable(path) {
-        return Some(denied(path));
+        return Some(denied(&files.place(path)));
     }
     let beginning = files.open(path).and_then(|it| it.beginning(4).ok());
     let is_known = beginning.is_some_and(|beginning| MAGICS.contains(&&beginning[..]));
     let reason = format!("{} is damaged: it is no archive of images", path.display());
-    (!is_known).then(|| Problem::new(&problem::DATABASE_DAMAGED, reason, path))
+    (!is_known).then(|| Problem::new(CauseKind::DatabaseDamaged, reason, path))
 }
 
 fn denied(path: &Path) -> Problem {

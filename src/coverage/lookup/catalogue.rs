@@ -10,8 +10,9 @@ use std::path::Path;
 
 use super::files::LibraryFiles;
 use super::listing::DatabaseListing;
-use super::problem::{self, Problem};
-use crate::database::tensile::{HELPERS, catalogues, files_of_name, is_lazy, lost};
+use super::problem::Problem;
+use crate::coverage::cause::CauseKind;
+use crate::database::tensile_library::{HELPERS, catalogues, files_of_name, is_lazy, lost};
 use crate::database::{Handler, begins_catalogue, catalogue_names};
 use crate::loader::NameSearch;
 use crate::memory::{Parser, WholeFile};
@@ -71,7 +72,7 @@ pub(super) fn check_own_code(
         path.display(),
         catalogue.display()
     );
-    Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, path))
+    Some(Problem::new(CauseKind::DatabaseFileMissing, reason, path))
 }
 
 /// Whether the processor is a text in a catalogue, which msgpack begins with its length. Only the predicates of rows have
@@ -97,15 +98,15 @@ pub(super) fn check_mapping(
     let path = listing.path(&format!("{stem}.dat"));
     let Some(existing) = files_of_name(&stem).find(|name| listing.has(name)) else {
         let reason = format!("{} is missing, the mapping of solutions to catalogues", path.display());
-        return Some(printing(Problem::new(&problem::DATABASE_FILE_MISSING, reason, path)));
+        return Some(printing(Problem::new(CauseKind::DatabaseFileMissing, reason, path)));
     };
     let path = listing.path(&existing);
     if !files.is_readable(&path) {
-        return Some(printing(Problem::denied(&path)));
+        return Some(printing(Problem::denied(&files.place(&path))));
     }
     let is_empty = files.open(&path).is_some_and(|it| it.size() == 0);
     let reason = format!("{} is damaged: it is empty", path.display());
-    is_empty.then(|| printing(Problem::new(&problem::DATABASE_DAMAGED, reason, path)))
+    is_empty.then(|| printing(Problem::new(CauseKind::DatabaseDamaged, reason, path)))
 }
 
 fn printing(problem: Problem) -> Problem {

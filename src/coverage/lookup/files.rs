@@ -1,17 +1,17 @@
 //! Files as a library sees them that opens them by their paths: on the disk, or in an input.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{Access, access};
 
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryKind, EntryPath, Input, Resolved, open_file};
+use crate::source::{EntryKind, EntryPath, Input, Resolved, in_root, open_file};
 
 /// The most names that are read of one directory. A database of one GPU has about 1,000 files.
 const MAX_NAMES: usize = 1 << 17;
@@ -46,27 +46,43 @@ pub(crate) trait LibraryFiles {
     fn is_readable(&self, path: &Path) -> bool;
     /// A regular file.
     fn open(&self, path: &Path) -> Option<Arc<dyn Content>>;
+    /// Where a process finds a path, for a message; the path if that is nowhere.
+    fn place(&self, path: &Path) -> PathBuf {
+        path.to_owned()
+    }
 }
 
 /// The files on the disk.
-pub(crate) struct DiskFiles<'a>(pub(crate) &'a Arc<Resources>);
+pub(crate) struct DiskFiles<'a> {
+    /// The directory that may be the root of the library.
+    pub(crate) root: &'a Path,
+    pub(crate) resources: &'a Arc<Resources>,
+}
 
 impl LibraryFiles for DiskFiles<'_> {
     fn list(&self, directory: &Path) -> Result<BTreeSet<String>, NoListing> {
-        let entries = fs::read_dir(directory).map_err(|error| match error.kind() {
+        let place = in_root(directory, self.root).ok_or(NoListing::Absent)?;
+        let entries = fs::read_dir(place).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => NoListing::Denied,
             _ => NoListing::Absent,
         })?;
-        let existing = entries.filter_map(Result::ok).filter(|entry| entry.path().exists());
+        let is_link = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        let leads_to_file = |entry: &DirEntry| in_root(&entry.path(), self.root).is_some_and(|place| place.exists());
+        let exists = |entry: &DirEntry| !is_link(entry) || leads_to_file(entry);
+        let existing = entries.filter_map(Result::ok).filter(exists);
         Ok(existing.take(MAX_NAMES).filter_map(|entry| entry.file_name().into_string().ok()).collect())
     }
 
     fn is_readable(&self, path: &Path) -> bool {
-        access(path, Access::READ_OK).is_ok()
+        in_root(path, self.root).is_some_and(|place| access(place, Access::READ_OK).is_ok())
     }
 
     fn open(&self, path: &Path) -> Option<Arc<dyn Content>> {
-        open_file(path, self.0).ok()
+        open_file(&in_root(path, self.root)?, self.resources).ok()
+    }
+
+    fn place(&self, path: &Path) -> PathBuf {
+        in_root(path, self.root).unwrap_or_else(|| path.to_owned())
     }
 }
 

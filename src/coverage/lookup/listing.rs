@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files::{LibraryFiles, NoListing};
-use super::problem::{self, Problem};
+use super::problem::Problem;
 use super::trail::LookupEvidence;
+use crate::coverage::cause::CauseKind;
 use crate::fatbin::CodeFile;
 use crate::gpu::TargetId;
 use crate::resources::Resources;
@@ -40,8 +41,8 @@ impl DatabaseListing {
         denied: fn(&Path) -> Problem,
     ) -> Result<Self, Problem> {
         let listing = Self::of(files, directory).map_err(|error| match error {
-            NoListing::Denied => denied(directory),
-            _ => Problem::new(&problem::DATABASE_MISSING, error.absence(directory), directory).doubtful(),
+            NoListing::Denied => denied(&files.place(directory)),
+            _ => Problem::new(CauseKind::DatabaseMissing, error.absence(directory), directory).doubtful(),
         })?;
         evidence.directory = Some(directory.display().to_string());
         Ok(listing)

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use super::files::LibraryFiles;
 use super::listing::DatabaseListing;
-use super::place::DatabasePlace;
-use super::problem::{self, Problem};
+use super::place::DatabaseSearch;
+use super::problem::Problem;
 use super::trail::LookupEvidence;
+use crate::coverage::cause::CauseKind;
 use crate::database::{Arch, Handler};
 use crate::gpu::TargetId;
 use crate::report::table::counted;
@@ -21,12 +22,8 @@ const SEARCH: &str = ".HIP.fdb.txt";
 const KERNELS: &str = ".kdb";
 
 /// Follows MIOpen. Returns what makes it slow.
-pub(super) fn look_up(
-    files: &dyn LibraryFiles,
-    place: &DatabasePlace,
-    device: &TargetId,
-    evidence: &mut LookupEvidence,
-) -> Option<Problem> {
+pub(super) fn look_up(search: &DatabaseSearch<'_>, evidence: &mut LookupEvidence) -> Option<Problem> {
+    let DatabaseSearch { files, place, device, .. } = *search;
     let directory = &place.directory;
     let listing = match DatabaseListing::of_database(files, directory, evidence, denied) {
         Ok(listing) => listing,
@@ -36,7 +33,7 @@ pub(super) fn look_up(
     if own.is_empty() {
         // Most releases have no files for most GPUs.
         let reason = format!("{} has no files for {}", directory.display(), device.processor());
-        return Some(Problem::new(&problem::DATABASE_MISSING, reason, directory).doubtful());
+        return Some(Problem::new(CauseKind::DatabaseMissing, reason, directory).doubtful());
     }
     evidence.trail.saw(format!(
         "{} for {}",
@@ -56,11 +53,11 @@ fn is_for(name: &str, device: &TargetId) -> bool {
 /// Checks a file (`ReadonlyRamDb::ParseAndLoadDb` in ROCm/rocm-libraries 9d35ab7c, and `SQLiteBase` for compiled kernels).
 fn check(files: &dyn LibraryFiles, path: &Path) -> Option<Problem> {
     if !files.is_readable(path) {
-        return Some(denied(path));
+        return Some(denied(&files.place(path)));
     }
     let is_empty = files.open(path).is_some_and(|it| it.size() == 0);
     let reason = format!("{} is damaged: it is empty", path.display());
-    is_empty.then(|| Problem::new(&problem::DATABASE_DAMAGED, reason, path))
+    is_empty.then(|| Problem::new(CauseKind::DatabaseDamaged, reason, path))
 }
 
 /// A file that is missing although files for the GPU are there that go with it.
@@ -69,7 +66,7 @@ fn missing(listing: &DatabaseListing, own: &[&str]) -> Option<Problem> {
     if let Some(name) = search.into_iter().find(|name| !listing.has(name)) {
         let path = listing.path(&name);
         let reason = format!("{} is missing, so MIOpen searches again for the kernels of each layer", path.display());
-        return Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, path));
+        return Some(Problem::new(CauseKind::DatabaseFileMissing, reason, path));
     }
     let has_kernels = own.iter().any(|name| name.ends_with(KERNELS));
     let other = listing.ending(&[KERNELS]).next().filter(|_| !has_kernels)?;
@@ -80,7 +77,7 @@ fn missing(listing: &DatabaseListing, own: &[&str]) -> Option<Problem> {
     let name = own.iter().find_map(|name| name.strip_suffix(SEARCH).or_else(|| name.strip_suffix(TUNING)));
     let path = listing.path(&format!("{}{KERNELS}", name.unwrap_or("GPU")));
     let prints = format!("Missing system database file: {} Performance may degrade.", path.display());
-    Some(Problem::new(&problem::DATABASE_FILE_MISSING, reason, path).printing(prints))
+    Some(Problem::new(CauseKind::DatabaseFileMissing, reason, path).printing(prints))
 }
 
 fn denied(path: &Path) -> Problem {

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use super::files::{LibraryFiles, NoListing};
-use crate::database::{DatabaseReader, EmptyVariable, VERSION, is_version};
+use crate::database::{DatabaseReader, EmptyVariable, Handler, VERSION, is_version};
+use crate::gpu::TargetId;
 use crate::loader::NameSearch;
+use crate::resources::Resources;
 
 /// The directory that a library takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +24,16 @@ pub(crate) struct LoadedLibrary<'a> {
     pub(crate) path: &'a Path,
     /// The directories of those names.
     pub(crate) directories: &'a [PathBuf],
+}
+
+/// A library that looks in a database for what a GPU needs.
+pub(crate) struct DatabaseSearch<'a> {
+    pub(crate) handler: Handler,
+    pub(crate) library: &'a Path,
+    pub(crate) place: &'a DatabasePlace,
+    pub(crate) device: &'a TargetId,
+    pub(crate) files: &'a dyn LibraryFiles,
+    pub(crate) resources: &'a Arc<Resources>,
 }
 
 impl DatabasePlace {

@@ -1,42 +1,12 @@
-//! What is wrong with a database, and the causes of this room.
+//! What is wrong with a database.
 
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use crate::coverage::cause::{CauseKind, cause_kinds};
+use crate::coverage::cause::CauseKind;
 use crate::database::Handler;
 use crate::text::quoted;
-
-cause_kinds! { KINDS:
-    DATABASE_MISSING "database-missing"
-        "a library that reads kernels from files finds none of them for this GPU"
-        "`pip install` of the package that has them; `export` of the library's variable, if they are elsewhere";
-    DATABASE_FILE_MISSING "database-file-missing"
-        "a file that a kernel database needs for this GPU is missing"
-        "`pip install --force-reinstall --no-deps …`";
-    DATABASE_DENIED "database-denied"
-        "a file or the directory of a kernel database may not be read"
-        "`chmod`";
-    DATABASE_DAMAGED "database-damaged"
-        "a file of a kernel database is empty, truncated, or for another GPU than its name says"
-        "`pip install --force-reinstall --no-deps …`";
-    DATABASE_VERSION "database-version"
-        "files of a kernel database are of another version than the others"
-        "`pip install --force-reinstall --no-deps …`";
-    DATABASE_VARIABLE "database-variable"
-        "an environment variable leads the library to a directory without kernels for this GPU"
-        "`unset`, or `export` with the right directory";
-    DATABASE_HIDDEN "database-hidden"
-        "a directory that is named after the GPU hides the files for the GPU above it"
-        "`rmdir` if it is empty";
-    DATABASE_GENERIC "database-generic"
-        "there are files for a generic target, which no released library reads, or not all of them"
-        "`ln -s` for kernels that are looked for under the name of the GPU";
-    DATABASE_MODE "database-mode"
-        "the GPU is in another mode than the code of a kernel database needs"
-        "`export HSA_XNACK=1`, or `unset HSA_XNACK`";
-}
 
 /// How much a problem says about a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +23,7 @@ pub(crate) enum Severity {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     /// Its kind.
-    pub(crate) kind: &'static CauseKind,
+    pub(crate) kind: CauseKind,
     /// One sentence without its full stop.
     pub(crate) reason: String,
     /// The file that is concerned, or the directory.
@@ -66,7 +36,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn new(kind: &'static CauseKind, reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+    pub(crate) fn new(kind: CauseKind, reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         let (reason, path) = (reason.into(), path.into());
         Self { kind, reason, path, prints: None, command: None, severity: Severity::Broken }
     }
@@ -82,7 +52,7 @@ impl Problem {
             (None, false) => ("read", "a+r"),
         };
         let reason = format!("{} may not be {what}", place.display());
-        Self::new(&DATABASE_DENIED, reason, place).mended_by(format!("chmod {mode} {}", quoted(place)))
+        Self::new(CauseKind::DatabaseDenied, reason, place).mended_by(format!("chmod {mode} {}", quoted(place)))
     }
 
     #[must_use]

@@ -5,46 +5,33 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::catalogue::{check_mapping, check_own_code, names_in};
 use super::files::{LibraryFiles, NoListing};
 use super::listing::{CodeState, DatabaseListing, code_state};
-use super::place::DatabasePlace;
-use super::problem::{self, Problem};
+use super::place::DatabaseSearch;
+use super::problem::Problem;
 use super::trail::LookupEvidence;
-use crate::database::tensile::{
-    CATALOGUES, CODE, HELPERS, Lost, catalogues, code_name, files_of_name, helpers, is_for, lost, more,
-};
+use crate::coverage::cause::CauseKind;
+use crate::database::tensile::{CATALOGUES, CODE};
+use crate::database::tensile_library::{HELPERS, Lost, catalogues, code_name, files_of_name, helpers, is_for, lost};
 use crate::database::{CatalogueCheck, Handler};
 use crate::gpu::{FALLBACKS, FallbackState, TargetId};
 use crate::report::table::counted;
-use crate::resources::Resources;
-use crate::text::{first_names, quoted};
+use crate::text::{first_names, more, quoted};
 
 /// The most names in a reason.
 const NAMED: usize = 6;
 
-/// A database for one GPU.
-pub(super) struct TensileDatabase<'a> {
-    pub(super) handler: Handler,
-    /// The library, if it is known.
-    pub(super) library: Option<&'a Path>,
-    pub(super) files: &'a dyn LibraryFiles,
-    pub(super) place: &'a DatabasePlace,
-    pub(super) device: &'a TargetId,
-    pub(super) resources: &'a Arc<Resources>,
-}
-
-impl TensileDatabase<'_> {
+impl DatabaseSearch<'_> {
     /// Follows the steps of the library. Returns what is wrong.
-    pub(super) fn look_up(&self, evidence: &mut LookupEvidence) -> Option<Problem> {
+    pub(super) fn look_up_tensile(&self, evidence: &mut LookupEvidence) -> Option<Problem> {
         let base = &self.place.directory;
         match DatabaseListing::of(self.files, base) {
             Err(NoListing::Denied) => return Some(self.denied(base, base)),
             Err(error) => {
                 let reason = error.absence(base);
-                return Some(self.printing(base, Problem::new(&problem::DATABASE_MISSING, reason, base)).doubtful());
+                return Some(self.printing(base, Problem::new(CauseKind::DatabaseMissing, reason, base)).doubtful());
             }
             Ok(_) => {}
         }
@@ -104,7 +91,7 @@ impl TensileDatabase<'_> {
         let missing = |problem: Problem| self.printing(directory, problem);
         if directory != base && has_catalogue(base) {
             let reason = format!("{} hides the files for {processor} in {}", directory.display(), base.display());
-            let problem = missing(Problem::new(&problem::DATABASE_HIDDEN, reason, directory));
+            let problem = missing(Problem::new(CauseKind::DatabaseHidden, reason, directory));
             let is_empty = listing.names.is_empty();
             return if is_empty { problem.mended_by(format!("rmdir {}", quoted(directory))) } else { problem };
         }
@@ -112,19 +99,19 @@ impl TensileDatabase<'_> {
         if let Some(variable) = self.place.variable.filter(|_| directory == base && has_catalogue(&below)) {
             let reason = format!("{variable} leads to {}, and the files for {processor} are below it", base.display());
             let command = format!("export {variable}={}", quoted(&below));
-            return missing(Problem::new(&problem::DATABASE_VARIABLE, reason, base)).mended_by(command);
+            return missing(Problem::new(CauseKind::DatabaseVariable, reason, base)).mended_by(command);
         }
         if let Some(problem) = self.other_mode(&has_catalogue) {
             return missing(problem);
         }
         if listing.names.iter().any(|name| self.is_own(name)) {
             let reason = format!("{} is missing, the catalogue of the other files for {processor}", wanted.display());
-            return missing(Problem::new(&problem::DATABASE_FILE_MISSING, reason, wanted));
+            return missing(Problem::new(CauseKind::DatabaseFileMissing, reason, wanted));
         }
         let others = others(self.files, base);
         let has = if others.is_empty() { "nothing".to_owned() } else { first_names(&others, NAMED, ", ", "") };
         let reason = format!("{} has no files for {processor}; it has {has}", base.display());
-        missing(Problem::new(&problem::DATABASE_MISSING, reason, wanted)).doubtful()
+        missing(Problem::new(CauseKind::DatabaseMissing, reason, wanted)).doubtful()
     }
 
     /// Whether a file is for the GPU by its name.
@@ -166,7 +153,7 @@ impl TensileDatabase<'_> {
             "(cd {directory} && for it in *fallback{suffix}; do ln -s \"$it\" \"${{it%{suffix}}}_{processor}.hsaco\"; \
              done)"
         );
-        Some(Problem::new(&problem::DATABASE_GENERIC, reason, path).mended_by(command))
+        Some(Problem::new(CauseKind::DatabaseGeneric, reason, path).mended_by(command))
     }
 
     /// The problem of a directory for the GPU in the other mode.
@@ -180,7 +167,7 @@ impl TensileDatabase<'_> {
         let directory = self.place.directory.join(format!("{}-{other}", self.device.processor()));
         let is_there = self.handler == Handler::Rocblas && has_catalogue(&directory);
         let reason = format!("{} is for XNACK {state} only", directory.display());
-        is_there.then(|| Problem::new(&problem::DATABASE_MODE, reason, directory).mended_by(command))
+        is_there.then(|| Problem::new(CauseKind::DatabaseMode, reason, directory).mended_by(command))
     }
 
     /// Checks the files that a catalogue leads to.
@@ -196,7 +183,7 @@ impl TensileDatabase<'_> {
             Ok(names) => names,
             Err(reason) => {
                 let reason = format!("{} is damaged: {reason}", path.display());
-                return Some(Problem::new(&problem::DATABASE_DAMAGED, reason, path));
+                return Some(Problem::new(CauseKind::DatabaseDamaged, reason, path));
             }
         };
         let own: Vec<_> = listing.ending(&CODE).filter(|name| self.is_own(name)).collect();
@@ -213,7 +200,7 @@ impl TensileDatabase<'_> {
         of_own()
             .or_else(|| self.check_helpers(listing, named.is_empty()))
             .or_else(|| own.iter().find_map(|name| self.check_code(&listing.path(name))))
-            .or_else(|| check_mapping(self.files, self.library?, listing, processor))
+            .or_else(|| check_mapping(self.files, self.library, listing, processor))
     }
 
     /// Checks the files to which a lazy catalogue leads (`PlaceholderLibrary::loadPlaceholderLibrary` and
@@ -232,33 +219,33 @@ impl TensileDatabase<'_> {
             let is_compressed = path.extension().is_some_and(|it| it == "zlib");
             let error = CatalogueCheck::check(&*self.files.open(&path)?, is_compressed).err()?;
             let reason = format!("{} is damaged: {error}", path.display());
-            Some(Problem::new(&problem::DATABASE_DAMAGED, reason, path))
+            Some(Problem::new(CauseKind::DatabaseDamaged, reason, path))
         })
     }
 
     fn lost(&self, lost: Lost<'_>, (path, named): (&Path, &BTreeSet<String>), listing: &DatabaseListing) -> Problem {
         let processor = self.device.processor();
-        let file_missing = |reason, file| Problem::new(&problem::DATABASE_FILE_MISSING, reason, file);
+        let file_missing = |reason, file| Problem::new(CauseKind::DatabaseFileMissing, reason, file);
         match lost {
-            Lost::Catalogue(first, count) => {
+            Lost::Catalogue(first, others) => {
                 let first = listing.path(&format!("{first}.dat"));
-                let others =
-                    listing.ending(&CATALOGUES).filter(|name| name.starts_with("TensileLibrary_Type_")).count();
-                if count == named.len() && others > 0 {
+                let has_others = listing.ending(&CATALOGUES).any(|name| name.starts_with("TensileLibrary_Type_"));
+                if others + 1 == named.len() && has_others {
                     let reason = format!(
-                        "{} is of another version than the other files: it names {count} catalogues such as {}, and none \
-                         is there",
+                        "{} is of another version than the other files: it names {} catalogues such as {}, and none is there",
                         path.display(),
+                        named.len(),
                         first.display()
                     );
-                    return Problem::new(&problem::DATABASE_VERSION, reason, path);
+                    return Problem::new(CauseKind::DatabaseVersion, reason, path);
                 }
-                let reason = format!("{} is missing{}, which {} names", first.display(), more(count), path.display());
+                let reason =
+                    format!("{} is missing, which {} names{}", first.display(), path.display(), more(others, ","));
                 file_missing(reason, first)
             }
-            Lost::Code(first, count) => {
+            Lost::Code(first, others) => {
                 let missing = listing.path(&code_name(first, processor));
-                let reason = format!("{} is missing{}, the code of a catalogue", missing.display(), more(count));
+                let reason = format!("{} is missing, the code of a catalogue{}", missing.display(), more(others, ","));
                 file_missing(reason, listing.path(first))
             }
             Lost::AllCode => self.without_code(listing),
@@ -268,7 +255,7 @@ impl TensileDatabase<'_> {
 
     fn without_code(&self, listing: &DatabaseListing) -> Problem {
         let reason = format!("{} has no code for {}", listing.directory.display(), self.device.processor());
-        Problem::new(&problem::DATABASE_FILE_MISSING, reason, &listing.directory)
+        Problem::new(CauseKind::DatabaseFileMissing, reason, &listing.directory)
     }
 
     fn without_helpers(&self, listing: &DatabaseListing) -> Problem {
@@ -276,7 +263,7 @@ impl TensileDatabase<'_> {
         let path = listing.path(&first);
         let reason = format!("{} is missing, the helper kernels", path.display());
         let prints = format!("hipModuleLoad failed: {}  error: file not found", path.display());
-        Problem::new(&problem::DATABASE_FILE_MISSING, reason, path).printing(prints)
+        Problem::new(CauseKind::DatabaseFileMissing, reason, path).printing(prints)
     }
 
     /// Checks the helper kernels, of which the first file that can be loaded is taken.
@@ -298,7 +285,7 @@ impl TensileDatabase<'_> {
             } else {
                 ("helper kernels need XNACK off, and the GPU has it on", "unset HSA_XNACK")
             };
-            Problem::new(&problem::DATABASE_MODE, format!("{}: the {reason}", path.display()), path).mended_by(command)
+            Problem::new(CauseKind::DatabaseMode, format!("{}: the {reason}", path.display()), path).mended_by(command)
         })
     }
 
@@ -314,12 +301,12 @@ impl TensileDatabase<'_> {
                 format!("has code for {}", first_names(&targets, NAMED, ", ", ""))
             }
         };
-        Some(Problem::new(&problem::DATABASE_DAMAGED, format!("{} {damage}", path.display()), path))
+        Some(Problem::new(CauseKind::DatabaseDamaged, format!("{} {damage}", path.display()), path))
     }
 
     /// The problem of a file or a directory that may not be read.
     fn denied(&self, path: &Path, directory: &Path) -> Problem {
-        self.printing_error(directory, "Permission denied", Problem::denied(path))
+        self.printing_error(directory, "Permission denied", Problem::denied(&self.files.place(path)))
     }
 
     fn printing(&self, directory: &Path, problem: Problem) -> Problem {

@@ -16,8 +16,7 @@ use super::installer::is_read_only;
 use super::libraries::LibraryFile;
 use super::lookup::Lookup;
 use crate::coverage::{
-    DATABASE_MISSING, DATABASE_VARIABLE, DatabasePlace, DatabaseSearch, DiskFiles, LoadedLibrary, LookupEvidence,
-    Problem, Severity,
+    CauseKind, DatabasePlace, DatabaseSearch, DiskFiles, LoadedLibrary, LookupEvidence, Problem, Severity,
 };
 use crate::database::{DatabaseReader, Handler};
 use crate::gpu::TargetId;
@@ -28,7 +27,7 @@ struct ExaminedDatabase<'a> {
     question: &'a Question,
     handler: Handler,
     reader: &'static DatabaseReader,
-    library: &'a Path,
+    library: &'a LibraryFile,
     /// The directories under whose names the library may be loaded.
     directories: Vec<PathBuf>,
     device: TargetId,
@@ -58,7 +57,7 @@ impl Question {
                 return None;
             }
             let has_code = own.is_some_and(|it| it.with_code > 0);
-            let (library, directories) = (&*file.path, directories.clone());
+            let (library, directories) = (file, directories.clone());
             let examined = ExaminedDatabase { question: self, handler, reader, library, directories, device, has_code };
             examined.look_up()
         };
@@ -69,12 +68,12 @@ impl Question {
 impl ExaminedDatabase<'_> {
     fn look_up(&self) -> Option<DatabaseLookup> {
         let place = DatabasePlace::of(self.reader, (&self.loaded(), &self.files()), &self.question.variables)?;
-        if !self.search(&self.files()).is_there(&place) {
+        if !self.search(&self.files(), &place).is_there() {
             return None;
         }
         let mut lookup = DatabaseLookup {
             database: self.handler.name(),
-            library: self.library.display().to_string(),
+            library: self.library.path.display().to_string(),
             target: self.device.to_string(),
             ..DatabaseLookup::default()
         };
@@ -114,27 +113,27 @@ impl ExaminedDatabase<'_> {
     }
 
     fn loaded(&self) -> LoadedLibrary<'_> {
-        LoadedLibrary { path: self.library, directories: &self.directories }
+        LoadedLibrary { path: &self.library.path, directories: &self.directories }
     }
 
     /// Whether the question is about this library, rather than about a directory.
     fn is_named(&self) -> bool {
-        let is_it = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == self.library);
+        let is_it = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == self.library.path);
         self.handler != Handler::Miopen && self.question.paths.iter().any(is_it)
     }
 
     fn files(&self) -> DiskFiles<'_> {
-        DiskFiles(&self.question.resources)
+        DiskFiles { root: &self.library.root, resources: &self.question.resources }
     }
 
-    fn search<'a>(&'a self, files: &'a DiskFiles<'_>) -> DatabaseSearch<'a> {
-        let (library, device, resources) = (Some(self.library), &self.device, &self.question.resources);
-        DatabaseSearch { handler: self.handler, library, device, files, resources }
+    fn search<'a>(&'a self, files: &'a DiskFiles<'_>, place: &'a DatabasePlace) -> DatabaseSearch<'a> {
+        let (library, device, resources) = (&*self.library.path, &self.device, &self.question.resources);
+        DatabaseSearch { handler: self.handler, library, place, device, files, resources }
     }
 
     /// Follows the library in a directory.
     fn look_up_at(&self, place: &DatabasePlace, evidence: &mut LookupEvidence) -> Option<Problem> {
-        self.search(&self.files()).look_up(place, evidence)
+        self.search(&self.files(), place).look_up(evidence)
     }
 
     /// Whether a directory has what the GPU needs.
@@ -147,11 +146,11 @@ impl ExaminedDatabase<'_> {
     fn explain(&self, problem: Problem, place: &DatabasePlace) -> (Cause, bool) {
         let near = DatabasePlace::near(self.reader, &self.loaded(), &self.files()).filter(|near| near != place);
         if let (Some(variable), Some(near)) = (place.variable, near)
-            && problem.kind != &DATABASE_VARIABLE
+            && problem.kind != CauseKind::DatabaseVariable
             && self.is_complete(&near)
         {
             let reason = format!("{variable} is set, and {}", problem.reason);
-            return (Cause::new(&DATABASE_VARIABLE, reason, Some(format!("unset {variable}"))), true);
+            return (Cause::new(CauseKind::DatabaseVariable, reason, Some(format!("unset {variable}"))), true);
         }
         if problem.command.is_some() || problem.severity == Severity::Remark {
             return (Cause::new(problem.kind, problem.reason, problem.command), false);
@@ -167,18 +166,17 @@ impl ExaminedDatabase<'_> {
 
     /// The cause if packages explain the problem.
     fn of_packages(&self, problem: &Problem, place: &DatabasePlace) -> Option<Cause> {
-        if let Some(changed) = packages::changed(self.library, &place.directory, self.handler, &self.device) {
+        if let Some(changed) = packages::changed(&self.library.path, &place.directory, self.handler, &self.device) {
             let state = if changed.is_gone { "is gone" } else { "was replaced: its size is another one" };
             let reason = format!("{}; {} of {} {state}", problem.reason, changed.path.display(), changed.package);
-            let remedy = installed::reinstall(self.library, &changed.package);
+            let remedy = installed::reinstall(&self.library.path, &changed.package);
             let (advice, command) = remedy.map(|it| (it.advice, it.command)).unwrap_or_default();
             return Some(Cause::new(problem.kind, reason + &advice, command));
         }
         let mut ignored = Lookup::default();
-        let cause = installed::cause(self.library, &self.device, None, &mut ignored)?;
-        let of_packages =
-            [&super::cause::PACKAGE_MISSING, &super::cause::PACKAGE_VERSION, &super::cause::NOT_INSTALLED];
-        let is_about_packages = of_packages.contains(&cause.kind);
+        let cause = installed::cause(&self.library.path, &self.device, None, &mut ignored)?;
+        let is_about_packages =
+            matches!(cause.kind, CauseKind::PackageMissing | CauseKind::PackageVersion | CauseKind::NotInstalled);
         let reason = format!("{}: {}", problem.reason, cause.reason);
         is_about_packages.then(|| Cause::new(cause.kind, reason, cause.command))
     }
@@ -187,13 +185,13 @@ impl ExaminedDatabase<'_> {
     /// there.
     fn version(&self) -> Option<Cause> {
         let mut ignored = Lookup::default();
-        let cause = installed::cause(self.library, &self.device, None, &mut ignored)?;
-        (cause.kind == &super::cause::PACKAGE_VERSION).then_some(cause)
+        let cause = installed::cause(&self.library.path, &self.device, None, &mut ignored)?;
+        (cause.kind == CauseKind::PackageVersion).then_some(cause)
     }
 
     /// The cause if the files are where the library does not search.
     fn elsewhere(&self, problem: &Problem, place: &DatabasePlace) -> Option<Cause> {
-        if problem.kind != &DATABASE_MISSING {
+        if problem.kind != CauseKind::DatabaseMissing {
             return None;
         }
         let found = elsewhere::find(self.handler, &self.roots()).into_iter().find(|directory| {
@@ -217,7 +215,7 @@ impl ExaminedDatabase<'_> {
         if !named.is_empty() {
             return named;
         }
-        let prefix = || self.library.ancestors().nth(2).filter(|it| it.parent().is_some()).map(Path::to_owned);
-        installed::site_of(self.library).or_else(prefix).into_iter().collect()
+        let prefix = || self.library.path.ancestors().nth(2).filter(|it| it.parent().is_some()).map(Path::to_owned);
+        installed::site_of(&self.library.path).or_else(prefix).into_iter().collect()
     }
 }

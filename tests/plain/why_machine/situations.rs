@@ -202,7 +202,7 @@ const CASES: &[Case] = &[
         "no-code",
         "the archive has code for gfx1030 only",
     ),
-    (|_| (), "gfx90a --binary other.so wheels", "nothing", "nothing there has device code"),
+    (|_| (), "gfx90a --binary other.so wheels", "unknown", "no file in wheels is called so"),
     (
         |it| {
             alone(it);

@@ -1,0 +1,94 @@
+//! Where `why` looks: the environment of a project, and the root that a directory is in.
+
+use std::fs;
+use std::os::unix::fs::{chown, symlink};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::common::{copy_all, fixture, program, succeeds};
+
+fn why(place: &Path, arguments: &[&str]) -> (Option<i32>, Value, String) {
+    let mut command = program();
+    command.args(["why", "--json", "--target", "gfx90a"]).args(arguments).current_dir(place);
+    let output = command.env_remove("VIRTUAL_ENV").env_remove("CONDA_PREFIX").output().unwrap();
+    let answer = serde_json::from_slice(&output.stdout).unwrap();
+    (output.status.code(), answer, String::from_utf8(output.stderr).unwrap())
+}
+
+fn libraries(answer: &Value) -> Vec<PathBuf> {
+    answer["lookups"].as_array().unwrap().iter().map(|it| it["library"].as_str().unwrap().into()).collect()
+}
+
+#[test]
+fn the_environment_of_a_project_is_found_from_below() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path().canonicalize().unwrap();
+    let site = place.join(".venv/lib/python3.11/site-packages/demo");
+    for directory in [&site, &place.join("src/deep/.venv")] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    fs::write(site.join("plain.so"), fixture("plain.so")).unwrap();
+    fs::write(place.join(".venv/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+    // What is called so and is no environment does not count.
+    for from in ["", "src", "src/deep"] {
+        let (code, answer, said) = why(&place.join(from), &[]);
+        assert_eq!((code, libraries(&answer)), (Some(0), vec![site.join("plain.so")]), "{from}: {answer:#}");
+        let expected = format!("the environment of {} is examined", place.join(".venv").display());
+        assert!(said.contains(&expected), "{said}");
+    }
+    // What another user has made is not run. Only root can make such a one here.
+    let nearer = place.join("src/.venv");
+    fs::create_dir(&nearer).unwrap();
+    fs::write(nearer.join("pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+    let is_of_other = chown(&nearer, Some(54_321), None).is_ok();
+    let (_, answer, said) = why(&place.join("src"), &[]);
+    assert_eq!(libraries(&answer).is_empty(), !is_of_other, "{said}");
+}
+
+/// Its libraries, links and HIP runtime are those of the root, whichever directory of it is named.
+#[test]
+fn a_directory_of_an_unpacked_root_stays_in_it() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path().canonicalize().unwrap();
+    let root = place.join("root");
+    let (mut split, fat) = (program(), fixture("plain.so"));
+    fs::create_dir_all(place.join("fat")).unwrap();
+    for file in ["fat/plain.so", "outside.so"] {
+        fs::write(place.join(file), &fat).unwrap();
+    }
+    succeeds(split.args(["split", "-q", "fat", "-o", "parts"]).current_dir(&place));
+    for directory in ["etc", "usr/lib", "usr/bin", "opt/demo"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    for part in ["host", "gfx90a"] {
+        copy_all(place.join(format!("parts/{part}/.")), root.join("opt/demo"));
+    }
+    symlink("/opt/demo/plain.so", root.join("usr/lib/libdemo.so")).unwrap();
+    symlink(place.join("outside.so"), root.join("usr/lib/liboutside.so")).unwrap();
+    fs::write(root.join("usr/lib/libamdhip64.so.7"), b"\x7fELF kpack_load_code_object").unwrap();
+    let (inside, outside) = (root.join("opt/demo/plain.so"), place.join("outside.so"));
+    // Without the mark it may be any directory, whose links lead to where this machine has them.
+    let (_, answer, _) = why(&place, &["root/usr/lib"]);
+    assert_eq!(libraries(&answer), [&*outside], "{answer:#}");
+    for mark in ["etc/os-release", "usr/lib/os-release"] {
+        fs::write(root.join(mark), "ID=demo\n").unwrap();
+        for named in ["root/usr/lib", "root/usr", "root", "root/usr/lib/../lib", "root/opt/demo/plain.so"] {
+            let (code, answer, _) = why(&place, &[named]);
+            assert_eq!((code, libraries(&answer)), (Some(0), vec![inside.clone()]), "{named}: {answer:#}");
+            let evidence = answer["lookups"][0]["evidence"].to_string();
+            let expected = format!("would load {}", root.join("usr/lib/libamdhip64.so.7").display());
+            assert!(evidence.contains(&expected), "{named}: {evidence}");
+        }
+        fs::remove_file(root.join(mark)).unwrap();
+    }
+    // Nor does a chain of links leave it.
+    fs::write(root.join("etc/os-release"), "ID=demo\n").unwrap();
+    symlink(&place, root.join("usr/bin/up")).unwrap();
+    symlink("../bin/up/outside.so", root.join("usr/lib/libchain.so")).unwrap();
+    assert_eq!(libraries(&why(&place, &["root/usr"]).1), [&*inside]);
+    // Nor is `usr` a root on a system of OSTree.
+    fs::create_dir(root.join("usr/etc")).unwrap();
+    fs::write(root.join("usr/etc/os-release"), "ID=demo\n").unwrap();
+    assert_eq!(libraries(&why(&place, &["root/usr"]).1), [inside]);
+}
