@@ -121,8 +121,7 @@ impl Collecting {
         }
         let mut prepared = session.plan(input, Share::Collected)?;
         let served: Vec<_> = gpus.iter().filter(|gpu| view::serves(&prepared.plan, gpu)).cloned().collect();
-        let has_code = !prepared.plan.binaries.is_empty()
-            || !prepared.plan.keys_of_input(crate::split::Packaging::Bundles).is_empty();
+        let has_code = !prepared.plan.binaries.is_empty() || !prepared.plan.keys_of_input().is_empty();
         for gpu in gpus.iter().filter(|gpu| has_code && !served.contains(gpu)) {
             let (name, by) = (format!("code for {gpu}"), "--gpu-targets".to_owned());
             let reason =
@@ -170,12 +169,9 @@ impl Collected {
         let set = GpuSet::new(self.gpus.iter().cloned());
         let Some(set) = set else { return (root.child(HOST.as_bytes()), Vec::new(), ThinViews::default()) };
         if self.has_archives {
-            let keys: Vec<_> = self
-                .gpus
-                .iter()
-                .map(BundleKey::of)
-                .filter(|key| key.packaging_chain().iter().any(|key| self.prepared.plan.keys.contains(key)))
-                .collect();
+            let keys = &self.prepared.plan.keys;
+            let has = |key: &BundleKey| key.packaging_chain().iter().any(|key| keys.contains(key));
+            let keys = self.gpus.iter().map(BundleKey::of).filter(has).collect();
             return (root.child(HOST.as_bytes()), keys, ThinViews::default());
         }
         let view = root.child(THIN.as_bytes()).child(set.to_string().as_bytes());

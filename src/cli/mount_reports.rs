@@ -10,21 +10,22 @@ use crate::report::Summary;
 use crate::resources::Resources;
 use crate::session::Prepared;
 use crate::source::{Entry, Input};
-use crate::split::STATEMENT;
+use crate::split::{STATEMENT, Statement};
 use crate::tree::Body;
-use crate::view::{HOST, MANIFESTS, Metrics, Status, fixed};
+use crate::view::{HOST, MANIFESTS, Metrics, Status, fixed, views_without_code};
 
 /// Reports, with the names of their files.
 type Reports = Vec<(String, Body)>;
 
 /// The reports about an input and its split. `arch` is overlaid on its host part.
 pub(super) fn reports(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Reports> {
-    let Prepared { input, plan, wheels, statement, split_id, .. } = prepared;
+    let Prepared { input, plan, wheels, split_id, .. } = prepared;
     let summary = Summary::of(input, plan);
     let text = json::text(&summary)?;
     let page = Body::Made(Arc::new(PageFile::new(input, plan, wheels.as_ref(), summary)));
     let parts = std::iter::once(HOST.to_owned()).chain(plan.keys.iter().map(ToString::to_string));
-    let statement = statement.clone().with_arch(arch).with_parts(parts).to_rope(split_id)?;
+    let statement = Statement::of(&plan.options).with_arch(arch).with_parts(parts);
+    let statement = statement.with_views_without_code(views_without_code(plan).collect()).to_rope(split_id)?;
     let mut reports = vec![
         ("report.html".to_owned(), page),
         ("report.json".to_owned(), fixed(text)),

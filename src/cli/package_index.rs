@@ -25,7 +25,7 @@ use crate::rope::{Content, ReadError, Sha256, SizeBounds};
 use crate::session::{Release, ReleasedWheel};
 use crate::simple::WheelSums;
 use crate::source::{Attributes, EntryPath};
-use crate::split::{FileDigest, FileSum, Packaging, join};
+use crate::split::{FileDigest, FileSum, join};
 use crate::tree::Tree;
 use crate::view::{self, ListedWheel, SIMPLE};
 use crate::wheelparts::{WheelPart, WheelSet};
@@ -101,7 +101,7 @@ pub(super) fn check(wheel: &ReleasedWheel) -> anyhow::Result<()> {
         );
     }
     wheels.notes.iter().for_each(|text| note(&format!("{name}: {text}")));
-    let existing = wheel.prepared.plan.keys_of_input(Packaging::Bundles);
+    let existing = wheel.prepared.plan.keys_of_input();
     if wheel.prepared.plan.keys.is_empty() && !existing.is_empty() {
         let existing = join(&existing.into_iter().collect::<Vec<_>>());
         warn(&format!(

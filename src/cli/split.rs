@@ -35,6 +35,7 @@ use crate::resources::WorkPolicy;
 use crate::rope::ReadError;
 use crate::session::Prepared;
 use crate::source::{Attributes, EntryPath};
+use crate::split::Statement;
 use crate::tree::{ROOT, Tree};
 use crate::view::{self, FAT, FAT_WHEEL, HOST, MERGED, THIN, WHEELS};
 use crate::wheelparts::{SplitWheel, WheelPart, WheelSet};
@@ -244,7 +245,7 @@ impl Split {
     /// The statement for the output directory.
     fn stated(&self, prepared: &Prepared, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<StatementChange> {
         let parts = views.iter().map(|(view, _)| view.to_string());
-        let statement = prepared.statement.clone().with_views(&self.view).with_parts(parts);
+        let statement = Statement::of(&prepared.plan.options).with_views(&self.view).with_parts(parts);
         let statement = statement.with_split_id(Some(prepared.split_id.text()?));
         let mut manifests = prepared.manifests();
         manifests.retain(|(part, _)| views.iter().any(|(view, _)| view.as_bytes() == part.as_bytes()));

@@ -157,8 +157,7 @@ impl Verify {
         let packaging = if named.iter().all(is_artifact) { Packaging::Processors } else { Packaging::Bundles };
         let options = VerifyOptions {
             databases: self.databases.chosen()?,
-            gpu_targets: self.targets.gpu_targets(packaging),
-            exclude_targets: self.targets.exclude_targets(packaging),
+            targets: self.targets.targets(packaging),
             thin: self.thin.clone(),
             allow: self.allow.clone(),
             components: self.component.clone(),

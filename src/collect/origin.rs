@@ -30,7 +30,7 @@ impl CollectedInput {
     pub(super) fn of(path: &Path, input: &Input) -> Result<Self, CollectError> {
         let listing = InputFacts::default().and_listing(input).id().text()?;
         let statements = statements(input).chain(LocatedStatement::of_part(&input.location)?);
-        let mut split_ids: Vec<_> = statements.filter_map(|it| it.statement.split_id().map(str::to_owned)).collect();
+        let mut split_ids: Vec<_> = statements.filter_map(|it| it.statement.split_id).collect();
         split_ids.sort_unstable();
         split_ids.dedup();
         Ok(Self { path: path.to_owned(), listing, split_ids })

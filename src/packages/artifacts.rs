@@ -238,7 +238,7 @@ fn kind(name: &str, found: &BTreeMap<String, PathBuf>) -> Option<(ArtifactName, 
 /// Whether a device part that another tool made is wanted.
 fn is_wanted(name: &ArtifactName, options: &PlanOptions) -> bool {
     let target = name.family.parse::<TargetId>();
-    target.map_or(true, |target| options.wants(&Packaging::Processors.key_of(&target)))
+    target.map_or(true, |target| options.targets.contains(&Packaging::Processors.key_of(&target)))
 }
 
 fn name_of(location: &Path) -> Result<ArtifactName, ArtifactError> {
@@ -291,7 +291,7 @@ impl SplitArtifact {
         let Self { input, plan, manifest } = self;
         let split_id = SplitFacts::of_tree(input, plan);
         let name = |part: &str| ArtifactName::new(&plan.group, if part == HOST { GENERIC } else { part }).to_string();
-        let manifests = plan.manifests.map(|digest| part_manifests(input, plan, &split_id, digest, name));
+        let manifests = plan.options.manifests.map(|digest| part_manifests(input, plan, &split_id, digest, name));
         let manifests: BTreeMap<_, _> = manifests.into_iter().flatten().collect();
         let part = |family: &str, prefixes: Vec<EntryPath>, items: Vec<Item>| ArtifactPart {
             name: ArtifactName::new(&plan.group, family),
@@ -330,7 +330,7 @@ fn empty_selection(plan: &Plan, options: &PlanOptions) -> Option<String> {
         return None;
     }
     let keys: BTreeSet<_> = plan.targets_of_code().into_iter().map(|target| options.packaging.key_of(target)).collect();
-    let unwanted: Vec<_> = keys.iter().filter(|key| !options.wants(key)).map(BundleKey::as_str).collect();
+    let unwanted: Vec<_> = keys.iter().filter(|key| !options.targets.contains(key)).map(BundleKey::as_str).collect();
     let count = plan.binaries.len();
     Some(if unwanted.is_empty() {
         format!("no code is in its fat binaries, of which there are {count}")

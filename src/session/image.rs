@@ -26,7 +26,7 @@ impl PreparedImage {
         let root = || image.root_input().map_err(OpenedError::from);
         let prepared = session.plan_alone(root()?)?;
         // Joining has removed archives from the input of the plan.
-        let parts = DeviceParts::find(&root()?, &prepared.plan.databases);
+        let parts = DeviceParts::find(&root()?, &prepared.plan.options.databases);
         Ok(Self { image, prepared, parts })
     }
 

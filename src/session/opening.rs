@@ -1,11 +1,12 @@
 //! Opening and planning what the user named.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::choices::{SplitChoices, Stages};
 use super::error::SessionError;
-use super::prepared::{Prepared, Share, plan};
-use super::release::Release;
+use super::prepared::{Prepared, Share};
+use super::release::{Release, ReleasedWheel};
 use crate::kpack::BundleJobs;
 use crate::opened::{self, NamedPath, OpenedError, OpenedInputs, OpenedResult};
 use crate::resources::Resources;
@@ -33,13 +34,13 @@ impl<S: Stages> Session<'_, S> {
     pub(crate) fn open(&self, named: &[NamedPath]) -> Result<SessionInputs, SessionError> {
         Ok(match self.list(named)? {
             OpenedInputs::One(input) => SessionInputs::One(Box::new(self.plan_alone(*input)?)),
-            OpenedInputs::Several(inputs, _) => SessionInputs::Several(Release::plan(inputs, self)?),
+            OpenedInputs::Several(inputs, _) => SessionInputs::Several(self.plan_each(inputs)?),
         })
     }
 
     /// Opens and plans wheels, of which only host wheels and their device wheels belong together.
     pub(crate) fn open_apart(&self, named: &[NamedPath]) -> Result<Release, SessionError> {
-        Release::plan(self.opened(named, || opened::open_apart(named, self.resources))?, self)
+        self.plan_each(self.opened(named, || opened::open_apart(named, self.resources))?)
     }
 
     /// Opens and plans what the user named as one input.
@@ -72,7 +73,7 @@ impl<S: Stages> Session<'_, S> {
     /// Plans the split of the only input of a command.
     pub(crate) fn plan_alone(&self, input: Input) -> Result<Prepared, SessionError> {
         let prepared = self.plan(input, Share::All)?;
-        prepared.plan.check_selection(&self.choices.plan)?;
+        prepared.plan.check_selection()?;
         if prepared.has_nothing_to_split() {
             opened::check_elsewhere(&prepared.input, self.resources)?;
         }
@@ -89,14 +90,25 @@ impl<S: Stages> Session<'_, S> {
         }
     }
 
+    /// Plans the split of each of several wheels.
+    fn plan_each(&self, inputs: Vec<Input>) -> Result<Release, SessionError> {
+        let jobs = BundleJobs::new(self.resources);
+        let mut wheels = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            let path = input.location.clone();
+            let prepared = self.plan_with(input, Share::Wheel, &jobs).map_err(|error| error.of_wheel(path))?;
+            wheels.push(ReleasedWheel::new(prepared));
+        }
+        let keys = wheels.iter().map(|wheel| wheel.prepared.plan.keys_of_input());
+        self.choices.plan.targets.check(&keys.flatten().collect::<BTreeSet<_>>())?;
+        let warnings: Vec<_> = wheels.iter().flat_map(ReleasedWheel::warnings).collect();
+        (self.say)(&[], &warnings);
+        Ok(Release { wheels, resources: Arc::clone(self.resources) })
+    }
+
     /// Plans the split of an input, with the jobs of all inputs.
-    pub(super) fn plan_with(
-        &self,
-        input: Input,
-        share: Share,
-        jobs: &Arc<BundleJobs>,
-    ) -> Result<Prepared, SessionError> {
-        let prepared = plan(input, self.choices, (share, jobs), self.resources, &self.stages)?;
+    fn plan_with(&self, input: Input, share: Share, jobs: &Arc<BundleJobs>) -> Result<Prepared, SessionError> {
+        let prepared = Prepared::plan(input, self.choices, (share, jobs), self.resources, &self.stages)?;
         (self.say)(&[], &prepared.warnings);
         Ok(prepared)
     }

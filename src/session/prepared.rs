@@ -1,4 +1,4 @@
-//! An input with its plan, and how it is planned.
+//! An input with its plan.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::remote::check_remote;
 use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{Entry, Input, InputKind};
-use crate::split::{Destination, Packaging, Plan, SplitFacts, SplitId, Statement};
+use crate::split::{Destination, Plan, SplitFacts, SplitId};
 use crate::view::{ListedWheel, MadeTime, TreeManifest, part_manifests};
 use crate::wheel::states_digests;
 use crate::wheelparts::{WheelPart, WheelSet};
@@ -29,8 +29,6 @@ pub(crate) struct Prepared {
     pub(crate) joined: Joined,
     pub(crate) plan: Plan,
     pub(crate) wheels: Option<WheelSet>,
-    /// The restrictions of the split.
-    pub(crate) statement: Statement,
     /// The ID of the split.
     pub(crate) split_id: SplitId,
     /// What the time of files depends on that a mount makes.
@@ -41,10 +39,43 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
+    /// Plans the split of an input. `jobs` are those of all inputs of the command.
+    pub(super) fn plan(
+        mut input: Input,
+        choices: &SplitChoices,
+        (share, jobs): (Share, &Arc<BundleJobs>),
+        resources: &Arc<Resources>,
+        stages: &impl Stages,
+    ) -> Result<Self, SessionError> {
+        if share != Share::Collected && resources.policy.hash_members && states_digests(&input) {
+            input.hash_members();
+        }
+        // Joining removes archives from the list.
+        let made = choices.made.clone().and_input(&input.state());
+        let mut joined = stages.stage("Joining", |progress| join::join(&mut input, resources, progress));
+        if share == Share::Collected {
+            joined.orphans.clear();
+        }
+        let plan = |progress: &_| Plan::of_joined(&input, &joined, &choices.plan, jobs, progress);
+        let plan = stages.stage("Planning", plan)?;
+        check_tables()?;
+        check_remote(resources)?;
+        let is_whole = plan.keeps_wheels || share == Share::Wheel && is_whole(&input, &plan);
+        let wheels =
+            (!is_whole).then(|| WheelSet::new(&input, &plan, &choices.wheels, resources)).transpose()?.flatten();
+        let warnings = warnings(&input, &plan, wheels.as_ref(), share);
+        let split_id = match &wheels {
+            Some(wheels) => wheels.split_id.clone(),
+            None => SplitFacts::of_tree(&input, &plan),
+        };
+        let made = wheels.iter().filter_map(|wheels| wheels.options).fold(made, |made, options| made.and(options.0));
+        Ok(Self { input, joined, plan, wheels, split_id, made, resources: Arc::clone(resources), warnings })
+    }
+
     /// Whether the input has neither device code nor kernel databases, whatever is selected of it.
     pub(crate) fn has_nothing_to_split(&self) -> bool {
         let plan = &self.plan;
-        plan.keys.is_empty() && plan.unsplit.is_empty() && plan.keys_of_input(Packaging::Bundles).is_empty()
+        plan.keys.is_empty() && plan.unsplit.is_empty() && plan.keys_of_input().is_empty()
     }
 
     /// The wheels of an index: those that are made, or else the wheels of the input as they are. Fails for a tree.
@@ -71,7 +102,7 @@ impl Prepared {
 
     /// The manifests of the parts of a tree, by their names. Those of a wheel's parts are in their dist-info.
     pub(crate) fn manifests(&self) -> Vec<(String, TreeManifest)> {
-        match (self.plan.manifests, &self.wheels) {
+        match (self.plan.options.manifests, &self.wheels) {
             (Some(digest), None) if !self.plan.keeps_wheels => {
                 part_manifests(&self.input, &self.plan, &self.split_id, digest, str::to_owned)
             }
@@ -120,39 +151,6 @@ pub(crate) enum Share {
     Wheel,
 }
 
-/// Plans the split of an input. `jobs` are those of all inputs of the command.
-pub(super) fn plan(
-    mut input: Input,
-    choices: &SplitChoices,
-    (share, jobs): (Share, &Arc<BundleJobs>),
-    resources: &Arc<Resources>,
-    stages: &impl Stages,
-) -> Result<Prepared, SessionError> {
-    if share != Share::Collected && resources.policy.hash_members && states_digests(&input) {
-        input.hash_members();
-    }
-    // Joining removes archives from the list.
-    let made = choices.made.clone().and_input(&input.state());
-    let mut joined = stages.stage("Joining", |progress| join::join(&mut input, resources, progress));
-    if share == Share::Collected {
-        joined.orphans.clear();
-    }
-    let plan = |progress: &_| Plan::of_joined(&input, &joined, &choices.plan, jobs, progress);
-    let plan = stages.stage("Planning", plan)?;
-    check_tables()?;
-    check_remote(resources)?;
-    let is_whole = plan.keeps_wheels || share == Share::Wheel && is_whole(&input, &plan);
-    let wheels = (!is_whole).then(|| WheelSet::new(&input, &plan, &choices.wheels, resources)).transpose()?.flatten();
-    let warnings = warnings(&input, &plan, wheels.as_ref(), share);
-    let split_id = match &wheels {
-        Some(wheels) => wheels.split_id.clone(),
-        None => SplitFacts::of_tree(&input, &plan),
-    };
-    let made = wheels.iter().filter_map(|wheels| wheels.options).fold(made, |made, options| made.and(options.0));
-    let (statement, resources) = (Statement::of(&choices.plan), Arc::clone(resources));
-    Ok(Prepared { input, joined, plan, wheels, statement, split_id, made, resources, warnings })
-}
-
 fn warnings(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, share: Share) -> Vec<String> {
     let all = plan.warnings.iter().chain(wheels.iter().flat_map(|wheels| &wheels.warnings));
     let name = input.location.file_name().unwrap_or_default().to_string_lossy();
@@ -167,5 +165,5 @@ fn warnings(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, share: Share)
 fn is_whole(input: &Input, plan: &Plan) -> bool {
     let is_wheel = matches!(input.kind, InputKind::Wheel(_)) && plan.joined.is_empty();
     let is_unsplit = plan.keys.is_empty() && !plan.unsplit.is_empty();
-    is_wheel && (is_unsplit || plan.keys_of_input(Packaging::Bundles).is_empty())
+    is_wheel && (is_unsplit || plan.keys_of_input().is_empty())
 }

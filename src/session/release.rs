@@ -1,20 +1,16 @@
 //! Several wheels that do not belong together: each with its own plan, and the resources of all.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use once_cell::sync::OnceCell;
 
-use super::choices::Stages;
 use super::error::SessionError;
-use super::opening::Session;
-use super::prepared::{Prepared, Share};
-use crate::kpack::BundleJobs;
+use super::prepared::Prepared;
 use crate::opened::check_elsewhere;
 use crate::resources::Resources;
 use crate::simple::PackageIndex;
-use crate::source::{Attributes, Input};
+use crate::source::Attributes;
 use crate::view::{ListedWheel, PackageIndexes, ThinWheelOfView};
 use crate::wheel::WheelName;
 
@@ -32,23 +28,6 @@ pub(crate) struct ReleasedWheel {
 }
 
 impl Release {
-    /// Plans the split of each of these inputs.
-    pub(super) fn plan<S: Stages>(inputs: Vec<Input>, session: &Session<'_, S>) -> Result<Self, SessionError> {
-        let jobs = BundleJobs::new(session.resources);
-        let mut wheels = Vec::with_capacity(inputs.len());
-        for input in inputs {
-            let path = input.location.clone();
-            let prepared = session.plan_with(input, Share::Wheel, &jobs).map_err(|error| error.of_wheel(path))?;
-            wheels.push(ReleasedWheel { prepared, listed: OnceCell::new() });
-        }
-        let choices = &session.choices.plan;
-        let keys = wheels.iter().map(|wheel| wheel.prepared.plan.keys_of_input(choices.packaging));
-        choices.check_selection(&keys.flatten().collect::<BTreeSet<_>>())?;
-        let warnings: Vec<_> = wheels.iter().flat_map(ReleasedWheel::warnings).collect();
-        (session.say)(&[], &warnings);
-        Ok(Self { wheels, resources: Arc::clone(session.resources) })
-    }
-
     /// The wheels of an index, without their digests. Fails if an installer could not tell two of them apart.
     pub(crate) fn listed(&self) -> Result<Vec<ListedWheel>, SessionError> {
         let mut listed = Vec::new();
@@ -72,6 +51,10 @@ impl Release {
 }
 
 impl ReleasedWheel {
+    pub(super) fn new(prepared: Prepared) -> Self {
+        Self { prepared, listed: OnceCell::new() }
+    }
+
     /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.prepared.input.location
@@ -103,7 +86,7 @@ impl ReleasedWheel {
     }
 
     /// Why installers refuse wheels that are listed as they are, and which of their signatures are not listed.
-    fn warnings(&self) -> Vec<String> {
+    pub(super) fn warnings(&self) -> Vec<String> {
         let Some(listed) = self.listed().ok().filter(|_| self.prepared.wheels.is_none()) else { return Vec::new() };
         listed.iter().flat_map(ListedWheel::warnings).collect()
     }

@@ -1,4 +1,4 @@
-//! Which code object goes into which archive, and under which name.
+//! Which code object goes into which archive.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -8,10 +8,11 @@ use super::options::PlanOptions;
 use super::plan::{Plan, PlannedArchive};
 use super::roots::Roots;
 use super::scan::Fat;
-use crate::gpu::{TargetId, begins_device_part};
+use super::stems::Stems;
+use crate::gpu::TargetId;
 use crate::join::OrphanCode;
 use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Frame};
-use crate::loader::{DOT_KPACK, archive_path, archive_root};
+use crate::loader::archive_path;
 use crate::resources::Resources;
 use crate::source::{Attributes, EntryPath, Input};
 use crate::text::some_of;
@@ -34,11 +35,9 @@ pub(super) fn assign(
         together.entry((code.root.clone(), code.stem.clone())).or_default();
     }
     // A fat binary may have replaced the split one that asked for code, also under another group.
-    let of_root = |(root, binaries): (&EntryPath, &Vec<NamedBinary>)| {
-        let fat = binaries.iter().filter(|it| it.fat.split.is_none());
-        fat.map(|it| (root.clone(), it.kernel_name.to_string())).collect::<Vec<_>>()
-    };
-    let fat: HashSet<_> = together.iter().flat_map(|((root, _), binaries)| of_root((root, binaries))).collect();
+    let all = together.iter().flat_map(|((root, _), binaries)| binaries.iter().map(move |it| (root, it)));
+    let fat = all.filter(|(_, it)| it.fat.split.is_none());
+    let fat: HashSet<_> = fat.map(|(root, it)| (root.clone(), it.kernel_name.to_string())).collect();
     for ((root, stem), binaries) in &mut together {
         binaries.sort_by_key(|binary| binary.fat.entry);
         let first = binaries.first().and_then(|binary| input.entries.get(binary.fat.entry));
@@ -50,7 +49,7 @@ pub(super) fn assign(
         };
         let mut of_set: Vec<_> = of_set.filter(|code| !is_replaced(code)).collect();
         plan.warnings.extend(not_joined(&of_set));
-        of_set.retain(|code| options.wants(&options.packaging.key_of(&code.object.target)));
+        of_set.retain(|code| options.targets.contains(&options.packaging.key_of(&code.object.target)));
         let mut entries = archives(input, stem, binaries, roots, options);
         take_over(input, &mut entries, &of_set, options, &plan.jobs);
         plan.archives.extend(entries.into_iter().map(|draft| draft.archive(stem, options, &plan.jobs)));
@@ -143,7 +142,7 @@ fn archives(input: &Input, group: &str, binaries: &[NamedBinary], roots: &Roots,
     let targets: BTreeSet<&TargetId> = by_target.keys().copied().collect();
     let mut archives = Vec::new();
     for target in targets {
-        if !options.wants(&options.packaging.key_of(target)) {
+        if !options.targets.contains(&options.packaging.key_of(target)) {
             continue;
         }
         let candidates = target.candidates();
@@ -180,53 +179,4 @@ fn archives(input: &Input, group: &str, binaries: &[NamedBinary], roots: &Roots,
         });
     }
     archives
-}
-
-/// The first part of archive names, by the directory of `.kpack` in an installation.
-pub(super) struct Stems<'a> {
-    group: &'a str,
-    roots: &'a Roots,
-    /// The input's files in these directories.
-    taken: HashMap<EntryPath, Vec<EntryPath>>,
-}
-
-impl<'a> Stems<'a> {
-    pub(super) fn new(input: &Input, roots: &'a Roots, group: &'a str) -> Self {
-        let mut taken = HashMap::<_, Vec<_>>::new();
-        for entry in input.entries.iter().filter(|entry| entry.path.name().ends_with(DOT_KPACK.as_bytes())) {
-            if let Some(root) = archive_root(&roots.installed(&entry.path)) {
-                taken.entry(root).or_default().push(entry.path.clone());
-            }
-        }
-        Self { group, roots, taken }
-    }
-
-    fn group(&self, binary: &EntryPath) -> String {
-        self.roots.own_group(binary).unwrap_or_else(|| self.group.to_owned())
-    }
-
-    /// The binary's group, with a number appended if the input has archives of that name already: markers find archives
-    /// by name.
-    pub(super) fn of(&self, root: &EntryPath, binary: &EntryPath) -> String {
-        let group = self.group(binary);
-        let taken = self.taken.get(root).map_or(&[][..], Vec::as_slice);
-        let name = |number: usize| if number == 1 { group.clone() } else { format!("{group}-{number}") };
-        let is_free = |name: &String| !taken.iter().any(|path| is_of_group(path, name));
-        (1..=taken.len()).map(name).find(is_free).unwrap_or_else(|| name(taken.len() + 1))
-    }
-
-    /// A warning if a name differs from the group.
-    pub(super) fn note(&self, root: &EntryPath, binary: &EntryPath, name: &str) -> Option<String> {
-        let group = self.group(binary);
-        let existing = self.taken.get(root)?.iter().find(|path| is_of_group(path, &group))?;
-        Some(format!(
-            "{existing}: an archive of the input, which is kept; the new ones there are called {name}_<target>.kpack"
-        ))
-    }
-}
-
-/// Whether an archive is named `<group>_<target>.kpack`.
-fn is_of_group(path: &EntryPath, group: &str) -> bool {
-    let target = path.name().strip_prefix(group.as_bytes()).and_then(|rest| rest.strip_prefix(b"_"));
-    target.is_some_and(begins_device_part)
 }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::archives::Stems;
 use super::options::{Packaging, PlanOptions};
 use super::plan::{Destination, Plan, PlannedBinary};
 use super::roots::Roots;
 use super::scan::Fat;
+use super::stems::Stems;
 use crate::binary::{BinaryError, FatBinary, Rewritten, marker};
 use crate::fatbin::Compressed;
 use crate::join;

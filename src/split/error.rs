@@ -11,7 +11,7 @@ pub(super) const MAX_SHOWN: usize = 8 << 20;
 
 /// A group name that cannot be part of a file name.
 #[derive(Debug, thiserror::Error)]
-#[error("--group {0:?}: a group is a name of letters, digits, \".\", \"_\", \"-\" and \"+\"")]
+#[error("--group {0:?}: a group is a name of up to 100 letters, digits, \"_\", \"-\", \"+\" and inner \".\"")]
 pub struct GroupError(pub(super) String);
 
 /// Why an input cannot be split at all.

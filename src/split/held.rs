@@ -25,7 +25,7 @@ pub(super) fn keep(input: &Input, places: &mut [Destination], options: &PlanOpti
             Destination::Device(key, handler) | Destination::Unwanted(key, handler) => {
                 let Some(first) = parts.first().filter(|_| !parts.contains(key)) else { continue };
                 let (key, handler) = (first.clone(), *handler);
-                let is_wanted = options.wants(&key);
+                let is_wanted = options.targets.contains(&key);
                 *place =
                     if is_wanted { Destination::Device(key, handler) } else { Destination::Unwanted(key, handler) };
             }
@@ -46,11 +46,11 @@ pub(super) fn assign(input: &Input, plan: &mut Plan) -> Result<(), SplitError> {
         plan.of_wheels.insert(key.clone());
         files.push((key, wheel));
     }
-    plan.keeps_wheels = !has_code && files.iter().all(|(key, _)| plan.targets.contains(key));
+    plan.keeps_wheels = !has_code && files.iter().all(|(key, _)| plan.options.targets.contains(key));
     if let Some(conflict) = host.conflicts.values().next().filter(|_| !plan.keeps_wheels) {
         return Err(conflict.clone().into());
     }
-    for (key, wheel) in files.into_iter().filter(|(key, _)| plan.targets.contains(key)).collect::<Vec<_>>() {
+    for (key, wheel) in files.into_iter().filter(|(key, _)| plan.options.targets.contains(key)).collect::<Vec<_>>() {
         let held: Vec<_> = wheel.files.iter().filter_map(|file| plan.held_file(input, &key, file)).collect();
         plan.held.entry(key.clone()).or_default().extend(held);
         plan.keys.insert(key);

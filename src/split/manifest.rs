@@ -42,9 +42,6 @@ pub struct StatedPartFile {
     /// Its digest.
     #[serde(deserialize_with = "bytes")]
     pub digest: Box<[u8]>,
-    /// The number of its wrappers, if it is a split binary.
-    #[serde(default)]
-    pub wrappers: Option<u64>,
     /// The entries of an archive.
     #[serde(default)]
     pub entries: Option<Vec<StatedCode>>,

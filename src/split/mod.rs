@@ -22,6 +22,7 @@ mod selection;
 mod signed;
 mod split_id;
 mod statement;
+mod stems;
 mod thin;
 mod unserved;
 
@@ -49,9 +50,10 @@ pub use options::{Packaging, PlanOptions};
 pub use parts::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, RESERVED, SIMPLE, SIMPLE_THIN, THIN, THIN_WHEELS, WHEELS};
 pub use plan::{BundleFile, Destination, Plan, PlannedArchive, PlannedBinary};
 use roots::Roots;
-pub use selection::{Targets, is_wanted};
+pub use selection::Targets;
 pub(crate) use split_id::NAMING;
 pub use split_id::{FieldSum, ID_TEXT, InputFacts, InputId, SplitFacts, SplitId, hex};
+pub(crate) use statement::are_device_parts;
 pub use statement::{STATEMENT, Statement, StatementError, component_of_statement, statement_of_component};
 pub use thin::{FatBinaries, ThinBinary};
 
@@ -93,10 +95,7 @@ impl Plan {
             keeps_wheels: false,
             group,
             warnings: [&*input.warnings, &*joined.warnings, &warnings].concat(),
-            targets: Targets::of(options),
-            packaging: options.packaging,
-            databases: options.databases.clone(),
-            manifests: options.manifests,
+            options: options.clone(),
             jobs: Arc::clone(jobs),
             joined: joined.binaries.keys().cloned().collect(),
             made: BTreeSet::new(),
@@ -166,7 +165,7 @@ fn database_places(input: &Input, roots: &Roots, options: &PlanOptions, resource
         {
             generic.insert(entry.path.clone(), (target.clone(), found.handler));
         }
-        if options.wants(&key) {
+        if options.targets.contains(&key) {
             Destination::Device(key, found.handler)
         } else {
             Destination::Unwanted(key, found.handler)

@@ -1,6 +1,7 @@
 //! The user's choices.
 
 use super::file_digest::FileDigest;
+use super::selection::Targets;
 use crate::database::{Arch, Databases};
 use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::Compression;
@@ -11,10 +12,8 @@ use crate::source::EntryPath;
 pub struct PlanOptions {
     /// The databases that are moved out of the host part.
     pub databases: Databases,
-    /// The wanted targets; all if `None`. Code and databases of other targets are omitted.
-    pub gpu_targets: Option<Vec<BundleKey>>,
-    /// Targets and families to omit.
-    pub exclude_targets: Vec<BundleKey>,
+    /// The wanted targets.
+    pub targets: Targets,
     /// How device parts are divided.
     pub packaging: Packaging,
     /// Directories that contain a `.kpack` directory each. If `None`, these are the top-level packages of a wheel that

@@ -4,16 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::content_code::ContentCode;
-use super::file_digest::FileDigest;
-use super::options::Packaging;
-use super::selection::Targets;
+use super::error::SplitError;
+use super::options::PlanOptions;
 use crate::binary::Rewritten;
-use crate::database::{Databases, Handler};
+use crate::database::Handler;
 use crate::fatbin::Compressed;
 use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::{ArchiveRope, BundleJobs};
 use crate::memory::ParserMemory;
-use crate::source::{Attributes, Entry, EntryPath};
+use crate::source::{Attributes, Entry, EntryPath, Input};
 
 /// The decisions about a whole input.
 #[derive(Debug)]
@@ -42,14 +41,8 @@ pub struct Plan {
     pub group: String,
     /// Warnings for the user: what could not be split, and why.
     pub warnings: Vec<String>,
-    /// The targets of the plan.
-    pub targets: Targets,
-    /// How device parts are divided.
-    pub packaging: Packaging,
-    /// The databases that are moved out of the host part.
-    pub databases: Databases,
-    /// See [`PlanOptions::manifests`](super::PlanOptions::manifests).
-    pub manifests: Option<FileDigest>,
+    /// What the user chose.
+    pub options: PlanOptions,
     /// Makes compressed code objects and bundles.
     pub jobs: Arc<BundleJobs>,
     /// Binaries that were joined with their archives.
@@ -149,5 +142,38 @@ impl Plan {
         let reason = reason.strip_prefix(&name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&reason);
         self.warnings.push(format!("{name}: not split: {reason}"));
         self.unsplit.push(path.clone());
+    }
+
+    /// The number and the bytes of the database files of each handler and key.
+    pub(crate) fn database_files(&self, input: &Input) -> BTreeMap<(Handler, &BundleKey), (usize, u64)> {
+        let mut databases = BTreeMap::<_, (usize, u64)>::new();
+        for (entry, place) in input.entries.iter().zip(&self.places) {
+            if let Destination::Device(key, handler) = place {
+                let (files, size) = databases.entry((*handler, key)).or_default();
+                (*files, *size) = (*files + 1, *size + entry.size());
+            }
+        }
+        databases
+    }
+
+    /// Fails like [`Targets::check`].
+    pub fn check_selection(&self) -> Result<(), SplitError> {
+        let targets = &self.options.targets;
+        if targets.are_all() { Ok(()) } else { targets.check(&self.keys_of_input()) }
+    }
+
+    /// The device parts if all targets were wanted.
+    pub fn keys_of_input(&self) -> BTreeSet<BundleKey> {
+        let of_databases = self.places.iter().filter_map(|place| match place {
+            Destination::Device(key, _) | Destination::Unwanted(key, _) => Some(key.clone()),
+            Destination::Host | Destination::Rewritten { .. } | Destination::Held => None,
+        });
+        let of_code = self.targets_of_code().into_iter().map(|target| self.options.packaging.key_of(target));
+        of_databases.chain(of_code).chain(self.of_wheels.iter().cloned()).collect()
+    }
+
+    /// The targets for which binaries have code.
+    pub fn targets_of_code(&self) -> BTreeSet<&TargetId> {
+        self.binaries.iter().flat_map(|binary| binary.code.keys()).collect()
     }
 }

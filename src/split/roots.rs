@@ -66,9 +66,7 @@ impl Roots {
         let root = self.of(path).filter(|_| is_own)?;
         // A program and a library may have one name: bin_foo, foo.
         let name = path.below(&root).or_else(|| path.below(&root.parent()?))?;
-        let name = fine(&name.to_text());
-        let name = name.strip_prefix('.').map_or(name.clone(), |rest| format!("_{rest}"));
-        Some(name.chars().take(MAX_GROUP).collect())
+        Some(fine(&name.to_text()))
     }
 
     /// The path of a file of the host part or a device part after all parts are installed.
@@ -115,7 +113,7 @@ pub(super) fn group(input: &Input, options: &PlanOptions) -> Result<String, Grou
         (None, Some(dist_info)) => {
             let text = dist_info.to_text();
             let name = text.split('-').next().unwrap_or_default();
-            name.to_lowercase().replace(|letter: char| !letter.is_ascii_alphanumeric(), "_")
+            fine(&name.to_lowercase().replace(|letter: char| !letter.is_ascii_alphanumeric(), "_"))
         }
         (None, None) if input.kind == InputKind::Binary => {
             input.entries.first().map(|entry| fine(&entry.path.to_string())).unwrap_or_default()
@@ -132,14 +130,25 @@ fn is_fine(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "._-+".contains(letter)
 }
 
+/// A group that is made of another name.
 fn fine(name: &str) -> String {
-    name.replace(|letter| !is_fine(letter), "_")
+    let name = name.replace(|letter| !is_fine(letter), "_");
+    let name = name.strip_prefix('.').map_or(name.clone(), |rest| format!("_{rest}"));
+    name.chars().take(MAX_GROUP).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::package;
+    use super::{MAX_GROUP, fine, package};
     use crate::source::EntryPath;
+
+    #[test]
+    fn every_name_makes_a_group() {
+        for (name, expected) in [(".so", "_so"), ("é.so", "_.so"), ("my lib", "my_lib")] {
+            assert_eq!(fine(name), expected);
+        }
+        assert_eq!(fine(&"n".repeat(251)).len(), MAX_GROUP);
+    }
 
     #[test]
     fn the_package_of_a_file() {

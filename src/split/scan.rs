@@ -37,7 +37,7 @@ const MOST_HEADERS: usize = 16 << 10;
 pub(super) struct Fat {
     /// Its position among the input's entries.
     pub(super) entry: usize,
-    /// The located device code; `None` if it is known from an earlier session.
+    /// The located device code; `None` if it is known from an earlier session, or read again.
     pub(super) binary: Option<FatBinary>,
     /// The code objects of each wrapper. Wrappers that lead to one bundle share the list.
     pub(super) wrappers: Vec<Arc<Vec<Arc<Frame>>>>,
@@ -271,10 +271,11 @@ fn own_problems(problems: &[String]) -> Option<String> {
     (!problems.is_empty()).then(warning)
 }
 
-/// A warning about code that no runtime finds.
+/// A warning about code that runtimes do not find. HIP of ROCm 4 took GPUs from code objects (clr, `getTripleTargetID`).
 fn unfound_code(ids: &BTreeSet<String>) -> Option<String> {
     let names = some_of(ids);
-    (!ids.is_empty()).then(|| format!("no runtime finds its code with the entry ID {names}; it is kept in {UNKNOWN}/"))
+    (!ids.is_empty())
+        .then(|| format!("runtimes that ask COMGR find no code with the entry ID {names}; it is kept in {UNKNOWN}/"))
 }
 
 /// Fails unless a bundle's code objects for these targets can go into archives.
@@ -361,7 +362,7 @@ fn wanted(
     let Ok(bundle) = Bundle::read(content, start, content.size(), resources) else { return Some(Vec::new()) };
     bundle.count(table).ok()?;
     let mut objects = bundle.objects(content, resources).ok()?;
-    let is_wanted = |object: &CodeObject| options.wants(&options.packaging.key_of(&object.target));
+    let is_wanted = |object: &CodeObject| options.targets.contains(&options.packaging.key_of(&object.target));
     objects.retain(|object| object.content.size() > 0 && is_wanted(object));
     objects.sort_by_key(|object| object.offset);
     Some(objects)

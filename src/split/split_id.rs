@@ -25,21 +25,18 @@ const HEAD: usize = 4096;
 
 /// 64 hexadecimal digits that identify an input, whatever is made of it.
 #[derive(Clone, Debug)]
-pub struct InputId(Arc<dyn Content>);
+pub struct InputId(pub(super) Arc<dyn Content>);
 
 /// The ID of a split: 64 hexadecimal digits.
 #[derive(Clone, Debug)]
 pub struct SplitId {
-    input: InputId,
-    digits: Arc<dyn Content>,
+    /// The ID of the input.
+    pub input: InputId,
+    /// The digits. Nothing is read for them before they are.
+    pub digits: Arc<dyn Content>,
 }
 
 impl InputId {
-    /// The digits. Nothing is read for them before they are.
-    pub(super) fn content(&self) -> &Arc<dyn Content> {
-        &self.0
-    }
-
     /// The digits as text.
     pub fn text(&self) -> Result<String, ReadError> {
         text(&*self.0)
@@ -55,16 +52,6 @@ impl InputId {
 }
 
 impl SplitId {
-    /// The digits. Nothing is read for them before they are.
-    pub fn content(&self) -> &Arc<dyn Content> {
-        &self.digits
-    }
-
-    /// The ID of the input.
-    pub fn input(&self) -> &InputId {
-        &self.input
-    }
-
     /// The digits as text.
     pub fn text(&self) -> Result<String, ReadError> {
         text(&*self.digits)
@@ -182,8 +169,8 @@ impl SplitFacts {
     /// The names that a plan has given to binaries and archives, and the databases that it splits off.
     pub fn of_names(input: &Input, plan: &Plan) -> Self {
         let mut sum = FieldSum::default();
-        sum.add("kpackfs split").number(NAMING.into()).add(plan.packaging.name()).add(&plan.group);
-        let handlers = &plan.databases.handlers;
+        sum.add("kpackfs split").number(NAMING.into()).add(plan.options.packaging.name()).add(&plan.group);
+        let handlers = &plan.options.databases.handlers;
         let has_all = Handler::ALL.iter().all(|handler| handlers.contains(handler));
         let mut names: Vec<_> = handlers.iter().map(|handler| handler.name()).filter(|_| !has_all).collect();
         names.sort_unstable();

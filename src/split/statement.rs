@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::PlanOptions;
+use super::options::PlanOptions;
+use super::selection::Targets;
 use super::split_id::{ID_TEXT, SplitId};
 use crate::database::{Databases, Handler};
 use crate::gpu::{BundleKey, GpuSet, TargetIdError};
@@ -42,13 +43,13 @@ pub struct Statement {
     format: Option<u32>,
     /// The ID of the split; `None` if the parts are of several splits.
     #[serde(skip_serializing_if = "Option::is_none")]
-    split_id: Option<String>,
+    pub(crate) split_id: Option<String>,
     /// The ID of the input, by which the split of its split gets the same ID.
     #[serde(skip_serializing_if = "Option::is_none")]
-    input_id: Option<String>,
+    pub(crate) input_id: Option<String>,
     /// The part, in a wheel of one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    part: Option<String>,
+    pub(crate) part: Option<String>,
     /// `--gpu-targets`; `None` if it was not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_targets: Option<Vec<String>>,
@@ -64,6 +65,9 @@ pub struct Statement {
     /// `--arch`: the targets overlaid on `host/` itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     arch: Vec<String>,
+    /// The merged views of GPUs for which only databases have files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) without_code: Vec<String>,
     /// The directories of the split. Empty for wheels, whose METADATA name the other wheels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<String>,
@@ -102,8 +106,8 @@ impl Statement {
         Self {
             json_version: VERSION,
             format: Some(FORMAT),
-            gpu_targets: options.gpu_targets.as_deref().map(names),
-            exclude_targets: names(&options.exclude_targets),
+            gpu_targets: options.targets.wanted.as_deref().map(names),
+            exclude_targets: names(&options.targets.excluded),
             databases: (!has_all).then(|| handlers.iter().map(|handler| handler.name().to_owned()).collect()),
             ..Self::default()
         }
@@ -119,6 +123,12 @@ impl Statement {
     #[must_use]
     pub fn with_arch(self, arch: &[BundleKey]) -> Self {
         Self { arch: arch.iter().map(ToString::to_string).collect(), ..self }
+    }
+
+    /// Sets the views without code objects.
+    #[must_use]
+    pub fn with_views_without_code(self, without_code: Vec<String>) -> Self {
+        Self { without_code, ..self }
     }
 
     /// Sets the parts.
@@ -157,6 +167,8 @@ impl Statement {
         let of_host = self.parts.iter().any(|part| part == super::HOST);
         let parts = earlier.parts.iter().chain(&self.parts).cloned().collect::<BTreeSet<_>>();
         let parts: Vec<_> = parts.into_iter().collect();
+        let stay = earlier.without_code.iter().filter(|view| !self.parts.contains(view));
+        let without_code = stay.chain(&self.without_code).cloned().collect();
         let restrictions = |it: &Self| (it.gpu_targets.clone(), it.exclude_targets.clone(), it.databases.clone());
         let is_alike = restrictions(&self) == restrictions(&earlier);
         let split_id = self.split_id.clone().filter(|_| self.split_id == earlier.split_id);
@@ -170,7 +182,7 @@ impl Statement {
                 Self { json_version: VERSION, format, databases, views: parts.clone(), parts, ..Self::default() }
             }
         };
-        Self { split_id, input_id: None, ..together }
+        Self { split_id, input_id: None, without_code, ..together }
     }
 
     /// Whether the split was restricted to a part of the input.
@@ -190,18 +202,8 @@ impl Statement {
         let (between, after) = rest.split_once(&input).unwrap_or((rest, ""));
         let literal = |text: &str| Segment::literal(text.as_bytes().to_vec());
         let digits = |of: &Arc<dyn Content>| Segment::whole(Arc::clone(of));
-        let (split, input) = (digits(split_id.content()), digits(split_id.input().content()));
+        let (split, input) = (digits(&split_id.digits), digits(&split_id.input.0));
         Rope::new([literal(before), split, literal(between), input, literal(after)])
-    }
-
-    /// The ID of the input.
-    pub fn input_id(&self) -> Option<&str> {
-        self.input_id.as_deref()
-    }
-
-    /// The ID of the split.
-    pub fn split_id(&self) -> Option<&str> {
-        self.split_id.as_deref()
     }
 
     /// Whether a version of kpackfs with these handlers of databases wrote it.
@@ -221,32 +223,22 @@ impl Statement {
         if statement.json_version != VERSION {
             return Err(StatementError::Version(statement.json_version));
         }
-        statement.gpu_targets()?;
-        statement.exclude_targets()?;
+        statement.targets()?;
         statement.arch()?;
         statement.databases()?;
         statement.parts()?;
         Ok(statement)
     }
 
-    /// `--gpu-targets`.
-    pub fn gpu_targets(&self) -> Result<Option<Vec<BundleKey>>, TargetIdError> {
-        self.gpu_targets.as_deref().map(keys).transpose()
-    }
-
-    /// `--exclude-targets`.
-    pub fn exclude_targets(&self) -> Result<Vec<BundleKey>, TargetIdError> {
-        keys(&self.exclude_targets)
+    /// `--gpu-targets` and `--exclude-targets`.
+    pub fn targets(&self) -> Result<Targets, TargetIdError> {
+        let wanted = self.gpu_targets.as_deref().map(keys).transpose()?;
+        Ok(Targets { wanted, excluded: keys(&self.exclude_targets)? })
     }
 
     /// `--databases`.
     pub fn databases(&self) -> Result<Option<Databases>, crate::database::UnknownHandler> {
         self.databases.as_deref().map(Databases::from_names).transpose()
-    }
-
-    /// The part, if this is the statement of one wheel.
-    pub fn part(&self) -> Option<&str> {
-        self.part.as_deref()
     }
 
     /// `--arch`.
@@ -259,11 +251,22 @@ impl Statement {
         self.parts.iter().map(|part| EntryPath::new(part.as_bytes())).collect()
     }
 
+    /// Whether the split has only the parts of some GPUs, because these views were asked for.
+    pub fn is_of_devices(&self) -> bool {
+        are_device_parts(&self.views)
+    }
+
     /// The GPUs of the thin view, if the split is only that.
     pub fn thin(&self) -> Option<GpuSet> {
         let [view] = &*self.views else { return None };
         view.strip_prefix(super::THIN)?.strip_prefix('/')?.parse().ok()
     }
+}
+
+/// Whether these are views, and device parts each: the host part, or a tree that has what is in it, is not among them.
+pub(crate) fn are_device_parts(views: &[String]) -> bool {
+    !views.is_empty()
+        && views.iter().all(|view| view.trim_matches('/').parse().is_ok_and(|key: BundleKey| key.is_known()))
 }
 
 /// The options as a user gives them: `--gpu-targets gfx942 --view host`.
@@ -289,7 +292,7 @@ fn keys(names: &[String]) -> Result<Vec<BundleKey>, TargetIdError> {
 mod tests {
     use super::Statement;
     use crate::database::Databases;
-    use crate::split::PlanOptions;
+    use crate::split::{PlanOptions, Targets};
 
     #[test]
     fn what_is_written_is_read_again() {
@@ -299,8 +302,10 @@ mod tests {
         assert_eq!(Statement::parse(whole.to_json().as_bytes()).unwrap().parts().unwrap().len(), 2);
         let options = PlanOptions {
             databases: Databases::from_names(&["rocblas"]).unwrap(),
-            gpu_targets: Some(vec!["gfx942".parse().unwrap(), "gfx11".parse().unwrap()]),
-            exclude_targets: vec!["gfx1100".parse().unwrap()],
+            targets: Targets {
+                wanted: Some(vec!["gfx942".parse().unwrap(), "gfx11".parse().unwrap()]),
+                excluded: vec!["gfx1100".parse().unwrap()],
+            },
             ..PlanOptions::default()
         };
         let statement =
@@ -308,14 +313,15 @@ mod tests {
         let read = Statement::parse(statement.to_json().as_bytes()).unwrap();
         assert_eq!(read, statement);
         assert!(read.is_restricted());
-        assert_eq!(read.gpu_targets().unwrap(), options.gpu_targets);
+        assert_eq!(read.targets().unwrap(), options.targets);
         assert_eq!(read.databases().unwrap(), Some(options.databases.clone()));
         assert_eq!(
             read.to_string(),
             "--gpu-targets gfx942,gfx11 --exclude-targets gfx1100 --databases rocblas --view host --arch gfx942"
         );
-        let none = Statement::of(&PlanOptions { gpu_targets: Some(Vec::new()), ..options });
-        assert_eq!(Statement::parse(none.to_json().as_bytes()).unwrap().gpu_targets().unwrap(), Some(Vec::new()));
+        let none = Targets { wanted: Some(Vec::new()), ..Targets::default() };
+        let stated = Statement::of(&PlanOptions { targets: none.clone(), ..options });
+        assert_eq!(Statement::parse(stated.to_json().as_bytes()).unwrap().targets().unwrap(), none);
     }
 
     #[test]
@@ -337,9 +343,9 @@ mod tests {
     fn what_several_splits_wrote_is_said_together() {
         let of = |targets: &[&str], views: &[&str], parts: &[&str]| {
             let targets = targets.iter().map(|target| target.parse().unwrap()).collect::<Vec<_>>();
-            let gpu_targets = (!targets.is_empty()).then_some(targets);
+            let targets = Targets { wanted: (!targets.is_empty()).then_some(targets), ..Targets::default() };
             let statement =
-                Statement::of(&PlanOptions { gpu_targets, databases: Databases::all(), ..PlanOptions::default() });
+                Statement::of(&PlanOptions { targets, databases: Databases::all(), ..PlanOptions::default() });
             let names = |of: &[&str]| of.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
             statement.with_views(&names(views)).with_parts(names(parts))
         };

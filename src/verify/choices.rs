@@ -10,17 +10,16 @@ use crate::database::Databases;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::opened::LocatedStatement;
 use crate::resources::Resources;
-use crate::split::{Statement, StatementError, is_wanted};
+use crate::split::{Statement, StatementError, Targets};
 
 /// The user's choices.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyOptions {
     /// The databases that were split off the host part. If `None`, those in the split's statement, or all.
     pub databases: Option<Databases>,
-    /// The targets to which the split was restricted. If `None`, those in the split's statement, or all.
-    pub gpu_targets: Option<Vec<BundleKey>>,
-    /// Omitted targets, in addition to those in the split's statement.
-    pub exclude_targets: Vec<BundleKey>,
+    /// The targets to which the split was restricted. If `wanted` is `None`, those in its statement, or all. What its statement
+    /// omits is omitted, too.
+    pub targets: Targets,
     /// The GPUs of a thin tree, if neither its location nor its statement names them.
     pub thin: Option<GpuSet>,
     /// Rules whose findings are notes.
@@ -33,8 +32,9 @@ pub struct VerifyOptions {
 #[derive(Debug)]
 pub(super) struct Choices {
     pub(super) databases: Databases,
-    pub(super) gpu_targets: Option<Vec<BundleKey>>,
-    pub(super) exclude_targets: Vec<BundleKey>,
+    pub(super) targets: Targets,
+    /// Whether the split was asked for more than device parts.
+    pub(super) has_host: bool,
     /// Whether the split moved the files of all handlers.
     pub(super) knows_all_handlers: bool,
     /// The targets of parts that other runs made of the same input, which the host part's statement does not know.
@@ -45,12 +45,7 @@ impl Choices {
     /// Whether the split has a part for this key.
     pub(super) fn wants(&self, key: &BundleKey) -> bool {
         let is_further = || self.further.contains(&key.family_of_generic());
-        is_wanted(key, self.gpu_targets.as_deref(), &self.exclude_targets) || is_further()
-    }
-
-    /// Whether the split was restricted to some targets.
-    pub(super) fn is_restricted(&self) -> bool {
-        self.gpu_targets.is_some() || !self.exclude_targets.is_empty()
+        self.targets.contains(key) || is_further()
     }
 
     /// The options, completed by the split's statement. The databases include loose code objects in `parts`.
@@ -66,17 +61,18 @@ impl Choices {
         let files = parts.files().map(|file| (file.path, file.content));
         let databases = choices.databases.of(files, resources);
         // What the user says about targets is about all parts.
-        let is_of_user = options.gpu_targets.is_some() || !options.exclude_targets.is_empty();
-        let has_further = choices.is_restricted() && !is_of_user;
+        let has_further = !choices.targets.are_all() && options.targets.are_all();
         let further = if has_further { further(&located.statement, parts) } else { BTreeSet::new() };
         Ok(Self { databases, further, ..choices })
     }
 
     fn with(options: &VerifyOptions, statement: &Statement) -> Result<Self, StatementError> {
+        let stated = statement.targets()?;
+        let wanted = options.targets.wanted.clone().or(stated.wanted);
         Ok(Self {
             databases: options.databases.clone().or(statement.databases()?).unwrap_or_else(Databases::all),
-            gpu_targets: options.gpu_targets.clone().or(statement.gpu_targets()?),
-            exclude_targets: [&*options.exclude_targets, &*statement.exclude_targets()?].concat(),
+            targets: Targets { wanted, excluded: [&*options.targets.excluded, &*stated.excluded].concat() },
+            has_host: !statement.is_of_devices(),
             knows_all_handlers: statement.is_current(),
             further: BTreeSet::new(),
         })
@@ -86,15 +82,15 @@ impl Choices {
 /// The targets of device parts that state the ID of the host part's split, in their wheels or in the directories next to
 /// them.
 fn further(of_host: &Statement, parts: &Parts) -> BTreeSet<BundleKey> {
-    let Some(split_id) = of_host.split_id() else { return BTreeSet::new() };
-    let is_of_split = |it: &LocatedStatement| it.statement.split_id() == Some(split_id);
+    let Some(split_id) = of_host.split_id.as_deref() else { return BTreeSet::new() };
+    let is_of_split = |it: &LocatedStatement| it.statement.split_id.as_deref() == Some(split_id);
     let keys = |(number, part): (usize, &Arc<Part>)| -> Vec<BundleKey> {
         let own = part.statements();
         if !own.is_empty() || number == 0 {
             return own
                 .iter()
                 .filter(|it| is_of_split(it))
-                .filter_map(|it| it.statement.part()?.parse().ok())
+                .filter_map(|it| it.statement.part.as_deref()?.parse().ok())
                 .collect();
         }
         // Checks of the parts report statements that cannot be read.

@@ -134,7 +134,7 @@ impl Distribution<'_> {
         if self.thin().is_some() {
             return Role::Thin;
         }
-        match self.statement.as_ref().and_then(Statement::part) {
+        match self.statement.as_ref().and_then(|it| it.part.as_deref()) {
             Some(HOST) => return Role::Host,
             Some(_) => return Role::Device,
             None => {}
@@ -166,7 +166,7 @@ impl Distribution<'_> {
 
     /// The ID of its split, if its statement has one.
     pub(super) fn split_id(&self) -> Option<&str> {
-        self.statement.as_ref()?.split_id()
+        self.statement.as_ref()?.split_id.as_deref()
     }
 
     /// The files that its RECORD names.

@@ -195,7 +195,7 @@ fn is_device(part: &Part) -> bool {
 fn says_device(part: &Part) -> bool {
     let Some(directory) = part.input.dist_info() else { return false };
     if let Some(statement) = statement_in(&part.input, directory) {
-        return statement.part().is_some_and(|part| part != HOST);
+        return statement.part.as_deref().is_some_and(|part| part != HOST);
     }
     let is_named = |it: &Metadata| devices::key(&normalise(&it.name)).is_some() && it.pins().next().is_some();
     Metadata::read(&part.input).is_ok_and(|metadata| is_named(&metadata) && devices::devices(&metadata).is_empty())

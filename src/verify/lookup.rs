@@ -334,7 +334,7 @@ impl OverlaidArchives {
         let label = || parts.label(0, path);
         let without_code = std::mem::take(&mut lookups.without_code);
         // A shard of artifacts has code for some targets only, possibly not for every binary or wrapper.
-        let is_complete = parts.kind == PartsKind::Split && parts.component.is_none() && !choices.is_restricted();
+        let is_complete = parts.kind == PartsKind::Split && parts.component.is_none() && choices.targets.are_all();
         // A wrapper may have no kernels. Where there are manifests, they show what is lost.
         if !without_code.is_empty() && is_complete && (!lookups.has_code || parts.find_statement().is_none()) {
             let reason = format!("no archive has code for wrapper {}", enumerate(&without_code));

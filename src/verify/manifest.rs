@@ -87,7 +87,7 @@ impl Context<'_> {
             let reason = format!("{STATEMENT} next to it states the ID of another split");
             self.findings.add(Rule::OtherSplit, place.as_str(), reason);
         }
-        let parts = statement.and_then(|it| it.part()).zip(manifest.as_ref().map(|it| &*it.part));
+        let parts = statement.and_then(|it| it.part.as_deref()).zip(manifest.as_ref().map(|it| &*it.part));
         if let Some((stated, listed)) = parts.filter(|(stated, listed)| stated != listed) {
             let reason = format!("{STATEMENT} next to it is that of the part {stated}, and this is that of {listed}");
             self.findings.add(Rule::WrongPart, place.as_str(), reason);
@@ -113,7 +113,7 @@ impl Context<'_> {
     /// The same for an ID in a part.
     fn is_earlier(&self, part: &Part, split_id: &str) -> bool {
         let of_directory = self.parts.statement.as_ref();
-        let is_of_directory = of_directory.is_some_and(|it| it.statement.split_id() == Some(split_id));
+        let is_of_directory = of_directory.is_some_and(|it| it.statement.split_id.as_deref() == Some(split_id));
         part.input.dist_info().is_none() && self.is_output() && !is_of_directory
     }
 
@@ -147,7 +147,7 @@ impl Context<'_> {
     /// Checks that the statement next to the parts of a split is that of their split.
     fn check_statement(&self, stated: &[StatedPart<'_>]) {
         let Some(located) = self.parts.statement.as_ref().filter(|_| self.parts.kind.is_separate()) else { return };
-        let Some(id) = located.statement.split_id() else { return };
+        let Some(id) = located.statement.split_id.as_deref() else { return };
         // A single part of another split is that part's damage.
         if let Some(first) = stated.first()
             && stated.iter().all(|it| it.split_id.as_deref() != Some(id))
@@ -231,7 +231,7 @@ impl Context<'_> {
             ));
         }
         let mut labels: Vec<_> = stated.iter().filter(|it| it.manifest.is_none()).map(|it| it.label.clone()).collect();
-        let has_id = self.parts.statement.as_ref().is_some_and(|it| it.statement.split_id().is_some());
+        let has_id = self.parts.statement.as_ref().is_some_and(|it| it.statement.split_id.is_some());
         if has_id && self.parts.kind.is_separate() {
             let is_stated = |number: usize| stated.iter().any(|it| it.number == number);
             let parts = self.parts.all.iter().enumerate().filter(|(number, _)| !is_stated(*number));
@@ -260,6 +260,6 @@ impl StatedPart<'_> {
 
     /// The ID of the input, if the statement of a wheel has it.
     fn input_id(&self) -> Option<&str> {
-        self.distribution?.statement.as_ref()?.input_id()
+        self.distribution?.statement.as_ref()?.input_id.as_deref()
     }
 }

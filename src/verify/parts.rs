@@ -207,7 +207,7 @@ impl Part {
     /// restrictions.
     fn statement(&self) -> Option<LocatedStatement> {
         let mut found = self.statements();
-        found.retain(|it| it.statement.part().is_none_or(|part| part == HOST));
+        found.retain(|it| it.statement.part.as_deref().is_none_or(|part| part == HOST));
         found.pop().filter(|_| found.is_empty())
     }
 

@@ -26,7 +26,7 @@ pub(crate) use report::Versioned;
 pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Materialize;
-pub use served::{ServedBy, gpus_of, serves, users_of};
+pub use served::{ServedBy, gpus_of, serves, users_of, views_without_code};
 pub use shared::{COMMON, show_shared};
 pub use simple::{ListedWheel, PackageIndexes, show_all_wheels, show_index, show_pages};
 pub use thin::ThinViews;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::database::Handler;
 use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
 use crate::source::EntryPath;
-use crate::split::{Destination, Plan, Targets};
+use crate::split::{Destination, MERGED, Plan, Targets};
 
 /// The most listed views, since a crafted input may name thousands of targets. Others can be looked up by name.
 const MAX_LISTED: usize = 256;
@@ -63,6 +63,15 @@ pub fn users_of(plan: &Plan) -> BTreeMap<BundleKey, ServedBy> {
     users.map(|key| (key.clone(), how(&key))).collect()
 }
 
+/// The merged views of GPUs for which only databases have files.
+pub fn views_without_code(plan: &Plan) -> impl Iterator<Item = String> {
+    let has_archive = |key: &BundleKey| {
+        let chain = key.packaging_chain();
+        plan.archives.iter().any(|archive| chain.contains(&archive.key))
+    };
+    users_of(plan).into_keys().filter(move |key| !has_archive(key)).map(|key| format!("{MERGED}/{key}"))
+}
+
 /// The GPUs with a listed thin view: those that a plan has code or databases for.
 pub fn gpus_of(plan: &Plan) -> Vec<GpuSet> {
     ServedGpus::new(plan).listed
@@ -71,7 +80,7 @@ pub fn gpus_of(plan: &Plan) -> Vec<GpuSet> {
 impl ServedGpus {
     pub(super) fn new(plan: &Plan) -> Self {
         let of_files = plan.bundle_files.iter().flat_map(|file| &file.targets);
-        let targets = plan.targets.clone();
+        let targets = plan.options.targets.clone();
         let is_wanted = |target: &&TargetId| targets.contains(&BundleKey::of(target));
         // Libraries ask for caches by the names of GPUs only.
         let is_cache = |path: &EntryPath, handler: Handler| handler.kind(path).is_none();
@@ -149,7 +158,7 @@ fn databases(plan: &Plan) -> BTreeSet<BundleKey> {
     let held: BTreeSet<_> = plan.held.values().flatten().map(|entry| &entry.path).collect();
     let generic = plan.generic.iter().map(|(path, (target, _))| (path, target));
     for (_, target) in plan.modes.iter().chain(generic).filter(|(path, _)| !held.contains(path)) {
-        files.entry(plan.packaging.key_of(target)).and_modify(|count| *count = count.saturating_sub(1));
+        files.entry(plan.options.packaging.key_of(target)).and_modify(|count| *count = count.saturating_sub(1));
     }
     let of_files = files.into_iter().filter(|(_, count)| *count > 0).map(|(key, _)| key);
     of_files.chain(plan.held.keys().cloned()).collect()

@@ -56,7 +56,7 @@ impl FatWheel {
         let path = dist_info.child(STATEMENT.as_bytes());
         let statement = joined.map_or(Ok(None), |_| statement(input, &path, &mut warnings))?;
         if let Some(statement) = statement {
-            input_id = statement.input_id().and_then(InputId::known);
+            input_id = statement.input_id.as_deref().and_then(InputId::known);
             metadata = with_requirements(metadata, &statement, &mut warnings)?;
         }
         let name = name(input, &dist_info, &wheel_file, &mut warnings)?;

@@ -29,12 +29,6 @@ pub struct WheelOptions {
     pub names: AssemblyOptions,
     /// The label of the variant wheel, if one is wanted.
     pub variant: Option<VariantLabel>,
-    /// The restrictions of the split that host wheels state, if there are any. Thin wheels state their GPUs as well.
-    pub statement: Statement,
-    /// Whether the wheels of parts have manifests.
-    pub has_manifests: bool,
-    /// Whether the versions of thin wheels name the GPUs.
-    pub has_local_versions: bool,
     /// The time of all files in the wheels.
     pub stamp: DosTime,
     /// Identifies everything that wheels depend on except the input and files next to it. What is known about their bytes is
@@ -59,7 +53,7 @@ pub struct WheelSet {
     pub notes: Vec<String>,
     /// Whether the input has symlinks that the wheels lack. `warnings` name them.
     pub has_symlinks: bool,
-    /// See [`WheelOptions::has_local_versions`].
+    /// Whether the versions of thin wheels name the GPUs, which they do not unless this is set.
     pub has_local_versions: bool,
     /// Identifies everything that the wheels depend on except the input: the options, and what files next to it state.
     pub options: Option<Identity>,
@@ -91,7 +85,7 @@ impl WheelSet {
             added.devices().filter(|_| !is_split && plan.keys.is_empty()).map(str::to_owned).collect();
         let (names, unread) = with_nearby_extras(input, &fat, &options.names);
         let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &names)?;
-        let statement = options.statement.clone().with_replaced_requirements(wheels.replaced_requirements());
+        let statement = Statement::of(&plan.options).with_replaced_requirements(wheels.replaced_requirements());
         let split_id = wheels.split_id(SplitFacts::of_names(input, plan), input, plan);
         let split = StatedSplit { id: split_id.clone(), statement: statement.clone() };
         let wheels = Wheels { split: Some(split), required: required(input), deflates_stored: is_split, ..wheels };
@@ -105,7 +99,7 @@ impl WheelSet {
         let (mut hosts, mut devices, mut fat) = (Vec::new(), BTreeMap::new(), None);
         for WheelFiles { part, payload, mut dist_info } in contents {
             let payload = payload.into();
-            if options.has_manifests {
+            if plan.options.manifests.is_some() {
                 dist_info.extend(wheels.manifest_of(&part, &payload, &wrappers)?);
             }
             let part = WheelPart::new(part, &wheels, payload, dist_info, options.stamp, resources);
@@ -134,7 +128,7 @@ impl WheelSet {
             warnings,
             notes: wheels.requirement_notes(),
             has_symlinks,
-            has_local_versions: options.has_local_versions,
+            has_local_versions: false,
             options: of_options,
             statement,
             split_id,

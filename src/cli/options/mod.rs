@@ -22,7 +22,7 @@ use crate::gpu::TargetId;
 use crate::resources::WorkPolicy;
 use crate::rope::Identity;
 use crate::session::SplitChoices;
-use crate::split::{Packaging, PlanOptions, Statement};
+use crate::split::{Packaging, PlanOptions};
 use crate::view::MadeTime;
 use crate::wheel::VariantLabel;
 use crate::wheelparts::{AssemblyOptions, DosTime, WheelOptions};
@@ -119,9 +119,6 @@ impl SplitOptions {
                 deflate: self.deflate.level(self.default_level),
             },
             variant: self.variant.clone(),
-            statement: Statement::of(&plan),
-            has_manifests: plan.manifests.is_some(),
-            has_local_versions: false,
             stamp,
             identity: None,
         };
@@ -158,8 +155,7 @@ impl SplitOptions {
     pub(super) fn to_options(&self, packaging: Packaging) -> anyhow::Result<PlanOptions> {
         Ok(PlanOptions {
             databases: self.databases.handlers()?,
-            gpu_targets: self.targets.gpu_targets(packaging),
-            exclude_targets: self.targets.exclude_targets(packaging),
+            targets: self.targets.targets(packaging),
             packaging,
             overlay_roots: self.names.overlay_roots()?,
             group: self.names.group(),

@@ -7,8 +7,8 @@ use clap::Args;
 
 use crate::cli::lists::{ALL, AUTO, pieces};
 use crate::database::{Databases, TORCH_FAT};
-use crate::gpu::{BundleKey, KFD_TOPOLOGY, TargetId, TargetIdError, detect};
-use crate::split::Packaging;
+use crate::gpu::{KFD_TOPOLOGY, TargetId, TargetIdError, detect};
+use crate::split::{Packaging, Targets};
 
 /// The wanted targets.
 #[derive(Clone, Debug, Default, Args)]
@@ -118,14 +118,11 @@ impl TargetOptions {
         Self { wanted: WantedTargets::default(), ..self.clone() }
     }
 
-    /// The wanted device parts; all if `None`.
-    pub(in crate::cli) fn gpu_targets(&self, packaging: Packaging) -> Option<Vec<BundleKey>> {
-        self.wanted.chosen().map(|targets| targets.iter().map(|target| packaging.key_of(target)).collect())
-    }
-
-    /// The device parts to omit.
-    pub(in crate::cli) fn exclude_targets(&self, packaging: Packaging) -> Vec<BundleKey> {
-        self.exclude_targets.iter().flat_map(|list| &list.0).map(|target| packaging.key_of(target)).collect()
+    /// The device parts.
+    pub(in crate::cli) fn targets(&self, packaging: Packaging) -> Targets {
+        let keys = |targets: Vec<TargetId>| targets.iter().map(|target| packaging.key_of(target)).collect();
+        let excluded = self.exclude_targets.iter().flat_map(|list| &list.0).cloned().collect();
+        Targets { wanted: self.wanted.chosen().map(keys), excluded: keys(excluded) }
     }
 }
 

@@ -8,7 +8,7 @@ use flate2::write::DeflateEncoder;
 use kpackfs::kpack::BundleJobs;
 use kpackfs::metrics::Progress;
 use kpackfs::source::Input;
-use kpackfs::split::{Plan, PlanOptions};
+use kpackfs::split::{Plan, PlanOptions, Targets};
 
 use crate::hostile::Kind;
 use crate::hostile::elf::fat_with;
@@ -164,7 +164,8 @@ fn too_many_targets_are_refused() {
     let plan = |options: &PlanOptions| Plan::make(&input, options, &BundleJobs::new(&resources), &Progress::default());
     let error = plan(&PlanOptions::default()).unwrap_err().to_string();
     assert!(error.contains("4000 targets") && error.contains("--gpu-targets"), "{error}");
-    let some = PlanOptions { gpu_targets: Some(vec!["gfx7".parse().unwrap()]), ..PlanOptions::default() };
+    let targets = Targets { wanted: Some(vec!["gfx7".parse().unwrap()]), ..Targets::default() };
+    let some = PlanOptions { targets, ..PlanOptions::default() };
     assert!((1..9).contains(&plan(&some).unwrap().keys.len()));
 }
 

@@ -10,12 +10,11 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use facts::{ProcessorFact, processors};
-use kpackfs::gpu::BundleKey;
 use kpackfs::kpack::BundleJobs;
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::Input;
-use kpackfs::split::{Plan, PlanOptions};
+use kpackfs::split::{Plan, PlanOptions, Targets};
 use library::{ANY, BundleEntry, OFF, ON, Place, UNSUPPORTED, code};
 
 /// The targets as a set.
@@ -37,10 +36,10 @@ fn name(fact: &ProcessorFact, xnack: u32) -> String {
 fn plan_for(place: &Place, target: &str) -> Plan {
     let resources = Resources::new(16 << 20);
     let input = Input::open(&place.at("tree"), &resources).unwrap();
-    let gpu_targets = Some(vec![target.parse::<BundleKey>().unwrap()]);
-    let options = PlanOptions { gpu_targets, ..PlanOptions::default() };
+    let targets = Targets { wanted: Some(vec![target.parse().unwrap()]), ..Targets::default() };
+    let options = PlanOptions { targets, ..PlanOptions::default() };
     let plan = Plan::make(&input, &options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
-    plan.check_selection(&options).unwrap();
+    plan.check_selection().unwrap();
     plan
 }
 

@@ -19,11 +19,12 @@ mod records;
 mod splits;
 mod thin;
 mod views;
-mod wheels;
+pub(crate) mod wheels;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use kpackfs::split::{PlanOptions, Targets};
 use kpackfs::verify::{Check, VerifyOptions};
 pub(crate) use splits::try_verify;
 use splits::{FEATURES, GFX90A, PLAIN, Split, copy, expect, verify};
@@ -62,9 +63,9 @@ fn what_could_not_be_split_is_named() {
 
 #[test]
 fn a_restricted_split_is_clean_if_verify_knows_of_it() {
-    let keys = vec!["gfx1030".parse().unwrap()];
-    let split = Split::restricted(&kpackfs::split::PlanOptions { gpu_targets: Some(keys.clone()), ..splits::all() });
-    let options = VerifyOptions { gpu_targets: Some(keys), ..VerifyOptions::default() };
+    let targets = Targets { wanted: Some(vec!["gfx1030".parse().unwrap()]), ..Targets::default() };
+    let split = Split::restricted(&PlanOptions { targets: targets.clone(), ..splits::all() });
+    let options = VerifyOptions { targets, ..VerifyOptions::default() };
     assert_eq!(verify(&[split.out()], Some(&split.fat()), &options).findings, []);
     assert!(!verify(&[split.out()], Some(&split.fat()), &VerifyOptions::default()).findings.is_empty());
 }
@@ -91,7 +92,7 @@ fn the_command_tells_by_its_exit_code() {
     allow("against-changed").code(1);
     allow("against-lots").code(2);
     assert!(report["counts"]["wrappers"].as_u64().unwrap() > 80);
-    run(&[Path::new("/nonexistent")]).code(5);
+    run(&[&out.join("nothing")]).code(5);
     run(&[Path::new("Cargo.toml")]).code(5);
     run(&[&out.join(PLAIN), Path::new("--against"), &fat]).code(2);
     run(&[]).code(2);

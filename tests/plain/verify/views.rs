@@ -36,10 +36,9 @@ pub(crate) fn shown(fat: &Path, arch: &[&str]) -> TempDir {
     let resources = Resources::new(64 << 20);
     let input = Input::open(fat, &resources).unwrap();
     let plan = Plan::make(&input, &all(), &BundleJobs::new(&resources), &Progress::default()).unwrap();
-    let options = WheelOptions { statement: Statement::of(&all()), ..WheelOptions::default() };
-    let wheels = WheelSet::new(&input, &plan, &options, &resources).unwrap();
+    let wheels = WheelSet::new(&input, &plan, &WheelOptions::default(), &resources).unwrap();
     let arch: Vec<BundleKey> = arch.iter().map(|name| name.parse().unwrap()).collect();
-    let tree = view::lay_out(&input, &plan, wheels.as_ref(), &arch, Vec::new()).unwrap();
+    let tree = view::lay_out(&input, &plan, wheels.as_ref(), &arch).unwrap();
     let names = ["host", "merged"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str));
     let out = tempfile::tempdir().unwrap();
     let views: Vec<_> = names.map(|name| (EntryPath::new(name.as_bytes()).unwrap(), out.path().join(name))).collect();
