@@ -103,7 +103,7 @@ fn held(count: usize) -> usize {
         let options = PlanOptions { databases: Databases::all(), ..PlanOptions::default() };
         let plan = Plan::make(&input, &options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
         let wheels = WheelSet::new(&input, &plan, &WheelOptions::default(), &resources).unwrap();
-        lay_out(&input, &plan, wheels.as_ref(), &[], Vec::new()).unwrap()
+        lay_out(&input, &plan, wheels.as_ref(), &[]).unwrap()
     };
     assert!(visit(&tree, ROOT) > count);
     TAKEN.load(Ordering::Relaxed) - before

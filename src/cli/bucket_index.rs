@@ -4,20 +4,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 use super::limits::wheels_of_release;
 use super::options::SplitOptions;
-use super::package_index::{IndexOutput, check};
-use super::prepare::{CommandSession, save_index};
+use super::prepare::save_index;
 use super::progress::show_bytes;
 use super::said::{SaidPiece, WrittenOutput, is_quiet};
 use super::table::{counted, size};
 use super::terminal::note;
+use super::writing::OutputTarget;
 use crate::bucket::{BucketFile, BucketPlace, FileFate, Publication, WrittenFile};
-use crate::kpack::{ArchiveRope, dropped_size, unmade_size};
+use crate::kpack::{ArchiveRope, dropped_size};
 use crate::metrics::Progress;
-use crate::mount;
 use crate::opened::NamedPath;
 use crate::report::PartChoice;
 use crate::session::{Release, ReleasedWheel};
@@ -41,22 +40,17 @@ struct Published {
     sums: HashMap<String, WheelSums>,
 }
 
-impl IndexOutput<'_> {
+impl OutputTarget<'_> {
     /// Publishes an index of all wheels of the inputs, which need not belong together. Nothing is kept on disk without --frame-cache.
-    pub(super) fn publish(
+    pub(super) fn publish_index(
         &self,
         named: &[NamedPath],
         options: &SplitOptions,
         allow_http: bool,
-    ) -> anyhow::Result<WrittenOutput> {
+    ) -> anyhow::Result<(WrittenOutput, Release)> {
         let place = BucketPlace::parse(self.directory)?;
-        mount::raise_open_files().context("RLIMIT_NOFILE")?;
         let options = SplitOptions { without_disk: !options.resources.keeps_frames(), ..options.clone() };
-        let release = CommandSession::new(named, &options)?.session().open_apart(named)?;
-        release.wheels.iter().try_for_each(check)?;
-        let wheels = release.listed()?;
-        self.limits.check_bounds(|| wheels_of_release(&release), PartChoice::Gpus)?;
-        let Some(root) = release.root() else { bail!("there are no wheels") };
+        let (release, wheels, root) = self.open_release(named, &options)?;
         let last = format!("{SIMPLE}/{PAGE}");
         let publication = Publication::begin(&place, (allow_http, self.force), &last, &release.resources, note_wait)?;
         let published = show_bytes("Uploading", |progress| -> anyhow::Result<_> {
@@ -70,9 +64,10 @@ impl IndexOutput<'_> {
         if !is_quiet() {
             published.note();
         }
-        let piece =
-            SaidPiece { name: SIMPLE.to_owned(), size: published.bytes, files: Some(published.files), digest: None };
-        Ok(WrittenOutput::index(self.directory, piece))
+        let Published { files, bytes: size, .. } = published;
+        let piece = SaidPiece { name: SIMPLE.to_owned(), size, files: Some(files), digest: None };
+        let written = WrittenOutput::new(("index", "indexes"), self.directory, size, vec![piece]);
+        Ok((written, release))
     }
 
     /// Writes the wheels and their METADATA, one input after the other, so that what was compressed for one is still in memory.
@@ -84,7 +79,7 @@ impl IndexOutput<'_> {
         published: &mut Published,
         progress: &Progress,
     ) -> anyhow::Result<()> {
-        if self.limits.limit().is_some() {
+        if self.limits.max_part.is_some() {
             release.wheels.iter().try_for_each(|wheel| make(wheel, progress).map(drop))?;
             self.limits.check(|| wheels_of_release(release), PartChoice::Gpus)?;
         }
@@ -103,8 +98,8 @@ impl IndexOutput<'_> {
 fn make(wheel: &ReleasedWheel, progress: &Progress) -> anyhow::Result<u64> {
     let parts: Vec<Arc<WheelPart>> = wheel.prepared.parts();
     let archives: Vec<&ArchiveRope> = parts.iter().flat_map(|part| part.archives()).collect();
-    progress.expect(unmade_size(&archives));
-    WheelSet::make(&parts, true, &progress.done)?;
+    progress.expect(WheelSet::unmade_size(&parts, true));
+    WheelSet::make(&parts, true, progress)?;
     Ok(dropped_size(&archives))
 }
 

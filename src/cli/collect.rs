@@ -14,7 +14,7 @@ use super::collecting::{Collected, Collecting, warn_of_missing};
 use super::confinement::Opens;
 use super::failure::{printed, unanswered};
 use super::html::{check_page, write_page};
-use super::input::forms;
+use super::input::{forms, input_word};
 use super::interrupt;
 use super::json;
 use super::options::{CompressionOptions, ResourceOptions, SplitOptions, WantedTargets};
@@ -22,8 +22,7 @@ use super::prepare::{CommandSession, place_of, save_index};
 use super::said::WrittenOutput;
 use super::table::{Style, Table, known_size, size};
 use crate::collect::{CollectReport, CollectedCode, CollectedFile, Reason, code_of, form_name};
-use crate::disk::parent;
-use crate::export::{Inputs, PackedFormat};
+use crate::export::Inputs;
 use crate::gpu::TargetId;
 use crate::near::near;
 use crate::opened::recognise_all;
@@ -46,12 +45,13 @@ const MAX_ROWS: usize = 200;
 /// written, and the exit code is 1.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "kpackfs collect [OPTIONS] <APP>... --from <TREE>...",
+    override_usage = "kpackfs collect [OPTIONS] <APP>... --from <TREE>... --gpu-targets <LIST>",
+    mut_arg("gpu_targets", |it| it.help("The GPUs that the application is for; \"auto\" for those of this machine").long_help(None)),
     after_long_help = "Example:\n  kpackfs collect app --from /opt/rocm --gpu-targets gfx1100 -o app.zip"
 )]
 pub(super) struct Collect {
     /// Programs and libraries, or directories of them
-    #[arg(required = true)]
+    #[arg(required = true, value_parser = input_word())]
     app: Vec<PathBuf>,
 
     #[arg(
@@ -60,6 +60,7 @@ pub(super) struct Collect {
         num_args = 1..,
         value_name = "TREE",
         help_heading = "Collect",
+        value_parser = input_word(),
         help = "Where the libraries are: install trees, wheels, …, in the order of search",
         long_help = concat!("Where the libraries are, in the order of search: ", forms!())
     )]
@@ -110,11 +111,7 @@ impl Collect {
         let inputs = self.app.iter().chain(&self.from).map(|input| place_of(input)).collect();
         let opens = self.resources.opens(Opens::everything(inputs)).file(self.html.as_deref());
         match &self.result.output {
-            // It is renamed when it is complete.
-            Some(output) if !self.result.shared || PackedFormat::of(output).is_some() => {
-                opens.directory(parent(output))
-            }
-            Some(output) => opens.directory(output),
+            Some(output) => opens.directory(self.result.directory(output)),
             None => opens,
         }
     }
@@ -148,7 +145,7 @@ impl Collect {
                 };
                 Some(self.result.write(&collected, output, &inputs, &again)?)
             }
-            None if self.result.limits.limit().is_some() => {
+            None if self.result.limits.max_part.is_some() => {
                 bail!("--max-part needs --output, whose format has the size")
             }
             None => None,

@@ -1,5 +1,8 @@
 //! What `collect` writes: a directory or a packed file, or one of them for each piece.
 
+use std::ffi::OsStr;
+use std::fs::DirEntry;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -8,20 +11,23 @@ use clap::Args;
 use super::collecting::Collected;
 use super::limits::{LimitOptions, measured};
 use super::output_name::directory_or_packed;
+use super::prepare::answers;
 use super::progress::show_bytes;
 use super::said::WrittenOutput;
 use super::terminal::warn;
 use super::writing::{Writing, archives_in, clear_set_id, write_views};
 use crate::collect::code_of;
-use crate::disk::parent;
-use crate::export::{Inputs, Output, PackedFormat, Replace, WantedSums, expect_packed, write_packed};
+use crate::disk::{PREFIX, parent};
+use crate::export::{
+    ExportError, Inputs, Output, PackedFormat, ReadyViews, Replace, WantedSums, expect_packed, write_packed,
+};
 use crate::gpu::{GpuSet, TargetId};
-use crate::kpack::make_archives;
+use crate::kpack::{make_archives, unmade_size};
+use crate::metrics::Progress;
 use crate::report::{Judgement, PartChoice, PartGpus, SizedPart, TooLarge};
 use crate::rope::SizeBounds;
 use crate::session::Prepared;
 use crate::source::EntryPath;
-use crate::text::quoted;
 use crate::tree::{ROOT, Tree};
 use crate::view;
 
@@ -77,18 +83,13 @@ impl ResultOptions {
         inputs: &Inputs,
         again: CollectFor<'_>,
     ) -> anyhow::Result<WrittenOutput> {
-        // "." has no name to rename to.
-        let place = match output.file_name() {
-            Some(_) => output.to_owned(),
-            None => std::path::absolute(output).with_context(|| format!("--output {}", quoted(output)))?,
-        };
-        match self.stage(collected, &place, inputs) {
+        match self.stage(collected, output, inputs) {
             Ok((staged, places)) => {
                 staged.publish(self.writing.durability())?;
-                self.said(&place, &places, &collected.gpus)
+                self.said(output, &places, &collected.gpus)
             }
             Err(error) => match error.downcast::<TooLarge>() {
-                Ok(TooLarge(judgement)) => Err(self.advised(judgement, collected, (&place, inputs), again)?.into()),
+                Ok(TooLarge(judgement)) => Err(self.advised(judgement, collected, (output, inputs), again)?.into()),
                 Err(error) => Err(error),
             },
         }
@@ -98,25 +99,49 @@ impl ResultOptions {
     fn stage(&self, collected: &Collected, place: &Path, inputs: &Inputs) -> anyhow::Result<(Output, Vec<PathBuf>)> {
         let Prepared { input, plan, resources, .. } = &collected.prepared;
         let (_, arch, thin) = collected.view();
-        let (mut tree, _) = view::lay_out_listed((input, plan, None), &arch, &thin, Vec::new())?;
+        let (mut tree, _) = view::lay_out_listed((input, plan, None), &arch, &thin)?;
         if !self.keep_set_id {
             clear_set_id(&mut tree);
         }
         let pieces = self.pieces(&mut tree, collected, place)?;
         self.limits.check_bounds(|| Ok(directories(&tree, &pieces)), PartChoice::Gpus)?;
         let places: Vec<_> = pieces.iter().map(|piece| piece.place.clone()).collect();
-        let directory = match PackedFormat::of(place) {
-            None if self.shared => place,
-            _ => parent(place),
-        };
-        let is_empty = |place: &Path| std::fs::read_dir(place).is_ok_and(|mut entries| entries.next().is_none());
-        let replace = match &*places {
-            [only] if is_empty(only) => Replace::Only(places.clone()),
-            _ => Replace::all(self.force),
-        };
-        let mut staged = Output::prepare(directory, &places, &[], &replace, inputs, &resources.store, warn)?;
-        self.write_pieces(&tree, &pieces, &mut staged, &collected.prepared)?;
+        let (directory, mut views, mut gone) = (self.directory(place), views_of(&pieces), Vec::new());
+        check_kinds(&places)?;
+        if let ([only], false, true) = (&*pieces, self.shared, directory == place) {
+            gone = self.earlier_entries(place)?;
+            let entries = tree.resolve(ROOT, &only.view).and_then(|root| tree.children(root)).into_iter().flatten();
+            let names = entries.filter(|entry| !entry.hidden).map(|entry| entry.name);
+            views = names.map(|name| (only.view.child(name), place.join(OsStr::from_bytes(name)))).collect();
+        }
+        let parts: Vec<_> = views.iter().map(|(_, part)| part.clone()).collect();
+        gone.retain(|entry| !parts.contains(entry));
+        let replace = Replace::all(self.force);
+        let mut staged = Output::prepare(directory, &parts, &gone, &replace, inputs, &resources.store, warn)?;
+        self.write_pieces(&tree, (&pieces, &views), &mut staged, &collected.prepared)?;
         Ok((staged, places))
+    }
+
+    /// The directory in which the pieces get their names. One that is there keeps its attributes and the symlinks that lead
+    /// to it, and may be the working directory of a process.
+    pub(super) fn directory<'p>(&self, output: &'p Path) -> &'p Path {
+        let is_inside = PackedFormat::of(output).is_none() && (self.shared || answers(output, Path::is_dir));
+        if is_inside { output } else { parent(output) }
+    }
+
+    /// The entries of a directory that is empty, or else to be replaced and proven to be an earlier result.
+    fn earlier_entries(&self, place: &Path) -> anyhow::Result<Vec<PathBuf>> {
+        let entries = std::fs::read_dir(place).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let entries = entries.with_context(|| place.display().to_string())?;
+        let is_left = |entry: &DirEntry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
+        let entries: Vec<_> = entries.iter().filter(|entry| !is_left(entry)).map(DirEntry::path).collect();
+        let place = place.to_owned();
+        match (self.force, place.join(view::REPORTS).join(view::COLLECTED).is_file()) {
+            _ if entries.is_empty() => Ok(entries),
+            (true, true) => Ok(entries),
+            (true, false) => Err(ExportError::NotCollected(place).into()),
+            (false, _) => Err(ExportError::Existing(place.display().to_string()).into()),
+        }
     }
 
     fn pieces(&self, tree: &mut Tree, collected: &Collected, place: &Path) -> anyhow::Result<Vec<WrittenPiece>> {
@@ -139,21 +164,25 @@ impl ResultOptions {
     fn write_pieces(
         &self,
         tree: &Tree,
-        pieces: &[WrittenPiece],
+        (pieces, views): (&[WrittenPiece], &[(EntryPath, PathBuf)]),
         output: &mut Output,
         prepared: &Prepared,
     ) -> anyhow::Result<()> {
-        let views: Vec<_> = pieces.iter().map(|piece| (piece.view.clone(), piece.place.clone())).collect();
-        let archives = archives_in(&prepared.plan, tree, &views);
-        let staged = output.views(&views);
+        let archives = archives_in(&prepared.plan, tree, &views_of(pieces));
+        let staged = output.views(views);
         let is_packed = |(_, place): &&(EntryPath, PathBuf)| PackedFormat::of(place).is_some();
         let (packed, unpacked): (Vec<_>, Vec<_>) = staged.iter().cloned().partition(|view| is_packed(&view));
-        let check = |ready: &_| {
-            let unpacked = || Ok(measured(directories(tree, pieces), output, ready));
-            self.limits.check(unpacked, PartChoice::Gpus)
+        let check = |ready: &ReadyViews| {
+            let all = || SizeBounds::exact(ready.sizes().map(|(_, size)| size).sum());
+            let unpacked = || match directories(tree, pieces) {
+                parts if self.shared => measured(parts, output, ready),
+                parts => parts.into_iter().map(|part| SizedPart { size: all(), ..part }).collect(),
+            };
+            self.limits.check(|| Ok(unpacked()), PartChoice::Gpus)
         };
-        let make = |done: &_| make_archives(&archives, done);
-        let files = write_views(tree, &unpacked, (&archives, make), WantedSums::new(), self.writing, check)?;
+        let make = |progress: &Progress| make_archives(&archives, &progress.done);
+        let before = (unmade_size(&archives), make);
+        let files = write_views(tree, &unpacked, before, WantedSums::new(), self.writing, check, &prepared.resources)?;
         output.add_made(files);
         show_bytes("Packing", |progress| {
             expect_packed(tree, &packed, progress)?;
@@ -176,7 +205,7 @@ impl ResultOptions {
         (place, inputs): (&Path, &Inputs),
         again: CollectFor<'_>,
     ) -> anyhow::Result<TooLarge> {
-        let (gpus, Some(limit)) = (&collected.gpus, self.limits.limit()) else { return Ok(TooLarge(judgement)) };
+        let (gpus, Some(limit)) = (&collected.gpus, self.limits.max_part) else { return Ok(TooLarge(judgement)) };
         if self.shared || gpus.len() < 2 {
             return Ok(TooLarge(judgement));
         }
@@ -220,6 +249,20 @@ impl ResultOptions {
     }
 }
 
+/// Fails if a file would replace a directory, or a directory a file.
+fn check_kinds(places: &[PathBuf]) -> Result<(), ExportError> {
+    places.iter().filter(|place| place.exists()).try_for_each(|place| match (PackedFormat::of(place), place.is_dir()) {
+        (Some(_), true) => Err(ExportError::NotRegular(place.clone())),
+        (None, false) => Err(ExportError::NotADirectory(place.clone())),
+        _ => Ok(()),
+    })
+}
+
+/// The views that pieces are, with their places.
+fn views_of(pieces: &[WrittenPiece]) -> Vec<(EntryPath, PathBuf)> {
+    pieces.iter().map(|piece| (piece.view.clone(), piece.place.clone())).collect()
+}
+
 /// The pieces that are directories.
 fn directories(tree: &Tree, pieces: &[WrittenPiece]) -> Vec<SizedPart> {
     let unpacked = pieces.iter().filter(|piece| PackedFormat::of(&piece.place).is_none());
@@ -244,7 +287,7 @@ fn packed_files(
 /// A piece, with the sizes of its files before they are packed.
 fn sized(tree: &Tree, piece: &WrittenPiece) -> Option<SizedPart> {
     let node = tree.resolve(ROOT, &piece.view)?;
-    let name = piece.place.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = piece.place.file_name().unwrap_or(piece.place.as_os_str()).to_string_lossy().into_owned();
     Some(SizedPart::of_node(name, piece.gpus.clone(), (tree, node)))
 }
 

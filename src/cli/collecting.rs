@@ -151,7 +151,7 @@ impl Collected {
     pub(super) fn measure(&mut self, written: Option<&Path>) -> anyhow::Result<()> {
         let (view, arch, thin) = self.view();
         let Prepared { input, plan, .. } = &self.prepared;
-        let (tree, _) = view::lay_out_listed((input, plan, None), &arch, &thin, Vec::new())?;
+        let (tree, _) = view::lay_out_listed((input, plan, None), &arch, &thin)?;
         let files = tree.resolve(ROOT, &view).map(|root| tree.files_below(root)).unwrap_or_default();
         let known = |(path, body): (EntryPath, Body)| Some((path.to_string(), body.bounds().known()?));
         let sizes: HashMap<_, _> = files.into_iter().filter_map(known).collect();

@@ -148,7 +148,7 @@ impl Opens {
         self.written(path.to_owned(), WriteAccess::Directory).written(above.to_owned(), WriteAccess::EmptyDirectories)
     }
 
-    /// The file of an option, if it is given.
+    /// The file of an option, if it is given. One that is there is written to; another one gets its name when it is complete.
     pub(super) fn file(mut self, path: Option<&Path>) -> Self {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else { return self };
         self.capabilities = WRITER;

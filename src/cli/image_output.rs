@@ -7,22 +7,21 @@ use std::sync::Arc;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
-use super::limits::LimitOptions;
 use super::options::SplitOptions;
 use super::prepare::{CommandSession, save_index};
 use super::progress::show_bytes;
 use super::said::{SaidOptions, SaidPiece, WrittenOutput};
 use super::split_warnings::{check_code, warn_of_fat};
 use super::terminal::{note, warn};
-use super::writing::Writing;
+use super::writing::OutputTarget;
 use crate::deflate::DeflateLevel;
 use crate::export::{
-    ExportError, ImageLayout, ImageWriteError, ImagesToWrite, Inputs, LayerCompression, WrittenImage, WrittenImages,
+    ExportError, ImageLayout, ImageWriteError, ImagesToWrite, LayerCompression, WrittenImage, WrittenImages,
 };
 use crate::gpu::{GpuSet, TargetId, doubt};
 use crate::image::{DeviceParts, Division, DivisionForm, Image, ImageRecipe, LayerPart, MAX_NAMED};
 use crate::opened::{Named, NamedPath};
-use crate::report::{LookedAt, PartChoice, PartGpus, SizedPart};
+use crate::report::{PartChoice, PartGpus, SizedPart};
 use crate::session::{Prepared, PreparedImage};
 use crate::split::{Packaging, PlanOptions, Statement};
 use crate::text::{first_names, more};
@@ -80,12 +79,8 @@ pub(super) struct ImageOutput<'a> {
     pub(super) options: &'a ImageOptions,
     pub(super) split: &'a SplitOptions,
     pub(super) input: &'a Path,
-    pub(super) inputs: &'a Inputs,
-    /// The directory of a new layout.
-    pub(super) output: &'a Path,
-    pub(super) force: bool,
-    pub(super) writing: Writing,
-    pub(super) limits: LimitOptions,
+    /// Its directory is that of a new layout.
+    pub(super) to: OutputTarget<'a>,
     pub(super) said: SaidOptions,
 }
 
@@ -120,19 +115,20 @@ impl ImageOutput<'_> {
             division: &division,
             gpus: &gpus,
             compression,
-            reflink: self.writing.reflink(),
-            durability: self.writing.durability(),
-            may_replace: self.force,
-            max_layer: self.limits.limit().map(|limit| limit.bytes),
+            reflink: self.to.writing.reflink,
+            durability: self.to.writing.durability(),
+            may_replace: self.to.force,
+            max_layer: self.to.limits.max_part.map(|limit| limit.bytes),
         };
-        let layout = self.options.add_to.as_deref().map_or(ImageLayout::New(self.output), ImageLayout::Existing);
-        let written =
-            show_bytes("Writing", |progress| to_write.write(&layout, self.inputs, &prepared.resources, progress, warn));
+        let layout = self.options.add_to.as_deref().map_or(ImageLayout::New(self.to.directory), ImageLayout::Existing);
+        let written = show_bytes("Writing", |progress| {
+            to_write.write(&layout, self.to.inputs, &prepared.resources, progress, warn)
+        });
         if let Err(ImageWriteError::TooLarge(layers)) = &written {
-            self.limits.check(|| Ok(layers_of(layers, &division)), PartChoice::Gpus)?;
+            self.to.limits.check(|| Ok(layers_of(layers, &division)), PartChoice::Gpus)?;
         }
         if let Err(ImageWriteError::Export(error @ ExportError::Existing(_))) = &written {
-            bail!("{error}; --add-to {} adds to the images in it", self.output.display());
+            bail!("{error}; --add-to {} adds to the images in it", self.to.directory.display());
         }
         let WrittenImages { counts, images, size } = written?;
         tracing::debug!(unchanged = counts.unchanged, written = counts.written, found = counts.found, "layers");
@@ -142,9 +138,9 @@ impl ImageOutput<'_> {
             let WrittenImage { tag: name, digest, size } = image;
             SaidPiece { name, size, files: None, digest: Some(digest) }
         };
-        let written = WrittenOutput::images(layout.directory(), size, images.into_iter().map(piece).collect());
-        let not_split = || LookedAt::rest([(&prepared.input, &prepared.plan)], &prepared.resources);
-        let not_split = self.said.is_heard().then(not_split).flatten();
+        let pieces = images.into_iter().map(piece).collect();
+        let written = WrittenOutput::new(("image", "images"), layout.directory(), size, pieces);
+        let not_split = self.said.not_split([(&prepared.input, &prepared.plan)], &prepared.resources);
         Ok(written.without(not_split).next(["kpackfs", "inspect"].into_iter().chain(first.as_deref())))
     }
 

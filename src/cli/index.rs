@@ -109,7 +109,11 @@ impl IndexArguments {
 
 /// Records the digests of the wheels of an input.
 fn record_digests(wheels: &[ListedWheel], prepared: &Prepared) -> anyhow::Result<()> {
-    show_bytes("Digesting", |progress| WheelSet::make(&prepared.parts(), true, &progress.done))?;
+    let parts = prepared.parts();
+    show_bytes("Digesting", |progress| {
+        progress.expect(WheelSet::unmade_size(&parts, true));
+        WheelSet::make(&parts, true, progress)
+    })?;
     for wheel in wheels {
         let sums = sums_of(&*wheel.body.content()?, &prepared.resources)?;
         wheel.clone().put_sums(sums, &prepared.resources.index);

@@ -93,7 +93,7 @@ impl Inspect {
 
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         match self.inspect() {
-            Err(error) if self.gate.is_given() || self.limits.limit().is_some() => Ok(unanswered(&error)),
+            Err(error) if self.gate.is_given() || self.limits.max_part.is_some() => Ok(unanswered(&error)),
             result => result,
         }
     }
@@ -112,13 +112,13 @@ impl Inspect {
         options.resources.allow_ratio = true;
         options.policy = WorkPolicy { find: Some(beginnings), urls, ..options.policy };
         if let ([only], true) = (&**named, self.gate.is_given())
-            && let Some(found) = only.artifacts()
+            && only.artifacts().is_some()
         {
-            return self.judge(&InstalledComponent::all(&only.path, found)?, named, &options, style);
+            return self.inspect_installed(named, &options, style);
         }
         let artifacts = match artifacts(&self.source, named, &options) {
             Err(error) if matches!(error.downcast_ref(), Some(ArtifactError::Nothing(_))) => {
-                return self.inspect_split_artifacts(named, &options, style);
+                return self.inspect_installed(named, &options, style);
             }
             artifacts => artifacts?,
         };
@@ -188,63 +188,32 @@ impl Inspect {
         Ok(self.conclude(None, limit.as_ref()))
     }
 
-    /// Reports what is in artifacts that have been split already: each component as it is installed.
-    fn inspect_split_artifacts(
-        &self,
-        named: &[NamedPath],
-        options: &SplitOptions,
-        style: Style,
-    ) -> anyhow::Result<ExitCode> {
-        if self.html.is_some() || self.sizes || self.limits.limit().is_some() {
-            bail!("of artifacts that have been split already there is no page, and sizes are those of their files");
-        }
-        let opening = CommandSession::new(named, options)?;
-        let [only] = named else { return Ok(ExitCode::SUCCESS) };
-        let components = only.artifacts().map(|found| InstalledComponent::all(&only.path, found)).transpose()?;
-        let components = components.unwrap_or_default();
-        let plan = |component: &InstalledComponent| -> anyhow::Result<Prepared> {
-            Ok(opening.session().plan(component.open(&opening.resources)?, Share::All)?)
-        };
-        let planned = components.iter().map(plan).collect::<anyhow::Result<Vec<_>>>()?;
-        let artifacts: Vec<_> = planned.iter().map(|prepared| (&prepared.input, &prepared.plan)).collect();
-        print_artifacts(&artifacts, None, self.json, style)?;
-        save_index(&opening.resources);
-        Ok(ExitCode::SUCCESS)
-    }
-
-    /// Plans the inputs. An image has layers.
-    fn open(&self, named: &[NamedPath], options: &SplitOptions) -> anyhow::Result<(SessionInputs, Vec<LayerSummary>)> {
-        if let [NamedPath { named: Named::Image(reference), .. }] = named {
-            if self.limits.limit().is_some() {
-                bail!(
-                    "--max-part: the layers of new images are known when they are made; split --format oci has this option"
-                );
-            }
-            let image = PreparedImage::open(reference, &CommandSession::new(named, options)?.session())?;
-            let layers = image.layers()?;
-            return Ok((SessionInputs::One(Box::new(image.prepared)), layers));
-        }
-        Ok((open(named, options)?, Vec::new()))
-    }
-
-    /// Judges artifacts.
-    fn judge(
-        &self,
-        components: &[InstalledComponent],
-        named: &[NamedPath],
-        options: &SplitOptions,
-        style: Style,
-    ) -> anyhow::Result<ExitCode> {
-        if self.html.is_some() || self.sizes || self.limits.limit().is_some() {
+    /// Reports what is in artifacts, each component as it is installed, or whether they have what is required.
+    fn inspect_installed(&self, named: &[NamedPath], options: &SplitOptions, style: Style) -> anyhow::Result<ExitCode> {
+        if self.html.is_some() || self.sizes || self.limits.max_part.is_some() {
             bail!(
-                "--require: of artifacts there is no page with it, and no sizes; leave out --html, --sizes and --max-part"
+                "of artifacts as they are installed there is no page, and sizes are those of their files; leave out --html, --sizes and \
+                 --max-part"
             );
         }
         let opening = CommandSession::new(named, options)?;
         let (session, resources) = (opening.session(), &opening.resources);
+        let of_input = |input: &NamedPath| Some(InstalledComponent::all(&input.path, input.artifacts()?));
+        let components = named.iter().filter_map(of_input).collect::<Result<Vec<_>, _>>()?;
+        let components: Vec<_> = components.into_iter().flatten().collect();
+        let plan = |component: &InstalledComponent| -> anyhow::Result<Prepared> {
+            Ok(session.plan(component.open(resources)?, Share::All)?)
+        };
+        if !self.gate.is_given() {
+            let planned = components.iter().map(plan).collect::<anyhow::Result<Vec<_>>>()?;
+            let artifacts: Vec<_> = planned.iter().map(|prepared| (&prepared.input, &prepared.plan)).collect();
+            print_artifacts(&artifacts, None, self.json, style)?;
+            save_index(resources);
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut artifacts = Vec::new();
-        let coverage = self.gate.judge_artifacts(components, |component| {
-            let prepared = session.plan(component.open(resources)?, Share::All)?;
+        let coverage = self.gate.judge_artifacts(&components, |component| {
+            let prepared = plan(component)?;
             artifacts.push(Summary::of(&prepared.input, &prepared.plan));
             let code = search(&prepared);
             Ok((prepared, code))
@@ -257,6 +226,21 @@ impl Inspect {
             print_gates((Some(&coverage), None), style, &mut out).map(drop)
         })?;
         Ok(self.conclude(Some(&coverage), None))
+    }
+
+    /// Plans the inputs. An image has layers.
+    fn open(&self, named: &[NamedPath], options: &SplitOptions) -> anyhow::Result<(SessionInputs, Vec<LayerSummary>)> {
+        if let [NamedPath { named: Named::Image(reference), .. }] = named {
+            if self.limits.max_part.is_some() {
+                bail!(
+                    "--max-part: the layers of new images are known when they are made; split --format oci has this option"
+                );
+            }
+            let image = PreparedImage::open(reference, &CommandSession::new(named, options)?.session())?;
+            let layers = image.layers()?;
+            return Ok((SessionInputs::One(Box::new(image.prepared)), layers));
+        }
+        Ok((open(named, options)?, Vec::new()))
     }
 
     /// Reports what is in each of several wheels.

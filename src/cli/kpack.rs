@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
@@ -18,7 +17,7 @@ use super::replacing::Replacing;
 use super::said::{SaidOptions, WrittenOutput};
 use super::table::{counted, size};
 use super::terminal::{escaped, warn};
-use super::unbundle::{CODE_OBJECTS, unbundle};
+use super::unbundle::{CODE_OBJECTS, file_name, unbundle};
 use super::{interrupt, json};
 use crate::export::{Inputs, NewFiles};
 use crate::gpu::TargetId;
@@ -164,8 +163,7 @@ impl Kpack {
 }
 
 fn open(file: &Path) -> anyhow::Result<ArchiveReader> {
-    let content = open_file(file, &Resources::new(0))?;
-    ArchiveReader::open(Arc::clone(&content)).with_context(|| file.display().to_string())
+    ArchiveReader::open(open_file(file, &Resources::new(0))?).with_context(|| file.display().to_string())
 }
 
 fn list(file: &Path, as_json: bool, is_summary: bool) -> anyhow::Result<()> {
@@ -253,7 +251,9 @@ fn extract(
         }
         _ => {
             for &(key, target, entry) in &found {
-                new.add(output.join(file_name(key, target)?), format!("{key} ({target})"), (key, target, entry))?;
+                // `lib/libx.so#0` for `gfx942` becomes `lib/libx.so.0.gfx942.hsaco`.
+                let path = output.join(file_name(&format!("{}.{target}.hsaco", key.replace('#', ".")))?);
+                new.add(path, format!("{key} ({target})"), (key, target, entry))?;
             }
         }
     }
@@ -263,12 +263,4 @@ fn extract(
         new.write(&inputs, warn, |object, mut file, place| write(object, &mut file, place, progress))
     })?;
     WrittenOutput::at(CODE_OBJECTS, output, &places).map(Some)
-}
-
-/// `lib/libx.so#0` for `gfx942` becomes `lib/libx.so.0.gfx942.hsaco`. A name that leads out of the directory is
-/// refused.
-fn file_name(key: &str, target: &str) -> anyhow::Result<PathBuf> {
-    let name = format!("{}.{target}.hsaco", key.replace('#', "."));
-    let path = crate::source::EntryPath::new(name.as_bytes()).with_context(|| format!("{name:?}"))?;
-    Ok(path.as_path().to_owned())
 }

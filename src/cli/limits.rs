@@ -24,15 +24,10 @@ pub(super) struct LimitOptions {
     /// A part is the host part, the part of a GPU, a wheel, a file or a layer. SIZE has bytes, or a unit such as MiB
     /// or MB, or is the limit of github-release or of pypi-file. What fits is printed.
     #[arg(long, value_name = "SIZE", help_heading = "Gate")]
-    max_part: Option<PartLimit>,
+    pub(super) max_part: Option<PartLimit>,
 }
 
 impl LimitOptions {
-    /// The limit, if there is one.
-    pub(super) fn limit(self) -> Option<PartLimit> {
-        self.max_part
-    }
-
     /// What the limit says about parts that are not written. They are measured unless the bounds of their sizes decide.
     pub(super) fn judge(
         self,
@@ -72,28 +67,6 @@ impl LimitOptions {
 /// Fails if it did not pass.
 fn refuse(judgement: Judgement) -> anyhow::Result<()> {
     if judgement.passed { Ok(()) } else { Err(TooLarge(judgement).into()) }
-}
-
-/// What `split` writes of one input.
-pub(super) struct SplitParts<'a> {
-    pub(super) prepared: &'a Prepared,
-    pub(super) tree: &'a Tree,
-    pub(super) views: &'a [(EntryPath, PathBuf)],
-    /// Whether the user has named the views.
-    pub(super) has_views: bool,
-    /// Whether the parts are wheels.
-    pub(super) are_wheels: bool,
-}
-
-impl SplitParts<'_> {
-    pub(super) fn choice(&self) -> PartChoice {
-        if self.has_views { PartChoice::Views } else { PartChoice::Gpus }
-    }
-
-    pub(super) fn planned(&self) -> anyhow::Result<Vec<SizedPart>> {
-        let are_all = self.are_wheels && !self.has_views;
-        if are_all { wheels_of(self.prepared) } else { Ok(parts_of(self.tree, self.views)) }
-    }
 }
 
 /// The parts with their sizes. Each has its name in the output.
@@ -137,7 +110,7 @@ pub(super) fn parts_of_input(prepared: &Prepared) -> anyhow::Result<Vec<SizedPar
     if wheels.is_some() || input.host_wheel().is_some() || matches!(input.kind, InputKind::Wheel(_)) {
         return wheels_of(prepared);
     }
-    let tree = view::lay_out(input, plan, None, &[], Vec::new())?;
+    let tree = view::lay_out(input, plan, None, &[])?;
     Ok(parts_of(&tree, &directories(&[], Path::new(""), plan)?))
 }
 

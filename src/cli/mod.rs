@@ -1,5 +1,6 @@
 //! The command line. All printing, progress bars and exit codes are here.
 
+mod artifact_parts;
 mod artifacts;
 mod bare_mount;
 mod bucket_index;

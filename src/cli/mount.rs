@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::collecting::{Collecting, warn_of_missing};
 use super::failure::text;
-use super::input::{SHORT_FORMS, forms};
+use super::input::{SHORT_FORMS, forms, input_word};
 use super::lists::{AUTO, pieces};
 use super::options::SplitOptions;
 use super::prepare::absolute_input;
@@ -30,6 +30,7 @@ pub(super) struct Mount {
     #[arg(
         required = true,
         num_args = 1..,
+        value_parser = input_word(),
         help = SHORT_FORMS,
         long_help = concat!(
             "The input: ", forms!(), "; several wheels, or parts of one split. The views of wheels that do not belong together are in \

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use super::json;
 use crate::gpu::BundleKey;
+use crate::kpack::ArchiveRope;
 use crate::page::PageFile;
 use crate::report::Summary;
 use crate::resources::Resources;
+use crate::rope::Content;
 use crate::session::Prepared;
 use crate::source::{Entry, Input};
 use crate::split::{STATEMENT, Statement};
 use crate::tree::Body;
-use crate::view::{HOST, MANIFESTS, Metrics, Status, fixed, views_without_code};
+use crate::view::{HOST, MANIFESTS, Metrics, Status, TreeManifest, fixed, views_without_code};
 
 /// Reports, with the names of their files.
 type Reports = Vec<(String, Body)>;
@@ -31,13 +33,31 @@ pub(super) fn reports(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result
         ("report.json".to_owned(), fixed(text)),
         (STATEMENT.to_owned(), Body::Ready(Arc::new(statement))),
     ];
-    let manifests = prepared.manifests();
-    reports.extend(manifests.iter().map(|(part, it)| (format!("{MANIFESTS}/{part}.json"), Body::Ready(it.text()))));
+    reports.extend(manifest_reports(prepared.manifests()));
     Ok(reports)
 }
 
-/// The reports about a mount and its work. Each input comes with the path of its views.
-pub(super) fn live_reports<'a>(
+/// The manifests of parts.
+pub(super) fn manifest_reports(manifests: Vec<(String, TreeManifest)>) -> impl Iterator<Item = (String, Body)> {
+    manifests.into_iter().map(|(part, it)| (format!("{MANIFESTS}/{part}.json"), Body::Ready(it.text())))
+}
+
+/// The reports about a mount and its work: about archives, and about whether each of `witnesses` can still be read.
+pub(super) fn live_reports(
+    location: &Path,
+    resources: &Arc<Resources>,
+    archives: impl IntoIterator<Item = (String, Arc<ArchiveRope>)>,
+    witnesses: impl IntoIterator<Item = Arc<dyn Content>>,
+) -> Reports {
+    let status = Status::new(location.to_string_lossy(), resources, archives).watching(witnesses);
+    vec![
+        ("status.json".to_owned(), Body::Live(Arc::new(status))),
+        ("metrics".to_owned(), Body::Live(Arc::new(Metrics(Arc::clone(resources))))),
+    ]
+}
+
+/// The same about inputs. Each comes with the path of its views.
+pub(super) fn live_reports_of<'a>(
     location: &Path,
     resources: &Arc<Resources>,
     inputs: impl IntoIterator<Item = (String, &'a Prepared)>,
@@ -50,11 +70,7 @@ pub(super) fn live_reports<'a>(
         }));
         witnesses.extend(input.witnesses().into_iter().chain(joined.witnesses()));
     }
-    let status = Status::new(location.to_string_lossy(), resources, archives).watching(witnesses);
-    vec![
-        ("status.json".to_owned(), Body::Live(Arc::new(status))),
-        ("metrics".to_owned(), Body::Live(Arc::new(Metrics(Arc::clone(resources))))),
-    ]
+    live_reports(location, resources, archives, witnesses)
 }
 
 /// Bytes of all files of an input.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
-use super::mount_reports::{live_reports, reports, total_bytes};
+use super::mount_reports::{live_reports_of, reports, total_bytes};
 use crate::mount::Served;
 use crate::session::{Release, ReleasedWheel};
 use crate::simple::PackageIndex;
 use crate::source::EntryPath;
 use crate::split::RESERVED;
-use crate::tree::{Body, Tree};
+use crate::tree::Tree;
 use crate::view::{self, PackageIndexes, ThinViews};
 use crate::wheel::normalise;
 
@@ -31,11 +31,11 @@ pub(super) fn served_release(location: &Path, release: &Release) -> anyhow::Resu
             bail!("{first} and {second}: both have the same name, version and tags; name one of them");
         }
         let prepared = &wheel.prepared;
-        let reports = reports(prepared, &[])?;
         let views = (&prepared.input, &prepared.plan, prepared.wheels.as_ref());
-        let thin = view::lay_out_at(&mut tree, &place, views, &[], &ThinViews::default(), named(&reports));
+        let thin = view::lay_out_at(&mut tree, &place, views, &[], &ThinViews::default()).with_context(failed)?;
+        view::show_reports(&mut tree, &place, prepared.input.root, reports(prepared, &[])?)?;
         tree.date(prepared.made.seconds());
-        wheel.add_to(&mut indexes, &thin.with_context(failed)?).with_context(failed)?;
+        wheel.add_to(&mut indexes, &thin).with_context(failed)?;
         places.push((format!("{place}/"), prepared));
     }
     // Before names in the tree could collide.
@@ -43,15 +43,11 @@ pub(super) fn served_release(location: &Path, release: &Release) -> anyhow::Resu
     view::show_all_wheels(&mut tree, root, &indexes.wheels)?;
     indexes.show(&mut tree, root, &resources.index)?;
     let total_bytes = wheels.iter().map(|wheel| total_bytes(&wheel.prepared.input)).sum();
-    let live = live_reports(location, resources, places);
-    view::show_reports(&mut tree, &EntryPath::root(), root, named(&live))?;
+    let live = live_reports_of(location, resources, places);
+    view::show_reports(&mut tree, &EntryPath::root(), root, live)?;
     tree.shrink();
     resources.budget.touch();
     Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })
-}
-
-fn named(reports: &[(String, Body)]) -> Vec<(&str, Body)> {
-    reports.iter().map(|(name, body)| (name.as_str(), body.clone())).collect()
 }
 
 /// Where the views of a wheel are: `<distribution>/<version>/<build tag and tags>`.

@@ -122,9 +122,12 @@ impl Create {
         let archives = plan.archives.iter().filter(|planned| is_wanted(&planned.archive));
         let named = archives.map(|it| (String::from_utf8_lossy(it.path.name()).into_owned(), Arc::clone(&it.archive)));
         let named: Vec<_> = named.collect();
+        let existing: Vec<_> = plan.archives.iter().map(|planned| planned.archive.target().to_string()).collect();
         match &self.target {
-            Some(target) if named.is_empty() => bail!("{}: no code objects for {target} in it", binary.display()),
-            None if named.is_empty() => bail!("{}: no code objects in it", binary.display()),
+            _ if existing.is_empty() => bail!("{}: no code objects in it", binary.display()),
+            Some(target) if named.is_empty() => {
+                bail!("{}: no code objects for {target}, but for {}", binary.display(), existing.join(", "))
+            }
             _ => Ok(named),
         }
     }

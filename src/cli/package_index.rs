@@ -7,15 +7,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
-use super::limits::{LimitOptions, wheels_of_release};
+use super::limits::wheels_of_release;
 use super::options::SplitOptions;
 use super::prepare::{CommandSession, check_claims, save_index};
-use super::split_warnings::note_runtime;
+use super::split_warnings::{check_symlinks, note_runtime};
 use super::terminal::{note, warn};
 use super::thin_wheels::warn_of_signatures;
-use super::writing::{Writing, write_views};
-use crate::export::{self, Inputs, MadeFiles, Output, ReadyViews, Replace, WantedSums};
-use crate::kpack::ArchiveRope;
+use super::writing::{OutputTarget, write_views};
+use crate::export::{self, MadeFiles, Output, ReadyViews, Replace, WantedSums};
 use crate::metrics::Progress;
 use crate::mount;
 use crate::opened::NamedPath;
@@ -30,46 +29,46 @@ use crate::tree::Tree;
 use crate::view::{self, ListedWheel, SIMPLE};
 use crate::wheelparts::{WheelPart, WheelSet};
 
-/// Where an index is written to.
-pub(super) struct IndexOutput<'a> {
-    pub(super) directory: &'a Path,
-    pub(super) force: bool,
-    pub(super) inputs: &'a Inputs,
-    pub(super) writing: Writing,
-    pub(super) limits: LimitOptions,
-}
-
-impl IndexOutput<'_> {
+impl OutputTarget<'_> {
     /// Writes an index of all wheels of the inputs, which need not belong together. Returns its place, and the wheels.
-    pub(super) fn write(&self, named: &[NamedPath], options: &SplitOptions) -> anyhow::Result<(Vec<PathBuf>, Release)> {
-        mount::raise_open_files().context("RLIMIT_NOFILE")?;
-        let release = CommandSession::new(named, options)?.session().open_apart(named)?;
-        self.write_release(&release)?;
-        save_index(&release.resources);
-        Ok((vec![self.directory.join(SIMPLE)], release))
-    }
-
-    fn write_release(&self, release: &Release) -> anyhow::Result<()> {
-        for wheel in &release.wheels {
-            check(wheel)?;
-        }
-        let mut wheels = release.listed()?;
-        self.limits.check_bounds(|| wheels_of_release(release), PartChoice::Gpus)?;
-        let Some(root) = release.root() else { bail!("there are no wheels") };
+    pub(super) fn write_index(
+        &self,
+        named: &[NamedPath],
+        options: &SplitOptions,
+    ) -> anyhow::Result<(Vec<PathBuf>, Release)> {
+        let (release, mut wheels, root) = self.open_release(named, options)?;
         let (place, replace) = (self.directory.join(SIMPLE), Replace::all(self.force));
         let places = std::slice::from_ref(&place);
         let mut output =
             Output::prepare(self.directory, places, &[], &replace, self.inputs, &release.resources.store, warn)?;
-        let views = output.views(&[(EntryPath::root().child(SIMPLE.as_bytes()), place)]);
+        let views = output.views(&[(EntryPath::root().child(SIMPLE.as_bytes()), place.clone())]);
         let [(_, staged)] = views.as_slice() else { bail!("{SIMPLE}: not written") };
         let sums = IndexSums::wanted(&wheels);
-        output.add_made(self.write_wheels(release, &wheels, root, (&views, sums.of_files(&wheels, staged)))?);
+        output.add_made(self.write_wheels(&release, &wheels, root, (&views, sums.of_files(&wheels, staged)))?);
         sums.put(&mut wheels, &release.resources)?;
         let mut pages = Tree::new(root);
         view::show_pages(&mut pages, SIMPLE, root, &wheels)?;
-        let (sums, reflink) = (WantedSums::new(), self.writing.reflink());
+        let (sums, reflink) = (WantedSums::new(), self.writing.reflink);
         output.add_made(export::write_summing(&pages, &views, reflink, sums, &Progress::default())?);
-        Ok(output.publish(self.writing.durability())?)
+        output.publish(self.writing.durability())?;
+        save_index(&release.resources);
+        Ok((vec![place], release))
+    }
+
+    /// The wheels that an index gets, the inputs that they are of, and the attributes of its directories. Fails if a wheel cannot
+    /// be made, or is certainly too large.
+    pub(super) fn open_release(
+        &self,
+        named: &[NamedPath],
+        options: &SplitOptions,
+    ) -> anyhow::Result<(Release, Vec<ListedWheel>, Attributes)> {
+        mount::raise_open_files().context("RLIMIT_NOFILE")?;
+        let release = CommandSession::new(named, options)?.session().open_apart(named)?;
+        release.wheels.iter().try_for_each(check)?;
+        let wheels = release.listed()?;
+        self.limits.check_bounds(|| wheels_of_release(&release), PartChoice::Gpus)?;
+        let root = release.root().context("there are no wheels")?;
+        Ok((release, wheels, root))
     }
 
     /// Writes the wheels and their METADATA. Returns the files that are not the input's.
@@ -81,25 +80,21 @@ impl IndexOutput<'_> {
         (views, sums): (&[(EntryPath, PathBuf)], WantedSums),
     ) -> anyhow::Result<MadeFiles> {
         let sets: Vec<Vec<Arc<WheelPart>>> = release.wheels.iter().map(|wheel| wheel.prepared.parts()).collect();
-        let archives: Vec<&ArchiveRope> = sets.iter().flatten().flat_map(|part| part.archives()).collect();
+        let bytes = sets.iter().map(|parts| WheelSet::unmade_size(parts, true)).sum();
         let mut tree = Tree::new(root);
         view::show_index(&mut tree, SIMPLE, root, wheels)?;
-        let make = |done: &_| sets.iter().try_for_each(|parts| WheelSet::make(parts, true, done));
+        let make = |progress: &_| sets.iter().try_for_each(|parts| WheelSet::make(parts, true, progress));
         let measured = |ready: &_| Ok(measured(wheels_of_release(release)?, ready));
         let check = |ready: &_| self.limits.check(|| measured(ready), PartChoice::Gpus);
-        write_views(&tree, views, (&archives, make), sums, self.writing, check)
+        write_views(&tree, views, (bytes, make), sums, self.writing, check, &release.resources)
     }
 }
 
 /// Fails if a wheel cannot be made of an input, or if its members are damaged.
-pub(super) fn check(wheel: &ReleasedWheel) -> anyhow::Result<()> {
+fn check(wheel: &ReleasedWheel) -> anyhow::Result<()> {
     let Some(wheels) = &wheel.prepared.wheels else { return Ok(()) };
     let name = wheel.path().display();
-    if wheels.has_symlinks {
-        bail!(
-            "{name}: wheels cannot hold its symlinks; put copies in their place, or remove those that the warnings name"
-        );
-    }
+    check_symlinks(wheel.path(), wheels)?;
     wheels.notes.iter().for_each(|text| note(&format!("{name}: {text}")));
     let existing = wheel.prepared.plan.keys_of_input();
     if wheel.prepared.plan.keys.is_empty() && !existing.is_empty() {

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Args;
 
-use super::artifacts::{serve, warn, write};
+use super::artifact_parts::PreparedParts;
+use super::artifacts::warn;
 use super::confinement::Opens;
 use super::interrupt;
 use super::limits::LimitOptions;
@@ -16,14 +16,13 @@ use super::prepare::resources;
 use super::progress::show_bytes;
 use super::said::{SaidOptions, WrittenOutput};
 use super::serving::{Serving, absolute};
-use super::writing::Writing;
+use super::writing::{OutputTarget, Writing};
 use crate::artifact::PackagingConfig;
 use crate::export::Inputs;
 use crate::opened::check_there;
 use crate::packages::{Recombined, Shards};
-use crate::resources::{Resources, WorkPolicy};
+use crate::resources::WorkPolicy;
 use crate::split::{Packaging, Statement};
-use crate::view::MadeTime;
 
 /// Join the artifacts of several builds to packages
 ///
@@ -108,17 +107,11 @@ impl Recombine {
             (Some(output), _) => {
                 interrupt::watch()?;
                 let policy = WorkPolicy { check_bundles: true, ..WorkPolicy::default() };
-                let (recombined, _, resources) = self.prepare(&config, &shards, policy)?;
-                let (statement, inputs) = (self.statement()?, Inputs::of_shards(&config, &shards));
-                let places = write(
-                    &recombined.parts,
-                    (output, self.writing, LimitOptions::default()),
-                    true,
-                    self.force,
-                    &inputs,
-                    &statement,
-                    &resources,
-                )?;
+                let packages = self.prepare(&config, &shards, policy)?;
+                let inputs = Inputs::of_shards(&config, &shards);
+                let (force, writing, limits) = (self.force, self.writing, LimitOptions::default());
+                let to = OutputTarget { directory: output, force, inputs: &inputs, writing, limits };
+                let places = packages.write(to, true)?;
                 let written = WrittenOutput::at(("package", "packages"), output, &places)?;
                 self.said.say(&written.next(["kpackfs", "verify", &*output.to_string_lossy()]))?;
             }
@@ -131,32 +124,12 @@ impl Recombine {
     fn serve(&self, mount_point: &Path, config: &Path, shards: &Path) -> anyhow::Result<()> {
         let (config, shards) = (absolute(config)?, absolute(shards)?);
         let inputs = Inputs::of_shards(&config, &shards);
-        let served = || {
-            let (recombined, made, resources) = self.prepare(&config, &shards, WorkPolicy::default())?;
-            serve(
-                &recombined.parts,
-                &shards,
-                (&recombined.inputs.witnesses, &made),
-                None,
-                &self.statement()?,
-                &resources,
-            )
-        };
+        let served = || self.prepare(&config, &shards, WorkPolicy::default())?.served(&shards, None);
         self.serving.serve((&shards, &inputs), mount_point, served)
     }
 
-    /// The restrictions of the packages.
-    fn statement(&self) -> anyhow::Result<Statement> {
-        Ok(Statement::of(&self.options.of_split().to_options(Packaging::Processors)?))
-    }
-
-    /// The packages, and what the time of files depends on that a mount makes.
-    fn prepare(
-        &self,
-        config_path: &Path,
-        place: &Path,
-        policy: WorkPolicy,
-    ) -> anyhow::Result<(Recombined, MadeTime, Arc<Resources>)> {
+    /// The packages.
+    fn prepare(&self, config_path: &Path, place: &Path, policy: WorkPolicy) -> anyhow::Result<PreparedParts> {
         let config = PackagingConfig::read(config_path)?;
         let given = self.options.of_split();
         let options = given.to_options(Packaging::Processors)?;
@@ -164,10 +137,9 @@ impl Recombine {
         let resources = resources(place, &given.with_policy(policy))?;
         let shards =
             show_bytes("Planning", |progress| Shards::open(place, &self.component, &options, &resources, progress))?;
-        let recombined = shards.recombine(&config, config_path, self.kpm)?;
-        warn(&recombined.notes);
+        let Recombined { parts, notes, inputs } = shards.recombine(&config, config_path, self.kpm)?;
+        warn(&notes);
         let made = made.and(format!("{config:?} {:?} {}", self.component, self.kpm));
-        let made = recombined.inputs.states.iter().fold(made, MadeTime::and_input);
-        Ok((recombined, made, resources))
+        Ok(PreparedParts { parts, inputs, statement: Statement::of(&options), made, resources })
     }
 }

@@ -3,9 +3,10 @@
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
@@ -14,8 +15,12 @@ use serde::Serialize;
 
 use super::json;
 use super::table::{counted, size};
-use super::terminal::{escaped, message};
-use crate::text::quoted;
+use super::terminal::{complain, message, print_error};
+use crate::report::LookedAt;
+use crate::resources::Resources;
+use crate::source::Input;
+use crate::split::Plan;
+use crate::text::{more, quoted};
 
 /// The most pieces that are listed for people.
 const MOST: usize = 15;
@@ -41,9 +46,14 @@ pub(super) struct SaidOptions {
 }
 
 impl SaidOptions {
-    /// Whether anything is said.
-    pub(super) fn is_heard(self) -> bool {
-        self.json || !is_quiet()
+    /// What a split does not divide, if anything is said.
+    pub(super) fn not_split<'a>(
+        self,
+        planned: impl IntoIterator<Item = (&'a Input, &'a Plan)>,
+        resources: &Arc<Resources>,
+    ) -> Option<String> {
+        let is_heard = self.json || !is_quiet();
+        is_heard.then(|| LookedAt::rest(planned, resources)).flatten()
     }
 
     /// Says what was written.
@@ -104,25 +114,12 @@ impl WrittenOutput {
             Ok(SaidPiece { name, size: sum.size - before.0, files, digest: None })
         };
         let pieces = places.into_iter().map(piece).collect::<anyhow::Result<_>>()?;
-        Ok(Self { output: output.display().to_string(), size: sum.size, pieces, not_split: None, next: None, noun })
+        Ok(Self::new(noun, output, sum.size, pieces))
     }
 
-    /// Images of `size` bytes together.
-    pub(super) fn images(output: &Path, size: u64, pieces: Vec<SaidPiece>) -> Self {
-        Self {
-            output: output.display().to_string(),
-            size,
-            pieces,
-            not_split: None,
-            next: None,
-            noun: ("image", "images"),
-        }
-    }
-
-    /// An index in a bucket.
-    pub(super) fn index(output: &Path, piece: SaidPiece) -> Self {
-        let (output, size) = (output.display().to_string(), piece.size);
-        Self { output, size, pieces: vec![piece], not_split: None, next: None, noun: ("index", "indexes") }
+    /// Pieces of `size` bytes together. A noun is for one and for several of them.
+    pub(super) fn new(noun: (&'static str, &'static str), output: &Path, size: u64, pieces: Vec<SaidPiece>) -> Self {
+        Self { output: output.display().to_string(), size, pieces, not_split: None, next: None, noun }
     }
 
     /// Adds the command that comes next.
@@ -154,7 +151,7 @@ impl WrittenOutput {
         if is_quiet() {
             return;
         }
-        self.lines().iter().for_each(|line| print(line));
+        self.lines().iter().for_each(|line| print_error(line));
     }
 
     fn lines(&self) -> Vec<String> {
@@ -167,11 +164,10 @@ impl WrittenOutput {
         for piece in self.pieces.iter().filter(is_listed).take(MOST) {
             let files = piece.files.map(|files| format!(", {}", counted(files, "file", "files")));
             let digest = piece.digest.as_ref().map(|digest| format!(", {digest}"));
-            let more = files.or(digest).unwrap_or_default();
-            lines.push(format!("  {:>10}  {}{more}", size(piece.size), message(&piece.name)));
+            let detail = files.or(digest).unwrap_or_default();
+            lines.push(format!("  {:>10}  {}{detail}", size(piece.size), message(&piece.name)));
         }
-        let more = self.pieces.len().saturating_sub(MOST);
-        lines.extend((more > 0).then(|| format!("  … and {more} more")));
+        lines.extend(Some(more(self.pieces.len().saturating_sub(MOST), "  …")).filter(|line| !line.is_empty()));
         lines.extend(self.not_split.iter().map(|rest| format!("note: {}", message(rest))));
         lines.extend(self.next.iter().map(|next| format!("next: {next}")));
         lines
@@ -181,13 +177,8 @@ impl WrittenOutput {
 /// Says in a line what was done.
 pub(super) fn say(text: &str) {
     if !is_quiet() {
-        print(&format!("kpackfs: {}", message(&text)));
+        complain(&text);
     }
-}
-
-/// Prints a line on stderr. What was written is there, whether or not a program reads it.
-fn print(line: &str) {
-    writeln!(io::stderr(), "{}", escaped(line)).ok();
 }
 
 /// Says where something is mounted, and how that ends.
@@ -195,7 +186,7 @@ pub(super) fn say_mounted(place: &Path) {
     let (shown, place) = (place.display(), place.to_string_lossy());
     say(&format!("mounted on {shown}; {} ends it", command(["kpackfs", "umount", &*place])));
     if !is_quiet() {
-        print(&format!("next: {}", command(["ls", &*place])));
+        print_error(&format!("next: {}", command(["ls", &*place])));
     }
 }
 

@@ -6,7 +6,6 @@ mod said;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicU64;
 
 use anyhow::bail;
 use clap::Args;
@@ -16,7 +15,7 @@ use super::confinement::Opens;
 use super::image_output::{ImageOptions, ImageOutput};
 use super::input::InputOptions;
 use super::interrupt;
-use super::limits::{LimitOptions, SplitParts, measured};
+use super::limits::{LimitOptions, parts_of, wheels_of};
 use super::options::{SplitOptions, VariantOptions};
 use super::output_format::OutputFormat;
 use super::output_name::directory_or_bucket;
@@ -26,11 +25,12 @@ use super::split_views::directories;
 use super::split_warnings::{is_part, names, warn_of_fat, warn_of_others, warn_of_use};
 use super::terminal::{note, warn};
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
-use super::writing::{MadeBefore, Writing, archives_in, clear_set_id, write_views};
+use super::writing::{OutputTarget, WorkBefore, Writing, archives_in, clear_set_id};
 use crate::bucket::credential_files;
-use crate::export::{Inputs, Output, Replace, StatementChange};
-use crate::kpack::{ArchiveRope, make_archives};
-use crate::report::LookedAt;
+use crate::export::{Inputs, StatementChange};
+use crate::kpack::{make_archives, unmade_size};
+use crate::metrics::Progress;
+use crate::report::PartChoice;
 use crate::resources::WorkPolicy;
 use crate::rope::ReadError;
 use crate::session::Prepared;
@@ -113,8 +113,9 @@ type OutputPlaces = Vec<PathBuf>;
 struct SplitWork<'a> {
     prepared: &'a Prepared,
     tree: &'a Tree,
-    /// What is not written to.
-    inputs: &'a Inputs,
+    /// What is stated about it next to it. Wheels contain their statement.
+    stated: &'a [StatementChange],
+    to: OutputTarget<'a>,
 }
 
 impl Split {
@@ -150,23 +151,23 @@ impl Split {
             WorkPolicy { hash_members: is_compared, hash_spliced: true, check_bundles: true, ..WorkPolicy::default() };
         let options =
             SplitOptions { variant: self.variant.label().cloned(), policy, ..self.options.clone() }.of_writer();
-        let (force, writing, limits) = (self.force, self.writing, self.limits);
+        let (directory, force, writing, limits) = (self.output(), self.force, self.writing, self.limits);
+        let to = OutputTarget { directory, force, inputs, writing, limits };
         if let OutputFormat::Oci = self.format {
-            let (options, split, input, output) = (&self.images, &options, self.source.path(), self.output());
-            let said = self.said;
-            let images = ImageOutput { options, split, input, inputs, output, force, writing, limits, said };
+            let (options, split, input, said) = (&self.images, &options, self.source.path(), self.said);
+            let images = ImageOutput { options, split, input, to, said };
             let written = images.write(&named)?;
             return self.said.say(&written).map(|()| ExitCode::SUCCESS);
         }
         if let OutputFormat::Index = self.format {
-            return self.write_index(&named, inputs, &options);
+            return self.write_index(&named, to, &options);
         }
-        if let Some(artifacts) = artifacts(&self.source, &named, &options)? {
+        if let Some(mut artifacts) = artifacts(&self.source, &named, &options)? {
             return match self.format {
                 OutputFormat::Directory => {
-                    let output = (self.output(), inputs);
-                    let written = artifacts.write(&self.view, output, self.keep_set_id, force, (writing, limits))?;
-                    self.say(&written, false, None)?;
+                    artifacts.choose(&self.view)?;
+                    let written = artifacts.parts.write(to, self.keep_set_id)?;
+                    self.say(&written, false, artifacts.not_split(self.said))?;
                     artifacts.check_all().map(|()| ExitCode::SUCCESS)
                 }
                 OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index | OutputFormat::Oci => {
@@ -187,14 +188,13 @@ impl Split {
         if is_compared {
             check_claims(&prepared)?;
         }
-        let mut tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
+        let mut tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[])?;
         if !self.keep_set_id {
             clear_set_id(&mut tree);
         }
-        let places = self.write(SplitWork { prepared: &prepared, tree: &tree, inputs })?;
+        let places = self.write(SplitWork { prepared: &prepared, tree: &tree, stated: &[], to })?;
         save_index(&prepared.resources);
-        let not_split = || LookedAt::rest([(&prepared.input, &prepared.plan)], &prepared.resources);
-        let not_split = self.said.is_heard().then(not_split).flatten();
+        let not_split = self.said.not_split([(&prepared.input, &prepared.plan)], &prepared.resources);
         self.say(&places, prepared.plan.joined.is_empty(), not_split)?;
         Ok(ExitCode::SUCCESS)
     }
@@ -204,10 +204,10 @@ impl Split {
         let prepared = work.prepared;
         let views = directories(&self.view, self.output(), &prepared.plan)?;
         let stated = match self.format {
-            OutputFormat::Directory => Some(self.stated(prepared, &views)?),
-            // Wheels contain their statement.
-            OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index | OutputFormat::Oci => None,
+            OutputFormat::Directory => vec![self.stated(prepared, &views)?],
+            OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Index | OutputFormat::Oci => Vec::new(),
         };
+        let work = SplitWork { stated: &stated, ..work };
         let places = match (self.format, &prepared.wheels) {
             (OutputFormat::Directory, Some(wheels)) if self.view.is_empty() => {
                 let place = |part: &WheelPart| {
@@ -218,9 +218,9 @@ impl Split {
                     };
                     Ok(Some((EntryPath::root().child(name.as_bytes()), self.output().join(name))))
                 };
-                self.write_parts(wheels, work, Vec::new(), stated.as_ref(), place)?
+                self.write_parts(wheels, work, Vec::new(), place)?
             }
-            (OutputFormat::Directory, _) => self.write_directories(work, &views, stated.as_ref())?,
+            (OutputFormat::Directory, _) => self.write_directories(work, &views)?,
             (OutputFormat::Wheel, Some(wheels)) if !self.view.is_empty() => self.write_fat_wheel(wheels, work)?,
             (OutputFormat::Wheel, Some(wheels)) => self.write_wheels(wheels, work)?,
             (OutputFormat::Wheel, None) if prepared.plan.keeps_wheels && self.view.is_empty() => {
@@ -236,7 +236,7 @@ impl Split {
             }
         };
         warn_of_signatures(&prepared.input);
-        if stated.is_some() && self.view.is_empty() {
+        if !stated.is_empty() && self.view.is_empty() {
             warn_of_others(self.output(), &views);
         }
         Ok(places)
@@ -246,19 +246,17 @@ impl Split {
     fn stated(&self, prepared: &Prepared, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<StatementChange> {
         let parts = views.iter().map(|(view, _)| view.to_string());
         let statement = Statement::of(&prepared.plan.options).with_views(&self.view).with_parts(parts);
+        let without_code = view::views_without_code(&prepared.plan);
+        let without_code = without_code.filter(|name| views.iter().any(|(view, _)| view.to_string() == *name));
+        let statement = statement.with_views_without_code(without_code.collect());
         let statement = statement.with_split_id(Some(prepared.split_id.text()?));
         let mut manifests = prepared.manifests();
         manifests.retain(|(part, _)| views.iter().any(|(view, _)| view.as_bytes() == part.as_bytes()));
-        let change = StatementChange::new(self.output(), statement, self.view.is_empty(), is_part, warn)?;
+        let change = StatementChange::new(self.output(), statement, is_part, warn)?;
         Ok(change.with_manifests(self.output(), manifests, views.iter().map(|(view, _)| view)))
     }
 
-    fn write_directories(
-        &self,
-        work: SplitWork<'_>,
-        views: &[(EntryPath, PathBuf)],
-        stated: Option<&StatementChange>,
-    ) -> anyhow::Result<OutputPlaces> {
+    fn write_directories(&self, work: SplitWork<'_>, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<OutputPlaces> {
         let SplitWork { prepared, tree, .. } = work;
         if let Some((view, _)) = views.iter().find(|(view, _)| tree.resolve(ROOT, view).is_none()) {
             bail!(
@@ -270,40 +268,26 @@ impl Split {
             warn_of_fat(&prepared.plan);
         }
         let archives = archives_in(&prepared.plan, tree, views);
-        self.write_views(views, work, stated, (&archives, |done| make_archives(&archives, done)))
+        self.write_views(views, work, (unmade_size(&archives), |it| make_archives(&archives, &it.done)))
     }
 
     /// Writes views of a tree and their statement, unless one of them is too large.
     fn write_views(
         &self,
         views: &[(EntryPath, PathBuf)],
-        SplitWork { prepared, tree, inputs }: SplitWork<'_>,
-        stated: Option<&StatementChange>,
-        made_before: MadeBefore<'_, impl FnOnce(&AtomicU64) -> Result<(), ReadError> + Send>,
+        SplitWork { prepared, tree, stated, to }: SplitWork<'_>,
+        before: WorkBefore<impl FnOnce(&Progress) -> Result<(), ReadError> + Send>,
     ) -> anyhow::Result<OutputPlaces> {
-        let (has_views, are_wheels) = (!self.view.is_empty(), matches!(self.format, OutputFormat::Wheel));
-        let parts = SplitParts { prepared, tree, views, has_views, are_wheels };
-        self.limits.check_bounds(|| parts.planned(), parts.choice())?;
-        let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
-        let gone: Vec<_> = stated.iter().flat_map(|stated| stated.replaced()).collect();
-        let replace = Replace::all(self.force);
-        stated.map_or(Ok(()), |stated| stated.check(inputs))?;
-        let mut output =
-            Output::prepare(self.output(), &places, &gone, &replace, inputs, &prepared.resources.store, warn)?;
-        let written = output.views(views);
-        let sums = stated.map(|stated| stated.sums(&written)).unwrap_or_default();
-        let measured = |ready: &_| Ok(measured(parts.planned()?, &output, ready));
-        let check = |ready: &_| self.limits.check(|| measured(ready), parts.choice());
-        let made = write_views(tree, &written, made_before, sums, self.writing, check)?;
-        output.add_made(made);
-        stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
-        output.publish(self.writing.durability())?;
-        Ok(places)
+        let is_whole = self.view.is_empty();
+        let choice = if is_whole { PartChoice::Gpus } else { PartChoice::Views };
+        let are_wheels = is_whole && matches!(self.format, OutputFormat::Wheel);
+        let parts = || if are_wheels { wheels_of(prepared) } else { Ok(parts_of(tree, views)) };
+        to.publish_views((tree, views), (stated, Vec::new()), before, (choice, parts), &prepared.resources)
     }
 
     /// Writes files of a tree that need no archive.
     fn write_files(&self, views: &[(EntryPath, PathBuf)], work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
-        self.write_views(views, work, None, (&[], |_| Ok(())))
+        self.write_views(views, work, (0, |_| Ok(())))
     }
 
     fn write_wheels(&self, wheels: &WheelSet, work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
@@ -314,7 +298,7 @@ impl Split {
                  which has no kernels",
             );
         }
-        self.write_parts(wheels, work, index, None, |part| Ok(Some(self.wheel_place(&part.file_name()?))))
+        self.write_parts(wheels, work, index, |part| Ok(Some(self.wheel_place(&part.file_name()?))))
     }
 
     /// Writes the wheels of the input as they are.
@@ -360,14 +344,13 @@ impl Split {
         wheels: &WheelSet,
         work: SplitWork<'_>,
         others: Vec<(EntryPath, PathBuf)>,
-        stated: Option<&StatementChange>,
         place: impl Fn(&WheelPart) -> anyhow::Result<Option<(EntryPath, PathBuf)>>,
     ) -> anyhow::Result<OutputPlaces> {
         let parts: Vec<_> = wheels.hosts.iter().chain(wheels.devices.values()).cloned().collect();
         let views = parts.iter().filter_map(|part| place(part).transpose()).chain(others.into_iter().map(Ok));
         let views = views.collect::<anyhow::Result<Vec<_>>>()?;
-        let archives: Vec<&ArchiveRope> = parts.iter().flat_map(|part| part.archives()).collect();
-        let make = |done: &_| WheelSet::make(&parts, matches!(self.format, OutputFormat::Wheel), done);
-        self.write_views(&views, work, stated, (&archives, make))
+        let as_wheels = matches!(self.format, OutputFormat::Wheel);
+        let make = |progress: &Progress| WheelSet::make(&parts, as_wheels, progress);
+        self.write_views(&views, work, (WheelSet::unmade_size(&parts, as_wheels), make))
     }
 }

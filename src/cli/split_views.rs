@@ -24,9 +24,5 @@ pub(super) fn directories(names: &[String], output: &Path, plan: &Plan) -> anyho
         }
         views
     };
-    let place = |view: EntryPath| {
-        let path = output.join(view.as_path());
-        (view, path)
-    };
-    Ok(views.into_iter().map(place).collect())
+    Ok(views.into_iter().map(|view| (view.clone(), output.join(view.as_path()))).collect())
 }

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 
 use super::terminal::{note, warn};
-use crate::gpu::{BundleKey, begins_device_part};
+use crate::gpu::BundleKey;
 use crate::loader::OwnRuntime;
+use crate::opened::SplitDirectory;
 use crate::report::LookedAt;
 use crate::session::Prepared;
 use crate::source::EntryPath;
-use crate::split::{Plan, RESERVED};
+use crate::split::Plan;
 use crate::text::more;
 use crate::tree::{ROOT, Tree};
 use crate::wheelparts::WheelSet;
@@ -20,15 +21,25 @@ pub(super) fn warn_of_others(output: &Path, views: &[(EntryPath, PathBuf)]) {
     let entries = std::fs::read_dir(output).into_iter().flatten().filter_map(Result::ok);
     let is_key = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
-        path.is_dir() && name.is_some_and(BundleKey::is_name)
+        path.is_dir() && name.is_some_and(BundleKey::is_name) && !views.iter().any(|(_, place)| place == path)
     };
     let mut others: Vec<_> = entries.map(|entry| entry.path()).filter(is_key).collect();
-    others.retain(|path| !views.iter().any(|(_, place)| place == path));
     others.sort();
     for other in others {
         let other = other.display();
         warn(&format!("{other}: not of this split, which leaves it there; remove it if it is of an earlier one"));
     }
+}
+
+/// Fails if wheels would lack symlinks of an input.
+pub(super) fn check_symlinks(input: &Path, wheels: &WheelSet) -> anyhow::Result<()> {
+    if wheels.has_symlinks {
+        let input = input.display();
+        bail!(
+            "{input}: wheels cannot hold its symlinks; put copies in their place, or remove those that the warnings name"
+        );
+    }
+    Ok(())
 }
 
 /// Reports binaries that keep all of their code in thin views.
@@ -69,8 +80,7 @@ fn warn_of_missing_devices(wheels: &WheelSet) {
 
 /// Whether a split may have written a part of this name.
 pub(super) fn is_part(path: &EntryPath) -> bool {
-    let first = path.components().next().unwrap_or_default();
-    begins_device_part(first) || RESERVED.iter().any(|name| first == name.as_bytes())
+    path.as_path().iter().next().is_some_and(|first| SplitDirectory::may_have(Path::new(first)))
 }
 
 /// The directories that a mount would show.

@@ -15,7 +15,7 @@ use crate::fatbin::{Bundle, CodeObject, MAGIC_SIZE, bundle_size, is_bundle};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{Content, copy_from};
-use crate::source::open_file;
+use crate::source::{EntryPath, open_file};
 
 /// What code objects are called.
 pub(super) const CODE_OBJECTS: (&str, &str) = ("code object", "code objects");
@@ -41,16 +41,15 @@ pub(super) fn unbundle(
         let mut count = 0;
         for (number, objects) in bundles.into_iter().enumerate() {
             for object in objects.into_iter().filter(|object| is_wanted(&object.target)) {
-                let path = output.join(format!("{name}.{number}.{}.hsaco", object.target));
+                let path = output.join(file_name(&format!("{name}.{number}.{}.hsaco", object.target))?);
                 total = total.saturating_add(object.content.size());
                 new.add(path, format!("{} (bundle {number}, {})", file.display(), object.target), object)?;
                 count += 1;
             }
         }
-        match target {
-            Some(target) if count == 0 => bail!("{}: no code objects for {target} in it", file.display()),
-            None if count == 0 => bail!("{}: no code objects in it", file.display()),
-            _ => {}
+        if count == 0 {
+            let of_target = target.map(|target| format!(" for {target}")).unwrap_or_default();
+            bail!("{}: no code objects{of_target} in it", file.display());
         }
     }
     // In pieces, since a code object may be larger than the memory.
@@ -61,6 +60,12 @@ pub(super) fn unbundle(
         })
     })?;
     WrittenOutput::at(CODE_OBJECTS, output, &places)
+}
+
+/// The name of a file. One that leads out of the directory is refused.
+pub(super) fn file_name(name: &str) -> anyhow::Result<PathBuf> {
+    let path = EntryPath::new(name.as_bytes()).with_context(|| format!("{name:?}"))?;
+    Ok(path.as_path().to_owned())
 }
 
 /// The code objects of each wrapper of a binary, or of each bundle in a file of bundles.
@@ -74,8 +79,9 @@ fn bundles(file: &Path, resources: &Arc<Resources>) -> anyhow::Result<Vec<Vec<Co
         Ok(bundle.objects(&content, resources)?)
     };
     if let Some(binary) = FatBinary::scan(&content)? {
-        let wrappers = binary.wrappers();
-        return wrappers.iter().map(|it| read_bundle(it.bundle, it.limit)).collect();
+        let (places, wrappers) = binary.bundles();
+        let bundles = places.iter().map(|it| read_bundle(it.bundle, it.limit)).collect::<anyhow::Result<Vec<_>>>()?;
+        return Ok(wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect());
     }
     let mut bundles = Vec::new();
     let mut next = next_bundle(&content, 0)?.filter(|&at| at == 0);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::confinement::Opens;
-use super::input::{SHORT_FORMS, forms};
+use super::input::{SHORT_FORMS, forms, input_word};
 use super::options::ViewOptions;
 use super::prepare::{absolute_input, place_of, save_index};
 use super::views::views;
@@ -16,7 +16,7 @@ use crate::view::ThinViews;
 /// An input, seen as a mount of it.
 #[derive(Debug, Args)]
 pub(super) struct ViewedInput {
-    #[arg(help = SHORT_FORMS, long_help = concat!("The input: ", forms!()))]
+    #[arg(value_parser = input_word(), help = SHORT_FORMS, long_help = concat!("The input: ", forms!()))]
     input: PathBuf,
 
     #[command(flatten)]

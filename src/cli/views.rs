@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::bail;
 
 use super::artifacts::artifacts_of;
-use super::mount_reports::{live_reports, reports, total_bytes};
+use super::mount_reports::{live_reports_of, reports, total_bytes};
 use super::mounted_release::served_release;
 use super::options::SplitOptions;
 use super::prepare::open;
@@ -68,12 +68,12 @@ pub(super) fn served(
 ) -> anyhow::Result<Served> {
     let Prepared { input, plan, wheels, resources, .. } = prepared;
     let mut reports = reports(prepared, arch)?;
-    reports.extend(live_reports(&input.location, resources, [(String::new(), prepared)]));
-    let reports = reports.iter().map(|(name, body)| (name.as_str(), body.clone())).collect();
-    let (mut tree, thin) = view::lay_out_listed((input, plan, wheels.as_ref()), arch, thin, reports)?;
+    reports.extend(live_reports_of(&input.location, resources, [(String::new(), prepared)]));
+    let (mut tree, thin) = view::lay_out_listed((input, plan, wheels.as_ref()), arch, thin)?;
+    let root = Attributes { mode: 0o755, ..input.root };
+    view::show_reports(&mut tree, &EntryPath::root(), root, reports)?;
     let made = arch.iter().fold(prepared.made.clone(), |made, key| made.and(key.as_str())).seconds();
     tree.date(made);
-    let root = Attributes { mode: 0o755, ..input.root };
     let mut indexes = PackageIndexes::default();
     if let Some(wheels) = wheels {
         indexes.add_split((input, wheels), &thin, made)?;

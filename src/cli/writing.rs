@@ -1,16 +1,22 @@
 //! Writing views to a disk, with a progress bar.
 
-use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use strum::VariantNames;
 
+use super::limits::{LimitOptions, measured};
 use super::progress::show_bytes;
 use super::terminal::warn;
 use crate::disk::Durability;
-use crate::export::{MadeFiles, ReadyViews, Reflink, WantedSums};
-use crate::kpack::{ArchiveRope, unmade_size};
-use crate::rope::ReadError;
+use crate::export::{Inputs, MadeFiles, Output, ReadyViews, Reflink, Replace, StatementChange, WantedSums};
+use crate::kpack::ArchiveRope;
+use crate::metrics::Progress;
+use crate::report::{PartChoice, SizedPart};
+use crate::resources::Resources;
+use crate::rope::{ReadError, SizeBounds};
 use crate::source::EntryPath;
 use crate::split::{Plan, PlannedArchive};
 use crate::text::more;
@@ -22,21 +28,14 @@ pub(super) struct Writing {
     /// Share blocks with files of the input, as `cp --reflink` does
     ///
     /// `auto`, the default, does it where the filesystem supports it; `always` fails where it does not.
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = When::Auto, hide_default_value = true, hide_short_help = true)]
-    reflink: When,
+    #[arg(long, value_parser = PossibleValuesParser::new(Reflink::VARIANTS).try_map(|when| when.parse::<Reflink>()), value_name = "WHEN", default_value = "auto", hide_default_value = true, hide_short_help = true)]
+    pub(super) reflink: Reflink,
 
     /// Write the output to the disk before it gets its names
     ///
     /// A power cut leaves all of it or nothing then.
     #[arg(long, hide_short_help = true)]
     pub(super) sync: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum When {
-    Auto,
-    Always,
-    Never,
 }
 
 impl Writing {
@@ -46,15 +45,57 @@ impl Writing {
 
     /// Whether files of the input may get further names in the output.
     pub(super) fn may_link(self) -> bool {
-        !matches!(self.reflink, When::Never)
+        self.reflink != Reflink::Never
     }
+}
 
-    pub(super) fn reflink(self) -> Reflink {
-        match self.reflink {
-            When::Auto => Reflink::Auto,
-            When::Always => Reflink::Always,
-            When::Never => Reflink::Never,
-        }
+/// Where something is written, and how.
+#[derive(Clone, Copy)]
+pub(super) struct OutputTarget<'a> {
+    pub(super) directory: &'a Path,
+    /// Whether to replace what has the names of the output.
+    pub(super) force: bool,
+    /// What is not written to.
+    pub(super) inputs: &'a Inputs,
+    pub(super) writing: Writing,
+    pub(super) limits: LimitOptions,
+}
+
+impl OutputTarget<'_> {
+    /// Publishes views of a tree and what is stated about them, unless one of the parts that they are is too large. Without
+    /// --force, it replaces `ours` only. Returns their places.
+    pub(super) fn publish_views(
+        &self,
+        (tree, views): (&Tree, &[(EntryPath, PathBuf)]),
+        (stated, ours): (&[StatementChange], Vec<PathBuf>),
+        before: WorkBefore<impl FnOnce(&Progress) -> Result<(), ReadError> + Send>,
+        (choice, parts): (PartChoice, impl Fn() -> anyhow::Result<Vec<SizedPart>> + Sync),
+        resources: &Arc<Resources>,
+    ) -> anyhow::Result<Vec<PathBuf>> {
+        stated.iter().try_for_each(|stated| stated.check(self.inputs))?;
+        let added: Vec<_> = stated.iter().flat_map(StatementChange::sizes).collect();
+        let with_added = |part: SizedPart| {
+            let directory = self.directory.join(&part.name);
+            let added = added.iter().filter(|(file, _)| file.starts_with(&directory)).map(|(_, size)| size).sum();
+            SizedPart { size: part.size + SizeBounds::exact(added), ..part }
+        };
+        self.limits.check_bounds(|| Ok(parts()?.into_iter().map(with_added).collect()), choice)?;
+        let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
+        let gone: Vec<_> = stated.iter().flat_map(StatementChange::replaced).collect();
+        let replace = if self.force { Replace::Anything } else { Replace::Only(ours) };
+        let mut output =
+            Output::prepare(self.directory, &places, &gone, &replace, self.inputs, &resources.store, warn)?;
+        let views = output.views(views);
+        let sums = stated.iter().flat_map(|stated| stated.sums(&views)).collect();
+        let check = |ready: &_| {
+            let measured = || Ok(measured(parts()?, &output, ready).into_iter().map(with_added).collect());
+            self.limits.check(measured, choice)
+        };
+        let made = write_views(tree, &views, before, sums, self.writing, check, resources)?;
+        output.add_made(made);
+        stated.iter().try_for_each(|stated| stated.write(&mut output))?;
+        output.publish(self.writing.durability())?;
+        Ok(places)
     }
 }
 
@@ -66,8 +107,8 @@ pub(super) fn clear_set_id(tree: &mut Tree) {
     }
 }
 
-/// What is compressed before views are written: archives, and the function that makes what has them.
-pub(super) type MadeBefore<'a, F> = (&'a [&'a ArchiveRope], F);
+/// The work before views are written: its bytes, and the function that does it.
+pub(super) type WorkBefore<F> = (u64, F);
 
 /// The archives of a plan that are in one of these views.
 pub(super) fn archives_in<'a>(plan: &'a Plan, tree: &Tree, views: &[(EntryPath, PathBuf)]) -> Vec<&'a ArchiveRope> {
@@ -76,22 +117,25 @@ pub(super) fn archives_in<'a>(plan: &'a Plan, tree: &Tree, views: &[(EntryPath, 
     plan.archives.iter().filter(is_in).map(|planned| &*planned.archive).collect()
 }
 
-/// Makes archives, all of them together, and writes the views that have them. The digests of `sums` are computed on the way.
+/// Makes what views have, and writes these. The digests of `sums` are computed on the way.
 /// `check` runs before anything is written, when all sizes are known. Returns the files that are not the input's.
 pub(super) fn write_views(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],
-    (archives, make): MadeBefore<'_, impl FnOnce(&AtomicU64) -> Result<(), ReadError> + Send>,
+    (bytes, make): WorkBefore<impl FnOnce(&Progress) -> Result<(), ReadError> + Send>,
     sums: WantedSums,
     writing: Writing,
     check: impl FnOnce(&ReadyViews) -> anyhow::Result<()> + Send,
+    resources: &Arc<Resources>,
 ) -> anyhow::Result<MadeFiles> {
     show_bytes("Writing", |progress| {
-        progress.expect(unmade_size(archives));
-        progress.foresee(|| unmade_size(archives) + ReadyViews::estimate(tree, views));
-        make(&progress.done)?;
+        let (read, written) = ReadyViews::estimate(tree, views);
+        progress.expect(bytes);
+        progress.foresee(|| bytes.saturating_add(read).saturating_add(written));
+        make(progress)?;
+        progress.expect_files(read, resources);
         let ready = ReadyViews::make(tree, views, sums, progress)?;
         check(&ready)?;
-        Ok(ready.write(writing.reflink(), progress)?)
+        Ok(ready.write(writing.reflink, progress)?)
     })
 }

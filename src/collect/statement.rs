@@ -12,10 +12,7 @@ use crate::memory::{Parser, WholeFile};
 use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, few_names};
-use crate::view::{JSON_VERSION, REPORTS};
-
-/// The file in the directory of reports.
-const COLLECTED: &str = "collect.json";
+use crate::view::{COLLECTED, JSON_VERSION, REPORTS};
 
 #[derive(Serialize)]
 struct CollectStatement<'a> {

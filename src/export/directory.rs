@@ -1,5 +1,5 @@
-//! Writes the files of one directory, and further names of files: hard links, or copies where the filesystem allows no
-//! more links.
+//! Files to write: in batches of one directory each, and then the further names of each file, which are hard links, or copies
+//! where the filesystem allows no more links.
 //!
 //! Files are created relative to their directory, so that the kernel does not look up the same path for each. One
 //! thread writes them, since a directory accepts one new name at a time.
@@ -137,12 +137,14 @@ pub(crate) type WantedSums = HashMap<PathBuf, Arc<FileSum>>;
 pub(super) type Ready = WriteJob<Arc<dyn Content>>;
 
 impl WriteJob {
-    /// Makes the content, and adds its size to the bytes to write.
+    /// Makes the content, and adds its size to the bytes to write. What is read for it is among the expected bytes.
     pub(super) fn ready(self, progress: &Progress) -> Result<Ready, ExportError> {
         let Self { path, content: body, attributes, is_made, sum } = self;
         let _named = progress.at(|| path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        let work = body.work();
         let content = body.content().map_err(reading(&path))?;
         progress.expect(content.size());
+        progress.advance(work);
         Ok(Ready { path, content, attributes, is_made, sum })
     }
 }
@@ -195,8 +197,8 @@ mod tests {
 
     use super::*;
     use crate::export::sharing::Linux;
-    use crate::export::{Reflink, write_files};
-    use crate::rope::{Content, ReadError, Rope, Segment};
+    use crate::export::{Reflink, about, ready_files, write_ready};
+    use crate::rope::{Content, Materialize, ReadError, Rope, Segment, SizeBounds};
     use crate::source::Attributes;
     use crate::tree::Body;
 
@@ -239,6 +241,36 @@ mod tests {
         let metadata = fs::metadata(&path).unwrap();
         assert_eq!((metadata.permissions().mode() & 0o7777, metadata.mtime(), metadata.mtime_nsec()), (0o4751, -7, 5));
         assert_eq!((fs::read(&path).unwrap(), progress.done.into_inner()), (b"xxxxx".to_vec(), 5));
+    }
+
+    /// A file that is made of another one.
+    #[derive(Debug)]
+    struct Thin;
+
+    impl Materialize for Thin {
+        fn made(&self) -> Option<Arc<dyn Content>> {
+            None
+        }
+
+        fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+            Ok(of(3))
+        }
+
+        fn work(&self) -> u64 {
+            100
+        }
+    }
+
+    #[test]
+    fn what_is_read_for_a_file_is_progress() {
+        let bounds = |least, most| SizeBounds { least, most };
+        let sizes = [SizeBounds::exact(7), bounds(10, 50), bounds(5, u64::MAX), bounds(u64::MAX, u64::MAX)];
+        assert_eq!(sizes.map(|size| about(size, 100)), [7, 20, 105, u64::MAX]);
+        let (progress, known) = (Progress::default(), ready("x".into(), of(0)));
+        progress.expect(100);
+        let Ready { path, attributes, is_made, sum, .. } = known;
+        WriteJob { path, content: Body::Made(Arc::new(Thin)), attributes, is_made, sum }.ready(&progress).unwrap();
+        assert_eq!((progress.processed(), progress.all()), (100, (103, false)));
     }
 
     /// A file that cannot be read.
@@ -305,7 +337,7 @@ mod tests {
         let names: Vec<_> = (1..7).map(|number| place.path().join(number.to_string())).collect();
         let (sharing, progress) = (Sharing::new(kernel, Reflink::Auto), Progress::default());
         let linked = LinkedFile { file: file.clone(), names: names.clone() };
-        write_files(vec![file], &sharing, &progress).unwrap();
+        write_ready(ready_files(vec![file], &progress).unwrap(), &sharing, &progress).unwrap();
         linked.link(&sharing, &progress).map_err(|error| error.to_string())?;
         let mut inodes = std::collections::BTreeMap::new();
         for name in names.iter().chain([&place.path().join("0")]) {

@@ -55,6 +55,15 @@ pub enum ExportError {
     /// Outputs exist. The text lists some of them.
     #[error("{0}: there already; name another directory, or replace what is there by --force")]
     Existing(String),
+    /// A directory is to be replaced that has files, and no statement of a collection.
+    #[error("{}: --force replaces what `collect` has written, and there is no .kpackfs/collect.json; name another directory", .0.display())]
+    NotCollected(PathBuf),
+    /// Something else is there than when the run began.
+    #[error("{}: changed since this run began, probably by another one; run this one again", .0.display())]
+    Changed(PathBuf),
+    /// Another run has the lock of an output directory for longer than is waited for.
+    #[error("{}: another run of kpackfs is writing there; run this one again when that one has ended", .0.display())]
+    Busy(PathBuf),
     /// Two outputs would have one path.
     #[error("{}: both {first} and {second} would be written to it; write them one at a time, to different names", path.display())]
     SamePath { path: PathBuf, first: String, second: String },

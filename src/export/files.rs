@@ -1,13 +1,14 @@
 //! Single files that a command writes. All names are checked before the first file is written.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::dates::MadeFiles;
 use super::error::{ExportError, Warn, at};
 use super::inputs::Inputs;
 use super::output::{Output, Replace};
+use super::unfinished::create_directory;
 use crate::disk::{Durability, parent};
 use crate::index::FrameStore;
 
@@ -46,7 +47,7 @@ impl<T> NewFiles<T> {
         for (path, (_, source)) in &self.files {
             let staged = output.staged(path);
             let directory = parent(&staged);
-            fs::create_dir_all(directory).map_err(at(directory))?;
+            create_directory(directory).map_err(at(directory))?;
             let file = File::create_new(&staged).map_err(at(path))?;
             write(source, &file, path)?;
             output.add_made(MadeFiles(vec![staged]));

@@ -12,7 +12,8 @@ use super::error::{ExportError, Warn, at};
 use super::inputs::Inputs;
 use super::output::{Output, Replace};
 use super::sharing::Reflink;
-use crate::disk::{Durability, lock_directory};
+use super::unfinished::create_directory;
+use crate::disk::Durability;
 use crate::gpu::GpuSet;
 use crate::image::{
     BLOBS, Division, INDEX, ImageError, ImageRecipe, LayerPart, Layout, LayoutForm, ListedLayer, MARK, MadeLayer,
@@ -220,7 +221,7 @@ impl ImagesToWrite<'_> {
         let mut output = layout.prepare(self, inputs, resources, warn)?;
         progress.foresee(|| self.estimate());
         let directory = output.staged(&layout.directory().join(BLOBS));
-        fs::create_dir_all(&directory).map_err(at(&directory))?;
+        create_directory(&directory).map_err(at(&directory))?;
         let (compression, reflink) = (self.compression, self.reflink);
         let blobs = BlobWriter { directory, existing, compression, reflink, resources, progress };
         let mut writing = LayerWriter { to_write: self, blobs, existing: layers, counts: LayerCounts::default(), warn };
@@ -229,8 +230,9 @@ impl ImagesToWrite<'_> {
         let entries = images.iter().zip(self.gpus).map(|(layers, (_, tag))| writing.entry(layers, tag));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
         let (blobs, counts, place) = (writing.blobs.directory, writing.counts, layout.directory());
+        output.sync(self.durability)?;
+        let lock = output.lock()?;
         // Another process may have added images meanwhile.
-        let _lock = lock_directory(place).map_err(at(place))?;
         let existing = layout.existing(resources)?;
         layout.check_tags(self, existing.as_ref())?;
         match layout {
@@ -239,7 +241,7 @@ impl ImagesToWrite<'_> {
         }
         let index = existing.as_ref().map(Layout::index).transpose()?;
         output.write_file(&place.join(INDEX), &index_with(index, &entries), Durability::Synced)?;
-        output.publish(self.durability)?;
+        output.publish_locked(lock)?;
         Ok(WrittenImages::of(counts, &images, &entries, self.gpus))
     }
 }

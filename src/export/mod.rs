@@ -3,6 +3,7 @@
 //!
 //! `output` publishes what is complete, `inputs` protects the inputs of a command.
 
+mod before;
 mod blobs;
 mod dates;
 mod directory;
@@ -34,7 +35,7 @@ use self::sharing::{Linux, Sharing, SystemCalls};
 use crate::metrics::Progress;
 use crate::rope::{Content, SizeBounds, in_pieces};
 use crate::source::{Attributes, EntryPath};
-use crate::tree::{NodeId, NodeKind, ROOT, Tree};
+use crate::tree::{Body, NodeId, NodeKind, ROOT, Tree};
 
 pub(crate) use self::blobs::LayerCompression;
 pub(crate) use self::dates::MadeFiles;
@@ -47,6 +48,7 @@ pub(crate) use self::output::{Output, Replace};
 pub(crate) use self::packed::{PackedFormat, expect_packed, write_packed};
 pub use self::sharing::Reflink;
 pub(crate) use self::statement::StatementChange;
+use self::unfinished::create_directory;
 pub(crate) use self::unfinished::remove_unfinished;
 
 /// Bytes copied at a time.
@@ -87,6 +89,7 @@ pub(crate) fn write_summing(
     sums: WantedSums,
     progress: &Progress,
 ) -> Result<MadeFiles, ExportError> {
+    progress.expect(ReadyViews::estimate(tree, views).0);
     ReadyViews::make(tree, views, sums, progress)?.write(reflink, progress)
 }
 
@@ -99,13 +102,14 @@ pub(crate) struct ReadyViews {
 }
 
 impl ReadyViews {
-    /// About how many bytes the files of views have, before their contents are made.
-    pub(crate) fn estimate(tree: &Tree, views: &[(EntryPath, PathBuf)]) -> u64 {
+    /// The bytes that are read to make the files of views, and about how many these have.
+    pub(crate) fn estimate(tree: &Tree, views: &[(EntryPath, PathBuf)]) -> (u64, u64) {
         let nodes = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view));
-        let sizes = nodes.flat_map(|node| tree.files_below(node)).map(|(_, body)| body.bounds());
-        // Code is compressed to about a quarter.
-        let about = |size: SizeBounds| size.least.saturating_add((size.most - size.least) / 4);
-        sizes.filter(|size| *size != SizeBounds::UNKNOWN).map(about).fold(0, u64::saturating_add)
+        let bodies = nodes.flat_map(|node| tree.files_below(node)).map(|(_, body)| body);
+        let sum = |(work, size): (u64, u64), body: Body| {
+            (work.saturating_add(body.work()), size.saturating_add(about(body.bounds(), body.work())))
+        };
+        bodies.fold((0, 0), sum)
     }
 
     /// Makes the contents of all files. Creates directories and symlinks.
@@ -120,7 +124,7 @@ impl ReadyViews {
         let mut jobs = Jobs { sums, ..Jobs::default() };
         for (node, path) in nodes {
             if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent).map_err(at(parent))?;
+                create_directory(parent).map_err(at(parent))?;
             }
             write_directories(tree, node, path, &mut HashMap::new(), &mut jobs)?;
         }
@@ -136,16 +140,9 @@ impl ReadyViews {
 
     /// Writes the files. Returns those that are not the input's.
     pub(crate) fn write(self, reflink: Reflink, progress: &Progress) -> Result<MadeFiles, ExportError> {
-        self.write_through(&Sharing::new(Linux, reflink), progress)
-    }
-
-    fn write_through<K: SystemCalls>(
-        self,
-        sharing: &Sharing<K>,
-        progress: &Progress,
-    ) -> Result<MadeFiles, ExportError> {
-        write_ready(self.files, sharing, progress)?;
-        self.links.into_iter().try_for_each(|file| file.link(sharing, progress))?;
+        let sharing = Sharing::new(Linux, reflink);
+        write_ready(self.files, &sharing, progress)?;
+        self.links.into_iter().try_for_each(|file| file.link(&sharing, progress))?;
         // Writing into a directory changes its time, so the times of directories are set last, from the bottom up.
         for (path, attributes) in self.directories.iter().rev() {
             set_owner(path, attributes)?;
@@ -155,6 +152,12 @@ impl ReadyViews {
         }
         Ok(self.made)
     }
+}
+
+/// About how many bytes a file has. Code is compressed to about a quarter. What has no upper bound is taken to become as large as what is
+/// read for it.
+fn about(SizeBounds { least, most }: SizeBounds, work: u64) -> u64 {
+    least.saturating_add(if most == u64::MAX { work } else { (most - least) / 4 })
 }
 
 /// Creates directories and symlinks, and lists the files. `linked` has the number of each group of links in `jobs.links`.
@@ -201,15 +204,6 @@ fn write_directories(
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-fn write_files<K: SystemCalls>(
-    files: Vec<WriteJob>,
-    sharing: &Sharing<K>,
-    progress: &Progress,
-) -> Result<(), ExportError> {
-    write_ready(ready_files(files, progress)?, sharing, progress)
 }
 
 fn ready_files(files: Vec<WriteJob>, progress: &Progress) -> Result<Vec<Ready>, ExportError> {

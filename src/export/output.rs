@@ -5,17 +5,18 @@
 //! interrupted or is killed before that leaves the existing files unchanged.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::before::Before;
 use super::dates::{MadeFiles, set_apart};
 use super::error::{ExportError, Warn, at};
 use super::inputs::Inputs;
-use super::unfinished::unfinished;
+use super::unfinished::{create_directory, unfinished};
 use crate::disk::{
-    ASIDE, Durability, NewFile, PREFIX, Staging, delete, delete_abandoned, exchange, parent, rename_new,
-    sync_directory, sync_filesystem,
+    ASIDE, Durability, NewFile, PREFIX, Staging, delete, delete_abandoned, exchange, lock_directory, parent,
+    rename_new, sync_directory, sync_filesystem,
 };
 use crate::index::FrameStore;
 use crate::source::EntryPath;
@@ -30,6 +31,8 @@ pub(crate) struct Output {
     made: MadeFiles,
     /// Parts that are removed without a replacement.
     gone: Vec<PathBuf>,
+    /// What was there that is replaced or removed, or that the output depends on.
+    pub(super) before: Before,
     /// Directories whose names survive a power cut.
     synced: BTreeSet<PathBuf>,
     warn: Warn,
@@ -81,13 +84,12 @@ impl Output {
         if place.exists() && !place.is_dir() {
             return Err(ExportError::NotADirectory(place.to_owned()));
         }
-        // Locked, since an interrupt removes the directory if it is empty.
-        let created = unfinished();
-        fs::create_dir_all(place).map_err(at(place))?;
-        drop(created);
+        create_directory(place).map_err(at(place))?;
         let existing = parts.iter().chain(gone).map(PathBuf::as_path).filter(|part| part.symlink_metadata().is_ok());
         let refused: Vec<_> = existing.filter(|part| !replace.allows(part)).collect();
-        refuse_existing(&refused)?;
+        if !refused.is_empty() {
+            return Err(there_already(&refused));
+        }
         clear(place, inputs, warn);
         // Locked before the directory exists: an interrupt in between would leave it.
         let mut unfinished = unfinished();
@@ -97,7 +99,9 @@ impl Output {
         store.spool_to(place);
         let (place, gone) = (place.to_owned(), gone.to_vec());
         let made = MadeFiles::default();
-        let mut output = Self { place, hidden, parts: Vec::new(), made, gone, synced: BTreeSet::new(), warn };
+        let (before, synced) = (Before::default(), BTreeSet::new());
+        let mut output = Self { place, hidden, parts: Vec::new(), made, gone, before, synced, warn };
+        output.gone.iter().for_each(|part| output.before.note(part));
         for part in parts {
             output.add(part, replace.allows(part));
         }
@@ -107,6 +111,9 @@ impl Output {
     /// Adds a part, and returns where it is written until all parts are complete.
     pub(super) fn add(&mut self, place: &Path, may_replace: bool) -> PathBuf {
         let staged = self.staged(place);
+        if may_replace {
+            self.before.note(place);
+        }
         self.parts.push(OutputPart { staged: staged.clone(), place: place.to_owned(), may_replace });
         staged
     }
@@ -137,7 +144,7 @@ impl Output {
         let is_in_part = self.parts.iter().any(|part| place.starts_with(&part.place));
         let staged = if is_in_part { self.staged(place) } else { self.add(place, true) };
         if let Some(directory) = staged.parent() {
-            fs::create_dir_all(directory).map_err(at(&staged))?;
+            create_directory(directory).map_err(at(&staged))?;
         }
         if durability == Durability::Synced {
             self.synced.extend([self.place.clone(), parent(place).to_owned()]);
@@ -155,7 +162,35 @@ impl Output {
     /// Renames everything. If this fails, nothing has been renamed. With `Durability::Synced`, all of it is on the disk
     /// before the first name is.
     pub(crate) fn publish(mut self, durability: Durability) -> Result<(), ExportError> {
-        let place = |staged: &Path| Some(self.place.join(staged.strip_prefix(self.hidden.path()).ok()?));
+        // Before it is locked: other runs would wait for the disk.
+        self.sync(durability)?;
+        let lock = self.lock()?;
+        self.publish_locked(lock)
+    }
+
+    /// Has everything on the disk that is written so far.
+    pub(super) fn sync(&mut self, durability: Durability) -> Result<(), ExportError> {
+        if durability == Durability::Synced {
+            sync_filesystem(&self.place).map_err(at(&self.place))?;
+            self.synced.insert(self.place.clone());
+        }
+        Ok(())
+    }
+
+    /// Keeps other runs from publishing to the directory: parts of two runs would not belong together. An interrupt does
+    /// not wait for this.
+    pub(super) fn lock(&self) -> Result<File, ExportError> {
+        lock_directory(&self.place).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => ExportError::Busy(self.place.clone()),
+            _ => at(&self.place)(error),
+        })
+    }
+
+    /// Renames everything. If this fails, nothing has been renamed. Takes the [lock](Self::lock) of the directory: that is
+    /// not held while replaced parts are deleted.
+    pub(super) fn publish_locked(self, lock: File) -> Result<(), ExportError> {
+        self.before.check()?;
+        let place = |staged: &Path| Some(self.place.join(self.relative(staged)?));
         let made = self.made.0.iter().filter_map(|staged| Some((staged.as_path(), place(staged)?)));
         set_apart(made, self.warn)?;
         // An interrupt waits until this is done.
@@ -167,17 +202,14 @@ impl Output {
         });
         let gone: Vec<_> = gone.filter(|part| part.staged.symlink_metadata().is_ok()).collect();
         let parts: Vec<_> = gone.iter().chain(&self.parts).collect();
-        if durability == Durability::Synced {
-            sync_filesystem(&self.place).map_err(at(&self.place))?;
-            self.synced.insert(self.place.clone());
-        }
         for (number, part) in parts.iter().enumerate() {
             if let Err(error) = part.publish() {
                 let (published, _) = parts.split_at(number);
                 published.iter().rev().for_each(|part| part.take_back(self.warn));
-                return Err(at(&part.place)(error));
+                return Err(error);
             }
         }
+        drop(lock);
         self.synced.iter().try_for_each(|directory| sync_directory(directory).map_err(at(directory)))
     }
 }
@@ -195,16 +227,16 @@ impl Drop for Output {
 
 impl OutputPart {
     /// Renames the part. A replaced part gets the name of the staged one.
-    fn publish(&self) -> io::Result<()> {
-        if let Some(directory) = self.place.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        match rename_new(&self.staged, &self.place) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.may_replace => {
-                exchange(&self.staged, &self.place)
-            }
-            result => result,
-        }
+    fn publish(&self) -> Result<(), ExportError> {
+        let directory = parent(&self.place);
+        fs::create_dir_all(directory).map_err(at(directory))?;
+        let renamed = match rename_new(&self.staged, &self.place) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            Err(_) if self.may_replace => exchange(&self.staged, &self.place),
+            Err(_) => return Err(there_already(&[&self.place])),
+            Ok(()) => Ok(()),
+        };
+        renamed.map_err(at(&self.place))
     }
 
     fn take_back(&self, warn: Warn) {
@@ -216,12 +248,9 @@ impl OutputPart {
     }
 }
 
-/// Fails if there are paths that would be replaced.
-fn refuse_existing(taken: &[&Path]) -> Result<(), ExportError> {
-    if taken.is_empty() {
-        return Ok(());
-    }
-    Err(ExportError::Existing(first_names(taken.iter().map(|place| place.display()), NAMED, ", ", ",")))
+/// The error about paths that would be replaced.
+fn there_already(taken: &[&Path]) -> ExportError {
+    ExportError::Existing(first_names(taken.iter().map(|place| place.display()), NAMED, ", ", ","))
 }
 
 /// Deletes what killed processes have left in an output directory, unless it is an input. Reports names that only the

@@ -4,6 +4,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use tempfile::TempDir;
 
 use super::*;
+use crate::export::StatementChange;
+use crate::split::{PlanOptions, Statement};
 
 fn prepare(output: &Path, names: &[&str], force: bool, input: &Path) -> Result<Output, ExportError> {
     let places: Vec<_> = names.iter().map(|name| output.join(name)).collect();
@@ -70,18 +72,14 @@ fn what_is_replaced_stays_until_the_new_is_complete() {
     write(&new, "half");
     assert_eq!(names(&output.join("part")), ["old"]);
     drop(new);
-    assert_eq!(
-        (names(&output), names(&output.join("part"))),
-        (vec!["other".into(), "part".into()], vec!["old".into()])
-    );
+    assert_eq!(names(&output), ["other", "part"]);
+    assert_eq!(names(&output.join("part")), ["old"]);
     let new = prepare(&output, &["part"], true, &input).unwrap();
     write(&new, "new");
     fs::set_permissions(&new.parts[0].staged, Permissions::from_mode(0o500)).unwrap();
     new.publish(Durability::Deferred).unwrap();
-    assert_eq!(
-        (names(&output), names(&output.join("part"))),
-        (vec!["other".into(), "part".into()], vec!["new".into()])
-    );
+    assert_eq!(names(&output), ["other", "part"]);
+    assert_eq!(names(&output.join("part")), ["new"]);
     assert_eq!(output.join("part").metadata().unwrap().mode() & 0o777, 0o500);
     // A file in place of a directory.
     let new = prepare(&output, &["part"], true, &input).unwrap();
@@ -98,20 +96,110 @@ fn nothing_has_a_new_name_if_one_part_cannot_have_it() {
     // One part was not written.
     fs::remove_dir_all(&new.parts[2].staged).unwrap();
     assert!(new.publish(Durability::Deferred).unwrap_err().to_string().contains("out/last"));
-    assert_eq!(
-        (names(&output), names(&output.join("part"))),
-        (vec!["other".into(), "part".into()], vec!["old".into()])
-    );
+    assert_eq!(names(&output), ["other", "part"]);
+    assert_eq!(names(&output.join("part")), ["old"]);
     assert_eq!(output.join("part").metadata().unwrap().mode() & 0o777, 0o555);
     // A run without --force does not replace a part that was created meanwhile.
     let new = prepare(&output, &["new", "late"], false, &directory.path().join("in")).unwrap();
     write(&new, "new");
     fs::create_dir(output.join("late")).unwrap();
-    assert!(new.publish(Durability::Deferred).unwrap_err().to_string().contains("out/late"));
-    assert_eq!(
-        (names(&output), names(&output.join("late"))),
-        (vec!["late".into(), "other".into(), "part".into()], vec![])
-    );
+    assert!(new.publish(Durability::Deferred).unwrap_err().to_string().contains("out/late: there already"));
+    assert_eq!(names(&output), ["late", "other", "part"]);
+    assert!(names(&output.join("late")).is_empty());
+}
+
+/// Parts of two runs do not belong together, whichever of them was there before.
+#[test]
+fn of_two_runs_at_once_one_is_written() {
+    for there in [&["part"][..], &["a"], &["part", "a", "b"], &[]] {
+        let (directory, output) = old();
+        let input = directory.path().join("in");
+        for name in there.iter().filter(|name| **name != "part") {
+            fs::create_dir(output.join(name)).unwrap();
+        }
+        if !there.contains(&"part") {
+            fs::rename(output.join("part"), output.join("former")).unwrap();
+        }
+        let [one, two] = ["a", "b"].map(|own| prepare(&output, &[own, "part"], true, &input).unwrap());
+        write(&one, "one");
+        write(&two, "two");
+        one.publish(Durability::Deferred).unwrap();
+        let error = two.publish(Durability::Deferred).unwrap_err().to_string();
+        assert!(
+            error.contains("out/part: changed since this run began") && error.ends_with("run this one again"),
+            "{error}"
+        );
+        assert_eq!([names(&output.join("a")), names(&output.join("part"))], [["one"], ["one"]], "{there:?}");
+        let late = output.join("b");
+        assert!(!late.exists() || there.contains(&"b") && names(&late).is_empty(), "{there:?}");
+    }
+}
+
+/// Two runs with other parts both replace the statement that they have read. That of the second one would be without the
+/// parts of the first.
+#[test]
+fn a_statement_is_replaced_only_by_a_run_that_has_read_it() {
+    for there in [false, true] {
+        let (directory, output) = old();
+        let (input, file) = (directory.path().join("in"), output.join(".kpackfs/split.json"));
+        let of_part = |part: &str| {
+            let views = [part.to_owned()];
+            Statement::of(&PlanOptions::default()).with_views(&views).with_parts(views)
+        };
+        let prepare = |part| prepare(&output, &[part], true, &input).unwrap();
+        let write_all = |mut new: Output, stated: &StatementChange| {
+            write(&new, "new");
+            stated.write(&mut new).unwrap();
+            new
+        };
+        if there {
+            fs::create_dir(output.join(".kpackfs")).unwrap();
+            fs::write(&file, of_part("part").to_json()).unwrap();
+        }
+        let [one, early, late] = ["one", "early", "late"]
+            .map(|part| StatementChange::new(&output, of_part(part), |_| true, |text| panic!("{text}")).unwrap());
+        let early = write_all(prepare("early"), &early);
+        write_all(prepare("one"), &one).publish(Durability::Deferred).unwrap();
+        // The other ones have read the statement before. One of them prepares its output afterwards.
+        for run in [early, write_all(prepare("late"), &late)] {
+            let error = run.publish(Durability::Deferred).unwrap_err().to_string();
+            assert!(error.contains("split.json: changed since this run began"), "{error}");
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains("\"one\"") && text.contains("\"part\"") == there, "{text}");
+        assert_eq!(names(&output), [".kpackfs", "one", "other", "part"]);
+    }
+}
+
+/// An index of images is changed by several runs: each has the lock when it reads and writes it.
+#[test]
+fn what_is_written_with_the_lock_is_not_waited_for() {
+    let (directory, output) = old();
+    let index = output.join("index");
+    let runs = ["one", "two"].map(|text| (prepare(&output, &[], false, &directory.path().join("in")).unwrap(), text));
+    for (mut run, text) in runs {
+        // Waiting for it once more would fail.
+        let lock = run.lock().unwrap();
+        run.write_file(&index, text.as_bytes(), Durability::Deferred).unwrap();
+        run.publish_locked(lock).unwrap();
+        assert_eq!(fs::read_to_string(&index).unwrap(), text);
+    }
+}
+
+#[test]
+fn a_run_fails_if_another_one_keeps_the_lock() {
+    let (directory, output) = old();
+    let new = prepare(&output, &["new"], false, &directory.path().join("in")).unwrap();
+    write(&new, "new");
+    let lock = lock_directory(&output).unwrap();
+    let error = new.publish(Durability::Deferred).unwrap_err().to_string();
+    assert!(error.contains("out: another run of kpackfs is writing there; "), "{error}");
+    assert_eq!(names(&output), ["other", "part"]);
+    drop(lock);
+    let new = prepare(&output, &["new"], false, &directory.path().join("in")).unwrap();
+    write(&new, "new");
+    new.publish(Durability::Deferred).unwrap();
+    assert_eq!(names(&output), ["new", "other", "part"]);
 }
 
 #[test]
@@ -166,6 +254,28 @@ fn parts_that_nothing_takes_the_place_of_go_at_the_end() {
     new.publish(Durability::Deferred).unwrap();
     assert_eq!(names(&output), ["deep", "other", "part"]);
     assert_eq!(names(&output.join("deep")), Vec::<String>::new());
+}
+
+/// What another run has written at the place of a part that goes is not deleted, whether it was there before or not.
+#[test]
+fn parts_of_another_run_do_not_go() {
+    for there in [true, false] {
+        let (directory, output) = old();
+        let (inputs, gone) = (Inputs::of_files(&[directory.path().join("in")]), output.join("gone"));
+        if there {
+            fs::create_dir(&gone).unwrap();
+        }
+        let (parts, places, replace) = ([output.join("new")], [gone.clone()], Replace::all(true));
+        let new = Output::prepare(&output, &parts, &places, &replace, &inputs, &FrameStore::default(), |_| ()).unwrap();
+        write(&new, "new");
+        let other = prepare(&output, &["gone"], true, &directory.path().join("in")).unwrap();
+        write(&other, "other");
+        other.publish(Durability::Deferred).unwrap();
+        let error = new.publish(Durability::Deferred).unwrap_err().to_string();
+        assert!(error.contains("out/gone: changed since this run began"), "{error}");
+        assert_eq!(names(&output), ["gone", "other", "part"], "{there}");
+        assert_eq!(names(&gone), ["other"]);
+    }
 }
 
 #[test]

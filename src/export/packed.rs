@@ -72,7 +72,12 @@ pub(crate) fn expect_packed(
 ) -> Result<(), ExportError> {
     for (view, path) in views {
         let node = tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()))?;
-        for (_, body) in tree.files_below(node) {
+        let bodies: Vec<_> = match PackedFormat::of(path) {
+            // It has no hard links.
+            Some(PackedFormat::Zip) => tree.names_below(node).into_iter().map(|(_, body, _)| body).collect(),
+            _ => tree.files_below(node).into_iter().map(|(_, body)| body).collect(),
+        };
+        for body in bodies {
             progress.expect(body.content().map_err(reading(path))?.size());
         }
     }

@@ -14,7 +14,8 @@ use rustix::ioctl::{self, Setter, opcode};
 use crate::rope::to_usize;
 
 /// Whether output shares blocks with the input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "lowercase")]
 pub enum Reflink {
     /// Where the filesystem supports it.
     #[default]

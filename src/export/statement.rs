@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
+use super::before::Before;
 use super::directory::WantedSums;
 use super::error::{ExportError, Warn, at, reading};
 use super::inputs::Inputs;
@@ -13,12 +14,10 @@ use crate::memory::Parser;
 use crate::rope::to_usize;
 use crate::source::EntryPath;
 use crate::split::{FileSum, STATEMENT, Statement, statement_of_component};
-use crate::view::{MANIFESTS, REPORTS, TreeManifest};
-
-/// The manifest of an artifact's part, next to the statement in it.
-const MANIFEST_INSIDE: &str = "manifest.json";
+use crate::view::{MANIFEST_INSIDE, MANIFESTS, REPORTS, TreeManifest};
 
 /// A statement, and parts of an earlier split that are replaced in addition to those with the same names.
+#[derive(Default)]
 pub(crate) struct StatementChange {
     /// The files that contain it.
     files: Vec<PathBuf>,
@@ -28,22 +27,24 @@ pub(crate) struct StatementChange {
     earlier: Vec<PathBuf>,
     /// The manifests of the parts: the name of the part, the path of the file.
     manifests: Vec<(String, PathBuf, TreeManifest)>,
+    /// The files of earlier statements, when they were read.
+    before: Before,
 }
 
 impl StatementChange {
-    /// The statement for `output` after the parts are written. If they are a whole split, it replaces the earlier
-    /// statement; otherwise the parts are added to that. `is_part` says whether a name can be that of a part, since
+    /// The statement for `output` after the parts are written. If they are a whole split, and no views that were named, it
+    /// replaces the earlier statement; otherwise the parts are added to that. `is_part` says whether a name can be that of a part, since
     /// nothing else may be replaced.
     pub(crate) fn new(
         output: &Path,
         statement: Statement,
-        is_whole: bool,
         is_part: impl Fn(&EntryPath) -> bool,
         warn: Warn,
     ) -> Result<Self, ExportError> {
         let file = output.join(REPORTS).join(STATEMENT);
-        let earlier = read(&file, warn)?;
-        Ok(Self { files: vec![file], ..Self::after(earlier, output, statement, is_whole, is_part)? })
+        let mut before = Before::default();
+        let earlier = read(&file, &mut before, warn)?;
+        Ok(Self { files: vec![file], before, ..Self::after(earlier, output, statement, is_part)? })
     }
 
     /// Like [`StatementChange::new`], for the parts of a component of artifacts. Each part contains the statement: the
@@ -52,7 +53,6 @@ impl StatementChange {
         output: &Path,
         component: &str,
         statement: Statement,
-        is_whole: bool,
         is_part: impl Fn(&EntryPath) -> bool,
         warn: Warn,
     ) -> Result<Self, ExportError> {
@@ -65,13 +65,13 @@ impl StatementChange {
             names.filter(&is_part).map(|name| statement_of(&output.join(name.as_path()))).collect();
         places.sort();
         places.push(old.clone());
-        let mut earlier: Option<Statement> = None;
+        let (mut earlier, mut before) = (None::<Statement>, Before::default());
         for place in &places {
-            if let Some(found) = read(place, warn)? {
+            if let Some(found) = read(place, &mut before, warn)? {
                 earlier = Some(earlier.map_or_else(|| found.clone(), |earlier| found.clone().after(earlier)));
             }
         }
-        let mut change = Self::after(earlier, output, statement, is_whole, is_part)?;
+        let mut change = Self { before, ..Self::after(earlier, output, statement, is_part)? };
         for part in change.statement.parts().map_err(ExportError::StatedPart)? {
             change.files.push(statement_of(&output.join(part.as_path())));
         }
@@ -116,16 +116,14 @@ impl StatementChange {
         earlier: Option<Statement>,
         output: &Path,
         statement: Statement,
-        is_whole: bool,
         is_part: impl Fn(&EntryPath) -> bool,
     ) -> Result<Self, ExportError> {
-        let mut change =
-            Self { files: Vec::new(), statement, replaced: Vec::new(), earlier: Vec::new(), manifests: Vec::new() };
+        let mut change = Self { statement, ..Self::default() };
         let Some(earlier) = earlier else { return Ok(change) };
         let mut existing = earlier.parts().map_err(ExportError::StatedPart)?;
         existing.retain(|part| is_part(part) && output.join(part.as_path()).symlink_metadata().is_ok());
         change.earlier = existing.iter().map(|part| output.join(part.as_path())).collect();
-        if is_whole {
+        if change.statement.views.is_empty() {
             let new = change.statement.parts().map_err(ExportError::StatedPart)?;
             let is_below = |part: &EntryPath, other: &EntryPath| part != other && part.below(other).is_some();
             let is_gone =
@@ -178,6 +176,8 @@ impl StatementChange {
     /// Adds the statement and the manifests to an output. Listed files are read unless writing them has put their digests
     /// where [`StatementChange::sums`] says.
     pub(crate) fn write(&self, output: &mut Output) -> Result<(), ExportError> {
+        // What it says is true of these files, whatever was there when the output was prepared.
+        output.before.0.extend(self.before.0.clone());
         let statement = self.statement.to_json();
         self.files.iter().try_for_each(|file| output.write_file(file, statement.as_bytes(), Durability::Synced))?;
         self.manifests.iter().try_for_each(|(_, file, manifest)| {
@@ -190,8 +190,9 @@ impl StatementChange {
     }
 }
 
-/// The statement in a file, if there is one.
-fn read(file: &Path, warn: Warn) -> Result<Option<Statement>, ExportError> {
+/// The statement in a file, if there is one. First takes note of the file.
+fn read(file: &Path, before: &mut Before, warn: Warn) -> Result<Option<Statement>, ExportError> {
+    before.note(file);
     let bytes = match disk::read(file, Parser::Statement) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);

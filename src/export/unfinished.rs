@@ -1,6 +1,7 @@
 //! Incomplete output, which a signal handler removes before the process ends.
 
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -24,6 +25,12 @@ pub(crate) fn remove_unfinished() -> MutexGuard<'static, Option<PathBuf>> {
 /// The directory to remove when the process is interrupted. It is not removed while this is locked.
 pub(super) fn unfinished() -> MutexGuard<'static, Option<PathBuf>> {
     UNFINISHED.lock()
+}
+
+/// Creates a directory in which output is written, and those above it. Locked: an interrupt removes them, and they would be there again.
+pub(super) fn create_directory(path: &Path) -> io::Result<()> {
+    let _unfinished = unfinished();
+    fs::create_dir_all(path)
 }
 
 fn remove(directory: &Path) {

@@ -42,7 +42,8 @@ impl ImageReference {
     pub fn parse(name: &Path) -> Option<Self> {
         let name = name.as_os_str().as_bytes();
         let in_form = |form: LayoutForm| Some((form, name.strip_prefix(form.scheme().as_bytes())?));
-        let (form, rest) = [LayoutForm::Directory, LayoutForm::Archive].into_iter().find_map(in_form)?;
+        let named = [LayoutForm::Directory, LayoutForm::Archive].into_iter().find_map(in_form);
+        let (form, rest) = named.filter(|(_, rest)| !matches!(rest, [] | [b':', ..]))?;
         let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
         let whole = path(rest);
         let is_there = match form {
@@ -82,6 +83,8 @@ mod tests {
             ("oci:a:", Some(("a", None))),
             ("oci:/a:b/c", Some(("/a:b/c", None))),
             ("oci", None),
+            ("oci:", None),
+            ("oci::tag", None),
             ("oci-archive", None),
             ("x.tar", None),
         ] {

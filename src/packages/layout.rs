@@ -12,7 +12,7 @@ use crate::view::items::fill;
 use crate::view::layout::{directory, show_reports};
 
 /// The tree of a mount: a directory for each part.
-pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(&str, Body)>) -> Result<Tree, ViewError> {
+pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(String, Body)>) -> Result<Tree, ViewError> {
     let owner =
         parts.first().map_or(Attributes { mode: 0, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 }, |it| it.root);
     let root = Attributes { mode: 0o755, ..owner };

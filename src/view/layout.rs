@@ -20,15 +20,12 @@ use crate::wheelparts::{RecordFile, WheelBody, WheelPart, WheelSet};
 /// The directory of the mount's reports. Not listed.
 pub const REPORTS: &str = ".kpackfs";
 
-/// The tree of a mount. `arch` is overlaid on `host/` itself.
-pub fn lay_out(
-    input: &Input,
-    plan: &Plan,
-    wheels: Option<&WheelSet>,
-    arch: &[BundleKey],
-    reports: Vec<(&str, Body)>,
-) -> Result<Tree, ViewError> {
-    let (mut tree, _) = lay_out_listed((input, plan, wheels), arch, &ThinViews::default(), reports)?;
+/// The statement of a collection among them.
+pub const COLLECTED: &str = "collect.json";
+
+/// The tree of a mount, without its reports. `arch` is overlaid on `host/` itself.
+pub fn lay_out(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, arch: &[BundleKey]) -> Result<Tree, ViewError> {
+    let (mut tree, _) = lay_out_listed((input, plan, wheels), arch, &ThinViews::default())?;
     tree.shrink();
     Ok(tree)
 }
@@ -38,11 +35,10 @@ pub fn lay_out_listed(
     (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
     arch: &[BundleKey],
     thin_views: &ThinViews,
-    reports: Vec<(&str, Body)>,
 ) -> Result<(Tree, Vec<ThinWheelOfView>), ViewError> {
     let mut tree = Tree::new(Attributes { mode: 0o755, ..input.root });
     show_wheels(&mut tree, input, wheels)?;
-    let thin = lay_out_at(&mut tree, &EntryPath::root(), (input, plan, wheels), arch, thin_views, reports)?;
+    let thin = lay_out_at(&mut tree, &EntryPath::root(), (input, plan, wheels), arch, thin_views)?;
     Ok((tree, thin))
 }
 
@@ -53,7 +49,6 @@ pub fn lay_out_at(
     (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
     arch: &[BundleKey],
     thin_views: &ThinViews,
-    reports: Vec<(&str, Body)>,
 ) -> Result<Vec<ThinWheelOfView>, ViewError> {
     let root = Attributes { mode: 0o755, ..input.root };
     // Other inputs may have entries of the same names.
@@ -69,7 +64,6 @@ pub fn lay_out_at(
         let view = overlay.view(tree, &chain(plan, target))?;
         tree.show(&below(base, &[MERGED, target.as_str()]), view)?;
     }
-    show_reports(tree, base, root, reports)?;
     // With `arch` and without it, host is a view, so that its nodes have the same numbers.
     let host_view = if arch.is_empty() {
         View { layers: vec![host_layer], ..View::default() }
@@ -230,10 +224,10 @@ pub(crate) fn show_reports(
     tree: &mut Tree,
     base: &EntryPath,
     root: Attributes,
-    reports: Vec<(&str, Body)>,
+    reports: Vec<(String, Body)>,
 ) -> Result<(), TreeError> {
     for (name, body) in reports {
-        let (path, attributes) = (below(base, &[REPORTS, name]), Attributes { mode: 0o444, ..root });
+        let (path, attributes) = (below(base, &[REPORTS, &name]), Attributes { mode: 0o444, ..root });
         let node = tree.insert(ROOT, &path, attributes, NodeKind::file(body))?;
         tree.set_origin(node, Origin::made(OriginKind::Report));
     }

@@ -19,7 +19,7 @@ mod watch;
 pub use crate::split::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, SIMPLE, SIMPLE_THIN, THIN, THIN_WHEELS, WHEELS};
 pub use error::ViewError;
 pub(crate) use layout::show_reports;
-pub use layout::{REPORTS, lay_out, lay_out_at, lay_out_listed};
+pub use layout::{COLLECTED, REPORTS, lay_out, lay_out_at, lay_out_listed};
 pub use made_time::MadeTime;
 pub use part_manifests::{MANIFEST_INSIDE, MANIFESTS, TreeManifest, part_manifests};
 pub(crate) use report::Versioned;

@@ -14,7 +14,8 @@ use super::payload::{Payload, database_entries, device_payload, fat_payload, hos
 use super::wheel_part::WheelPart;
 use super::{AssemblyOptions, Digest, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
 use crate::gpu::{BundleKey, GpuSet};
-use crate::kpack::make_archives;
+use crate::kpack::{make_archives, unmade_size};
+use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
@@ -176,13 +177,20 @@ impl WheelSet {
         Ok(self.wheels.name(&part)?.to_string())
     }
 
+    /// The bytes that [`WheelSet::make`] compresses, and those whose streams it splices.
+    pub(crate) fn unmade_size(parts: &[Arc<WheelPart>], as_wheels: bool) -> u64 {
+        let unmade = parts.iter().filter(|part| as_wheels && part.known_wheel().is_none());
+        let rewritten = unmade.map(|part| part.rewritten_size());
+        unmade_size(&parts.iter().flat_map(|part| part.archives()).collect::<Vec<_>>()) + rewritten.sum::<u64>()
+    }
+
     /// Does the work for reading these wheels on all cores: archives, for which each bundle is decompressed once, and
-    /// digests. If they are read `as_wheels`, the pass that splices their streams computes digests as well. Adds to `done`
-    /// the uncompressed bytes of the code objects that are compressed.
-    pub fn make(parts: &[Arc<WheelPart>], as_wheels: bool, done: &AtomicU64) -> Result<(), ReadError> {
-        make_archives(&parts.iter().flat_map(|part| part.archives()).collect::<Vec<_>>(), done)?;
+    /// digests. If they are read `as_wheels`, the pass that splices their streams computes digests as well. Adds to what
+    /// is done the uncompressed bytes of the code objects that are compressed, and the packed ones of streams that are spliced.
+    pub fn make(parts: &[Arc<WheelPart>], as_wheels: bool, progress: &Progress) -> Result<(), ReadError> {
+        make_archives(&parts.iter().flat_map(|part| part.archives()).collect::<Vec<_>>(), &progress.done)?;
         if as_wheels {
-            parts.iter().try_for_each(|part| part.wheel_with(done).map(drop))?;
+            parts.iter().try_for_each(|part| part.wheel_with(&progress.done).map(drop))?;
         }
         let mut digests = Vec::new();
         for part in parts {

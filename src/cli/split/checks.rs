@@ -1,10 +1,9 @@
 //! What `kpackfs split` refuses.
 
-use anyhow::bail;
 use clap::error::ErrorKind;
 
 use super::super::output_format::OutputFormat;
-use super::super::split_warnings::check_code;
+use super::super::split_warnings::{check_code, check_symlinks};
 use super::Split;
 use crate::session::Prepared;
 use crate::view::{FAT, WHEELS};
@@ -45,16 +44,10 @@ impl Split {
 
     /// Fails if there is nothing to do.
     pub(super) fn check(&self, prepared: &Prepared) -> anyhow::Result<()> {
-        let (input, plan) = (self.source.path().display(), &prepared.plan);
-        if !matches!(self.format, OutputFormat::Directory)
-            && prepared.wheels.as_ref().is_some_and(|wheels| wheels.has_symlinks)
-        {
-            bail!(
-                "{input}: wheels cannot hold its symlinks; put copies in their place, or remove those that the warnings name"
-            );
-        }
-        // `verify` reports a host part whose binaries stayed fat.
-        if matches!(self.format, OutputFormat::Directory) && !plan.unsplit.is_empty() {
+        if !matches!(self.format, OutputFormat::Directory) {
+            prepared.wheels.iter().try_for_each(|wheels| check_symlinks(self.source.path(), wheels))?;
+        } else if !prepared.plan.unsplit.is_empty() {
+            // `verify` reports a host part whose binaries stayed fat.
             return Ok(());
         }
         check_code(self.source.path(), prepared)

@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use super::super::options::SplitOptions;
-use super::super::package_index::IndexOutput;
+use super::super::writing::OutputTarget;
 use super::Split;
 use crate::bucket::is_bucket;
-use crate::export::Inputs;
 use crate::opened::NamedPath;
-use crate::report::LookedAt;
+use crate::session::Release;
+use crate::source::Input;
+use crate::split::Plan;
 
 impl Split {
     /// Whether the output is in a bucket.
@@ -20,19 +21,21 @@ impl Split {
     pub(super) fn write_index(
         &self,
         named: &[NamedPath],
-        inputs: &Inputs,
+        to: OutputTarget<'_>,
         options: &SplitOptions,
     ) -> anyhow::Result<ExitCode> {
-        let (force, writing, limits) = (self.force, self.writing, self.limits);
-        let output = IndexOutput { directory: self.output(), force, inputs, writing, limits };
         if self.is_to_bucket() {
-            self.said.say(&output.publish(named, options, self.allow_http)?)?;
+            let (written, release) = to.publish_index(named, options, self.allow_http)?;
+            self.said.say(&written.without(self.said.not_split(planned(&release), &release.resources)))?;
         } else {
-            let (places, release) = output.write(named, options)?;
-            let planned = || release.wheels.iter().map(|wheel| (&wheel.prepared.input, &wheel.prepared.plan));
-            let are_fat = planned().all(|(_, plan)| plan.joined.is_empty());
-            self.say(&places, are_fat, LookedAt::rest(planned(), &release.resources))?;
+            let (places, release) = to.write_index(named, options)?;
+            let are_fat = planned(&release).all(|(_, plan)| plan.joined.is_empty());
+            self.say(&places, are_fat, self.said.not_split(planned(&release), &release.resources))?;
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn planned(release: &Release) -> impl Iterator<Item = (&Input, &Plan)> {
+    release.wheels.iter().map(|wheel| (&wheel.prepared.input, &wheel.prepared.plan))
 }

@@ -1,7 +1,7 @@
 //! `collect`: libraries, archives, databases and links that an application needs, from trees of small libraries that gcc makes.
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
@@ -331,6 +331,12 @@ fn databases_are_relative_to_the_name_that_is_loaded() {
         assert_same(&files_below(&place.path("out/rocblas")), &files_below(&place.path(&out).join("rocblas")), &out);
         fs::remove_file(link).unwrap();
     }
+    // One that leads out of the tree is named.
+    fs::rename(place.path("tree/usr/share"), place.path("outside")).unwrap();
+    symlink("../../../outside", place.path("tree/usr/lib/rocblas")).unwrap();
+    let output = place.collect("gfx1100", &[]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && error.contains("the symlink usr/lib/rocblas of "), "{error}");
 }
 
 #[test]
@@ -507,6 +513,73 @@ fn a_result_that_exceeds_a_limit_is_not_written() {
         Some(2),
         "there is no size without an output"
     );
+}
+
+#[test]
+fn an_output_that_no_collect_wrote_is_not_replaced() {
+    let place = Place::new();
+    place.program("program", &[], "$ORIGIN");
+    place.write("home/.ssh/id", "key");
+    place.write("home/.kpackfs/split.json", "{}");
+    place.write("file", "text");
+    place.write("named.zip/file", "text");
+    let before = files_below(place.0.path());
+    for (output, words) in [
+        ("home", "no .kpackfs/collect.json"),
+        ("file", "is not a directory"),
+        ("named.zip", "no regular file"),
+        (".", "no .kpackfs/collect.json"),
+    ] {
+        for force in [&[][..], &["--force"]] {
+            let refused = place.collect("gfx1100", &[&["-o", output], force].concat());
+            let said = String::from_utf8(refused.stderr).unwrap();
+            assert!(refused.status.code() == Some(2) && (force.is_empty() || said.contains(words)), "{output}: {said}");
+        }
+    }
+    assert_eq!(files_below(place.0.path()), before);
+    place.write(".kpackfs/collect.json", "{}");
+    let refused = place.collect("gfx1100", &["-o", ".", "--force"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(2) && said.contains("or contains it"), "{said}");
+    place.collects("gfx1100", &["-o", "result"]);
+    let result = files_below(&place.path("result"));
+    place.write("result/lib/old.so", "");
+    place.write("result/old/file", "");
+    assert_eq!(place.collect("gfx1100", &["-o", "result"]).status.code(), Some(2));
+    place.collects("gfx1100", &["-o", "result", "--force"]);
+    assert_same(&files_below(&place.path("result")), &result, "replaced");
+}
+
+#[test]
+fn an_output_directory_that_is_there_stays() {
+    let place = Place::new();
+    place.program("program", &[], "$ORIGIN");
+    place.collects("gfx1100", &["-o", "new"]);
+    let expected = files_below(&place.path("new"));
+    fs::create_dir(place.path("real")).unwrap();
+    fs::set_permissions(place.path("real"), Permissions::from_mode(0o2775)).unwrap();
+    symlink("real", place.path("link")).unwrap();
+    let id = |name: &str| {
+        let found = place.path(name).symlink_metadata().unwrap();
+        (found.ino(), found.mode())
+    };
+    let before = [id("real"), id("link")];
+    let limit = place.collect("gfx1100", &["-o", "link", "--max-part", "9"]);
+    assert!(limit.status.code() == Some(1) && fs::read_dir(place.path("real")).unwrap().next().is_none());
+    place.collects("gfx1100", &["-o", "link"]);
+    assert_same(&files_below(&place.path("real")), &expected, "link");
+    for output in ["real", "link/.", "link"] {
+        place.write("real/old/file", "");
+        place.collects("gfx1100", &["-o", output, "--force"]);
+        assert_same(&files_below(&place.path("real")), &expected, output);
+    }
+    assert_eq!([id("real"), id("link")], before);
+    fs::create_dir(place.path("working")).unwrap();
+    let mut command = program();
+    command.args(["collect", "../app", "--from", "../tree", "--gpu-targets", "gfx1100", "--no-cache", "-o", "."]);
+    succeeds(command.current_dir(place.path("working")));
+    // The statement has the name of the input as it was given.
+    assert!(files_below(&place.path("working")).into_keys().eq(expected.into_keys()));
 }
 
 fn collected(place: &Place, gpus: &str) -> (Value, Vec<String>) {

@@ -191,7 +191,7 @@ fn a_link_leads_to_the_view_for_the_gpus_of_the_machine() {
     let plan = Plan::make(&input, &PlanOptions::default(), &BundleJobs::new(&resources), &Progress::default()).unwrap();
     let tree = |auto: &str| {
         let views = ThinViews { auto: Some(auto.parse().unwrap()), ..ThinViews::default() };
-        view::lay_out_listed((&input, &plan, None), &[], &views, Vec::new()).map(|(tree, _)| tree)
+        view::lay_out_listed((&input, &plan, None), &[], &views).map(|(tree, _)| tree)
     };
     let leads_to = |auto: &str| {
         let tree = tree(auto).unwrap();
