@@ -42,10 +42,10 @@ pub struct Override {
     pub architecture_groups: BTreeMap<String, Group>,
 }
 
-/// Checks when artifacts are joined.
+/// Checks when artifacts are joined. One that is not known would be off without a word.
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of the file")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Validation {
     /// Refuse device code of one component for one processor in two shards.
     pub error_on_duplicate_device_code: bool,
@@ -100,9 +100,13 @@ impl PackagingConfig {
 
     /// The groups of a component, by name.
     pub fn groups_of(&self, component: &str) -> &BTreeMap<String, Group> {
+        self.override_of(component).map_or(&self.architecture_groups, |(_, own)| &own.architecture_groups)
+    }
+
+    /// What replaces the configuration for a component, with its name there.
+    pub(crate) fn override_of(&self, component: &str) -> Option<(&String, &Override)> {
         let first = component.split('_').next().unwrap_or(component);
-        let own = self.component_overrides.get(component).or_else(|| self.component_overrides.get(first));
-        own.map_or(&self.architecture_groups, |own| &own.architecture_groups)
+        [component, first].into_iter().find_map(|name| self.component_overrides.get_key_value(name))
     }
 
     fn check(&self) -> Result<(), String> {
@@ -187,6 +191,7 @@ mod tests {
             ("{".to_owned(), ": EOF"),
             (r#"{"architecture_groups": {}}"#.to_owned(), "missing field `primary_shard`"),
             (r#"{"primary_shard": "a"}"#.to_owned(), "missing field `architecture_groups`"),
+            (WHOLE.replace("error_on_missing", "error_on_absent"), "unknown field `error_on_absent_architecture`"),
             (r#"{"primary_shard": "", "architecture_groups": {}}"#.to_owned(), "primary_shard is empty"),
             (group("{}"), "architecture_groups names no group"),
             (group(r#"{"x": {}}"#), "missing field `architectures`"),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::manifest::manifest_path;
 use super::{ArtifactName, MANIFEST};
 use crate::gpu::begins_device_part;
-use crate::source::{DirectoryListing, ListedEntry, ListedKind};
+use crate::source::{DirectoryListing, ListedEntry, ListedKind, has_member};
 
 /// Artifacts that were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub enum FoundArtifacts {
     One,
     /// The directory contains artifacts.
     Several {
-        /// Directories with a manifest, and tar archives named as artifacts, by name.
+        /// Directories with a manifest, and tar archives of artifacts, by name.
         artifacts: BTreeMap<String, PathBuf>,
         /// Names of directories without a manifest.
         others: Vec<String>,
@@ -40,10 +41,19 @@ pub fn name_of_archive(path: &Path) -> Option<&str> {
     ARCHIVES.iter().find_map(|end| name.strip_suffix(end))
 }
 
-/// Whether the name of a tar archive is that of an artifact. Without unpacking, only its name shows it.
-pub fn is_named_as_artifact(archive: &Path) -> bool {
-    let is_family = |name: ArtifactName| name.is_generic() || begins_device_part(name.family.as_bytes());
-    name_of_archive(archive).and_then(ArtifactName::parse).is_some_and(is_family)
+/// Whether a tar archive is an artifact, by its name and its manifest.
+pub fn is_packed_artifact(archive: &Path) -> bool {
+    name_of_archive(archive).is_some_and(names_family) && may_have_manifest(archive)
+}
+
+/// Whether a name is that of an artifact for a family of GPUs, or for all.
+fn names_family(name: &str) -> bool {
+    ArtifactName::parse(name).is_some_and(|name| name.is_generic() || begins_device_part(name.family.as_bytes()))
+}
+
+/// Whether a tar archive has a manifest. Of one that cannot be read to its end, opening it tells.
+fn may_have_manifest(archive: &Path) -> bool {
+    has_member(archive, &manifest_path()).ok().flatten() != Some(false)
 }
 
 /// Finds artifacts in a directory, or recognises a file as one. `None` if there are none.
@@ -51,10 +61,10 @@ pub fn find(path: &Path) -> io::Result<Option<FoundArtifacts>> {
     if path.is_dir() {
         return Ok(find_in(&DirectoryListing::list(path)?));
     }
-    Ok((is_named_as_artifact(path) && path.is_file()).then_some(FoundArtifacts::One))
+    Ok((path.is_file() && is_packed_artifact(path)).then_some(FoundArtifacts::One))
 }
 
-/// Finds artifacts in a directory: manifests in it and directly below it, and tar archives named as artifacts. An
+/// Finds artifacts in a directory: manifests in it and directly below it, and tar archives of artifacts. An
 /// unpacked artifact takes precedence over an archive of the same name. `None` if there are none.
 pub fn find_in(directory: &DirectoryListing) -> Option<FoundArtifacts> {
     if directory.has(MANIFEST, ListedKind::File) {
@@ -68,19 +78,24 @@ pub fn find_in(directory: &DirectoryListing) -> Option<FoundArtifacts> {
             others.push(name);
         }
     }
+    // Tar archives next to wheels are sdists, unless they have the name of a family.
+    let has_wheels = directory.entries.iter().any(|entry| entry.has_extension("whl"));
+    let may_be_artifact =
+        |name: &str| if has_wheels { names_family(name) } else { ArtifactName::parse(name).is_some() };
     let mut archives = Vec::new();
     for file in directory.entries.iter().filter(|entry| entry.kind == ListedKind::File) {
         let path = directory.path.join(&file.name);
         let Some(name) = name_of_archive(&path) else { continue };
-        if ArtifactName::parse(name).is_none() {
-            archives.push(file.name.to_string_lossy().into_owned());
-        } else if !artifacts.contains_key(name) {
+        if artifacts.contains_key(name) {
+            continue;
+        }
+        if may_be_artifact(name) && may_have_manifest(&path) {
             artifacts.insert(name.to_owned(), path.clone());
+        } else {
+            archives.push(file.name.to_string_lossy().into_owned());
         }
     }
-    // Tar archives next to wheels are sdists.
-    let has_wheels = || directory.entries.iter().any(|entry| entry.has_extension("whl"));
-    let is_empty = artifacts.is_empty() && (archives.is_empty() || has_wheels());
+    let is_empty = artifacts.is_empty() && (archives.is_empty() || has_wheels);
     (!is_empty).then_some(FoundArtifacts::Several { artifacts, others, archives })
 }
 

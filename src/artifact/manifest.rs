@@ -1,9 +1,11 @@
 //! `artifact_manifest.txt`: the prefixes of an artifact, one in each line.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::memory::{Parser, WholeFile};
-use crate::source::{EntryKind, EntryPath, Input, PathError};
+use crate::resources::Resources;
+use crate::source::{EntryKind, EntryPath, Input, Origins, PathError, SourceError};
 
 /// The name of the file, in the root of an artifact.
 pub const MANIFEST: &str = "artifact_manifest.txt";
@@ -98,6 +100,18 @@ impl Manifest {
             stays && entry.path != manifest
         });
         Some((others.len(), others.into_iter().next()?))
+    }
+
+    /// Opens an artifact as it is installed: its prefixes laid over each other, and nothing else.
+    pub(crate) fn open_installed<E>(location: &Path, resources: &Arc<Resources>) -> Result<(Input, Origins), E>
+    where
+        E: From<SourceError> + From<ManifestError>,
+    {
+        let mut input = Input::open(location, resources)?;
+        let manifest = Self::of(&input)?;
+        manifest.keep_installed(&mut input);
+        let origins = input.install(|path| path.below(manifest.prefix_of(path)?).filter(|path| !path.is_root()));
+        Ok((input, origins))
     }
 
     /// The deepest prefix that contains `path`.

@@ -15,7 +15,7 @@ mod name;
 mod recombine;
 
 pub use config::{ConfigError, Group, PackagingConfig, Validation};
-pub use find::{FoundArtifacts, find, find_in, is_named_as_artifact, name_of_archive, shards};
+pub use find::{FoundArtifacts, find, find_in, is_packed_artifact, name_of_archive, shards};
 pub use kpm::{Kpm, KpmEntry, KpmError};
 pub use manifest::{MANIFEST, Manifest, ManifestError};
 pub use name::{ArtifactName, GENERIC};

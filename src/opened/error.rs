@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::image::ImageError;
 use crate::join::WheelsError;
+use crate::packages::ArtifactError;
 use crate::source::SourceError;
 use crate::split::StatementError;
 
@@ -19,6 +20,9 @@ pub enum OpenedError {
     /// An image cannot be read.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// An artifact cannot be read.
+    #[error(transparent)]
+    Artifact(#[from] Box<ArtifactError>),
     /// The statement of a split cannot be used.
     #[error("{path}: this statement of a split cannot be read: {source}; split again, or copy the whole output again")]
     Statement { path: String, source: StatementError },
@@ -61,7 +65,11 @@ impl OpenedError {
         match self {
             Self::NotThere(_) | Self::DeadMount { .. } | Self::Packed { .. } | Self::NotLookedInto { .. } => true,
             Self::Source(error) => matches!(error, SourceError::UnknownKind { .. } | SourceError::Remote(_)),
-            Self::Wheels(_) | Self::Image(_) | Self::Statement { .. } | Self::SeveralViews { .. } => false,
+            Self::Wheels(_)
+            | Self::Image(_)
+            | Self::Artifact(_)
+            | Self::Statement { .. }
+            | Self::SeveralViews { .. } => false,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::site::{Site, is_environment, sites_of};
 use super::split::SplitDirectory;
 use super::tarred::TarredForm;
 use super::wheels::WheelDirectory;
-use crate::artifact::{FoundArtifacts, is_named_as_artifact};
+use crate::artifact::{FoundArtifacts, is_packed_artifact};
 use crate::fatbin::{is_bundle, is_code};
 use crate::image::{ImageReference, LayoutForm, is_layout};
 use crate::kpack;
@@ -64,9 +64,10 @@ pub struct FormRow {
 
 /// The commands inspect, split, mount, index, collect, diff, why and verify.
 const ALL: &str = "all";
+const ALL_OF_PACKED: &str = "all; a packed split has to be unpacked first";
 
 /// All forms. The first that fits is the answer.
-pub static FORMS: [FormRow; 19] = [
+pub static FORMS: [FormRow; 20] = [
     FormRow {
         name: "wheel on a server",
         sign: "https://HOST/…, or http://HOST/… with --allow-http",
@@ -77,13 +78,21 @@ pub static FORMS: [FormRow; 19] = [
         name: "OCI layout",
         sign: "a directory with the file oci-layout, or oci:DIR[:TAG]",
         commands: ALL,
-        recognise: layout,
+        recognise: |place| {
+            Ok((place.is_directory && is_layout(&place.path)).then(|| image(place, LayoutForm::Directory)))
+        },
     },
     FormRow {
         name: "artifacts",
-        sign: "artifact_manifest.txt in the directory or in those below it, or a tar archive named <component>_<family>",
+        sign: "artifact_manifest.txt in the directory or in those below it, or in a tar archive named <component>_<family>",
         commands: "all; split and mount take those that are not split yet",
         recognise: artifacts,
+    },
+    FormRow {
+        name: "pieces of a collection",
+        sign: "the directory common with .kpackfs/collect.json next to those of GPUs, as `collect --shared` writes them",
+        commands: "none; the message says what is put together",
+        recognise: |place| packed::of_directory(place).map(|()| None),
     },
     FormRow {
         name: "output of split, or a mount",
@@ -107,9 +116,9 @@ pub static FORMS: [FormRow; 19] = [
     },
     FormRow {
         name: "directory of tar archives",
-        sign: "tar archives whose names are none of artifacts, in any other directory",
+        sign: "tar archives that are no artifacts, in any other directory",
         commands: ALL,
-        recognise: archives,
+        recognise: |place| Ok(place.artifacts()?.cloned().map(Named::Artifacts)),
     },
     FormRow { name: "tree", sign: "any other directory", commands: ALL, recognise: tree },
     FormRow { name: "wheel", sign: "a file named *.whl", commands: ALL, recognise: wheel },
@@ -126,7 +135,7 @@ pub static FORMS: [FormRow; 19] = [
         name: "package of another kind",
         sign: "the first bytes of deb, rpm, conda or ar, the members of an sdist or a docker archive, or a compressed file that is no tar archive",
         commands: "none; the message names the command that unpacks it",
-        recognise: package,
+        recognise: |place| packed::of_file(place).map(|()| None),
     },
     FormRow {
         name: "tarred OCI layout",
@@ -137,17 +146,11 @@ pub static FORMS: [FormRow; 19] = [
     FormRow {
         name: "zip file",
         sign: "the first bytes of a zip file, or its end behind others",
-        commands: ALL,
+        commands: ALL_OF_PACKED,
         recognise: zip,
     },
-    FormRow { name: "tar archive", sign: "a header of tar, gzip, zstd or xz", commands: ALL, recognise: tar },
+    FormRow { name: "tar archive", sign: "a header of tar, gzip, zstd or xz", commands: ALL_OF_PACKED, recognise: tar },
 ];
-
-#[expect(clippy::unnecessary_wraps, reason = "a row of the table")]
-fn layout(place: &Place) -> Result<Option<Named>, OpenedError> {
-    let is_it = place.is_directory && is_layout(&place.path);
-    Ok(is_it.then(|| image(place, LayoutForm::Directory)))
-}
 
 fn image(place: &Place, form: LayoutForm) -> Named {
     Named::Image(ImageReference { layout: place.path.clone(), form, tag: None })
@@ -155,7 +158,7 @@ fn image(place: &Place, form: LayoutForm) -> Named {
 
 fn artifacts(place: &Place) -> Result<Option<Named>, OpenedError> {
     if !place.is_directory {
-        return Ok(is_named_as_artifact(&place.path).then_some(Named::Artifacts(FoundArtifacts::One)));
+        return Ok(is_packed_artifact(&place.path).then_some(Named::Artifacts(FoundArtifacts::One)));
     }
     Ok(place.artifacts()?.filter(|found| found.has_any()).cloned().map(Named::Artifacts))
 }
@@ -188,10 +191,6 @@ fn added_sites(place: &Place) -> Result<Option<Named>, OpenedError> {
     Ok(Some(sites_of(listing)?).filter(|sites| !sites.is_empty()).map(Named::Environment))
 }
 
-fn archives(place: &Place) -> Result<Option<Named>, OpenedError> {
-    Ok(place.artifacts()?.cloned().map(Named::Artifacts))
-}
-
 #[expect(clippy::unnecessary_wraps, reason = "a row of the table")]
 fn tree(place: &Place) -> Result<Option<Named>, OpenedError> {
     Ok(place.is_directory.then_some(Named::Tree))
@@ -217,10 +216,6 @@ fn bundle(place: &Place) -> Result<Option<Named>, OpenedError> {
 
 fn binary(place: &Place) -> Result<Option<Named>, OpenedError> {
     Ok(begins_binary(place.head()?).then_some(Named::Binary))
-}
-
-fn package(place: &Place) -> Result<Option<Named>, OpenedError> {
-    packed::of_file(place).map(|()| None)
 }
 
 fn tarred_layout(place: &Place) -> Result<Option<Named>, OpenedError> {

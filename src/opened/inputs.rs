@@ -12,6 +12,7 @@ use super::split::SplitDirectory;
 use super::wheels::{WheelDirectory, is_unpacked_wheel};
 use crate::image;
 use crate::join::{self, SeveralWheels, WheelsError};
+use crate::packages::InstalledComponent;
 use crate::remote::RemoteProblem;
 use crate::resources::Resources;
 use crate::source::{EntryPath, Input, SourceError};
@@ -80,7 +81,7 @@ pub fn open_apart(named: &[NamedPath], resources: &Arc<Resources>) -> Result<Ope
 }
 
 /// Lists all that the user named: of wheels, only host wheels and their device wheels are laid over each other, and an
-/// environment has the directories of packages outside of it as well.
+/// environment has the directories of packages outside of it as well. Artifacts are one tree, as they are installed.
 pub fn open_all(named: &NamedPath, resources: &Arc<Resources>) -> Result<OpenedResult<Vec<Input>>, OpenedError> {
     let mut said = OpenedResult::default();
     let inputs = match &named.named {
@@ -89,6 +90,9 @@ pub fn open_all(named: &NamedPath, resources: &Arc<Resources>) -> Result<OpenedR
         Named::Environment(sites) => {
             let places = std::iter::once(named.path.clone()).chain(outside(&named.path, sites));
             places.map(|place| Input::open(&place, resources)).collect::<Result<_, _>>()?
+        }
+        Named::Artifacts(found) if found.has_any() => {
+            vec![InstalledComponent::open_together(&named.path, found, resources).map_err(Box::new)?]
         }
         _ => one(named, resources)?.into_vec(),
     };

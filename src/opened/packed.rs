@@ -5,7 +5,9 @@ use std::path::Path;
 use super::error::OpenedError;
 use super::place::Place;
 use super::tarred::TarredForm;
+use crate::gpu::TargetId;
 use crate::source::TarCompression;
+use crate::view::{COLLECTED, COMMON, REPORTS};
 
 /// A file format that is not read as it is.
 struct PackedForm {
@@ -62,9 +64,22 @@ pub(super) fn of_file(place: &Place) -> Result<(), OpenedError> {
         head.starts_with(form.magic) && form.extension.is_none_or(|extension| place.has_extension(extension))
     };
     match FORMS.iter().find(is_it) {
-        Some(form) => Err(form.refused(&place.path)),
+        Some(form) => refused(&place.path, form.what, form.way.replace("{}", &place.path.display().to_string())),
         None => of_tar(place),
     }
+}
+
+/// Refuses a directory with the pieces of a collection: what all GPUs share, and what each of them adds.
+pub(super) fn of_directory(place: &Place) -> Result<(), OpenedError> {
+    let Some(listing) = place.listing()? else { return Ok(()) };
+    // Another tree may have a directory of this name, in which something was collected.
+    let has_gpu =
+        || listing.directory_names().iter().any(|name| name.parse().is_ok_and(|gpu: TargetId| gpu.is_known()));
+    if !(place.path.join(COMMON).join(REPORTS).join(COLLECTED).exists() && has_gpu()) {
+        return Ok(());
+    }
+    let way = format!("copy {COMMON} and the directory of a GPU into a new one, and name that");
+    refused(&place.path, "what `collect --shared` wrote, of which each GPU needs two directories", way)
 }
 
 /// Refuses a tar archive of an image or of source code.
@@ -89,14 +104,11 @@ fn of_tar(place: &Place) -> Result<(), OpenedError> {
         }
         Some(TarredForm::Tree) | None => return Ok(()),
     };
-    Err(OpenedError::Packed { path: place.path.clone(), what, way })
+    refused(&place.path, what, way)
 }
 
-impl PackedForm {
-    fn refused(&self, path: &Path) -> OpenedError {
-        let way = self.way.replace("{}", &path.display().to_string());
-        OpenedError::Packed { path: path.to_owned(), what: self.what, way }
-    }
+fn refused(path: &Path, what: &'static str, way: String) -> Result<(), OpenedError> {
+    Err(OpenedError::Packed { path: path.to_owned(), what, way })
 }
 
 /// Refuses a reference to an image that is in no layout on disk.
@@ -107,9 +119,5 @@ pub(super) fn of_reference(path: &Path) -> Result<(), OpenedError> {
         return Ok(());
     }
     let way = format!("copy it into a layout and name that: skopeo copy {name} oci:DIR:TAG");
-    Err(OpenedError::Packed {
-        path: path.to_owned(),
-        what: "a reference to an image that is in no layout on disk",
-        way,
-    })
+    refused(path, "a reference to an image that is in no layout on disk", way)
 }

@@ -101,7 +101,7 @@ impl SplitDirectory {
         let splits = splits.filter_map(Result::transpose).collect::<Result<_, _>>()?;
         let is_part = |name: &String| RESERVED.contains(&name.as_str()) || devices.contains(name);
         let mut others = listing.directory_names();
-        others.retain(|name| name == SIMPLE || !is_part(name) && !is_around(&thin_wheels, listing, name));
+        others.retain(|name| name == SIMPLE || !is_part(name) && !is_around(&thin_wheels, &listing.path, name));
         let (path, sites) = (listing.path.clone(), Vec::new());
         Ok(Some(Self {
             path,
@@ -239,14 +239,14 @@ fn devices(
     };
     let is_reserved = |name: &String| name == REPORTS || RESERVED.contains(&name.as_str());
     // `split --format thin-wheel` writes directories with the names of device parts.
-    let has_thin_wheel = |name: &String| thin_wheels.iter().any(|wheel| wheel.starts_with(path.join(name)));
-    let is_device =
-        |name: &&String| !is_reserved(name) && (BundleKey::is_name(name) || is_named(name)) && !has_thin_wheel(name);
+    let is_device = |name: &&String| {
+        !is_reserved(name) && (BundleKey::is_name(name) || is_named(name)) && !is_around(thin_wheels, path, name)
+    };
     Ok(names.iter().filter(is_device).cloned().collect())
 }
 
-fn is_around(wheels: &[PathBuf], listing: &DirectoryListing, name: &str) -> bool {
-    wheels.iter().any(|wheel| wheel.starts_with(listing.path.join(name)))
+fn is_around(wheels: &[PathBuf], path: &Path, name: &str) -> bool {
+    wheels.iter().any(|wheel| wheel.starts_with(path.join(name)))
 }
 
 fn is_set(name: &str) -> bool {

@@ -6,7 +6,7 @@ use super::error::OpenedError;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::memory::{Parser, WholeFile};
 use crate::source::{EntryPath, Input, SourceError};
-use crate::split::{MERGED, STATEMENT, Statement, StatementError, THIN};
+use crate::split::{FAT, MERGED, STATEMENT, Statement, StatementError, THIN};
 use crate::view::REPORTS;
 use crate::{disk, wheel};
 
@@ -55,7 +55,9 @@ impl LocatedStatement {
     /// The statement of the split to which a directory belongs as a part, a merged view or a thin view.
     pub fn of_part(part: &Path) -> Result<Option<Self>, OpenedError> {
         let Ok(real) = part.canonicalize() else { return Ok(None) };
-        let (Some(name), Some(directory)) = (real.file_name(), real.parent()) else { return Ok(None) };
+        // What was joined is no part of a split any more.
+        let name = real.file_name().filter(|name| *name != FAT);
+        let (Some(name), Some(directory)) = (name, real.parent()) else { return Ok(None) };
         let is_whole = directory.ends_with(MERGED) || directory.ends_with(THIN);
         let level = if is_whole { 2 } else { 1 };
         let Some(directory) = real.ancestors().nth(level) else { return Ok(None) };
@@ -70,10 +72,8 @@ impl LocatedStatement {
 
     /// Parses a statement.
     pub fn parse(path: String, bytes: &[u8]) -> Result<Self, OpenedError> {
-        match Statement::parse(bytes) {
-            Ok(statement) => Ok(Self { path, statement }),
-            Err(source) => Err(OpenedError::Statement { path, source }),
-        }
+        let failed = |source| OpenedError::Statement { path: path.clone(), source };
+        Ok(Self { statement: Statement::parse(bytes).map_err(failed)?, path })
     }
 
     /// The error of a field that cannot be used.

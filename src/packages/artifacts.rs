@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::listed::check_listed;
 use super::part_inputs::PartInputs;
 use crate::artifact::{
     ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive,
 };
 use crate::gpu::{BundleKey, TargetId};
+use crate::join::WheelsError;
 use crate::kpack::{ArchiveRope, BundleJobs};
 use crate::metrics::Progress;
 use crate::resources::Resources;
@@ -40,12 +42,18 @@ pub enum ArtifactError {
     /// A prefix for component names was given for several artifacts.
     #[error("{}: --artifact-prefix and --group name one artifact; these get their names from their directories", .0.display())]
     OneName(PathBuf),
-    /// It is a tar archive whose name is not that of an artifact.
-    #[error("{}: a tar archive whose name is no artifact's, <component>_<family>; unpack it, or give it such a name", .0.display())]
+    /// It is a tar archive of something else.
+    #[error("{}: a tar archive that is no artifact, <component>_<family> with {MANIFEST}; name it alone, or unpack it", .0.display())]
     Archive(PathBuf),
     /// It has been split already, or has nothing to split.
     #[error("{}: there is nothing to split: all artifacts in it are generic or have been split already", .0.display())]
     Nothing(PathBuf),
+    /// A file of a part that was split before is not what it was.
+    #[error("{}: {reason}; copy the part again, or split its artifact again", file.display())]
+    Damaged { file: PathBuf, reason: String },
+    /// Artifacts cannot be laid over each other.
+    #[error(transparent)]
+    Overlay(#[from] WheelsError),
     /// A file of it cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -248,19 +256,15 @@ fn name_of(location: &Path) -> Result<ArtifactName, ArtifactError> {
     name.ok_or_else(|| ArtifactError::Name(location.to_owned()))
 }
 
-type OpenedArtifact = (Input, Manifest, Option<String>);
-
-/// Opens an artifact without its manifest and without files that the manifest does not name. Also returns a note about
-/// those files.
-pub(super) fn open(location: &Path, resources: &Arc<Resources>) -> Result<OpenedArtifact, ArtifactError> {
-    let mut input = Input::open(location, resources)?;
-    let manifest = Manifest::of(&input)?;
-    let manifest = Manifest { prefixes: manifest.present(&input) };
-    let note = manifest.keep_installed(&mut input).map(|(count, one)| {
+/// Removes its manifest from an artifact, and files that the manifest does not name. Also returns a note about those files.
+fn keep_installed(input: &mut Input, location: &Path) -> Result<(Manifest, Option<String>), ArtifactError> {
+    let manifest = Manifest::of(input)?;
+    let manifest = Manifest { prefixes: manifest.present(input) };
+    let note = manifest.keep_installed(input).map(|(count, one)| {
         let place = location.display();
         format!("{place}: files left out: {count}, such as {one}: they lie below no prefix that {MANIFEST} names")
     });
-    Ok((input, manifest, note))
+    Ok((manifest, note))
 }
 
 impl SplitArtifact {
@@ -271,7 +275,8 @@ impl SplitArtifact {
         jobs: &Arc<BundleJobs>,
         progress: &Progress,
     ) -> Result<(Self, Vec<String>), ArtifactError> {
-        let (input, manifest, note) = open(location, jobs.resources())?;
+        let mut input = Input::open(location, jobs.resources())?;
+        let (manifest, note) = keep_installed(&mut input, location)?;
         let roots = Some(manifest.prefixes.clone());
         let options = PlanOptions { overlay_roots: roots, packaging: Packaging::Processors, ..options };
         let refused = |source| ArtifactError::Split { location: location.to_owned(), source };
@@ -346,7 +351,11 @@ impl ArtifactPart {
         name: ArtifactName,
         resources: &Arc<Resources>,
     ) -> Result<(Self, Input, Option<String>), ArtifactError> {
-        let (input, manifest, note) = open(location, resources)?;
+        let mut input = Input::open(location, resources)?;
+        if !name.is_generic() {
+            check_listed(&input)?;
+        }
+        let (manifest, note) = keep_installed(&mut input, location)?;
         let items = input.entries.iter().map(Item::of).collect();
         let origin = location.display().to_string();
         Ok((

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::artifacts::{ArtifactError, open};
-use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, ManifestError};
+use super::artifacts::ArtifactError;
+use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, Manifest};
+use crate::join::lay_over;
 use crate::resources::Resources;
-use crate::source::{Input, InputKind};
+use crate::source::Input;
 
 /// Artifacts that are installed together.
 #[derive(Debug)]
@@ -45,23 +46,26 @@ impl InstalledComponent {
         only.is_dir().then_some(only)
     }
 
-    /// The files of all its artifacts in one tree. Of several files at one path the first is taken.
+    /// All artifacts of a directory in one tree, as [`Self::open`] has those of a component.
+    pub fn open_together(
+        location: &Path,
+        found: &FoundArtifacts,
+        resources: &Arc<Resources>,
+    ) -> Result<Input, ArtifactError> {
+        let locations = Self::all(location, found)?.into_iter().flat_map(|component| component.locations).collect();
+        Self { name: None, locations }.open(resources)
+    }
+
+    /// The files of all its artifacts in one tree, with their prefixes laid over each other. Of different files at one path
+    /// the first is taken, with a warning.
     pub fn open(&self, resources: &Arc<Resources>) -> Result<Input, ArtifactError> {
-        let mut inputs = self.locations.iter().map(|location| match open(location, resources) {
-            // A tar archive named as an artifact may contain any tree.
-            Err(ArtifactError::Manifest(ManifestError::Missing(_))) if location.is_file() => {
-                Ok(Input::open(location, resources)?)
-            }
-            opened => opened.map(|(input, ..)| input),
-        });
-        let first = inputs.next().unwrap_or_else(|| Err(ArtifactError::Nothing(PathBuf::new())));
-        let mut whole = first?;
-        for input in inputs {
-            whole.entries.extend(input?.entries);
-        }
-        whole.kind = InputKind::Tree;
-        whole.entries.sort_by(|a, b| a.path.cmp(&b.path));
-        whole.entries.dedup_by(|second, first| second.path == first.path);
-        Ok(whole)
+        let installed = |location: &PathBuf| {
+            let (mut input, origins) = Manifest::open_installed::<ArtifactError>(location, resources)?;
+            let left_out = |(path, other)| format!("{path}: left out: {other} is installed at the same place");
+            input.warnings.extend(origins.conflicts.into_iter().map(left_out));
+            Ok(input)
+        };
+        let parts = self.locations.iter().map(installed).collect::<Result<_, ArtifactError>>()?;
+        Ok(lay_over(parts)?)
     }
 }

@@ -19,7 +19,7 @@ pub enum RecombineError {
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
     /// The primary shard is missing, or has no host code.
-    #[error("{}: no generic artifacts found in the primary shard {shard:?}; there are {}", place.display(), existing.join(", "))]
+    #[error("{}: no generic artifacts found in the primary shard {shard:?}; SHARDS, which should have it, has {}", place.display(), existing.join(", "))]
     NoPrimary { place: PathBuf, shard: String, existing: Vec<String> },
     /// `error_on_duplicate_device_code` is set, and two shards have code for one processor.
     #[error(

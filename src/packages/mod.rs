@@ -5,6 +5,7 @@ mod component;
 mod error;
 mod kpm;
 mod layout;
+mod listed;
 mod package;
 mod part_inputs;
 mod recombined;

@@ -25,6 +25,8 @@ pub struct Shards {
     /// Sorted by shard.
     parts: Vec<(String, ArtifactPart)>,
     names: Vec<String>,
+    /// Whether all components were taken.
+    is_whole: bool,
     /// Notes for the user.
     pub notes: Vec<String>,
     inputs: PartInputs,
@@ -52,7 +54,7 @@ impl Shards {
         progress: &Progress,
     ) -> Result<Self, RecombineError> {
         let found = shards(place).map_err(|source| SourceError::Io { path: place.to_owned(), source })?;
-        let mut all = Self { place: place.to_owned(), ..Self::default() };
+        let mut all = Self { place: place.to_owned(), is_whole: components.is_empty(), ..Self::default() };
         let jobs = BundleJobs::new(resources);
         for (name, location) in found {
             let mut artifacts = Artifacts::shard(&location, components, options, &jobs, progress)?;
@@ -150,6 +152,12 @@ impl Shards {
                 notes.push(error.to_string());
             }
         }
+        let used = self.parts.iter().filter_map(|(_, part)| config.override_of(&part.name.component));
+        let used: HashSet<_> = used.map(|(name, _)| name).collect();
+        for unused in config.component_overrides.keys().filter(|name| self.is_whole && !used.contains(name)) {
+            let (config, place) = (config_path.display(), self.place.display());
+            notes.push(format!("{config}: component_overrides.{unused}: no component of {place} has this name"));
+        }
         for ungrouped in decision.ungrouped.iter().filter_map(|&number| part(number)) {
             notes.push(format!("{}: left out: no group has it", ungrouped.origin));
         }
@@ -227,8 +235,7 @@ fn named_duplicate(first: &ArtifactPart, second: &ArtifactPart) -> (String, Stri
 fn holds(first: &ArtifactPart, second: &ArtifactPart) -> Result<bool, ReadError> {
     let existing: BTreeMap<_, _> = first.items.iter().map(|item| (&item.path, item)).collect();
     for item in second.items.iter().filter(|item| is_file(item)) {
-        let Some(other) = existing.get(&item.path) else { return Ok(false) };
-        if !is_same(other, item)? {
+        if !existing.get(&item.path).map_or(Ok(false), |other| is_same(other, item))? {
             return Ok(false);
         }
     }

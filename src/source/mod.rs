@@ -24,6 +24,7 @@ mod found;
 mod host_wheel;
 mod inflate;
 mod input;
+mod installed;
 mod links;
 mod listing;
 mod member;
@@ -61,21 +62,33 @@ pub use error::SourceError;
 pub use host_wheel::{DeviceWheel, HostWheel, OnePath};
 pub use input::ListedState;
 pub use input::{Input, InputKind, Witnesses};
+pub(crate) use installed::Origins;
 pub(crate) use links::{PathStep, Resolved, below, file_of_other_gpu, in_root, resolve as resolve_links, root_of};
 pub use listing::{DirectoryListing, ListedEntry, ListedKind};
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
 pub(crate) use tar::{
-    BLOCK as TAR_BLOCK, ExtendedRecords, TarCompression, TarMember, TarNames, file_in, is_no_tar, kind_name,
-    open_archive, packing_of, path_of, read_extended, read_members,
+    BLOCK as TAR_BLOCK, ExtendedRecords, TarCompression, TarMember, TarNames, file_in, has_member, is_no_tar,
+    kind_name, open_archive, packing_of, path_of, read_extended, read_members,
 };
 pub use tree::open_file;
+pub(crate) use tree::open_one_of;
 pub(crate) use unknown::{is_packed_archive, unknown};
 
 impl Input {
     /// Lists the directory, wheel, tar archive or binary at `location`, or of a command that takes URLs the wheel there.
     pub fn open(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
         Self::list(location, None, resources)
+    }
+
+    /// Lists a directory like [`Input::open`], without the directories in it that are left out, by their real paths.
+    pub(crate) fn open_without(
+        location: &Path,
+        is_left_out: &dyn Fn(&Path) -> bool,
+        resources: &Arc<Resources>,
+    ) -> Result<Self, SourceError> {
+        let location = location.canonicalize().map_err(SourceError::at(location))?;
+        tree::list(location, None, is_left_out, resources)
     }
 
     /// Like [`Input::open`], but omits what this user may not list, and returns it as well. Such an input is incomplete: no
@@ -125,7 +138,7 @@ impl Input {
         let location = path.canonicalize().map_err(SourceError::at(path))?;
         let metadata = location.metadata().map_err(SourceError::at(path))?;
         if metadata.is_dir() {
-            tree::list(location, denied, resources)
+            tree::list(location, denied, &|_| false, resources)
         } else if metadata.is_file() && binary::is_binary(&location).map_err(SourceError::at(path))? {
             binary::list(location, resources)
         } else if metadata.is_file() {

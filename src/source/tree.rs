@@ -26,10 +26,12 @@ use crate::rope::{Backing, Content, Identity, ReadError, to_usize};
 const OPEN_FILES: u64 = 128;
 
 /// Lists everything below the directory `location`. Symlinks are not followed. Anything that is neither a file, a
-/// directory nor a symlink is left out with a warning. What this user may not list goes to `denied`, or is an error.
+/// directory nor a symlink is left out with a warning, and a directory for which `is_left_out` holds without one. What
+/// this user may not list goes to `denied`, or is an error.
 pub(super) fn list(
     location: PathBuf,
     denied: Option<&mut Vec<SourceError>>,
+    is_left_out: &dyn Fn(&Path) -> bool,
     resources: &Arc<Resources>,
 ) -> Result<Input, SourceError> {
     let root = fs::symlink_metadata(&location).map_err(SourceError::at(&location))?;
@@ -39,8 +41,9 @@ pub(super) fn list(
     let device = root.dev();
     let mut input = Input::empty(InputKind::Tree, location, Attributes::of(&root));
     input.tables.push(ParserMemory::new(Parser::Directories));
-    let files = Arc::new(OpenFiles::new(most_open_files()));
-    let mut lister = Lister { input, directories: vec![(EntryPath::root(), device)], files, resources, denied };
+    let files = Arc::default();
+    let mut lister =
+        Lister { input, directories: vec![(EntryPath::root(), device)], files, is_left_out, resources, denied };
     while let Some((directory, device)) = lister.directories.pop() {
         lister.list(&directory, device)?;
     }
@@ -93,6 +96,7 @@ struct Lister<'a> {
     /// Directories that remain to be listed, each with its device.
     directories: Vec<(EntryPath, u64)>,
     files: Arc<OpenFiles>,
+    is_left_out: &'a dyn Fn(&Path) -> bool,
     resources: &'a Arc<Resources>,
     denied: Option<&'a mut Vec<SourceError>>,
 }
@@ -125,6 +129,9 @@ impl Lister<'_> {
         device: u64,
     ) -> Result<Option<EntryKind>, SourceError> {
         if metadata.is_dir() {
+            if (self.is_left_out)(place) {
+                return Ok(None);
+            }
             let is_other = metadata.dev() != device;
             if let Some(name) = is_other.then(|| kernel_file_system(place)).flatten() {
                 self.input.warnings.push(format!("{path}: left out: {name}, whose files the kernel generates"));
@@ -183,6 +190,15 @@ fn has_vanished(error: &io::Error) -> bool {
 
 /// A single file as a content.
 pub fn open_file(path: &Path, resources: &Arc<Resources>) -> Result<Arc<dyn Content>, SourceError> {
+    open_one_of(&Arc::new(OpenFiles::new(1)), path, resources)
+}
+
+/// The same for one of many files, of which only some are kept open.
+pub(crate) fn open_one_of(
+    files: &Arc<OpenFiles>,
+    path: &Path,
+    resources: &Arc<Resources>,
+) -> Result<Arc<dyn Content>, SourceError> {
     if is_url(path) {
         return Err(RemoteProblem::not_taken(path).into());
     }
@@ -193,7 +209,7 @@ pub fn open_file(path: &Path, resources: &Arc<Resources>) -> Result<Arc<dyn Cont
         stamp: Stamp::of(&metadata),
         id: resources.next_id(),
         place: path.to_owned(),
-        files: Arc::new(OpenFiles::new(1)),
+        files: Arc::clone(files),
         resources: Arc::clone(resources),
     }))
 }
@@ -259,8 +275,14 @@ impl Backing for TreeFile {
 
 /// Keeps the most recently used files open.
 #[derive(Debug)]
-struct OpenFiles {
+pub(crate) struct OpenFiles {
     files: Mutex<LruCache<u64, Arc<File>>>,
+}
+
+impl Default for OpenFiles {
+    fn default() -> Self {
+        Self::new(most_open_files())
+    }
 }
 
 impl OpenFiles {

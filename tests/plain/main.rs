@@ -8,6 +8,7 @@
     reason = "clippy allows them in test functions only"
 )]
 
+mod artifacts;
 mod bucket;
 mod codeobjects;
 mod commands;

@@ -11,7 +11,7 @@ use kpackfs::source::{Input, InputKind};
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::common::{files_and_links_below, fixture, gzip, program, succeeds};
+use crate::common::{files_and_links_below, fixture, gzip, program, put, succeeds};
 
 /// Zip files of the directory `tree`, as a release asset and as programs with a first line: `zipapp` counts offsets from the
 /// beginning of the file, and `cat` leaves those of the zip file. Two have a comment.
@@ -119,7 +119,12 @@ fn zip_files_that_cannot_be_used_are_named() {
     // Installers refuse these.
     refuses("x-1.0-py3-none-any.whl", &whole, "not a usable wheel: there has to be exactly one *.dist-info directory");
     let cat = [b"#!/bin/sh\n".as_slice(), &whole].concat();
-    refuses("y-1.0-py3-none-any.whl", &cat, "not a usable wheel");
+    refuses("y-1.0-py3-none-any.whl", &cat, "not a usable wheel: 10 bytes are before its zip file");
+    let commented = [&whole[..end + 20], &[4, 0], b"text"].concat();
+    let cat = [b"#!/bin/sh\n".as_slice(), &commented].concat();
+    refuses("z-1.0-py3-none-any.whl", &cat, "not a usable wheel: 10 bytes are before its zip file");
+    let damaged = [&whole[..end + 16], &[0xff; 4], &whole[end + 20..]].concat();
+    refuses("d-1.0-py3-none-any.whl", &damaged, "its directory is damaged");
 
     // The end of a zip file that something else follows does not make one.
     let behind = [fs::read(app).unwrap(), b"more".to_vec()].concat();
@@ -205,6 +210,17 @@ fn trees_in_tar_archives_that_look_like_these_stay_trees() {
         fs::write(&path, bytes).unwrap();
         assert!(matches!(recognise(&path), Ok(Named::Tar)), "{name}");
     }
+}
+
+#[test]
+fn pieces_of_a_collection_are_next_to_the_directory_of_a_gpu() {
+    let place = tempdir().unwrap();
+    put(place.path().join("common/.kpackfs/collect.json"), b"{}");
+    put(place.path().join("lib/a.so"), fixture("mixed.so"));
+    assert!(matches!(recognise(place.path()), Ok(Named::Tree)));
+    fs::create_dir(place.path().join("gfx90a")).unwrap();
+    let error = recognise(place.path()).unwrap_err().to_string();
+    assert!(error.contains("what `collect --shared` wrote"), "{error}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use tar::{EntryType, Header};
 
 use super::reader::ContentReader;
 use super::unpacked::{MAX_MEMORY, TarCompression, WINDOW_LOG};
-use super::{BLOCK, is_end, is_header, path_of};
+use super::{BLOCK, is_end, is_header, packing, path_of};
 use crate::disk;
 use crate::rope::Content;
 use crate::source::EntryPath;
@@ -63,6 +63,16 @@ impl TarNames {
         };
         Ok(Self { bytes, rest: 0, is_at_end: false })
     }
+}
+
+/// Whether the tar archive at `location` has a member with this path; `None` if that is not known, because it is no archive, or
+/// cannot be read to its end.
+pub(crate) fn has_member(location: &Path, path: &EntryPath) -> io::Result<Option<bool>> {
+    let Some(packing) = packing(location)? else { return Ok(None) };
+    let size = location.metadata()?.len();
+    let mut names = TarNames::up_to((size.saturating_mul(MOST_RATIO), size), location, packing)?;
+    let has = names.any(|name| name == *path);
+    Ok((has || names.is_at_end).then_some(has))
 }
 
 /// The bytes of a compressed file. The limits are the logarithm of a window, and KiB.

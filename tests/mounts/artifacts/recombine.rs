@@ -23,7 +23,7 @@ fn configured(place: &Place, validation: &str) {
 }
 
 /// Two shards of split artifacts, as another splitter may have written them.
-fn split_shards() -> Place {
+pub(crate) fn split_shards() -> Place {
     let place = Place::new();
     configured(&place, "");
     for shard in ["a", "b"] {
@@ -62,6 +62,8 @@ fn variants_and_portable_code_are_in_groups() {
     let archives = |group: &str| place.names(&format!("out/x_lib_{group}/stage/.kpack"));
     let of_mi200 = set(["x_lib_gfx90a.kpack", "x_lib_gfx90a:xnack+.kpack", "x_lib_gfx90a:xnack-.kpack"]);
     assert_eq!(archives("gfx9"), of_mi200, "{said}");
+    assert!(said.contains("config.json: component_overrides.y: no component of shards has this name"), "{said}");
+    assert!(!recombine(&place, &["--component", "x_lib", "--force"]).contains("component_overrides"));
     assert_eq!(archives("amdgcnspirv"), set(["x_lib_amdgcnspirv.kpack"]), "{said}");
     assert_eq!(archives("gfx110X"), set(["x_lib_gfx1100.kpack", "x_lib_gfx1101.kpack"]), "{said}");
 }
@@ -327,7 +329,7 @@ fn a_primary_shard_without_host_code() {
     let place = split_shards();
     place.file("config.json", place.text("config.json").replace("\"a\"", "\"c\""));
     let said = place.fails(1, &["recombine", "config.json", "shards", "-o", "out"]);
-    assert!(said.contains("no generic artifacts found in the primary shard \"c\"; there are a, b"), "{said}");
+    assert!(said.contains("in the primary shard \"c\"; SHARDS, which should have it, has a, b"), "{said}");
 }
 
 #[test]

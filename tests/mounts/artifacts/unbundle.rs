@@ -99,11 +99,12 @@ fn what_has_no_code() {
     place.fixture("host.so", "host-only.so").file("text", "no bundle").file("empty", "");
     for file in ["host.so", "text", "empty"] {
         let said = place.fails(1, &["kpack", "unbundle", file, "-o", "out"]);
-        assert!(
-            said.contains(&format!("{file}: it is neither a binary with device code nor an offload bundle")),
-            "{said}"
-        );
+        let wanted = format!("{file}: it is neither a binary with device code nor an offload bundle");
+        assert!(said.contains(&wanted), "{said}");
     }
+    let long = "x".repeat(251);
+    let said = place.fixture(&long, "plain.so").fails(1, &["kpack", "unbundle", &long, "-o", "out"]);
+    assert!(said.contains(".hsaco\": the name is too long for a file system"), "{said}");
     // Two files of one name are refused before anything is written.
     place.fixture("a/x.so", "plain.so").fixture("b/x.so", "plain.so");
     let said = place.fails(1, &["kpack", "unbundle", "a/x.so", "b/x.so", "-o", "out"]);
