@@ -7,21 +7,23 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use strum::VariantNames;
 
 use super::confinement::Opens;
 use super::failure::{printed, unanswered};
-use super::input::{RemoteOptions, forms};
+use super::gpus::gpu;
+use super::input::{RemoteOptions, forms, input_word};
 use super::json;
 use super::memory::MemoryOption;
 use super::options::{DatabaseOptions, Ignored, TargetOptions, ThreadOptions};
 use super::progress::show_bytes;
 use super::table::counted;
 use super::terminal::{message, note, verdict};
-use crate::gpu::GpuSet;
+use crate::gpu::{GpuSet, TargetIdError};
 use crate::memory::check_tables;
 use crate::opened::{Named, NamedPath, recognise_all_unproved};
-use crate::remote::{check_remote, without_secrets};
+use crate::remote::check_remote;
 use crate::resources::{Resources, WorkPolicy};
 use crate::rope::to_usize;
 use crate::split::Packaging;
@@ -48,7 +50,7 @@ const MAX_WITHOUT_SUMMARY: usize = 10;
 pub(super) struct Verify {
     #[arg(
         required_unless_present_any = ["artifacts_dir", "against"],
-        value_parser = PathBufValueParser::new().map(without_secrets),
+        value_parser = input_word(),
         help = "What was split: any form of a split, or the host part and device parts",
         long_help = concat!("What was split: ", forms!(), ", or an archive; or the host part and the device parts in any order")
     )]
@@ -62,13 +64,13 @@ pub(super) struct Verify {
     ///
     /// They are wheels, directories of wheels, an install tree, artifacts or a directory of shards. PATH comes first: after
     /// this option, it can follow one FAT only.
-    #[arg(long, value_name = "FAT", num_args = 1.., value_parser = PathBufValueParser::new().map(without_secrets))]
+    #[arg(long, value_name = "FAT", num_args = 1.., value_parser = input_word())]
     against: Vec<PathBuf>,
 
     /// PATH is a copy of a thin view for these GPUs
     ///
     /// They are named as gfx942 or gfx1036+gfx1100. Anything but a copy of a directory in thin/ says so itself.
-    #[arg(long, value_name = "GPUS")]
+    #[arg(long, value_name = "GPUS", value_parser = thin_gpus)]
     thin: Option<GpuSet>,
 
     /// Print JSON
@@ -106,10 +108,16 @@ pub(super) struct Verify {
     threads: ThreadOptions,
 }
 
+/// The GPUs of a thin view.
+fn thin_gpus(text: &str) -> Result<GpuSet, String> {
+    let set: GpuSet = text.to_ascii_lowercase().parse().map_err(|error: TargetIdError| error.to_string())?;
+    set.targets().iter().try_for_each(|target| gpu(&target.to_string()).map(drop))?;
+    Ok(set)
+}
+
 /// A parser of identifiers. The page lists them, so `--help` does not.
 fn rule_parser() -> impl TypedValueParser<Value = Rule> {
-    PossibleValuesParser::new(Rule::ALL.iter().map(|rule| rule.id()))
-        .try_map(|id| Rule::of_id(&id).ok_or("no such identifier"))
+    PossibleValuesParser::new(Rule::VARIANTS).try_map(|id| id.parse())
 }
 
 impl Verify {
@@ -197,7 +205,7 @@ impl Verify {
         }
         let rules: BTreeSet<_> = report.causes.iter().map(|cause| cause.rule).collect();
         for rule in rules {
-            writeln!(out, "hint: {rule}: {}", rule.text().remedy)?;
+            writeln!(out, "hint: {rule}: {}", rule.remedy())?;
         }
         let counts = &report.counts;
         // Only wheels and their installations have one.

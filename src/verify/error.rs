@@ -1,10 +1,10 @@
 //! Why nothing can be checked.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use crate::artifact::ManifestError;
 use crate::opened::OpenedError;
+use crate::report::table::counted;
 use crate::rope::ReadError;
 use crate::source::SourceError;
 
@@ -45,7 +45,13 @@ pub enum VerifyError {
 }
 
 /// What was looked at in an input that was never split.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, derive_more::Display)]
+#[display(
+    "{}: nothing there was split: {}, {}",
+    path.display(),
+    counted(*files, "file", "files"),
+    counted(*binaries, "binary", "binaries")
+)]
 pub struct Unsplit {
     /// The input.
     pub path: PathBuf,
@@ -55,15 +61,6 @@ pub struct Unsplit {
     pub binaries: usize,
     /// What was noted of all inputs.
     pub notes: Vec<String>,
-}
-
-impl fmt::Display for Unsplit {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, files, binaries, .. } = self;
-        let files = if *files == 1 { "1 file".to_owned() } else { format!("{files} files") };
-        let binaries = if *binaries == 1 { "1 binary".to_owned() } else { format!("{binaries} binaries") };
-        write!(to, "{}: nothing there was split: {files}, {binaries}", path.display())
-    }
 }
 
 impl From<SourceError> for VerifyError {

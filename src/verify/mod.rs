@@ -59,8 +59,8 @@ use thin::ThinFiles;
 pub use choices::VerifyOptions;
 pub use devices::{devices as devices_of, key as key_of_device};
 pub use error::{Unsplit, VerifyError};
-pub use report::{Check, Counts, Finding, FindingGroup, VerifyReport};
-pub use rules::{Rule, RuleText};
+pub use report::{Counts, Finding, FindingGroup, VerifyReport};
+pub use rules::{Check, Rule};
 
 /// Checks everything that was named, and compares it with the fat wheels, trees, artifacts or shards `against`, if there are any.
 pub fn verify(

@@ -1,14 +1,14 @@
 //! Findings, and counts of what was checked.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt;
+use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::rules::Rule;
+use super::rules::{Check, Rule};
 use crate::metrics::Counter;
 use crate::resources::Resources;
 use crate::rope::reason_at;
@@ -80,7 +80,8 @@ pub struct Counts {
 }
 
 /// A problem.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, derive_more::Display, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[display("{path}: {reason} [{rule}]")]
 pub struct Finding {
     /// The file.
     pub path: String,
@@ -93,40 +94,10 @@ pub struct Finding {
     pub reason: String,
 }
 
-/// The kind of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Check {
-    /// Binaries.
-    Binary,
-    /// Archives.
-    Archive,
-    /// Look-ups from wrappers to code objects.
-    Lookup,
-    /// Manifests and names of artifacts.
-    Artifact,
-    /// RECORDs of wheels.
-    Record,
-    /// Relations between distributions.
-    Distribution,
-    /// Files in the wrong part.
-    Separation,
-    /// Manifests and split IDs.
-    Manifest,
-    /// The comparison with the fat input.
-    Against,
-}
-
 impl Finding {
-    pub(super) fn new(rule: Rule, path: impl Into<String>, reason: impl fmt::Display) -> Self {
+    pub(super) fn new(rule: Rule, path: impl Into<String>, reason: impl Display) -> Self {
         let path = path.into();
-        Self { check: rule.text().check, rule, reason: reason_at(&path, reason), path }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {} [{}]", self.path, self.reason, self.rule)
+        Self { check: rule.check(), rule, reason: reason_at(&path, reason), path }
     }
 }
 
@@ -183,7 +154,7 @@ fn keep<T: Ord>(items: &mut BTreeSet<T>, item: T) {
 }
 
 impl Findings {
-    pub(super) fn add(&self, rule: Rule, path: impl Into<String>, reason: impl fmt::Display) {
+    pub(super) fn add(&self, rule: Rule, path: impl Into<String>, reason: impl Display) {
         self.push(Finding::new(rule, path, reason));
     }
 
@@ -263,7 +234,7 @@ fn without_names(reason: &str) -> String {
 }
 
 /// `0, 1, 2 and 5 more`: a list of limited length.
-pub(super) fn enumerate<T: fmt::Display>(items: &[T]) -> String {
+pub(super) fn enumerate<T: Display>(items: &[T]) -> String {
     const SHOWN: usize = 8;
     first_names(items, SHOWN, ", ", "")
 }
